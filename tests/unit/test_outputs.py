@@ -39,6 +39,7 @@ ARGUMENTS: Final[dict[str, list[str]]] = {
     "augment": ["augment", "TRACE"],
     "export": ["export", "TRACE"],
     "critical-path": ["critical-path", "TRACE"],
+    "blame": ["blame", "TRACE"],
     "hang": ["hang", "DUMP"],
     "report": ["report", "TRACE", "--section", "kernels"],
     "store ls": ["store", "ls", "STORE", "--ranks"],
