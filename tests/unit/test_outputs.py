@@ -39,6 +39,7 @@ ARGUMENTS: Final[dict[str, list[str]]] = {
     "augment": ["augment", "TRACE"],
     "export": ["export", "TRACE"],
     "critical-path": ["critical-path", "TRACE"],
+    "blame": ["blame", "TRACE"],
     "hang": ["hang", "DUMP"],
     "report": ["report", "TRACE", "--section", "kernels"],
     "store ls": ["store", "ls", "STORE", "--ranks"],
@@ -107,7 +108,7 @@ def test_a_full_disk_leaves_what_was_there(
     arguments += [word for word in (option, str(out)) if word]
     out.write_text(WAS)
     out.chmod(0o640)
-    size = 1 if verb in {"check", "store verify"} else 100  # where all is well, they write []
+    size = 1 if verb in {"check", "blame", "store verify"} else 100  # they write [] if all is well
     with small_disk(size):
         code = run(arguments)
     said = capsys.readouterr().err.splitlines()
