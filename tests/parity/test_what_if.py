@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import statistics
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -297,3 +300,34 @@ def test_a_second_question_reads_nothing_again(monkeypatch: pytest.MonkeyPatch) 
     assert trace.what_if(host=0.5).equals(first)
     with pytest.raises(AssertionError, match="read again"):
         trace.what_if(step=2, host=0.5)
+
+
+@pytest.mark.long
+def test_a_real_job_without_its_straggler_takes_what_was_predicted(tmp_path: Path) -> None:
+    """Five recordings with a sleep of 20 ms in each step of rank 1, and five without.
+
+    The median prediction is within a tenth of the median of the second, or within their spread on
+    a machine that is busy.
+    """
+    pytest.importorskip("torch")
+
+    def recorded(name: str, sleep_s: float) -> Trace:
+        folder = tmp_path / name
+        folder.mkdir()
+        command = [sys.executable, "-m", "tests.unit.gloo_steps"]
+        ranks = [
+            subprocess.Popen([*command, str(rank), "2", str(folder), str(sleep_s)])
+            for rank in range(2)
+        ]
+        assert [rank.wait(timeout=120) for rank in ranks] == [0, 0]
+        return profframe.load(sorted(map(str, folder.glob("*.json"))))
+
+    late, fine = [], []
+    for turn in range(5):
+        rows = recorded(f"late{turn}", 0.02).what_if(stragglers=False)
+        late.append(rows["predicted_ns"][1])
+        assert rows["saved_ns"][1] >= 0.15e9
+        fine.append(recorded(f"fine{turn}", 0).what_if(host=1)["now_ns"][0])
+    spread = max(fine) - min(fine)
+    truth = statistics.median(fine)
+    assert abs(statistics.median(late) - truth) <= max(0.1 * truth, spread), (late, fine)
