@@ -211,6 +211,7 @@ def test_a_device_scales_what_its_peaks_bound() -> None:
         ({"step": 99, "host": 1}, UnknownNameError, "no step 99"),
         ({"host": -1}, ParameterError, "host: expected a number from 0, got -1"),
         ({"kernels": {"gemm": float("nan")}}, ParameterError, "expected a number from 0"),
+        ({"host": 1e7}, ParameterError, "host: expected at most 1,000,000, got 10000000.0"),
         ({"communication": "0.5"}, ParameterError, "communication: expected a number"),
         ({"bandwidth_gb_per_s": 1}, ParameterError, "no collective .* has a known size"),
         ({"bandwidth_gb_per_s": 0}, ParameterError, "expected more than 0"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,9 @@ from profframe.analysis.replay.job import CLASSES, Job
 from profframe.analysis.replay.rank import ALONE, HOLD, NOTHING, TRANSFER, Lengths, Rank
 from profframe.intervals import Ints, Mask, stab
 
-COMMUNICATION = CLASSES.index("communication")
-COPY = CLASSES.index("copy")
+COMMUNICATION: Final = CLASSES.index("communication")
+COPY: Final = CLASSES.index("copy")
+_LONGEST: Final = 2.0**60
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,13 @@ Change: TypeAlias = Callable[[Sequence[Lengths]], list[Lengths]]
 
 def scaled(values: Ints, factor: float) -> Ints:
     """Nanoseconds times a factor, rounded."""
-    return values if factor == 1 else np.rint(values * factor).astype(np.int64)
+    return values if factor == 1 else rounded(values * factor)
+
+
+def rounded(times: NDArray[np.floating]) -> Ints:
+    """Whole nanoseconds; more than 36 years are as many."""
+    whole: Ints = np.rint(np.minimum(times, _LONGEST)).astype(np.int64)
+    return whole
 
 
 def _where(values: Ints, rows: Mask, factor: float) -> Ints:
@@ -95,7 +102,7 @@ def transfers(of: Job, sizes: Ints, latency_ns: float, bytes_per_ns: float) -> C
             rows = np.flatnonzero(arrows.kind == TRANSFER)
             size = sizes[arrows.source[rows] - 1]
             rows, size = rows[size >= 0], size[size >= 0]
-            lag[rows] = np.rint(latency_ns + size / bytes_per_ns).astype(np.int64)
+            lag[rows] = rounded(latency_ns + size / bytes_per_ns)
             changed.append(replace(new, lag=lag))
         return changed
 
@@ -110,11 +117,11 @@ def works(
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
         changed = []
         for own, rows, factor, new in zip(of.ranks, chosen, factors, lengths, strict=True):
-            times = np.where(rows, factor, 1.0)
+            times: NDArray[np.float64] = np.where(rows, factor, 1.0)
             arrows, member = _members(own)
             lag = new.lag.copy()
-            lag[arrows] = np.rint(lag[arrows] * times[member]).astype(np.int64)
-            work = np.rint(new.work * times).astype(np.int64)
+            lag[arrows] = rounded(lag[arrows] * times[member])
+            work = rounded(new.work * times)
             changed.append(replace(new, work=work, lag=lag))
         return changed
 
@@ -223,7 +230,7 @@ def stragglers(of: Job, details: Sequence[Details]) -> Change:
         for new, (slot, old, median) in zip(lengths, owns, strict=True):
             ratio = np.divide(median, old, out=np.ones(old.size), where=old > 0)
             times = np.append(ratio, 1.0)[slot]
-            changed.append(replace(new, own=np.rint(new.own * times).astype(np.int64)))
+            changed.append(replace(new, own=rounded(new.own * times)))
         medians = _medians([_work_pieces(*part) for part in parts])
         for place, (slot, _, median) in enumerate(medians):
             old = changed[place].work

@@ -27,6 +27,8 @@ from profframe.intervals import Ints
 
 UNCHANGED: Final = "nothing"
 TOGETHER: Final = "all of these"
+_MOST: Final = 1e6
+"""Greatest factor, rate and latency; far beyond what means anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ def _check(name: str, value: object) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < inf:
         raise ParameterError(f"{name}: expected a number from 0, got {value!r}")
+    if value > _MOST:
+        raise ParameterError(f"{name}: expected at most {_MOST:,.0f}, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
