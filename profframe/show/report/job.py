@@ -1,0 +1,175 @@
+"""The section about a job: its steps on all ranks, the path across them, what could be saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+import polars as pl
+
+from profframe.analysis.path_pieces import pieces
+from profframe.errors import ParameterError, UnknownNameError
+from profframe.query.header import sql_directory
+from profframe.show import units
+from profframe.show.kernel_names import shortened
+from profframe.show.report.columns import FrameView
+from profframe.show.report.parts import Chart, Choice, Fact, Facts, Part, Section, Sliders
+from profframe.show.report.replies import Context, Reply, call_text
+
+_STEPS: Final = "report/step_ranks.sql"
+_MOST_CELLS: Final = 5000
+"""Of a heat map."""
+_MOST_STEPS: Final = 200
+_MOST_RANKS: Final = 64
+"""The path and predictions of more ranks take longer than a page should."""
+_CHANGES: Final[dict[str, Any]] = {
+    "communication": 0.5,
+    "stragglers": False,
+    "host": 0.5,
+    "launches": False,
+    "copies": False,
+}
+_PREDICTIONS: Final = (
+    "change", "now_ns", "predicted_ns", "saved_ns", "saved_share", "low_ns", "high_ns",
+)  # fmt: skip
+_DOCS: Final = {
+    "change": "what would be otherwise",
+    "now_ns": "time as recorded (ns)",
+    "predicted_ns": "time if it were so (ns)",
+    "saved_ns": "difference; below 0 is longer (ns)",
+    "saved_share": "difference over the time as recorded",
+    "low_ns": "shortest prediction, if what is not recorded is taken otherwise (ns)",
+    "high_ns": "longest prediction, if what is not recorded is taken otherwise (ns)",
+    "replay_error": "replay of what was, over what was recorded, minus 1",
+    "host_ns": "of the prediction, bound by the host (ns)",
+    "launch_ns": "of the prediction, bound by launches (ns)",
+    "compute_ns": "of the prediction, bound by computation (ns)",
+    "communication_ns": "of the prediction, bound by communication (ns)",
+    "copy_ns": "of the prediction, bound by copies (ns)",
+    "sync_ns": "of the prediction, bound by calls that wait (ns)",
+    "idle_ns": "of the prediction, bound by nothing that is known (ns)",
+}
+_WAITS: Final = ("rank", "bound", "name", "total_ns", "share")
+_BLAMED: Final = (
+    "rank", "part", "cause", "name", "op", "module", "waits_for_rank", "cost_ns", "part_share",
+)  # fmt: skip
+
+
+def job(context: Context) -> Section | None:
+    """Steps of all ranks, the path across them, who is to blame, and what could be saved."""
+    if "rank" in context.constant_keys or "run" not in context.constant_keys:
+        return None
+    parts = [*_steps(context)]
+    ranks = context.trace.traces["rank"].unique().sort().to_list()
+    if len(ranks) <= _MOST_RANKS:
+        parts += _path(context, ranks)
+    if not parts:
+        return None
+    about = "All ranks on one clock: how long steps take, what their end waits for, what it costs."
+    return Section("Job", about, tuple(parts))
+
+
+def _steps(context: Context) -> Iterator[Part]:
+    """How long steps take on each rank, wait and compute."""
+    from profframe.show.plots import lanes
+
+    ranks = context.starts.height
+    most = max(min(_MOST_CELLS // ranks, _MOST_STEPS), 1)
+    rows = pl.DataFrame(context.trace.answer(sql_directory() / _STEPS, most=most))
+    options: list[tuple[str, Chart]] = []
+    for measure, (column, *_) in lanes.MEASURES.items():
+        if rows[column].max():
+            draw = partial(lanes.heat_map, rows, measure)
+            calls = ("trace.step_times()", 'trace.collectives(per="rank", corrected=True)')
+            chart = context.drawn(f"job-{measure}", f"{measure} by rank and step", draw, calls)
+            options.append((measure, chart))
+    if options:
+        yield Choice("job-steps", "Colour", tuple(options), "Steps of all ranks")
+
+
+def _path(context: Context, ranks: list[int]) -> Iterator[Part]:
+    """The path through the slowest step, and predictions of it."""
+    step = _slowest(context)
+    of_step: dict[str, Any] = {} if step is None else {"step": step}
+    try:
+        path = context.trace.critical_path(**of_step, across_ranks=True)
+    except (ParameterError, UnknownNameError):
+        return
+    if not path.length_ns:
+        return
+    call = call_text("critical_path", **of_step, across_ranks=True)
+    yield Facts((*_facts(path, step),), (call,))
+    events = shortened(path.events, "name", kernels=pl.col("kind") == "kernel")
+    yield _ribbon(context, events, ranks, step, call)
+    waits = Reply("waits", f"{call}.waits", path.waits)
+    if waits:
+        title = "What ranks waited for on others, on this path"
+        yield context.table(waits, "Waits on the path", _WAITS, "total_ns", title=title)
+    yield from _blame(context)
+    yield from _predictions(context, of_step)
+
+
+def _slowest(context: Context) -> int | None:
+    """The step that took longest on a rank, the first of several."""
+    steps = context.answer("step_times").frame.drop_nulls(["step", "dur_ns"])
+    if steps.is_empty():
+        return None
+    return int(steps.sort("dur_ns", -pl.col("step"), descending=True)["step"][0])
+
+
+def _facts(path: Any, step: int | None) -> Iterator[Fact]:
+    length, what = path.length_ns, "Whole trace" if step is None else "Slowest step"
+    note = "" if step is None else f"step {step}, on all ranks"
+    yield Fact(what, units.duration(length).strip(), f"{length:,} ns", note)
+    for bound, total, share in path.bounds.sort("total_ns", descending=True).iter_rows():
+        if total:
+            note = units.duration(total).strip()
+            yield Fact(f"Bound by {bound}", units.share(share), f"{total:,} ns", note)
+
+
+def _ribbon(
+    context: Context, events: pl.DataFrame, ranks: list[int], step: int | None, call: str
+) -> Chart:
+    from profframe.show.plots import lanes
+
+    what = "The whole trace" if step is None else f"Step {step}, the slowest"
+    title = f"{what}: what its end waited for, back to its start"
+    draw = partial(lanes.ribbon, pieces(events), ranks, title, events.height)
+    return context.drawn("job-path", "Critical path across ranks", draw, (call,))
+
+
+def _blame(context: Context) -> Iterator[Part]:
+    """What late ranks cost the job."""
+    ask = getattr(context.trace, "blame", None)
+    if ask is None:
+        return
+    if reply := Reply("blame", "trace.blame()", pl.DataFrame(ask())):
+        title = "What each rank, op and cause costs the job"
+        about = "Of the whole trace: what late ranks did before others; then transfers."
+        yield context.table(reply, "Blame", _BLAMED, title=title, about=about)
+
+
+def _predictions(context: Context, of_step: dict[str, Any]) -> Iterator[Part]:
+    """What would be if something were otherwise."""
+    try:
+        rows = context.trace.what_if(**of_step, **_CHANGES)
+        grid = context.trace.what_if_grid(**of_step)
+    except (ParameterError, UnknownNameError):
+        return
+    reply = Reply("what_if", call_text("what_if", **of_step, **_CHANGES), pl.DataFrame(rows))
+    title = "What it would take if something were otherwise"
+    about = (
+        "By a replay of all ranks. From low to high are predictions if what is not recorded is "
+        "taken otherwise."
+    )
+    yield context.table(
+        reply, "Predictions", _PREDICTIONS, title=title, about=about, column_docs=_DOCS
+    )
+    yield Sliders(
+        "what-if-grid",
+        "Try factors",
+        "Times of transfers and of all that threads do, as multiples of what they are.",
+        FrameView(pl.DataFrame(grid)),
+        (call_text("what_if_grid", **of_step),),
+    )
