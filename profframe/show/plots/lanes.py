@@ -8,6 +8,7 @@ from typing import Final
 import altair as alt
 import polars as pl
 
+from profframe.analysis.critical_path.path import BOUNDS
 from profframe.show import units
 from profframe.show.plots import palette, parts
 
@@ -22,6 +23,8 @@ _LANE: Final = 20
 _HEIGHTS: Final = (3, 18)
 """Least and greatest height of a lane of the heat map."""
 _MAP_HEIGHT: Final = 640
+_GAP: Final = 0.06
+"""Between cells, over their width."""
 _FAR: Final = 4
 """Times over so many medians have the same colour as each other."""
 _UNRECORDED: Final = "(nothing recorded)"
@@ -43,9 +46,10 @@ def heat_map(rows: pl.DataFrame, measure: str) -> parts.AnyChart:
     is_cut = (frame["value"] > high).any()
     ranks = rows["rank"].unique().sort().to_list()
     scale = alt.Scale(
-        domain=[low, high],
+        domain=[low if low != high else 0, high],
         range=[palette.GRID.light, parts.colour(of_class)],
         clamp=True,
+        interpolate="rgb",
         zero=False,
         nice=False,
     )
@@ -55,8 +59,18 @@ def heat_map(rows: pl.DataFrame, measure: str) -> parts.AnyChart:
         alt.Chart(frame)
         .mark_rect()
         .encode(
-            x=alt.X("first_step:O", title="Step", axis=parts.step_axis()),
-            y=alt.Y("rank:O", title="Rank", scale=alt.Scale(domain=ranks), axis=_lane_axis()),
+            x=alt.X(
+                "first_step:O",
+                title="Step",
+                axis=parts.step_axis(),
+                scale=alt.Scale(paddingInner=_GAP, paddingOuter=0),
+            ),
+            y=alt.Y(
+                "rank:O",
+                title="Rank",
+                axis=_lane_axis(),
+                scale=alt.Scale(domain=ranks, paddingInner=_GAP, paddingOuter=0),
+            ),
             color=alt.Color("value:Q", scale=scale, legend=key),
             tooltip=parts.tips(
                 ("rank:O", "rank", ""),
@@ -99,7 +113,8 @@ def ribbon(pieces: pl.DataFrame, ranks: Sequence[int], what: str, stretches: int
     frame = parts.with_labels(frame, missing=_UNRECORDED).with_columns(
         (pl.col("bound_ns") / pl.col("total_ns")).alias("bound_share")
     )
-    present = [bound for bound in palette.CLASSES if bound in {*frame["bound"]}]
+    present = [bound for bound in BOUNDS if bound in {*frame["bound"]}]
+    key = alt.Legend(title=None, orient="top", columns=len(BOUNDS))
     y = alt.Y("rank:O", title="Rank", scale=alt.Scale(domain=lanes), axis=_lane_axis())
     bars = (
         alt.Chart(frame)
@@ -112,7 +127,7 @@ def ribbon(pieces: pl.DataFrame, ranks: Sequence[int], what: str, stretches: int
             ),
             x2=alt.X2("end:Q"),
             y=y,
-            color=alt.Color("bound:N", scale=parts.classes(present), legend=parts.legend()),
+            color=alt.Color("bound:N", scale=parts.classes(present), legend=key),
             tooltip=parts.tips(
                 ("rank:O", "rank", ""),
                 ("bound:N", "bound by", ""),
@@ -128,7 +143,7 @@ def ribbon(pieces: pl.DataFrame, ranks: Sequence[int], what: str, stretches: int
         )
     )
     notes = (
-        f"{units.plural(stretches, 'stretch')}es in {units.plural(pieces.height, 'piece')}"
+        f"{stretches:,} stretches in {units.plural(pieces.height, 'piece')}"
         if stretches != pieces.height
         else "",
         f"the {len(lanes)} ranks that it is on longest" if is_cut else "",

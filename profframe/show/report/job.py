@@ -23,6 +23,10 @@ _MOST_CELLS: Final = 5000
 _MOST_STEPS: Final = 200
 _MOST_RANKS: Final = 64
 """The path and predictions of more ranks take longer than a page should."""
+_MOST_EVENTS: Final = 1_000_000
+"""The same of more events, where they have no steps."""
+_LEAST_SHARE: Final = 0.0005
+"""Of a bound that has a tile."""
 _CHANGES: Final[dict[str, Any]] = {
     "communication": 0.5,
     "stragglers": False,
@@ -60,14 +64,28 @@ def job(context: Context) -> Section | None:
     """Steps of all ranks, the path across them, who is to blame, and what could be saved."""
     if "rank" in context.constant_keys or "run" not in context.constant_keys:
         return None
+    events = int(context.answer("overview").frame["events"].sum())
+    if not events:
+        return None
     parts = [*_steps(context)]
     ranks = context.trace.traces["rank"].unique().sort().to_list()
-    if len(ranks) <= _MOST_RANKS:
-        parts += _path(context, ranks)
-    if not parts:
-        return None
+    step = _slowest(context)
     about = "All ranks on one clock: how long steps take, what their end waits for, what it costs."
-    return Section("Job", about, tuple(parts))
+    if cut := _too_much(len(ranks), events if step is None else 0):
+        parts += _blame(context)
+        about += f" {cut}"
+    else:
+        parts += _path(context, ranks, step)
+    return Section("Job", about, tuple(parts)) if parts or cut else None
+
+
+def _too_much(ranks: int, events: int) -> str:
+    """What the path and predictions are left out of; empty where they are not."""
+    if ranks <= _MOST_RANKS and events <= _MOST_EVENTS:
+        return ""
+    what = f"{ranks:,} ranks" if ranks > _MOST_RANKS else f"{events:,} events"
+    calls = "trace.critical_path(across_ranks=True) and trace.what_if() give them"
+    return f"The path and predictions of {what} are left out; {calls}."
 
 
 def _steps(context: Context) -> Iterator[Part]:
@@ -88,9 +106,8 @@ def _steps(context: Context) -> Iterator[Part]:
         yield Choice("job-steps", "Colour", tuple(options), "Steps of all ranks")
 
 
-def _path(context: Context, ranks: list[int]) -> Iterator[Part]:
+def _path(context: Context, ranks: list[int], step: int | None) -> Iterator[Part]:
     """The path through the slowest step, and predictions of it."""
-    step = _slowest(context)
     of_step: dict[str, Any] = {} if step is None else {"step": step}
     try:
         path = context.trace.critical_path(**of_step, across_ranks=True)
@@ -120,12 +137,12 @@ def _slowest(context: Context) -> int | None:
 
 def _facts(path: Any, step: int | None) -> Iterator[Fact]:
     length, what = path.length_ns, "Whole trace" if step is None else "Slowest step"
-    note = "" if step is None else f"step {step}, on all ranks"
+    note = "" if step is None else f"step {step}"
     yield Fact(what, units.duration(length).strip(), f"{length:,} ns", note)
     for bound, total, share in path.bounds.sort("total_ns", descending=True).iter_rows():
-        if total:
-            note = units.duration(total).strip()
-            yield Fact(f"Bound by {bound}", units.share(share), f"{total:,} ns", note)
+        if share >= _LEAST_SHARE:
+            label = "Idle" if bound == "idle" else f"Bound by {bound}"
+            yield Fact(label, units.share(share), f"{total:,} ns", units.duration(total).strip())
 
 
 def _ribbon(
