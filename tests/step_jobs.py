@@ -7,7 +7,7 @@ for its device. All clocks are the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from profframe.trace.trace import Trace
 from tests.builders import Row, event, loaded, together
@@ -45,10 +45,11 @@ def job(
 
 def _step(step: int, own: int, end: int, name: str) -> list[Row]:
     at, number = BEGIN + step * PERIOD, 10 * (step + 1)
-    kernel = {"category": "kernel", "thread": 107, "device": 0, "stream": 7}
-    group = {"collective": "allreduce", "process_group": "0", "collective_seq": step}
+    work: dict[str, Any] = {"category": "kernel", "thread": 107, "device": 0, "stream": 7}
+    group: dict[str, Any] = {"collective": "allreduce", "process_group": "0"}
+    group |= {"collective_seq": step}
+    call: dict[str, Any] = {"category": "cuda_runtime"}
     begun = own + LAUNCH
-    call = {"category": "cuda_runtime"}
     return [
         event(f"ProfilerStep#{step}", at, at + end + 2 * CALL, category="user_annotation"),
         event(name, at, at + own),
@@ -56,7 +57,7 @@ def _step(step: int, own: int, end: int, name: str) -> list[Row]:
         event("cudaLaunchKernel", at + begun, at + begun + LAUNCH, **call, correlation=number + 1),
         event("cudaDeviceSynchronize", at + begun + LAUNCH, at + end + CALL, **call,
               correlation=number + 2),
-        event("gemm", at + begun, at + begun + KERNEL, **kernel, correlation=number),
-        event("ncclDevKernel_AllReduce", at + begun + KERNEL, at + end, **kernel, **group,
+        event("gemm", at + begun, at + begun + KERNEL, **work, correlation=number),
+        event("ncclDevKernel_AllReduce", at + begun + KERNEL, at + end, **work, **group,
               correlation=number + 1),
     ]  # fmt: skip

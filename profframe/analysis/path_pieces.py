@@ -28,9 +28,10 @@ def pieces(events: pl.DataFrame, most: int = MOST) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        One row per piece, by start: ``rank bound``; ``start_ns end_ns`` from the start of the path;
-        ``total_ns`` on the path, ``bound_ns`` of that by its bound, ``waited_ns`` while another rank
-        waited; ``stretches``, their number; ``edge name name_ns`` of the name with most of its time.
+        One row per piece, by start: ``rank bound``; ``start_ns end_ns`` since the path begins;
+        ``total_ns`` on the path, ``bound_ns`` of that by its bound, ``waited_ns`` while another
+        rank waited; ``stretches``, their number; ``edge name name_ns`` of the name that has most
+        of its time.
 
     Examples
     --------

@@ -42,11 +42,11 @@ def heat_map(rows: pl.DataFrame, measure: str) -> parts.AnyChart:
         .otherwise(pl.format("{} to {}", "first_step", "last_step"))
         .alias("steps")
     )
-    low, high = frame["value"].min(), _top(frame["value"])
+    low, high = _ends(frame["value"].to_list())
     is_cut = (frame["value"] > high).any()
     ranks = rows["rank"].unique().sort().to_list()
     scale = alt.Scale(
-        domain=[low if low != high else 0, high],
+        domain=[low, high],
         range=[palette.GRID.light, parts.colour(of_class)],
         clamp=True,
         interpolate="rgb",
@@ -90,11 +90,12 @@ def heat_map(rows: pl.DataFrame, measure: str) -> parts.AnyChart:
     )
 
 
-def _top(values: pl.Series) -> float:
-    """The value with the last colour: the greatest one, but for few that are far from all."""
-    most = _FAR * float(values.quantile(0.5) or 0)
-    near = values.filter(values <= most).max() if most else values.max()
-    return float(near or 0)  # type: ignore[arg-type] -- a column of floats
+def _ends(values: list[float]) -> tuple[float, float]:
+    """Values with the first and the last colour: of all, but for those that are far above."""
+    middle = sorted(values)[len(values) // 2]
+    high = max(value for value in values if not middle or value <= _FAR * middle)
+    low = min(values)
+    return (low if low < high else 0), high
 
 
 def _lane_axis() -> alt.Axis:

@@ -54,7 +54,16 @@ class Reported(Protocol):
     def critical_path(self, step: int | None = None, *, across_ranks: bool = False) -> Any:
         """Find what the end of a step had to wait for."""
 
-    def what_if(self, step: int | None = None, **changes: Any) -> pl.DataFrame:
+    def what_if(
+        self,
+        step: int | None = None,
+        *,
+        communication: float | None = None,
+        stragglers: bool = True,
+        host: float | None = None,
+        launches: bool = True,
+        copies: bool = True,
+    ) -> pl.DataFrame:
         """Predict what a step would take if something were otherwise."""
 
     def what_if_grid(self, step: int | None = None) -> pl.DataFrame:
@@ -173,9 +182,7 @@ class Context:
         except ParameterError:
             return ()
 
-    def drawn(
-        self, key: str, label: str, draw: Callable[[], Any], calls: tuple[str, ...]
-    ) -> Chart:
+    def drawn(self, key: str, label: str, draw: Callable[[], Any], calls: tuple[str, ...]) -> Chart:
         """A chart of rows that these calls give."""
         from profframe.show.plots import drawing, split_chart
 

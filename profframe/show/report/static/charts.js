@@ -14,6 +14,7 @@ class Chart {
 
   async draw() {
     const width = this.box.clientWidth;
+    this.width = width;
     if (!width) {
       // Of a choice, and not the one that is shown: it is drawn when it is.
       this.box.dataset.drawn = "hidden";
@@ -22,7 +23,6 @@ class Chart {
       this.box.replaceChildren();
       return;
     }
-    this.width = width;
     delete this.box.dataset.drawn;
     await this.#embed(width, BESIDE);
     // How much room the labels of composed views take is known once they are drawn.

@@ -55,7 +55,7 @@ class Sliders {
 
   #show() {
     for (const { input, output, values } of this.inputs) {
-      output.textContent = `× ${values[input.value]}`;
+      output.textContent = `x ${values[input.value]}`;
       input.setAttribute("aria-valuetext", `times ${values[input.value]}`);
     }
     const row = this.#row();
