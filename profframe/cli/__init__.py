@@ -19,6 +19,7 @@ from profframe.cli import (  # noqa: F401 - their verbs
     devices,
     exports,
     hangs,
+    predictions,
     questions,
     reports,
     stores,

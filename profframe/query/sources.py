@@ -147,7 +147,7 @@ class InMemory:
 
 def _of_ranks(rows: pa.Table, ranks: Integers) -> pa.Table:
     """The batches of a table that may have rows of some ranks; nothing is copied."""
-    if "rank" not in rows.column_names or rows["rank"].num_chunks < 2:  # noqa: PLR2004
+    if "rank" not in rows.column_names or rows["rank"].num_chunks < 2:
         return rows
     batches = rows.to_batches()
     kept = []

@@ -163,7 +163,7 @@ def dependency_table(session: Session) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def what_if(  # noqa: PLR0913 -- what can be otherwise
+def what_if(
     self: Trace,
     step: int | None = None,
     run: str | None = None,

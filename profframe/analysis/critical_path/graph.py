@@ -216,6 +216,7 @@ class LaunchOrder:
 
 
 def launch_order(works: Works) -> LaunchOrder:
+    """Works in the order of their launches on each stream."""
     launched = np.minimum(works.call_start, works.start)
     row = np.lexsort((works.start, launched, works.stream))
     stream, size = works.stream[row], row.size

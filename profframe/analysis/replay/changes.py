@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profframe.analysis.critical_path.edges import GRAPH, LAUNCH, ORDERED, SYNC, WAIT
 from profframe.analysis.critical_path.graph import NONE
@@ -101,7 +102,9 @@ def transfers(of: Job, sizes: Ints, latency_ns: float, bytes_per_ns: float) -> C
     return change
 
 
-def works(of: Job, chosen: Sequence[Mask], factors: Sequence[Ints | float]) -> Change:
+def works(
+    of: Job, chosen: Sequence[Mask], factors: Sequence[NDArray[np.float64] | float]
+) -> Change:
     """Chosen works of each rank, times a factor."""
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
@@ -206,13 +209,14 @@ def stragglers(of: Job, details: Sequence[Details]) -> Change:
     """
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
-        owns = _medians([_host_pieces(*pieces) for pieces in zip(of.ranks, details, lengths)])
+        parts = [*zip(of.ranks, details, lengths, strict=True)]
+        owns = _medians([_host_pieces(*part) for part in parts])
         changed = []
-        for own, new, (slot, old, median) in zip(of.ranks, lengths, owns, strict=True):
+        for new, (slot, old, median) in zip(lengths, owns, strict=True):
             ratio = np.divide(median, old, out=np.ones(old.size), where=old > 0)
             times = np.append(ratio, 1.0)[slot]
             changed.append(replace(new, own=np.rint(new.own * times).astype(np.int64)))
-        medians = _medians([_work_pieces(*pieces) for pieces in zip(of.ranks, details, lengths)])
+        medians = _medians([_work_pieces(*part) for part in parts])
         for place, (slot, _, median) in enumerate(medians):
             old = changed[place].work
             work = np.where(slot >= 0, np.append(median, 0)[slot], old)

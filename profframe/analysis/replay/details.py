@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, TypeAlias
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from profframe.analysis.critical_path.graph import Graph
 from profframe.analysis.replay.changes import Details
@@ -73,7 +74,7 @@ def _having(
 
 def device_factors(
     connection: duckdb.DuckDBPyConnection, works: Ints, classes: Ints, others: pa.Table
-) -> Ints:
+) -> Factors:
     """What each work takes on other devices, over what it takes on its own.
 
     Work with known operations and bytes takes as much more or less as the least time that it can
@@ -107,6 +108,7 @@ def _of(connection: duckdb.DuckDBPyConnection, events: Ints, sql: str, *names: s
     return [numbers(table, name, missing=-1)[row] for name in names]
 
 
+Factors: TypeAlias = NDArray[np.float64]
 _CALL: Final = 1
 _OP: Final = 2
 _WORKS: Final = f"""
@@ -130,8 +132,8 @@ _FACTORS: Final = """
     FROM events
     LEFT JOIN (
         SELECT own.event_id, other.limit_ps / own.limit_ps AS factor
-        FROM kernel_limits(events, devices, '') AS own
-        JOIN kernel_limits(events, _others, '') AS other ON own.event_id = other.event_id
+        FROM kernel_limits('events', 'devices', '') AS own
+        JOIN kernel_limits('events', '_others', '') AS other ON own.event_id = other.event_id
         WHERE own.limit_ps > 0
     ) AS limits USING (event_id)
     LEFT JOIN bandwidths ON events.device = bandwidths.device AND NOT needs_flops(kernel_category)

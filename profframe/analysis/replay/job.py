@@ -141,7 +141,7 @@ def _preference(own: Rank) -> Ints:
 def _meetings_in(
     parts: Sequence[Part], meetings: Meetings, origin: int
 ) -> tuple[Ints, list[Members], Ints]:
-    """When the last rank came to each collective of several ranks; members of each rank; one of each."""
+    """When the last rank came to each collective, the members of each rank, and one of each."""
     rows = []
     for place, part in enumerate(parts):
         mine = np.flatnonzero(meetings.rank == place)

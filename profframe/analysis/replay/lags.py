@@ -74,7 +74,7 @@ def lags(parts: Sequence[tuple[Graph, Edges]]) -> list[Lags]:
     groups = [_groups(graph, moved) for graph, _, moved, _, _ in timed]
     free = [_free(graph, moved, binds) for graph, _, moved, _, binds in timed]
     slacks = [slack for *_, slack, _ in timed]
-    usual, most = _usual(*map(np.concatenate, (groups, slacks, free)))
+    usual, most = _usual(np.concatenate(groups), np.concatenate(slacks), np.concatenate(free))
     found = []
     for (_, edges, moved, slack, binds), group in zip(timed, groups, strict=True):
         usual_of, most_of = usual[group], most[group]
@@ -178,15 +178,14 @@ def _free(graph: Graph, edges: Edges, binds: Mask) -> Mask:
 def _usual(group: Ints, slack: Ints, free: Mask) -> tuple[Ints, Ints]:
     """The median of the free edges of each group, and Tukey's fence above it.
 
-    Where all were held up, a launch takes the least that any did, and all else nothing.
+    Where all were held up, it is that of the kind, or nothing if nothing shows it.
     """
     usual, most = np.zeros((2, 2 * len(KINDS)), np.int64)
-    for kind in np.unique(group).tolist():
-        rows = group == kind
-        values = slack[rows & free]
-        if values.size:
-            low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), method="lower")
-            usual[kind], most[kind] = middle, high + 3 * (high - low) // 2
-        elif kind // 2 == LAUNCH:
-            usual[kind] = most[kind] = slack[rows].min()
+    for number in np.unique(group).tolist():
+        for alike in (group == number, group // 2 == number // 2):
+            values = slack[alike & free]
+            if values.size:
+                low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), method="lower")
+                usual[number], most[number] = middle, high + 3 * (high - low) // 2
+                break
     return usual, most

@@ -200,8 +200,8 @@ def rank(graph: Graph, timed: Lags, members: Members, first: int, ends: tuple[in
         queued
     ]
     recorded = Lengths(own, works.end - works.start, gap, arrows.lag)
-    first = _firsts(graph)
-    unseen = np.append(False, first[:-1]) & (np.append(0, graph.points.inside[:-1]) < 0)
+    firsts = _firsts(graph)
+    unseen = np.append(False, firsts[:-1]) & (np.append(0, graph.points.inside[:-1]) < 0)
     return Rank(graph, lanes, nodes, arrows, recorded, usual_gap, unseen, until, end)
 
 
@@ -224,20 +224,23 @@ def _nodes(  # noqa: PLR0917 -- what makes a moment a node
     graph: Graph, edges: Edges, lanes: Streams, of_works: Ints, call_ends: Ints, first: int
 ) -> Nodes:
     points, works = graph.points, graph.works
-    is_anchor = _firsts(graph)
+    is_anchor: Mask = _firsts(graph)
     is_anchor[edges.target[edges.of(SYNC, THREAD)]] = True
     is_anchor[call_ends[call_ends >= 0]] = True
     anchors = np.flatnonzero(is_anchor)
     size = works.event.size
     tails = np.flatnonzero(lanes.tail == np.arange(size))
     groups = ((points.time.size, anchors), (size, tails), (size, of_works))
-    numbers = []
+    numbers: list[Ints] = []
     for total, rows in groups:
         numbers.append(np.full(total, NONE, np.int64))
         numbers[-1][rows] = first + np.arange(rows.size)
         first += rows.size
+    point, tail, start = numbers
     return Nodes(
-        *numbers,
+        point=point,
+        tail=tail,
+        start=start,
         anchor=np.maximum.accumulate(np.where(is_anchor, np.arange(points.time.size), 0)),
         moment=np.concatenate([points.time[anchors], works.end[tails], works.start[of_works]]),
         phase=np.repeat([1, 0, 2], [anchors.size, tails.size, of_works.size]),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from math import isfinite
+from math import inf
 from typing import Final
 
 import duckdb
@@ -20,10 +20,9 @@ from profframe.analysis.replay import changes, details
 from profframe.analysis.replay.changes import Change
 from profframe.analysis.replay.job import Job, Part, job, outcome, totals
 from profframe.analysis.replay.rank import Lengths
-from profframe.errors import ParameterError
+from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.devices import match_models
 from profframe.facts.models import Devices, models
-from profframe.errors import UnknownNameError
 from profframe.intervals import Ints
 
 UNCHANGED: Final = "nothing"
@@ -62,11 +61,10 @@ class Wishes:
             raise ParameterError("latency_us: give bandwidth_gb_per_s, too")
 
 
-def _check(name: str, value: float | None) -> None:
+def _check(name: str, value: object) -> None:
     if value is None:
         return
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < inf:
         raise ParameterError(f"{name}: expected a number from 0, got {value!r}")
 
 
@@ -232,9 +230,9 @@ def _prediction(
     for change in wanted:
         lengths = change(lengths)
     result = outcome(of.job, lengths)
-    ends = [result.end]
-    for variant in (changes.held, changes.without_guesses) if wanted else ():
-        ends.append(outcome(of.job, variant(of.job, lengths)).end)
+    variants = (changes.held, changes.without_guesses) if wanted else ()
+    ends = [outcome(of.job, variant(of.job, lengths)).end for variant in variants]
+    ends.append(result.end)
     bounds = totals(of.job, lengths, result, [its.classes for its in of.details])
     now = of.length_ns
     saved = now - result.end

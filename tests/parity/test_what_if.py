@@ -1,0 +1,240 @@
+"""Predictions: against jobs that are run again with other times, by hand, and on real traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import profframe
+from profframe.errors import ParameterError, UnknownNameError
+from profframe.trace.trace import Trace
+from tests.builders import event, loaded, together
+from tests.oracles.jobs import COLLECTIVE, HOST, KERNEL, Op, run
+from tests.parity.test_critical_path_of_jobs import NAMES, job
+
+EXAMPLES: Final = settings().max_examples
+FACTORS: Final = (0.0, 0.25, 0.5, 2.0, 3.0)
+
+
+def scaled(times: Sequence[int], factor: float) -> list[int]:
+    return [round(time * factor) for time in times]
+
+
+def faster_transfers(op: Op, factor: float) -> Op:
+    return replace(op, took=scaled(op.took, factor)) if op.kind == COLLECTIVE else op
+
+
+def faster_kernels(op: Op, factor: float) -> Op:
+    return replace(op, took=scaled(op.took, factor)) if op.kind == KERNEL else op
+
+
+def faster_host(op: Op, factor: float) -> Op:
+    took = scaled(op.took, factor) if op.kind == HOST else op.took
+    return replace(op, took=took, launch=scaled(op.launch, factor))
+
+
+CHANGES: Final[dict[str, tuple[Callable[[Op, float], Op], Callable[[Trace, float], pl.DataFrame]]]]
+CHANGES = {
+    "communication": (faster_transfers, lambda trace, f: trace.what_if(communication=f)),
+    "kernels": (faster_kernels, lambda trace, f: trace.what_if(kernels={NAMES[KERNEL]: f})),
+    "host": (faster_host, lambda trace, f: trace.what_if(host=f)),
+}
+
+
+def length(ops: Sequence[Op], ranks: int) -> int:
+    return max(one.end for one in run(ops, ranks).slices)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[list[Op], list[int]]:
+    """Ops with a collective and a kernel among them, and by how much each clock is ahead."""
+    ranks, rng = draw(st.integers(1, 4)), draw(st.randoms(use_true_random=False))
+    same = draw(st.booleans())
+
+    def each() -> list[int]:
+        return [rng.randrange(1, 10**5) for _ in range(ranks)]
+
+    kinds = [KERNEL, COLLECTIVE]
+    kinds += [rng.choice((HOST, KERNEL, KERNEL, COLLECTIVE)) for _ in range(rng.randrange(5, 50))]
+    launch = [5_000] * ranks
+    ops = [Op(kind, each(), launch if same else each(), rng.choice((7, 20))) for kind in kinds]
+    return ops, [0] + [rng.randrange(-(10**6), 10**6) for _ in range(ranks - 1)]
+
+
+@settings(deadline=None, max_examples=max(1, EXAMPLES // 2))
+@given(programs(), st.sampled_from([*CHANGES]), st.sampled_from(FACTORS))
+def test_a_job_run_again_takes_what_was_predicted(
+    program: tuple[list[Op], list[int]], change: str, factor: float
+) -> None:
+    ops, ahead = program
+    again, ask = CHANGES[change]
+    trace = job(run(ops, len(ahead)), ahead)
+    rows = ask(trace, factor)
+    assert rows["predicted_ns"][0] == rows["now_ns"][0] == length(ops, len(ahead)) - 1
+    if change == "communication" and len(ahead) == 1:
+        return  # a rank alone may also have waited
+    truth = length([again(op, factor) for op in ops], len(ahead))
+    assert rows["predicted_ns"][1] == pytest.approx(truth, rel=0.01)
+    low, high = rows["low_ns"][1], rows["high_ns"][1]
+    assert low <= rows["predicted_ns"][1] <= high
+    bounds = rows.select(pl.sum_horizontal(pl.col("host_ns", "launch_ns", "compute_ns", "idle_ns",
+                         "communication_ns", "copy_ns", "sync_ns")).alias("sum"))["sum"]  # fmt: skip
+    assert bounds.to_list() == rows["predicted_ns"].to_list()
+
+
+@settings(deadline=None, max_examples=max(1, EXAMPLES // 4))
+@given(st.integers(2, 4), st.randoms(use_true_random=False))
+def test_without_stragglers_each_op_is_that_of_the_median_rank(ranks: int, rng: object) -> None:
+    """One rank is late in one op of the host or one kernel; all else is equal on all ranks."""
+    draw = rng.randrange  # type: ignore[attr-defined]  # hypothesis does not say what it is
+    kinds = [KERNEL, HOST, COLLECTIVE] * draw(1, 6)
+    ops = [Op(kind, [draw(1, 10**5)] * ranks, [5_000] * ranks, 7) for kind in kinds]
+    late_op = draw(len(ops) // 3) * 3 + draw(2)
+    took = list(ops[late_op].took)
+    took[draw(ranks)] += 10**6
+    late = [*ops[:late_op], replace(ops[late_op], took=took), *ops[late_op + 1 :]]
+    rows = job(run(late, ranks), [0] * ranks).what_if(stragglers=False)
+    assert rows["predicted_ns"][1] == pytest.approx(length(ops, ranks), rel=0.01)
+
+
+def gpu(*rows: object) -> Trace:
+    """Two launches, each with a kernel: the second kernel waits for the first."""
+    call, kernel = "cudaLaunchKernel", "kernel"
+    return loaded(
+        event("aten::mm", 0, 20),
+        event(call, 5, 15, category="cuda_runtime", correlation=1),
+        event("aten::relu", 20, 40),
+        event(call, 25, 35, category="cuda_runtime", correlation=2),
+        event("gemm", 15, 115, category=kernel, device=0, stream=7, thread=9, correlation=1),
+        event("relu", 116, 126, category=kernel, device=0, stream=7, thread=9, correlation=2),
+        *rows,
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "predicted"),
+    [
+        ({"kernels": {"gemm": 0.5}}, 76),  # 15 + 50, a gap of 1, 10
+        ({"kernels": {"g*": 0}}, 45),  # the second launch is at 35 then
+        ({"kernels": {"gemm": 2, "relu": 0}}, 216),
+        ({"host": 0.5}, 118),  # the first kernel begins at 7: 2.5 are rounded to 2
+        ({"launches": False}, 111),
+    ],
+)
+def test_by_hand(change: dict[str, object], predicted: int) -> None:
+    rows = gpu().what_if(**change)  # type: ignore[arg-type]  # some of its arguments
+    assert rows["predicted_ns"].first() == 126
+    assert rows["predicted_ns"].last() == predicted
+
+
+def test_fused_kernels_are_as_long_as_the_longest() -> None:
+    rows = gpu(event("block", 0, 40)).what_if(fused="block")
+    assert rows.select("change", "predicted_ns").rows() == [("nothing", 126), ("fused: block", 116)]
+
+
+def test_copies_can_be_hidden() -> None:
+    copied = loaded(
+        event("cudaMemcpyAsync", 0, 10, category="cuda_runtime", correlation=1),
+        event("cudaLaunchKernel", 10, 20, category="cuda_runtime", correlation=2),
+        event("copy", 10, 110, category="gpu_memcpy", device=0, stream=7, thread=9, correlation=1),
+        event("gemm", 110, 120, category="kernel", device=0, stream=7, thread=9, correlation=2),
+    )
+    rows = copied.what_if(copies=False)
+    assert rows["predicted_ns"].to_list() == [120, 30]
+
+
+def test_bandwidth_and_latency_give_a_transfer() -> None:
+    """Both ranks send 8,000 bytes in 400 ns; at 10 GB/s and 1 us it takes 1,800 ns."""
+    ranks = [
+        loaded(
+            event("cudaLaunchKernel", 0, 10 + late, category="cuda_runtime", correlation=1),
+            event(
+                "ncclDevKernel_AllReduce", 10 + late, 510, category="kernel", device=0, stream=7,
+                thread=9, correlation=1, collective="allreduce", process_group="0",
+                collective_seq=1, element_type="Float", in_elements=2_000, out_elements=2_000,
+            ),
+            rank=rank,
+            header={"clock": "utc"},
+        )
+        for rank, late in enumerate((0, 100))
+    ]  # fmt: skip
+    rows = together(*ranks).what_if(bandwidth_gb_per_s=10, latency_us=1)
+    assert rows["now_ns"][0] == rows["predicted_ns"][0] == 510
+    assert rows["predicted_ns"][1] == 110 + 1_000 + 800
+
+
+def test_several_changes_have_a_row_each_and_one_together() -> None:
+    rows = gpu().what_if(host=0.5, kernels={"gemm": 0.5})
+    assert rows["change"].to_list() == [
+        "nothing", "kernel gemm x 0.5", "host x 0.5", "all of these"]  # fmt: skip
+    assert rows["saved_ns"].last() >= rows["saved_ns"].slice(1, 2).max()  # type: ignore[operator]
+
+
+def test_a_device_scales_what_its_peaks_bound() -> None:
+    trace = profframe.load("examples/gpu_training.json.gz")
+    [model] = trace.devices["model"].unique().to_list()
+    same = trace.what_if(device=model)
+    assert same["saved_ns"][1] == pytest.approx(0, abs=same["now_ns"][0] * 1e-4)
+    assert trace.what_if(device="NVIDIA V100 SXM2 16GB")["saved_ns"][1] <= 0
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"kernels": {"nothing": 2}}, UnknownNameError, "no kernel named 'nothing'"),
+        ({"categories": {"gem": 2}}, UnknownNameError, "no category named 'gem'"),
+        ({"fused": "nothing"}, UnknownNameError, "no op named 'nothing'"),
+        ({"device": "H9"}, UnknownNameError, "no device named 'H9'"),
+        ({"step": 99, "host": 1}, UnknownNameError, "no step 99"),
+        ({"host": -1}, ParameterError, "host: expected a number from 0, got -1"),
+        ({"kernels": {"gemm": float("nan")}}, ParameterError, "expected a number from 0"),
+        ({"communication": "0.5"}, ParameterError, "communication: expected a number"),
+        ({"bandwidth_gb_per_s": 1}, ParameterError, "no collective .* has a known size"),
+        ({"bandwidth_gb_per_s": 0}, ParameterError, "expected more than 0"),
+        ({"latency_us": 1}, ParameterError, "give bandwidth_gb_per_s, too"),
+        ({"communication": 1, "bandwidth_gb_per_s": 1}, ParameterError, "give one of them"),
+    ],
+)
+def test_what_cannot_be_is_one_error(
+    change: dict[str, object], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        gpu(event("ProfilerStep#1", 0, 40)).what_if(**change)  # type: ignore[arg-type]
+
+
+def test_of_several_runs_one_is_chosen() -> None:
+    one = loaded(event("mm", 0, 5), run="a")
+    several = together(one, loaded(event("mm", 0, 8), run="b"))
+    with pytest.raises(ParameterError, match="a prediction is of one run, and there are 2"):
+        several.what_if(host=1)
+    assert several.what_if(run="b", host=0.5)["predicted_ns"].to_list() == [8, 4]
+
+
+def test_nothing_is_nothing() -> None:
+    rows = loaded().what_if(host=0.5)
+    assert rows.select("now_ns", "predicted_ns", "saved_share").rows() == [(0, 0, None)] * 2
+
+
+def test_real_traces_are_replayed_as_they_are(traces: Path) -> None:
+    """The unchanged replay has the recorded length, and the bounds of the critical path."""
+    names = (
+        "facebookresearch__param/dlrm_kineto",
+        "pytorch-labs__segment-anything-fast/asdf_True.02c6e0.json.gz",
+        "facebookresearch__HolisticTraceAnalysis/trace_diff/control.json.gz",
+        "torch215_cuspy/deps.json",
+    )
+    for name in names:
+        trace = profframe.load(traces / name)
+        path = trace.critical_path(across_ranks=True)
+        rows = trace.what_if(host=0.5, stragglers=False)
+        assert rows["predicted_ns"][0] == rows["now_ns"][0] == path.length_ns
+        assert rows["replay_error"].to_list() == [0] * rows.height
+        for bound, total in path.bounds.select("bound", "total_ns").iter_rows():
+            assert rows[f"{bound}_ns"][0] == total, (name, bound)
