@@ -17,6 +17,7 @@ from profframe import Trace
 from profframe.analysis.path_pieces import pieces
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.header import sql_directory
+from profframe.show.plots import lanes
 from profframe.show.report import job as section
 from tests import step_jobs
 from tests.builders import event, loaded, together
@@ -262,9 +263,35 @@ def test_long_paths_stay_small(tmp_path: Path) -> None:
 def test_a_table_of_blame_where_there_is_one(
     trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = pl.DataFrame({"rank": [2], "part": ["entry"], "cause": ["host"], "cost_ns": [LATE]})
-    monkeypatch.setattr(Trace, "blame", lambda _: rows, raising=False)
+    row = {"rank": 2, "part": "entry", "cause": "host", "name": "mm", "cost_ns": LATE}
+    rows = pl.DataFrame([row])
+    monkeypatch.setattr(Trace, "blame", lambda _, step: rows.filter(step == 3), raising=False)
     tables = tables_of(data(written(trace, tmp_path)))
     assert tables["blame"] == [
-        {"rank": "2", "part": "entry", "cause": "host", "cost_ns": str(LATE)}
+        {"rank": "2", "part": "entry", "cause": "host", "name": "mm", "cost_ns": str(LATE)}
     ]
+    monkeypatch.setattr(section, "_MOST_BLAMED", 1)
+    assert "blame" not in tables_of(data(written(trace, tmp_path)))
+
+
+def test_colours_are_of_all_times_but_those_far_above() -> None:
+    assert lanes._ends([3.0, 1.0, 2.0]) == (1.0, 3.0)
+    assert lanes._ends([2.0, 1.0, 2.0, 8.0, 8.5]) == (1.0, 8.0)
+    assert lanes._ends([2.0, 2.0]) == (0, 2.0)
+    assert lanes._ends([0.0, 0.0, 0.0, 7.0]) == (0.0, 7.0)
+
+
+def test_of_many_ranks_those_have_a_lane_that_the_path_is_on_longest() -> None:
+    path = [("host", "slice", "a", rank, rank * 10**6 + 5) for rank in range(70)]
+    rows = pl.DataFrame(
+        [(rank, bound, edge, name, 0, took, None) for bound, edge, name, rank, took in path],
+        ("rank", "bound", "edge", "name", "start_ns", "dur_ns", "waiting_rank"),
+        orient="row",
+    ).with_columns(start_ns=pl.col("dur_ns").cum_sum() - pl.col("dur_ns"))
+    chart = lanes.ribbon(pieces(rows), range(70), "a path", 70).to_dict()
+    assert chart["title"]["subtitle"] == ["the 64 ranks that it is on longest"]
+    drawn = chart["layer"][1]["encoding"]["y"]["scale"]["domain"]
+    assert drawn == [*range(6, 70)]
+    few = lanes.ribbon(pieces(rows.head(3)), [0, 1, 2, 9], "a path", 3).to_dict()
+    assert few["layer"][1]["encoding"]["y"]["scale"]["domain"] == [0, 1, 2, 9]
+    assert "subtitle" not in few["title"]

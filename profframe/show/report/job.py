@@ -13,6 +13,7 @@ from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.header import sql_directory
 from profframe.show import units
 from profframe.show.kernel_names import shortened
+from profframe.show.path import shortened_waits
 from profframe.show.report.columns import FrameView
 from profframe.show.report.parts import Chart, Choice, Fact, Facts, Part, Section, Sliders
 from profframe.show.report.replies import Context, Reply, call_text
@@ -25,6 +26,8 @@ _MOST_RANKS: Final = 64
 """The path and predictions of more ranks take longer than a page should."""
 _MOST_EVENTS: Final = 1_000_000
 """The same of more events, where they have no steps."""
+_MOST_BLAMED: Final = 500_000
+"""Events: to find who is to blame takes as long as to load them."""
 _LEAST_SHARE: Final = 0.0005
 """Of a bound that has a tile."""
 _CHANGES: Final[dict[str, Any]] = {
@@ -59,6 +62,20 @@ _BLAMED: Final = (
     "rank", "part", "cause", "name", "op", "module", "waits_for_rank", "cost_ns", "part_share",
 )  # fmt: skip
 
+_BLAME_DOCS: Final = {
+    "rank": "the late rank; none for transfers",
+    "part": "entry: others wait for the rank; transfer: all ranks are there",
+    "cause": "what it did since: host, input, launch, compute, copy, communication, wait",
+    "name": "the slice",
+    "op": "innermost op around it or its launch",
+    "module": "innermost module around it or its launch",
+    "waits_for_rank": "the rank that it waited for itself",
+    "cost_ns": "time that it costs the job (ns)",
+    "held_up_ns": "part of it in which only this rank was awaited (ns)",
+    "part_share": "its share of the part",
+}
+_KERNEL_CAUSES: Final = ("compute", "communication", "copy")
+
 
 def job(context: Context) -> Section | None:
     """Steps of all ranks, the path across them, who is to blame, and what could be saved."""
@@ -72,10 +89,9 @@ def job(context: Context) -> Section | None:
     step = _slowest(context)
     about = "All ranks on one clock: how long steps take, what their end waits for, what it costs."
     if cut := _too_much(len(ranks), events if step is None else 0):
-        parts += _blame(context)
         about += f" {cut}"
     else:
-        parts += _path(context, ranks, step)
+        parts += _path(context, ranks, step, has_blame=events <= _MOST_BLAMED)
     return Section("Job", about, tuple(parts)) if parts or cut else None
 
 
@@ -106,7 +122,9 @@ def _steps(context: Context) -> Iterator[Part]:
         yield Choice("job-steps", "Colour", tuple(options), "Steps of all ranks")
 
 
-def _path(context: Context, ranks: list[int], step: int | None) -> Iterator[Part]:
+def _path(
+    context: Context, ranks: list[int], step: int | None, *, has_blame: bool
+) -> Iterator[Part]:
     """The path through the slowest step, and predictions of it."""
     of_step: dict[str, Any] = {} if step is None else {"step": step}
     try:
@@ -119,11 +137,11 @@ def _path(context: Context, ranks: list[int], step: int | None) -> Iterator[Part
     yield Facts((*_facts(path, step),), (call,))
     events = shortened(path.events, "name", kernels=pl.col("kind") == "kernel")
     yield _ribbon(context, events, ranks, step, call)
-    waits = Reply("waits", f"{call}.waits", path.waits)
-    if waits:
+    if waits := Reply("waits", f"{call}.waits", shortened_waits(path.waits)):
         title = "What ranks waited for on others, on this path"
         yield context.table(waits, "Waits on the path", _WAITS, "total_ns", title=title)
-    yield from _blame(context)
+    if has_blame:
+        yield from _blame(context, of_step)
     yield from _predictions(context, of_step)
 
 
@@ -156,15 +174,20 @@ def _ribbon(
     return context.drawn("job-path", "Critical path across ranks", draw, (call,))
 
 
-def _blame(context: Context) -> Iterator[Part]:
+def _blame(context: Context, of_step: dict[str, Any]) -> Iterator[Part]:
     """What late ranks cost the job."""
     ask = getattr(context.trace, "blame", None)
     if ask is None:
         return
-    if reply := Reply("blame", "trace.blame()", pl.DataFrame(ask())):
-        title = "What each rank, op and cause costs the job"
-        about = "Of the whole trace: what late ranks did before others; then transfers."
-        yield context.table(reply, "Blame", _BLAMED, title=title, about=about)
+    rows = shortened(
+        pl.DataFrame(ask(**of_step)), "name", kernels=pl.col("cause").is_in(_KERNEL_CAUSES)
+    )
+    if reply := Reply("blame", call_text("blame", **of_step), rows):
+        title = "What each rank, op and cause costs"
+        about = "What late ranks did before a collective that others did not; then transfers."
+        yield context.table(
+            reply, "Blame", _BLAMED, title=title, about=about, column_docs=_BLAME_DOCS
+        )
 
 
 def _predictions(context: Context, of_step: dict[str, Any]) -> Iterator[Part]:
