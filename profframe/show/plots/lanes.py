@@ -169,6 +169,6 @@ def _moves(frame: pl.DataFrame) -> alt.Chart:
     moves = moves.filter(pl.col("rank") != pl.col("before"))
     return (
         alt.Chart(moves)
-        .mark_rule(color=palette.FAINT.light, size=1)
+        .mark_rule(color=palette.FAINT.light, size=1, opacity=0.5)
         .encode(x=alt.X("begin:Q"), y2=alt.Y2("before:O"))
     )

@@ -59,7 +59,7 @@ _DOCS: Final = {
 }
 _WAITS: Final = ("rank", "bound", "name", "total_ns", "share")
 _BLAMED: Final = (
-    "rank", "part", "cause", "name", "op", "module", "waits_for_rank", "cost_ns", "part_share",
+    "rank", "cost_ns", "part_share", "part", "cause", "name", "op", "module", "waits_for_rank",
 )  # fmt: skip
 
 _BLAME_DOCS: Final = {
@@ -168,8 +168,8 @@ def _ribbon(
 ) -> Chart:
     from profframe.show.plots import lanes
 
-    what = "The whole trace" if step is None else f"Step {step}, the slowest"
-    title = f"{what}: what its end waited for, back to its start"
+    what = "the whole trace" if step is None else f"step {step}, the slowest"
+    title = f"Critical path of {what}"
     draw = partial(lanes.ribbon, pieces(events), ranks, title, events.height)
     return context.drawn("job-path", "Critical path across ranks", draw, (call,))
 
