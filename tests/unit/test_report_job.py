@@ -271,7 +271,9 @@ def test_a_table_of_blame_where_there_is_one(
         {"rank": "2", "part": "entry", "cause": "host", "name": "mm", "cost_ns": str(LATE)}
     ]
     monkeypatch.setattr(section, "_MOST_BLAMED", 1)
-    assert "blame" not in tables_of(data(written(trace, tmp_path)))
+    page = written(trace, tmp_path)
+    assert "blame" not in tables_of(data(page))
+    assert "Blame of 168 events is left out; trace.blame() gives it." in page.read_text()
 
 
 def test_colours_are_of_all_times_but_those_far_above() -> None:

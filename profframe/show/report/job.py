@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import polars as pl
 
@@ -24,9 +24,9 @@ _MOST_CELLS: Final = 5000
 _MOST_STEPS: Final = 200
 _MOST_RANKS: Final = 64
 """The path and predictions of more ranks take longer than a page should."""
-_MOST_EVENTS: Final = 1_000_000
+_MOST_EVENTS: Final = 500_000
 """The same of more events, where they have no steps."""
-_MOST_BLAMED: Final = 500_000
+_MOST_BLAMED: Final = 250_000
 """Events: to find who is to blame takes as long as to load them."""
 _LEAST_SHARE: Final = 0.0005
 """Of a bound that has a tile."""
@@ -74,6 +74,7 @@ _BLAME_DOCS: Final = {
     "held_up_ns": "part of it in which only this rank was awaited (ns)",
     "part_share": "its share of the part",
 }
+_Blame: TypeAlias = Callable[..., pl.DataFrame]
 _KERNEL_CAUSES: Final = ("compute", "communication", "copy")
 
 
@@ -91,7 +92,10 @@ def job(context: Context) -> Section | None:
     if cut := _too_much(len(ranks), events if step is None else 0):
         about += f" {cut}"
     else:
-        parts += _path(context, ranks, step, has_blame=events <= _MOST_BLAMED)
+        ask = getattr(context.trace, "blame", None) if events <= _MOST_BLAMED else None
+        parts += _path(context, ranks, step, ask)
+        if ask is None and hasattr(context.trace, "blame"):
+            about += f" Blame of {events:,} events is left out; trace.blame() gives it."
     return Section("Job", about, tuple(parts)) if parts or cut else None
 
 
@@ -123,7 +127,7 @@ def _steps(context: Context) -> Iterator[Part]:
 
 
 def _path(
-    context: Context, ranks: list[int], step: int | None, *, has_blame: bool
+    context: Context, ranks: list[int], step: int | None, blame: _Blame | None
 ) -> Iterator[Part]:
     """The path through the slowest step, and predictions of it."""
     of_step: dict[str, Any] = {} if step is None else {"step": step}
@@ -140,8 +144,8 @@ def _path(
     if waits := Reply("waits", f"{call}.waits", shortened_waits(path.waits)):
         title = "What ranks waited for on others, on this path"
         yield context.table(waits, "Waits on the path", _WAITS, "total_ns", title=title)
-    if has_blame:
-        yield from _blame(context, of_step)
+    if blame is not None:
+        yield from _blame(context, blame, of_step)
     yield from _predictions(context, of_step)
 
 
@@ -174,11 +178,8 @@ def _ribbon(
     return context.drawn("job-path", "Critical path across ranks", draw, (call,))
 
 
-def _blame(context: Context, of_step: dict[str, Any]) -> Iterator[Part]:
+def _blame(context: Context, ask: _Blame, of_step: dict[str, Any]) -> Iterator[Part]:
     """What late ranks cost the job."""
-    ask = getattr(context.trace, "blame", None)
-    if ask is None:
-        return
     rows = shortened(
         pl.DataFrame(ask(**of_step)), "name", kernels=pl.col("cause").is_in(_KERNEL_CAUSES)
     )
