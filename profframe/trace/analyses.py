@@ -344,12 +344,21 @@ def what_if(
         fused=texts("fused", fused),
         device=device,
     )
+    model, connect, session = replayed(self, step, run)
+    rows = replay.predictions(model, wishes, connect, session.table("devices"), devices)
+    return frame(rows)
+
+
+def replayed(
+    self: Trace, step: int | None, run: str | None
+) -> tuple[replay.Model, job.Connect, Session]:
+    """What can be replayed of a run, built once, with connections to its rows and its session."""
     session, _, ranks = _job(self, run, "a prediction")
     what = (step, None, 0)
     gathered, connect = _gathered(session, ranks, what)
-    model = session.recent("model", (tuple(ranks), what), lambda: replay.model(connect, gathered))
-    rows = replay.predictions(model, wishes, connect, session.table("devices"), devices)
-    return frame(rows)
+    key = (tuple(ranks), what)
+    model = session.recent("model", key, lambda: replay.model(connect, gathered))
+    return model, connect, session
 
 
 def trend(self: Trace, metric: Text = "step_p50_ns", per_step: int = 0) -> pl.DataFrame:

@@ -251,8 +251,8 @@ def report(
     sections
         Only these: ``"overview"``, ``"advice"``, ``"time"``, ``"operators"``, ``"kernels"``,
         ``"idle"``, ``"queues"``, ``"memory"``, ``"regions"``, ``"flame"``, ``"roofline"``,
-        ``"ranks"``, ``"runs"``, ``"quality"``, ``"provenance"``. What a trace has nothing of
-        is left out anyway.
+        ``"ranks"``, ``"job"``, ``"runs"``, ``"quality"``, ``"provenance"``. What a trace has
+        nothing of is left out anyway.
     rows
         Most rows of a table.
     progress

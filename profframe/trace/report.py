@@ -34,11 +34,12 @@ _MOST_TRACES: Final = 16
 """(run, rank) that sections show in detail."""
 _AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
 """Sections that are made at the same time: no question keeps all cores busy all of the time."""
-_LONG: Final = ("advice", "flame", "regions", "ranks")
+_LONG: Final = ("job", "advice", "flame", "regions", "ranks")
 _WAITS: Final = "overview"
 """It shows what other sections ask, too."""
 _OF_RUNS: Final = "runs"
 _OF_RANKS: Final = "ranks"
+_OF_JOB: Final = "job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +74,15 @@ class _Scopes:
 
     everything: Trace
     ranks: Trace
+    job: Trace
+    """All ranks of one run."""
     detail: Trace
     note: str
 
     def of(self, section: str) -> Trace:
         """The trace that a section is about."""
-        return {_OF_RUNS: self.everything, _OF_RANKS: self.ranks}.get(section, self.detail)
+        scopes = {_OF_RUNS: self.everything, _OF_RANKS: self.ranks, _OF_JOB: self.job}
+        return scopes.get(section, self.detail)
 
 
 def write(
@@ -107,7 +111,10 @@ def write(
             raise
     if not sections:
         raise ParameterError(f"sections: there is nothing to show in {', '.join(keys)}")
-    html = page.html(options.title or _name(traces), _summary(traces), scopes.note, sections)
+    note = scopes.note
+    if _OF_JOB in sections and not note and traces["run"].n_unique() > 1:
+        note = f"Section Job is of the latest run, {units.visible(scopes.job.traces['run'][0])}."
+    html = page.html(options.title or _name(traces), _summary(traces), note, sections)
     with written(path) as put:
         put(html.encode())
     if progress is not None:
@@ -137,25 +144,25 @@ def _conversations(
 
 def _scopes(trace: Trace, traces: pl.DataFrame) -> _Scopes:
     """All of it, where it is little; else the latest run, and of that the first ranks."""
-    if traces.height <= _MOST_TRACES:
-        return _Scopes(trace, trace, trace, "")
     runs = selecting.in_order(traces.select("run", "clock", "start_ns"))["run"].to_list()
+    job = trace.filter(runs=runs[-1]) if len(runs) > 1 else trace
+    if traces.height <= _MOST_TRACES:
+        return _Scopes(trace, trace, job, trace, "")
     latest, notes = runs[-1], []
-    job = trace
     if len(runs) > 1:
-        job = trace.filter(runs=latest)
         notes.append(
             f"All {len(runs):,} runs are in section Runs. "
             f"The other sections are of the latest, {units.visible(latest)}."
         )
     ranks = sorted(traces.filter(pl.col("run") == latest)["rank"].to_list())
     if len(ranks) <= _MOST_TRACES:
-        return _Scopes(trace, job, job, " ".join(notes))
+        return _Scopes(trace, job, job, job, " ".join(notes))
     few = ranks[:_MOST_TRACES]
     notes.append(
-        f"All {len(ranks):,} ranks are in section Ranks; the others show ranks {spans(few)}."
+        f"All {len(ranks):,} ranks are in sections Ranks and Job; "
+        f"the others show ranks {spans(few)}."
     )
-    return _Scopes(trace, job, job.filter(ranks=few), " ".join(notes))
+    return _Scopes(trace, job, job, job.filter(ranks=few), " ".join(notes))
 
 
 def _name(traces: pl.DataFrame) -> str:

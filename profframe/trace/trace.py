@@ -13,7 +13,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe.query.session import Session
 from profframe.show import notebook
-from profframe.trace import analyses, exports, query, questions, rows, views
+from profframe.trace import analyses, exports, predictions, query, questions, rows, views
 from profframe.trace.plots import Plots
 
 
@@ -234,6 +234,7 @@ class Trace:
     # Analyses
     critical_path = analyses.critical_path
     what_if = analyses.what_if
+    what_if_grid = predictions.what_if_grid
     dependencies = analyses.dependencies
     blame = analyses.blame
     trend = analyses.trend

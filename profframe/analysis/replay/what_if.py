@@ -147,6 +147,20 @@ def predictions(
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
+def grid(of: Model, communication: Sequence[float], host: Sequence[float]) -> pl.DataFrame:
+    """One row for each pair of a factor of communication and one of the host, in their order."""
+    for name, factors in (("communication", communication), ("host", host)):
+        for factor in factors:
+            _check(name, factor)
+    now, rows = of.length_ns, []
+    for transfer in communication:
+        scaled = changes.communication(of.job, of.details, transfer)(of.recorded)
+        for own in host:
+            end = outcome(of.job, changes.host(of.job, own)(scaled)).end
+            rows.append((transfer, own, now, end, now - end, (now - end) / now if now else None))
+    return pl.DataFrame(rows, schema=GRID_SCHEMA, orient="row")
+
+
 def _changes(
     of: Model,
     wishes: Wishes,
@@ -241,3 +255,6 @@ SCHEMA: Final = {
     "high_ns": pl.Int64,
     "replay_error": pl.Float64,
 } | {f"{bound}_ns": pl.Int64 for bound in BOUNDS}
+GRID_SCHEMA: Final = {"communication": pl.Float64, "host": pl.Float64} | {
+    name: SCHEMA[name] for name in ("now_ns", "predicted_ns", "saved_ns", "saved_share")
+}

@@ -15,14 +15,14 @@ from profframe import __version__
 from profframe.errors import MissingExtraError
 from profframe.show import units
 from profframe.show.report import columns
-from profframe.show.report.parts import Chart, Flame, Part, Section, Table
+from profframe.show.report.parts import Chart, Flame, Part, Section, Sliders, Table
 
 if TYPE_CHECKING:
     import jinja2
 
 _HERE: Final = Path(__file__).parent
 _FLAME: Final = _HERE.parent / "flame"
-_SCRIPTS: Final = ("format.js", "frames.js", "table.js", "charts.js", "page.js")
+_SCRIPTS: Final = ("format.js", "frames.js", "table.js", "charts.js", "sliders.js", "page.js")
 _VEGA: Final = _HERE / "vendor" / "vega.js"
 _ENDS: Final = re.compile("<(/script|/style|!--)", re.IGNORECASE)
 _PACKAGES: Final = ("altair", "jinja2")
@@ -77,7 +77,7 @@ def _data(parts: list[Part]) -> dict[str, Any]:
 
     frames, charts, flames = {}, {}, {}
     for part in parts:
-        if isinstance(part, (Table, Flame)):
+        if isinstance(part, (Table, Sliders, Flame)):
             frames[part.key] = part.view
         if isinstance(part, Flame):
             flames[part.key] = {"frame": part.key, "options": part.options}

@@ -1,4 +1,4 @@
-"""Parts of a section: facts, findings, tables, charts, flame graphs."""
+"""Parts of a section: facts, findings, tables, charts, sliders, flame graphs."""
 
 from __future__ import annotations
 
@@ -84,22 +84,6 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Tables with a label each, one visible at a time."""
-
-    template: ClassVar[str] = "choice.html"
-    key: str
-    legend: str
-    options: tuple[tuple[str, Table], ...]
-    title: str = ""
-
-    @property
-    def calls(self) -> tuple[str, ...]:
-        """Calls that give the tables."""
-        return tuple(call for _, table in self.options for call in table.calls)
-
-
-@dataclass(frozen=True, slots=True)
 class Chart:
     """An altair chart, split into its specification and its frames."""
 
@@ -109,6 +93,35 @@ class Chart:
     """Name for screen readers."""
     spec: Mapping[str, Any]
     frames: Mapping[str, FrameView]
+    calls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Tables or charts with a label each, one visible at a time."""
+
+    template: ClassVar[str] = "choice.html"
+    key: str
+    legend: str
+    options: tuple[tuple[str, Table | Chart], ...]
+    title: str = ""
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """Calls that give what is in it."""
+        return tuple(call for _, part in self.options for call in part.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Sliders:
+    """Predictions for factors that sliders choose: all of them are in the page."""
+
+    template: ClassVar[str] = "sliders.html"
+    key: str
+    title: str
+    about: str
+    view: FrameView
+    """First a column for each slider, then ``now_ns predicted_ns saved_ns saved_share``."""
     calls: tuple[str, ...]
 
 
@@ -125,7 +138,7 @@ class Flame:
     cut: str = ""
 
 
-Part = Facts | Findings | Sentences | Table | Choice | Chart | Flame
+Part = Facts | Findings | Sentences | Table | Choice | Chart | Sliders | Flame
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +156,9 @@ class Section:
 
     @property
     def leaves(self) -> Iterator[Part]:
-        """All parts, with the tables of a choice one by one."""
+        """All parts, with those of a choice one by one."""
         for part in self.parts:
             if isinstance(part, Choice):
-                yield from (table for _, table in part.options)
+                yield from (option for _, option in part.options)
             else:
                 yield part

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from threading import Lock
 from typing import Any, Final, Protocol
@@ -49,6 +50,24 @@ class Reported(Protocol):
 
     def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
         """Run an answer of the catalogue, or of a file."""
+
+    def critical_path(self, step: int | None = None, *, across_ranks: bool = False) -> Any:
+        """Find what the end of a step had to wait for."""
+
+    def what_if(
+        self,
+        step: int | None = None,
+        *,
+        communication: float | None = None,
+        stragglers: bool = True,
+        host: float | None = None,
+        launches: bool = True,
+        copies: bool = True,
+    ) -> pl.DataFrame:
+        """Predict what a step would take if something were otherwise."""
+
+    def what_if_grid(self, step: int | None = None) -> pl.DataFrame:
+        """Predict what a step would take for many factors."""
 
     def trend(self, metric: str) -> pl.DataFrame:
         """Follow a metric from run to run."""
@@ -108,11 +127,13 @@ class Context:
         title: str = "",
         about: str = "",
         full_text: bool = False,
+        column_docs: Mapping[str, str] | None = None,
     ) -> Table:
         """A table of the rows.
 
         ``main`` columns are visible at first, or all if there are none. Without ``by`` rows keep
         their order. ``key`` is the name of the frame in the page, if that of the answer is in use.
+        ``column_docs`` says what columns are, where no answer of the catalogue does.
         """
         rows = reply.frame
         if by:
@@ -127,7 +148,7 @@ class Context:
             view=FrameView(
                 frame,
                 (*(key for key in KEYS if key in frame.columns), *visible) if visible else (),
-                docs(reply.name),
+                docs(reply.name) if column_docs is None else column_docs,
                 self._origin(head),
             ),
             calls=(reply.call,),
@@ -153,17 +174,22 @@ class Context:
 
     def chart(self, name: str, label: str, *arguments: str) -> tuple[Chart, ...]:
         """A chart of `Trace.plot`; none, where the trace lacks what it draws."""
-        from profframe.show.plots import split_chart
-
         draw: Callable[..., Any] = getattr(self.trace.plot, name)
+        quoted = ", ".join(f'"{argument}"' for argument in arguments)
+        call = f"trace.plot.{name}({quoted})"
         try:
-            with _DRAWING:
-                spec, frames = split_chart(draw(*arguments))
+            return (self.drawn(f"{name}-chart", label, partial(draw, *arguments), (call,)),)
         except ParameterError:
             return ()
-        quoted = ", ".join(f'"{argument}"' for argument in arguments)
+
+    def drawn(self, key: str, label: str, draw: Callable[[], Any], calls: tuple[str, ...]) -> Chart:
+        """A chart of rows that these calls give."""
+        from profframe.show.plots import drawing, split_chart
+
+        with _DRAWING, drawing():
+            spec, frames = split_chart(draw())
         views = {name: FrameView(frame) for name, frame in frames.items()}
-        return (Chart(f"{name}-chart", label, spec, views, (f"trace.plot.{name}({quoted})",)),)
+        return Chart(key, label, spec, views, calls)
 
 
 def context_of(trace: Reported, rows: int, made_with: Mapping[str, str]) -> Context:

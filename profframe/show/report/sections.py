@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from profframe.show.report import devices, files, groups, hosts
+from profframe.show.report.job import job
 from profframe.show.report.overview import overview
 from profframe.show.report.parts import Part, Section
 from profframe.show.report.replies import Context, Reply
@@ -113,6 +114,7 @@ SECTIONS: Final[Mapping[str, Callable[[Context], Section | None]]] = MappingProx
         "flame": hosts.flame,
         "roofline": devices.roofline,
         "ranks": groups.ranks,
+        "job": job,
         "runs": groups.runs,
         "quality": quality,
         "provenance": provenance,

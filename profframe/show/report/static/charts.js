@@ -14,8 +14,15 @@ class Chart {
 
   async draw() {
     const width = this.box.clientWidth;
-    if (!width) return;
     this.width = width;
+    if (!width) {
+      // Of a choice, and not the one that is shown: it is drawn when it is.
+      this.box.dataset.drawn = "hidden";
+      this.view?.finalize();
+      this.view = null;
+      this.box.replaceChildren();
+      return;
+    }
     delete this.box.dataset.drawn;
     await this.#embed(width, BESIDE);
     // How much room the labels of composed views take is known once they are drawn.
@@ -42,8 +49,13 @@ class Chart {
     });
   }
 
+  // Drawn, or hidden when it was to be.
+  get isSeen() {
+    return this.view !== null || this.box.dataset.drawn === "hidden";
+  }
+
   get isStale() {
-    return this.view !== null && Math.abs(this.box.clientWidth - this.width) > 1;
+    return Math.abs(this.box.clientWidth - this.width) > 1;
   }
 
   #spec(width, beside) {

@@ -3,8 +3,9 @@
 // What the page does when it has been read: tables, charts, flame graphs, themes, where you are.
 (() => {
   for (const box of document.querySelectorAll(".table[data-frame]")) new Table(box);
-  choices();
+  for (const box of document.querySelectorAll("[data-sliders]")) new Sliders(box);
   const charts = [...document.querySelectorAll("[data-chart]")].map((box) => new Chart(box));
+  choices();
   const flames = [...document.querySelectorAll("[data-flame]")].map(flame);
   draw(charts);
   themes(() => redraw(charts, true));
@@ -42,7 +43,7 @@
   }
 
   function redraw(charts, all) {
-    for (const chart of charts) if (chart.view && (all || chart.isStale)) chart.draw();
+    for (const chart of charts) if (chart.isSeen && (all || chart.isStale)) chart.draw();
     for (const graph of flames) graph?.redraw?.();
   }
 
@@ -51,13 +52,14 @@
     return flameGraph(box, frames.of(stored.frame).arrays(), stored.options);
   }
 
-  // One of several tables at a time.
+  // One of several tables or charts at a time.
   function choices() {
     for (const group of document.querySelectorAll(".choice")) {
       const boxes = [...group.querySelectorAll(":scope > [data-choice]")];
       for (const input of group.querySelectorAll("input[type=radio]")) {
         input.addEventListener("change", () => {
           for (const box of boxes) box.hidden = box.dataset.choice !== input.value;
+          redraw(charts, false);
         });
       }
     }

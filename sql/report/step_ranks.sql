@@ -1,0 +1,63 @@
+-- step_ranks: how long each rank took for each step, computed in it, and waited for other ranks.
+-- One row per run, rank and span of steps that follow one another, by run, rank and first step: a step each, or so many that no
+-- rank has more than `most` spans; times are then the most of a step.
+-- Time is that of step_times and computation that of time_breakdown; waits are those of collectives, which were launched in the
+-- step, on one clock where that is known. Where a step comes several times on a rank, its times are added up.
+-- needs: events, traces
+-- parameter most BIGINT = 200  most spans of a rank
+-- run        VARCHAR      run that the trace belongs to
+-- rank       INTEGER      rank within the run
+-- first_step BIGINT       N of the first step
+-- last_step  BIGINT       N of the last step
+-- dur_ns     BIGINT   ns  duration on the host; NULL where no step of these ended
+-- wait_ns    BIGINT   ns  waits for the last rank of collectives; NULL where nothing is known of them
+-- compute_ns BIGINT   ns  a kernel that computes, or a fill, was running; NULL where the rank used no device
+WITH matches AS MATERIALIZED (
+    FROM collective_matches(events, traces)
+),
+waits AS (
+    SELECT run, rank, step, sum(wait_ns) AS wait_ns
+    FROM collective_waits(matches, traces, true)
+    WHERE step IS NOT NULL
+    GROUP BY ALL
+),
+computed AS (
+    SELECT run, rank, step, sum(compute_ns) AS compute_ns
+    FROM device_breakdown(events)
+    WHERE event_id IS NOT NULL
+    GROUP BY ALL
+),
+marks AS (
+    SELECT run, rank, step, sum(dur_ns) AS dur_ns
+    FROM step_marks(events)
+    WHERE step IS NOT NULL
+    GROUP BY ALL
+),
+spans AS (
+    SELECT
+        run, step,
+        (row_number() OVER (PARTITION BY run ORDER BY step) - 1)
+        // ceil(count(*) OVER (PARTITION BY run) / coalesce(getvariable('most'), 200))::BIGINT AS number
+    FROM marks
+    GROUP BY run, step
+),
+bounds AS (
+    SELECT run, number, min(step) AS first_step, max(step) AS last_step
+    FROM spans
+    GROUP BY run, number
+)
+SELECT
+    marks.run,
+    marks.rank,
+    bounds.first_step,
+    bounds.last_step,
+    max(dur_ns)::BIGINT AS dur_ns,
+    max(wait_ns)::BIGINT AS wait_ns,
+    max(compute_ns)::BIGINT AS compute_ns
+FROM marks
+JOIN spans ON marks.run = spans.run AND marks.step = spans.step
+JOIN bounds ON spans.run = bounds.run AND spans.number = bounds.number
+LEFT JOIN waits ON marks.run = waits.run AND marks.rank = waits.rank AND marks.step = waits.step
+LEFT JOIN computed ON marks.run = computed.run AND marks.rank = computed.rank AND marks.step = computed.step
+GROUP BY marks.run, marks.rank, bounds.first_step, bounds.last_step
+ORDER BY marks.run, marks.rank, bounds.first_step
