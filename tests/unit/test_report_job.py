@@ -205,6 +205,26 @@ def test_the_whole_trace_where_there_are_no_steps(tmp_path: Path) -> None:
     assert 'data-chart="job-time"' not in text
 
 
+def test_the_slowest_step_is_one_that_all_ranks_have(tmp_path: Path) -> None:
+    step: dict[str, Any] = {"category": "user_annotation"}
+    header = {"clock": "utc"}
+    one = loaded(
+        event("ProfilerStep#4", 0, 10_000, **step), event("mm", 0, 9), event("mm", 10_001, 10_009),
+        event("ProfilerStep#5", 10_000, 10_030, **step), header=header,
+    )  # fmt: skip
+    other = loaded(
+        event("ProfilerStep#5", 10_000, 10_040, **step), event("mm", 10_005, 10_030),
+        rank=1, header=header,
+    )  # fmt: skip
+    text = written(together(one, other), tmp_path).read_text()
+    assert "trace.critical_path(step=5, across_ranks=True)" in text
+
+    text = written(together(one, loaded(event("mm", 0, 9), rank=1)), tmp_path).read_text()
+    assert "Not known: no step 4; there is no step at all." in text
+    assert 'data-chart="job-time"' in text
+    assert "what_if" not in text
+
+
 def test_one_rank_has_no_section_and_costs_nothing(
     example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,16 @@ from profframe.show import units
 from profframe.show.kernel_names import shortened
 from profframe.show.path import shortened_waits
 from profframe.show.report.columns import FrameView
-from profframe.show.report.parts import Chart, Choice, Fact, Facts, Part, Section, Sliders
+from profframe.show.report.parts import (
+    Chart,
+    Choice,
+    Fact,
+    Facts,
+    Part,
+    Section,
+    Sentences,
+    Sliders,
+)
 from profframe.show.report.replies import Context, Reply, call_text
 
 _STEPS: Final = "report/step_ranks.sql"
@@ -131,13 +140,14 @@ def _path(
 ) -> Iterator[Part]:
     """The path through the slowest step, and predictions of it."""
     of_step: dict[str, Any] = {} if step is None else {"step": step}
+    call = call_text("critical_path", **of_step, across_ranks=True)
     try:
         path = context.trace.critical_path(**of_step, across_ranks=True)
-    except (ParameterError, UnknownNameError):
+    except (ParameterError, UnknownNameError) as error:
+        yield _lack("Critical path", error, call)
         return
     if not path.length_ns:
         return
-    call = call_text("critical_path", **of_step, across_ranks=True)
     yield Facts((*_facts(path, step),), (call,))
     events = shortened(path.events, "name", kernels=pl.col("kind") == "kernel")
     yield _ribbon(context, events, ranks, step, call)
@@ -149,12 +159,18 @@ def _path(
     yield from _predictions(context, of_step)
 
 
+def _lack(what: str, error: Exception, call: str) -> Sentences:
+    return Sentences(what, (f"Not known: {units.visible(str(error))}.",), (), "", (call,))
+
+
 def _slowest(context: Context) -> int | None:
-    """The step that took longest on a rank, the first of several."""
+    """The step that took longest on a rank, the first of several; of those that all ranks have."""
     steps = context.answer("step_times").frame.drop_nulls(["step", "dur_ns"])
     if steps.is_empty():
         return None
-    return int(steps.sort("dur_ns", -pl.col("step"), descending=True)["step"][0])
+    ranks = pl.col("rank").n_unique().over("step")
+    order = steps.sort(ranks, "dur_ns", -pl.col("step"), descending=True)
+    return int(order["step"][0])
 
 
 def _facts(path: Any, step: int | None) -> Iterator[Fact]:
@@ -193,12 +209,10 @@ def _blame(context: Context, ask: _Blame, of_step: dict[str, Any]) -> Iterator[P
 
 def _predictions(context: Context, of_step: dict[str, Any]) -> Iterator[Part]:
     """What would be if something were otherwise."""
-    try:
-        rows = context.trace.what_if(**of_step, **_CHANGES)
-        grid = context.trace.what_if_grid(**of_step)
-    except (ParameterError, UnknownNameError):
-        return
-    reply = Reply("what_if", call_text("what_if", **of_step, **_CHANGES), pl.DataFrame(rows))
+    call = call_text("what_if", **of_step, **_CHANGES)
+    rows = context.trace.what_if(**of_step, **_CHANGES)
+    grid = context.trace.what_if_grid(**of_step)
+    reply = Reply("what_if", call, pl.DataFrame(rows))
     title = "What it would take if something were otherwise"
     about = (
         "By a replay of all ranks. From low to high are predictions if what is not recorded is "
