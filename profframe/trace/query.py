@@ -22,7 +22,7 @@ from profframe.query.sandbox import Paths
 from profframe.query.selection import check_compat
 from profframe.query.session import Session
 from profframe.show.frame import Frame
-from profframe.trace.analyses import dependency_table
+from profframe.trace.jobs import dependency_table
 from profframe.trace.rows import as_frame
 
 if TYPE_CHECKING:

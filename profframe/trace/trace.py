@@ -13,7 +13,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe.query.session import Session
 from profframe.show import notebook
-from profframe.trace import analyses, exports, predictions, query, questions, rows, views
+from profframe.trace import analyses, exports, jobs, query, questions, rows, views
 from profframe.trace.plots import Plots
 
 
@@ -232,11 +232,11 @@ class Trace:
     work_rates = questions.work_rates
 
     # Analyses
-    critical_path = analyses.critical_path
-    what_if = analyses.what_if
-    what_if_grid = predictions.what_if_grid
-    dependencies = analyses.dependencies
-    blame = analyses.blame
+    critical_path = jobs.critical_path
+    what_if = jobs.what_if
+    what_if_grid = jobs.what_if_grid
+    dependencies = jobs.dependencies
+    blame = jobs.blame
     trend = analyses.trend
     regressions = analyses.regressions
     outliers = analyses.outliers

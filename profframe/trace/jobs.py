@@ -1,0 +1,408 @@
+"""Questions of a whole job: its critical path, blame, dependencies, and predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+
+from profframe import schema
+from profframe.analysis import dependencies as waits
+from profframe.analysis import selecting
+from profframe.analysis.critical_path import CriticalPath, job
+from profframe.analysis.critical_path import blame as blaming
+from profframe.analysis.critical_path import find as find_path
+from profframe.analysis.replay import what_if as replay
+from profframe.analysis.replay.what_if import Wishes
+from profframe.errors import ParameterError, UnknownNameError
+from profframe.facts.models import Devices
+from profframe.query.selection import Text, integer, texts
+from profframe.query.session import Session
+from profframe.show.frame import frame
+from profframe.show.path import ShownPath
+
+if TYPE_CHECKING:
+    from profframe.trace.trace import Trace
+
+FACTORS: Final = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
+
+
+def critical_path(  # noqa: PLR0917 -- which part of which trace
+    self: Trace,
+    step: int | None = None,
+    run: str | None = None,
+    rank: int | None = None,
+    annotation: str | None = None,
+    instance: int = 0,
+    *,
+    across_ranks: bool = False,
+) -> ShownPath:
+    """Find what the end of a step had to wait for, back to its start: host, launches, devices.
+
+    Parameters
+    ----------
+    step
+        N of a profiler step: from its start to the end of the last work that it launched.
+    run, rank
+        The trace, where there are several.
+    annotation
+        Name of an annotation in place of a step.
+    instance
+        Which of the annotations of that name, from 0.
+    across_ranks
+        Follow it through all ranks of a run, on one clock: from each collective to the rank that
+        came last.
+
+    Returns
+    -------
+    CriticalPath
+        Its ``events`` without a gap, its ``length_ns``, and its ``bounds``: how much of the
+        length is bound by what. Across ranks ``waits`` says which ranks the others waited for, and
+        what these did. Without step and annotation it is of the whole trace.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such run, rank, step or annotation; the message says which there are.
+    ParameterError
+        There are several (run, rank), or a value is of the wrong type.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> path = load("examples/cpu_training.json.gz").critical_path()
+    >>> path.bounds["bound"][0], path.bounds["total_ns"].sum() == path.length_ns
+    ('host', True)
+    """
+    views = dict.fromkeys(("events", "traces"))
+    if across_ranks:
+        return ShownPath.of(_across_ranks(self, run, rank, (step, annotation, instance)))
+    session = self._session.filter(runs=run, ranks=rank)
+    with session.connection(views) as connection:
+        path = find_path(connection, step, annotation, instance)
+    return ShownPath.of(path)
+
+
+def blame(
+    self: Trace,
+    per: str = "name",
+    run: str | None = None,
+    step: int | None = None,
+    *,
+    corrected: bool = True,
+) -> pl.DataFrame:
+    """Find what each rank, op, module and cause costs a job: what late ranks did before others.
+
+    A rank that comes later than the middle one to a collective is behind the rank before it. What
+    it did since both were last together, and that rank did not, is to blame: the critical path of
+    each of them back from there, so host time that hides behind work of the devices costs
+    nothing. A rank that is late only because it waited for another one has that as its cause,
+    ``wait``, and the rank that it waited for.
+
+    Parameters
+    ----------
+    per
+        What has a row: ``"name"`` (rank, cause, name, op and module), ``"op"`` (rank, cause and
+        op), ``"module"``, ``"cause"`` or ``"rank"``; the columns of the others are NULL.
+    run
+        The run, where there are several.
+    step
+        N of a profiler step: only collectives that were launched in it.
+    corrected
+        Take the offsets of `clock_skew` off the clocks, where all are known.
+
+    Returns
+    -------
+    polars.DataFrame
+        What costs most first, what was late only because it waited last; then transfers:
+
+        ``run rank``
+            The late rank; NULL of transfers.
+        ``part``
+            ``entry``: late ranks, which the others wait for at the entry of collectives.
+            ``transfer``: what collectives took with all ranks there.
+        ``cause``
+            ``host``, ``input`` (in a call of a data loader), ``launch`` (until work began),
+            ``compute``, ``copy``, ``communication``, or ``wait``: for another rank, or where
+            nothing was recorded.
+        ``name op module``
+            The slice, the innermost op and the innermost module around it or its launch.
+        ``waits_for_rank``
+            The rank that it waited for; itself, where it was late to a collective of one group,
+            and then for the same reason to one of another: the reason counts there.
+        ``cost_ns held_up_ns``
+            Time that it costs the job, and the part of it in which only this rank was awaited;
+            below 0 where the late rank did less than the other. Of each rank they add up to
+            ``held_up_ns`` and ``shared_ns`` together of `stragglers` with the same ``corrected``,
+            and to ``held_up_ns``; NULL of transfers.
+        ``steps cost_per_step_ns``
+            Number of profiler steps, and the cost of one: of all, where there are none.
+        ``part_share``
+            Its share of the part.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such run, or ``per`` is something else.
+    ParameterError
+        There are several runs, or a value is of the wrong type.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> load("examples/cpu_training.json.gz").blame().height
+    0
+    """
+    if per not in blaming.PER:
+        raise UnknownNameError.among("per", per, blaming.PER)
+    if step is not None:
+        integer("step", step)
+    session, name, ranks = _job(self, run, "blame")
+    connect = _connect(session)
+    return frame(blaming.find(connect, name, ranks, per, step=step, corrected=corrected))
+
+
+def _across_ranks(
+    self: Trace, run: str | None, rank: int | None, what: tuple[int | None, str | None, int]
+) -> CriticalPath:
+    if rank is not None:
+        raise ParameterError(
+            "rank and across_ranks: give one of them, or filter(ranks=[...]) for some ranks"
+        )
+    session, name, ranks = _job(self, run, "a critical path")
+    gathered, connect = _gathered(session, ranks, what)
+    return job.find(connect, gathered, name, what[0], what[1])
+
+
+def _gathered(
+    session: Session, ranks: list[int], what: tuple[int | None, str | None, int]
+) -> tuple[job.Job, job.Connect]:
+    """What ranks did, which several questions need, and connections to their rows."""
+    connect = _connect(session)
+    key = (tuple(ranks), what)
+    return session.recent("job", key, lambda: job.gather(connect, ranks, what)), connect
+
+
+def _job(self: Trace, run: str | None, what: str) -> tuple[Session, str | None, list[int]]:
+    """The session of one run, its name and its ranks."""
+    session = self._session.filter(runs=run)
+    traces = session.rows("traces").select("run", "rank").unique().sort("run", "rank")
+    runs = traces["run"].unique().to_list()
+    if len(runs) > 1:
+        raise ParameterError(
+            f"{what} is of one run, and there are {len(runs)} "
+            f"({selecting.some_traces(traces.rows())}); choose one: run=..."
+        )
+    return session, next(iter(runs), None), traces["rank"].to_list()
+
+
+def _connect(session: Session) -> job.Connect:
+    """Connections to tables of one rank, or of all."""
+    tables = dict.fromkeys(("events", "traces", "flows", "devices"))
+
+    def connect(rank: int | None) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        part = session if rank is None else session.filter(ranks=rank)
+        return part.connection(tables)
+
+    return connect
+
+
+def dependencies(self: Trace) -> pl.DataFrame:
+    """What had to wait for what: launches, streams, waits, collectives of all ranks, and more.
+
+    In SQL it is the table `dependencies`. It is found when it is asked for.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per pair of moments, by target; `docs/tables.md` has its columns.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> load("examples/gpu_training.json.gz").dependencies()["kind"][0]
+    'launch'
+    """
+    rows = pl.DataFrame(dependency_table(self._session))
+    return frame(rows.with_columns(pl.col(pl.Categorical).cast(pl.String)))
+
+
+def dependency_table(session: Session) -> pa.Table:
+    """The table `dependencies` of all runs."""
+    runs = session.rows("traces")["run"].unique().sort().to_list()
+    tables = [schema.DEPENDENCIES.arrow.empty_table()]
+    for run in runs:
+        of_run = session.filter(runs=run)
+        ranks = of_run.rows("traces")["rank"].unique().sort().to_list()
+        gathered, connect = _gathered(of_run, ranks, (None, None, 0))
+        tables.append(waits.dependencies(connect, gathered, run))
+    return pa.concat_tables(tables)
+
+
+def what_if(
+    self: Trace,
+    step: int | None = None,
+    run: str | None = None,
+    *,
+    communication: float | None = None,
+    bandwidth_gb_per_s: float | None = None,
+    latency_us: float | None = None,
+    stragglers: bool = True,
+    kernels: Mapping[str, float] | None = None,
+    categories: Mapping[str, float] | None = None,
+    launches: bool = True,
+    host: float | None = None,
+    copies: bool = True,
+    fused: Text = (),
+    device: str | None = None,
+    devices: Devices | None = None,
+) -> pl.DataFrame:
+    """Predict what a step, or the whole trace, would take if something were otherwise.
+
+    What happened is replayed on all ranks of a run, on one clock: each activity begins when all
+    that it waited for is done. `docs/what_if.md` says what a replay knows and what it does not.
+
+    Parameters
+    ----------
+    step
+        N of a profiler step; without it the whole trace.
+    run
+        The run, where there are several.
+    communication
+        Factor of the time of transfers. Where the other ranks are not loaded, waiting for them
+        cannot be told from transfer: then of all communication.
+    bandwidth_gb_per_s, latency_us
+        Instead, of the slowest link: a transfer takes the latency, and the time of its bytes.
+    stragglers
+        False: each op, gap between ops, and kernel takes what it takes on the median rank,
+        matched by name and order; of two ranks on the one that takes less for all of that name.
+    kernels, categories
+        Factors of the time of kernels, copies and fills by name or category; ``*`` in a name
+        stands for anything, and 0 takes them away.
+    launches
+        False: calls that launch work, and the ops around them, take no time, as in a graph.
+    host
+        Factor of the time of all that threads do.
+    copies
+        False: copies take no time, as if they ran beside everything else.
+    fused
+        Names of ops, modules or annotations: the work that each launches is one kernel, as long
+        as the longest of it.
+    device
+        Name of a model of `docs/devices.md`: work with known operations and bytes scales
+        by its peaks, what moves more than it computes by its bandwidth.
+    devices
+        More models, as `load` takes them.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row for what is (``nothing`` changed), one for each change, and one for all of them
+        together:
+
+        ``change``
+            What is otherwise.
+        ``now_ns predicted_ns saved_ns saved_share``
+            Length of the step as recorded and as predicted.
+        ``low_ns high_ns``
+            From the shortest to the longest prediction, if what is not recorded is taken
+            otherwise: work that came later than usual after all that is known comes when it came;
+            waits that only the order suggests do not count.
+        ``replay_error``
+            Replay of the unchanged step over what was recorded, minus 1.
+        ``host_ns launch_ns compute_ns communication_ns copy_ns sync_ns idle_ns``
+            Bounds of the new critical path; they add up to ``predicted_ns``.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such run, step, kernel, category, op or device.
+    ParameterError
+        There are several runs, or a value cannot be used.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> rows = load("examples/cpu_training.json.gz").what_if(host=0.5)
+    >>> rows["change"].to_list(), rows["saved_ns"][1] > 0
+    (['nothing', 'host x 0.5'], True)
+    """
+    wishes = Wishes(
+        communication=communication,
+        bandwidth_gb_per_s=bandwidth_gb_per_s,
+        latency_us=latency_us,
+        stragglers=stragglers,
+        kernels=kernels or {},
+        categories=categories or {},
+        launches=launches,
+        host=host,
+        copies=copies,
+        fused=texts("fused", fused),
+        device=device,
+    )
+    model, connect, session = replayed(self, step, run)
+    rows = replay.predictions(model, wishes, connect, session.table("devices"), devices)
+    return frame(rows)
+
+
+def what_if_grid(
+    self: Trace,
+    step: int | None = None,
+    run: str | None = None,
+    *,
+    communication: Sequence[float] = FACTORS,
+    host: Sequence[float] = FACTORS,
+) -> pl.DataFrame:
+    """Predict what a step, or the whole trace, would take for many factors at once.
+
+    As `what_if` does for one factor of communication and one of the host.
+
+    Parameters
+    ----------
+    step
+        N of a profiler step; without it the whole trace.
+    run
+        The run, where there are several.
+    communication
+        Factors of the time of transfers.
+    host
+        Factors of the time of all that threads do.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row for each pair, by ``communication`` and then ``host`` as they were given, with the
+        ``now_ns predicted_ns saved_ns saved_share`` of `what_if`.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such run or step.
+    ParameterError
+        There are several runs, or a factor is below 0 or no number.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> rows = load("examples/cpu_training.json.gz").what_if_grid(communication=[1], host=[0, 1])
+    >>> rows["predicted_ns"][0] < rows["predicted_ns"][1]
+    True
+    """
+    model, _, _ = replayed(self, step, run)
+    return frame(replay.grid(model, communication, host))
+
+
+def replayed(
+    self: Trace, step: int | None, run: str | None
+) -> tuple[replay.Model, job.Connect, Session]:
+    """What can be replayed of a run, built once, with connections to its rows and its session."""
+    session, _, ranks = _job(self, run, "a prediction")
+    what = (step, None, 0)
+    gathered, connect = _gathered(session, ranks, what)
+    key = (tuple(ranks), what)
+    model = session.recent("model", key, lambda: replay.model(connect, gathered))
+    return model, connect, session
