@@ -35,7 +35,7 @@ class Notebook:
         self.names: dict[str, Any] = {}
         self.shown: list[Any] = []
         text = (ROOT / "examples" / f"{name}.py").read_text()
-        text = text.replace("NIGHTS = 1000", "NIGHTS = 90")
+        text = text.replace("NIGHTS = 1000", "NIGHTS = 100")
         self.cells = jupytext.reads(text, fmt="py:percent").cells
         for cell in self.cells:
             if cell.cell_type == "code":

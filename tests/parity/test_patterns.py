@@ -240,8 +240,12 @@ def _matched(profiler: Any) -> Iterator[tuple[str, int]]:
 
 
 def _advised(trace: profframe.Trace) -> Iterator[tuple[str, int]]:
-    """Rule, and start of an event that is evidence of ours."""
-    findings = trace.answer("advice", synchronous_data_loader_share=0.0)
+    """Rule, and start of an event that is evidence of ours.
+
+    What waits for the loader is one finding, so the rule of its time is kept silent.
+    """
+    thresholds = {"synchronous_data_loader_share": 0.0, "data_loading_share": 2.0}
+    findings = trace.answer("advice", **thresholds)
     starts = dict(trace.sql("SELECT event_id, start_ns FROM events").rows())
     for rule, evidence in findings.select("rule", "evidence_events").rows():
         yield from ((rule, starts[event_id]) for event_id in evidence if rule in PATTERNS)

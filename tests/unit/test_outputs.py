@@ -39,6 +39,7 @@ ARGUMENTS: Final[dict[str, list[str]]] = {
     "augment": ["augment", "TRACE"],
     "export": ["export", "TRACE"],
     "critical-path": ["critical-path", "TRACE"],
+    "what-if": ["what-if", "TRACE", "--host", "0.5"],
     "blame": ["blame", "TRACE"],
     "hang": ["hang", "DUMP"],
     "report": ["report", "TRACE", "--section", "kernels"],
