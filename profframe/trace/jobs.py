@@ -189,7 +189,7 @@ def _gathered(
 
 def _job(self: Trace, run: str | None, what: str) -> tuple[Session, str | None, list[int]]:
     """The session of one run, its name and its ranks."""
-    session = self._session.filter(runs=run)
+    session = _of_run(self._session, run)
     traces = session.rows("traces").select("run", "rank").unique().sort("run", "rank")
     runs = traces["run"].unique().to_list()
     if len(runs) > 1:
@@ -198,6 +198,12 @@ def _job(self: Trace, run: str | None, what: str) -> tuple[Session, str | None, 
             f"({selecting.some_traces(traces.rows())}); choose one: run=..."
         )
     return session, next(iter(runs), None), traces["rank"].to_list()
+
+
+def _of_run(session: Session, run: str | None) -> Session:
+    """The session of a run; the same object where it is the only one, which may have it read."""
+    is_only = session.rows("traces")["run"].unique().to_list() == [run]
+    return session if is_only else session.filter(runs=run)
 
 
 def _connect(session: Session) -> job.Connect:
@@ -237,7 +243,7 @@ def dependency_table(session: Session) -> pa.Table:
     runs = session.rows("traces")["run"].unique().sort().to_list()
     tables = [schema.DEPENDENCIES.arrow.empty_table()]
     for run in runs:
-        of_run = session.filter(runs=run)
+        of_run = _of_run(session, run)
         ranks = of_run.rows("traces")["rank"].unique().sort().to_list()
         gathered, connect = _gathered(of_run, ranks, (None, None, 0))
         tables.append(waits.dependencies(connect, gathered, run))

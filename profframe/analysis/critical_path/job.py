@@ -8,6 +8,7 @@ waited there is what that rank did meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeVar
@@ -32,6 +33,7 @@ _EVENTS: Final = 1 << 40
 _THREADS: Final = 1 << 24
 """Most events and threads of a rank: those of the next one are numbered from there on."""
 _Columns = TypeVar("_Columns", Slices, Works, Points)
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +116,36 @@ def gather(connect: Connect, ranks: Sequence[int], what: tuple[int | None, str |
         some = [window for window in windows if window is not None]
         end = max((window.end_ns for window in some), default=0)
         start = min((window.start_ns for window in some), default=0)
-        activities, graphs, waits = [], [], []
-        for place, (connection, window) in enumerate(zip(connections, windows, strict=True)):
-            own = window or rows.Window(start, end, 0, 0, NONE, 0, start)
+
+        def read(place: int) -> tuple[graph.Rows, Graph, tuple[Ints, Ints]]:
+            own = windows[place] or rows.Window(start, end, 0, 0, NONE, 0, start)
             whole = replace(own, start_ns=start, end_ns=end).moved(meetings.ahead[place])
             members = meetings.event[meetings.rank == place]
-            activities.append(with_helpers(rows.read(connection, whole), members))
-            graphs.append(graph.build(activities[-1], (own.thread, own.end_ns - start)))
-            waits.append(rows.graph_waits(connection, activities[-1].works.event))
-    return Job([*ranks], start, end, meetings, windows, activities, graphs, waits)
+            activities = with_helpers(rows.read(connections[place], whole), members)
+            wait_graph = graph.build(activities, (own.thread, own.end_ns - start))
+            return (
+                activities,
+                wait_graph,
+                rows.graph_waits(connections[place], activities.works.event),
+            )
+
+        parts = of_each(len(ranks), read)
+    return Job(
+        [*ranks],
+        start,
+        end,
+        meetings,
+        windows,
+        activities=[activities for activities, _, _ in parts],
+        graphs=[wait_graph for _, wait_graph, _ in parts],
+        graph_waits=[waits for _, _, waits in parts],
+    )
+
+
+def of_each(count: int, compute: Callable[[int], Value]) -> list[Value]:
+    """The results for each rank by its place, two at a time: arrays and SQL let others run."""
+    with ThreadPoolExecutor(2, "profframe-ranks") as pool:
+        return [*pool.map(compute, range(count))]
 
 
 def prepared(connection: duckdb.DuckDBPyConnection, macros: str = "") -> duckdb.DuckDBPyConnection:

@@ -18,9 +18,10 @@ from profframe.analysis.critical_path.edges import (
     SYNC,
     THREAD,
     WAIT,
+    Edges,
 )
 from profframe.analysis.critical_path.graph import NONE, Graph, Rows
-from profframe.analysis.critical_path.job import Meetings
+from profframe.analysis.critical_path.job import Meetings, of_each
 from profframe.analysis.critical_path.path import BOUNDS
 from profframe.analysis.replay.lags import lags
 from profframe.analysis.replay.network import (
@@ -111,7 +112,12 @@ def job(parts: Sequence[Part], meetings: Meetings, origin: int) -> Job:
     match, ranked, several = _meetings_in(parts, meetings, origin)
     nodes = 1 + match.size
     ranks: list[Rank] = []
-    edges = [waits.edges(part.rows, part.graph, part.dependencies) for part in parts]
+
+    def edges_of(place: int) -> Edges:
+        part = parts[place]
+        return waits.edges(part.rows, part.graph, part.dependencies)
+
+    edges = of_each(len(parts), edges_of)
     graphs = [part.graph for part in parts]
     timed = lags([*zip(graphs, edges, strict=True)])
     for part, members, its in zip(parts, ranked, timed, strict=True):

@@ -104,9 +104,8 @@ class Model:
 
 def model(connect: whole.Connect, gathered: whole.Job) -> Model:
     """What can be replayed of what ranks did."""
-    parts, details_of = [], []
-    start = gathered.start_ns
-    for place, (rank, graph) in enumerate(zip(gathered.ranks, gathered.graphs, strict=True)):
+    start, parts = gathered.start_ns, []
+    for place, graph in enumerate(gathered.graphs):
         window = gathered.windows[place]
         until, host = -1, (0, 0)
         if window is not None:
@@ -114,10 +113,14 @@ def model(connect: whole.Connect, gathered: whole.Job) -> Model:
             host = window.host_thread, window.host_end_ns - start
         waits = gathered.graph_waits[place]
         parts.append(Part(gathered.activities[place], graph, waits, until, host))
-        with connect(rank) as connection:
-            details_of.append(details.details(_prepared(connection), graph))
+
+    def read(place: int) -> changes.Details:
+        with connect(gathered.ranks[place]) as connection:
+            return details.details(_prepared(connection), gathered.graphs[place])
+
     network_of = job(parts, gathered.meetings, start)
     sizes = gathered.meetings.bus_bytes[network_of.meetings]
+    details_of = whole.of_each(len(parts), read)
     return Model(gathered.end_ns - start, gathered.ranks, network_of, details_of, sizes)
 
 
