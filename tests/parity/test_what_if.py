@@ -111,6 +111,18 @@ def test_without_stragglers_each_op_is_that_of_the_median_rank(ranks: int, rng: 
     assert rows["predicted_ns"][1] == pytest.approx(length(ops, ranks), rel=0.01)
 
 
+@pytest.mark.parametrize(("is_alike", "saved"), [(True, 1_000), (False, 0)])
+def test_what_one_rank_alone_does(is_alike: bool, saved: int) -> None:
+    """It takes no time where all else is the same; stages of a pipeline do their own."""
+    ranks = []
+    for rank in range(2):
+        name, until = ("mm" if is_alike else f"stage {rank}"), 1_200 * rank + 200 * (1 - rank)
+        rows = [event(name, 10 * turn, 10 * turn + 10) for turn in range(20)]
+        planted = [event("planted", 200, 1_200)] * rank
+        ranks.append(loaded(*rows, *planted, event("end", until, until + 10), rank=rank))
+    assert together(*ranks).what_if(stragglers=False)["saved_ns"][1] == saved
+
+
 def gpu(*rows: Row) -> Trace:
     """Two launches, each with a kernel: the second kernel waits for the first."""
     call, kernel = "cudaLaunchKernel", "kernel"

@@ -21,6 +21,8 @@ from profframe.intervals import Ints, Mask, stab
 COMMUNICATION: Final = CLASSES.index("communication")
 COPY: Final = CLASSES.index("copy")
 _LONGEST: Final = 2.0**60
+_ALIKE: Final = 0.9
+"""Ranks do the same if they share so much of what they do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,8 @@ def stragglers(of: Job, details: Sequence[Details]) -> Change:
 
     They are matched by name and by order: the n-th of a name on each rank. Of two ranks it is the
     one that takes less for all of that name: the lesser of each pair would be less than any rank
-    ever takes. What not all ranks have stays as it is.
+    ever takes. Where ranks do the same but for a tenth, what half of them lack takes no time; what
+    else not all have stays as it is.
     """
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
@@ -285,12 +288,17 @@ def _medians(ranks: Sequence[_Pieces]) -> list[_Pieces]:
         for code, count in zip(codes, counts, strict=True)
     ]
     rows = [time[place] for (_, _, time), place in zip(ranks, places, strict=True)]
-    code = np.repeat(np.arange(names.size), shared)
-    median = _median(rows, code)
+    median = _median(rows, np.repeat(np.arange(names.size), shared))
+    usual = np.sort(counts, axis=0)[(len(ranks) - 1) // 2]
+    is_alike = len(ranks) * shared.sum() >= _ALIKE * counts.sum()
     pieces = []
-    for (slot, _, time), place in zip(ranks, places, strict=True):
+    for (slot, _, time), place, code, count in zip(ranks, places, codes, counts, strict=True):
         typical = time.copy()
         typical[place] = median
+        if is_alike:
+            order = np.argsort(code, kind="stable")
+            turns = np.arange(order.size) - np.repeat(np.cumsum(count) - count, count)
+            typical[order[turns >= np.repeat(usual, count)]] = 0
         pieces.append((slot, time, typical))
     return pieces
 
