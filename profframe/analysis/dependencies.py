@@ -122,10 +122,7 @@ def _events_at(graph: Graph, point: Ints) -> tuple[Ints, Ints]:
 
 def _of_meetings(meetings: job.Meetings, ranks: Ints) -> Iterator[_Part]:
     """Each member waited for the last one to come; and that one for all the others."""
-    order = np.lexsort((-meetings.rank, meetings.start, meetings.match))
-    match = meetings.match[order]
-    is_last = np.append(match[1:] != match[:-1], True)[: match.size]
-    last = order[is_last][np.searchsorted(match[is_last], meetings.match)]
+    last = meetings.last
     member = np.flatnonzero(last != np.arange(last.size))
     last = last[member]
     for source, target in ((last, member), (member, last)):

@@ -66,6 +66,15 @@ class Meetings:
     bus_bytes: Ints
     ahead: list[int]
 
+    @property
+    def last(self) -> Ints:
+        """For each row that of the rank which came last to the collective, the lowest on a tie."""
+        order = np.lexsort((-self.rank, self.start, self.match))
+        match = self.match[order]
+        is_last = np.append(match[1:] != match[:-1], True)[: match.size]
+        last: Ints = order[is_last][np.searchsorted(match[is_last], self.match)]
+        return last
+
 
 def find(
     connect: Connect, gathered: Job, run: str | None, step: int | None, annotation: str | None
@@ -270,10 +279,7 @@ def _with_meetings(whole: Graph, meetings: Meetings, origin: int) -> Graph:
     """
     event = meetings.event + meetings.rank * _EVENTS
     start, end = meetings.start - origin, meetings.end - origin
-    order = np.lexsort((-meetings.rank, start, meetings.match))
-    match = meetings.match[order]
-    is_last = np.append(match[1:] != match[:-1], True)[: match.size]
-    last = order[is_last][np.searchsorted(match[is_last], meetings.match)]
+    last = meetings.last
     waits = (start[last] > start) & (end >= start[last])
     member, last = np.flatnonzero(waits), last[waits]
 

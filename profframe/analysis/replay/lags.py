@@ -69,7 +69,7 @@ def lags(parts: Sequence[tuple[Graph, Edges]]) -> list[Lags]:
     for graph, edges in parts:
         binds = _binding(graph, edges)
         moved = _from_call_ends(graph, edges, binds)
-        slack = _target_times(graph, moved) - _source_times(graph, moved)
+        slack = _slack(graph, moved)
         timed.append((graph, edges, moved, slack, binds))
     groups = [_groups(graph, moved) for graph, _, moved, _, _ in timed]
     free = [_free(graph, moved, binds) for graph, _, moved, _, binds in timed]
@@ -103,22 +103,20 @@ def _binding(graph: Graph, edges: Edges) -> Mask:
     return binds
 
 
-def _source_times(graph: Graph, edges: Edges) -> Ints:
-    points, works = graph.points, graph.works
-    of_point = np.isin(edges.kind, (LAUNCH, THREAD))
-    time = np.empty(edges.kind.size, np.int64)
-    time[of_point] = points.time[edges.source[of_point]]
-    time[~of_point] = works.end[edges.source[~of_point]]
+def _moments(graph: Graph, rows: Ints, of_point: Mask, of_works: Ints) -> Ints:
+    """Moments of rows that are points, or else works."""
+    time = np.empty(rows.size, np.int64)
+    time[of_point] = graph.points.time[rows[of_point]]
+    time[~of_point] = of_works[rows[~of_point]]
     return time
 
 
-def _target_times(graph: Graph, edges: Edges) -> Ints:
-    points, works = graph.points, graph.works
-    of_point = np.isin(edges.kind, (SYNC, THREAD))
-    time = np.empty(edges.kind.size, np.int64)
-    time[of_point] = points.time[edges.target[of_point]]
-    time[~of_point] = works.start[edges.target[~of_point]]
-    return time
+def _slack(graph: Graph, edges: Edges) -> Ints:
+    """From what came first to what waited for it."""
+    from_point = np.isin(edges.kind, (LAUNCH, THREAD))
+    to_point = np.isin(edges.kind, (SYNC, THREAD))
+    source = _moments(graph, edges.source, from_point, graph.works.end)
+    return _moments(graph, edges.target, to_point, graph.works.start) - source
 
 
 def _from_call_ends(graph: Graph, edges: Edges, binds: Mask) -> Edges:

@@ -38,8 +38,6 @@ class Network:
         Place in the groups of the first with each node as its target, and their number.
     order : Ints
         Nodes, each behind all that it waits for.
-    dropped : int
-        Number of groups that lead back, against the order.
     """
 
     size: int
@@ -49,7 +47,6 @@ class Network:
     target: Ints
     begin: Ints
     order: Ints
-    dropped: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +74,10 @@ def network(size: int, source: Ints, target: Ints, order: Ints, preference: Ints
     sources, targets, first = sources[first[groups]], targets[first[groups]], begin
     place = np.empty(size, np.int64)
     place[order] = np.arange(size)
-    dropped = 0
     if (place[sources] >= place[targets]).any():
         order = _sorted(size, sources, targets, place)
-        place[order] = np.arange(size)
-        dropped = int((place[sources] >= place[targets]).sum())
     begin = np.searchsorted(targets, np.arange(size + 1))
-    return Network(size, arrows, first, sources, targets, begin, order, dropped)
+    return Network(size, arrows, first, sources, targets, begin, order)
 
 
 def _sorted(size: int, source: Ints, target: Ints, place: Ints) -> Ints:

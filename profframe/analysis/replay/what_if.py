@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 import numpy as np
@@ -140,14 +140,14 @@ def predictions(
         asks = wishes.kernels or wishes.categories or wishes.fused or wishes.device is not None
         connections = [_prepared(stack.enter_context(connect(rank))) for rank in of.ranks if asks]
         parts = _changes(of, wishes, connections, devices, user_models)
-    replayed = outcome(of.job, of.recorded).end
-    error = (replayed - of.length_ns) / of.length_ns if of.length_ns else None
     wanted: dict[str, Sequence[Change]] = {UNCHANGED: ()}
     wanted |= {label: (change,) for label, change in parts.items()}
     if len(parts) > 1:
         wanted[TOGETHER] = (*parts.values(),)
-    rows = [_prediction(of, label, error, some) for label, some in wanted.items()]
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    rows = [_prediction(of, label, some) for label, some in wanted.items()]
+    replayed, now = rows[0]["predicted_ns"], of.length_ns
+    error = (replayed - now) / now if now else None
+    return pl.DataFrame([row | {"replay_error": error} for row in rows], schema=SCHEMA)
 
 
 def grid(of: Model, communication: Sequence[float], host: Sequence[float]) -> pl.DataFrame:
@@ -229,9 +229,7 @@ def _others(devices: pa.Table, name: str, user_models: Devices | None) -> pa.Tab
     return pa.Table.from_pylist([row | cleared | columns for row in rows], devices.schema)
 
 
-def _prediction(
-    of: Model, label: str, error: float | None, wanted: Sequence[Change]
-) -> tuple[object, ...]:
+def _prediction(of: Model, label: str, wanted: Sequence[Change]) -> dict[str, Any]:
     """Replay a job with changes, and with what is not recorded taken in two other ways."""
     lengths: Sequence[Lengths] = of.recorded
     for change in wanted:
@@ -243,9 +241,15 @@ def _prediction(
     bounds = totals(of.job, lengths, result, [its.classes for its in of.details])
     now = of.length_ns
     saved = now - result.end
-    share = saved / now if now else None
-    times = (now, result.end, saved, share, min(ends), max(ends), error)
-    return (label, *times, *(bounds[bound] for bound in BOUNDS))
+    return {
+        "change": label,
+        "now_ns": now,
+        "predicted_ns": result.end,
+        "saved_ns": saved,
+        "saved_share": saved / now if now else None,
+        "low_ns": min(ends),
+        "high_ns": max(ends),
+    } | {f"{bound}_ns": total for bound, total in bounds.items()}
 
 
 SCHEMA: Final = {
