@@ -96,7 +96,7 @@ def traces(folder: Path, device: torch.device, layers: int, width: int, replays:
 def ops(trace: profframe.Trace, around: str) -> pl.DataFrame:
     """Calls, kernels and FLOPs of each op that launched work, or ran, in annotations of a name."""
     return trace.sql(f"""
-        SELECT op.name, op.input_dims, count(DISTINCT (op.event_id, work.launch_id)) AS calls,
+        SELECT op.name, op.input_dims, count(DISTINCT (op.event_id, if(work.attributed_by = 'launch', 0, work.launch_id))) AS calls,
                list(DISTINCT work.name ORDER BY work.name) AS kernels, sum(work.flops)::BIGINT AS flops
         FROM events AS work JOIN events AS op ON work.op_id = op.event_id
         WHERE work.kind IN ('kernel', 'memcpy', 'memset') AND work.attributed_by {around}

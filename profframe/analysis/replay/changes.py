@@ -141,18 +141,44 @@ def _members(own: Rank) -> tuple[Ints, Ints]:
 
 
 def launches(of: Job, details: Sequence[Details]) -> Change:
-    """Calls that launch work, and the ops around them, take no time of their own."""
-    free = [_launching(own, its) for own, its in zip(of.ranks, details, strict=True)]
+    """Launching takes no time, as in a graph: its calls, ops around them, and what is between.
+
+    Between them are the interpreter and ops that launch nothing, as views. What takes longer
+    than is usual for this, or waits, is something else, and stays.
+    """
+    free = [
+        _free(own, _launching(own, its), its) for own, its in zip(of.ranks, details, strict=True)
+    ]
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
-        changed = []
-        for own, rows, new in zip(of.ranks, free, lengths, strict=True):
-            inside = np.append(NONE, own.graph.points.inside[:-1])
-            in_launch = np.append(rows, False)[inside]
-            changed.append(replace(new, own=np.where(in_launch, 0, new.own)))
-        return changed
+        return [
+            replace(new, own=np.where(rows, 0, new.own))
+            for rows, new in zip(free, lengths, strict=True)
+        ]
 
     return change
+
+
+def _free(own: Rank, launching: Mask, details: Details) -> Mask:
+    """Points before which a thread launched work, or went on to the next launch."""
+    points = own.graph.points
+    inside = np.append(NONE, points.inside[:-1])
+    free: Mask = np.append(launching, False)[inside]
+    calls = np.cumsum(np.append(details.is_call, False)[inside] & ~free)
+    at = np.flatnonzero(free)
+    before, after = at[:-1], at[1:]
+    goes_on = (points.thread[before] == points.thread[after]) & (calls[before] == calls[after])
+    between = np.zeros(free.size, np.int64)
+    between[before[goes_on] + 1] += 1
+    between[after[goes_on]] -= 1
+    is_between = np.cumsum(between) > 0
+    is_op = np.append(details.is_op, False)[inside]
+    for rows in (np.flatnonzero(is_between & is_op), np.flatnonzero(is_between & ~is_op)):
+        if rows.size:
+            length = own.recorded.own[rows]
+            low, high = np.quantile(length, (0.25, 0.75))
+            free[rows[length <= high + 3 * (high - low)]] = True
+    return free
 
 
 def _launching(own: Rank, details: Details) -> Mask:
