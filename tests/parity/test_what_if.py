@@ -111,6 +111,26 @@ def test_without_stragglers_each_op_is_that_of_the_median_rank(ranks: int, rng: 
     assert rows["predicted_ns"][1] == pytest.approx(length(ops, ranks), rel=0.01)
 
 
+def test_a_collective_of_hosts_that_began_before_the_step() -> None:
+    """What is left of it in the step is a part of it like any other slice."""
+    ranks = []
+    for rank, called in enumerate((60, 40)):
+        step = 100 + 5 * rank
+        ranks.append(
+            loaded(
+                event("ProfilerStep#1", 0, step, category="user_annotation"),
+                event("ProfilerStep#2", step, 400, category="user_annotation"),
+                event("mm", step + 1, step + 4),
+                event("gloo:all_reduce", called, 300, thread=1),
+                rank=rank,
+            )
+        )
+    trace = together(*ranks)
+    assert trace.collectives()["ranks"].to_list() == [2]
+    rows = trace.what_if(step=2)
+    assert rows["now_ns"].to_list() == rows["predicted_ns"].to_list()
+
+
 @pytest.mark.parametrize(("is_alike", "saved"), [(True, 1_000), (False, 0)])
 def test_what_one_rank_alone_does(is_alike: bool, saved: int) -> None:
     """It takes no time where all else is the same; stages of a pipeline do their own."""

@@ -156,7 +156,8 @@ def _meetings_in(
         work = last_equal(works.event, np.arange(works.event.size), event)
         call = last_equal(slices.event, np.arange(slices.event.size), event)
         begun = works.start[np.maximum(work, 0)] < 0 if works.event.size else work < 0
-        there = ((work >= 0) & ~begun) | ((work < 0) & (call >= 0))
+        begun = np.where(work >= 0, begun, meetings.start[mine] < origin)
+        there = ((work >= 0) | (call >= 0)) & ~begun
         rows.append((mine[there], work[there], np.where(work < 0, call, NONE)[there]))
     member = np.concatenate([mine for mine, _, _ in rows])
     match, one, number, count = np.unique(
