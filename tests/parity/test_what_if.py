@@ -122,11 +122,12 @@ def test_a_collective_of_hosts_that_began_before_the_step() -> None:
                 event("ProfilerStep#2", step, 400, category="user_annotation"),
                 event("mm", step + 1, step + 4),
                 event("gloo:all_reduce", called, 300, thread=1),
+                event("gloo:all_reduce", 310, 390, thread=1),
                 rank=rank,
             )
         )
     trace = together(*ranks)
-    assert trace.collectives()["ranks"].to_list() == [2]
+    assert trace.collectives()["ranks"].to_list() == [2, 2]
     rows = trace.what_if(step=2)
     assert rows["now_ns"].to_list() == rows["predicted_ns"].to_list()
 
