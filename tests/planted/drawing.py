@@ -18,6 +18,7 @@ Edit = Callable[[Drawn], Where | None]
 
 _PARAM: Final = "facebookresearch__param/"
 _LENS: Final = "AMD-AGI__TraceLens/"
+_PARTICLES: Final = "harryjmoss__particle_transformer/batch_size_64/"
 SOURCES: Final = (
     _LENS + "h100/Falconsai_nsfw_image_detection.json.gz",
     _LENS + "mi300/Falconsai_nsfw_image_detection.json.gz",
@@ -27,8 +28,7 @@ SOURCES: Final = (
     "luatil__torch-profile/trace_04.json.gz",
     "pytorch-labs__segment-anything-fast/asdf_False.9ab058.json.gz",
     "pytorch__kineto/samples/resnet50_num_workers_0/worker0.1623143566756.pt.trace.json.gz",
-    "harryjmoss__particle_transformer/batch_size_64/"
-    "hmoss-6a49xb_1986400.1733769504651191315.pt.trace.json.gz",
+    _PARTICLES + "hmoss-6a49xb_1986400.1733769504651191315.pt.trace.json.gz",
 )
 """Whose step plays within 3 % of the recorded one, and is small."""
 WITH_COLLECTIVES: Final = SOURCES[2:4]

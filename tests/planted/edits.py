@@ -173,7 +173,7 @@ def shape_changed(drawn: Drawn) -> Where | None:
         for slice_ in top.walk():
             if slice_.event and "Input Dims" in slice_.args:
                 dims = _dims(slice_.args["Input Dims"], old, new)
-                slice_.event = making.changed(slice_.event, **{"Input Dims": dims})
+                slice_.event = making.changed(slice_.event, args={"Input Dims": dims})
     _grow(group, by)
     return group[0].top.name, None
 
@@ -198,10 +198,12 @@ def dtype_changed(drawn: Drawn) -> Where | None:
         for slice_ in top.walk():
             if slice_.event and key in slice_.args:
                 types = [_DTYPES.get(word, word) for word in slice_.args[key]]
-                slice_.event = making.changed(slice_.event, **{key: types})
+                slice_.event = making.changed(slice_.event, args={key: types})
     for place in group:
-        name = next((p.sub(to, place.work.name) for p, to in _KERNELS if p.search(place.work.name)),
-                    place.work.name + "_bf16")
+        name = next(
+            (p.sub(to, place.work.name) for p, to in _KERNELS if p.search(place.work.name)),
+            place.work.name + "_bf16",
+        )
         place.work.event = making.changed(place.work.event, name)
     _grow(group, drawn.sign(group))
     return group[0].top.name, None
@@ -217,8 +219,10 @@ def copies(drawn: Drawn) -> Where | None:
     for group, dur in zip(chosen, drawn.pieces(len(chosen)), strict=True):
         thread, like = group[0].top.thread, group[0].work
         if is_kernel:
-            name = ("void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_"
-                    "cuda(at::TensorIteratorBase&)::{lambda()#3}>(int)")
+            name = (
+                "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_"
+                "cuda(at::TensorIteratorBase&)::{lambda()#3}>(int)"
+            )
             call = making.new_slice(f"{prefix}LaunchKernel", calls, thread, 4_000)
             grid = {"grid": [1024, 1, 1], "block": [128, 1, 1]}
             kernel = next(w.event["cat"] for w in model.works() if w.event["cat"] in KERNELS)
@@ -227,7 +231,9 @@ def copies(drawn: Drawn) -> Where | None:
             copy = "Memcpy" if kernel_words(model) else "gpu_memcpy"
             call = making.new_slice(f"{prefix}MemcpyAsync", calls, thread, 4_000)
             moved = {"bytes": dur * 20}
-            name = drawn.draw.choice(("Memcpy HtoD (Pinned -> Device)", "Memcpy DtoD (Device -> Device)"))
+            name = drawn.draw.choice(
+                ("Memcpy HtoD (Pinned -> Device)", "Memcpy DtoD (Device -> Device)")
+            )
             call.works = [making.new_work(name, copy, like, dur, moved)]
         inner = call
         for op in ("aten::copy_", "aten::_to_copy", "aten::to"):

@@ -119,7 +119,9 @@ def data_loading(drawn: Drawn) -> Where | None:
 def synchronization(drawn: Drawn) -> Where | None:
     """The host asks the device for a number between ops, and waits until all is done."""
     model = drawn.other
-    spots = [g for t, g in making.tops(making.kernels(model)).items() if t.thread == model.root.thread]
+    spots = [
+        g for t, g in making.tops(making.kernels(model)).items() if t.thread == model.root.thread
+    ]
     spots = spots or list(making.tops(making.kernels(model)).values())
     calls, prefix = model.runtime()
     copy = "Memcpy" if calls == "Runtime" else "gpu_memcpy"

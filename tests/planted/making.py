@@ -117,9 +117,13 @@ def scale(works: Iterable[Work], factor: float) -> None:
         work.dur = max(1, int(work.dur * factor))
 
 
-def changed(event: Event, name: str | None = None, **args: Any) -> Event:
+def changed(event: Event, name: str | None = None, args: Mapping[str, Any] | None = None) -> Event:
     """The event under another name, or with other args."""
-    return {**event, "name": name or event["name"], "args": {**event.get("args", {}), **args}}
+    return {
+        **event,
+        "name": name or event["name"],
+        "args": {**event.get("args", {}), **(args or {})},
+    }
 
 
 def new_slice(

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -155,11 +156,13 @@ def window(events: list[Event]) -> tuple[int, int, Line]:
     if repeated:
         _, key = max(repeated, key=lambda item: item[0])
         at = sorted(starts[key])
-        spans = sorted((end - start, start) for start, end in zip(at, at[1:], strict=False))
+        spans = sorted((end - start, start) for start, end in pairwise(at))
         length, start = spans[len(spans) // 2]
         return start, start + length, (key[1], key[2])
     lines = Counter((e["pid"], e["tid"]) for e in host)
-    spans = [(e["start"], e["start"] + e["dur"]) for e in events if e.get("cat") in (*HOST, *DEVICE)]
+    spans = [
+        (e["start"], e["start"] + e["dur"]) for e in events if e.get("cat") in (*HOST, *DEVICE)
+    ]
     return min(s for s, _ in spans), max(e for _, e in spans), lines.most_common(1)[0][0]
 
 
@@ -259,13 +262,13 @@ def place_works(spans: list[tuple[Slice, int, int]], events: list[Event]) -> int
     ours.sort(key=lambda e: (e["start"], e["dur"]))
     spent = min((start for _, start, _ in spans), default=0)
     until = max((stop for *_, stop in spans), default=0)
-    others = sum(e["dur"] for e in events if spent <= e["start"] < until)
+    others: int = sum(e["dur"] for e in events if spent <= e["start"] < until)
     last: dict[Line, tuple[int, Any]] = {}
     lags = [QUEUED]
     placed: list[tuple[Work, int, int]] = []
     for event in ours:
         id_, stream = event["args"]["correlation"], (event["pid"], event["tid"])
-        call, launched, returned = calls[id_]
+        call, launched, _ = calls[id_]
         start, stop = event["start"], event["start"] + event["dur"]
         before, launch = last.get(stream, (launched, None))
         lag, gap = start - launched, 0
@@ -314,10 +317,11 @@ def cut(path: Path) -> Model:
     threads: dict[Line, list[Event]] = defaultdict(list)
     for event in events:
         is_step = event.get("name", "").startswith("ProfilerStep")
-        if event["ph"] == "X" and event.get("cat") in HOST and begin <= event["start"] < end:
-            if not is_step and event["start"] + event["dur"] <= end:
-                threads[event["pid"], event["tid"]].append(event)
-    mark = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#0", "args": {}}
+        if event["ph"] != "X" or event.get("cat") not in HOST or is_step:
+            continue
+        if begin <= event["start"] and event["start"] + event["dur"] <= end:
+            threads[event["pid"], event["tid"]].append(event)
+    mark: Event = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#0", "args": {}}
     mark |= {"pid": line[0], "tid": line[1], "start": begin, "dur": end - begin}
     operators = any(e.get("cat") == "Operator" for e in events)
     mark["cat"] = "Operator" if operators else mark["cat"]
@@ -344,9 +348,9 @@ def _flows(events: list[Event], spans: list[tuple[Slice, int, int]]) -> None:
     at = {(*slice_.thread, start): slice_ for slice_, start, _ in spans if slice_.category in OPS}
     ends: dict[Any, dict[str, Slice]] = defaultdict(dict)
     for event in events:
-        if event["ph"] != "X" and event.get("cat") == "fwdbwd":
-            if slice_ := at.get((event["pid"], event["tid"], event["start"])):
-                ends[event["id"]][event["ph"]] = slice_
+        slice_ = at.get((event["pid"], event["tid"], event["start"]))
+        if slice_ and event["ph"] != "X" and event.get("cat") == "fwdbwd":
+            ends[event["id"]][event["ph"]] = slice_
     for number, pair in enumerate(ends.values()):
         for phase, slice_ in pair.items():
             if len(pair) == 2:

@@ -1,6 +1,6 @@
 """Traces whose steps can be planted, and how near a played step comes to the recorded one::
 
-    python -m tests.planted.sources
+python -m tests.planted.sources
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from tests.planted.recorded import Model, cut
 from tests.planted.steps import length
@@ -29,7 +29,7 @@ def candidates(folder: Path) -> Iterator[Path]:
                 yield folder / row["path"]
 
 
-def main(paths: list[Path]) -> None:
+def main(paths: list[Path], out: TextIO) -> None:
     for path in paths:
         begun = time.monotonic()
         model: Model = cut(path)
@@ -40,9 +40,13 @@ def main(paths: list[Path]) -> None:
             f"{'/'.join(path.parts[-2:])[-60:]:60} {len(slices):6} slices {len(works):5} works"
             f" {model.recorded / 1e6:9.3f} ms, played {played / model.recorded - 1:+7.2%},"
             f" busy {busy / model.recorded:6.1%}, unlinked {model.unlinked / max(1, busy):6.1%},"
-            f" {time.monotonic() - begun:.1f} s"
+            f" {time.monotonic() - begun:.1f} s",
+            file=out,
         )
 
 
 if __name__ == "__main__":
-    main([Path(p) for p in sys.argv[1:]] or list(candidates(ROOT.parent / "shared" / "traces")))
+    main(
+        [Path(p) for p in sys.argv[1:]] or list(candidates(ROOT.parent / "shared" / "traces")),
+        sys.stdout,
+    )

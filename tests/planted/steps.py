@@ -26,8 +26,16 @@ BUSY: Final = 2_000
 """The least that a call that waits takes by itself."""
 
 
+@dataclass(eq=False, kw_only=True)
+class Done:
+    """What ends at a time that may not be known yet, and the threads that wait for it."""
+
+    end: int | None = None
+    waiting: list[Waiting] = field(default_factory=list)
+
+
 @dataclass(eq=False)
-class Run:
+class Run(Done):
     """A work that was launched; its end is known once the ends are that it waits for."""
 
     work: Work
@@ -35,12 +43,10 @@ class Run:
     dur: int
     missing: int = 0
     start: int = 0
-    end: int | None = None
     followers: list[tuple[Run, int]] = field(default_factory=list)
-    waiting: list[Waiting] = field(default_factory=list)
 
 
-Play = Generator[tuple[int, list[Run]], int, int]
+Play = Generator[tuple[int, Sequence[Done]], int, int]
 """A thread: it gives a time and what it waits for, and gets the time at which it goes on."""
 
 
@@ -80,6 +86,7 @@ class Rank:
     events: list[Event] = field(default_factory=list)
     works: list[tuple[Run, Event]] = field(default_factory=list)
     streams: dict[Line, Run] = field(default_factory=dict)
+    threads: dict[Line, Done] = field(default_factory=dict)
     latest: dict[Work, Run] = field(default_factory=dict)
     meetings: int = 0
     ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -156,7 +163,9 @@ class Job:
         for child in slice_.children:
             at += noise.of(child.lead)
             if child.event is None and not child.waited:
-                self._go_on(self._slice(rank, child, at, within), at, None)
+                self._go_on(self._beside(rank, child, at, within), at, None)
+            elif child.event is None:
+                at = yield from self._beside(rank, child, at, within)
             else:
                 at = yield from self._slice(rank, child, at, within)
         if slice_.waits:
@@ -167,6 +176,15 @@ class Job:
         if event:
             event["dur"] = at - begun
         return at
+
+    def _beside(self, rank: Rank, group: Slice, at: int, within: tuple[int, Any, Any]) -> Play:
+        """Play what another thread does, once that is done with what it did before."""
+        before = rank.threads.get(group.thread)
+        done = rank.threads[group.thread] = Done()
+        at = yield at, [before] if before else []
+        done.end = yield from self._slice(rank, group, at, within)
+        self._wake(done)
+        return done.end
 
     def _event(
         self, rank: Rank, slice_: Slice, within: tuple[int, Any, Any]
@@ -250,12 +268,16 @@ class Job:
         for follower, gap in run.followers:
             follower.missing -= 1
             follower.ready = max(follower.ready, run.end + gap)
-        for waiting in run.waiting:
+        self._wake(run)
+        return [follower for follower, _ in run.followers]
+
+    def _wake(self, done: Done) -> None:
+        assert done.end is not None
+        for waiting in done.waiting:
             waiting.missing -= 1
-            waiting.at = max(waiting.at, run.end)
+            waiting.at = max(waiting.at, done.end)
             if not waiting.missing:
                 self._go_on(waiting.thread, waiting.at, waiting.at)
-        return [follower for follower, _ in run.followers]
 
 
 def _at(event: Event) -> Event:
@@ -279,9 +301,16 @@ def closed(model: Model) -> Model:
     return model
 
 
-def play(models: Sequence[Model], seed: int | str = 0, steps: int = 10, **noise: float) -> Job:
-    """The job of these ranks after so many steps."""
-    ranks = [Rank(m, Noise(f"{seed}/{n}", **noise), n) for n, m in enumerate(models)]
+def play(
+    models: Sequence[Model],
+    seed: int | str = 0,
+    steps: int = 10,
+    noise: float = 0.02,
+    of_steps: float = 0.0,
+) -> Job:
+    """The job of these ranks after so many steps; noise is of each duration, and of all of a step."""
+    noises = [Noise(f"{seed}/{n}", noise, of_steps) for n, _ in enumerate(models)]
+    ranks = [Rank(m, noises[n], n) for n, m in enumerate(models)]
     job = Job(ranks)
     job.play(steps)
     return job
@@ -289,17 +318,22 @@ def play(models: Sequence[Model], seed: int | str = 0, steps: int = 10, **noise:
 
 def length(models: Sequence[Model], steps: int = 3) -> int:
     """How long a step takes without noise: the mean over ranks of the last one."""
-    job = play(models, steps=steps, sigma=0.0)
+    job = play(models, steps=steps, noise=0.0)
     return sum(rank.lengths[-1] for rank in job.ranks) // len(job.ranks)
 
 
 def simulate(
-    models: Sequence[Model], folder: Path, seed: int | str = 0, steps: int = 10, **noise: float
+    models: Sequence[Model],
+    folder: Path,
+    seed: int | str = 0,
+    steps: int = 10,
+    noise: float = 0.02,
+    of_steps: float = 0.0,
 ) -> list[Path]:
     """Write the steps of each rank as a trace; the same seed writes the same traces."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for rank in play(models, seed, steps, **noise).ranks:
+    for rank in play(models, seed, steps, noise, of_steps).ranks:
         paths.append(folder / f"rank{rank.number}.json.gz")
         text = json.dumps(rank.trace(len(models)), default=float)
         paths[-1].write_bytes(gzip.compress(text.encode(), 1, mtime=0))
