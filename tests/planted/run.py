@@ -41,10 +41,10 @@ def explain(
 
     sides = []
     for name, models in (("base", base), ("other", other)):
-        simulate(models, folder / name, f"{seed} {name}", 10, *noise)
+        simulate(models, folder / name, f"{seed} {name}", noise=noise[0], of_steps=noise[1])
         sides.append(profframe.load(folder / name))
-    explanation: Any = vars(profframe).get("explain") or profframe.__getattr__("explain")
-    rows = explanation(*sides).causes.to_dicts()
+    package: Any = profframe
+    rows = package.explain(*sides).causes.to_dicts()
     return sorted(rows, key=lambda row: -abs(row["change_ns"] or 0))
 
 

@@ -308,7 +308,10 @@ def play(
     noise: float = 0.02,
     of_steps: float = 0.0,
 ) -> Job:
-    """The job of these ranks after so many steps; noise is of each duration, and of all of a step."""
+    """The job of these ranks after so many steps.
+
+    Noise is of each duration, and of all durations of a step together.
+    """
     noises = [Noise(f"{seed}/{n}", noise, of_steps) for n, _ in enumerate(models)]
     ranks = [Rank(m, noises[n], n) for n, m in enumerate(models)]
     job = Job(ranks)
@@ -326,6 +329,7 @@ def simulate(
     models: Sequence[Model],
     folder: Path,
     seed: int | str = 0,
+    *,
     steps: int = 10,
     noise: float = 0.02,
     of_steps: float = 0.0,
