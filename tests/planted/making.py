@@ -14,6 +14,7 @@ AROUND: Final = re.compile(
     r"autograd::|torch::autograd|.*Backward\d*$|CompiledFunction|Torch-Compiled|## |.*#|TorchDynamo"
 )
 """Ops that hold other ops and are none of a model's own."""
+COPIES: Final = re.compile(r"direct_copy|aten::(copy_|_?to(_copy)?|clone|contiguous)( |$)|CatArray")
 BETWEEN: Final = 1_000
 
 
@@ -79,8 +80,14 @@ def places(model: Model) -> list[Place]:
 
 
 def kernels(model: Model) -> list[Place]:
-    """Places of kernels that are no collectives."""
-    return [p for p in places(model) if p.work.event["cat"] in KERNELS and not p.work.meets]
+    """Places of kernels that are no collectives, and no copies: those have causes of their own."""
+    return [
+        place
+        for place in places(model)
+        if place.work.event["cat"] in KERNELS
+        and not place.work.meets
+        and not COPIES.search(f"{place.op.name} {place.top.name} {place.work.name}")
+    ]
 
 
 def grouped(members: Iterable[Place], by: Callable[[Place], Hashable]) -> list[list[Place]]:
