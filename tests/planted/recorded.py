@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -192,37 +193,66 @@ def _spans(slices: list[Slice], begin: int) -> Iterator[tuple[Slice, int, int]]:
     for slice_ in slices:
         start = begin + slice_.lead
         inner = list(_spans(slice_.children, start))
-        own = slice_.children[-1] if slice_.children else None
-        last = next((e for s, _, e in reversed(inner) if s is own), start)
-        yield slice_, start, last + slice_.tail
+        ends = {id(each): stop for each, _, stop in inner}
+        last = ends[id(slice_.children[-1])] if slice_.children else start
+        begin = last + slice_.tail if slice_.event or slice_.waited else start
+        yield slice_, start, begin
         yield from inner
-        begin = last + slice_.tail
 
 
-def hand_over(root: Slice, begin: int, others: list[list[Slice]], end: int) -> None:
+@dataclass(eq=False)
+class Group:
+    """Slices of another thread that begin in one piece of the root's thread's own time."""
+
+    parent: Slice
+    index: int
+    begin: int
+    end: int
+    members: list[tuple[Slice, int, int]]
+
+    def split(self) -> Iterator[tuple[bool, list[tuple[Slice, int, int]]]]:
+        """Whether the root's thread waits, and for which of the slices.
+
+        It does for those that end in the piece, if they are most of it: else both threads run.
+        """
+        inside = [member for member in self.members if member[2] <= self.end]
+        over = [member for member in self.members if member[2] > self.end]
+        taken = max((stop for *_, stop in inside), default=0) - self.members[0][1]
+        waited = self.parent.category not in CALLS and 2 * taken > self.end - self.begin > QUEUED
+        parts = ((waited, inside), (False, over)) if waited else ((False, self.members),)
+        return ((is_waited, part) for is_waited, part in parts if part)
+
+
+def hand_over(root: Slice, begin: int, others: list[list[Slice]]) -> None:
     """Put the slices of other threads where the root's thread is when they start."""
     for slices in others:
-        groups: list[tuple[Slice, int, int, list[tuple[Slice, int, int]]]] = []
-        gaps = sorted(_gaps(root, begin, end), key=lambda gap: (gap[0], gap[1]))
-        places = {id(s): (start, stop) for s, start, stop in _spans(slices, begin)}
+        groups: list[Group] = []
+        gaps = sorted(_gaps(root, begin), key=lambda gap: gap[:2])
+        starts = [gap[0] for gap in gaps]
+        places = {id(s): (s, start, stop) for s, start, stop in _spans(slices, begin)}
         for slice_ in slices:
-            start, stop = places[id(slice_)]
-            covering = [gap for gap in gaps if gap[0] <= start < gap[1]]
-            at, _, parent, index = covering[-1] if covering else gaps[-1]
-            if groups and groups[-1][0] is parent and groups[-1][1] == index:
-                groups[-1][3].append((slice_, start, stop))
+            place = places[id(slice_)]
+            at, stop, parent, index = gaps[max(0, bisect_right(starts, place[1]) - 1)]
+            if groups and (groups[-1].parent, groups[-1].index) == (parent, index):
+                groups[-1].members.append(place)
             else:
-                groups.append((parent, index, at, [(slice_, start, stop)]))
-        for parent, index, at, members in reversed(groups):
-            _insert(parent, index, at, members, {(p, i): e for _, e, p, i in gaps})
+                groups.append(Group(parent, index, at, stop, [place]))
+        parts = [(group, *part) for group in groups for part in group.split()]
+        joined: list[tuple[Group, bool, list[tuple[Slice, int, int]]]] = []
+        for group, waited, members in parts:
+            if joined and not waited and not joined[-1][1]:
+                joined[-1][2].extend(members)
+            else:
+                joined.append((group, waited, list(members)))
+        for group, waited, members in reversed(joined):
+            _insert(group, waited, members)
 
 
-def _gaps(root: Slice, begin: int, end: int) -> Iterator[tuple[int, int, Slice, int]]:
+def _gaps(root: Slice, begin: int) -> Iterator[tuple[int, int, Slice, int]]:
     """The root's own time and that of its slices: start, end, slice, place among its children."""
     spans = {id(s): (a, b) for s, a, b in _spans([root], begin)}
-    spans[id(root)] = (begin, end)
     for slice_ in root.walk():
-        if slice_.event is None and slice_ is not root:
+        if slice_.thread != root.thread or slice_.event is None:
             continue
         at, stop = spans[id(slice_)]
         for index, child in enumerate(slice_.children):
@@ -231,25 +261,21 @@ def _gaps(root: Slice, begin: int, end: int) -> Iterator[tuple[int, int, Slice, 
         yield at, stop, slice_, len(slice_.children)
 
 
-def _insert(
-    parent: Slice,
-    index: int,
-    at: int,
-    members: list[tuple[Slice, int, int]],
-    stops: dict[tuple[Slice, int], int],
-) -> None:
+def _insert(group: Group, waited: bool, members: list[tuple[Slice, int, int]]) -> None:
     start, stop = members[0][1], max(end for *_, end in members)
-    waited = stop <= stops[parent, index]
-    before, taken = max(0, start - at), max(0, stop - start) if waited else 0
     last = start
     for slice_, begun, ended in members:
         slice_.lead, last = begun - last, ended
-    handover = Slice(None, members[0][0].thread, before, 0, [s for s, *_ in members], waited=waited)
-    if index < len(parent.children):
-        parent.children[index].lead -= before + taken
+    before = min(group.end, start) - group.begin
+    taken = stop - start if waited else 0
+    inner = [slice_ for slice_, *_ in members]
+    handover = Slice(None, members[0][0].thread, before, 0, inner, waited=waited)
+    parent = group.parent
+    if group.index < len(parent.children):
+        parent.children[group.index].lead -= before + taken
     else:
         parent.tail -= before + taken
-    parent.children.insert(index, handover)
+    parent.children.insert(group.index, handover)
 
 
 def place_works(spans: list[tuple[Slice, int, int]], events: list[Event]) -> int:
@@ -333,7 +359,7 @@ def cut(path: Path) -> Model:
         spans += _spans(slices, begin)
     unlinked = place_works(spans, [e for e in events if e.get("cat") in DEVICE])
     _flows(events, spans)
-    hand_over(root, begin, others, end)
+    hand_over(root, begin, others)
     return Model(root, header, _arrow(events), end - begin, unlinked)
 
 
