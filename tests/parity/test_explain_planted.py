@@ -22,7 +22,7 @@ from tests.planted.recorded import Model, Slice, Work, cut
 from tests.planted.steps import length, play, simulate
 
 NEAR: Final = 0.03
-SMALL: Final = SOURCES[5]
+SMALL: Final = SOURCES[6]
 EDITS: Final = 200
 
 

@@ -24,14 +24,17 @@ SOURCES: Final = (
     _LENS + "mi300/Falconsai_nsfw_image_detection.json.gz",
     _PARAM + "dlrm_kineto/worker0_step_12.1694128201545.pt.trace.json.gz",
     _PARAM + "dlrm_kineto/worker2_step_12.1694128201554.pt.trace.json.gz",
+    _PARAM + "dlrm_kineto/worker1_step_12.1694128201556.pt.trace.json.gz",
     _PARAM + "linear_kineto.json.gz",
     "luatil__torch-profile/trace_04.json.gz",
     "pytorch-labs__segment-anything-fast/asdf_False.9ab058.json.gz",
     "pytorch__kineto/samples/resnet50_num_workers_0/worker0.1623143566756.pt.trace.json.gz",
+    _LENS + "inference/sglang_deepseek_r1_MI300_1782841132.2905657-TP-0-DECODE.trace.json.gz",
+    _LENS + "inference/sglang_deepseek_r1_B300_1782843274.7730265-TP-0-DECODE.trace.json.gz",
     _PARTICLES + "hmoss-6a49xb_1986400.1733769504651191315.pt.trace.json.gz",
 )
 """Whose step plays within 3 % of the recorded one, and is small."""
-WITH_COLLECTIVES: Final = SOURCES[2:4]
+WITH_COLLECTIVES: Final = SOURCES[2:5]
 
 
 @dataclass(frozen=True)

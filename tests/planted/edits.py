@@ -60,11 +60,18 @@ def _grow(group: list[Place], ns: int) -> None:
 
 def kernel_of_name(drawn: Drawn) -> Where | None:
     """All kernels of one name are slower, or faster."""
-    group = drawn.pick(making.grouped(making.kernels(drawn.other), lambda p: p.work.name))
-    if group is None:
+    times = {
+        name: sum(work.dur for work in works)
+        for name, works in making.kernels_by_name(drawn.other).items()
+    }
+    large = [name for name in times if times[name] >= 0.02 * sum(times.values())]
+    if not large:
         return None
-    _grow(group, drawn.sign(group))
-    return None, group[0].work.name
+    name = drawn.draw.choice(large)
+    by = -drawn.size if times[name] > 1.5 * drawn.size and drawn.draw.random() < 0.4 else drawn.size
+    same = [work for work in drawn.other.works() if work.name == name]
+    making.scale(same, 1 + by / max(1, times[name]))
+    return None, name
 
 
 def kernel_of_op(drawn: Drawn) -> Where | None:

@@ -35,6 +35,9 @@ def copied(model: Model) -> Model:
     root = clone(model.root, works)
     for work in works.values():
         work.after = works.get(id(work.after)) if work.after else None
+    for slice_ in root.walk():
+        if isinstance(slice_.waits, Work):
+            slice_.waits = works.get(id(slice_.waits))
     return Model(root, model.header, model.flow, model.recorded, model.unlinked)
 
 
@@ -44,6 +47,9 @@ def again(slice_: Slice) -> Slice:
     copy = clone(slice_, works, flows=False)
     for work in works.values():
         work.after = works.get(id(work.after), work.after) if work.after else None
+    for each in copy.walk():
+        if isinstance(each.waits, Work):
+            each.waits = works.get(id(each.waits), each.waits)
     copy.lead = min(copy.lead, BETWEEN)
     return copy
 
@@ -88,6 +94,17 @@ def kernels(model: Model) -> list[Place]:
         and not place.work.meets
         and not COPIES.search(f"{place.op.name} {place.top.name} {place.work.name}")
     ]
+
+
+def kernels_by_name(model: Model) -> dict[str, list[Work]]:
+    """The same kernels, and those that no op launches, as of a graph."""
+    placed, usable = {p.work for p in places(model)}, {p.work for p in kernels(model)}
+    result: dict[str, list[Work]] = defaultdict(list)
+    for work in model.works():
+        is_bare = work not in placed and work.event["cat"] in KERNELS and not work.meets
+        if work in usable or (is_bare and not COPIES.search(work.name)):
+            result[work.name].append(work)
+    return result
 
 
 def grouped(members: Iterable[Place], by: Callable[[Place], Hashable]) -> list[list[Place]]:

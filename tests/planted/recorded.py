@@ -68,8 +68,8 @@ class Slice:
     tail: int
     children: list[Slice] = field(default_factory=list)
     works: list[Work] = field(default_factory=list)
-    waits: str | Line | None = None
-    """What it waits for: a stream, or ``all`` of them."""
+    waits: str | Line | Work | None = None
+    """What it waits for: a work, a stream, or ``all`` of them."""
     flows: list[tuple[str, int]] = field(default_factory=list)
     waited: bool = True
 
@@ -324,12 +324,17 @@ def _waits(spans: list[tuple[Slice, int, int]], placed: list[tuple[Work, int, in
         if slice_.category not in CALLS:
             continue
         name = slice_.name
-        ends = [(end, w) for w, launched, end in placed if launched <= start and end <= stop]
-        inside = [(end, w) for end, w in ends if end > start]
-        if name.endswith("Synchronize"):
+        before = [(end, w) for w, launched, end in placed if launched <= start]
+        inside = [(end, w) for end, w in before if start < end <= stop]
+        open_ = {w.stream for end, w in before if end > stop}
+        done = [(end, w) for end, w in before if end <= stop]
+        if name.endswith("EventSynchronize"):
+            slice_.waits = max(done, key=lambda item: item[0])[1] if done else None
+        elif name.endswith(CLOSING):
             slice_.waits = "all"
-            if not name.endswith(CLOSING) and ends:
-                slice_.waits = max(inside or ends, key=lambda item: item[0])[1].stream
+        elif name.endswith("Synchronize"):
+            done = [(end, w) for end, w in done if w.stream not in open_]
+            slice_.waits = max(done, key=lambda item: item[0])[1].stream if done else None
         elif "Memcpy" in name and any(w in slice_.works for _, w in inside):
             slice_.waits = slice_.works[-1].stream
         if slice_.waits and inside:

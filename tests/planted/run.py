@@ -129,18 +129,20 @@ def named(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row["cause"] not in NO_CAUSE]
 
 
-def show(results: Sequence[Outcome], out: TextIO) -> None:
+def show(results: Iterable[Outcome], out: TextIO) -> None:
+    """Print what was named wrongly as it comes, and then how often each kind was right."""
+    shown = []
     for result in results:
+        shown.append(result)
         if not result.is_right:
-            print(*result.lines(), sep="\n", file=out)
+            print(*result.lines(), sep="\n", file=out, flush=True)
     print(f"\n{'kind':18} {'right':>9} {'by row':>7}  part of the true change", file=out)
     for kind in (*KINDS, None):
-        of = [r for r in results if kind in (None, r.planted.kind)]
+        of = [r for r in shown if kind in (None, r.planted.kind)]
         if of:
             right, first = sum(r.is_right for r in of), sum(r.is_first_row for r in of)
-            part = f"{median(r.said for r in of):.2f}"
             counts = f"{right:4}/{len(of):4} {first:7}"
-            print(f"{kind or 'all':18} {counts}  {part}", file=out)
+            print(f"{kind or 'all':18} {counts}  {median(r.said for r in of):.2f}", file=out)
 
 
 def main() -> None:
@@ -158,7 +160,7 @@ def main() -> None:
     noise = given.noise, given.step_noise
     if given.edits:
         kinds = given.kind or tuple(KINDS)
-        show(list(outcomes(given.traces, given.edits, given.seed, kinds, noise)), out)
+        show(outcomes(given.traces, given.edits, given.seed, kinds, noise), out)
     wrong = 0
     for source, rows in unedited(given.traces, given.unedited, given.seed, noise):
         wrong += bool(named(rows))

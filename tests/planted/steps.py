@@ -169,8 +169,11 @@ class Job:
             else:
                 at = yield from self._slice(rank, child, at, within)
         if slice_.waits:
-            lines = rank.streams.items()
-            runs = [run for line, run in lines if slice_.waits in ("all", line)]
+            runs = list(rank.streams.values())
+            if isinstance(slice_.waits, Work):
+                runs = [rank.latest[slice_.waits]] if slice_.waits in rank.latest else []
+            elif slice_.waits != "all":
+                runs = [run for line, run in rank.streams.items() if line == slice_.waits]
             at = yield at + BUSY, runs
         at += noise.of(slice_.tail)
         if event:
