@@ -85,11 +85,16 @@ def kernel_of_op(drawn: Drawn) -> Where | None:
 
 
 _TILE: Final = re.compile(r"\d+x\d+")
-_OTHERS: Final = (
-    "sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x16_stage4_warpsize2x2x1_tensor16x8x8",
-    "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x32_8x5_nn_align1>(Params)",
-    "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false>(float)",
-)
+_WORD: Final = re.compile(r"(?:void )?(?:[a-z_0-9]+::|\(anonymous namespace\)::)*\w+")
+
+
+def _renamed(name: str, draw: random.Random) -> str:
+    """The name of a kernel that does the same otherwise: another tile, or another function."""
+    other = _TILE.sub("256x32", name, count=1)
+    if other != name:
+        return other
+    suffix = draw.choice(("_manual_unroll", "_sm90", "_v2"))
+    return _WORD.sub(lambda match: match[0] + suffix, name, count=1)
 
 
 def kernel_swapped(drawn: Drawn) -> Where | None:
@@ -98,9 +103,7 @@ def kernel_swapped(drawn: Drawn) -> Where | None:
     group = drawn.pick(groups)
     if group is None:
         return None
-    old = group[0].work.name
-    new = _TILE.sub("256x32", old, count=1)
-    new = drawn.draw.choice(_OTHERS) if new == old else new
+    new = _renamed(group[0].work.name, drawn.draw)
     for place in group:
         place.work.event = making.changed(place.work.event, new)
     _grow(group, drawn.sign(group))

@@ -94,7 +94,8 @@ class Outcome:
         )
         yield "   by cause: " + ", ".join(f"{c} {ns / 1e6:+.3f}" for c, ns in self.causes[:SHOWN])
         for row in self.rows[:SHOWN]:
-            what = [str(row.get(key))[:50] for key in ("op", "base_kernel", "other_kernel")]
+            sides = ("base_op", "other_op", "base_kernel", "other_kernel")
+            what = [str(row[key])[:40] for key in sides]
             change = f"{(row['change_ns'] or 0) / 1e6:+9.3f} ms"
             yield f"   {row['cause']:20} {change}  {' | '.join(what)}"
 
@@ -166,7 +167,7 @@ def main() -> None:
         wrong += bool(named(rows))
         for row in named(rows)[:SHOWN]:
             change = f"{row['change_ns'] / 1e6:+.3f} ms"
-            print(f"unedited {source}: {row['cause']} {change} {row['op']}", file=out)
+            print(f"unedited {source}: {row['cause']} {change} {row['base_op']}", file=out)
     if given.unedited:
         print(f"unedited: a cause is named in {wrong} of {given.unedited}", file=out)
 
