@@ -13,6 +13,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe.analysis import dependencies as waits
 from profframe.analysis import selecting
+from profframe.analysis.causes.sides import Connect
 from profframe.analysis.critical_path import CriticalPath, job
 from profframe.analysis.critical_path import blame as blaming
 from profframe.analysis.critical_path import find as find_path
@@ -215,6 +216,18 @@ def _connect(session: Session) -> job.Connect:
         return part.connection(tables)
 
     return connect
+
+
+def ranks_of(self: Trace) -> tuple[list[tuple[str, int]], Connect]:
+    """The (run, rank) of a trace, and connections to the rows of one, or of all ranks of a run."""
+    session = self._session
+    tables = dict.fromkeys(("events", "traces"))
+
+    def connect(run: str, rank: int | None) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        part = session.filter(runs=run) if rank is None else session.filter(runs=run, ranks=rank)
+        return part.connection(tables)
+
+    return session.rows("traces").select("run", "rank").unique().sort("run", "rank").rows(), connect
 
 
 def dependencies(self: Trace) -> pl.DataFrame:
