@@ -58,7 +58,8 @@ class Slices:
     def is_call(self) -> Mask:
         """Slices that are nodes of a call tree: what a program calls, not how it gets there."""
         mask: Mask = np.isin(self.sort, (OP, ANNOTATION, MODULE, LOAD, COMPILE, RESUME))
-        return np.logical_and(mask, self.work == 0)
+        on_host: Mask = self.work == 0
+        return mask & on_host
 
     def around(self, marked: Mask) -> Ints:
         """The innermost marked slice that each is in; itself where it is one."""
