@@ -10,6 +10,7 @@
 -- suggestion: See what they do before, with blame(), and compare their data, their input pipeline and their clock rates with
 -- those of the others.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications
+-- replay: stragglers, the late ranks doing this as the median rank does
 -- only if: (SELECT count(DISTINCT rank) > 1 FROM traces)
 -- needs: events, traces
 -- parameter straggler_share DOUBLE = 0.02  least part of the time that is a finding

@@ -142,20 +142,24 @@ def _members(own: Rank) -> tuple[Ints, Ints]:
 
 def launches(of: Job, details: Sequence[Details]) -> Change:
     """Calls that launch work, and the ops around them, take no time of their own."""
-    free = [_launching(own, its) for own, its in zip(of.ranks, details, strict=True)]
+    return without(of, [launching(own, its) for own, its in zip(of.ranks, details, strict=True)])
+
+
+def without(of: Job, slices: Sequence[Mask]) -> Change:
+    """Some slices of each rank take no time of their own."""
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
         changed = []
-        for own, rows, new in zip(of.ranks, free, lengths, strict=True):
+        for own, rows, new in zip(of.ranks, slices, lengths, strict=True):
             inside = np.append(NONE, own.graph.points.inside[:-1])
-            in_launch = np.append(rows, False)[inside]
-            changed.append(replace(new, own=np.where(in_launch, 0, new.own)))
+            without_time = np.append(rows, False)[inside]
+            changed.append(replace(new, own=np.where(without_time, 0, new.own)))
         return changed
 
     return change
 
 
-def _launching(own: Rank, details: Details) -> Mask:
+def launching(own: Rank, details: Details) -> Mask:
     """Slices that launch work, and ops that contain one of them."""
     slices, works_of = own.graph.slices, own.graph.works
     launched = works_of.call >= 0
@@ -198,6 +202,12 @@ def fused(of: Job, chosen: Sequence[Mask]) -> Change:
         return changed
 
     return change
+
+
+def launched(own: Rank, chosen: Mask) -> Mask:
+    """Works that were launched in one of some slices."""
+    is_launched: Mask = _fused(own, chosen)[0] >= 0
+    return is_launched
 
 
 def _fused(own: Rank, chosen: Mask) -> tuple[Ints, Ints]:

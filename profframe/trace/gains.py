@@ -1,0 +1,177 @@
+"""Advice, with gains that replays of the runs say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from profframe.analysis.replay import remedies
+from profframe.analysis.replay.remedies import CAUSES, Changed, Remedy
+from profframe.errors import ProfframeError
+from profframe.query.catalogue import reads
+from profframe.query.result import frame
+from profframe.query.rules import Advice
+from profframe.query.run import Found, found, ranked
+from profframe.trace.jobs import replayed
+
+if TYPE_CHECKING:
+    from profframe.trace.trace import Trace
+
+MOST_RUNS: Final = 4
+"""Most runs of which one question replays each."""
+MOST_EVENTS: Final = 20_000_000
+"""Most events of a run that is replayed."""
+MOST_ERROR: Final = 0.02
+"""Part of a run by which the replay of nothing changed may be off."""
+
+_LATE_BY: Final = "late by "
+_SCHEMA: Final = pa.schema(
+    [
+        ("finding_number", pa.int64()),
+        ("gain_ns", pa.int64()),
+        ("window_ns", pa.float64()),
+        ("replay_error", pa.float64()),
+        ("not_replayed", pa.string()),
+    ]
+)
+_BROKEN: Final = (ProfframeError, ArithmeticError, ValueError, LookupError, MemoryError)
+"""What a replay of times that cannot be may raise."""
+
+
+def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> pl.DataFrame:
+    """The rows of advice: what rules find, ranked by what the replay of each run says of it.
+
+    A gain stays that of the rule, and ``gain_basis`` says why, where there is no replay: in a
+    question of more than ``MOST_RUNS`` runs or with a time limit, in a run of more than
+    ``MOST_EVENTS`` events, and where the replay of nothing changed is off by ``MOST_ERROR``.
+    """
+    session = self._session
+    views = reads(question)
+    everything = session.ask(lambda c: found(c, question, parameters, session.terms), views)
+    gains = pa.Table.from_pylist(_gains(self, everything), _SCHEMA)
+    return session.ask(
+        lambda c: frame(ranked(c, question, everything.rows, gains, session.terms)), {}
+    )
+
+
+def _gains(self: Trace, everything: Found) -> list[dict[str, Any]]:
+    """What replays say of findings, or why there is none."""
+    asked = _asked(everything.rows)
+    if not asked:
+        return []
+    traces = self._session.rows("traces")
+    runs = traces["run"].n_unique()
+    if self._session.terms.timeout_s is not None:
+        return _not_replayed(asked, "the question has a time limit")
+    if runs > MOST_RUNS:
+        return _not_replayed(asked, f"one of {runs:,} runs, and at most {MOST_RUNS} are at once")
+    windows = {(row["run"], row["rank"]): row for row in everything.windows.to_pylist()}
+    sizes = dict(traces.group_by("run").agg(pl.col("source_events").sum()).iter_rows())
+    rows = []
+    for run in dict.fromkeys(row["run"] for row in asked):
+        of_run = [row for row in asked if row["run"] == run]
+        if (sizes.get(run) or 0) > MOST_EVENTS:
+            rows += _not_replayed(of_run, f"the run has more than {MOST_EVENTS:,} events")
+        else:
+            rows += _of_run(self, run, of_run, windows)
+    return rows
+
+
+def _asked(rows: pa.Table) -> list[dict[str, Any]]:
+    """Findings of which a replay can say something, without their texts."""
+    columns = ["finding_number", "run", "rank", "ranks", "rule", "cause", "where", "suggestion", "replay"]
+    columns += ["changed_events", "changed_factors"]
+    has_evidence = pl.col("evidence_events").list.len() > 0
+    has_events = (pl.col("changed_events").list.len() > 0) | pl.col("replay").is_in(
+        ["launches", "stragglers"]
+    )
+    asked = pl.DataFrame(rows).filter(has_evidence, pl.col("replay").is_not_null(), has_events)
+    return asked.select(columns).to_dicts()
+
+
+def _not_replayed(rows: Sequence[Mapping[str, Any]], reason: str) -> list[dict[str, Any]]:
+    return [{"finding_number": row["finding_number"], "not_replayed": reason} for row in rows]
+
+
+def _of_run(
+    self: Trace,
+    run: str | None,
+    rows: Sequence[Mapping[str, Any]],
+    windows: Mapping[tuple[Any, Any], Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """What the replay of a run says: one for each cause, with all ranks that have it."""
+    groups: dict[object, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(_key(row), []).append(row)
+    known = [group for group in groups.values() if _cause(group[0]) in CAUSES]
+    others = [row for group in groups.values() if group not in known for row in group]
+    result = _not_replayed(others, "no change of a replay is like it")
+    if not known:
+        return result
+    replays = [row for group in known for row in group]
+    try:
+        model, _, _ = replayed(self, None, run)
+        wanted = [_remedy(group, windows) for group in known]
+        gained, error = remedies.gains(model, wanted)
+    except _BROKEN as failure:
+        reason = str(failure) or type(failure).__name__
+        return result + _not_replayed(replays, f"it failed: {reason}")
+    if abs(error) > MOST_ERROR:
+        reason = f"with nothing changed the replay is {abs(error):.1%} off"
+        return result + _not_replayed(replays, reason)
+    for group, gain in zip(known, gained, strict=True):
+        for row in group:
+            window = windows.get((row["run"], row["rank"]), {})
+            result.append(
+                {
+                    "finding_number": row["finding_number"],
+                    "gain_ns": gain,
+                    "window_ns": window.get("window_ns"),
+                    "replay_error": error,
+                }
+            )
+    return result
+
+
+def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
+    """What findings of several ranks share that are one, as the answer has it."""
+    if row["cause"] is not None:
+        return row["rule"], row["cause"]
+    return row["rule"], None, row["where"], row["suggestion"]
+
+
+def _cause(row: Mapping[str, Any]) -> str:
+    """What makes the ranks of a finding late; of other findings the host."""
+    is_late = row["replay"] == "stragglers"
+    return (row["cause"] or "").removeprefix(_LATE_BY) if is_late else "host"
+
+
+def _remedy(
+    group: Sequence[Mapping[str, Any]], windows: Mapping[tuple[Any, Any], Mapping[str, Any]]
+) -> Remedy:
+    ranks: dict[int, Changed] = {}
+    for row in group:
+        for rank in row["ranks"] or [row["rank"]]:
+            marks = windows.get((row["run"], rank), {}).get("marks") or []
+            events, factors = row["changed_events"], row["changed_factors"]
+            changed = Changed(
+                None if events is None else np.array(events, np.int64),
+                None if factors is None else np.array(factors, np.float64),
+                np.array(marks, np.int64),
+            )
+            ranks[rank] = _together(ranks[rank], changed) if rank in ranks else changed
+    return Remedy(group[0]["replay"], ranks, _cause(group[0]))
+
+
+def _together(first: Changed, second: Changed) -> Changed:
+    """What two findings of a rank change."""
+    if first.events is None or second.events is None:
+        return Changed(None, None, first.marks)
+    events = np.append(first.events, second.events)
+    if first.factors is None or second.factors is None:
+        return Changed(events, None, first.marks)
+    return Changed(events, np.append(first.factors, second.factors), first.marks)
