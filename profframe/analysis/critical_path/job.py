@@ -114,10 +114,14 @@ class Job:
 
 def gather(connect: Connect, ranks: Sequence[int], what: tuple[int | None, str | None, int]) -> Job:
     """Read what the ranks did: in a step, an annotation (which of that name), or all."""
-    with connect(None) as of_all:
-        meetings = _meetings(prepared(of_all), ranks)
+    meetings = Meetings(*(np.empty(0, np.int64),) * 8, [0])  # one rank alone meets nobody
+    if len(ranks) > 1:
+        with connect(None) as of_all:
+            meetings = _meetings(prepared(of_all), ranks)
     with ExitStack() as stack:
-        connections = [prepared(stack.enter_context(connect(rank))) for rank in ranks]
+        connections = [stack.enter_context(connect(rank)) for rank in ranks]
+        for connection in connections:
+            prepare(connection, Answer("critical_path", CALLS), {})
         windows: list[rows.Window | None] = []
         for connection, ahead in zip(connections, meetings.ahead, strict=True):
             window = rows.window(connection, *what)
@@ -157,9 +161,9 @@ def of_each(count: int, compute: Callable[[int], Value]) -> list[Value]:
         return [*pool.map(compute, range(count))]
 
 
-def prepared(connection: duckdb.DuckDBPyConnection, macros: str = "") -> duckdb.DuckDBPyConnection:
-    """The connection with the macros of this folder, and others."""
-    text = CALLS + _MATCHES + _AHEAD + _MEMBERS + macros
+def prepared(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """The connection with the macros of this folder."""
+    text = CALLS + _MATCHES + _AHEAD + _MEMBERS
     prepare(connection, Answer("critical_path", text), {})
     return connection
 
