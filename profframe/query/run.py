@@ -233,6 +233,18 @@ def select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRe
         return connection.sql(sql).materialize()
 
 
+def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+    """The rows of `select` as Arrow, which are not kept on the way.
+
+    Examples
+    --------
+    >>> selected(duckdb.connect(), "SELECT 1 + 1 AS two").to_pylist()
+    [{'two': 2}]
+    """
+    with _one_line_errors("query"):
+        return connection.sql(sql).to_arrow_table()
+
+
 def _computed(
     connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms
 ) -> duckdb.DuckDBPyRelation:
@@ -285,8 +297,7 @@ def found(
     rows = rows.append_column("finding_number", pa.array(range(rows.num_rows), pa.int64()))
     asked = rows.num_rows - rows["replay"].null_count
     macros.load(connection, _WINDOWS)
-    windows = select(connection, _WINDOWS if asked else f"{_WINDOWS} LIMIT 0")
-    return Found(rows, windows.to_arrow_table())
+    return Found(rows, selected(connection, _WINDOWS if asked else f"{_WINDOWS} LIMIT 0"))
 
 
 def ranked(
