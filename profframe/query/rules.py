@@ -307,13 +307,14 @@ def _cast(name: str, type_: str) -> str:
 
 
 def _part(rule: Rule, body: str) -> str:
-    given = COLUMNS | _OWN_COLUMNS
-    columns = ", ".join(f'{_cast(name, type_)} AS "{name}"' for name, type_ in given.items())
+    types = COLUMNS | _OWN_COLUMNS
+    columns = ", ".join(f'{_cast(name, type_)} AS "{name}"' for name, type_ in types.items())
     suggestion = f"coalesce(part.suggestion, {literal(rule.suggestion)}) AS suggestion"
     own = f"{_cast(_GAIN, COLUMNS[_GAIN])} AS own_gain_ns"
     replay = f"nullif({literal(rule.replay)}, '') AS replay, {literal(rule.replayed_with)}"
-    texts = f"{literal(rule.name)} AS rule, {suggestion}, {literal(rule.link)} AS link"
-    return f"SELECT {columns}, {own}, {texts}, {replay} AS replayed_with\nFROM (\n{_OWN}\nFROM (\n{body}\n)\n) AS part"
+    texts = f"{literal(rule.name)} AS rule, {suggestion}, {literal(rule.link)} AS link, {replay}"
+    given = f"{columns}, {own}, {texts} AS replayed_with"
+    return f"SELECT {given}\nFROM (\n{_OWN}\nFROM (\n{body}\n)\n) AS part"
 
 
 _OWN_COLUMNS: Final = {

@@ -28,9 +28,6 @@ _FREE: Final = Terms()
 
 _RESULT: Final = "_answer"
 """The table that holds a result for a moment."""
-_FINDINGS: Final = "_findings"
-_GAINS: Final = "_gains"
-"""Tables of what rules found, and of what replays say of it."""
 _UNKNOWN_MEMBER: Final = re.compile(r'does not have a column named "([^"]*)"')
 _OUT_OF_REACH: Final = re.compile(r'Permission Error: Cannot access \w+ "([^"]*)"')
 _UNKNOWN_NAME: Final = re.compile(
@@ -258,7 +255,7 @@ def _computed(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Findings:
     """What rules of advice found, before replays say what it is worth.
 
     Attributes
@@ -275,12 +272,12 @@ class Found:
     windows: pa.Table
 
 
-def found(
+def findings(
     connection: duckdb.DuckDBPyConnection,
     answer: Advice,
     parameters: Mapping[str, object],
     terms: Terms = _FREE,
-) -> Found:
+) -> Findings:
     """Run the rules of advice; `ranked` makes the answer of what they find.
 
     Raises
@@ -295,9 +292,9 @@ def found(
     reset_variables(connection, (parameter.name for parameter in answer.parameters))
     rows = relation.to_arrow_table()
     rows = rows.append_column("finding_number", pa.array(range(rows.num_rows), pa.int64()))
-    asked = rows.num_rows - rows["replay"].null_count
+    replays = rows.num_rows - rows["replay"].null_count
     macros.load(connection, _WINDOWS)
-    return Found(rows, selected(connection, _WINDOWS if asked else f"{_WINDOWS} LIMIT 0"))
+    return Findings(rows, selected(connection, _WINDOWS if replays else f"{_WINDOWS} LIMIT 0"))
 
 
 def ranked(
@@ -316,9 +313,10 @@ def ranked(
     answer
         The answer that found them.
     rows
-        Those of `Found`.
+        Those of `Findings`.
     gains
-        Of some of them: ``finding_number gain_ns window_ns replay_error``, or ``not_replayed``, the reason.
+        Of some of them ``finding_number gain_ns window_ns replay_error``, or ``not_replayed``, the
+        reason.
     terms
         How many rows it may return.
 
@@ -328,16 +326,17 @@ def ranked(
         A rule gives a severity that there is none of, or there are too many rows.
     """
     where = f"answer {answer.name!r}"
-    connection.register(_FINDINGS, rows)
-    connection.register(_GAINS, gains)
+    tables = {"_findings": rows, "_gains": gains}
+    for name, table in tables.items():
+        connection.register(name, table)
     try:
         with _one_line_errors(where, terms):
             sql = f"WITH findings AS (\n{_GAINED}\n)\n{answer.ranking}"
             macros.load(connection, sql)
             relation = _computed(connection, sql, terms)
     finally:
-        connection.unregister(_FINDINGS)
-        connection.unregister(_GAINS)
+        for name in tables:
+            connection.unregister(name)
     _check_rows(relation, where, terms)
     _check_columns(answer, relation)
     return relation
@@ -353,9 +352,8 @@ _WINDOWS: Final = """
         GROUP BY run, rank
     ) AS marks ON windows.run = marks.run AND windows.rank = marks.rank
 """
-_GAINED: Final = f"""
-    SELECT
-        {_FINDINGS}.* REPLACE (
+_GAINED: Final = """
+    SELECT _findings.* REPLACE (
             coalesce(gain_ns, estimated_gain_ns) AS estimated_gain_ns,
             CASE WHEN gain_ns IS NULL THEN severity ELSE severity_of(gain_ns, window_ns) END
                 AS severity,
@@ -372,8 +370,8 @@ _GAINED: Final = f"""
                 ELSE gain_basis || coalesce(' (not replayed: ' || not_replayed || ')', '')
             END AS gain_basis
         )
-    FROM {_FINDINGS}
-    LEFT JOIN {_GAINS} USING (finding_number)
+    FROM _findings
+    LEFT JOIN _gains USING (finding_number)
 """
 
 

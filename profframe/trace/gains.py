@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from profframe.analysis.replay import remedies
 from profframe.analysis.replay.remedies import CAUSES, Changed, Remedy
-from profframe.errors import ProfframeError
+from profframe.errors import AnswerError, ProfframeError
 from profframe.query.catalogue import reads
 from profframe.query.result import frame
 from profframe.query.rules import Advice
-from profframe.query.run import Found, found, ranked
+from profframe.query.run import Findings, findings, ranked
 from profframe.trace.jobs import replayed
 
 if TYPE_CHECKING:
@@ -51,46 +51,61 @@ def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> p
     """
     session = self._session
     views = reads(question)
-    everything = session.ask(lambda c: found(c, question, parameters, session.terms), views)
+    everything = session.ask(lambda c: findings(c, question, parameters, session.terms), views)
     gains = pa.Table.from_pylist(_gains(self, everything), _SCHEMA)
-    return session.ask(
-        lambda c: frame(ranked(c, question, everything.rows, gains, session.terms)), {}
-    )
+    try:
+        return session.ask(
+            lambda c: frame(ranked(c, question, everything.rows, gains, session.terms)), {}
+        )
+    except AnswerError:
+        session.answer(question, parameters)  # it names the file of a rule that is to blame
+        raise
 
 
-def _gains(self: Trace, everything: Found) -> list[dict[str, Any]]:
+def _gains(self: Trace, everything: Findings) -> list[dict[str, Any]]:
     """What replays say of findings, or why there is none."""
-    asked = _asked(everything.rows)
-    if not asked:
+    wanted = _to_replay(everything.rows)
+    if not wanted:
         return []
     traces = self._session.rows("traces")
     runs = traces["run"].n_unique()
     if self._session.terms.timeout_s is not None:
-        return _not_replayed(asked, "the question has a time limit")
+        return _not_replayed(wanted, "the question has a time limit")
     if runs > MOST_RUNS:
-        return _not_replayed(asked, f"one of {runs:,} runs, and at most {MOST_RUNS} are at once")
+        return _not_replayed(wanted, f"one of {runs:,} runs, and at most {MOST_RUNS} are at once")
     windows = {(row["run"], row["rank"]): row for row in everything.windows.to_pylist()}
-    sizes = dict(traces.group_by("run").agg(pl.col("source_events").sum()).iter_rows())
+    counts = self._session.scan("events").group_by("run").agg(pl.len())
+    sizes = {str(run): size for run, size in counts.collect().iter_rows()}
     rows = []
-    for run in dict.fromkeys(row["run"] for row in asked):
-        of_run = [row for row in asked if row["run"] == run]
-        if (sizes.get(run) or 0) > MOST_EVENTS:
+    for run in dict.fromkeys(row["run"] for row in wanted):
+        of_run = [row for row in wanted if row["run"] == run]
+        if sizes.get(str(run), 0) > MOST_EVENTS:
             rows += _not_replayed(of_run, f"the run has more than {MOST_EVENTS:,} events")
         else:
             rows += _of_run(self, run, of_run, windows)
     return rows
 
 
-def _asked(rows: pa.Table) -> list[dict[str, Any]]:
+def _to_replay(rows: pa.Table) -> list[dict[str, Any]]:
     """Findings of which a replay can say something, without their texts."""
-    columns = ["finding_number", "run", "rank", "ranks", "rule", "cause", "where", "suggestion", "replay"]
+    columns = [
+        "finding_number",
+        "run",
+        "rank",
+        "ranks",
+        "rule",
+        "cause",
+        "where",
+        "suggestion",
+        "replay",
+    ]
     columns += ["changed_events", "changed_factors"]
     has_evidence = pl.col("evidence_events").list.len() > 0
     has_events = (pl.col("changed_events").list.len() > 0) | pl.col("replay").is_in(
         ["launches", "stragglers"]
     )
-    asked = pl.DataFrame(rows).filter(has_evidence, pl.col("replay").is_not_null(), has_events)
-    return asked.select(columns).to_dicts()
+    wanted = pl.DataFrame(rows).filter(has_evidence, pl.col("replay").is_not_null(), has_events)
+    return wanted.select(columns).to_dicts()
 
 
 def _not_replayed(rows: Sequence[Mapping[str, Any]], reason: str) -> list[dict[str, Any]]:
@@ -107,23 +122,22 @@ def _of_run(
     groups: dict[object, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(_key(row), []).append(row)
-    known = [group for group in groups.values() if _cause(group[0]) in CAUSES]
-    others = [row for group in groups.values() if group not in known for row in group]
+    alike = [group for group in groups.values() if _cause(group[0]) in CAUSES]
+    others = [row for group in groups.values() if group not in alike for row in group]
     result = _not_replayed(others, "no change of a replay is like it")
-    if not known:
+    if not alike:
         return result
-    replays = [row for group in known for row in group]
+    replays = [row for group in alike for row in group]
     try:
         model, _, _ = replayed(self, None, run)
-        wanted = [_remedy(group, windows) for group in known]
-        gained, error = remedies.gains(model, wanted)
+        gained, error = remedies.gains(model, [_remedy(group, windows) for group in alike])
     except _BROKEN as failure:
         reason = str(failure) or type(failure).__name__
         return result + _not_replayed(replays, f"it failed: {reason}")
     if abs(error) > MOST_ERROR:
         reason = f"with nothing changed the replay is {abs(error):.1%} off"
         return result + _not_replayed(replays, reason)
-    for group, gain in zip(known, gained, strict=True):
+    for group, gain in zip(alike, gained, strict=True):
         for row in group:
             window = windows.get((row["run"], row["rank"]), {})
             result.append(
@@ -159,9 +173,10 @@ def _remedy(
             marks = windows.get((row["run"], rank), {}).get("marks") or []
             events, factors = row["changed_events"], row["changed_factors"]
             changed = Changed(
-                None if events is None else np.array(events, np.int64),
+                np.array(events or [], np.int64),
                 None if factors is None else np.array(factors, np.float64),
                 np.array(marks, np.int64),
+                is_all=events is None,
             )
             ranks[rank] = _together(ranks[rank], changed) if rank in ranks else changed
     return Remedy(group[0]["replay"], ranks, _cause(group[0]))
@@ -169,9 +184,8 @@ def _remedy(
 
 def _together(first: Changed, second: Changed) -> Changed:
     """What two findings of a rank change."""
-    if first.events is None or second.events is None:
-        return Changed(None, None, first.marks)
+    both = None
+    if first.factors is not None and second.factors is not None:
+        both = np.append(first.factors, second.factors)
     events = np.append(first.events, second.events)
-    if first.factors is None or second.factors is None:
-        return Changed(events, None, first.marks)
-    return Changed(events, np.append(first.factors, second.factors), first.marks)
+    return Changed(events, both, first.marks, is_all=first.is_all or second.is_all)

@@ -8,7 +8,7 @@
 -- what FSDP gathers and scatters.
 -- suggestion: Start it earlier and wait for it later (async_op=True), or send less of it at a time.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#synchronous-and-asynchronous-collective-operations
--- replay: works, all of it hidden: its transfers take no time, waiting for late ranks does
+-- replay: works, these transfers hidden; waiting for other ranks stays, where they are loaded
 -- only if: EXISTS (FROM shared_names WHERE communicates)
 -- needs: events, traces
 -- parameter exposed_communication_share DOUBLE = 0.05  least part of the time that is a finding

@@ -6,7 +6,7 @@
 -- suggestion: Overlap it with computation of another chunk or micro-batch (two batches in flight, shared experts meanwhile), give
 -- its kernels fewer multiprocessors and computation the others, send fp8, and look at the load of the experts' ranks.
 -- link: https://github.com/deepseek-ai/DeepEP
--- replay: works, all of it hidden: its transfers take no time, waiting for late ranks does
+-- replay: works, these transfers hidden; waiting for other ranks stays, where they are loaded
 -- only if: EXISTS (FROM shared_names WHERE communicates)
 -- needs: events, traces
 -- parameter exposed_expert_parallel_share DOUBLE = 0.05  least part of the time that is a finding

@@ -31,8 +31,8 @@ class Window:
     """The window of a path, to the end of its last activity.
 
     ``main`` is the main thread. The last activity is a slice of ``thread``, or the work ``event``
-    if that is not -1. The host is done at ``host_end_ns`` on ``host_thread``. ``pairs`` are those of
-    threads, where the window was found by them.
+    if that is not -1. The host is done at ``host_end_ns`` on ``host_thread``. ``pairs`` are those
+    of threads, where the window was found by them.
     """
 
     start_ns: int

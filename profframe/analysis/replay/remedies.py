@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from profframe.analysis.critical_path.edges import SYNC
 from profframe.analysis.replay import changes
-from profframe.analysis.replay.changes import Change, Details
+from profframe.analysis.replay.changes import Change
 from profframe.analysis.replay.job import CLASSES, outcome
 from profframe.analysis.replay.rank import ARRIVAL, NOTHING, Lengths, Rank
 from profframe.analysis.replay.what_if import Model
@@ -33,17 +33,20 @@ class Changed:
 
     Attributes
     ----------
-    events : Ints or None
-        The events; None is all of the time that is looked at.
+    events : Ints
+        The events.
+    is_all : bool
+        No events are named: it is all of the time that is looked at.
     factors : array or None
         What the time of each is multiplied by; None is 0.
     marks : Ints
         The profiler steps, which are what is looked at; none is the whole trace.
     """
 
-    events: Ints | None
+    events: Ints
     factors: NDArray[np.float64] | None
     marks: Ints
+    is_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ def _works(of: Model, parts: Sequence[Changed]) -> Change:
         event = own.graph.works.event
         rows = np.flatnonzero(np.isin(event, part.events))
         factor = np.zeros(event.size)
-        if part.factors is not None and part.events is not None:
+        if part.factors is not None:
             order = np.argsort(part.events, kind="stable")
             factor[rows] = part.factors[order[np.searchsorted(part.events[order], event[rows])]]
         mask = np.zeros(event.size, np.bool_)
@@ -124,10 +127,10 @@ def _launches(of: Model, parts: Sequence[Changed]) -> Change:
     """Launches during events take no time, on any thread."""
     free = []
     for own, its, part in zip(of.job.ranks, of.details, parts, strict=True):
-        events = part.marks if part.events is None else part.events
+        events = part.marks if part.is_all else part.events
         slices = own.graph.slices
         during = np.ones(slices.event.size, np.bool_)
-        if part.events is not None or events.size:
+        if events.size or not part.is_all:
             chosen = np.isin(slices.event, events)
             during = _covered(slices.start, slices.start[chosen], slices.end[chosen])
         free.append(changes.launching(own, its) & during)
@@ -179,9 +182,7 @@ def _covered(at: Ints, start: Ints, end: Ints) -> Mask:
     return covered
 
 
-def _stragglers(
-    of: Model, parts: Sequence[Changed], late: Sequence[bool], cause: str
-) -> Change:
+def _stragglers(of: Model, parts: Sequence[Changed], late: Sequence[bool], cause: str) -> Change:
     """Late ranks do what makes them late as the median rank does, in the time looked at."""
     usual = changes.stragglers(of.job, of.details)
     number = CLASSES.index(CAUSES[cause]) if CAUSES[cause] else None
