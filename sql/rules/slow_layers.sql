@@ -7,7 +7,7 @@
 -- suggestion: Compare this layer's kernels with the same ones of the next layer in graph_layers and events; look at lengths of
 -- sequences, load of experts and what other streams do then.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
--- replay: works, the kernels of these layers as long as those of their like
+-- replay: works, these layers as long as their like
 -- only if: EXISTS (FROM events WHERE graph_layer IS NOT NULL)
 -- needs: events
 -- parameter slow_layers_ratio DOUBLE = 1.2   least time of a layer over the median of its block
@@ -62,11 +62,12 @@ kernels AS (
 ),
 changed AS (
     SELECT
-        run, rank, graph, list(event_id ORDER BY event_id) AS ids,
-        list(1 - greatest(late_ns, 0) / dur_ns ORDER BY event_id) AS factors
-    FROM late
-    WHERE dur_ns > 0
-    GROUP BY run, rank, graph
+        members.run, members.rank, members.graph, list(members.event_id ORDER BY members.event_id) AS ids,
+        list(slow.usual_ns / slow.device_ns ORDER BY members.event_id) AS factors
+    FROM members
+    JOIN slow
+        ON members.run = slow.run AND members.rank = slow.rank AND members.graph = slow.graph AND members.layer = slow.layer
+    GROUP BY members.run, members.rank, members.graph
 ),
 wholes AS (
     SELECT

@@ -11,8 +11,8 @@ import pytest
 
 import profframe
 from profframe.query import macros
-from profframe.show.findings import findings, headlines
 from profframe.query.catalogue import find
+from profframe.show.findings import findings, headlines
 from profframe.show.terminal import text
 from tests.conftest import Run
 
