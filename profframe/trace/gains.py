@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from profframe.analysis.replay import remedies
 from profframe.analysis.replay.remedies import CAUSES, Changed, Remedy
@@ -28,6 +30,10 @@ MOST_EVENTS: Final = 20_000_000
 MOST_ERROR: Final = 0.02
 """Part of a run by which the replay of nothing changed may be off."""
 
+_COLUMNS: Final = (
+    "finding_number", "run", "rank", "ranks", "rule", "cause", "where", "suggestion", "replay",
+)  # fmt: skip
+_LISTS: Final = ("changed_events", "changed_factors")
 _LATE_BY: Final = "late by "
 _SCHEMA: Final = pa.schema(
     [
@@ -88,24 +94,24 @@ def _gains(self: Trace, everything: Findings) -> list[dict[str, Any]]:
 
 def _to_replay(rows: pa.Table) -> list[dict[str, Any]]:
     """Findings of which a replay can say something, without their texts."""
-    columns = [
-        "finding_number",
-        "run",
-        "rank",
-        "ranks",
-        "rule",
-        "cause",
-        "where",
-        "suggestion",
-        "replay",
-    ]
-    columns += ["changed_events", "changed_factors"]
     has_evidence = pl.col("evidence_events").list.len() > 0
     has_events = (pl.col("changed_events").list.len() > 0) | pl.col("replay").is_in(
         ["launches", "stragglers"]
     )
-    wanted = pl.DataFrame(rows).filter(has_evidence, pl.col("replay").is_not_null(), has_events)
-    return wanted.select(columns).to_dicts()
+    wanted = (
+        pl.DataFrame(rows)
+        .filter(has_evidence, pl.col("replay").is_not_null(), has_events)
+        .sort("own_gain_ns", "finding_number", descending=[True, False], nulls_last=True)
+    )
+    lists = [wanted[name] for name in _LISTS]
+    return [
+        row | {values.name: _array(values[place]) for values in lists}
+        for place, row in enumerate(wanted.select(_COLUMNS).to_dicts())
+    ]
+
+
+def _array(values: pl.Series | None) -> NDArray[Any] | None:
+    return None if values is None else values.to_numpy()
 
 
 def _not_replayed(rows: Sequence[Mapping[str, Any]], reason: str) -> list[dict[str, Any]]:
@@ -120,8 +126,11 @@ def _of_run(
 ) -> list[dict[str, Any]]:
     """What the replay of a run says: one for each cause, with all ranks that have it."""
     groups: dict[object, list[Mapping[str, Any]]] = {}
+    turns = Counter[object]()  # a rank may have several of a key: each is one with others' like it
     for row in rows:
-        groups.setdefault(_key(row), []).append(row)
+        turn = row["rank"], _key(row)
+        groups.setdefault((turns[turn], _key(row)), []).append(row)
+        turns[turn] += 1
     alike = [group for group in groups.values() if _cause(group[0]) in CAUSES]
     others = [row for group in groups.values() if group not in alike for row in group]
     result = _not_replayed(others, "no change of a replay is like it")
@@ -172,20 +181,10 @@ def _remedy(
         for rank in row["ranks"] or [row["rank"]]:
             marks = windows.get((row["run"], rank), {}).get("marks") or []
             events, factors = row["changed_events"], row["changed_factors"]
-            changed = Changed(
-                np.array(events or [], np.int64),
-                None if factors is None else np.array(factors, np.float64),
+            ranks[rank] = Changed(
+                np.empty(0, np.int64) if events is None else events,
+                factors,
                 np.array(marks, np.int64),
                 is_all=events is None,
             )
-            ranks[rank] = _together(ranks[rank], changed) if rank in ranks else changed
     return Remedy(group[0]["replay"], ranks, _cause(group[0]))
-
-
-def _together(first: Changed, second: Changed) -> Changed:
-    """What two findings of a rank change."""
-    both = None
-    if first.factors is not None and second.factors is not None:
-        both = np.append(first.factors, second.factors)
-    events = np.append(first.events, second.events)
-    return Changed(events, both, first.marks, is_all=first.is_all or second.is_all)
