@@ -162,8 +162,10 @@ def blame(
     if step is not None:
         integer("step", step)
     session, name, ranks = _job(self, run, "blame")
-    connect = _connect(session)
-    return frame(blaming.find(connect, name, ranks, per, step=step, corrected=corrected))
+    with _connections(session, ranks) as connect:
+        gathered = _gathered(session, connect, ranks, (None, None, 0), corrected=corrected)
+        rows = blaming.find(connect, gathered, name, per, step=step, corrected=corrected)
+    return frame(rows)
 
 
 def _across_ranks(
@@ -184,10 +186,15 @@ def _gathered(
     connect: job.Connect,
     ranks: list[int],
     what: tuple[int | None, str | None, int],
+    *,
+    corrected: bool = True,
 ) -> job.Job:
     """What ranks did, which several questions need."""
-    key = (tuple(ranks), what)
-    return session.recent("job", key, lambda: job.gather(connect, ranks, what))
+    return session.recent(
+        "job",
+        (tuple(ranks), what, corrected),
+        lambda: job.gather(connect, ranks, what, corrected=corrected),
+    )
 
 
 def _job(self: Trace, run: str | None, what: str) -> tuple[Session, str | None, list[int]]:

@@ -112,12 +112,21 @@ class Job:
     graph_waits: list[tuple[Ints, Ints]]
 
 
-def gather(connect: Connect, ranks: Sequence[int], what: tuple[int | None, str | None, int]) -> Job:
-    """Read what the ranks did: in a step, an annotation (which of that name), or all."""
+def gather(
+    connect: Connect,
+    ranks: Sequence[int],
+    what: tuple[int | None, str | None, int],
+    *,
+    corrected: bool = True,
+) -> Job:
+    """Read what the ranks did: in a step, an annotation (which of that name), or all.
+
+    Times are as their clocks have it, unless these are ``corrected``.
+    """
     meetings = Meetings(*(np.empty(0, np.int64),) * 8, [0])  # one rank alone meets nobody
     if len(ranks) > 1:
         with connect(None) as of_all:
-            meetings = _meetings(prepared(of_all), ranks)
+            meetings = _meetings(prepared(of_all), ranks, corrected=corrected)
     with ExitStack() as stack:
         connections = [stack.enter_context(connect(rank)) for rank in ranks]
         for connection in connections:
@@ -182,9 +191,11 @@ def _path(gathered: Job) -> RankedStretches:
     return _ranked(stretches, whole, np.asarray(gathered.ranks))
 
 
-def _meetings(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> Meetings:
+def _meetings(
+    connection: duckdb.DuckDBPyConnection, ranks: Sequence[int], *, corrected: bool
+) -> Meetings:
     connection.execute(f"CREATE OR REPLACE TEMP TABLE _matches AS {_MATCHES}")
-    ahead = dict(select(connection, _AHEAD).fetchall())
+    ahead = dict(select(connection, _AHEAD).fetchall()) if corrected else {}
     table = select(connection, _MEMBERS).to_arrow_table()
     connection.execute("DROP TABLE _matches")
     columns: Mapping[str, Ints] = {
