@@ -14,7 +14,7 @@
 -- column before_event_id BIGINT  that of the rank before
 -- column start_ns BIGINT  start on the late rank, by its own clock
 -- column before_start_ns BIGINT  start on the rank before, by its own clock
--- column since_ns BIGINT  since when they are compared, by the clock of the late rank; NULL since the beginning
+-- column since_ns BIGINT  since when they are compared, by the clock of the late rank; NULL since the rank before was recorded
 -- column before_since_ns BIGINT  the same by the clock of the rank before
 -- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true))
 -- FROM late_pairs(waits)
@@ -231,9 +231,10 @@ WHERE waits.rank = waits.last_rank
 GROUP BY waits.run, named.name, places.op, places.module;
 
 -- late_parts: what a late rank did longer than the rank before it, by what its devices did: one row per rank that is behind at a
--- collective and cause; of each the parts add up to behind_ns. Computation counts first, then communication, copies, and of the
--- rest the input; what is left is the host's. The critical path of the rank says it by name, and where host and devices work at
--- the same time better: `blame` follows it. A rank without devices has no wait but what was not recorded.
+-- collective and sort; of each the parts add up to behind_ns. Computation counts first, then communication, copies, and of the
+-- rest the input; what is left is the host's. These are times, and no reasons: a kernel that nothing waits for counts as long as
+-- one that all wait for. The reason is on the critical path of the rank, and `blame` follows that. Ranks that were never
+-- together are compared since the one before was recorded. A rank without devices has no wait but what was not recorded.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter waits TABLE  rows of collective_waits
 -- parameter pairs TABLE  rows of late_pairs
@@ -244,20 +245,45 @@ GROUP BY waits.run, named.name, places.op, places.module;
 -- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true)),
 -- pairs AS (FROM late_pairs(waits)) FROM late_parts(events, waits, pairs)
 CREATE OR REPLACE TEMP MACRO late_parts(events, waits, pairs) AS TABLE
-WITH sides AS MATERIALIZED (
-    SELECT run, match, rank AS late_rank, behind_ns, rank, since_ns, start_ns, 1 AS sign
-    FROM query_table(pairs)
-    UNION ALL
-    SELECT run, match, rank, behind_ns, before_rank, before_since_ns, before_start_ns, -1
-    FROM query_table(pairs)
-),
-ranks AS MATERIALIZED (
+WITH ranks AS MATERIALIZED (
     SELECT run, rank, 8 * row_number() OVER () AS lane
-    FROM (SELECT DISTINCT run, rank FROM sides)
+    FROM (
+        SELECT run, rank
+        FROM query_table(pairs)
+        UNION
+        SELECT run, before_rank
+        FROM query_table(pairs)
+    )
 ),
 of_pairs AS (
     FROM query_table(events)
     SEMI JOIN ranks USING (run, rank)
+),
+firsts AS MATERIALIZED (
+    SELECT run, rank, min(start_ns) AS first_ns
+    FROM of_pairs
+    WHERE kind <> 'profiler'
+    GROUP BY run, rank
+),
+-- Starts differ by what the clock of the rank before is ahead, less the time that the late one is behind.
+compared AS MATERIALIZED (
+    SELECT
+        pairs.*, other.first_ns AS before_first_ns,
+        greatest(late.first_ns, other.first_ns - (pairs.before_start_ns - pairs.start_ns + pairs.behind_ns)) AS first_ns
+    FROM query_table(pairs) AS pairs
+    JOIN firsts AS late ON pairs.run = late.run AND pairs.rank = late.rank
+    JOIN firsts AS other ON pairs.run = other.run AND pairs.before_rank = other.rank
+),
+sides AS MATERIALIZED (
+    SELECT
+        run, match, rank AS late_rank, behind_ns, rank, coalesce(since_ns, least(first_ns, start_ns)) AS since_ns, start_ns,
+        1 AS sign
+    FROM compared
+    UNION ALL
+    SELECT
+        run, match, rank, behind_ns, before_rank, coalesce(before_since_ns, least(before_first_ns, before_start_ns)),
+        before_start_ns, -1
+    FROM compared
 ),
 work AS MATERIALIZED (
     SELECT run, rank, start_ns, end_ns, CASE class WHEN 'compute' THEN 1 WHEN 'communication' THEN 3 ELSE 4 END AS level
@@ -288,17 +314,10 @@ clocks AS MATERIALIZED (
     FROM busy_order('levels')
     GROUP BY lane, start_ns
 ),
-firsts AS (
-    SELECT run, rank, min(start_ns) AS first_ns
-    FROM of_pairs
-    WHERE kind <> 'profiler'
-    GROUP BY run, rank
-),
 bounds AS MATERIALIZED (
-    SELECT sides.* REPLACE (coalesce(since_ns, least(first_ns, start_ns)) AS since_ns), ranks.lane
+    SELECT sides.*, ranks.lane
     FROM sides
     JOIN ranks ON sides.run = ranks.run AND sides.rank = ranks.rank
-    JOIN firsts ON sides.run = firsts.run AND sides.rank = firsts.rank
 ),
 edges AS (
     SELECT

@@ -119,8 +119,8 @@ def _counts_later(late: Mapping[str, Ints]) -> Mask:
 def _sides(pairs: _Columns, gathered: Job) -> dict[str, dict[str, Ints]]:
     """Both sides of each pair: rank, event, its start and since when, from the start of the job.
 
-    What was never together is compared from the beginning, at the same time by the clock that the
-    collective is on.
+    Ranks that were never together are compared since the one before was recorded, at the same time
+    by the clock that the collective is on: what the late one did before that is no reason.
     """
     ranks = {"walk": pairs["rank"], "before_walk": pairs["before_rank"]}
     offsets = np.array(gathered.meetings.ahead, np.int64)
@@ -128,7 +128,10 @@ def _sides(pairs: _Columns, gathered: Job) -> dict[str, dict[str, Ints]]:
         name: offsets[np.searchsorted(gathered.ranks, of_side)] for name, of_side in ranks.items()
     }
     behind = pairs["before_start_ns"] - pairs["start_ns"] + pairs["behind_ns"]
-    first = gathered.start_ns + ahead["walk"]
+    begun = np.array(
+        [gathered.start_ns if own is None else own.start_ns for own in gathered.windows], np.int64
+    )
+    first = begun[np.searchsorted(gathered.ranks, pairs["before_rank"])] + ahead["walk"]
     since = np.where(pairs["since_ns"] == UNSET, first, pairs["since_ns"])
     other = np.where(pairs["since_ns"] == UNSET, first + behind, pairs["before_since_ns"])
     return {
