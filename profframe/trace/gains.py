@@ -80,8 +80,10 @@ def _gains(self: Trace, everything: Findings) -> list[dict[str, Any]]:
     if runs > MOST_RUNS:
         return _not_replayed(wanted, f"one of {runs:,} runs, and at most {MOST_RUNS} are at once")
     windows = {(row["run"], row["rank"]): row for row in everything.windows.to_pylist()}
-    counts = self._session.scan("events").group_by("run").agg(pl.len())
-    sizes = {str(run): size for run, size in counts.collect().iter_rows()}
+    counts = self._session.unlimited().sql(
+        "SELECT run::VARCHAR AS run, count(*) AS events FROM events GROUP BY run"
+    )
+    sizes = dict(counts.iter_rows())
     rows = []
     for run in dict.fromkeys(row["run"] for row in wanted):
         of_run = [row for row in wanted if row["run"] == run]

@@ -230,9 +230,9 @@ LEFT JOIN places ON waits.run = places.run AND waits.rank = places.rank AND wait
 WHERE waits.rank = waits.last_rank
 GROUP BY waits.run, named.name, places.op, places.module;
 
--- late_parts: what a late rank did longer than the rank before it, by what its devices did: one row per rank that is behind at a
--- collective and sort; of each the parts add up to behind_ns. Computation counts first, then communication, copies, and of the
--- rest the input; what is left is the host's. These are times, and no reasons: a kernel that nothing waits for counts as long as
+-- late_parts: what a late rank did longer than the rank before it, by what its devices did: one row per rank that is behind at
+-- a collective and `excess`; of each the parts add up to behind_ns. Computation counts first, then communication, copies, and of
+-- the rest the input; what is left is the host's. These are times, and no reasons: a kernel that nothing waits for counts as long as
 -- one that all wait for. The reason is on the critical path of the rank, and `blame` follows that. Ranks that were never
 -- together are compared since the one before was recorded. A rank without devices has no wait but what was not recorded.
 -- parameter events TABLE  `events`, or a part of it
@@ -240,7 +240,7 @@ GROUP BY waits.run, named.name, places.op, places.module;
 -- parameter pairs TABLE  rows of late_pairs
 -- column run, rank  as in events
 -- column match  as in collective_waits
--- column cause VARCHAR  host, input, compute, copy, communication or wait
+-- column excess VARCHAR  host, input, compute, copy, communication or wait
 -- column part_ns BIGINT  by how much longer; below 0 where it took less
 -- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true)),
 -- pairs AS (FROM late_pairs(waits)) FROM late_parts(events, waits, pairs)
@@ -365,7 +365,7 @@ differences AS (
 )
 SELECT
     run, late_rank AS rank, match,
-    ['compute', 'wait', 'communication', 'copy', 'input', 'host', 'wait'][level] AS cause,
+    ['compute', 'wait', 'communication', 'copy', 'input', 'host', 'wait'][level] AS excess,
     sum(part_ns)::BIGINT AS part_ns
 FROM differences
 WHERE level > 0
