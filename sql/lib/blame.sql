@@ -82,39 +82,70 @@ LEFT JOIN together ON late.match = together.match AND late.rank = together.rank;
 -- column is_input BOOLEAN  it is inside a call of a data loader
 -- example: WITH slices AS (SELECT run, rank, event_id FROM events) FROM slice_places(events, slices)
 CREATE OR REPLACE TEMP MACRO slice_places(events, slices) AS TABLE
-WITH RECURSIVE around AS (
-    SELECT run, rank, event_id, event_id AS around_id, NULL::BIGINT AS forward_id, 0 AS level
-    FROM (SELECT DISTINCT run, rank, event_id FROM query_table(slices))
+WITH RECURSIVE bases AS MATERIALIZED (
+    SELECT run, rank, row_number() OVER () << 40 AS base
+    FROM (SELECT DISTINCT run, rank FROM query_table(slices))
+),
+loads AS (
+    SELECT name
+    FROM (SELECT DISTINCT name FROM query_table(events))
+    WHERE is_data_load(name)
+),
+-- One number for each slice, so that going outwards compares no texts.
+nodes AS MATERIALIZED (
+    SELECT
+        base + event_id AS node,
+        base + CASE WHEN is_busy(kind) THEN coalesce(op_id, launch_id) ELSE parent_id END AS outer_node,
+        base + fwd_id AS forward_node,
+        kind = 'host_op' AS is_op, python_module_id IS NOT NULL AS is_module, module_hierarchy <> '' AS has_hierarchy,
+        name IN (FROM loads) AS is_load
+    FROM query_table(events) AS slice
+    JOIN bases ON slice.run = bases.run AND slice.rank = bases.rank
+),
+around AS (
+    SELECT base + event_id AS node, base + event_id AS around_node, NULL::BIGINT AS forward_node, 0 AS level
+    FROM (SELECT DISTINCT run, rank, event_id FROM query_table(slices)) AS slice
+    JOIN bases ON slice.run = bases.run AND slice.rank = bases.rank
     UNION ALL
     SELECT
-        run, rank, event_id,
-        coalesce(outer_id, forward_id) AS around_id,
-        CASE WHEN outer_id IS NOT NULL THEN forward_id END AS forward_id,
+        node,
+        coalesce(outer_node, forward_node) AS around_node,
+        CASE WHEN outer_node IS NOT NULL THEN forward_node END AS forward_node,
         level + 1 AS level
     FROM (
         SELECT
-            around.run, around.rank, around.event_id, around.level,
-            CASE WHEN is_busy(slice.kind) THEN coalesce(slice.op_id, slice.launch_id) ELSE slice.parent_id END AS outer_id,
-            coalesce(around.forward_id, slice.fwd_id) AS forward_id
+            around.node, around.level, nodes.outer_node, coalesce(around.forward_node, nodes.forward_node) AS forward_node
         FROM around
-        JOIN query_table(events) AS slice
-            ON around.run = slice.run AND around.rank = slice.rank AND around.around_id = slice.event_id
+        JOIN nodes ON around.around_node = nodes.node
         WHERE around.level < 10000
     )
-    WHERE coalesce(outer_id, forward_id) IS NOT NULL
+    WHERE coalesce(outer_node, forward_node) IS NOT NULL
+),
+innermost AS MATERIALIZED (
+    SELECT
+        around.node,
+        arg_min(around_node, level) FILTER (is_op) AS op_node,
+        arg_min(around_node, level) FILTER (is_module) AS module_node,
+        arg_min(around_node, level) FILTER (has_hierarchy) AS hierarchy_node,
+        bool_or(coalesce(is_load, false)) AS is_input
+    FROM around
+    JOIN nodes ON around.around_node = nodes.node
+    GROUP BY around.node
+),
+names AS (
+    SELECT base + event_id AS node, name, module_hierarchy
+    FROM query_table(events) AS slice
+    JOIN bases ON slice.run = bases.run AND slice.rank = bases.rank
+    WHERE kind = 'host_op' OR python_module_id IS NOT NULL OR module_hierarchy <> ''
 )
 SELECT
-    around.run, around.rank, around.event_id,
-    arg_min(slice.name, around.level) FILTER (slice.kind = 'host_op') AS op,
-    coalesce(
-        arg_min(slice.name, around.level) FILTER (slice.python_module_id IS NOT NULL),
-        arg_min(slice.module_hierarchy, around.level) FILTER (slice.module_hierarchy <> '')
-    ) AS module,
-    coalesce(bool_or(is_data_load(slice.name)), false) AS is_input
-FROM around
-JOIN query_table(events) AS slice
-    ON around.run = slice.run AND around.rank = slice.rank AND around.around_id = slice.event_id
-GROUP BY around.run, around.rank, around.event_id;
+    bases.run, bases.rank, innermost.node - bases.base AS event_id, ops.name AS op,
+    coalesce(modules.name, hierarchies.module_hierarchy) AS module, innermost.is_input
+FROM innermost
+JOIN bases ON innermost.node >> 40 = bases.base >> 40
+LEFT JOIN names AS ops ON innermost.op_node = ops.node
+LEFT JOIN names AS modules ON innermost.module_node = modules.node
+LEFT JOIN names AS hierarchies ON innermost.hierarchy_node = hierarchies.node;
 
 -- late_cause: what a stretch of a critical path is, in the words of a job: its host, input, launch, compute, communication, copy,
 -- or its own wait, for another rank or where nothing was recorded.
