@@ -14,7 +14,7 @@
 -- column before_event_id BIGINT  that of the rank before
 -- column start_ns BIGINT  start on the late rank, by its own clock
 -- column before_start_ns BIGINT  start on the rank before, by its own clock
--- column since_ns BIGINT  since when they are compared, by the clock of the late rank; NULL since the rank before was recorded
+-- column since_ns BIGINT  since when they are compared, by the clock of the late rank; NULL since the other was recorded
 -- column before_since_ns BIGINT  the same by the clock of the rank before
 -- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true))
 -- FROM late_pairs(waits)
@@ -263,8 +263,8 @@ GROUP BY waits.run, named.name, places.op, places.module;
 
 -- late_parts: what a late rank did longer than the rank before it, by what its devices did: one row per rank that is behind at
 -- a collective and `excess`; of each the parts add up to behind_ns. Computation counts first, then communication, copies, and of
--- the rest the input; what is left is the host's. These are times, and no reasons: a kernel that nothing waits for counts as long as
--- one that all wait for. The reason is on the critical path of the rank, and `blame` follows that. Ranks that were never
+-- the rest the input; what is left is the host's. These are times, and no reasons: a kernel that nothing waits for counts as
+-- long as one that all wait for. The reason is on the critical path of the rank, and `blame` follows that. Ranks that were never
 -- together are compared since the one before was recorded. A rank without devices has no wait but what was not recorded.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter waits TABLE  rows of collective_waits

@@ -194,14 +194,7 @@ def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
 
 def graph_waits(connection: duckdb.DuckDBPyConnection, events: Ints) -> tuple[Ints, Ints]:
     """Rows of works that other works of their graph had to wait for, and of these."""
-    pairs = _ints(
-        connection,
-        """SELECT before.event_id AS source, after.event_id AS target
-        FROM flows AS before
-        JOIN flows AS after ON before.flow_id = after.flow_id AND before.category = after.category
-        WHERE before.category = 'graph_dependency' AND before.phase = 's' AND after.phase = 'f'
-            AND before.event_id IS NOT NULL AND after.event_id IS NOT NULL""",
-    )
+    pairs = _ints(connection, "FROM flow_pairs(flows, 'graph_dependency')")
     rows = np.arange(events.size)
     source, target = (last_equal(events, rows, pairs[name]) for name in ("source", "target"))
     there = (source >= 0) & (target >= 0)
