@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -44,7 +45,9 @@ _SCHEMA: Final = pa.schema(
         ("not_replayed", pa.string()),
     ]
 )
-_BROKEN: Final = (ProfframeError, ArithmeticError, ValueError, LookupError, MemoryError)
+_BROKEN: Final = (
+    ProfframeError, duckdb.Error, ArithmeticError, ValueError, LookupError, MemoryError,
+)  # fmt: skip
 """What a replay of times that cannot be may raise."""
 
 
