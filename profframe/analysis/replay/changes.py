@@ -5,7 +5,7 @@ Each is a function from lengths to lengths, so that several are one after the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -146,30 +146,27 @@ def launches(of: Job, details: Sequence[Details]) -> Change:
     Between them are the interpreter and ops that launch nothing, as views. What takes longer
     than is usual for this, or waits, is something else, and stays.
     """
-    free = [
+    return at_points(
         launch_points(own, launching(own, its), its)
         for own, its in zip(of.ranks, details, strict=True)
-    ]
-
-    def change(lengths: Sequence[Lengths]) -> list[Lengths]:
-        return [
-            replace(new, own=np.where(rows, 0, new.own))
-            for rows, new in zip(free, lengths, strict=True)
-        ]
-
-    return change
+    )
 
 
 def without(of: Job, slices: Sequence[Mask]) -> Change:
     """Some slices of each rank take no time of their own."""
+    inside = (np.append(NONE, own.graph.points.inside[:-1]) for own in of.ranks)
+    return at_points(np.append(rows, False)[at] for rows, at in zip(slices, inside, strict=True))
+
+
+def at_points(points: Iterable[Mask]) -> Change:
+    """What threads did themselves before some points of each rank takes no time."""
+    chosen = [*points]
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
-        changed = []
-        for own, rows, new in zip(of.ranks, slices, lengths, strict=True):
-            inside = np.append(NONE, own.graph.points.inside[:-1])
-            without_time = np.append(rows, False)[inside]
-            changed.append(replace(new, own=np.where(without_time, 0, new.own)))
-        return changed
+        return [
+            replace(new, own=np.where(rows, 0, new.own))
+            for rows, new in zip(chosen, lengths, strict=True)
+        ]
 
     return change
 

@@ -133,8 +133,9 @@ def _launches(of: Model, parts: Sequence[Changed]) -> Change:
         if events.size or not part.is_all:
             chosen = np.isin(slices.event, events)
             during = _covered(slices.start, slices.start[chosen], slices.end[chosen])
-        free.append(changes.launching(own, its) & during)
-    return changes.without(of.job, free)
+        launches = changes.launching(own, its) & during
+        free.append(changes.launch_points(own, launches, its))
+    return changes.at_points(free)
 
 
 def _slices(of: Model, parts: Sequence[Changed], word: str) -> Change:
