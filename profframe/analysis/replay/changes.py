@@ -5,7 +5,7 @@ Each is a function from lengths to lengths, so that several are one after the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -146,24 +146,36 @@ def launches(of: Job, details: Sequence[Details]) -> Change:
     Between them are the interpreter and ops that launch nothing, as views. What takes longer
     than is usual for this, or waits, is something else, and stays.
     """
-    free = [
-        _free(own, _launching(own, its), its) for own, its in zip(of.ranks, details, strict=True)
-    ]
+    return at_points(
+        launch_points(own, launching(own, its), its)
+        for own, its in zip(of.ranks, details, strict=True)
+    )
+
+
+def without(of: Job, slices: Sequence[Mask]) -> Change:
+    """Some slices of each rank take no time of their own."""
+    inside = (np.append(NONE, own.graph.points.inside[:-1]) for own in of.ranks)
+    return at_points(np.append(rows, False)[at] for rows, at in zip(slices, inside, strict=True))
+
+
+def at_points(points: Iterable[Mask]) -> Change:
+    """What threads did themselves before some points of each rank takes no time."""
+    chosen = [*points]
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
         return [
             replace(new, own=np.where(rows, 0, new.own))
-            for rows, new in zip(free, lengths, strict=True)
+            for rows, new in zip(chosen, lengths, strict=True)
         ]
 
     return change
 
 
-def _free(own: Rank, launching: Mask, details: Details) -> Mask:
+def launch_points(own: Rank, launches: Mask, details: Details) -> Mask:
     """Points before which a thread launched work, or went on to the next launch."""
     points = own.graph.points
     inside = np.append(NONE, points.inside[:-1])
-    free: Mask = np.append(launching, False)[inside]
+    free: Mask = np.append(launches, False)[inside]
     calls = np.cumsum(np.append(details.is_call, False)[inside] & ~free)
     at = np.flatnonzero(free)
     before, after = at[:-1], at[1:]
@@ -181,7 +193,7 @@ def _free(own: Rank, launching: Mask, details: Details) -> Mask:
     return free
 
 
-def _launching(own: Rank, details: Details) -> Mask:
+def launching(own: Rank, details: Details) -> Mask:
     """Slices that launch work, and ops that contain one of them."""
     slices, works_of = own.graph.slices, own.graph.works
     launched = works_of.call >= 0
@@ -224,6 +236,12 @@ def fused(of: Job, chosen: Sequence[Mask]) -> Change:
         return changed
 
     return change
+
+
+def launched(own: Rank, chosen: Mask) -> Mask:
+    """Works that were launched in one of some slices."""
+    is_launched: Mask = _fused(own, chosen)[0] >= 0
+    return is_launched
 
 
 def _fused(own: Rank, chosen: Mask) -> tuple[Ints, Ints]:
