@@ -8,6 +8,7 @@
 -- returns VARCHAR  the label
 -- example: SELECT call_label('python', 'train.py(12): step')
 CREATE OR REPLACE TEMP MACRO call_label(kind, name) AS CASE
+    WHEN starts_with(name, 'ProfilerStep#') THEN 'ProfilerStep#'
     WHEN contains(name, 'Compiled') THEN regexp_replace(name, '(Torch-Compiled Region|CompiledFxGraph|CompiledFunction).*', '\1')
     WHEN kind = 'annotation' THEN regexp_replace(name, '\d+', '#', 'g')
     WHEN kind = 'python' THEN regexp_replace(regexp_replace(name, '_\d+$', ''), '\(\d+\)', '')
@@ -24,6 +25,7 @@ END;
 -- returns INTEGER  the number
 -- example: SELECT call_sort('host_op', 'aten::mm', false)
 CREATE OR REPLACE TEMP MACRO call_sort(kind, name, is_module) AS CASE
+    WHEN starts_with(name, 'ProfilerStep#') THEN 2
     WHEN is_data_load(name) THEN 7
     WHEN
         contains(name, 'ompile') AND regexp_matches(
@@ -55,6 +57,7 @@ END;
 -- column work BIGINT  1 computation, 2 communication, 3 copy of a device; 0 of the host
 -- column sort BIGINT  as in call_sort
 -- column label BIGINT  number of its call_label
+-- column backward BIGINT  1: autograd runs it
 -- column detail BIGINT  number of what else there is: of work its name, of an op its shapes and types
 -- column category BIGINT  number of its category, if that tells what it does: products, attention, communication; else 0
 -- column graph_position BIGINT  as in events; -1 for none
@@ -65,6 +68,7 @@ WITH names AS MATERIALIZED (
         kind, name, is_module,
         (hash(call_label(kind, name)) >> 1)::BIGINT AS label,
         call_sort(kind, name, is_module) AS sort,
+        starts_with(name, 'autograd::engine::')::BIGINT AS backward,
         CASE WHEN is_busy(kind) THEN (hash(name) >> 1)::BIGINT ELSE 0 END AS detail
     FROM (SELECT DISTINCT kind, name, python_module_id IS NOT NULL AS is_module FROM query_table(events))
 )
@@ -83,6 +87,7 @@ SELECT
     END AS work,
     names.sort,
     names.label,
+    names.backward,
     CASE
         WHEN names.sort = 1 THEN (hash(events.input_dims, events.input_types) >> 1)::BIGINT
         ELSE names.detail

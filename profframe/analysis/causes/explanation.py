@@ -19,6 +19,8 @@ from profframe.intervals import Ints
 
 _LEVEL: Final = 0.01
 """Expected part of rows named that are noise."""
+_LEAST_SHARE: Final = 1e-3
+"""What takes less of a step than this is not tested: it says nothing of the step."""
 _DIRECT: Final = {
     "wait": kinds.WAIT,
     "code": kinds.CODE,
@@ -82,7 +84,8 @@ def explanation(
         _unit_rows(name, its, own, connect)
         for name, its, own, connect in zip(SIDES, sides, (of.base, of.other), connects, strict=True)
     ]
-    rows = pl.concat(parts).join(about, on="slot", how="left")
+    waits = about.select(pl.col("slot").alias("sync"), sync_alone=~pl.col("in_both"))
+    rows = pl.concat(parts).join(about, on="slot", how="left").join(waits, on="sync", how="left")
     rows = _named(rows, has_devices)
     causes = _table(rows, about, sides)
     return Explanation(
@@ -108,6 +111,7 @@ def _unit_rows(name: str, of: Side, own: Ints, connect: Connect) -> pl.DataFrame
                     "kind": sums.kind,
                     "line": line,
                     "line_row": sums.line,
+                    "sync": np.where(sums.sync >= 0, own[sums.sync], -1),
                     "part": part,
                     "ns": sums.ns,
                 }
@@ -124,7 +128,7 @@ def _unit_rows(name: str, of: Side, own: Ints, connect: Connect) -> pl.DataFrame
     )
     lines = lines.select("line").with_columns(line_name=named["name"])
     return (
-        rows.group_by("sample", "slot", "kind", "line")
+        rows.group_by("sample", "slot", "kind", "line", "sync")
         .agg(pl.col("ns").sum())
         .join(lines, on="line", how="left")
         .with_columns(side=pl.lit(name))
@@ -151,8 +155,11 @@ def _named(rows: pl.DataFrame, has_devices: bool) -> pl.DataFrame:
     of_slot = pl.col("cause")
     launching = kind.is_in(["launch", "op"] if has_devices else ["launch"])
     cause = kind.replace_strict(_DIRECT, default=None, return_dtype=pl.String)
+    waited = pl.col("sync_alone") & kind.is_in(["launch", "op", "code", "nothing"])
     cause = pl.coalesce(
-        cause, pl.when(launching & pl.col("in_both")).then(pl.lit(kinds.LAUNCH)).otherwise(of_slot)
+        pl.when(waited).then(pl.lit(kinds.SYNC)),
+        cause,
+        pl.when(launching & pl.col("in_both")).then(pl.lit(kinds.LAUNCH)).otherwise(of_slot),
     )
     rows = rows.with_columns(cause=cause)
     at_place = (
@@ -168,6 +175,8 @@ def _named(rows: pl.DataFrame, has_devices: bool) -> pl.DataFrame:
         .then(pl.format("{}", "slot"))
         .when(pl.col("cause") == kinds.LAUNCH)
         .then(pl.lit("launch"))
+        .when(pl.col("cause") == kinds.SYNC)
+        .then(pl.format("sync {}", pl.when("sync_alone").then("sync").otherwise("slot")))
         .when(pl.col("line_name").is_not_null())
         .then(pl.format("line {}", "line"))
         .otherwise(pl.format("{}", "group"))
@@ -274,8 +283,16 @@ def _tests(values: pl.DataFrame, height: int, sides: tuple[Side, Side]) -> pl.Da
         )
     columns: dict[str, object] = dict(totals)
     if height and any(of.is_repeated for of in measured):
-        result = noise.compare(*measured)
-        q = noise.false_discovery(result.p)
+        result = noise.compare(measured[0], measured[1])
+        sizes = np.maximum(
+            *(
+                totals[f"{name}_total"] / max(of.count, 1)
+                for name, of in zip(SIDES, sides, strict=True)
+            )
+        )
+        large = sizes >= _LEAST_SHARE * max(map(_mean, sides))
+        q = np.ones(height)
+        q[large] = noise.false_discovery(result.p[large])
         columns |= {
             "change_low_ns": result.low,
             "change_high_ns": result.high,

@@ -47,10 +47,19 @@ def with_causes(slots: pl.DataFrame) -> pl.DataFrame:
         pl.col("region_had", "region_has", "region_compiled").fill_null(False)
     )
     slots = slots.with_columns(place=_place())
+    slots = slots.join(_gaps(slots), on="gap", how="left")
     slots = slots.join(_regions(slots), on="place", how="left")
     slots = slots.with_columns(
-        pl.col(f"{side}_name").str.contains(COMPILED).any().fill_null(False).alias(name)
-        for name, side in (("had", "base"), ("has", "other"))
+        *(
+            pl.col(f"{side}_name").str.contains(COMPILED).any().fill_null(False).alias(name)
+            for name, side in (("had", "base"), ("has", "other"))
+        ),
+        other_regions=(
+            ~pl.col("in_both")
+            & pl.any_horizontal(
+                pl.col(f"{side}_name").str.contains(COMPILED).fill_null(False) for side in SIDES
+            )
+        ).any(),
     )
     slots = slots.with_columns(cause=_cause(), group=_group())
     groups = slots.select(
@@ -131,10 +140,19 @@ def _regions(slots: pl.DataFrame) -> pl.DataFrame:
     """
     alone = slots.filter(~pl.col("in_both")).with_columns(_copies().alias("copies"))
     is_base = pl.col("other_node").is_null()
-    kernels = pl.col("is_work") & ~pl.col("copies")
+    replaced = (pl.col("gap_base") > 0) & (pl.col("gap_other") > 0)
+    kernels = pl.col("is_work") & (~pl.col("copies") | replaced.fill_null(False))
     return alone.group_by("place").agg(
         (kernels & is_base).sum().alias("place_base"),
         (kernels & ~is_base).sum().alias("place_other"),
+    )
+
+
+def _gaps(slots: pl.DataFrame) -> pl.DataFrame:
+    """Work of each side in each gap."""
+    alone = slots.filter(pl.col("is_work") & (pl.col("gap") >= 0))
+    return alone.group_by("gap").agg(
+        pl.col(f"{side}_node").is_not_null().sum().alias(f"gap_{side}") for side in SIDES
     )
 
 
@@ -182,14 +200,15 @@ def _cause() -> pl.Expr:
     compiled = pl.col("region_compiled") | pl.col("compiled")
     had, has = pl.col("had") & compiled, pl.col("has") & compiled
     region_is_op = pl.col("region_is_op")
+    replaced = (pl.col("gap_base") > 0) & (pl.col("gap_other") > 0)
     alone = _first(
         (in_op & shapes, SHAPES),
         (in_op & types, TYPES),
         (in_op, SWAPPED),
-        (had & has, BREAK),
-        (has, FUSED),
-        (had, UNFUSED),
-        (copies, COPIES),
+        (had & has & pl.col("other_regions"), BREAK),
+        (has & ~pl.col("had"), FUSED),
+        (had & ~pl.col("has"), UNFUSED),
+        (copies & ~replaced, COPIES),
         (region_is_op & pl.col("region_shapes"), SHAPES),
         (region_is_op & pl.col("region_types"), TYPES),
         (several & (region_is_op | (base == other)), SWAPPED),

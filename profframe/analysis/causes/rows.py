@@ -29,7 +29,7 @@ class Slices:
     ----------
     event_id, parent, launch, thread, device, step, depth, start_ns, dur_ns : Ints
         As in ``events``.
-    work, sort, label, detail, category, graph_position : Ints
+    work, sort, label, backward, detail, category, graph_position : Ints
         As `call_nodes` of the SQL has them.
     """
 
@@ -45,6 +45,7 @@ class Slices:
     work: Ints
     sort: Ints
     label: Ints
+    backward: Ints
     detail: Ints
     category: Ints
     graph_position: Ints

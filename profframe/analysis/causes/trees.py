@@ -79,7 +79,10 @@ def _nodes(of: Slices, steps: Windows) -> tuple[Ints, Ints, Ints]:
     depth = _depths(of.event_id.size, node, parent)
     thread = np.where(launch >= 0, of.thread[launch], -2)
     time = np.where(launch >= 0, of.start_ns[launch], of.start_ns[node])
-    place = _places(step, thread, time, steps.thread)
+    role = np.where(thread == steps.thread, 0, 2)
+    backward = np.unique(of.thread[(of.backward > 0) & (of.work == 0)])
+    role[(role > 0) & np.isin(thread, backward)] = 1
+    place = _places(step, thread, time, role)
     raw = np.where(work, _DEEPEST, of.depth[node])
     order = np.lexsort((node, of.graph_position[node], of.start_ns[node], raw, time, place, step))
     node, depth, step = node[order], depth[order] + 1, step[order]
@@ -104,12 +107,12 @@ def _depths(size: int, node: Ints, parent: Ints) -> Ints:
     return depth[node]
 
 
-def _places(step: Ints, thread: Ints, time: Ints, main: int) -> Ints:
-    """Order of threads in each step: the main one, then by when they begin."""
+def _places(step: Ints, thread: Ints, time: Ints, role: Ints) -> Ints:
+    """Order of threads in each step: the main one, that of autograd, then by when they begin."""
     order = np.lexsort((time, thread, step))
     new = np.append(True, (np.diff(step[order]) != 0) | (np.diff(thread[order]) != 0))
     first = order[np.flatnonzero(new[: order.size])]
-    rank = np.lexsort((thread[first], time[first], thread[first] != main, step[first]))
+    rank = np.lexsort((thread[first], time[first], role[first], step[first]))
     place_of = np.empty(first.size, np.int64)
     place_of[rank] = np.arange(first.size)
     places = np.empty(order.size, np.int64)

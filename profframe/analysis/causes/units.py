@@ -34,6 +34,7 @@ KINDS: Final = (
 )
 """What happens in a piece; a collective waits for another rank, code is all that is no op."""
 _WORK, _WAIT, _LAUNCH, _OP, _CODE, _SYNC, _LOAD, _COMPILE, _RESUME, _NOTHING = range(len(KINDS))
+_LATEST: Final = 2**62
 _OF_SORT: Final = {SYNC: _SYNC, LOAD: _LOAD, COMPILE: _COMPILE, RESUME: _RESUME}
 
 
@@ -47,6 +48,9 @@ class Units:
         Number of the window, node of the trees, and index of ``KINDS``.
     line : Ints
         Of code the row of the innermost Python frame, else -1.
+    sync : Ints
+        While devices are idle the node around the last call in the window that waited for one,
+        else -1.
     ns : Ints
         Their time.
     """
@@ -55,6 +59,7 @@ class Units:
     node: Ints
     kind: Ints
     line: Ints
+    sync: Ints
     ns: Ints
 
 
@@ -83,13 +88,27 @@ def units(of: Slices, made: Pieces, tree: Trees, part: int, steps: Ints) -> Unit
     code = np.flatnonzero(kind == _CODE)
     frames = nearest(of.parent, (of.sort == FRAME) & (of.work == 0))
     line[code] = frames[row[code]]
-    key = np.stack([made.window, node, kind, line], axis=1)
+    idle = ~np.isin(kind, (_WORK, _WAIT))
+    sync = np.where(idle, node_of[_last_sync(of, made, calls)], -1)
+    key = np.stack([made.window, node, kind, line, sync], axis=1)
     order = np.lexsort(key.T[::-1])
     key = key[order]
     first = np.flatnonzero(np.append(True, (key[1:] != key[:-1]).any(axis=1))[: order.size])
     sums = np.add.reduceat(made.ns[order], first) if first.size else made.ns[:0]
-    window, node, kind, line = key[first].T
-    return Units(window, node, kind, line, sums)
+    window, node, kind, line, sync = key[first].T
+    return Units(window, node, kind, line, sync, sums)
+
+
+def _last_sync(of: Slices, made: Pieces, calls: Ints) -> Ints:
+    """The call around the last one that waited for a device before each piece, in its window."""
+    syncs = np.flatnonzero((of.sort == SYNC) & (of.work == 0))
+    syncs = syncs[np.argsort(of.end_ns[syncs], kind="stable")]
+    last = np.searchsorted(of.end_ns[syncs], made.start_ns, side="right") - 1
+    row = np.where(last >= 0, np.append(syncs, -1)[last], -1)
+    begins = np.full(int(made.window.max(initial=-1)) + 1, _LATEST, np.int64)
+    np.minimum.at(begins, made.window, made.start_ns)
+    in_window = (row >= 0) & (of.start_ns[row] >= begins[made.window])
+    return np.where(in_window, np.append(calls, -1)[row], -1)
 
 
 def _kinds(of: Slices) -> Ints:
