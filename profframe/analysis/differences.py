@@ -217,7 +217,7 @@ def _number(name: str, side: Side) -> pl.Expr:
 
 
 def _warning() -> pl.Expr:
-    """What to know of a change of the total where calls differ in number; NULL where they do not."""
+    """What to know of a change of the total where calls differ in number; else NULL."""
     calls = [pl.col(f"{side}_calls") for side in _SIDES]
     growths = [
         (100 * (after / before - 1)).round(1)
@@ -229,9 +229,9 @@ def _warning() -> pl.Expr:
         )
         for growth in growths
     ]
-    return pl.when(
-        calls[0] != calls[1], calls[0] > 0, calls[1] > 0, growths[1].is_finite()
-    ).then(pl.format("{} calls, {} per call", *signed))
+    return pl.when(calls[0] != calls[1], calls[0] > 0, calls[1] > 0, growths[1].is_finite()).then(
+        pl.format("{} calls, {} per call", *signed)
+    )
 
 
 def _status() -> pl.Expr:

@@ -274,8 +274,8 @@ def _unknown(metric: str, columns: Sequence[str]) -> UnknownNameError:
     hint = f"; did you mean {near!r}?" if near else ""
     named = ", ".join(f"{known}:NAME" for known in KINDS)
     return UnknownNameError(
-        f"no metric named {metric!r}{hint} (known: {', '.join(WORDS)}; {named}, where NAME may be a "
-        f"pattern; of each run: {', '.join(columns)})"
+        f"no metric named {metric!r}{hint} (known: {', '.join(WORDS)}; {named}, where NAME may be "
+        f"a pattern; of each run: {', '.join(columns)})"
     )
 
 
@@ -287,7 +287,7 @@ def written(most: Fraction | Amount) -> str:
     >>> written(Fraction(1, 40))
     '2.5 %'
     """
-    return most.text if isinstance(most, Amount) else f"{float(100 * most):g} %"
+    return most.text if isinstance(most, Amount) else f"{float(100 * most):.12g} %"
 
 
 def allowed(most: Fraction | Amount, base: Fraction) -> Fraction:

@@ -48,7 +48,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Read:
-    """What is read of a side: its samples, rows and steps that are left out, and where it is from."""
+    """What is read of a side: its samples, what is left out, and where it is from."""
 
     side: Side
     outside: pl.DataFrame

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from fractions import Fraction
 from typing import Any, Final
 
 import polars as pl
@@ -104,6 +105,51 @@ def hold(
     return verdicts(limits, measures)
 
 
+def hold_peaks(limits: Sequence[Limit], rows: pl.DataFrame) -> list[Verdict]:
+    """Hold the peaks of two memory snapshots against limits.
+
+    Parameters
+    ----------
+    limits
+        Of ``memory`` alone.
+    rows
+        As `profframe.diff_memory` gives them.
+
+    Returns
+    -------
+    list of Verdict
+        In the order of the limits.
+
+    Raises
+    ------
+    ParameterError
+        A limit is of something else.
+    """
+    for one in limits:
+        if one.metric != "memory":
+            raise ParameterError(f"{one.metric}: of memory snapshots there is memory alone")
+    base, other = (
+        Sampled(("",), (int(rows[f"{side}_peak_bytes"].sum()),)) for side in ("base", "other")
+    )
+    return verdicts(limits, {"memory": Measure(base, other, "bytes")})
+
+
+def of_each_run(trace: Trace, metric: str) -> pl.DataFrame:
+    """A metric of each run, ``run value``, for `profframe.analysis.checks.check`.
+
+    Of steps it is the mean of the steady ones.
+    """
+    runs = trace.traces.select("run").unique().sort("run")
+    options = {"per": "run", "kernel_by": "name", "copies": False, "devices": False, "dtype": None}
+    samples = runs.with_columns(step=pl.lit(None, pl.Int64))
+    side = _Side(trace, "a run", pl.DataFrame(samples), options, "steady")
+    found = _measure(Limit(metric, Fraction(0)), side, side).base
+    values = pl.DataFrame(
+        {"run": found.runs, "value": found.values}, schema={"run": pl.String, "value": pl.Float64}
+    )
+    return values.group_by("run", maintain_order=True).agg(pl.col("value").mean())
+
+
 def _measure(limit: Limit, base: _Side, other: _Side) -> Measure:
     """A metric of both sides."""
     metric = limit.metric
@@ -153,9 +199,11 @@ def _fitting(
     ]
 
 
-def _neither(limit: Limit, known: Iterable[str]) -> UnknownNameError:
+def _neither(limit: Limit, known: Collection[str]) -> UnknownNameError:
     """An error for what is on neither side."""
-    error = UnknownNameError.among(limit.kind, limit.name, {*known})
+    if not known:
+        return UnknownNameError(f"{limit.metric}: neither side has any {limit.kind}")
+    error = UnknownNameError.among(limit.kind, limit.name, known)
     return UnknownNameError(f"{limit.metric}: on neither side: {error}")
 
 
@@ -175,9 +223,7 @@ def _modules(limit: Limit, base: _Side, other: _Side) -> Measure:
     tables = [side.trace.modules(**options) for side in (base, other)]
     used = any(rows["total_device_ns"].sum() for rows in tables)
     column = "total_device_ns" if used else "total_host_ns"
-    sums = [
-        side.sums(rows, column) for side, rows in zip((base, other), tables, strict=True)
-    ]
+    sums = [side.sums(rows, column) for side, rows in zip((base, other), tables, strict=True)]
     number = f"{len(chosen):,} names together" if len(chosen) > 1 else ""
     note = "; ".join(part for part in (number, "" if used else _HOST) if part)
     return Measure(sums[0], sums[1], "ns", note)
@@ -186,9 +232,7 @@ def _modules(limit: Limit, base: _Side, other: _Side) -> Measure:
 def _steps(base: _Side, other: _Side) -> Measure:
     """How long each step took, on the rank where that is longest; else each whole trace."""
     values = [_step_times(side) for side in (base, other)]
-    without = [
-        side.name for side, own in zip((base, other), values, strict=True) if not own.values
-    ]
+    without = [side.name for side, own in zip((base, other), values, strict=True) if not own.values]
     if without:
         measure = _of_runs("span_ns", base, other)
         return Measure(measure.base, measure.other, "ns", _WHOLE.format(" and ".join(without)))
@@ -231,9 +275,7 @@ def _of_runs(
 ) -> Measure:
     """A column of the answer `runs`, which each side has."""
     values = [_column(side, column) for side in (base, other)]
-    missing = [
-        side.name for side, own in zip((base, other), values, strict=True) if not own.values
-    ]
+    missing = [side.name for side, own in zip((base, other), values, strict=True) if not own.values]
     if missing:
         where = "neither side" if len(missing) > 1 else f"{missing[0]} does not have it"
         words = f"{metric or column}: {'on ' if len(missing) > 1 else ''}{where}"
