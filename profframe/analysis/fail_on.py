@@ -268,8 +268,10 @@ def _unknown(metric: str, columns: Sequence[str]) -> UnknownNameError:
     """What there is, and what is nearest."""
     kind, colon, name = metric.partition(":")
     choices = KINDS if colon else (*WORDS, *columns, *KINDS)
-    (near,) = difflib.get_close_matches(kind, choices, n=1, cutoff=0.5) or ("",)
-    if near in KINDS:
+    (near,) = difflib.get_close_matches(kind, choices, n=1, cutoff=0.6) or ("",)
+    if colon and not near:
+        near = f"op:{metric}"
+    elif near in KINDS:
         near = f"{near}:{name if colon else 'NAME'}"
     hint = f"; did you mean {near!r}?" if near else ""
     named = ", ".join(f"{known}:NAME" for known in KINDS)

@@ -29,7 +29,7 @@ _NOTHING: Final = "&#8203;"
 """A character of no width."""
 _CHANGES: Final = ("base", "other", "change")
 _TITLES: Final = {"op": "ops, self time", "kernel": "kernels", "annotation": "annotations"}
-_MARKUP: Final = re.compile(r"[!#&()*/:<>@\[-`{-~]|(?<=www)\.")
+_MARKUP: Final = re.compile(r"[!#&*/<>@\[-`{-~]|:(?! )|(?<=www)\.")
 _REFERENCE: Final = re.compile(r"[@#]")
 """GitHub makes mentions and links of these, unless something follows them; in code it does not."""
 _DELICATE: Final = re.compile(r"[|`]|^\s|\s$|^$")
@@ -58,7 +58,7 @@ class Limits:
         """Whether each is broken, and its cells, the broken ones first."""
         found = [(verdict.is_broken, _verdict(verdict)) for verdict in self.verdicts]
         found += [(True, _growth(self.plain, growth)) for growth in self.growths] or [
-            (False, [self.plain, "all ops and kernels", "", "", "**holds**", ""])
+            (False, [self.plain, "all ops and kernels", "", "", "holds", ""])
         ] * bool(self.plain)
         return sorted(found, key=lambda row: not row[0])
 
@@ -180,7 +180,7 @@ def _parts(
         for what, base, other in totals.select("what", "base_ns", "other_ns").iter_rows()
     }
     words = [
-        f"{_TITLES[what]}: {changes.times(*sums[what])} ({changes.growth(*sums[what])})"
+        f"{_TITLES[what]}: {_arrow(changes.times(*sums[what]))} ({changes.growth(*sums[what])})"
         for what in ("op", "kernel")
         if what in sums
     ]
@@ -218,7 +218,7 @@ def _verdict(verdict: Verdict) -> list[str]:
     return [
         verdict.limit.text,
         _subject(metric),
-        checks.values(metric, base, other).replace("->", "→"),
+        _arrow(checks.values(metric, base, other)),
         f"{100 * (other / base - 1):+,.1f} %" if base else "from nothing" if other else "",
         "**broken**" if verdict.is_broken else "holds",
         escaped(checks.remarks(verdict)),
@@ -242,8 +242,14 @@ def _growth(limit: str, growth: Growth) -> list[str]:
         subject = f"{what} {code(short_name(growth.name) if what == 'kernel' else growth.name)}"
     sizes = (growth.base_ns, growth.other_ns)
     note = "" if growth.name is None else "significant"
-    times = changes.times(*sizes).replace("->", "→")
-    return [limit, subject, times, changes.growth(*sizes), "**broken**", note]
+    return [
+        limit,
+        subject,
+        _arrow(changes.times(*sizes)),
+        changes.growth(*sizes),
+        "**broken**",
+        note,
+    ]
 
 
 def _changed(rows: pl.DataFrame, title: str, sides: Sequence[str], most: int) -> Iterable[str]:
@@ -284,6 +290,10 @@ def _table(heads: Sequence[str], cells: Iterable[Sequence[str]]) -> Iterable[str
     for row in cells:
         yield f"| {' | '.join(row)} |"
     yield ""
+
+
+def _arrow(text: str) -> str:
+    return text.replace("->", "→")
 
 
 def _pair(texts: Iterable[str]) -> str:
