@@ -227,19 +227,19 @@ def limit(text: str) -> Limit:
     if metric.partition(":")[0] not in KINDS or ":" not in metric:
         metric = metric.rstrip()
     if (match := _PERCENT.fullmatch(size)) is not None:
-        found: Fraction | Amount = Fraction(match[1]) / 100
+        most: Fraction | Amount = Fraction(match[1]) / 100
     elif (match := _AMOUNT.fullmatch(size)) is not None:
-        found = Amount(Fraction(match[1]), match[2])
+        most = Amount(Fraction(match[1]), match[2])
     else:
         raise ParameterError(
             f"a limit is a number and %, as in 5%, or an amount, as in 2ms and 200MB, not {size!r}"
         )
     unit = unit_of(metric)
-    if isinstance(found, Amount):
-        if found.text not in _UNITS.get(unit, {}):
+    if isinstance(most, Amount):
+        if most.text not in _UNITS.get(unit, {}):
             raise ParameterError(f"a limit of {metric} is as in {_EXAMPLES[unit]}, not {size!r}")
-        found = Amount(found.value * _UNITS[unit][found.text], size.strip())
-    return Limit(metric, found)
+        most = Amount(most.value * _UNITS[unit][most.text], size.strip())
+    return Limit(metric, most)
 
 
 def unit_of(metric: str) -> str:
@@ -274,7 +274,7 @@ def _unknown(metric: str, columns: Sequence[str]) -> UnknownNameError:
     elif near in KINDS:
         near = f"{near}:{name if colon else 'NAME'}"
     hint = f"; did you mean {near!r}?" if near else ""
-    named = ", ".join(f"{known}:NAME" for known in KINDS)
+    named = ", ".join(f"{word}:NAME" for word in KINDS)
     return UnknownNameError(
         f"no metric named {metric!r}{hint} (known: {', '.join(WORDS)}; {named}, where NAME may be "
         f"a pattern; of each run: {', '.join(columns)})"
@@ -335,17 +335,17 @@ def verdicts(limits: Iterable[Limit], measures: Mapping[str, Measure]) -> list[V
     }
     parts = noise.false_discovery(np.array([*chances.values()], np.float64))
     q_values = dict(zip(chances, map(float, parts), strict=True))
-    found = []
+    held = []
     for one in limits:
         measure = measures[one.metric]
         base, other = measure.base.mean, measure.other.mean
         q_value = q_values.get(one.metric)
         is_above = one.is_broken(base, other)
         is_noise = q_value is not None and q_value > noise.LEVEL
-        found.append(
+        held.append(
             Verdict(one, measure, base, other, q_value, is_above, is_above and not is_noise)
         )
-    return found
+    return held
 
 
 def _chance(measure: Measure) -> float | None:

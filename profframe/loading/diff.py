@@ -287,9 +287,9 @@ def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Re
 def unsteady(trace: Trace, steps: str) -> pl.DataFrame:
     """Steps that do not count, ``run step``: of some rank not steady; none if they were all."""
     marks = trace.steps()
-    found = marks.filter(~pl.col("is_steady")).select("run", "step").unique()
-    is_all = found.height == marks.select("run", "step").n_unique()
-    return pl.DataFrame(found.clear() if steps == "all" or is_all else found)
+    left_out = marks.filter(~pl.col("is_steady")).select("run", "step").unique()
+    is_all = left_out.height == marks.select("run", "step").n_unique()
+    return pl.DataFrame(left_out.clear() if steps == "all" or is_all else left_out)
 
 
 def _mean_outside(prefix: str, side: Side, rows: pl.DataFrame) -> pl.DataFrame:

@@ -57,8 +57,8 @@ class _Side:
         """Sums of a column in each sample; what is not there takes no time."""
         keys = ["run", "step"] if self.is_by_step else ["run"]
         sums = rows.group_by(keys).agg(pl.col(column).sum().alias("value"))
-        found = self.samples.join(sums, on=keys, how="left", maintain_order="left")
-        return _sampled(found.with_columns(pl.col("value").fill_null(0)))
+        values = self.samples.join(sums, on=keys, how="left", maintain_order="left")
+        return _sampled(values.with_columns(pl.col("value").fill_null(0)))
 
 
 def hold(
@@ -143,9 +143,10 @@ def of_each_run(trace: Trace, metric: str) -> pl.DataFrame:
     options = {"per": "run", "kernel_by": "name", "copies": False, "devices": False, "dtype": None}
     samples = runs.with_columns(step=pl.lit(None, pl.Int64))
     side = _Side(trace, "a run", pl.DataFrame(samples), options, "steady")
-    found = _measure(Limit(metric, Fraction(0)), side, side).base
+    sampled = _measure(Limit(metric, Fraction(0)), side, side).base
     values = pl.DataFrame(
-        {"run": found.runs, "value": found.values}, schema={"run": pl.String, "value": pl.Float64}
+        {"run": sampled.runs, "value": sampled.values},
+        schema={"run": pl.String, "value": pl.Float64},
     )
     return values.group_by("run", maintain_order=True).agg(pl.col("value").mean())
 
@@ -176,10 +177,10 @@ def _named(limit: Limit, base: _Side, other: _Side) -> Measure:
         if limit.kind == "category":
             kernel_by, copies = "category", True
         tables.append(side.rows(kernel_by, copies=copies).filter(pl.col("what") == what))
-    known = {name for rows in tables for name in rows["name"].drop_nulls().unique()}
-    chosen = _fitting(limit.name, known, short_name if limit.kind == "kernel" else None)
+    existing = {name for rows in tables for name in rows["name"].drop_nulls().unique()}
+    chosen = _fitting(limit.name, existing, short_name if limit.kind == "kernel" else None)
     if not chosen:
-        raise _neither(limit, known)
+        raise _neither(limit, existing)
     columns = [
         side.sums(rows.filter(pl.col("name").is_in(chosen)), "spent_ns")
         for side, rows in zip(sides, tables, strict=True)
@@ -189,36 +190,36 @@ def _named(limit: Limit, base: _Side, other: _Side) -> Measure:
 
 
 def _fitting(
-    pattern: str, known: Iterable[str], shortened: Callable[[str], str] | None
+    pattern: str, existing: Iterable[str], shortened: Callable[[str], str] | None
 ) -> list[str]:
     """Names that are this one, else those that fit it as a pattern; of kernels short ones, too."""
-    names = {name: {name, shortened(name)} if shortened else {name} for name in known}
+    names = {name: {name, shortened(name)} if shortened else {name} for name in existing}
     exact = [name for name, texts in names.items() if pattern in texts]
     return exact or [
         name for name, texts in names.items() if any(fnmatchcase(text, pattern) for text in texts)
     ]
 
 
-def _neither(limit: Limit, known: Collection[str]) -> UnknownNameError:
+def _neither(limit: Limit, existing: Collection[str]) -> UnknownNameError:
     """An error for what is on neither side."""
-    if not known:
+    if not existing:
         return UnknownNameError(f"{limit.metric}: neither side has any {limit.kind}")
-    error = UnknownNameError.among(limit.kind, limit.name, known)
+    error = UnknownNameError.among(limit.kind, limit.name, existing)
     return UnknownNameError(f"{limit.metric}: on neither side: {error}")
 
 
 def _modules(limit: Limit, base: _Side, other: _Side) -> Measure:
     """Device time of all modules that a name or pattern fits, counted once; else host time."""
-    known = [{*side.trace.modules(per="run")["name"].drop_nulls()} for side in (base, other)]
-    for side, names in zip((base, other), known, strict=True):
+    existing = [{*side.trace.modules(per="run")["name"].drop_nulls()} for side in (base, other)]
+    for side, names in zip((base, other), existing, strict=True):
         if not names:
             raise ParameterError(
                 f"{limit.metric}: {side.name} says nothing of modules: "
                 "profile(with_modules=True) or with_stack=True records them"
             )
-    chosen = _fitting(limit.name, known[0] | known[1], None)
+    chosen = _fitting(limit.name, existing[0] | existing[1], None)
     if not chosen:
-        raise _neither(limit, known[0] | known[1])
+        raise _neither(limit, existing[0] | existing[1])
     options = {"per": base.options["per"], "together": json.dumps(chosen)}
     tables = [side.trace.modules(**options) for side in (base, other)]
     used = any(rows["total_device_ns"].sum() for rows in tables)

@@ -62,10 +62,10 @@ def describe(metric: str, base: float, other: float) -> str:
     return f"{subject}, {values(metric, base, other)} {_part(base, other)}".rstrip()
 
 
-def verdicts(found: Sequence[Verdict]) -> RenderableType:
+def verdicts(held: Sequence[Verdict]) -> RenderableType:
     """Limits, and whether each holds."""
     lines = terminal.grid()
-    for verdict in found:
+    for verdict in held:
         base, other = float(verdict.base), float(verdict.other)
         lines.add_row(
             Text("broken" if verdict.is_broken else "holds"),

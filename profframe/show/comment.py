@@ -56,11 +56,11 @@ class Limits:
     @property
     def rows(self) -> list[tuple[bool, list[str]]]:
         """Whether each is broken, and its cells, the broken ones first."""
-        found = [(verdict.is_broken, _verdict(verdict)) for verdict in self.verdicts]
-        found += [(True, _growth(self.plain, growth)) for growth in self.growths] or [
+        rows = [(verdict.is_broken, _verdict(verdict)) for verdict in self.verdicts]
+        rows += [(True, _growth(self.plain, growth)) for growth in self.growths] or [
             (False, [self.plain, "all ops and kernels", "", "", "holds", ""])
         ] * bool(self.plain)
-        return sorted(found, key=lambda row: not row[0])
+        return sorted(rows, key=lambda row: not row[0])
 
     @property
     def sentence(self) -> str:
@@ -200,14 +200,14 @@ def _parts(
 
 def _limits(limits: Limits, most: int) -> Iterable[str]:
     """The table of limits."""
-    found = limits.rows
-    if not found:
+    held = limits.rows
+    if not held:
         return
     yield from _table(
-        ["limit", "of", "base → other", "change", "", ""], [cells for _, cells in found[:most]]
+        ["limit", "of", "base → other", "change", "", ""], [cells for _, cells in held[:most]]
     )
-    if len(found) > most:
-        yield f"and {len(found) - most:,} more limits, {sum(b for b, _ in found[most:]):,} broken"
+    if len(held) > most:
+        yield f"and {len(held) - most:,} more limits, {sum(b for b, _ in held[most:]):,} broken"
         yield ""
 
 

@@ -29,7 +29,7 @@ HOSTILE = ("it's", '<b>"x"</b>', "a; DROP TABLE events", "\x1b[31m\n", "名前 "
 
 
 def checked(
-    trace: Trace, baseline: Any, runs: Any, limit: Mapping[str, Fraction], per_step: int = 0
+    trace: Trace, baseline: Any, runs: Any, limit: Mapping[str, checks.Most], per_step: int = 0
 ) -> checks.CheckResult:
     """What the verb ``check`` asks."""
     totals = partial(trace.runs, per_step)
