@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from profframe.analysis.stats import noise
@@ -168,6 +170,38 @@ def _tests(
     return tests.with_columns(
         pl.col(low).floor().cast(pl.Int64), pl.col(high).ceil().cast(pl.Int64)
     )
+
+
+def chances(
+    base: Side, other: Side, measures: Sequence[tuple[Sequence[float], Sequence[float]]]
+) -> list[float] | None:
+    """How likely noise makes such differences; None where a side has one sample.
+
+    Parameters
+    ----------
+    base, other
+        Sides whose rows show what noise is typical.
+    measures
+        Values of both sides, one for each sample; they are tested as rows beside the others.
+    """
+    columns = [side.rows.select(_KEY) for side in (base, other)]
+    keys = pl.concat(columns, how="vertical_relaxed").unique().sort(_KEY).with_row_index("place")
+    sides = [_values(side, keys) for side in (base, other)]
+    if not all(side.is_repeated for side in sides):
+        return None
+    extended = [
+        noise.Samples(
+            np.concatenate([side.row, side.rows + np.repeat(np.arange(len(values)), number)]),
+            np.concatenate([side.sample, np.tile(np.arange(number), len(values))]),
+            np.concatenate([side.value, np.array(values, np.float64).ravel()]),
+            side.rows + len(values),
+            side.runs,
+        )
+        for side, values in zip(sides, zip(*measures, strict=True), strict=True)
+        for number in (side.runs.size,)
+    ]
+    comparison = noise.compare(*extended)
+    return [float(chance) for chance in comparison.p[keys.height :]]
 
 
 def _values(side: Side, keys: pl.DataFrame) -> noise.Samples:

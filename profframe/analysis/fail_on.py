@@ -126,12 +126,15 @@ class Measure:
         ``ns``, ``bytes``, or ``""`` for others.
     note
         What a person should know of it, or ``""``.
+    is_beside
+        Its samples are those of the rows of the comparison, in their order.
     """
 
     base: Sampled
     other: Sampled
     unit: str
     note: str = ""
+    is_beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,12 +317,17 @@ def worsening(metric: str, base: Fraction, other: Fraction) -> Fraction:
     return base - other if metric in MORE_IS_BETTER else other - base
 
 
-def verdicts(limits: Iterable[Limit], measures: Mapping[str, Measure]) -> list[Verdict]:
+def verdicts(
+    limits: Iterable[Limit],
+    measures: Mapping[str, Measure],
+    chances: Mapping[str, float] = MappingProxyType({}),
+) -> list[Verdict]:
     """Hold metrics against their limits.
 
     A limit is broken where the change of the means is above it, and where both sides have several
     samples only if that change is significant: Welch's test of `profframe.analysis.stats.noise`,
-    with q at most 5 % among all metrics that have a limit.
+    with q at most 5 % among all metrics that have a limit. ``chances`` are p-values of some metrics
+    that were tested beside other rows; the rest is tested by itself.
 
     Examples
     --------
@@ -328,13 +336,13 @@ def verdicts(limits: Iterable[Limit], measures: Mapping[str, Measure]) -> list[V
     >>> float(found.base), float(found.other), found.is_broken
     (100.0, 110.0, True)
     """
-    chances = {
+    by_metric = {
         metric: chance
         for metric, measure in measures.items()
-        if (chance := _chance(measure)) is not None
+        if (chance := chances.get(metric, _chance(measure))) is not None
     }
-    parts = noise.false_discovery(np.array([*chances.values()], np.float64))
-    q_values = dict(zip(chances, map(float, parts), strict=True))
+    parts = noise.false_discovery(np.array([*by_metric.values()], np.float64))
+    q_values = dict(zip(by_metric, map(float, parts), strict=True))
     held = []
     for one in limits:
         measure = measures[one.metric]

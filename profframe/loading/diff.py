@@ -34,15 +34,15 @@ class Comparison:
     outside
         ``what``, and of each side ``base_outside`` and ``base_outside_ns``: what is in no profiler
         step and left out, mean per step; one row for each kind of which there is any.
-    samples
-        Of each side ``sample run step``: what is averaged.
+    sides
+        What was measured of each.
     is_of_memory
         Both sides are memory snapshots, and nothing else.
     """
 
     rows: pl.DataFrame
     outside: pl.DataFrame
-    samples: tuple[pl.DataFrame, pl.DataFrame]
+    sides: tuple[Side, Side]
     is_of_memory: bool = False
 
 
@@ -229,8 +229,8 @@ def comparison(
         for prefix, read in zip(_SIDES, sides, strict=True)
     )
     ordered = rows.select(pl.exclude(*times, *last), pl.col(times).fill_null(0), *numbers, *last)
-    samples = (sides[0].side.samples, sides[1].side.samples)
-    return Comparison(frame(ordered.with_columns(side_names)), filled, samples, is_of_memory)
+    measured = (sides[0].side, sides[1].side)
+    return Comparison(frame(ordered.with_columns(side_names)), filled, measured, is_of_memory)
 
 
 def _check(names: Any, kernel_by: str, per: str, outside: str, steps: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -11,9 +12,11 @@ from typing import Any, Final
 
 import polars as pl
 
+from profframe.analysis import differences
 from profframe.analysis.fail_on import Limit, Measure, Sampled, Verdict, unit_of, verdicts
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.loading.diff import Comparison, unsteady
+from profframe.loading.diff import comparison as compare
 from profframe.show.kernel_names import short_name
 from profframe.trace.trace import Trace
 
@@ -97,12 +100,38 @@ def hold(
     ParameterError
         A metric is not known on a side.
     """
-    both = [
-        _Side(trace, name, samples.select("run", "step"), options, steps)
-        for trace, name, samples in zip(sides, names, comparison.samples, strict=True)
-    ]
-    measures = {one.metric: _measure(one, *both) for one in limits}
-    return verdicts(limits, measures)
+    levels = {options["per"]: comparison}
+    if any(one.metric == "step" for one in limits):
+        with suppress(ParameterError):  # a side has no steps
+            by_step = options | {"per": "step", "steps": steps}
+            levels.setdefault("step", compare(*sides, names, **by_step))
+    measures: dict[str, Measure] = {}
+    chances: dict[str, float] = {}
+    for per, measured in levels.items():
+        both = tuple(
+            _Side(trace, name, side.samples.select("run", "step"), options | {"per": per}, steps)
+            for trace, name, side in zip(sides, names, measured.sides, strict=True)
+        )
+        own = {
+            one.metric: _measure(one, *both)
+            for one in limits
+            if ("step" if one.metric == "step" and "step" in levels else options["per"]) == per
+        }
+        measures |= own
+        chances |= _chances(own, measured)
+    return verdicts(limits, measures, chances)
+
+
+def _chances(measures: Mapping[str, Measure], measured: Comparison) -> dict[str, float]:
+    """P-values of the metrics that have a value in each sample of a comparison."""
+    numbers = [side.samples.height for side in measured.sides]
+    beside = {
+        metric: (measure.base.values, measure.other.values)
+        for metric, measure in measures.items()
+        if measure.is_beside and [len(measure.base.values), len(measure.other.values)] == numbers
+    }
+    p_values = differences.chances(*measured.sides, [*beside.values()]) if beside else None
+    return {} if p_values is None else dict(zip(beside, p_values, strict=True))
 
 
 def hold_peaks(limits: Sequence[Limit], rows: pl.DataFrame) -> list[Verdict]:
@@ -186,7 +215,7 @@ def _named(limit: Limit, base: _Side, other: _Side) -> Measure:
         for side, rows in zip(sides, tables, strict=True)
     ]
     note = f"{len(chosen):,} names together" if len(chosen) > 1 else ""
-    return Measure(columns[0], columns[1], "ns", note)
+    return Measure(columns[0], columns[1], "ns", note, is_beside=True)
 
 
 def _fitting(
@@ -227,7 +256,7 @@ def _modules(limit: Limit, base: _Side, other: _Side) -> Measure:
     sums = [side.sums(rows, column) for side, rows in zip((base, other), tables, strict=True)]
     number = f"{len(chosen):,} names together" if len(chosen) > 1 else ""
     note = "; ".join(part for part in (number, "" if used else _HOST) if part)
-    return Measure(sums[0], sums[1], "ns", note)
+    return Measure(sums[0], sums[1], "ns", note, is_beside=True)
 
 
 def _steps(base: _Side, other: _Side) -> Measure:
@@ -237,7 +266,8 @@ def _steps(base: _Side, other: _Side) -> Measure:
     if without:
         measure = _of_runs("span_ns", base, other)
         return Measure(measure.base, measure.other, "ns", _WHOLE.format(" and ".join(without)))
-    return Measure(values[0], values[1], "ns", _BY_STEP)
+    is_beside = base.is_by_step
+    return Measure(values[0], values[1], "ns", _BY_STEP, is_beside=is_beside)
 
 
 def _step_times(side: _Side) -> Sampled:
@@ -268,7 +298,7 @@ def _exposed(base: _Side, other: _Side) -> Measure:
     if not base.is_by_step:
         return _of_runs(column, base, other, "exposed_communication")
     sums = [side.sums(side.trace.step_times(), column) for side in (base, other)]
-    return Measure(sums[0], sums[1], "ns")
+    return Measure(sums[0], sums[1], "ns", is_beside=True)
 
 
 def _of_runs(

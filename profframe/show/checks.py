@@ -68,12 +68,19 @@ def verdicts(held: Sequence[Verdict]) -> RenderableType:
     for verdict in held:
         base, other = float(verdict.base), float(verdict.other)
         lines.add_row(
-            Text("broken" if verdict.is_broken else "holds"),
+            Text(state(verdict)),
             Text(f"{verdict.limit.text.rjust(6)}"),
             Text(describe(verdict.limit.metric, base, other)),
             Text(remarks(verdict)),
         )
     return Group(Text("Limits", style="bold cyan"), lines)
+
+
+def state(verdict: Verdict) -> str:
+    """Whether a limit is broken, or holds, or holds as what is above it may be noise."""
+    if verdict.is_broken:
+        return "broken"
+    return "holds, noise" if verdict.is_above else "holds"
 
 
 def remarks(verdict: Verdict) -> str:
@@ -87,7 +94,9 @@ def remarks(verdict: Verdict) -> str:
         is_noise = verdict.is_above and not verdict.is_broken
         words = "above the limit, but no more than noise, " if is_noise else ""
         parts.append(f"{words}q = {verdict.q_value:.2g}")
-    parts.append("{:,} and {:,} samples".format(*numbers))
+    parts.append(
+        "1 sample a side" if numbers == [1, 1] else "{:,} and {:,} samples".format(*numbers)
+    )
     return "; ".join(parts)
 
 

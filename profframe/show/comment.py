@@ -27,6 +27,7 @@ _SIZES: Final = ((20, 50), (10, 20), (5, 10), (1, 5))
 _LONGEST_NAME: Final = 80
 _NOTHING: Final = "&#8203;"
 """A character of no width."""
+_SIDES: Final = ("base", "other")
 _CHANGES: Final = ("base", "other", "change")
 _TITLES: Final = {"op": "ops, self time", "kernel": "kernels", "annotation": "annotations"}
 _MARKUP: Final = re.compile(r"[!#&*/<>@\[-`{-~]|:(?! )|(?<=www)\.")
@@ -174,7 +175,7 @@ def _parts(
         yield ""
         yield from _limits(limits, most_limits)
         return
-    sides = [code(rows[side][0], 40) for side in ("base", "other")]
+    sides = [code(rows[side][0], 40) for side in _SIDES]
     sums = {
         what: (base, other)
         for what, base, other in totals.select("what", "base_ns", "other_ns").iter_rows()
@@ -184,7 +185,7 @@ def _parts(
         for what in ("op", "kernel")
         if what in sums
     ]
-    numbers = [rows[f"{side}_samples"][0] for side in ("base", "other")]
+    numbers = [rows[f"{side}_samples"][0] for side in _SIDES]
     means = " and ".join(f"{number:,}" for number in numbers)
     yield f"{sides[0]} → {sides[1]}, means of {means} samples. {'; '.join(words)}."
     yield ""
@@ -220,7 +221,7 @@ def _verdict(verdict: Verdict) -> list[str]:
         _subject(metric),
         _arrow(checks.values(metric, base, other)),
         f"{100 * (other / base - 1):+,.1f} %" if base else "from nothing" if other else "",
-        "**broken**" if verdict.is_broken else "holds",
+        f"**{checks.state(verdict)}**" if verdict.is_broken else checks.state(verdict),
         escaped(checks.remarks(verdict)),
     ]
 
@@ -267,14 +268,15 @@ def _changed(rows: pl.DataFrame, title: str, sides: Sequence[str], most: int) ->
         name = row["name"] or ""
         line = [
             code(short_name(name) if row["what"] == "kernel" else name),
-            *(_time(row[f"{side}_ns"]) for side in ("change", "base", "other")),
+            _time(row["change_ns"]),
+            *(_time(row[f"{side}_ns"]) if row[f"{side}_calls"] else "" for side in _SIDES),
             row["status"]
             if row["ratio"] is None or row["status"] != "changed"
             else f"{100 * (row['ratio'] - 1):+,.1f}",
-            _pair(f"{row[f'{side}_calls']:,.6g}" for side in ("base", "other")),
+            _pair(f"{row[f'{side}_calls']:,.6g}" for side in _SIDES),
         ]
         if warns:
-            pair = _pair(_time(row[f"{side}_call_ns"]) for side in ("base", "other"))
+            pair = _pair(_time(row[f"{side}_call_ns"]) for side in _SIDES)
             line.append(pair if row["warning"] else "")
         cells.append([*line, *(["yes" if row["significant"] else ""] * has_tests)])
     yield from _table(heads, cells)
