@@ -30,7 +30,7 @@ _NOTHING: Final = "&#8203;"
 _SIDES: Final = ("base", "other")
 _CHANGES: Final = ("base", "other", "change")
 _TITLES: Final = {"op": "ops, self time", "kernel": "kernels", "annotation": "annotations"}
-_MARKUP: Final = re.compile(r"[!#&*/<>@\[-`{-~]|:(?! )|(?<=www)\.")
+_MARKUP: Final = re.compile(r"[!#$&*/<>@\[-`{-~]|:(?! )|(?<=www)\.")
 _REFERENCE: Final = re.compile(r"[@#]")
 """GitHub makes mentions and links of these, unless something follows them; in code it does not."""
 _DELICATE: Final = re.compile(r"[|`]|^\s|\s$|^$")

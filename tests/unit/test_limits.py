@@ -18,6 +18,7 @@ from profframe.analysis import fail_on
 from profframe.analysis.checks import limits_of
 from profframe.loading.diff import comparison
 from profframe.loading.limits import hold, of_each_run
+from profframe.show.checks import remarks, state
 from tests.builders import stored, together
 from tests.conftest import Run
 
@@ -184,10 +185,31 @@ def test_a_change_above_the_limit_that_is_noise_holds() -> None:
     base, other = trace(steps(60, 140, 100, 90, 110)), trace(steps(70, 160, 110, 80, 130))
     (found,) = held(base, other, "step=5%")
     assert (found.is_above, found.is_broken) == (True, False)
+    assert state(found) == "holds, noise"
+    assert remarks(found).startswith(
+        "mean of the steps; above the limit, but no more than noise, q"
+    )
     assert found.q_value is not None
     assert found.q_value > 0.05
     (clear,) = held(trace(steps(99, 100, 101, 100)), trace(steps(109, 110, 111, 110)), "step=5%")
-    assert clear.is_broken
+    assert (clear.is_broken, state(clear)) == (True, "broken")
+
+
+def test_a_step_has_the_chance_of_its_row() -> None:
+    """What `diff` says of `ProfilerStep*`, but for that row being there twice."""
+    times = (91, 104, 99, 107, 95, 102)
+
+    def side(factor: int) -> Trace:
+        ops = [
+            op(f"o{k}", (k + 1) * (90 + 7 * (k + n) % 20), n) for n in range(6) for k in range(9)
+        ]
+        return trace([*steps(*(time * factor for time in times)), *ops])
+
+    base, other = side(100), side(112)
+    for per in ("run", "step"):
+        (found,) = held(base, other, "step=5%", per=per)
+        row = profframe.diff(base, other, per="step").filter(name="ProfilerStep*")
+        assert found.q_value == pytest.approx(row["p_value"].item(), rel=0.1)
 
 
 def test_one_sample_is_held_by_the_limit_alone() -> None:
