@@ -116,7 +116,7 @@ slices AS MATERIALIZED (
             unnest(entered) AS name, generate_subscripts(entered, 1) AS sub
         FROM entered
     )
-    CROSS JOIN (SELECT from_json(nullif(getvariable('together'), ''), '["VARCHAR"]') AS names)
+    CROSS JOIN (SELECT from_json(nullif(coalesce(getvariable('together'), ''), ''), '["VARCHAR"]') AS names)
     WHERE names IS NULL OR list_contains(names, name)
 ),
 named AS (

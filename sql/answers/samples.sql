@@ -58,7 +58,7 @@ slices AS (
         CASE
             WHEN NOT is_busy(kind) THEN name
             WHEN coalesce(getvariable('kernel_by'), 'name') = 'shapes' THEN NULL
-            WHEN getvariable('kernel_by') = 'category' THEN kernel_category
+            WHEN coalesce(getvariable('kernel_by'), 'name') = 'category' THEN kernel_category
             ELSE name
         END AS name,
         CASE WHEN is_busy(kind) AND coalesce(getvariable('kernel_by'), 'name') = 'shapes' THEN op_id END AS around_id,

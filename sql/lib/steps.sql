@@ -17,9 +17,9 @@ WHERE
     AND starts_with(name, 'ProfilerStep#')
     AND regexp_full_match(name, 'ProfilerStep#[0-9]+');
 
--- steady_steps: step_marks, and which of them are steady: neither from the warm-up nor cut off. The warm-up are the first steps of a
--- rank as long as they take more than twice the median of all. Of a rank with less than four steps that ended that cannot be told.
--- A step that never ended, where another one did, was cut off.
+-- steady_steps: step_marks, and which of them are steady: neither from the warm-up nor cut off. The warm-up are the first steps
+-- of a rank as long as they take more than twice the median of all. Of a rank with less than four steps that ended that cannot
+-- be told. A step that never ended, where another one did, was cut off.
 -- parameter events TABLE  `events`, or a part of it
 -- column *  as in step_marks
 -- column is_steady BOOLEAN  it is neither from the warm-up nor cut off; NULL where that cannot be told
