@@ -25,6 +25,7 @@ MOST: Final = 65_000
 _SIZES: Final = ((20, 50), (10, 20), (5, 10), (1, 5))
 """Rows of a kind, and limits, that are tried one after the other until all fits."""
 _LONGEST_NAME: Final = 80
+_LONGEST_LINE: Final = 1000
 _NOTHING: Final = "&#8203;"
 """A character of no width."""
 _SIDES: Final = ("base", "other")
@@ -113,11 +114,16 @@ def comment(
 
 def memory_comment(rows: pl.DataFrame, text: str, limits: Limits, *, top: int = 10) -> str:
     """Two memory snapshots as Markdown: limits, what they hold in total, and what changed most."""
-    lines = [f"### profframe diff: {limits.sentence}", "", escaped(text), ""]
+    lines = [
+        f"### profframe diff: {limits.sentence}",
+        "",
+        escaped(units.middle(text, _LONGEST_LINE)),
+        "",
+    ]
     lines += _limits(limits, _SIZES[0][1])
     changed = rows.filter(rows["status"] != "equal")
     cells = [
-        [code(row["name"] or ""), *(_bytes(row[f"{side}_peak_bytes"]) for side in _CHANGES)]
+        [_label(row["name"]), *(_bytes(row[f"{side}_peak_bytes"]) for side in _CHANGES)]
         for row in changed.head(min(top, _SIZES[0][0])).iter_rows(named=True)
     ]
     if cells:
@@ -196,7 +202,7 @@ def _parts(
     if rows["p_value"].null_count() == rows.height:
         notes.append("the rows are " + changes.UNTESTED)
     for note in notes:
-        yield f"- {escaped(note)}"
+        yield f"- {escaped(units.middle(note, _LONGEST_LINE))}"
 
 
 def _limits(limits: Limits, most: int) -> Iterable[str]:
@@ -265,9 +271,9 @@ def _changed(rows: pl.DataFrame, title: str, sides: Sequence[str], most: int) ->
     heads += ["per call"] * warns + ["significant"] * has_tests
     cells = []
     for row in first.iter_rows(named=True):
-        name = row["name"] or ""
+        name = row["name"]
         line = [
-            code(short_name(name) if row["what"] == "kernel" else name),
+            _label(short_name(name) if name and row["what"] == "kernel" else name),
             _time(row["change_ns"]),
             *(_time(row[f"{side}_ns"]) if row[f"{side}_calls"] else "" for side in _SIDES),
             row["status"]
@@ -292,6 +298,10 @@ def _table(heads: Sequence[str], cells: Iterable[Sequence[str]]) -> Iterable[str
     for row in cells:
         yield f"| {' | '.join(row)} |"
     yield ""
+
+
+def _label(name: str | None) -> str:
+    return "(no name)" if name is None else code(name)
 
 
 def _arrow(text: str) -> str:

@@ -212,6 +212,24 @@ def test_a_step_has_the_chance_of_its_row() -> None:
         assert found.q_value == pytest.approx(row["p_value"].item(), rel=0.1)
 
 
+def test_several_runs_a_side_are_the_samples() -> None:
+    """Steps of a run are alike, and runs are not: from 100 to 140, and from 110 to 150."""
+
+    def runs(*times: int) -> Trace:
+        parts = [
+            trace([*steps(ns, ns + 1, ns - 1), op("x", ns)], run=f"r{n}")
+            for n, ns in enumerate(times)
+        ]
+        return together(*parts)
+
+    varied = held(runs(100, 140, 120), runs(110, 150, 130), "step=5%", "op:x=5%")
+    assert means(varied) == [(120, 130, False)] * 2
+    assert [one.is_above for one in varied] == [True, True]
+    clear = held(runs(100, 101, 99), runs(110, 111, 109), "step=5%", "op:x=5%")
+    assert means(clear) == [(100, 110, True)] * 2
+    assert [len(one.measure.base.values) for one in clear] == [9, 3]
+
+
 def test_one_sample_is_held_by_the_limit_alone() -> None:
     (found,) = held(trace(steps(100)), trace(steps(106, 106)), "step=5%")
     assert (found.is_broken, found.q_value) == (True, None)
