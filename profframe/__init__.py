@@ -34,9 +34,11 @@ if TYPE_CHECKING:
         supported_activities,
     )
 
+    from profframe.analysis.causes.explanation import Explanation
     from profframe.converting.convert import convert
     from profframe.loading.capture import profile, trace_handler
     from profframe.loading.diff import diff
+    from profframe.loading.explain import explain
     from profframe.loading.load import load, load_nvprof
     from profframe.loading.memory_diff import diff_memory
     from profframe.loading.memory_recording import memory_snapshot, record_memory
@@ -48,6 +50,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AnswerError",
+    "Explanation",
     "ExportError",
     "Frame",
     "MemoryLimitError",
@@ -70,6 +73,7 @@ __all__ = [
     "diff_memory",
     "emit_itt",
     "emit_nvtx",
+    "explain",
     "load",
     "load_nvprof",
     "memory_snapshot",
@@ -82,6 +86,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "Explanation": "profframe.analysis.causes.explanation",
     "Frame": "profframe.show.frame",
     "ProfilerAction": "profframe.loading.capture",
     "ProfilerActivity": "profframe.loading.capture",
@@ -92,6 +97,7 @@ _HOMES: Final = {
     "diff_memory": "profframe.loading.memory_diff",
     "emit_itt": "profframe.loading.capture",
     "emit_nvtx": "profframe.loading.capture",
+    "explain": "profframe.loading.explain",
     "load": "profframe.loading.load",
     "load_nvprof": "profframe.loading.load",
     "memory_snapshot": "profframe.loading.memory_recording",

@@ -1,0 +1,211 @@
+"""Which cause each slot's change has.
+
+Where both sides have a call, its shapes tell first, then its types, then its kernels. Where one
+lacks it, what stands in the same place on the other side tells: fewer kernels for more is fusion.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from profframe.analysis.causes.slot_rows import COMPILED, SIDES
+
+SHAPES, TYPES, SWAPPED, SAME = "shape_changed", "dtype_changed", "kernel_swapped", "kernel_time"
+ADDED, REMOVED, COPIES = "calls_added", "calls_removed", "copies"
+FUSED, UNFUSED, BREAK, RECOMPILE = "fusion_made", "fusion_lost", "graph_break", "recompile"
+TRANSFER, WAIT = "collective_transfer", "collective_wait"
+LAUNCH, LOADING, SYNC, CODE = "launch_bound", "data_loading", "synchronization", "host_code"
+NOTHING, NOISE = "unexplained", "noise"
+CAUSES: Final = (
+    *(SWAPPED, SAME, ADDED, REMOVED, SHAPES, TYPES, COPIES, FUSED, UNFUSED, BREAK, RECOMPILE),
+    *(TRANSFER, WAIT, LAUNCH, LOADING, SYNC, CODE, NOTHING, NOISE),
+)
+_COMMUNICATION: Final = 2
+_COPY: Final = 3
+_COPYING: Final = (
+    r"^aten::(copy_|_to_copy|to|contiguous|clone|cpu|cuda|pin_memory)$|^ToCopyBackward|"
+    r"^autograd::engine::evaluate_function: ToCopyBackward"
+)
+
+
+def with_causes(slots: pl.DataFrame) -> pl.DataFrame:
+    """Rows of slots with ``cause``, ``place``, and ``group``: the slot that names the change."""
+    slots = _with_ops(slots).join(_tops(slots), on="top", how="left")
+    regions = slots.select(
+        pl.col("slot").alias("region"),
+        pl.col("parent").alias("region_parent"),
+        _differs("op", "shapes").alias("region_shapes"),
+        _differs("op", "types").alias("region_types"),
+        _is_op("op").alias("region_is_op"),
+    )
+    slots = slots.join(regions, on="region", how="left").with_columns(
+        pl.col("region_shapes", "region_types", "region_is_op").fill_null(False)
+    )
+    slots = slots.join(_compiled_regions(slots), on="region", how="left").with_columns(
+        pl.col("region_had", "region_has", "region_compiled").fill_null(False)
+    )
+    slots = slots.with_columns(place=_place())
+    slots = slots.join(_regions(slots), on="place", how="left")
+    slots = slots.with_columns(
+        pl.col(f"{side}_name").str.contains(COMPILED).any().fill_null(False).alias(name)
+        for name, side in (("had", "base"), ("has", "other"))
+    )
+    slots = slots.with_columns(cause=_cause(), group=_group())
+    groups = slots.select(
+        pl.col("slot").alias("group"),
+        *(pl.col(f"{side}_name").alias(f"group_{side}_name") for side in SIDES),
+    )
+    return slots.join(groups, on="group", how="left")
+
+
+def _with_ops(slots: pl.DataFrame) -> pl.DataFrame:
+    """With what the call around work is on each side, and how all its work differs."""
+    for side in SIDES:
+        names = slots.select(
+            pl.col("slot").alias(f"{side}_op"),
+            *(
+                pl.col(f"{side}_{of}").alias(f"op_{side}_{of}")
+                for of in ("name", "shapes", "types", "kind")
+            ),
+        )
+        own = pl.when("is_work").then(f"{side}_parent").otherwise("slot")
+        slots = slots.with_columns(own.alias(f"{side}_op")).join(names, on=f"{side}_op", how="left")
+    is_one = pl.col("base_op") == pl.col("other_op")
+    slots = slots.with_columns(
+        op=pl.when("is_work").then("parent").otherwise("slot"),
+    )
+    shared = slots.select(pl.col("slot").alias("op"), pl.col("in_both").alias("op_in_both"))
+    renamed = (pl.col("base_name") != pl.col("other_name")).fill_null(False)
+    works = (
+        slots.filter("is_work")
+        .group_by("op")
+        .agg(
+            *(pl.col(f"{side}_node").is_not_null().any().alias(f"op_{side}") for side in SIDES),
+            _own_types_differ().any().alias("op_types"),
+            (renamed | ~pl.col("in_both")).any().alias("op_swapped"),
+        )
+    )
+    works = works.with_columns((pl.col("op_base") & pl.col("op_other")).alias("op_has_both"))
+    flags = ("op_has_both", "op_types", "op_swapped", "op_in_both")
+    return (
+        slots.join(shared, on="op", how="left")
+        .join(works, on="op", how="left")
+        .with_columns(pl.col(flags).fill_null(False))
+        .with_columns(op_in_both=pl.col("op_in_both") & is_one.fill_null(True))
+    )
+
+
+def _tops(slots: pl.DataFrame) -> pl.DataFrame:
+    return slots.select(
+        pl.col("slot").alias("top"),
+        pl.col("parent").alias("region"),
+        *(pl.col(f"{side}_name").alias(f"top_{side}_name") for side in SIDES),
+    )
+
+
+def _differs(prefix: str, of: str) -> pl.Expr:
+    """Whether calls of one name have other shapes or types."""
+    base, other = (pl.col(f"{prefix}_{side}_{of}").replace("", None) for side in SIDES)
+    names = (pl.col(f"{prefix}_{side}_name") for side in SIDES)
+    return ((base != other) & next(names).eq(next(names))).fill_null(False)
+
+
+def _own_types_differ() -> pl.Expr:
+    base, other = (pl.col(f"{side}_types").replace("", None) for side in SIDES)
+    return pl.col("is_work") & (base != other).fill_null(False)
+
+
+def _is_op(prefix: str) -> pl.Expr:
+    return (
+        (pl.col(f"{prefix}_base_kind") == "host_op") & (pl.col(f"{prefix}_other_kind") == "host_op")
+    ).fill_null(False)
+
+
+def _regions(slots: pl.DataFrame) -> pl.DataFrame:
+    """What each place that sides fill otherwise has: kernels of both but for copies, and of what.
+
+    A place is a gap between calls that both have; inside an op, an annotation or a module it is all
+    of that.
+    """
+    alone = slots.filter(~pl.col("in_both")).with_columns(_copies().alias("copies"))
+    is_base = pl.col("other_node").is_null()
+    kernels = pl.col("is_work") & ~pl.col("copies")
+    return alone.group_by("place").agg(
+        (kernels & is_base).sum().alias("place_base"),
+        (kernels & ~is_base).sum().alias("place_other"),
+    )
+
+
+def _place() -> pl.Expr:
+    """The call around what one side lacks; of a whole thread the gap, or all if it is compiled."""
+    whole = (pl.col("region_parent") >= 0) | pl.col("region_compiled")
+    return pl.when(whole).then(-2 - pl.col("region")).otherwise("gap")
+
+
+def _compiled_regions(slots: pl.DataFrame) -> pl.DataFrame:
+    """Calls in which what one side lacks is compiled, on which of both."""
+    alone = slots.filter(~pl.col("in_both") & pl.col("compiled"))
+    return alone.group_by("region").agg(
+        pl.col("base_compiled").fill_null(False).any().alias("region_had"),
+        pl.col("other_compiled").fill_null(False).any().alias("region_has"),
+        pl.lit(True).alias("region_compiled"),
+    )
+
+
+def _copies() -> pl.Expr:
+    names = [pl.col(f"{of}{side}_name") for of in ("", "op_", "top_") for side in SIDES]
+    return pl.any_horizontal(
+        (pl.col("work") == _COPY).fill_null(False),
+        *(name.str.contains(_COPYING).fill_null(False) for name in names),
+    )
+
+
+def _cause() -> pl.Expr:
+    """The cause of what is in a slot, but for host time, which `units` tells apart."""
+    copies, is_work = _copies(), pl.col("is_work")
+    in_op = is_work & pl.col("op_in_both") & pl.col("op_has_both")
+    shapes = _differs("op", "shapes")
+    types = _differs("op", "types") | pl.col("op_types")
+    renamed = is_work & (pl.col("base_name") != pl.col("other_name")).fill_null(False)
+    both = _first(
+        (pl.col("work") == _COMMUNICATION, TRANSFER),
+        (shapes, SHAPES),
+        (types, TYPES),
+        (copies & is_work, COPIES),
+        (renamed | (in_op & pl.col("op_swapped")), SWAPPED),
+        (pl.lit(True), SAME),
+    )
+    base, other = pl.col("place_base"), pl.col("place_other")
+    several = (base > 0) & (other > 0)
+    compiled = pl.col("region_compiled") | pl.col("compiled")
+    had, has = pl.col("had") & compiled, pl.col("has") & compiled
+    region_is_op = pl.col("region_is_op")
+    alone = _first(
+        (in_op & shapes, SHAPES),
+        (in_op & types, TYPES),
+        (in_op, SWAPPED),
+        (had & has, BREAK),
+        (has, FUSED),
+        (had, UNFUSED),
+        (copies, COPIES),
+        (region_is_op & pl.col("region_shapes"), SHAPES),
+        (region_is_op & pl.col("region_types"), TYPES),
+        (several & (region_is_op | (base == other)), SWAPPED),
+        (several & (other < base), FUSED),
+        (several, UNFUSED),
+        (pl.col("other_node").is_null(), REMOVED),
+        (pl.lit(True), ADDED),
+    )
+    return pl.when("in_both").then(both).otherwise(alone)
+
+
+def _first(*cases: tuple[pl.Expr, str]) -> pl.Expr:
+    """The cause of the first case that holds."""
+    return pl.coalesce(pl.when(holds).then(pl.lit(cause)) for holds, cause in cases)
+
+
+def _group() -> pl.Expr:
+    alone = pl.when(pl.col("is_work") & (pl.col("top") == pl.col("slot"))).then("region")
+    return pl.when("in_both").then("op").otherwise(alone.otherwise("top"))

@@ -1,0 +1,174 @@
+"""What every nanosecond of a step went to: work of a device, or what the host did meanwhile.
+
+While devices are busy a moment belongs to their work: to computation before communication and to
+communication before copies, and among equals to what began first. While none is, it belongs to
+what the thread did that launched the next work, up to that launch, and after it to the launch. A
+thread that does nothing waits for the main thread of the steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from profframe.analysis.causes.rows import COMMUNICATION, COMPUTE, COPY, Slices, Windows
+from profframe.intervals import Ints
+
+BUSY, WAIT, LAUNCH, HOST, NOTHING = range(5)
+"""Work of a device, a collective's wait for a rank, a launch before it begins, the host, none."""
+_TIME_BITS: Final = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Pieces of windows; those of a window add up to its length.
+
+    Attributes
+    ----------
+    window, row : Ints
+        Number of the window, and row of the slice that it belongs to, or -1.
+    what : Ints
+        BUSY, LAUNCH, HOST or NOTHING; WAIT is a part of BUSY, as `with_waits` tells.
+    start_ns, ns : Ints
+        When it begins, and how long it is.
+    """
+
+    window: Ints
+    row: Ints
+    what: Ints
+    start_ns: Ints
+    ns: Ints
+
+
+def pieces(of: Slices, steps: Windows) -> Pieces:
+    """Divide windows among slices."""
+    works = np.flatnonzero(of.work > 0)
+    ties = (works, of.detail[works], of.label[works], of.end_ns[works], of.start_ns[works])
+    works = works[np.lexsort(ties)]
+    grid, owner = _busy(of, works, steps)
+    window = np.searchsorted(steps.start_ns, grid[:-1], side="right") - 1
+    inside = (window >= 0) & (grid[:-1] < steps.end_ns[np.maximum(window, 0)])
+    start, end, owner, window = grid[:-1][inside], grid[1:][inside], owner[inside], window[inside]
+    busy, idle = owner >= 0, owner < 0
+    parts = [(window[busy], owner[busy], BUSY, start[busy], end[busy])]
+    parts += _idle(of, works, steps, window[idle], start[idle], end[idle])
+    columns = [
+        *zip(*((w, r, np.full(w.size, what), s, e - s) for w, r, what, s, e in parts), strict=True)
+    ]
+    made = Pieces(*(np.concatenate(column) for column in columns))
+    kept = made.ns > 0
+    return Pieces(
+        made.window[kept], made.row[kept], made.what[kept], made.start_ns[kept], made.ns[kept]
+    )
+
+
+def _busy(of: Slices, works: Ints, steps: Windows) -> tuple[Ints, Ints]:
+    """Moments at which anything changes, and between them the work that time belongs to."""
+    stretches = []
+    for number in (COPY, COMMUNICATION, COMPUTE):
+        rows = works[of.work[works] == number]
+        start, end = of.start_ns[rows], of.end_ns[rows]
+        start = np.maximum(
+            start, np.append(start[:1], np.maximum.accumulate(end)[:-1])[: start.size]
+        )
+        own = start < end
+        stretches.append((rows[own], start[own], end[own]))
+    bounds = [steps.start_ns, steps.end_ns, *(column for part in stretches for column in part[1:])]
+    grid = np.unique(np.concatenate(bounds))
+    owner = np.full(max(grid.size - 1, 0), -1, np.int64)
+    for rows, start, end in stretches:
+        change = np.zeros(grid.size + 1, np.int64)
+        change[np.searchsorted(grid, start)] += rows + 1
+        np.subtract.at(change, np.searchsorted(grid, end), rows + 1)
+        own = np.cumsum(change)[: owner.size] - 1
+        owner = np.where(own >= 0, own, owner)
+    return grid, owner
+
+
+def _idle(  # noqa: PLR0917 -- three of them are the columns of gaps
+    of: Slices, works: Ints, steps: Windows, window: Ints, start: Ints, end: Ints
+) -> list[tuple[Ints, Ints, int, Ints, Ints]]:
+    """Divide gaps: up to the launch of what comes next the host's, then the launch's."""
+    after = np.searchsorted(of.start_ns[works], end)
+    following = np.append(works, -1)[after]
+    launch = np.where(following >= 0, of.launch[following], -1)
+    has_launch = launch >= 0
+    launched = np.where(has_launch, of.start_ns[launch], end)
+    launched = np.clip(launched, start, end)
+    thread = np.where(has_launch, of.thread[launch], steps.thread)
+    parts = [(window, following, LAUNCH, launched, end)]
+    threads = _Threads(of)
+    gap, row, begun, ended = threads.inside(thread, start, launched)
+    lost = (row < 0) & (thread[gap] != steps.thread)
+    parts.append((window[gap[~lost]], row[~lost], HOST, begun[~lost], ended[~lost]))
+    main = np.full(np.count_nonzero(lost), steps.thread)
+    again, row, begun, ended = threads.inside(main, begun[lost], ended[lost])
+    parts.append((window[gap[lost][again]], row, HOST, begun, ended))
+    return [part for whole in parts for part in _with_nothing(whole)]
+
+
+def _with_nothing(
+    part: tuple[Ints, Ints, int, Ints, Ints],
+) -> list[tuple[Ints, Ints, int, Ints, Ints]]:
+    """The part, and apart from it what no slice owns."""
+    window, row, what, start, end = part
+    own = row >= 0
+    return [
+        (window[own], row[own], what, start[own], end[own]),
+        (window[~own], row[~own], NOTHING, start[~own], end[~own]),
+    ]
+
+
+class _Threads:
+    """What is the innermost slice of each thread of the host, at any moment."""
+
+    def __init__(self, of: Slices) -> None:
+        host = np.flatnonzero((of.work == 0) & (of.thread >= 0))
+        self._origin = int(of.start_ns.min()) if of.start_ns.size else 0
+        parent = of.parent[host]
+        parent = np.where((parent >= 0) & (of.thread[parent] == of.thread[host]), parent, -1)
+        thread = np.tile(of.thread[host], 2)
+        time = np.concatenate([of.start_ns[host], of.end_ns[host]])
+        inside = np.concatenate([host, parent])
+        is_start = np.repeat([1, 0], host.size)
+        depth = np.concatenate([of.depth[host], -of.depth[host]])
+        order = np.lexsort((depth, is_start, time, thread))
+        self._key = self._keys(thread[order], time[order])
+        self._thread, self._time, self._inside = thread[order], time[order], inside[order]
+
+    def _keys(self, thread: Ints, time: Ints) -> Ints:
+        return (thread << _TIME_BITS) + (time - self._origin)
+
+    def inside(self, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """Parts of intervals by innermost slice: number of the interval, row or -1, start, end."""
+        first = np.searchsorted(self._key, self._keys(thread, start), side="right") - 1
+        behind = np.searchsorted(self._key, self._keys(thread, end), side="left")
+        count = np.where(end > start, np.maximum(behind - first, 1), 0)
+        number = np.repeat(np.arange(thread.size), count)
+        at = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(number.size)
+        own = (at >= 0) & (np.append(self._thread, -2)[at] == thread[number])
+        row = np.where(own, np.append(self._inside, -1)[at], -1)
+        begun = np.where(own, np.append(self._time, 0)[at], start[number])
+        following = np.append(self._time, 0)[np.minimum(at + 1, self._time.size)]
+        is_last = np.append(number[1:] != number[:-1], True)[: number.size]
+        ended = np.where(is_last, end[number], following)
+        return number, row, np.maximum(begun, start[number]), np.minimum(ended, end[number])
+
+
+def with_waits(made: Pieces, waits_until: Ints) -> Pieces:
+    """Pieces, with what waited for another rank apart; until when is said of each slice."""
+    until = np.where(made.what == BUSY, np.append(waits_until, 0)[made.row], 0)
+    waited = np.clip(until - made.start_ns, 0, made.ns)
+    rows = np.flatnonzero(waited > 0)
+    rest = replace(made, start_ns=made.start_ns + waited, ns=made.ns - waited)
+    waits = Pieces(
+        made.window[rows],
+        made.row[rows],
+        np.full(rows.size, WAIT),
+        made.start_ns[rows],
+        waited[rows],
+    )
+    columns = zip(*(astuple(part) for part in (rest, waits)), strict=True)
+    return Pieces(*(np.concatenate(column) for column in columns))

@@ -1,0 +1,117 @@
+"""The slices of one (run, rank), and the windows of its steps, as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+import duckdb
+import numpy as np
+
+from profframe.facts.columns import numbers
+from profframe.intervals import Ints, Mask, nearest
+from profframe.query.run import select
+
+MACROS: Final = "call_nodes() step_marks()"
+"""The macros that the queries of this module call."""
+OP, ANNOTATION, MODULE, FRAME, CALL, SYNC, LOAD, COMPILE, RESUME = range(1, 10)
+"""What the host does in a slice; `call_sort` of the SQL."""
+_LATEST: Final = 2**62
+COMPUTE, COMMUNICATION, COPY = range(1, 4)
+"""What a device does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """Slices by event_id; references are rows, -1 is none.
+
+    Attributes
+    ----------
+    event_id, parent, launch, thread, device, step, depth, start_ns, dur_ns : Ints
+        As in ``events``.
+    work, sort, label, detail, category, graph_position : Ints
+        As `call_nodes` of the SQL has them.
+    """
+
+    event_id: Ints
+    parent: Ints
+    launch: Ints
+    thread: Ints
+    device: Ints
+    step: Ints
+    depth: Ints
+    start_ns: Ints
+    dur_ns: Ints
+    work: Ints
+    sort: Ints
+    label: Ints
+    detail: Ints
+    category: Ints
+    graph_position: Ints
+
+    @property
+    def end_ns(self) -> Ints:
+        """Ends."""
+        return self.start_ns + self.dur_ns
+
+    @property
+    def is_call(self) -> Mask:
+        """Slices that are nodes of a call tree: what a program calls, not how it gets there."""
+        mask: Mask = np.isin(self.sort, (OP, ANNOTATION, MODULE, LOAD, COMPILE, RESUME))
+        return np.logical_and(mask, self.work == 0)
+
+    def around(self, marked: Mask) -> Ints:
+        """The innermost marked slice that each is in; itself where it is one."""
+        return nearest(self.parent, marked)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Steps of one (run, rank), none of which overlap: when they ran, and on which thread."""
+
+    step: Ints
+    start_ns: Ints
+    end_ns: Ints
+    thread: int
+
+
+def slices(connection: duckdb.DuckDBPyConnection) -> Slices:
+    """Read the slices of a connection that has one (run, rank)."""
+    table = select(connection, "FROM call_nodes(events)").to_arrow_table()
+    columns = {field.name: numbers(table, field.name) for field in fields(Slices)}
+    for name in ("parent", "launch"):
+        columns[name] = rows_of(columns["event_id"], columns[name])
+    return Slices(**columns)
+
+
+def windows(connection: duckdb.DuckDBPyConnection, of: Slices) -> Windows:
+    """The profiler steps; without any the whole trace is one."""
+    table = select(
+        connection,
+        """SELECT step, marks.start_ns, marks.start_ns + marks.dur_ns AS end_ns, event_id
+        FROM step_marks(events) AS marks
+        WHERE marks.start_ns IS NOT NULL AND marks.dur_ns > 0
+        ORDER BY marks.start_ns, event_id""",
+    ).to_arrow_table()
+    step, start, end = (numbers(table, name) for name in ("step", "start_ns", "end_ns"))
+    row = rows_of(of.event_id, numbers(table, "event_id"))
+    kept = (row >= 0) & (
+        start >= np.append(start[:1], np.maximum.accumulate(end)[:-1])[: start.size]
+    )
+    if kept.any():
+        return Windows(step[kept], start[kept], end[kept], int(of.thread[row[kept][0]]))
+    host = np.flatnonzero(of.work == 0)
+    thread = (
+        int(np.bincount(of.thread[host] + 1, of.dur_ns[host]).argmax()) - 1 if host.size else -1
+    )
+    whole = np.zeros(min(of.start_ns.size, 1), np.int64)
+    begin = whole + of.start_ns.min(initial=_LATEST)
+    return Windows(whole - 1, begin, whole + of.end_ns.max(initial=-_LATEST), thread)
+
+
+def rows_of(event_id: Ints, wanted: Ints) -> Ints:
+    """Rows of events, -1 for those that are not there."""
+    if not event_id.size:
+        return np.full(wanted.size, -1, np.int64)
+    at = np.minimum(np.searchsorted(event_id, wanted), event_id.size - 1)
+    return np.where(event_id[at] == wanted, at, -1)

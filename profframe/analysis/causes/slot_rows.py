@@ -1,0 +1,90 @@
+"""What each slot is on both sides, as rows: names, shapes, calls, and the slots around it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from profframe.analysis.causes.sides import Connect, Side, texts
+from profframe.analysis.causes.slots import Slots
+from profframe.intervals import Ints, nearest
+
+SIDES: Final = ("base", "other")
+COMPILED: Final = r"Torch-Compiled Region|CompiledFxGraph|CompiledFunction|torch_dynamo_resume_in_"
+"""Names of what torch.compile made."""
+_ATTRIBUTES: Final = (
+    "run",
+    "rank",
+    "event_id",
+    "kind",
+    "name",
+    "short_name",
+    "shapes",
+    "types",
+    "category",
+)
+
+
+def slot_rows(
+    sides: tuple[Side, Side], of: Slots, connects: tuple[Connect, Connect]
+) -> pl.DataFrame:
+    """One row per slot.
+
+    ``slot``, ``gap``, ``parent`` and ``top`` (the slot of the call around it; the outermost slot
+    that one side lacks, else itself), ``is_work``, ``is_copy``, and of each side ``{side}_node``,
+    ``_calls`` (per step), ``_call_ns``, ``_rate`` (FLOP/s) and the attributes of an event of it.
+    """
+    frame = pl.DataFrame({"slot": np.arange(of.count), "gap": of.gap})
+    for name, side, own, connect in zip(SIDES, sides, (of.base, of.other), connects, strict=True):
+        frame = frame.join(_of_side(name, side, own, of, connect), on="slot", how="left")
+    both = [
+        pl.min_horizontal(f"base_{name}", f"other_{name}").alias(name)
+        for name in ("parent", "top", "work")
+    ]
+    return frame.with_columns(both).with_columns(
+        is_work=pl.col("work") > 0,
+        in_both=pl.col("base_node").is_not_null() & pl.col("other_node").is_not_null(),
+        compiled=pl.any_horizontal(pl.col("base_compiled", "other_compiled").fill_null(False)),
+    )
+
+
+def _of_side(name: str, side: Side, own: Ints, of: Slots, connect: Connect) -> pl.DataFrame:
+    trees, forest = side.trees, side.trees.forest
+    in_steps = trees.step[trees.tree] >= 0
+    if not in_steps.any():
+        in_steps[:] = True
+    order = np.lexsort((np.arange(own.size), ~in_steps))
+    slot, first = np.unique(own[order], return_index=True)
+    node = order[first]
+    parent = forest.parent[node]
+    lacks = of.gap[own] >= 0
+    shared_above = (forest.parent < 0) | ~lacks[forest.parent]
+    top = nearest(forest.parent, lacks & shared_above)
+    work, dur = np.zeros((2, own.size), np.int64)
+    for part, slices in enumerate(side.slices):
+        here = np.flatnonzero((trees.part == part) & (trees.row >= 0))
+        work[here] = slices.work[trees.row[here]]
+        dur[here] = slices.dur_ns[trees.row[here]]
+    calls = np.bincount(own[in_steps], minlength=of.count)[slot]
+    total = np.bincount(own[in_steps], dur[in_steps], minlength=of.count)[slot]
+    frame = pl.DataFrame(
+        {
+            "slot": slot,
+            f"{name}_node": node,
+            f"{name}_parent": np.where(parent >= 0, own[parent], -1),
+            f"{name}_top": np.where(lacks[node], own[top[node]], slot),
+            f"{name}_work": work[node],
+            f"{name}_calls": calls / max(side.count, 1),
+            f"{name}_call_ns": total / np.maximum(calls, 1),
+        }
+    )
+    about = texts(connect, side, trees.part[node], trees.row[node])
+    is_compiled = about["name"].str.contains(COMPILED).fill_null(False).to_numpy()
+    marked = np.isin(forest.label, forest.label[node[is_compiled]]) & (trees.row >= 0)
+    compiled = nearest(forest.parent, marked)[node] >= 0
+    frame = frame.with_columns(pl.Series(f"{name}_compiled", compiled))
+    attributes = about.select(pl.col(_ATTRIBUTES).name.prefix(f"{name}_"))
+    rate = (about["flops"] / (about["dur_ns"] / 1e9)).alias(f"{name}_rate")
+    return pl.concat([frame, attributes, rate.to_frame()], how="horizontal")

@@ -1,0 +1,117 @@
+"""Call trees of the steps of a side: ops, modules, annotations, and the work they launched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from profframe.analysis.alignment.forest import Forest, forest
+from profframe.analysis.causes.rows import Slices, Windows
+from profframe.intervals import Ints, Mask
+
+_DEEPEST = np.int64(1) << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """Nodes in preorder, a tree per step of a rank.
+
+    Attributes
+    ----------
+    forest : Forest
+        How they nest; the root of a tree is no slice.
+    part, row : Ints
+        Number of the (run, rank), and row of its slice; -1 for roots.
+    root : Ints
+        Rows of the roots.
+    step : Ints
+        Step of each root; -1 for what is in none.
+    is_work : Mask
+        It is work of a device.
+    detail, category : Ints
+        As of slices.
+    """
+
+    forest: Forest
+    part: Ints
+    row: Ints
+    root: Ints
+    step: Ints
+    is_work: Mask
+    detail: Ints
+    category: Ints
+
+    @property
+    def tree(self) -> Ints:
+        """Number of the tree of each node."""
+        return np.cumsum(self.row < 0) - 1
+
+
+def trees(parts: Sequence[tuple[Slices, Windows]]) -> Trees:
+    """Make the trees of all ranks of a side."""
+    nodes = [_nodes(of, steps) for of, steps in parts]
+    part = np.repeat(np.arange(len(nodes)), [row.size for row, _, _ in nodes])
+    row, depth, step = (np.concatenate(column) for column in zip(*nodes, strict=True))
+    label, detail, category = np.zeros((3, row.size), np.int64)
+    is_work = np.zeros(row.size, np.bool_)
+    for number, (of, _) in enumerate(parts):
+        here = np.flatnonzero((part == number) & (row >= 0))
+        label[here], detail[here] = of.label[row[here]], of.detail[row[here]]
+        category[here], is_work[here] = of.category[row[here]], of.work[row[here]] > 0
+    root = np.flatnonzero(row < 0)
+    made = forest(depth, label, detail, is_work)
+    return Trees(made, part, row, root, step[root], is_work, detail, category)
+
+
+def _nodes(of: Slices, steps: Windows) -> tuple[Ints, Ints, Ints]:
+    """Rows, depths and steps of the nodes of a rank in preorder, with a root for each step."""
+    call = of.is_call
+    node = np.flatnonzero(call | (of.work > 0))
+    work = of.work[node] > 0
+    launch = np.where(work, of.launch[node], node)
+    step = of.step[node]
+    around = of.around(call)
+    parent = np.where(work, np.where(launch >= 0, around[launch], -1), around[of.parent[node]])
+    parent[~work & (of.parent[node] < 0)] = -1
+    parent = np.where((parent >= 0) & (of.step[parent] == step), parent, -1)
+    depth = _depths(of.event_id.size, node, parent)
+    thread = np.where(launch >= 0, of.thread[launch], -2)
+    time = np.where(launch >= 0, of.start_ns[launch], of.start_ns[node])
+    place = _places(step, thread, time, steps.thread)
+    raw = np.where(work, _DEEPEST, of.depth[node])
+    order = np.lexsort((node, of.graph_position[node], of.start_ns[node], raw, time, place, step))
+    node, depth, step = node[order], depth[order] + 1, step[order]
+    first = np.flatnonzero(np.append(True, step[1:] != step[:-1])[: step.size])
+    return (
+        np.insert(node, first, -1),
+        np.insert(depth, first, 0),
+        np.insert(step, first, step[first]),
+    )
+
+
+def _depths(size: int, node: Ints, parent: Ints) -> Ints:
+    """Number of ancestors, by pointer doubling."""
+    above = np.full(size, -1, np.int64)
+    above[node] = parent
+    depth = (above >= 0).astype(np.int64)
+    rows = np.flatnonzero(above >= 0)
+    while rows.size:
+        through = above[rows]
+        depth[rows], above[rows] = depth[rows] + depth[through], above[through]
+        rows = rows[above[rows] >= 0]
+    return depth[node]
+
+
+def _places(step: Ints, thread: Ints, time: Ints, main: int) -> Ints:
+    """Order of threads in each step: the main one, then by when they begin."""
+    order = np.lexsort((time, thread, step))
+    new = np.append(True, (np.diff(step[order]) != 0) | (np.diff(thread[order]) != 0))
+    first = order[np.flatnonzero(new[: order.size])]
+    rank = np.lexsort((thread[first], time[first], thread[first] != main, step[first]))
+    place_of = np.empty(first.size, np.int64)
+    place_of[rank] = np.arange(first.size)
+    places = np.empty(order.size, np.int64)
+    places[order] = place_of[np.cumsum(new[: order.size]) - 1]
+    return places

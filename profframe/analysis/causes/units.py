@@ -1,0 +1,105 @@
+"""How long each slot took in each step, by what happened in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from profframe.analysis.causes.pieces import BUSY, HOST, LAUNCH, NOTHING, WAIT, Pieces
+from profframe.analysis.causes.rows import (
+    COMPILE,
+    FRAME,
+    LOAD,
+    OP,
+    RESUME,
+    SYNC,
+    Slices,
+)
+from profframe.analysis.causes.trees import Trees
+from profframe.intervals import Ints, nearest
+
+KINDS: Final = (
+    "work",
+    "wait",
+    "launch",
+    "op",
+    "code",
+    "synchronization",
+    "data_loading",
+    "recompile",
+    "graph_break",
+    "nothing",
+)
+"""What happens in a piece; a collective waits for another rank, code is all that is no op."""
+_WORK, _WAIT, _LAUNCH, _OP, _CODE, _SYNC, _LOAD, _COMPILE, _RESUME, _NOTHING = range(len(KINDS))
+_OF_SORT: Final = {SYNC: _SYNC, LOAD: _LOAD, COMPILE: _COMPILE, RESUME: _RESUME}
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Sums of pieces: one row per window, node and kind.
+
+    Attributes
+    ----------
+    window, node, kind : Ints
+        Number of the window, node of the trees, and index of ``KINDS``.
+    line : Ints
+        Of code the row of the innermost Python frame, else -1.
+    ns : Ints
+        Their time.
+    """
+
+    window: Ints
+    node: Ints
+    kind: Ints
+    line: Ints
+    ns: Ints
+
+
+def units(of: Slices, made: Pieces, tree: Trees, part: int, steps: Ints) -> Units:
+    """Add up the pieces of a rank, whose windows are of some steps."""
+    own = np.flatnonzero(tree.part == part)
+    node_of = np.full(of.event_id.size + 1, -1, np.int64)
+    has_row = own[tree.row[own] >= 0]
+    node_of[tree.row[has_row]] = has_row
+    calls = of.around(of.is_call)
+    row = made.row
+    slice_of = np.where(made.what == HOST, np.append(calls, -1)[row], row)
+    node = node_of[slice_of]
+    roots = own[tree.row[own] < 0]
+    root_of = dict(zip(tree.step[tree.tree[roots]].tolist(), roots.tolist(), strict=True))
+    fallback = np.array([root_of.get(step, roots[0]) for step in steps.tolist()] or [0], np.int64)
+    node = np.where(node >= 0, node, fallback[made.window])
+    kind = np.select(
+        [made.what == BUSY, made.what == WAIT, made.what == LAUNCH, made.what == NOTHING],
+        [_WORK, _WAIT, _LAUNCH, _NOTHING],
+        _CODE,
+    )
+    host = np.flatnonzero(made.what == HOST)
+    kind[host] = _kinds(of)[row[host]]
+    line = np.full(row.size, -1, np.int64)
+    code = np.flatnonzero(kind == _CODE)
+    frames = nearest(of.parent, (of.sort == FRAME) & (of.work == 0))
+    line[code] = frames[row[code]]
+    key = np.stack([made.window, node, kind, line], axis=1)
+    order = np.lexsort(key.T[::-1])
+    key = key[order]
+    first = np.flatnonzero(np.append(True, (key[1:] != key[:-1]).any(axis=1))[: order.size])
+    sums = np.add.reduceat(made.ns[order], first) if first.size else made.ns[:0]
+    window, node, kind, line = key[first].T
+    return Units(window, node, kind, line, sums)
+
+
+def _kinds(of: Slices) -> Ints:
+    """The kind of host time in which each slice is the innermost."""
+    host = of.work == 0
+    kind = np.full(of.sort.size, _CODE, np.int64)
+    inside_op = nearest(of.parent, host & (of.sort == OP)) >= 0
+    kind[inside_op | ((of.sort > FRAME) & host)] = _OP
+    marked = host & np.isin(of.sort, [*_OF_SORT])
+    mark = nearest(of.parent, marked)
+    for sort, number in _OF_SORT.items():
+        kind[(mark >= 0) & (of.sort[mark] == sort)] = number
+    return kind

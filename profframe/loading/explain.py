@@ -1,0 +1,75 @@
+"""Why one side takes longer than the other: the difference of a step as a sum of causes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from profframe.analysis.causes.explanation import Explanation, explanation
+from profframe.loading.load import load
+from profframe.trace.jobs import ranks_of
+from profframe.trace.trace import Trace
+
+
+def explain(base: Any, other: Any) -> Explanation:
+    """Explain the difference of a step between two sides: each nanosecond of it has a cause.
+
+    The steps of a side are aligned to each other and to those of the other side, call by call: by
+    what a call is, what it contains and where it is, not by the names of kernels. Each nanosecond
+    of a step belongs to one piece of work of a device, or to what the host did while none was
+    busy. What the pieces of a call take on both sides has one cause, so the causes add up to the
+    difference of the mean steps, exactly. Without profiler steps the whole trace is one.
+
+    Parameters
+    ----------
+    base, other
+        A `Trace`, or anything that `profframe.load` takes. Steps of all runs and ranks count alike.
+
+    Returns
+    -------
+    Explanation
+        ``base_ns`` and ``other_ns``, the mean length of a step, how many there are, and
+        ``causes``, one row each, the largest change first:
+
+        ``cause``
+            ``kernel_swapped``, ``kernel_time`` (the same kernel takes more or less time),
+            ``calls_added``, ``calls_removed``, ``shape_changed``, ``dtype_changed``, ``copies``,
+            ``fusion_made``, ``fusion_lost``, ``graph_break``, ``recompile``,
+            ``collective_transfer``, ``collective_wait`` (for another rank), ``launch_bound``
+            (devices wait for ops and launches), ``data_loading``, ``synchronization``,
+            ``host_code`` (devices wait for code between ops), ``unexplained``; and ``noise``: all
+            that differs no more than steps do among themselves, as one row.
+        ``base_op other_op base_kernel other_kernel``
+            Calls and kernels of both sides; NULL where a side has none. Of ``host_code`` the
+            Python frame or annotation.
+        ``base_ns other_ns change_ns``
+            Mean per step; they add up to the steps and to their difference.
+        ``share``
+            Part of the whole difference; NULL where there is none.
+        ``change_low_ns change_high_ns p_value significant``
+            Confidence interval of the change (95 %), and whether it is more than noise (of the
+            rows that are, 1 % are noise on average); NULL without repeated steps.
+        ``base_calls other_calls``
+            Pieces of work per step.
+        ``base_shapes other_shapes base_types other_types``
+            Of one of the calls, where they were recorded.
+        ``places``
+            In how many places of the call tree.
+        ``base_run base_rank base_event_ids other_run other_rank other_event_ids``
+            Events of one step, to look at.
+
+    Raises
+    ------
+    SourceError
+        A side cannot be read.
+
+    Examples
+    --------
+    >>> why = explain("examples/fp32.json.gz", "examples/bf16.json.gz")
+    >>> why.causes["change_ns"].sum() == why.other_ns - why.base_ns
+    True
+    >>> why.causes["cause"][0]
+    'dtype_changed'
+    """
+    traces = [source if isinstance(source, Trace) else load(source) for source in (base, other)]
+    (keys, connect), (other_keys, other_connect) = map(ranks_of, traces)
+    return explanation((connect, other_connect), (keys, other_keys))

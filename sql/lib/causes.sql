@@ -1,0 +1,105 @@
+-- What a step is made of, for finding what changed in it.
+-- In a bare shell read `devices.sql`, `kernel_names.sql`, `inputs.sql`, `steps.sql` and `critical_path.sql` of `sql/lib` first.
+
+-- call_label: what makes two slices the same call, whatever number its name has: that of a step, of a module among those of its
+-- class, of an annotation, of a line.
+-- parameter kind VARCHAR  kind of a slice
+-- parameter name VARCHAR  its name
+-- returns VARCHAR  the label
+-- example: SELECT call_label('python', 'train.py(12): step')
+CREATE OR REPLACE TEMP MACRO call_label(kind, name) AS CASE
+    WHEN contains(name, 'Compiled') THEN regexp_replace(name, '(Torch-Compiled Region|CompiledFxGraph|CompiledFunction).*', '\1')
+    WHEN kind = 'annotation' THEN regexp_replace(name, '\d+', '#', 'g')
+    WHEN kind = 'python' THEN regexp_replace(regexp_replace(name, '_\d+$', ''), '\(\d+\)', '')
+    WHEN is_busy(kind) THEN kind
+    WHEN is_data_load(name) THEN 'DataLoader'
+    ELSE name
+END;
+
+-- call_sort: what the host does in a slice: 1 op, 2 annotation, 3 module, 4 Python frame, 5 call, 6 a call that waits for a device,
+-- 7 loading data, 8 compiling, 9 going on after a graph break; 0 anything else.
+-- parameter kind VARCHAR  kind of a slice
+-- parameter name VARCHAR  its name
+-- parameter is_module BOOLEAN  it is the call of a module
+-- returns INTEGER  the number
+-- example: SELECT call_sort('host_op', 'aten::mm', false)
+CREATE OR REPLACE TEMP MACRO call_sort(kind, name, is_module) AS CASE
+    WHEN is_data_load(name) THEN 7
+    WHEN
+        contains(name, 'ompile') AND regexp_matches(
+            name, '^(entire_frame_compile|_compile\.|compile_fx|OutputGraph\.|.*\(dynamo_timed\))|torch/_dynamo/convert_frame\.py'
+        ) THEN 8
+    WHEN contains(name, 'torch_dynamo_resume_in_') THEN 9
+    WHEN kind = 'host_op' THEN 1
+    WHEN kind = 'annotation' THEN 2
+    WHEN kind = 'python' AND is_module THEN 3
+    WHEN kind = 'python' THEN 4
+    WHEN is_call(kind) THEN CASE
+        WHEN
+            regexp_matches(name, '(?i)Synchronize|^(cuda|hip)(Free|FreeHost|HostFree)(_v[0-9]+)?$|^cuMem(Free|FreeHost)(_v[0-9]+)?$')
+            THEN 6
+        ELSE 5
+    END
+    ELSE 0
+END;
+
+-- call_nodes: one row per slice that takes time and is on a thread of the host or on a device.
+-- parameter events TABLE  `events` of one (run, rank)
+-- column event_id, start_ns, dur_ns  as in events
+-- column step BIGINT  its step; -1 for none
+-- column depth BIGINT  number of slices around it
+-- column parent BIGINT  event_id of the slice around it; -1 for none, as in the next three
+-- column launch BIGINT  event_id of the call that launched it
+-- column thread BIGINT  thread of the host
+-- column device BIGINT  device
+-- column work BIGINT  1 computation, 2 communication, 3 copy of a device; 0 of the host
+-- column sort BIGINT  as in call_sort
+-- column label BIGINT  number of its call_label
+-- column detail BIGINT  number of what else there is: of work its name, of an op its shapes and types
+-- column category BIGINT  number of its category, if that tells what it does: products, attention, communication; else 0
+-- column graph_position BIGINT  as in events; -1 for none
+-- example: FROM call_nodes(events)
+CREATE OR REPLACE TEMP MACRO call_nodes(events) AS TABLE
+WITH names AS MATERIALIZED (
+    SELECT
+        kind, name, is_module,
+        (hash(call_label(kind, name)) >> 1)::BIGINT AS label,
+        call_sort(kind, name, is_module) AS sort,
+        CASE WHEN is_busy(kind) THEN (hash(name) >> 1)::BIGINT ELSE 0 END AS detail
+    FROM (SELECT DISTINCT kind, name, python_module_id IS NOT NULL AS is_module FROM query_table(events))
+)
+SELECT
+    events.event_id,
+    coalesce(events.parent_id, -1) AS parent,
+    coalesce(events.launch_id, -1) AS launch,
+    coalesce(events.thread, -1) AS thread,
+    coalesce(events.device, -1) AS device,
+    coalesce(events.step, -1) AS step,
+    coalesce(events.depth, 0) AS depth,
+    events.start_ns,
+    events.dur_ns,
+    CASE device_class(events.kind, events.kernel_category)
+        WHEN 'compute' THEN 1 WHEN 'communication' THEN 2 WHEN 'copy' THEN 3 ELSE 0
+    END AS work,
+    names.sort,
+    names.label,
+    CASE
+        WHEN names.sort = 1 THEN (hash(events.input_dims, events.input_types) >> 1)::BIGINT
+        ELSE names.detail
+    END AS detail,
+    CASE
+        WHEN events.kernel_category IN ('gemm', 'attention', 'attention_backward', 'convolution') OR is_communication(events.kernel_category)
+            THEN (hash(events.kernel_category) >> 1)::BIGINT
+        ELSE 0
+    END AS category,
+    coalesce(events.graph_position, -1) AS graph_position
+FROM query_table(events) AS events
+JOIN names
+    ON events.kind = names.kind AND events.name IS NOT DISTINCT FROM names.name
+    AND (events.python_module_id IS NOT NULL) = names.is_module
+WHERE
+    events.start_ns IS NOT NULL
+    AND events.dur_ns > 0
+    AND events.is_async IS NOT TRUE
+    AND (is_busy(events.kind) OR events.kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead'))
+ORDER BY events.event_id;
