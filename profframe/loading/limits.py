@@ -264,7 +264,7 @@ def _steps(base: _Side, other: _Side) -> Measure:
     values = [_step_times(side) for side in (base, other)]
     without = [side.name for side, own in zip((base, other), values, strict=True) if not own.values]
     if without:
-        measure = _of_runs("span_ns", base, other)
+        measure = _of_runs("span_ns", base, other, "step", "no steps, and no times")
         return Measure(measure.base, measure.other, "ns", _WHOLE.format(" and ".join(without)))
     is_beside = base.is_by_step
     return Measure(values[0], values[1], "ns", _BY_STEP, is_beside=is_beside)
