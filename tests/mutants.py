@@ -473,7 +473,58 @@ RANKS: Final = (
     ),
 )
 
-MUTANTS: Final = (*SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS)
+GATES: Final = (
+    Mutant(
+        "33a",
+        "a change that may be noise breaks its limit",
+        "profframe/analysis/fail_on.py",
+        "is_above and not is_noise)",
+        "is_above)",
+        "tests/unit/test_limits.py::test_a_change_above_the_limit_that_is_noise_holds",
+    ),
+    Mutant(
+        "33b",
+        "the warm-up counts in the time of a step",
+        "profframe/loading/limits.py",
+        """marks.join(unsteady(side.trace, side.steps), on=["run", "step"], how="anti")""",
+        "marks",
+        "tests/unit/test_limits.py::test_only_steady_steps_count_unless_all_are_asked_for",
+    ),
+    Mutant(
+        "33c",
+        "a step lasts as long as on its shortest rank",
+        "profframe/loading/limits.py",
+        """pl.col("dur_ns").max()""",
+        """pl.col("dur_ns").min()""",
+        "tests/unit/test_limits.py::test_a_step_lasts_as_long_as_on_its_longest_rank",
+    ),
+    Mutant(
+        "33d",
+        "a slow step amid the others is of the warm-up",
+        "sql/lib/steps.sql",
+        "PARTITION BY run, rank ORDER BY start_ns NULLS LAST, event_id ROWS UNBOUNDED PRECEDING",
+        "PARTITION BY run, rank, event_id",
+        "tests/sql/test_golden.py::TestGolden::test_rows[steps-steady]",
+    ),
+    Mutant(
+        "33e",
+        "a name that is there is taken for a pattern",
+        "profframe/loading/limits.py",
+        "    return exact or [\n",
+        "    return [\n",
+        "tests/unit/test_limits.py::test_any_name",
+    ),
+    Mutant(
+        "33f",
+        "a bar in a name ends its cell",
+        "profframe/show/comment.py",
+        """_DELICATE: Final = re.compile(r"[|`]|""",
+        """_DELICATE: Final = re.compile(r"[`]|""",
+        "tests/unit/test_comment.py::test_a_name_is_read_as_it_is",
+    ),
+)
+
+MUTANTS: Final = (*SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES)
 
 
 def misplaced(mutants: Sequence[Mutant], root: Path = ROOT) -> Iterator[str]:

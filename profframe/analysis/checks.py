@@ -18,8 +18,8 @@ from profframe.errors import ParameterError
 
 TOTALS: Final[Mapping[str, str]] = MappingProxyType({"op_self_ns": "op", "kernel_ns": "kernel"})
 """Metrics that the limit for all ops and kernels also applies to, and the kind that they sum up."""
-MORE_IS_BETTER: Final = frozenset({"throughput_per_s", "busy_share"})
-"""Metrics whose fall is compared with the limit."""
+Most = Fraction | fail_on.Amount
+"""How much worse a metric may get: a part of the base, or an amount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class Worse:
     base, other
         Means of both sides.
     limit
-        Share of the base.
+        A part of the base, or an amount.
     """
 
     metric: str
     base: float
     other: float
-    limit: Fraction
+    limit: Most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,8 +65,8 @@ class CheckResult:
     worse: list[Worse]
 
 
-def limit_of(text: str) -> tuple[str, Fraction]:
-    """Read a limit.
+def limit_of(text: str) -> tuple[str, Most]:
+    """Read a limit, as `profframe.analysis.fail_on.limit` does.
 
     Parameters
     ----------
@@ -75,8 +75,8 @@ def limit_of(text: str) -> tuple[str, Fraction]:
 
     Returns
     -------
-    tuple of str and fractions.Fraction
-        The metric, ``""`` for all ops and kernels; and the limit as a part of one.
+    tuple of str and fractions.Fraction or Amount
+        The metric, ``""`` for all ops and kernels; and the limit as a part of one, or an amount.
 
     Raises
     ------
@@ -88,13 +88,11 @@ def limit_of(text: str) -> tuple[str, Fraction]:
     >>> limit_of("5%"), limit_of("step_p50_ns=2.5%")
     (('', Fraction(1, 20)), ('step_p50_ns', Fraction(1, 40)))
     """
-    metric, equals, limit = text.rpartition("=")
-    if equals and not metric.strip():
-        raise ParameterError(f"a limit is 5% or METRIC=5%, not {text!r}")
-    return metric.strip(), fail_on.percent(limit)
+    limit = fail_on.limit(text)
+    return limit.metric, limit.most
 
 
-def limits_of(texts: Iterable[str]) -> dict[str, Fraction]:
+def limits_of(texts: Iterable[str]) -> dict[str, Most]:
     """Read several limits; of one metric the lowest counts.
 
     Examples
@@ -102,10 +100,17 @@ def limits_of(texts: Iterable[str]) -> dict[str, Fraction]:
     >>> limits_of(["op:*=5%", "op:*=10%"])
     {'op:*': Fraction(1, 20)}
     """
-    lowest: dict[str, Fraction] = {}
+    lowest: dict[str, Most] = {}
     for metric, limit in map(limit_of, texts):
-        lowest[metric] = min(limit, lowest.get(metric, limit))
+        before = lowest.get(metric, limit)
+        if isinstance(before, fail_on.Amount) != isinstance(limit, fail_on.Amount):
+            raise ParameterError(f"a limit is of % or an amount, not both: {metric}")
+        lowest[metric] = min(limit, before, key=_size)
     return lowest
+
+
+def _size(limit: Most) -> Fraction:
+    return limit.value if isinstance(limit, fail_on.Amount) else limit
 
 
 def check(
@@ -115,7 +120,8 @@ def check(
     baseline: selecting.Runs,
     runs: selecting.Runs | None = None,
     *,
-    limit: Mapping[str, Fraction] | None = None,
+    limit: Mapping[str, Most] | None = None,
+    measure: Callable[[str], pl.DataFrame] | None = None,
 ) -> CheckResult:
     """Compare runs with a baseline of several, and find what exceeds a limit.
 
@@ -131,6 +137,8 @@ def check(
         By metric, as `limit_of` gives them; of several for one metric the lowest. The limit for all
         ops and kernels applies to both totals, and to every row that regressed and took at least
         1 % of its kind in the baseline.
+    measure
+        Gives ``run value`` of a metric that is neither a column of `runs` nor an op or kernel.
 
     Returns
     -------
@@ -150,7 +158,11 @@ def check(
     order = selecting.in_order(traces.select("run", "clock", "start_ns"))
     base, others = selecting.sides(order["run"].to_list(), baseline, runs)
     values = {metric: trends.total(samples, what) for metric, what in TOTALS.items()}
-    values |= trends.metrics(list(metric_limits), order, totals, lambda: samples)
+    other_metrics = [] if measure is None else [name for name in metric_limits if _is_other(name)]
+    of_trends = [name for name in metric_limits if name not in other_metrics]
+    values |= trends.metrics(of_trends, order, totals, lambda: samples)
+    if measure is not None:
+        values |= {name: measure(name) for name in other_metrics}
     metrics = _compare_metrics(values, base, others)
     for pattern in metric_limits:
         if not any(_matches(pattern, metric) for metric in metrics["metric"]):
@@ -158,7 +170,7 @@ def check(
     rows = regressions.compare_runs(samples, base, others)
     regressed = regressions.regressions(rows)
     worse = _worse_metrics(metrics, metric_limits)
-    if total_limit is not None:
+    if isinstance(total_limit, Fraction):
         worse += _worse_metrics(metrics, dict.fromkeys(TOTALS, total_limit))
         large = regressed.join(_large(rows), on=["what", "name"], how="semi", nulls_equal=True)
         worse += [
@@ -202,25 +214,30 @@ def _chance(base: noise.Float64, other: noise.Float64) -> float | None:
     return float(noise.compare(*sides).p[0])
 
 
+def _is_other(metric: str) -> bool:
+    """Whether a metric is none of those of `trends`."""
+    is_named = ":" in metric and not trends.is_sample_metric(metric)
+    return metric in fail_on.WORDS or is_named
+
+
 def _matches(pattern: str, metric: str) -> bool:
     """Whether a name or pattern matches a metric."""
     return pattern == metric or fnmatchcase(metric, pattern)
 
 
-def _worse_metrics(metrics: pl.DataFrame, metric_limits: Mapping[str, Fraction]) -> list[Worse]:
+def _worse_metrics(metrics: pl.DataFrame, metric_limits: Mapping[str, Most]) -> list[Worse]:
     """Metrics that got worse by more than noise and by more than their limit."""
     worse = []
     number = max(metrics.height, 1)
     for metric, base, other, _, p in metrics.iter_rows():
-        limit = min(
-            (share for pattern, share in metric_limits.items() if _matches(pattern, metric)),
-            default=None,
-        )
-        rise = base - other if metric in MORE_IS_BETTER else other - base
-        if limit is None or p is None or p * number > regressions.LEVEL:
+        if p is None or p * number > regressions.LEVEL:
             continue
-        if rise > limit * abs(base):
-            worse.append(Worse(metric, base, other, limit))
+        limits = [limit for name, limit in metric_limits.items() if _matches(name, metric)]
+        before, after = Fraction(base), Fraction(other)
+        rise = fail_on.worsening(metric, before, after)
+        broken = [limit for limit in limits if rise > fail_on.allowed(limit, before)]
+        if broken:
+            worse.append(Worse(metric, base, other, min(broken, key=_size)))
     return worse
 
 

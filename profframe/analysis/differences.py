@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from profframe.analysis.stats import noise
@@ -57,6 +59,7 @@ def compare(
         change_ns=pl.col("other_ns") - pl.col("base_ns"),
         ratio=pl.when(pl.col("base_ns") != 0).then(pl.col("other_ns") / pl.col("base_ns")),
         status=_status(),
+        warning=_warning(),
     ).with_columns(
         contribution=pl.when(pl.col("what") != "annotation", total != 0).then(change / total)
     )
@@ -79,6 +82,7 @@ COLUMNS: Final = (
     *("what", "name"),
     *("base_calls", "other_calls", "base_ns", "other_ns", "change_ns", "ratio", "contribution"),
     *("status", "change_low_ns", "change_high_ns", "p_value", "q_value", "significant"),
+    *("base_call_ns", "other_call_ns", "warning"),
     *("base_device_ns", "other_device_ns"),
     *("base_flops", "other_flops", "base_flops_per_s", "other_flops_per_s"),
     *("base_bytes", "other_bytes", "base_bytes_per_s", "other_bytes_per_s"),
@@ -107,6 +111,9 @@ def _means(side: Side) -> pl.DataFrame:
         *_KEY,
         # polars multiplies by 1 / number, which is not always the nearest double.
         pl.col("calls").map_batches(lambda calls: calls.to_numpy() / number, pl.Float64),
+        pl.when(pl.col("calls") > 0)
+        .then(_rounded_mean(pl.col("spent_ns"), pl.col("calls")))
+        .alias("call_ns"),
         *(_rounded_mean(pl.col(name), number) for name in measures),
         *(_per_second(work) for work in _WORK),
         *(_share_of_peak(name, peak) for name, peak in _PEAKS.items()),
@@ -165,6 +172,38 @@ def _tests(
     )
 
 
+def chances(
+    base: Side, other: Side, measures: Sequence[tuple[Sequence[float], Sequence[float]]]
+) -> list[float] | None:
+    """How likely noise makes such differences; None where a side has one sample.
+
+    Parameters
+    ----------
+    base, other
+        Sides whose rows show what noise is typical.
+    measures
+        Values of both sides, one for each sample; they are tested as rows beside the others.
+    """
+    columns = [side.rows.select(_KEY) for side in (base, other)]
+    keys = pl.concat(columns, how="vertical_relaxed").unique().sort(_KEY).with_row_index("place")
+    sides = [_values(side, keys) for side in (base, other)]
+    if not all(side.is_repeated for side in sides):
+        return None
+    extended = [
+        noise.Samples(
+            np.concatenate([side.row, side.rows + np.repeat(np.arange(len(values)), number)]),
+            np.concatenate([side.sample, np.tile(np.arange(number), len(values))]),
+            np.concatenate([side.value, np.array(values, np.float64).ravel()]),
+            side.rows + len(values),
+            side.runs,
+        )
+        for side, values in zip(sides, zip(*measures, strict=True), strict=True)
+        for number in (side.runs.size,)
+    ]
+    comparison = noise.compare(*extended)
+    return [float(chance) for chance in comparison.p[keys.height :]]
+
+
 def _values(side: Side, keys: pl.DataFrame) -> noise.Samples:
     """The times of a side, sample by sample, its ranks added up."""
     times = (
@@ -191,7 +230,7 @@ def _sum_or_null(name: str) -> pl.Expr:
     return pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
 
 
-def _rounded_mean(total: pl.Expr, number: int) -> pl.Expr:
+def _rounded_mean(total: pl.Expr, number: int | pl.Expr) -> pl.Expr:
     """Half up, in integers."""
     return total // number + (2 * (total % number) + number) // (2 * number)
 
@@ -209,6 +248,24 @@ def _share_of_peak(name: str, peak: str) -> pl.Expr:
 
 def _number(name: str, side: Side) -> pl.Expr:
     return pl.lit(side.samples.height, pl.Int64).alias(name)
+
+
+def _warning() -> pl.Expr:
+    """What to know of a change of the total where calls differ in number; else NULL."""
+    calls = [pl.col(f"{side}_calls") for side in _SIDES]
+    growths = [
+        (100 * (after / before - 1)).round(1)
+        for before, after in (calls, [pl.col(f"{side}_call_ns") for side in _SIDES])
+    ]
+    signed = [
+        pl.concat_str(
+            pl.when(growth >= 0).then(pl.lit("+")).otherwise(pl.lit("")), growth + 0.0, pl.lit(" %")
+        )
+        for growth in growths
+    ]
+    return pl.when(calls[0] != calls[1], calls[0] > 0, calls[1] > 0, growths[1].is_finite()).then(
+        pl.format("{} calls, {} per call", *signed)
+    )
 
 
 def _status() -> pl.Expr:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from profframe.cli.loading import load
-from profframe.cli.output import Output, with_output
+from profframe.cli.output import Output, with_comment, with_output
 from profframe.cli.questions import check_question
 from profframe.cli.verbs import GREW, takes_dtype, takes_sources, verbs, with_facts
 from profframe.errors import ParameterError, UnknownNameError
+from profframe.show.units import visible
 
 if TYPE_CHECKING:
-    from fractions import Fraction
+    from rich.console import RenderableType
 
+    from profframe.analysis.fail_on import Limit, Verdict
     from profframe.trace.trace import Trace
 
 
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     "--kernel-by",
     default="name",
     show_default=True,
-    type=click.Choice(["name", "short_name", "shapes"]),
+    type=click.Choice(["name", "short_name", "shapes", "category"]),
     help="What kernels are matched by; shapes: the op that launched them, with its input shapes.",
 )
 @click.option(
@@ -55,6 +59,13 @@ if TYPE_CHECKING:
     type=click.Choice(["none", "kernels", "all"]),
     help="With --per step: what is in no step counts, too, an even part of it in each.",
 )
+@click.option(
+    "--steps",
+    default="steady",
+    show_default=True,
+    type=click.Choice(["steady", "all"]),
+    help="Steps that count; steady: neither from the warm-up nor cut off.",
+)
 @click.option("--devices", is_flag=True, help="Kernels of each device are rows of their own.")
 @takes_dtype
 @click.option(
@@ -70,9 +81,14 @@ if TYPE_CHECKING:
     type=click.IntRange(0),
     help="Characters of a name; 0: all.",
 )
-@click.option("--fail-on", metavar="N%", help="Exit with 3 if something grew by more.")
+@click.option(
+    "--fail-on",
+    multiple=True,
+    metavar="[METRIC=]LIMIT",
+    help="Exit with 3 if something got worse by more; can be repeated.",
+)
 @with_facts
-@with_output
+@with_comment
 def diff(
     base: str,
     other: str,
@@ -83,12 +99,13 @@ def diff(
     per: str,
     copies: bool,
     outside: str,
+    steps: str,
     devices: bool,
     dtype: str | None,
     columns: str | None,
     top: int,
     name_width: int,
-    fail_on: str | None,
+    fail_on: tuple[str, ...],
     facts: Mapping[str, Any],
     output: Output,
 ) -> int:
@@ -101,16 +118,24 @@ def diff(
     than 5 %, or a significant row that took at least 1 % of its kind in BASE did. Of one run a
     side no row is significant.
 
-    Of two memory snapshots: what they hold at the peak and at the end; --fail-on is of the peak.
-    """
-    from profframe.analysis.fail_on import growths, percent, totals
-    from profframe.loading.diff import comparison
-    from profframe.show import changes
+    --fail-on METRIC=LIMIT: if that got worse by more, and by more than noise where both sides have
+    several samples. METRIC is step (how long one takes, idle time and all), memory (the peak),
+    exposed_communication, a column of `profframe answer runs`, or op:NAME, kernel:NAME,
+    annotation:NAME, category:NAME or module:NAME; of a pattern as '*Attention*' all that fit it
+    together. LIMIT is 5%, 2ms or 200MB. Time is per run, with --per step per step.
 
-    try:
-        limit = None if fail_on is None else percent(fail_on)
-    except ParameterError as error:
-        raise click.UsageError(f"--fail-on: {error}") from error
+    --format markdown: a comment for a pull request.
+
+    Of two memory snapshots: what they hold at the peak and at the end; --fail-on 5%, or
+    memory=200MB, is of the peak.
+    """
+    from profframe.analysis.fail_on import growths, totals, written
+    from profframe.loading.diff import comparison
+    from profframe.loading.limits import hold
+    from profframe.show import changes
+    from profframe.show.comment import Limits, comment
+
+    plain, limits = _limits(fail_on)
     pair = names.split(",")
     if len({*pair}) != 2 or len(pair) != 2 or not all(pair):
         raise click.UsageError(f"--names: two different names, as in before,after, not {names!r}")
@@ -119,21 +144,23 @@ def diff(
     if dtype is not None:
         check_question("samples", {"dtype": dtype})
     sides = load((base,), facts=facts), load((other,), facts=facts)
-    result = comparison(
-        *sides,
-        pair,
-        kernel_by=kernel_by,
-        per=per,
-        copies=copies,
-        outside=outside,
-        devices=devices,
-        dtype=dtype,
-    )
+    options: dict[str, Any] = {
+        "per": per,
+        "kernel_by": kernel_by,
+        "copies": copies,
+        "devices": devices,
+        "dtype": dtype,
+    }
+    result = comparison(*sides, pair, outside=outside, steps=steps, **options)
     if result.is_of_memory:
-        return _memory(*sides, pair, by, limit, top=top, output=output)
+        return _memory(*sides, pair, plain, limits, by=by, top=top, output=output)
     rows = result.rows
     chosen = _some_columns(columns, rows.columns)
     sums = totals(rows)
+    with _usage():
+        verdicts = hold(limits, sides, pair, result, steps=steps, **options) if limits else []
+    failures = [] if plain is None else growths(rows, plain)
+    text = "" if plain is None else written(plain)
     output.emit(
         rows.select(chosen) if chosen else rows,
         lambda width: changes.report(
@@ -141,17 +168,18 @@ def diff(
             result.outside,
             sums,
             (base, other),
+            verdicts=verdicts,
             columns=chosen,
             top=top,
             name_width=name_width,
             width=width,
         ),
+        lambda: comment(rows, result.outside, sums, Limits(text, failures, verdicts), top=top),
     )
-    failures = [] if limit is None else growths(rows, limit)
     for row in failures:
         what = changes.describe(row.what, row.name, row.base_ns, row.other_ns)
-        click.echo(f"grew by more than {fail_on}: {what}", err=True)
-    return GREW if failures else 0
+        click.echo(f"grew by more than {text.replace(' ', '')}: {what}", err=True)
+    return GREW if _say_broken(verdicts) or failures else 0
 
 
 @verbs.command()
@@ -173,8 +201,8 @@ def diff(
 @click.option(
     "--fail-on",
     multiple=True,
-    metavar="[METRIC=]N%",
-    help="Exit with 3 if something got worse by more.",
+    metavar="[METRIC=]LIMIT",
+    help="Exit with 3 if something got worse by more; can be repeated.",
 )
 @click.option(
     "--per-step",
@@ -202,23 +230,27 @@ def check(
 
     --fail-on 5%: exit code 3 if the self time of all ops or the time of all kernels grew by more
     than 5 %, or an op or kernel did that took at least 1 % of its kind in the baseline.
-    --fail-on METRIC=5%: if a column of `profframe answer runs` got worse by more, or op:NAME or
-    kernel:NAME; can be repeated. What noise explains does not count.
+    --fail-on METRIC=LIMIT: if that got worse by more: a metric and a limit as `profframe diff` has
+    them; of a pattern each op and kernel by itself. What noise explains does not count.
     """
     from profframe.analysis.checks import check as check_runs
     from profframe.analysis.checks import limits_of
+    from profframe.analysis.fail_on import written
+    from profframe.loading.limits import of_each_run
     from profframe.show import checks
 
-    try:
+    with _usage():
         limits = limits_of(fail_on)
-    except ParameterError as error:
-        raise click.UsageError(f"--fail-on: {error}") from error
     trace = load(sources)
     traces = trace.traces
     names = set(traces["run"])
     base, others = _some_runs(baseline, names), _some_runs(runs, names) if runs else None
     totals = partial(trace.runs, per_step)
-    result = check_runs(traces, trace.samples(), totals, base, others, limit=limits)
+    result = check_runs(
+        *(traces, trace.samples(), totals, base, others),
+        limit=limits,
+        measure=partial(of_each_run, trace),
+    )
     output.emit(
         result.regressions,
         lambda width: checks.report(
@@ -227,7 +259,7 @@ def check(
     )
     for metric in result.worse:
         what = checks.describe(metric.metric, metric.base, metric.other)
-        click.echo(f"worse by more than {float(100 * metric.limit):g} %: {what}", err=True)
+        click.echo(f"worse by more than {written(metric.limit)}: {what}", err=True)
     return GREW if result.worse else 0
 
 
@@ -235,9 +267,10 @@ def _memory(
     base: Trace,
     other: Trace,
     names: list[str],
-    by: str,
-    limit: Fraction | None,
+    plain: Fraction | None,
+    limits: list[Limit],
     *,
+    by: str,
     top: int,
     output: Output,
 ) -> int:
@@ -245,23 +278,62 @@ def _memory(
     from rich.console import Group
     from rich.text import Text
 
+    from profframe.analysis.fail_on import Limit, written
+    from profframe.loading.limits import hold_peaks
     from profframe.loading.memory_diff import diff_memory
-    from profframe.show import snapshots, terminal
+    from profframe.show import checks, snapshots, terminal
+    from profframe.show.comment import Limits, memory_comment
 
     rows = diff_memory(base, other, names, by=by)
     text, changed = snapshots.changes(rows)
-    if changed.height:
-        title = f"What they hold, by {by}"
-        output.emit(
-            rows, lambda width: Group(Text(text), terminal.ranking(changed, top, width, title))
-        )
-    else:
-        output.emit(rows, lambda _: Text(f"{text}; nothing differs, by {by}"))
-    before, after = (int(rows[f"{side}_peak_bytes"].sum()) for side in ("base", "other"))
-    if limit is None or after - before <= limit * before:
-        return 0
-    click.echo(f"grew by more than {float(100 * limit):g} %: memory at the peak", err=True)
-    return GREW
+    all_limits = [*([] if plain is None else [Limit("memory", plain)]), *limits]
+    with _usage():
+        verdicts = hold_peaks(all_limits, rows)
+    lines = [Text(), checks.verdicts(verdicts)] if limits else []
+    title = f"What they hold, by {by}"
+
+    def human(width: int | None) -> RenderableType:
+        if not changed.height:
+            return Group(Text(f"{text}; nothing differs, by {by}"), *lines)
+        return Group(Text(text), *lines, terminal.ranking(changed, top, width, title))
+
+    output.emit(rows, human, lambda: memory_comment(rows, text, Limits(verdicts=verdicts), top=top))
+    has_grown = plain is not None and verdicts[0].is_broken
+    if plain is not None and has_grown:
+        click.echo(f"grew by more than {written(plain)}: memory at the peak", err=True)
+    return GREW if _say_broken(verdicts[len(all_limits) - len(limits) :]) or has_grown else 0
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    """Let what is wrong with a limit be an error of usage."""
+    try:
+        yield
+    except (ParameterError, UnknownNameError) as error:
+        raise click.UsageError(f"--fail-on: {visible(str(error))}") from error
+
+
+def _limits(texts: Sequence[str]) -> tuple[Fraction | None, list[Limit]]:
+    """The lowest limit for all ops and kernels, and those that name a metric."""
+    from profframe.analysis.fail_on import limit
+
+    with _usage():
+        limits = [limit(text) for text in texts]
+    plain = [one.most for one in limits if not one.metric]
+    named = [one for one in limits if one.metric]
+    return min((most for most in plain if isinstance(most, Fraction)), default=None), named
+
+
+def _say_broken(verdicts: Sequence[Verdict]) -> bool:
+    """Write a line for each limit that is broken, and say whether there is any."""
+    from profframe.show import checks
+
+    broken = [verdict for verdict in verdicts if verdict.is_broken]
+    for verdict in broken:
+        sides = float(verdict.base), float(verdict.other)
+        what = checks.describe(verdict.limit.metric, *sides)
+        click.echo(f"worse by more than {verdict.limit.text}: {what}", err=True)
+    return bool(broken)
 
 
 def _some_columns(text: str | None, columns: list[str]) -> list[str]:

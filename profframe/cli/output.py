@@ -7,7 +7,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 _ENDINGS: Final = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
+_COMMENT_ENDINGS: Final = {**_ENDINGS, ".md": "markdown"}
 
 
 class _Stdout(io.FileIO):
@@ -93,12 +94,17 @@ class Output:
     is_asked_for: bool
     """Whether an option names the form or the file."""
 
-    def emit(self, frame: pl.DataFrame, human: Human) -> None:
-        """Write a frame to the file or to stdout."""
+    def emit(
+        self, frame: pl.DataFrame, human: Human, comment: Callable[[], str] | None = None
+    ) -> None:
+        """Write a frame to the file or to stdout; ``comment`` gives it as Markdown."""
         if self.form == "table" and self.file is None:
             echo(human(width_of_terminal()))
             return
-        data = _encoded(frame, self.form, human)
+        if self.form == "markdown" and comment is not None:
+            data = comment().encode()
+        else:
+            data = _encoded(frame, self.form, human)
         if self.file is None:
             data = _visible_lines(data) if sys.stdout.isatty() else data
             sys.stdout.flush()
@@ -111,17 +117,25 @@ class Output:
 
 def with_output(verb: Callable[..., Result]) -> Callable[..., Result]:
     """Give a verb the options of `Output`, as one argument ``output``."""
+    return _with_forms(verb, _ENDINGS)
 
+
+def with_comment(verb: Callable[..., Result]) -> Callable[..., Result]:
+    """The same of a verb that has Markdown, too."""
+    return _with_forms(verb, _COMMENT_ENDINGS)
+
+
+def _with_forms(verb: Callable[..., Result], endings: Mapping[str, str]) -> Callable[..., Result]:
     @click.option(
         "--format",
         "form",
-        type=click.Choice(["table", *_ENDINGS.values()]),
+        type=click.Choice(["table", *endings.values()]),
         help="Default: by the ending of FILE, else a table.",
     )
     @click.option("-o", "--output", type=Path, metavar="FILE", help="Write into a file.")
     @functools.wraps(verb)
     def wrapper(form: str | None, output: Path | None, **others: Any) -> Result:
-        data_form = form or (_ENDINGS.get(output.suffix, "table") if output else "table")
+        data_form = form or (endings.get(output.suffix, "table") if output else "table")
         if data_form == "parquet" and output is None:
             raise click.UsageError("--format parquet needs -o FILE")
         return verb(**others, output=Output(data_form, output, bool(form or output)))

@@ -16,9 +16,10 @@ from profframe.show.first_words import without_times
 from profframe.show.frame import frame
 from profframe.trace.trace import Trace
 
-KERNEL_BY: Final = ("name", "short_name", "shapes")
+KERNEL_BY: Final = ("name", "short_name", "shapes", "category")
 PER: Final = ("run", "step")
 OUTSIDE: Final = ("none", "kernels", "all")
+STEPS: Final = ("steady", "all")
 _SIDES: Final = ("base", "other")
 
 
@@ -33,13 +34,27 @@ class Comparison:
     outside
         ``what``, and of each side ``base_outside`` and ``base_outside_ns``: what is in no profiler
         step and left out, mean per step; one row for each kind of which there is any.
+    sides
+        What was measured of each.
     is_of_memory
         Both sides are memory snapshots, and nothing else.
     """
 
     rows: pl.DataFrame
     outside: pl.DataFrame
+    sides: tuple[Side, Side]
     is_of_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Read:
+    """What is read of a side: its samples, what is left out, and where it is from."""
+
+    side: Side
+    outside: pl.DataFrame
+    steps_left_out: int
+    formats: frozenset[str]
+    source: str
 
 
 def diff(
@@ -51,6 +66,7 @@ def diff(
     per: str = "run",
     copies: bool = False,
     outside: str = "none",
+    steps: str = "steady",
     devices: bool = False,
     dtype: str | None = None,
 ) -> pl.DataFrame:
@@ -74,7 +90,8 @@ def diff(
         What to call the sides; they are the columns ``base`` and ``other``.
     kernel_by
         What kernels are matched by: ``"name"``; ``"short_name"``, without return type, template
-        arguments and parameters; or ``"shapes"``, the op that launched them and its input shapes.
+        arguments and parameters; ``"shapes"``, the op that launched them and its input shapes; or
+        ``"category"``, as ``"gemm"``.
     per
         What is counted, averaged and compared: ``"run"``, or ``"step"``, which leaves out what is
         in no profiler step, unless ``outside`` says otherwise.
@@ -109,6 +126,11 @@ def diff(
             and where ``outside`` counts some of it.
         ``p_value q_value significant``
             Of each row alone; the part of the rows up to this p-value that is noise; q at most 5 %.
+        ``base_call_ns other_call_ns``
+            Time of a call, rounded half up; NULL where there is none, or no time is known.
+        ``warning``
+            Where both sides have calls, but not as many: how the number and the time of a call
+            changed, as the totals compare different amounts of work; else NULL.
         ``base_device_ns other_device_ns``
             Device time: launched by the op itself, of the kernel, or launched in the annotation.
         ``base_flops other_flops base_flops_per_s other_flops_per_s``
@@ -121,6 +143,8 @@ def diff(
             devices: of FLOP/s in their data type, and of the rate of the memory, as in `roofline`.
         ``base_outside_ns other_outside_ns``
             Time of all rows of this kind that is in no step and left out, mean per sample.
+        ``base_steps_left_out other_steps_left_out``
+            Steps of the sides that do not count, as they are not steady.
         ``device``
             Device of the kernels with ``devices=True``, else NULL.
         ``base_samples other_samples base other``
@@ -151,6 +175,7 @@ def diff(
         per=per,
         copies=copies,
         outside=outside,
+        steps=steps,
         devices=devices,
         dtype=dtype,
     )
@@ -166,11 +191,12 @@ def comparison(
     per: str = "run",
     copies: bool = False,
     outside: str = "none",
+    steps: str = "steady",
     devices: bool = False,
     dtype: str | None = None,
 ) -> Comparison:
     """Compare two sides as `diff` does, and say what it leaves out."""
-    _check(names, kernel_by, per, outside)
+    _check(names, kernel_by, per, outside, steps)
     options = {
         "per": per,
         "kernel_by": kernel_by,
@@ -178,33 +204,36 @@ def comparison(
         "devices": devices,
         "dtype": dtype,
     }
-    sides, left_out, formats, sources = zip(
-        *(_side(source, outside, options) for source in (base, other)), strict=True
-    )
-    is_of_memory = all(own and own <= FORMATS for own in formats)
-    for name, source, own in zip(names, sources, formats, strict=True):
-        if not is_of_memory and (text := without_times(own)):
-            raise ParameterError(f"{name} ({source}): {text}")
-    for name, side in zip(names, sides, strict=True):
-        if per == "step" and not side.samples.height:
+    sides = [_side(source, outside, steps, options) for source in (base, other)]
+    is_of_memory = all(side.formats and side.formats <= FORMATS for side in sides)
+    for name, read in zip(names, sides, strict=True):
+        if not is_of_memory and (text := without_times(read.formats)):
+            raise ParameterError(f"{name} ({read.source}): {text}")
+    for name, read in zip(names, sides, strict=True):
+        if per == "step" and not read.side.samples.height:
             raise ParameterError(f"per='step': nothing of {name!r} is in a profiler step")
     means = [
-        _mean_outside(prefix, side, rows)
-        for prefix, side, rows in zip(_SIDES, sides, left_out, strict=True)
+        _mean_outside(prefix, read.side, read.outside)
+        for prefix, read in zip(_SIDES, sides, strict=True)
     ]
     outside_means = means[0].join(means[1], on="what", how="full", coalesce=True).sort("what")
     filled = outside_means.with_columns(pl.exclude("what").fill_null(0))
     side_names = (pl.lit(name).alias(side) for side, name in zip(_SIDES, names, strict=True))
     times = [f"{side}_outside_ns" for side in _SIDES]
-    rows = compare(*sides).join(
+    rows = compare(*(read.side for read in sides)).join(
         filled.select("what", *times), on="what", how="left", maintain_order="left"
     )
     last = ("device", *(f"{side}_samples" for side in _SIDES))
-    ordered = rows.select(pl.exclude(*times, *last), pl.col(times).fill_null(0), *last)
-    return Comparison(frame(ordered.with_columns(side_names)), filled, is_of_memory)
+    numbers = (
+        pl.lit(read.steps_left_out, pl.Int64).alias(f"{prefix}_steps_left_out")
+        for prefix, read in zip(_SIDES, sides, strict=True)
+    )
+    ordered = rows.select(pl.exclude(*times, *last), pl.col(times).fill_null(0), *numbers, *last)
+    measured = (sides[0].side, sides[1].side)
+    return Comparison(frame(ordered.with_columns(side_names)), filled, measured, is_of_memory)
 
 
-def _check(names: Any, kernel_by: str, per: str, outside: str) -> None:
+def _check(names: Any, kernel_by: str, per: str, outside: str, steps: str) -> None:
     if (
         isinstance(names, str)
         or len(names) != 2
@@ -216,6 +245,7 @@ def _check(names: Any, kernel_by: str, per: str, outside: str) -> None:
         ("kernel_by", kernel_by, KERNEL_BY),
         ("per", per, PER),
         ("outside", outside, OUTSIDE),
+        ("steps", steps, STEPS),
     ):
         if value not in choices:
             raise UnknownNameError.among(parameter, value, choices)
@@ -223,22 +253,21 @@ def _check(names: Any, kernel_by: str, per: str, outside: str) -> None:
         raise ParameterError(f"outside={outside!r}: only with per='step'; a run counts all it has")
 
 
-def _side(
-    source: Any, outside: str, options: dict[str, Any]
-) -> tuple[Side, pl.DataFrame, frozenset[str], str]:
-    """Samples of a side, rows that it leaves out, its formats and first source.
-
-    The trace is then released.
-    """
+def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Read:
+    """What is read of a side; the trace is then released."""
     trace = source if isinstance(source, Trace) else load(source)
     is_by_step = options["per"] == "step"
     rows = trace.samples(**options, outside="all" if is_by_step else "none")
     left_out = rows.clear()
     spread = None
+    steps_left_out = 0
     if is_by_step:
         stepless = rows.filter(pl.col("step").is_null())
         rows = rows.filter(pl.col("step").is_not_null())
         samples = rows.select("run", "step").unique()
+        counted = samples.join(unsteady(trace, steps), on=["run", "step"], how="anti")
+        steps_left_out = samples.height - counted.height
+        samples = counted
         counts = pl.lit(outside == "all") | (
             pl.lit(outside == "kernels") & (pl.col("what") == "kernel")
         )
@@ -251,7 +280,16 @@ def _side(
     keys = ("run", "rank", "step")
     side = Side(rows.drop(keys), samples, spread=None if spread is None else spread.drop(keys))
     traces = trace.traces
-    return side, left_out, frozenset(traces["format"]), next(iter(traces["source"]), "")
+    formats, sources = frozenset(traces["format"]), traces["source"]
+    return _Read(side, left_out, steps_left_out, formats, next(iter(sources), ""))
+
+
+def unsteady(trace: Trace, steps: str) -> pl.DataFrame:
+    """Steps that do not count, ``run step``: of some rank not steady; none if they were all."""
+    marks = trace.steps()
+    left_out = marks.filter(~pl.col("is_steady")).select("run", "step").unique()
+    is_all = left_out.height == marks.select("run", "step").n_unique()
+    return pl.DataFrame(left_out.clear() if steps == "all" or is_all else left_out)
 
 
 def _mean_outside(prefix: str, side: Side, rows: pl.DataFrame) -> pl.DataFrame:

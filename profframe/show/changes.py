@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from profframe.show import terminal, units
+from profframe.analysis.fail_on import Verdict
+from profframe.show import checks, terminal, units
 from profframe.show.kernel_names import short_name, shortened
 from profframe.show.summary import short
 
@@ -21,7 +22,7 @@ _TITLES: Final[Mapping[str, str]] = {
     "annotation": "Annotations",
 }
 _TOTALS: Final[Mapping[str, str]] = {"op": "op self time", "kernel": "kernels"}
-_UNTESTED: Final = "not tested against noise: that needs several runs a side, or steps (--per step)"
+UNTESTED: Final = "not tested against noise: that needs several runs a side, or steps (--per step)"
 _COUNTS: Final = ("added", "removed", "changed", "significant")
 
 
@@ -31,12 +32,13 @@ def report(
     totals: pl.DataFrame,
     sources: tuple[str, str],
     *,
+    verdicts: Sequence[Verdict] = (),
     columns: Sequence[str] = (),
     top: int,
     name_width: int,
     width: int | None,
 ) -> RenderableType:
-    """What changed, in total and by name.
+    """What changed, in total and by name, and which limits hold.
 
     ``columns`` are shown in place of a choice. With a ``name_width`` of 0 names are not cut;
     without a ``width`` lines have any length.
@@ -47,8 +49,9 @@ def report(
         return Text("neither side has an op, a kernel or an annotation")
     names = units.visible(rows["base"][0]), units.visible(rows["other"][0])
     parts: list[RenderableType] = [_heads(rows, names, sources), _sums(totals)]
-    if outside.height:
-        parts.append(Text(_left_out(outside)))
+    parts += [Text(line) for line in remarks(rows, outside)]
+    if verdicts:
+        parts += [Text(), checks.verdicts(verdicts)]
     for what, title in _TITLES.items():
         changes = rows.filter(pl.col("status") != "equal", what=what)
         if changes.height:
@@ -56,8 +59,33 @@ def report(
             cells = _columns(changes.head(top), name_width, columns)
             parts += [Text(), terminal.table(cells, width, title + note, _headings(*names))]
     if rows["p_value"].null_count() == rows.height:
-        parts += [Text(), Text(_UNTESTED, style="dim")]
+        parts += [Text(), Text(UNTESTED, style="dim")]
     return Group(*parts)
+
+
+def remarks(rows: pl.DataFrame, outside: pl.DataFrame) -> list[str]:
+    """What is left out, and a word of warning where calls differ in number."""
+    lines = []
+    left_out = [rows[f"{side}_steps_left_out"][0] for side in ("base", "other")]
+    if any(left_out):
+        sides = ", ".join(
+            f"{number:,} of {number + rows[f'{side}_samples'][0]:,} steps of "
+            f"{units.visible(rows[side][0])}"
+            for side, number in zip(("base", "other"), left_out, strict=True)
+        )
+        lines.append(
+            f"left out, as warm-up or cut off on some rank: {sides} (--steps all counts them)"
+        )
+    if outside.height:
+        lines.append(_left_out(outside))
+    differ = rows["warning"].count()
+    if differ:
+        rest = "a row's" if differ == 1 else f"{differ:,} rows'"
+        lines.append(
+            f"warning: {rest} calls differ in number: totals compare different amounts of work; "
+            "see the time of a call"
+        )
+    return lines
 
 
 def growth(base_ns: int, other_ns: int) -> str:
@@ -150,6 +178,11 @@ def _columns(rows: pl.DataFrame, name_width: int, chosen: Sequence[str]) -> pl.D
         "change_low_ns",
         "change_high_ns",
     )
+    counts_differ = rows["warning"].null_count() < rows.height
+    per_call = [
+        pl.when(pl.col("warning").is_not_null()).then(name).alias(name)
+        for name in ("base_call_ns", "other_call_ns")
+    ]
     contributes = rows["contribution"].null_count() < rows.height
     has_tests = rows["p_value"].null_count() < rows.height
     return rows.select(
@@ -164,6 +197,7 @@ def _columns(rows: pl.DataFrame, name_width: int, chosen: Sequence[str]) -> pl.D
         *(tests if has_tests else ()),
         "base_calls",
         "other_calls",
+        *(per_call if counts_differ else ()),
         *(column for column in optional if column != "device"),
     )
 
@@ -172,10 +206,20 @@ def _headings(base: str, other: str) -> dict[str, str]:
     """Headings with the names of the sides."""
     sides = {"base": base, "other": other}
     times = {f"{side}_ns": name for side, name in sides.items()}
-    words = {"calls": "calls", "flop_share": "flop %", "bandwidth_share": "bandwidth %"}
-    words |= {"device_ns": "device", "outside_ns": "outside", "samples": "samples"}
-    words |= {"flops": "flops", "flops_per_s": "flop rate"}
-    words |= {"bytes": "bytes", "bytes_per_s": "rate"}
+    words = {
+        "calls": "calls",
+        "call_ns": "per call",
+        "flop_share": "flop %",
+        "bandwidth_share": "bandwidth %",
+        "steps_left_out": "steps left out",
+        "device_ns": "device",
+        "outside_ns": "outside",
+        "samples": "samples",
+        "flops": "flops",
+        "flops_per_s": "flop rate",
+        "bytes": "bytes",
+        "bytes_per_s": "rate",
+    }
     others = {
         f"{side}_{column}": f"{name} {word}"
         for side, name in sides.items()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from profframe.analysis.fail_on import WORDS, Verdict, unit_of
 from profframe.show import columns, terminal, units
 from profframe.show.kernel_names import short_name, shortened
 from profframe.show.summary import short
@@ -61,6 +62,44 @@ def describe(metric: str, base: float, other: float) -> str:
     return f"{subject}, {values(metric, base, other)} {_part(base, other)}".rstrip()
 
 
+def verdicts(held: Sequence[Verdict]) -> RenderableType:
+    """Limits, and whether each holds."""
+    lines = terminal.grid()
+    for verdict in held:
+        base, other = float(verdict.base), float(verdict.other)
+        lines.add_row(
+            Text(state(verdict)),
+            Text(f"{verdict.limit.text.rjust(6)}"),
+            Text(describe(verdict.limit.metric, base, other)),
+            Text(remarks(verdict)),
+        )
+    return Group(Text("Limits", style="bold cyan"), lines)
+
+
+def state(verdict: Verdict) -> str:
+    """Whether a limit is broken, or holds, or holds as what is above it may be noise."""
+    if verdict.is_broken:
+        return "broken"
+    return "holds, noise" if verdict.is_above else "holds"
+
+
+def remarks(verdict: Verdict) -> str:
+    """What is to be known of a verdict: samples, noise, and what was measured."""
+    sides = (verdict.measure.base, verdict.measure.other)
+    numbers = [len(side.values) for side in sides]
+    parts = [verdict.measure.note] if verdict.measure.note else []
+    if verdict.q_value is None:
+        parts.append("not tested against noise")
+    else:
+        is_noise = verdict.is_above and not verdict.is_broken
+        words = "above the limit, but no more than noise, " if is_noise else ""
+        parts.append(f"{words}q = {verdict.q_value:.2g}")
+    parts.append(
+        "1 sample a side" if numbers == [1, 1] else "{:,} and {:,} samples".format(*numbers)
+    )
+    return "; ".join(parts)
+
+
 def _part(base: float, other: float) -> str:
     return f"({100 * (other / base - 1):+,.1f} %)" if base else ""
 
@@ -70,10 +109,11 @@ def values(metric: str, base: float, other: float) -> str:
 
     Examples
     --------
-    >>> values("peak_device_bytes", 1024, 2048), values("op:x", 1e6, 2e6)
+    >>> values("peak_device_bytes", 1024, 2048), values("step", 1e6, 2e6)
     ('1.00 KiB -> 2.00 KiB', '1.000 ms -> 2.000 ms')
     """
-    column = "value_ns" if ":" in metric else metric
+    unit = unit_of(metric) if ":" in metric or metric in WORDS else ""
+    column = f"value_{unit}" if unit else metric
     numbers = [
         round(value) if column.endswith(("_ns", "_bytes")) else value for value in (base, other)
     ]

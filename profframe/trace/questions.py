@@ -624,13 +624,15 @@ def memory_timeline(self: "Trace", points: int = 1000) -> pl.DataFrame:
     return self.answer("memory_timeline", points=points)
 
 
-def modules(self: "Trace", per: str = "step") -> pl.DataFrame:
+def modules(self: "Trace", per: str = "step", together: str = "") -> pl.DataFrame:
     """What ran on the host and the devices for each nn.Module, forward and backward.
 
     Parameters
     ----------
     per
         What has rows: each step, or all of a run together. One of ``"step"``, ``"run"``.
+    together
+        Names as a JSON list: one row for all modules of these names, without others.
 
     Returns
     -------
@@ -641,7 +643,7 @@ def modules(self: "Trace", per: str = "step") -> pl.DataFrame:
         backward_kernels backward_device_ns self_backward_device_ns total_device_ns busy_ns span_ns
         exposed_communication_ns idle_ns``.
     """
-    return self.answer("modules", per=per)
+    return self.answer("modules", per=per, together=together)
 
 
 def op_counters(self: "Trace") -> pl.DataFrame:
@@ -887,7 +889,7 @@ def samples(
         Step: each step, and nothing that is in none. One of ``"run"``, ``"step"``.
     kernel_by
         Shapes: op around the launch with its input shapes. One of ``"name"``, ``"short_name"``,
-        ``"shapes"``.
+        ``"shapes"``, ``"category"``.
     copies
         Copies and fills of memory are kernels, too.
     outside
@@ -1014,13 +1016,13 @@ def step_times(self: "Trace") -> pl.DataFrame:
 
 
 def steps(self: "Trace") -> pl.DataFrame:
-    """When each profiler step ran.
+    """When each profiler step ran, and which are steady.
 
     Returns
     -------
     polars.DataFrame
         One row per host slice `ProfilerStep#N`, by run, rank and start. Columns: ``run rank step
-        start_ns dur_ns``.
+        start_ns dur_ns is_steady``.
     """
     return self.answer("steps")
 

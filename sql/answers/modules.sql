@@ -11,12 +11,13 @@
 -- All but calls and host_ns are NULL where the rows that would tell were filtered out of the trace.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions, backward.
 -- needs: events
--- parameter per  VARCHAR(step|run) = step  what has rows: each step, or all of a run together
+-- parameter per       VARCHAR(step|run) = step  what has rows: each step, or all of a run together
+-- parameter together  VARCHAR = ''              names as a JSON list: one row for all modules of these names, without others
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
 -- step                      BIGINT       profiler step that the calls started in; NULL in none, and for a whole run
--- name                      VARCHAR      name of the Python frame, or path of the module
--- module_id                 BIGINT       number of the nn.Module instance; NULL of a path
+-- name                      VARCHAR      name of the Python frame, or path of the module; NULL with `together`
+-- module_id                 BIGINT       number of the nn.Module instance; NULL of a path, and with `together`
 -- calls                     BIGINT       number of calls; NULL of a path
 -- host_ns                   BIGINT   ns  time in it on the host, threads added; of a path, time in its ops
 -- self_host_ns              BIGINT   ns  the same without time in other modules inside it
@@ -98,8 +99,14 @@ entered AS (
 ),
 slices AS MATERIALIZED (
     SELECT
-        *, NULL::INTEGER AS device, NULL::INTEGER AS stream,
-        dense_rank() OVER (ORDER BY run, rank, step, name, module_id) AS region
+        * EXCLUDE (names) REPLACE (
+            CASE WHEN names IS NULL THEN name END AS name,
+            CASE WHEN names IS NULL THEN module_id END AS module_id
+        ),
+        NULL::INTEGER AS device, NULL::INTEGER AS stream,
+        dense_rank() OVER (
+            ORDER BY run, rank, step, CASE WHEN names IS NULL THEN name END, CASE WHEN names IS NULL THEN module_id END
+        ) AS region
     FROM (
         SELECT *, 0 AS sub
         FROM frames
@@ -109,6 +116,8 @@ slices AS MATERIALIZED (
             unnest(entered) AS name, generate_subscripts(entered, 1) AS sub
         FROM entered
     )
+    CROSS JOIN (SELECT from_json(nullif(coalesce(getvariable('together'), ''), ''), '["VARCHAR"]') AS names)
+    WHERE names IS NULL OR list_contains(names, name)
 ),
 named AS (
     SELECT

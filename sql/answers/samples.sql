@@ -7,7 +7,7 @@
 -- In a bare shell read from `sql/lib` first: devices, kernel_names, roofline.
 -- needs: events, devices
 -- parameter per        VARCHAR(run|step) = run                    step: each step, and nothing that is in none
--- parameter kernel_by  VARCHAR(name|short_name|shapes) = name     shapes: op around the launch with its input shapes
+-- parameter kernel_by  VARCHAR(name|short_name|shapes|category) = name  shapes: op around the launch with its input shapes
 -- parameter copies     BOOLEAN = false                            copies and fills of memory are kernels, too
 -- parameter outside    VARCHAR(none|kernels|all) = none                by step, rows without one for what is in none
 -- parameter devices    BOOLEAN = false                            kernels of each device are rows of their own
@@ -55,7 +55,12 @@ slices AS (
         event_id,
         CASE WHEN coalesce(getvariable('per'), 'run') = 'step' THEN step END AS step,
         kind,
-        CASE WHEN is_busy(kind) AND coalesce(getvariable('kernel_by'), 'name') = 'shapes' THEN NULL ELSE name END AS name,
+        CASE
+            WHEN NOT is_busy(kind) THEN name
+            WHEN coalesce(getvariable('kernel_by'), 'name') = 'shapes' THEN NULL
+            WHEN coalesce(getvariable('kernel_by'), 'name') = 'category' THEN kernel_category
+            ELSE name
+        END AS name,
         CASE WHEN is_busy(kind) AND coalesce(getvariable('kernel_by'), 'name') = 'shapes' THEN op_id END AS around_id,
         CASE WHEN is_busy(kind) AND coalesce(getvariable('devices'), false) THEN device END AS device,
         coalesce(replays, 1) AS calls,

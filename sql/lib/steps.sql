@@ -17,6 +17,33 @@ WHERE
     AND starts_with(name, 'ProfilerStep#')
     AND regexp_full_match(name, 'ProfilerStep#[0-9]+');
 
+-- steady_steps: step_marks, and which of them are steady: neither from the warm-up nor cut off. The warm-up are the first steps
+-- of a rank as long as they take more than twice the median of all. Of a rank with less than four steps that ended that cannot
+-- be told. A step that never ended, where another one did, was cut off.
+-- parameter events TABLE  `events`, or a part of it
+-- column *  as in step_marks
+-- column is_steady BOOLEAN  it is neither from the warm-up nor cut off; NULL where that cannot be told
+-- example: FROM steady_steps(events)
+CREATE OR REPLACE TEMP MACRO steady_steps(events) AS TABLE
+WITH sizes AS (
+    SELECT
+        *,
+        quantile_disc(dur_ns, 0.5) OVER ranks AS usual_ns,
+        count(dur_ns) OVER ranks AS ended
+    FROM step_marks(events)
+    WINDOW ranks AS (PARTITION BY run, rank)
+)
+SELECT
+    * EXCLUDE (usual_ns, ended),
+    CASE
+        WHEN dur_ns IS NULL AND ended > 0 THEN false
+        WHEN ended < 4 THEN NULL
+        ELSE NOT bool_and(coalesce(dur_ns > 2 * usual_ns::HUGEINT, true)) OVER (
+            PARTITION BY run, rank ORDER BY start_ns NULLS LAST, event_id ROWS UNBOUNDED PRECEDING
+        )
+    END AS is_steady
+FROM sizes;
+
 -- merged_step_name: one name for all of them.
 -- parameter name VARCHAR  name of a slice
 -- returns VARCHAR  the name

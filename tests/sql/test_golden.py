@@ -29,7 +29,7 @@ BY_THEMSELVES = (
         for path in CASES
         if f"{path.parent.name}/{path.stem}"
         in {"collectives/steps", "gaps/host", "idle/waits", "queue_depth/points"}
-        | {"roofline/by_kernel", "stragglers/by_op"}
+        | {"roofline/by_kernel", "steps/steady", "stragglers/by_op"}
     ),
 )
 """The first case of each answer, and those that find the faults of `tests.mutants`.

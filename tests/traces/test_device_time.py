@@ -57,7 +57,7 @@ def check_parts(trace: profframe.Trace) -> None:
         pytest.skip("no device is in it")
     start = min(row["start_ns"] for row in slices)
     end = max(row["start_ns"] + row["dur_ns"] for row in slices)
-    steps = trace.steps().drop_nulls().select("step", "start_ns", "dur_ns").rows()
+    steps = trace.steps().select("step", "start_ns", "dur_ns").drop_nulls().rows()
     windows = [(None, start, end), *((n, a, a + dur) for n, a, dur in steps)]
     assert [(row["step"], row["span_ns"]) for row in rows] == [(n, b - a) for n, a, b in windows]
     types = trace.kernel_types()

@@ -222,6 +222,53 @@ def test_steps_are_averaged_and_what_is_in_none_is_left_out() -> None:
     assert (whole["base_ns"], whole["base_samples"]) == (33 + 999, 1)
 
 
+def marked(*times: int | None) -> list[dict[str, object]]:
+    """Steps of these lengths, an op of 5 ns and a kernel of 7 in each."""
+    rows: list[dict[str, object]] = []
+    for n, ns in enumerate(times):
+        mark = annotation(f"ProfilerStep#{n}", 0, step=n) | {"dur_ns": ns, "start_ns": 1000 * n}
+        rows += [mark, op("a", 5 + 100 * (n == 0), step=n), kernel("k", 7, step=n)]
+    return rows
+
+
+def test_steady_steps_count_and_it_is_said_how_many_are_left_out() -> None:
+    """The first is the warm-up, the last was cut off; of three steps nobody can tell."""
+    base, other = trace(marked(900, 100, 100, 100, None)), trace(marked(900, 100, 100))
+    columns = ("base_ns", "other_ns", "base_samples", "other_samples", "base_steps_left_out")
+    found = profframe.diff(base, other, per="step")
+    assert values(found.filter(name="a"), *columns) == [(5, 38, 3, 3, 2)]
+    assert found["other_steps_left_out"].unique().to_list() == [0]
+    assert found["base_outside_ns"].unique().to_list() == [0]
+    found = profframe.diff(base, other, per="step", steps="all")
+    assert values(found.filter(name="a"), *columns) == [(25, 38, 5, 3, 0)]
+    whole = profframe.diff(base, other)
+    assert values(whole.filter(name="a"), *columns) == [(125, 115, 1, 1, 0)]
+    with pytest.raises(UnknownNameError, match="did you mean 'steady'"):
+        profframe.diff(base, other, per="step", steps="stady")
+
+
+def test_a_step_that_one_rank_calls_warm_up_is_none_of_the_run() -> None:
+    ranks = [row | {"rank": 0} for row in marked(100, 100, 100, 100)]
+    ranks += [row | {"rank": 1} for row in marked(900, 100, 100, 100)]
+    ranks = [row | {"event_id": n} for n, row in enumerate(ranks)]
+    found = profframe.diff(trace(ranks), trace(ranks), per="step")
+    assert values(found.filter(name="a"), "base_samples", "base_steps_left_out") == [(3, 1)]
+
+
+def test_time_per_call_where_calls_differ_in_number() -> None:
+    """4 calls of 10 become 5 of 9: 45 against 40, and each call is a tenth shorter."""
+    base = [*(op("a", 10) for _ in range(4)), op("b", 7), op("gone", 3), op("c", 1), op("c", 2)]
+    other = [*(op("a", 9) for _ in range(5)), op("b", 9), op("new", 4), op("c", 0)]
+    found = profframe.diff(trace(base), trace(other)).sort("name")
+    assert values(found, "name", "base_call_ns", "other_call_ns", "warning") == [
+        ("a", 10, 9, "+25.0 % calls, -10.0 % per call"),
+        ("b", 7, 9, None),
+        ("c", 2, 0, "-50.0 % calls, -100.0 % per call"),
+        ("gone", 3, None, None),
+        ("new", None, 4, None),
+    ]
+
+
 def outside_of_steps() -> list[dict[str, object]]:
     """Three steps of 10, 12 and 11 ns of kernels, 30 ns of kernels and 9 ns of ops in none."""
     times = enumerate((10, 12, 11))

@@ -196,6 +196,30 @@ def test_what_is_left_out_is_in_the_header(run: Run, pair: tuple[str, str], cut_
     assert "left out" not in run("diff", *pair)[1]
 
 
+def test_calls_that_differ_in_number_have_a_warning(run: Run, tmp_path: Path) -> None:
+    sides = [
+        write(
+            tmp_path / f"{calls}",
+            [
+                {"run": "r", "event_id": n, "kind": "host_op", "name": "x", "self_ns": 10**6}
+                for n in range(calls)
+            ]
+            + [{"run": "r", "event_id": 9, "kind": "host_op", "name": "y", "self_ns": calls}],
+        )
+        for calls in (2, 3)
+    ]
+    _, out, _ = run("diff", *sides)
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "warning: a row's calls differ in number: totals compare different" in " ".join(lines)
+    (head,) = (line for line in lines if line.startswith("name "))
+    assert head.endswith("base calls other calls base per call other per call")
+    (row,) = (line for line in lines if line.startswith("x "))
+    assert row.endswith("changed 2 3 1.000 ms 1.000 ms")
+    (same,) = (line for line in lines if line.startswith("y "))
+    assert same.endswith("changed 1 1")
+    assert "per call" not in run("diff", sides[0], sides[0])[1]
+
+
 def test_outside_without_steps_is_refused(run: Run, cut_off: str) -> None:
     code, _, err = run("diff", cut_off, cut_off, "--outside", "all")
     assert code == 2

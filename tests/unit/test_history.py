@@ -29,7 +29,7 @@ HOSTILE = ("it's", '<b>"x"</b>', "a; DROP TABLE events", "\x1b[31m\n", "名前 "
 
 
 def checked(
-    trace: Trace, baseline: Any, runs: Any, limit: Mapping[str, Fraction], per_step: int = 0
+    trace: Trace, baseline: Any, runs: Any, limit: Mapping[str, checks.Most], per_step: int = 0
 ) -> checks.CheckResult:
     """What the verb ``check`` asks."""
     totals = partial(trace.runs, per_step)
@@ -814,7 +814,8 @@ class TestCommandLine:
             (["--baseline", "r?", "--runs", "r1?", "--fail-on", "5%"], 0, ""),
             (["--baseline", "none"], 1, "no run named 'none'"),
             (["--baseline", "r1"], 1, "needs at least 2 runs"),
-            (["--baseline", "20", "--fail-on", "nothing=5%"], 1, "no metric named 'nothing'"),
+            (["--baseline", "20", "--fail-on", "nothing=5%"], 2, "no metric named 'nothing'"),
+            (["--baseline", "20", "--fail-on", "op:absent=5%"], 1, "no op named 'absent'"),
             (["--baseline", "20", "--fail-on", "5"], 2, "--fail-on: a limit is"),
             ([], 2, "--baseline"),
         ],

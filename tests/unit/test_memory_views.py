@@ -95,6 +95,25 @@ def test_the_command_line_compares_snapshots(run: Run, before: Path, after: Path
     assert run("diff", before, after, "--fail-on", "75%")[0] == 0
 
 
+def test_peaks_of_snapshots_have_limits(run: Run, before: Path, after: Path) -> None:
+    """3 MiB more: 3,145,728 bytes."""
+    assert run("diff", before, after, "--fail-on", "memory=3MiB")[::2] == (0, "")
+    code, text, errors = run(
+        *("diff", before, after, "--by", "frame", "--format", "markdown"),
+        *("--fail-on", "memory=3MB", "--fail-on", "80%"),
+    )
+    assert (code, errors) == (
+        3, "worse by more than 3MB: memory, 4.00 MiB -> 7.00 MiB (+75.0 %)\n"
+    )  # fmt: skip
+    assert text.startswith("### profframe diff: **1 of 2 limits is broken**\n")
+    assert "| 3MB | memory | 4.00 MiB → 7.00 MiB | +75.0 % | **broken** |" in text
+    assert "| `/y/model.py(14): forward` | 3.00 MiB | 2.00 MiB | -1.00 MiB |" in text
+    assert "| (no name) | 9 B | 1.00 MiB | 1.00 MiB |" in text
+    code, _, errors = run("diff", before, after, "--fail-on", "step=5%")
+    assert code == 2
+    assert "step: of memory snapshots there is memory alone" in errors
+
+
 def test_what_ran_out_comes_first(run: Run, after: Path) -> None:
     _, text, _ = run(after)
     assert "Overview" not in text
