@@ -31,6 +31,8 @@ _DIRECT: Final = {
     "nothing": kinds.CODE,
 }
 """Kinds of pieces that have one cause, whatever slot they are in."""
+_AFTER_SYNC: Final = [KINDS.index(kind) for kind in ("launch", "op", "code", "nothing")]
+"""Kinds of pieces that are due to a wait for a device before them that the other side lacks."""
 _STRUCTURAL: Final = (
     *(kinds.SWAPPED, kinds.ADDED, kinds.REMOVED, kinds.SHAPES, kinds.TYPES),
     *(kinds.FUSED, kinds.UNFUSED, kinds.BREAK),
@@ -85,7 +87,11 @@ def explanation(
         for name, its, own, connect in zip(SIDES, sides, (of.base, of.other), connects, strict=True)
     ]
     waits = about.select(pl.col("slot").alias("sync"), sync_alone=~pl.col("in_both"))
-    rows = pl.concat(parts).join(about, on="slot", how="left").join(waits, on="sync", how="left")
+    rows = pl.concat(parts).join(waits, on="sync", how="left")
+    after_sync = pl.col("sync_alone").fill_null(False) & pl.col("kind").is_in(_AFTER_SYNC)
+    rows = rows.with_columns(
+        after_sync=after_sync, slot=pl.when(after_sync).then("sync").otherwise("slot")
+    ).join(about, on="slot", how="left")
     rows = _named(rows, has_devices)
     causes = _table(rows, about, sides)
     return Explanation(
@@ -155,9 +161,8 @@ def _named(rows: pl.DataFrame, has_devices: bool) -> pl.DataFrame:
     of_slot = pl.col("cause")
     launching = kind.is_in(["launch", "op"] if has_devices else ["launch"])
     cause = kind.replace_strict(_DIRECT, default=None, return_dtype=pl.String)
-    waited = pl.col("sync_alone") & kind.is_in(["launch", "op", "code", "nothing"])
     cause = pl.coalesce(
-        pl.when(waited).then(pl.lit(kinds.SYNC)),
+        pl.when("after_sync").then(pl.lit(kinds.SYNC)),
         cause,
         pl.when(launching & pl.col("in_both")).then(pl.lit(kinds.LAUNCH)).otherwise(of_slot),
     )
@@ -175,8 +180,6 @@ def _named(rows: pl.DataFrame, has_devices: bool) -> pl.DataFrame:
         .then(pl.format("{}", "slot"))
         .when(pl.col("cause") == kinds.LAUNCH)
         .then(pl.lit("launch"))
-        .when(pl.col("cause") == kinds.SYNC)
-        .then(pl.format("sync {}", pl.when("sync_alone").then("sync").otherwise("slot")))
         .when(pl.col("line_name").is_not_null())
         .then(pl.format("line {}", "line"))
         .otherwise(pl.format("{}", "group"))

@@ -24,6 +24,7 @@ CAUSES: Final = (
 )
 _COMMUNICATION: Final = 2
 _COPY: Final = 3
+_GENERATED: Final = r"^triton_|fused"
 _COPYING: Final = (
     r"^aten::(copy_|_to_copy|to|contiguous|clone|cpu|cuda|pin_memory)$|^ToCopyBackward|"
     r"^autograd::engine::evaluate_function: ToCopyBackward"
@@ -145,6 +146,18 @@ def _regions(slots: pl.DataFrame) -> pl.DataFrame:
     return alone.group_by("place").agg(
         (kernels & is_base).sum().alias("place_base"),
         (kernels & ~is_base).sum().alias("place_other"),
+        *(
+            (pl.col("is_work") & (pl.col(f"{side}_node").is_not_null()))
+            .any()
+            .alias(f"place_{side}_any")
+            for side in SIDES
+        ),
+        *(
+            (pl.col("is_work") & pl.col(f"{side}_name").str.contains(_GENERATED).fill_null(False))
+            .any()
+            .alias(f"place_{side}_generated")
+            for side in SIDES
+        ),
     )
 
 
@@ -201,6 +214,7 @@ def _cause() -> pl.Expr:
     had, has = pl.col("had") & compiled, pl.col("has") & compiled
     region_is_op = pl.col("region_is_op")
     replaced = (pl.col("gap_base") > 0) & (pl.col("gap_other") > 0)
+    generated = pl.col("place_base_any") & pl.col("place_other_any")
     alone = _first(
         (in_op & shapes, SHAPES),
         (in_op & types, TYPES),
@@ -208,6 +222,8 @@ def _cause() -> pl.Expr:
         (had & has & pl.col("other_regions"), BREAK),
         (has & ~pl.col("had"), FUSED),
         (had & ~pl.col("has"), UNFUSED),
+        (generated & pl.col("place_other_generated"), FUSED),
+        (generated & pl.col("place_base_generated"), UNFUSED),
         (copies & ~replaced, COPIES),
         (region_is_op & pl.col("region_shapes"), SHAPES),
         (region_is_op & pl.col("region_types"), TYPES),

@@ -82,7 +82,7 @@ def _nodes(of: Slices, steps: Windows) -> tuple[Ints, Ints, Ints]:
     role = np.where(thread == steps.thread, 0, 2)
     backward = np.unique(of.thread[(of.backward > 0) & (of.work == 0)])
     role[(role > 0) & np.isin(thread, backward)] = 1
-    place = _places(step, thread, time, role)
+    place = _places(step, thread, time, np.stack([role, of.label[node]]))
     raw = np.where(work, _DEEPEST, of.depth[node])
     order = np.lexsort((node, of.graph_position[node], of.start_ns[node], raw, time, place, step))
     node, depth, step = node[order], depth[order] + 1, step[order]
@@ -108,11 +108,11 @@ def _depths(size: int, node: Ints, parent: Ints) -> Ints:
 
 
 def _places(step: Ints, thread: Ints, time: Ints, role: Ints) -> Ints:
-    """Order of threads in each step: the main one, that of autograd, then by when they begin."""
+    """Order of threads in each step: by role, what they begin with, and when."""
     order = np.lexsort((time, thread, step))
     new = np.append(True, (np.diff(step[order]) != 0) | (np.diff(thread[order]) != 0))
     first = order[np.flatnonzero(new[: order.size])]
-    rank = np.lexsort((thread[first], time[first], role[first], step[first]))
+    rank = np.lexsort((thread[first], time[first], *role[::-1, first], step[first]))
     place_of = np.empty(first.size, np.int64)
     place_of[rank] = np.arange(first.size)
     places = np.empty(order.size, np.int64)
