@@ -27,7 +27,8 @@ from profframe.analysis.critical_path.edges import (
 from profframe.analysis.critical_path.graph import Graph
 from profframe.facts.columns import numbers
 from profframe.intervals import Ints
-from profframe.query.run import select
+from profframe.query.header import Answer
+from profframe.query.run import prepare, select
 
 _START: Final = 0
 _END: Final = 1
@@ -54,6 +55,7 @@ def dependencies(connect: job.Connect, gathered: job.Job, run: str) -> pa.Table:
 
 def _of_events(connection: duckdb.DuckDBPyConnection) -> Iterator[_Part]:
     """Backward ops after their forward ops, and ops after those whose data they read."""
+    prepare(connection, Answer("dependencies", _DATA_FLOWS), {})
     for kind, sql in ((_BACKWARD, _BACKWARDS), (_DATA, _DATA_FLOWS)):
         table = select(connection, sql).to_arrow_table()
         yield {
@@ -182,13 +184,7 @@ _LAGS: Final = """
     JOIN events AS after ON after.event_id = target
     WHERE before.start_ns IS NOT NULL AND after.start_ns IS NOT NULL
 """
-_DATA_FLOWS: Final = _LAGS.format("""
-    SELECT before.event_id AS source, after.event_id AS target
-    FROM flows AS before
-    JOIN flows AS after ON before.flow_id = after.flow_id AND before.category = after.category
-    WHERE before.category = 'data' AND before.phase = 's' AND after.phase = 'f'
-        AND before.event_id IS NOT NULL AND after.event_id IS NOT NULL
-""")
+_DATA_FLOWS: Final = _LAGS.format("FROM flow_pairs(flows, 'data')")
 _BACKWARDS: Final = _LAGS.format(
     "SELECT fwd_id AS source, event_id AS target FROM events WHERE fwd_id IS NOT NULL"
 )

@@ -229,7 +229,7 @@ def critical_path(
         ),
     ]
     if across_ranks:
-        waits = path.shortened_waits(result.waits, full_names=full_names)
+        waits = path.shortened_waits(result, full_names=full_names)
         tables.append(terminal.ranking(waits, top, width, "What ranks wait for on others"))
     echo(*tables)
 

@@ -9,13 +9,19 @@ and may give ``suggestion``, where that of the header cannot apply to all: NULL 
 line ``only if:`` with a condition in SQL leaves the rule out of traces that it cannot apply to,
 which saves planning it.
 
+A line ``replay: WORD, what that is`` says what the suggestion amounts to in a replay of the run, so
+that the gain is what the replay says. ``WORD`` is one of `REPLAYS`; the SELECT gives the events
+that change as ``changed_events``, and for works what their time is multiplied by as
+``changed_factors``, else 0. NULL for launches and stragglers is all of the time that is looked at,
+and for all others that the gain stays that of the rule.
+
 ``python -m profframe.query.rules > docs/rules.md`` writes the page of all rules.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -33,7 +39,17 @@ from profframe.query.header import (
 )
 from profframe.query.selection import literal
 
-_KEYWORDS: Final = ("suggestion", "link", "only if")
+_KEYWORDS: Final = ("suggestion", "link", "only if", "replay")
+
+REPLAYS: Final = {
+    "launches": "calls that launch work during the events, and the ops around them, take no time",
+    "host": "what threads do in the events takes no time; waits for devices stay",
+    "calls": "the events take no time, and wait for no device",
+    "ops": "what threads do in the events takes no time, nor does the work launched in them",
+    "works": "the kernels or copies take changed_factors times as long",
+    "stragglers": "the late ranks do what makes them late as the median rank does it",
+}
+"""What a suggestion may amount to in a replay."""
 
 COLUMNS: Final = {
     "run": "VARCHAR",
@@ -73,6 +89,8 @@ class Rule:
     suggestion: str
     link: str
     only_if: str = "true"
+    replay: str = ""
+    replayed_with: str = ""
 
     @property
     def name(self) -> str:
@@ -97,10 +115,19 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Advice(Answer):
-    """An answer made of rules: one SELECT with all of them in it."""
+    """An answer made of rules: one SELECT with all of them in it.
+
+    ``collected`` is the SELECT of all findings of the rules, before they are ranked.
+    """
 
     base: Answer | None = None
     rules: tuple[Rule, ...] = ()
+    collected: str = ""
+
+    @property
+    def ranking(self) -> str:
+        """The SELECT that ranks a table ``findings``."""
+        return _body((self.base or self).sql)
 
     @property
     def parts(self) -> dict[str, Answer]:
@@ -205,8 +232,21 @@ def read(path: Path) -> Rule:
             f"{path.stem}_{foreign[0]}, not {foreign[0]}"
         )
     notes = tuple(fields["notes"].splitlines())
-    only_if = fields.get("only if", "true")
-    return Rule(path, replace(answer, notes=notes), fields["suggestion"], fields["link"], only_if)
+    word, _, words = fields.get("replay", "").partition(", ")
+    if "replay" in fields and (word not in REPLAYS or not words):
+        raise AnswerError(
+            f"{path}: expected '-- replay: WORD, what that is' "
+            f"(WORD one of {', '.join(REPLAYS)}), found {fields['replay']!r}"
+        )
+    return Rule(
+        path,
+        replace(answer, notes=notes),
+        fields["suggestion"],
+        fields["link"],
+        fields.get("only if", "true"),
+        word,
+        words,
+    )
 
 
 def assemble(answer: Answer, rules: Iterable[Rule], tables: Iterable[str] = ()) -> Advice:
@@ -244,9 +284,10 @@ def assemble(answer: Answer, rules: Iterable[Rule], tables: Iterable[str] = ()) 
     parts = [_part(rule, body) for rule, body in zip(rules, bodies, strict=True)]
     findings = "findings AS (\n" + "\nUNION ALL\n".join(parts or [_NOTHING]) + "\n)\n"
     needs = dict.fromkeys([*answer.needs, *(need for rule in rules for need in rule.answer.needs)])
+    collecting = "WITH " + ",\n".join([*shared, findings])
     return Advice(
         name=answer.name,
-        sql=comment + "WITH " + ",\n".join([*shared, findings]) + _body(answer.sql),
+        sql=comment + collecting + _body(answer.sql),
         sentence=answer.sentence,
         grain=answer.grain,
         notes=answer.notes,
@@ -255,6 +296,7 @@ def assemble(answer: Answer, rules: Iterable[Rule], tables: Iterable[str] = ()) 
         columns=answer.columns,
         base=answer,
         rules=rules,
+        collected=collecting + "FROM findings",
     )
 
 
@@ -265,25 +307,37 @@ def _cast(name: str, type_: str) -> str:
 
 
 def _part(rule: Rule, body: str) -> str:
-    given = COLUMNS | _OWN_COLUMNS
-    columns = ", ".join(f'{_cast(name, type_)} AS "{name}"' for name, type_ in given.items())
+    types = COLUMNS | _OWN_COLUMNS
+    columns = ", ".join(f'{_cast(name, type_)} AS "{name}"' for name, type_ in types.items())
     suggestion = f"coalesce(part.suggestion, {literal(rule.suggestion)}) AS suggestion"
-    texts = f"{literal(rule.name)} AS rule, {suggestion}, {literal(rule.link)} AS link"
-    return f"SELECT {columns}, {texts}\nFROM (\n{_OWN}\nFROM (\n{body}\n)\n) AS part"
+    own = f"{_cast(_GAIN, COLUMNS[_GAIN])} AS own_gain_ns"
+    replay = f"nullif({literal(rule.replay)}, '') AS replay, {literal(rule.replayed_with)}"
+    texts = f"{literal(rule.name)} AS rule, {suggestion}, {literal(rule.link)} AS link, {replay}"
+    given = f"{columns}, {own}, {texts} AS replayed_with"
+    return f"SELECT {given}\nFROM (\n{_OWN}\nFROM (\n{body}\n)\n) AS part"
 
 
-_OWN_COLUMNS: Final = {"cause": "VARCHAR", "ranks": "BIGINT[]"}
+_OWN_COLUMNS: Final = {
+    "cause": "VARCHAR",
+    "ranks": "BIGINT[]",
+    "changed_events": "BIGINT[]",
+    "changed_factors": "DOUBLE[]",
+}
+
+
+def _nulls(columns: Mapping[str, str]) -> str:
+    return ", ".join(f'NULL::{type_} AS "{name}"' for name, type_ in columns.items())
+
+
 _OWN: Final = (
-    "SELECT NULL::VARCHAR AS suggestion, NULL::VARCHAR AS cause, NULL::BIGINT[] AS ranks "
-    "WHERE false UNION ALL BY NAME"
+    f"SELECT {_nulls({'suggestion': 'VARCHAR'} | _OWN_COLUMNS)} WHERE false UNION ALL BY NAME"
 )
 """Rows of a rule have these of their own where its SELECT gives the columns."""
 
 
 _NOTHING: Final = (
-    "SELECT "
-    + ", ".join(f'NULL::{type_} AS "{name}"' for name, type_ in (COLUMNS | _OWN_COLUMNS).items())
-    + ", '' AS rule, '' AS suggestion, '' AS link WHERE false"
+    f"SELECT {_nulls(COLUMNS | _OWN_COLUMNS | {'own_gain_ns': 'BIGINT', 'replay': 'VARCHAR'})}, "
+    "'' AS rule, '' AS suggestion, '' AS link, '' AS replayed_with WHERE false"
 )
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import compress
 from types import MappingProxyType
 from typing import Final
 
 import duckdb
+import pyarrow as pa
 
 from profframe import schema
 from profframe.errors import AnswerError, ProfframeError, UnknownNameError
@@ -112,7 +113,7 @@ def run(
     where, trusted = f"answer {answer.name!r}", is_shipped(answer)
     set_variables(connection, answer, parameters)
     if isinstance(answer, Advice):
-        relation = _advice(connection, answer, terms)
+        relation = _advice(connection, answer, terms, lambda advice: advice.sql)
     else:
         with _one_line_errors(where, terms):
             if not trusted:
@@ -229,6 +230,18 @@ def select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRe
         return connection.sql(sql).materialize()
 
 
+def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+    """The rows of `select` as Arrow, which are not kept on the way.
+
+    Examples
+    --------
+    >>> selected(duckdb.connect(), "SELECT 1 + 1 AS two").to_pylist()
+    [{'two': 2}]
+    """
+    with _one_line_errors("query"):
+        return connection.sql(sql).to_arrow_table()
+
+
 def _computed(
     connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms
 ) -> duckdb.DuckDBPyRelation:
@@ -241,8 +254,132 @@ def _computed(
     return rows
 
 
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What rules of advice found, before replays say what it is worth.
+
+    Attributes
+    ----------
+    rows
+        Columns of rules, a ``finding_number``, its ``own_gain_ns``, and what to replay:
+        ``replay replayed_with changed_events changed_factors``.
+    windows
+        The time that is looked at: ``run rank window_ns``, and ``marks``, its profiler steps; one
+        row per trace, none where nothing is to be replayed.
+    """
+
+    rows: pa.Table
+    windows: pa.Table
+
+
+def findings(
+    connection: duckdb.DuckDBPyConnection,
+    answer: Advice,
+    parameters: Mapping[str, object],
+    terms: Terms = _FREE,
+) -> Findings:
+    """Run the rules of advice; `ranked` makes the answer of what they find.
+
+    Raises
+    ------
+    ParameterError, UnknownNameError, AnswerError
+        As of `run`.
+    """
+    set_variables(connection, answer, parameters)
+    relation = _advice(
+        connection, answer, replace(terms, rows=None), lambda advice: advice.collected
+    )
+    reset_variables(connection, (parameter.name for parameter in answer.parameters))
+    rows = relation.to_arrow_table()
+    rows = rows.append_column("finding_number", pa.array(range(rows.num_rows), pa.int64()))
+    replays = rows.num_rows - rows["replay"].null_count
+    macros.load(connection, _WINDOWS)
+    return Findings(rows, selected(connection, _WINDOWS if replays else f"{_WINDOWS} LIMIT 0"))
+
+
+def ranked(
+    connection: duckdb.DuckDBPyConnection,
+    answer: Advice,
+    rows: pa.Table,
+    gains: pa.Table,
+    terms: Terms = _FREE,
+) -> duckdb.DuckDBPyRelation:
+    """Rank findings by what replays say that they are worth, and else by what their rules say.
+
+    Parameters
+    ----------
+    connection
+        Any connection.
+    answer
+        The answer that found them.
+    rows
+        Those of `Findings`.
+    gains
+        Of some of them ``finding_number gain_ns window_ns replay_error``, or ``not_replayed``, the
+        reason.
+    terms
+        How many rows it may return.
+
+    Raises
+    ------
+    AnswerError
+        A rule gives a severity that there is none of, or there are too many rows.
+    """
+    where = f"answer {answer.name!r}"
+    tables = {"_findings": rows, "_gains": gains}
+    for name, table in tables.items():
+        connection.register(name, table)
+    try:
+        with _one_line_errors(where, terms):
+            sql = f"WITH findings AS (\n{_GAINED}\n)\n{answer.ranking}"
+            macros.load(connection, sql)
+            relation = _computed(connection, sql, terms)
+    finally:
+        for name in tables:
+            connection.unregister(name)
+    _check_rows(relation, where, terms)
+    _check_columns(answer, relation)
+    return relation
+
+
+_WINDOWS: Final = """
+    SELECT windows.run, windows.rank, windows.window_ns, marks.marks
+    FROM shared_windows(events) AS windows
+    LEFT JOIN (
+        SELECT run, rank, list(event_id ORDER BY event_id) AS marks
+        FROM step_marks(events)
+        WHERE dur_ns > 0
+        GROUP BY run, rank
+    ) AS marks ON windows.run = marks.run AND windows.rank = marks.rank
+"""
+_GAINED: Final = """
+    SELECT _findings.* REPLACE (
+            coalesce(gain_ns, estimated_gain_ns) AS estimated_gain_ns,
+            CASE WHEN gain_ns IS NULL THEN severity ELSE severity_of(gain_ns, window_ns) END
+                AS severity,
+            CASE
+                WHEN gain_ns IS NOT NULL
+                    THEN 'replayed with ' || replayed_with
+                    || coalesce('; by its own time ' || duration_text(own_gain_ns), '')
+                    || CASE
+                        WHEN abs(replay_error) >= 0.001
+                            THEN '; unchanged, the replay is ' || percent_text(abs(replay_error))
+                            || ' off'
+                        ELSE ''
+                    END
+                ELSE gain_basis || coalesce(' (not replayed: ' || not_replayed || ')', '')
+            END AS gain_basis
+        )
+    FROM _findings
+    LEFT JOIN _gains USING (finding_number)
+"""
+
+
 def _advice(
-    connection: duckdb.DuckDBPyConnection, answer: Advice, terms: Terms
+    connection: duckdb.DuckDBPyConnection,
+    answer: Advice,
+    terms: Terms,
+    sql_of: Callable[[Advice], str],
 ) -> duckdb.DuckDBPyRelation:
     """Run a SELECT that takes as long to plan as to run.
 
@@ -263,8 +400,9 @@ def _advice(
             )
             [applies] = connection.execute(answer.conditions).fetchall()
             shorter = answer.only(compress(answer.rules, applies), (SHARED_NAMES,))
-            macros.load(connection, shorter.sql, reuse=trusted)
-            return _computed(connection, shorter.sql, terms)
+            sql = sql_of(shorter)
+            macros.load(connection, sql, reuse=trusted)
+            return _computed(connection, sql, terms)
     except ProfframeError:
         _blame(connection, answer, replace(terms, rows=None))
         raise

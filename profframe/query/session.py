@@ -368,12 +368,12 @@ class Session:
 
     def answer(self, answer: Answer, parameters: Mapping[str, object]) -> pl.DataFrame:
         """The rows of an answer; errors are those of `profframe.query.run.run`."""
-        return self._ask(lambda c: frame(run(c, answer, parameters, self.terms)), reads(answer))
+        return self.ask(lambda c: frame(run(c, answer, parameters, self.terms)), reads(answer))
 
     def sql(self, text: str) -> pl.DataFrame:
         """The rows of one SELECT; errors are those of `profframe.query.run.query`."""
         views = tables_for("".join([text, *macros.definitions(text).values()]))
-        return self._ask(lambda c: frame(query(c, text, terms=self.terms)), views)
+        return self.ask(lambda c: frame(query(c, text, terms=self.terms)), views)
 
     @contextmanager
     def connection(
@@ -452,14 +452,12 @@ class Session:
         check_texts("phase", phases, rows["phase"])
         return rows.filter(pl.sql_expr(among("phase", phases))).drop("phase").rows()
 
-    def _ask(
-        self,
-        question: Callable[[duckdb.DuckDBPyConnection], pl.DataFrame],
-        views: Mapping[str, Columns],
-    ) -> pl.DataFrame:
-        """The rows of a question, with the cursor of this thread."""
+    def ask(
+        self, question: Callable[[duckdb.DuckDBPyConnection], Value], views: Mapping[str, Columns]
+    ) -> Value:
+        """The reply to a question, with the cursor of this thread."""
 
-        def ask(session: Session) -> pl.DataFrame:
+        def ask(session: Session) -> Value:
             try:
                 cursor = partial(session.database.cursor, session.selection, views)
                 with session._guarded(cursor) as connection:

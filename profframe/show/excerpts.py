@@ -135,7 +135,7 @@ def stragglers(rows: pl.DataFrame) -> pl.DataFrame:
 
     columns = (
         "run", "rank", "collectives", "times_last", "last_share", "held_up_ns", "max_held_up_ns",
-        "mean_wait_ns", "cause",
+        "mean_wait_ns", "excess",
     )  # fmt: skip
     kernels = rows.with_columns(kernel=pl.col("before_kernel"))
     before = pl.coalesce(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Final
 
@@ -68,10 +68,17 @@ class ShownPath(CriticalPath):
         return notebook.titled_html("Critical path", self.headline, self._positive_bounds, parts)
 
 
-def shortened_waits(waits: pl.DataFrame, *, full_names: bool = False) -> pl.DataFrame:
-    """What ranks waited for on others; a name for what is not recorded."""
-    named = waits.with_columns(pl.col("name").fill_null(_UNRECORDED))
+def shortened_waits(path: CriticalPath, *, full_names: bool = False) -> pl.DataFrame:
+    """What ranks waited for on others; a name for what has none, or is not recorded."""
+    labelled = pl.DataFrame(path.events).with_columns(pl.col("name").fill_null(_unnamed()))
+    named = replace(path, events=labelled).waits
     return named if full_names else shortened(named, "name", kernels=pl.col("bound") != "host")
+
+
+def _unnamed() -> pl.Expr:
+    """What stands for the name of a stretch that has none."""
+    is_unrecorded = pl.col("event_id").is_null()
+    return pl.when(is_unrecorded).then(pl.lit(_UNRECORDED)).otherwise(pl.lit(_NO_NAME))
 
 
 def longest(events: pl.DataFrame, *, full_names: bool = False) -> pl.DataFrame:
@@ -79,11 +86,8 @@ def longest(events: pl.DataFrame, *, full_names: bool = False) -> pl.DataFrame:
     if not full_names:
         events = shortened(events, "name", kernels=pl.col("kind") == "kernel")
     total = pl.col("total_ns")
-    unnamed = (
-        pl.when(pl.col("event_id").is_null()).then(pl.lit(_UNRECORDED)).otherwise(pl.lit(_NO_NAME))
-    )
     return (
-        events.group_by(pl.col("name").fill_null(unnamed), "bound", "edge", maintain_order=True)
+        events.group_by(pl.col("name").fill_null(_unnamed()), "bound", "edge", maintain_order=True)
         .agg(parts=pl.len(), total_ns=pl.col("dur_ns").sum())
         .sort("total_ns", descending=True, maintain_order=True)
         .with_columns(share=total / total.sum())

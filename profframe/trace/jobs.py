@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 import duckdb
@@ -163,8 +163,10 @@ def blame(
     if step is not None:
         integer("step", step)
     session, name, ranks = _job(self, run, "blame")
-    connect = _connect(session)
-    return frame(blaming.find(connect, name, ranks, per, step=step, corrected=corrected))
+    with _connections(session, ranks) as connect:
+        gathered = _gathered(session, connect, ranks, (None, None, 0), corrected=corrected)
+        rows = blaming.find(connect, gathered, name, per, step=step, corrected=corrected)
+    return frame(rows)
 
 
 def _across_ranks(
@@ -175,17 +177,25 @@ def _across_ranks(
             "rank and across_ranks: give one of them, or filter(ranks=[...]) for some ranks"
         )
     session, name, ranks = _job(self, run, "a critical path")
-    gathered, connect = _gathered(session, ranks, what)
-    return job.find(connect, gathered, name, what[0], what[1])
+    with _connections(session, ranks) as connect:
+        gathered = _gathered(session, connect, ranks, what)
+        return job.find(connect, gathered, name, what[0], what[1])
 
 
 def _gathered(
-    session: Session, ranks: list[int], what: tuple[int | None, str | None, int]
-) -> tuple[job.Job, job.Connect]:
-    """What ranks did, which several questions need, and connections to their rows."""
-    connect = _connect(session)
-    key = (tuple(ranks), what)
-    return session.recent("job", key, lambda: job.gather(connect, ranks, what)), connect
+    session: Session,
+    connect: job.Connect,
+    ranks: list[int],
+    what: tuple[int | None, str | None, int],
+    *,
+    corrected: bool = True,
+) -> job.Job:
+    """What ranks did, which several questions need."""
+    return session.recent(
+        "job",
+        (tuple(ranks), what, corrected),
+        lambda: job.gather(connect, ranks, what, corrected=corrected),
+    )
 
 
 def _job(self: Trace, run: str | None, what: str) -> tuple[Session, str | None, list[int]]:
@@ -230,6 +240,25 @@ def ranks_of(self: Trace) -> tuple[list[tuple[str, int]], Connect]:
     return session.rows("traces").select("run", "rank").unique().sort("run", "rank").rows(), connect
 
 
+@contextmanager
+def _connections(session: Session, ranks: Sequence[int]) -> Iterator[job.Connect]:
+    """Connections to tables of one rank, or of all, each of which is opened once.
+
+    A connection takes as long to open as a small trace to be read. One rank alone is all of them.
+    """
+    connect = _connect(session)
+    with ExitStack() as stack:
+        opened: dict[int | None, duckdb.DuckDBPyConnection] = {}
+
+        def kept(rank: int | None) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+            key = rank if len(ranks) > 1 else None
+            if key not in opened:
+                opened[key] = stack.enter_context(connect(key))
+            return nullcontext(opened[key])
+
+        yield kept
+
+
 def dependencies(self: Trace) -> pl.DataFrame:
     """What had to wait for what: launches, streams, waits, collectives of all ranks, and more.
 
@@ -258,8 +287,9 @@ def dependency_table(session: Session) -> pa.Table:
     for run in runs:
         of_run = _of_run(session, run)
         ranks = of_run.rows("traces")["rank"].unique().sort().to_list()
-        gathered, connect = _gathered(of_run, ranks, (None, None, 0))
-        tables.append(waits.dependencies(connect, gathered, run))
+        with _connections(of_run, ranks) as connect:
+            gathered = _gathered(of_run, connect, ranks, (None, None, 0))
+            tables.append(waits.dependencies(connect, gathered, run))
     return pa.concat_tables(tables)
 
 
@@ -423,7 +453,8 @@ def replayed(
     """What can be replayed of a run, built once, with connections to its rows and its session."""
     session, _, ranks = _job(self, run, "a prediction")
     what = (step, None, 0)
-    gathered, connect = _gathered(session, ranks, what)
-    key = (tuple(ranks), what)
-    model = session.recent("model", key, lambda: replay.model(connect, gathered))
-    return model, connect, session
+    with _connections(session, ranks) as connect:
+        gathered = _gathered(session, connect, ranks, what)
+        key = (tuple(ranks), what)
+        model = session.recent("model", key, lambda: replay.model(connect, gathered))
+    return model, _connect(session), session

@@ -18,10 +18,12 @@ from profframe.facts.models import Devices
 from profframe.query.catalogue import advice as with_rules
 from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer
+from profframe.query.rules import Advice
 from profframe.query.sandbox import Paths
 from profframe.query.selection import check_compat
 from profframe.query.session import Session
 from profframe.show.frame import Frame
+from profframe.trace import gains as gained
 from profframe.trace.jobs import dependency_table
 from profframe.trace.rows import as_frame
 
@@ -65,8 +67,14 @@ def answer(
     key = tuple((name, str(value)) for name, value in sorted(values.items()))
     return session.once(
         (question.sql, key, session.terms.rows),
-        lambda: as_frame(self, session.answer(question, parameters), docs),
+        lambda: as_frame(self, _rows(self, question, parameters), docs),
     )
+
+
+def _rows(self: Trace, question: Answer, parameters: Mapping[str, object]) -> pl.DataFrame:
+    if isinstance(question, Advice):
+        return gained.advice(self, question, parameters)
+    return self._session.answer(question, parameters)
 
 
 def sql(

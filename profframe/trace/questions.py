@@ -1026,7 +1026,7 @@ def steps(self: "Trace") -> pl.DataFrame:
 
 
 def stragglers(self: "Trace", per: str = "rank", corrected: bool = False) -> pl.DataFrame:
-    """Which rank the others wait for, how often, for how long, why, and what it did before.
+    """Which rank the others wait for, how often, for how long, and what it does longer before.
 
     Parameters
     ----------
@@ -1040,7 +1040,7 @@ def stragglers(self: "Trace", per: str = "rank", corrected: bool = False) -> pl.
     polars.DataFrame
         One row per (run, rank) that takes part in collectives with others; with per=op or
         per=kernel one for each thing it did before. Columns: ``run rank before_op before_kernel
-        collectives times_last last_share times_first held_up_ns max_held_up_ns shared_ns cause
+        collectives times_last last_share times_first held_up_ns max_held_up_ns shared_ns excess
         excess_ns late_ns mean_late_ns max_late_ns wait_ns mean_wait_ns communication_ns
         is_corrected``.
     """

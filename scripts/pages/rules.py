@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from profframe.query.rules import shipped_rules
+from profframe.query.rules import REPLAYS, shipped_rules
 
 HEAD: Final = """\
 # Rules
@@ -50,6 +50,14 @@ What several ranks of a run have is one finding, of the rank with the largest ga
 and the suggestion are the same. A column `cause` says it where they are not: text that is the same
 for what is one cause, also of several rules.
 
+A line `-- replay: WORD, what that is` says what the suggestion amounts to in a
+[replay](what_if.md): then the gain and the severity are what the replay of the run says, and
+`gain_basis` says so. The SELECT gives the events that change as `changed_events`, a list of
+`event_id`; without them launches and stragglers are of all that is looked at, and all else is not
+replayed. The words are:
+
+REPLAYS
+
 A rule reads the tables of the trace, as every question does; `trace.given(...).advice(...)` and
 `--files DIR` give it own frames and files beside them.
 
@@ -64,12 +72,15 @@ computed once for all of them, read by their bare names.
 
 def page() -> str:
     """The text."""
-    lines = [HEAD]
+    words = "\n".join(f"- `{word}`: {meaning};" for word, meaning in REPLAYS.items())
+    lines = [HEAD.replace("REPLAYS", words.removesuffix(";") + ".")]
     for rule in shipped_rules():
         sentence = rule.answer.sentence
         lines += [f"## {rule.name}", "", sentence[:1].upper() + sentence[1:], "", rule.answer.grain]
         lines += [*rule.answer.notes, "", f"*{rule.suggestion}* [More]({rule.link})", ""]
         lines += [f"Needs {' and '.join(f'`{table}`' for table in rule.answer.needs)}.", ""]
+        if rule.replay:
+            lines += [f"Gain: a replay with {rule.replayed_with} (`{rule.replay}`).", ""]
         if rule.parameters:
             lines += ["| threshold | type | default | what it does |", "|---|---|---|---|"]
             lines += [f"| `{p.name}` | {p.type} | {p.default} | {p.doc} |" for p in rule.parameters]

@@ -4,7 +4,10 @@
 -- has all of them. The same cause is the same `where` and suggestion of a rule, or the same `cause` of any rules that have this
 -- column. Rules are the files of `sql/rules`, and yours: each is a SELECT over the same tables. Times are of the profiler's
 -- steps, or of the whole trace where it has none. A finding without evidence is none. Gains of several findings may be of the
--- same time, so they do not add up. `profframe answer advice --sql` prints it with all rules in it, for a bare shell.
+-- same time, so they do not add up. Where a rule says what its suggestion amounts to in a replay (`docs/what_if.md`), the gain is
+-- what the replay of all ranks of the run says, for all of them that have the finding; severity goes by it, and `gain_basis` says
+-- so. In SQL alone the gains are those of the rules: `profframe answer advice --sql` prints it with all rules in it, for a bare
+-- shell.
 -- needs: events
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run; of several the one that the finding and its events are of
@@ -37,7 +40,9 @@ FROM (
     SELECT
         * EXCLUDE (ranks),
         list_sort(list_distinct(flatten(list(coalesce(ranks, [rank])) OVER of_cause))) AS ranks,
-        row_number() OVER (of_cause ORDER BY severity_number, estimated_gain_ns DESC NULLS LAST, rank, rule) AS place
+        row_number() OVER (
+            of_cause ORDER BY severity_number, estimated_gain_ns DESC NULLS LAST, own_gain_ns DESC NULLS LAST, rank, rule
+        ) AS place
     FROM (
         SELECT
             *,

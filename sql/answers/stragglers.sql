@@ -1,4 +1,4 @@
--- stragglers: which rank the others wait for, how often, for how long, why, and what it did before.
+-- stragglers: which rank the others wait for, how often, for how long, and what it does longer before.
 -- One row per (run, rank) that takes part in collectives with others; with per=op or per=kernel one for each thing it did before.
 -- Ordered by run, the time that others were held up, the longest first, then by rank and names.
 -- Collectives are those of collectives, two ranks or more of each. A rank comes last if it starts one last, and not at the same
@@ -6,12 +6,13 @@
 -- others: the last rank holds it up from when the last but one came. Where several are late, each that comes later than the
 -- middle one shares in what the job would gain if all of them came as that one: from when the rank before it came. Shares are of
 -- the collectives that the rank takes part in, not of all. Times are as clocks have them, unless is_corrected: see clock_skew.
--- Why it is late is what it did longer than the rank before it since both were last together, as late_parts has it: its host,
--- input, compute, copy, communication, or wait, for another rank or where nothing was recorded. blame has it by op and module.
--- What it did before: the longest host op or annotation on the thread of the call, wholly between the call of the rank's
--- collective before on that thread and this one; where the call is not known, on any thread of the rank and between the starts of
--- the two. And the longest kernel, copy or fill that started on its devices between these starts. Communication itself does not
--- count.
+-- What it did longer than the rank before it since both were last together is `excess`, by the times of its devices, as
+-- late_parts has it: its host, input, compute, copy, communication, or wait, for another rank or where nothing was recorded.
+-- Why it is late is another question: `cause` of blame, by the critical path before, with op and module. They differ where one
+-- of these times hides another, as a kernel that takes longer on a stream that nothing waits for. What it did before: the
+-- longest host op or annotation on the thread of the call, wholly between the call of the rank's collective before on that
+-- thread and this one; where the call is not known, on any thread of the rank and between the starts of the two. And the
+-- longest kernel, copy or fill that started on its devices between these starts. Communication itself does not count.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, inputs, blame.
 -- needs: events, traces
 -- parameter per       VARCHAR(rank|op|kernel) = rank   what has a row of its own
@@ -27,7 +28,7 @@
 -- held_up_ns       BIGINT  ns    sum of the times by which it held up the job, see above
 -- max_held_up_ns   BIGINT  ns    the longest of them; NULL where it never came last
 -- shared_ns        BIGINT  ns    sum of its shares where it came late, and others after it, see above
--- cause            VARCHAR       what most of held_up_ns and shared_ns is, see above; NULL where it was never late
+-- excess           VARCHAR       what it did longer for most of held_up_ns and shared_ns, see above; NULL where it was never late
 -- excess_ns        BIGINT  ns    how much longer that took
 -- late_ns          BIGINT  ns    sum over all of its start minus the first rank's
 -- mean_late_ns     BIGINT  ns    mean of that, rounded half up
@@ -142,10 +143,10 @@ worst_kernel AS (
 pairs AS MATERIALIZED (
     FROM late_pairs(waits)
 ),
-causes AS (
-    SELECT run, rank, what, first(cause ORDER BY part_ns DESC, cause) AS cause, max(part_ns) AS excess_ns
+excesses AS (
+    SELECT run, rank, what, first(excess ORDER BY part_ns DESC, excess) AS excess, max(part_ns) AS excess_ns
     FROM (
-        SELECT calls.run, calls.rank, calls.what, parts.cause, sum(parts.part_ns)::BIGINT AS part_ns
+        SELECT calls.run, calls.rank, calls.what, parts.excess, sum(parts.part_ns)::BIGINT AS part_ns
         FROM late_parts(events, waits, pairs) AS parts
         JOIN calls_of_ranks AS calls ON parts.run = calls.run AND parts.rank = calls.rank AND parts.match = calls.match
         GROUP BY ALL
@@ -181,8 +182,8 @@ SELECT
     held_up_ns,
     max_held_up_ns,
     shared_ns,
-    causes.cause,
-    causes.excess_ns,
+    excesses.excess,
+    excesses.excess_ns,
     late_ns,
     (late_ns + collectives // 2) // collectives AS mean_late_ns,
     max_late_ns,
@@ -195,6 +196,6 @@ LEFT JOIN worst_op
     ON sums.run = worst_op.run AND sums.rank = worst_op.rank AND sums.what IS NOT DISTINCT FROM worst_op.what
 LEFT JOIN worst_kernel
     ON sums.run = worst_kernel.run AND sums.rank = worst_kernel.rank AND sums.what IS NOT DISTINCT FROM worst_kernel.what
-LEFT JOIN causes
-    ON sums.run = causes.run AND sums.rank = causes.rank AND sums.what IS NOT DISTINCT FROM causes.what
+LEFT JOIN excesses
+    ON sums.run = excesses.run AND sums.rank = excesses.rank AND sums.what IS NOT DISTINCT FROM excesses.what
 ORDER BY sums.run, held_up_ns DESC, sums.rank, before_op, before_kernel

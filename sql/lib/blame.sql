@@ -14,7 +14,7 @@
 -- column before_event_id BIGINT  that of the rank before
 -- column start_ns BIGINT  start on the late rank, by its own clock
 -- column before_start_ns BIGINT  start on the rank before, by its own clock
--- column since_ns BIGINT  since when they are compared, by the clock of the late rank; NULL since the beginning
+-- column since_ns BIGINT  since when they are compared, by the clock of the late rank; NULL since the other was recorded
 -- column before_since_ns BIGINT  the same by the clock of the rank before
 -- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true))
 -- FROM late_pairs(waits)
@@ -82,39 +82,70 @@ LEFT JOIN together ON late.match = together.match AND late.rank = together.rank;
 -- column is_input BOOLEAN  it is inside a call of a data loader
 -- example: WITH slices AS (SELECT run, rank, event_id FROM events) FROM slice_places(events, slices)
 CREATE OR REPLACE TEMP MACRO slice_places(events, slices) AS TABLE
-WITH RECURSIVE around AS (
-    SELECT run, rank, event_id, event_id AS around_id, NULL::BIGINT AS forward_id, 0 AS level
-    FROM (SELECT DISTINCT run, rank, event_id FROM query_table(slices))
+WITH RECURSIVE bases AS MATERIALIZED (
+    SELECT run, rank, row_number() OVER () << 40 AS base
+    FROM (SELECT DISTINCT run, rank FROM query_table(slices))
+),
+loads AS (
+    SELECT name
+    FROM (SELECT DISTINCT name FROM query_table(events))
+    WHERE is_data_load(name)
+),
+-- One number for each slice, so that going outwards compares no texts.
+nodes AS MATERIALIZED (
+    SELECT
+        base + event_id AS node,
+        base + CASE WHEN is_busy(kind) THEN coalesce(op_id, launch_id) ELSE parent_id END AS outer_node,
+        base + fwd_id AS forward_node,
+        kind = 'host_op' AS is_op, python_module_id IS NOT NULL AS is_module, module_hierarchy <> '' AS has_hierarchy,
+        name IN (FROM loads) AS is_load
+    FROM query_table(events) AS slice
+    JOIN bases ON slice.run = bases.run AND slice.rank = bases.rank
+),
+around AS (
+    SELECT base + event_id AS node, base + event_id AS around_node, NULL::BIGINT AS forward_node, 0 AS level
+    FROM (SELECT DISTINCT run, rank, event_id FROM query_table(slices)) AS slice
+    JOIN bases ON slice.run = bases.run AND slice.rank = bases.rank
     UNION ALL
     SELECT
-        run, rank, event_id,
-        coalesce(outer_id, forward_id) AS around_id,
-        CASE WHEN outer_id IS NOT NULL THEN forward_id END AS forward_id,
+        node,
+        coalesce(outer_node, forward_node) AS around_node,
+        CASE WHEN outer_node IS NOT NULL THEN forward_node END AS forward_node,
         level + 1 AS level
     FROM (
         SELECT
-            around.run, around.rank, around.event_id, around.level,
-            CASE WHEN is_busy(slice.kind) THEN coalesce(slice.op_id, slice.launch_id) ELSE slice.parent_id END AS outer_id,
-            coalesce(around.forward_id, slice.fwd_id) AS forward_id
+            around.node, around.level, nodes.outer_node, coalesce(around.forward_node, nodes.forward_node) AS forward_node
         FROM around
-        JOIN query_table(events) AS slice
-            ON around.run = slice.run AND around.rank = slice.rank AND around.around_id = slice.event_id
+        JOIN nodes ON around.around_node = nodes.node
         WHERE around.level < 10000
     )
-    WHERE coalesce(outer_id, forward_id) IS NOT NULL
+    WHERE coalesce(outer_node, forward_node) IS NOT NULL
+),
+innermost AS MATERIALIZED (
+    SELECT
+        around.node,
+        arg_min(around_node, level) FILTER (is_op) AS op_node,
+        arg_min(around_node, level) FILTER (is_module) AS module_node,
+        arg_min(around_node, level) FILTER (has_hierarchy) AS hierarchy_node,
+        bool_or(coalesce(is_load, false)) AS is_input
+    FROM around
+    JOIN nodes ON around.around_node = nodes.node
+    GROUP BY around.node
+),
+names AS (
+    SELECT base + event_id AS node, name, module_hierarchy
+    FROM query_table(events) AS slice
+    JOIN bases ON slice.run = bases.run AND slice.rank = bases.rank
+    WHERE kind = 'host_op' OR python_module_id IS NOT NULL OR module_hierarchy <> ''
 )
 SELECT
-    around.run, around.rank, around.event_id,
-    arg_min(slice.name, around.level) FILTER (slice.kind = 'host_op') AS op,
-    coalesce(
-        arg_min(slice.name, around.level) FILTER (slice.python_module_id IS NOT NULL),
-        arg_min(slice.module_hierarchy, around.level) FILTER (slice.module_hierarchy <> '')
-    ) AS module,
-    coalesce(bool_or(is_data_load(slice.name)), false) AS is_input
-FROM around
-JOIN query_table(events) AS slice
-    ON around.run = slice.run AND around.rank = slice.rank AND around.around_id = slice.event_id
-GROUP BY around.run, around.rank, around.event_id;
+    bases.run, bases.rank, innermost.node - bases.base AS event_id, ops.name AS op,
+    coalesce(modules.name, hierarchies.module_hierarchy) AS module, innermost.is_input
+FROM innermost
+JOIN bases ON innermost.node >> 40 = bases.base >> 40
+LEFT JOIN names AS ops ON innermost.op_node = ops.node
+LEFT JOIN names AS modules ON innermost.module_node = modules.node
+LEFT JOIN names AS hierarchies ON innermost.hierarchy_node = hierarchies.node;
 
 -- late_cause: what a stretch of a critical path is, in the words of a job: its host, input, launch, compute, communication, copy,
 -- or its own wait, for another rank or where nothing was recorded.
@@ -230,34 +261,60 @@ LEFT JOIN places ON waits.run = places.run AND waits.rank = places.rank AND wait
 WHERE waits.rank = waits.last_rank
 GROUP BY waits.run, named.name, places.op, places.module;
 
--- late_parts: what a late rank did longer than the rank before it, by what its devices did: one row per rank that is behind at a
--- collective and cause; of each the parts add up to behind_ns. Computation counts first, then communication, copies, and of the
--- rest the input; what is left is the host's. The critical path of the rank says it by name, and where host and devices work at
--- the same time better: `blame` follows it. A rank without devices has no wait but what was not recorded.
+-- late_parts: what a late rank did longer than the rank before it, by what its devices did: one row per rank that is behind at
+-- a collective and `excess`; of each the parts add up to behind_ns. Computation counts first, then communication, copies, and of
+-- the rest the input; what is left is the host's. These are times, and no reasons: a kernel that nothing waits for counts as
+-- long as one that all wait for. The reason is on the critical path of the rank, and `blame` follows that. Ranks that were never
+-- together are compared since the one before was recorded. A rank without devices has no wait but what was not recorded.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter waits TABLE  rows of collective_waits
 -- parameter pairs TABLE  rows of late_pairs
 -- column run, rank  as in events
 -- column match  as in collective_waits
--- column cause VARCHAR  host, input, compute, copy, communication or wait
+-- column excess VARCHAR  host, input, compute, copy, communication or wait
 -- column part_ns BIGINT  by how much longer; below 0 where it took less
 -- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true)),
 -- pairs AS (FROM late_pairs(waits)) FROM late_parts(events, waits, pairs)
 CREATE OR REPLACE TEMP MACRO late_parts(events, waits, pairs) AS TABLE
-WITH sides AS MATERIALIZED (
-    SELECT run, match, rank AS late_rank, behind_ns, rank, since_ns, start_ns, 1 AS sign
-    FROM query_table(pairs)
-    UNION ALL
-    SELECT run, match, rank, behind_ns, before_rank, before_since_ns, before_start_ns, -1
-    FROM query_table(pairs)
-),
-ranks AS MATERIALIZED (
+WITH ranks AS MATERIALIZED (
     SELECT run, rank, 8 * row_number() OVER () AS lane
-    FROM (SELECT DISTINCT run, rank FROM sides)
+    FROM (
+        SELECT run, rank
+        FROM query_table(pairs)
+        UNION
+        SELECT run, before_rank
+        FROM query_table(pairs)
+    )
 ),
 of_pairs AS (
     FROM query_table(events)
     SEMI JOIN ranks USING (run, rank)
+),
+firsts AS MATERIALIZED (
+    SELECT run, rank, min(start_ns) AS first_ns
+    FROM of_pairs
+    WHERE kind <> 'profiler'
+    GROUP BY run, rank
+),
+-- Starts differ by what the clock of the rank before is ahead, less the time that the late one is behind.
+compared AS MATERIALIZED (
+    SELECT
+        pairs.*, other.first_ns AS before_first_ns,
+        greatest(late.first_ns, other.first_ns - (pairs.before_start_ns - pairs.start_ns + pairs.behind_ns)) AS first_ns
+    FROM query_table(pairs) AS pairs
+    JOIN firsts AS late ON pairs.run = late.run AND pairs.rank = late.rank
+    JOIN firsts AS other ON pairs.run = other.run AND pairs.before_rank = other.rank
+),
+sides AS MATERIALIZED (
+    SELECT
+        run, match, rank AS late_rank, behind_ns, rank, coalesce(since_ns, least(first_ns, start_ns)) AS since_ns, start_ns,
+        1 AS sign
+    FROM compared
+    UNION ALL
+    SELECT
+        run, match, rank, behind_ns, before_rank, coalesce(before_since_ns, least(before_first_ns, before_start_ns)),
+        before_start_ns, -1
+    FROM compared
 ),
 work AS MATERIALIZED (
     SELECT run, rank, start_ns, end_ns, CASE class WHEN 'compute' THEN 1 WHEN 'communication' THEN 3 ELSE 4 END AS level
@@ -288,17 +345,10 @@ clocks AS MATERIALIZED (
     FROM busy_order('levels')
     GROUP BY lane, start_ns
 ),
-firsts AS (
-    SELECT run, rank, min(start_ns) AS first_ns
-    FROM of_pairs
-    WHERE kind <> 'profiler'
-    GROUP BY run, rank
-),
 bounds AS MATERIALIZED (
-    SELECT sides.* REPLACE (coalesce(since_ns, least(first_ns, start_ns)) AS since_ns), ranks.lane
+    SELECT sides.*, ranks.lane
     FROM sides
     JOIN ranks ON sides.run = ranks.run AND sides.rank = ranks.rank
-    JOIN firsts ON sides.run = firsts.run AND sides.rank = firsts.rank
 ),
 edges AS (
     SELECT
@@ -346,7 +396,7 @@ differences AS (
 )
 SELECT
     run, late_rank AS rank, match,
-    ['compute', 'wait', 'communication', 'copy', 'input', 'host', 'wait'][level] AS cause,
+    ['compute', 'wait', 'communication', 'copy', 'input', 'host', 'wait'][level] AS excess,
     sum(part_ns)::BIGINT AS part_ns
 FROM differences
 WHERE level > 0

@@ -45,7 +45,8 @@ END;
 
 -- call_nodes: one row per slice that takes time and is on a thread of the host or on a device.
 -- parameter events TABLE  `events` of one (run, rank)
--- column event_id, step, start_ns, dur_ns  as in events; -1 for no step
+-- column event_id, start_ns, dur_ns  as in events
+-- column step BIGINT  its step; -1 for none
 -- column depth BIGINT  number of slices around it
 -- column parent BIGINT  event_id of the slice around it; -1 for none, as in the next three
 -- column launch BIGINT  event_id of the call that launched it

@@ -189,3 +189,17 @@ FROM links
 WHERE
     forward_thread <> thread
     AND (forward_thread >= 0 OR thread NOT IN (SELECT forward_thread FROM links));
+
+-- flow_pairs: events that flows of a category join, from each start to each end with its number.
+-- parameter flows TABLE  `flows` of one (run, rank)
+-- parameter flow_category VARCHAR  category of the flows
+-- column source BIGINT  event_id at the start
+-- column target BIGINT  event_id at the end
+-- example: FROM flow_pairs(flows, 'graph_dependency')
+CREATE OR REPLACE TEMP MACRO flow_pairs(flows, flow_category) AS TABLE
+SELECT before.event_id AS source, after.event_id AS target
+FROM query_table(flows) AS before
+JOIN query_table(flows) AS after ON before.flow_id = after.flow_id AND before.category = after.category
+WHERE
+    before.category = flow_category AND before.phase = 's' AND after.phase = 'f'
+    AND before.event_id IS NOT NULL AND after.event_id IS NOT NULL;

@@ -8,6 +8,7 @@
 -- suggestion: Take it out of the step: no .item(), .tolist(), .cpu(), print or if on values of the device, no nonzero or boolean
 -- indexing, and copies from pinned memory with non_blocking=True.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#avoid-unnecessary-cpu-gpu-synchronization
+-- replay: calls, these calls taking no time and waiting for no device
 -- only if: EXISTS (FROM shared_names WHERE is_call(kind) AND is_blocking(name))
 -- needs: events
 -- parameter blocking_calls_share DOUBLE = 0.02  least part of the time that is a finding
@@ -42,6 +43,7 @@ SELECT
     || part_text(sum(blocked_ns), window_ns, steps) || ', ' || counted(count(*), 'time') AS finding,
     strongest(blocked_id, blocked_ns) AS evidence_events,
     count(*) AS events,
+    list(blocked_id) AS changed_events,
     sum(blocked_ns) AS estimated_gain_ns,
     'gaps of the devices that begin during the calls, each at most as long as the call' AS gain_basis,
     shown(nullif(concat_ws(' at ', op_name, arg_max(frame, blocked_ns)), '')) AS "where",

@@ -7,6 +7,7 @@
 -- suggestion: Communicate less often or less (gradient accumulation, larger batches, bf16 gradients), in larger buckets
 -- (bucket_cap_mb), or under computation; `exposed_communication` says by which collectives, `straggler` whether a rank is late.
 -- link: https://docs.pytorch.org/docs/stable/notes/ddp.html
+-- replay: works, these transfers hidden; waiting for other ranks stays, where they are loaded
 -- only if: EXISTS (FROM shared_names WHERE communicates)
 -- needs: events, traces
 -- parameter communication_share_least DOUBLE = 0.1  least part of the time that is a finding
@@ -23,6 +24,7 @@ SELECT
     END AS finding,
     strongest(event_id, exposed_ns) AS evidence_events,
     count(*) AS events,
+    list(event_id) AS changed_events,
     NULL AS estimated_gain_ns,
     'it is in exposed_communication, by collective' AS gain_basis,
     NULL AS "where",

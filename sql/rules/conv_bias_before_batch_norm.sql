@@ -7,6 +7,7 @@
 -- and a convolution outside of a module is not taken for its outermost frame.
 -- suggestion: Pass bias=False to the convolution; for inference, fold both into one (torch.nn.utils.fusion.fuse_conv_bn_eval).
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+-- replay: ops, no such additions
 -- only if: EXISTS (FROM shared_names WHERE name = 'aten::batch_norm')
 -- needs: events
 WITH ops AS (
@@ -75,12 +76,12 @@ spans AS (
     FROM adjacent
 ),
 added AS (
-    SELECT run, rank, thread, preorder AS place, device_ns AS given
+    SELECT run, rank, thread, preorder AS place, {'id': event_id, 'device_ns': device_ns} AS given
     FROM ops
     WHERE name = 'aten::add_' AND device_ns > 0
 ),
 additions AS (
-    SELECT mark.pair, sum(point) AS device_ns
+    SELECT mark.pair, sum(point.device_ns) AS device_ns, list(point.id) AS ids
     FROM marks_before(added, spans)
     WHERE place <= mark.last_place
     GROUP BY mark.pair
@@ -93,6 +94,7 @@ SELECT
     || ' that the batch norm right behind takes away again' AS finding,
     strongest(event_id, {'device': coalesce(additions.device_ns, 0), 'host': dur_ns}) AS evidence_events,
     count(*) AS events,
+    flatten(list(additions.ids) FILTER (additions.ids IS NOT NULL)) AS changed_events,
     sum(additions.device_ns) AS estimated_gain_ns,
     CASE
         WHEN count(additions.device_ns) > 0 THEN 'device time of adding the bias; its gradient falls away, too'

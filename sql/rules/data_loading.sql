@@ -8,6 +8,7 @@
 -- suggestion: Load in the background, DataLoader(num_workers=4, persistent_workers=True), and move slow transforms out of the
 -- loop.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#enable-asynchronous-data-loading-and-augmentation
+-- replay: host, the loader taking no time of the thread that asks for batches
 -- only if: EXISTS (FROM shared_names WHERE is_data_load(name))
 -- needs: events
 -- parameter data_loading_share DOUBLE = 0.05  least part of the time that is a finding
@@ -37,6 +38,7 @@ SELECT
     || CASE WHEN bool_or(has_device) THEN ' in which no device is busy' ELSE '' END AS finding,
     list(event_id ORDER BY waited_ns DESC, event_id)[:100] AS evidence_events,
     count(*) AS events,
+    list(event_id) AS changed_events,
     sum(waited_ns) AS estimated_gain_ns,
     CASE
         WHEN bool_or(has_device) THEN 'time in the data loader in which no device is busy'

@@ -6,6 +6,7 @@
 -- suggestion: Do not call torch.cuda.empty_cache() in the loop; set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or begin
 -- with the largest batch.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf
+-- replay: calls, these calls taking no time and waiting for no device
 -- only if: EXISTS (FROM shared_names WHERE is_call(kind) AND regexp_matches(name, 'Malloc|Free|Mem'))
 -- needs: events
 -- parameter device_allocations_share DOUBLE = 0.01  least part of the time that is a finding
@@ -18,6 +19,7 @@ SELECT
     || counted(count(*), 'call') || ', most of it in ' || shown(arg_max(calls.name, calls.dur_ns)) AS finding,
     strongest(calls.event_id, calls.dur_ns) AS evidence_events,
     count(*) AS events,
+    list(calls.event_id) AS changed_events,
     sum(calls.idle_ns) AS estimated_gain_ns,
     'time in these calls in which no device is busy' AS gain_basis,
     NULL AS "where",

@@ -7,6 +7,7 @@
 -- suggestion: Let decode batches run as graphs: in vLLM without enforce_eager, in SGLang without --disable-cuda-graph, else with
 -- torch.cuda.graph or torch.compile(mode="reduce-overhead").
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
+-- replay: launches, the launches of these steps free, as in a graph
 -- only if: EXISTS (FROM events WHERE inference_phase IN ('decode', 'verify', 'draft'))
 -- needs: events
 -- parameter eager_decode_kernels DOUBLE = 0.5  least part of the kernels that take less than 20 us
@@ -20,6 +21,7 @@ SELECT
     || part_text(sum(inner_idle_ns), sum(span_ns), 0) || ', in ' || counted(count(*), 'step') AS finding,
     strongest(event_id, inner_idle_ns) AS evidence_events,
     count(*) AS events,
+    list(event_id) AS changed_events,
     sum(inner_idle_ns) AS estimated_gain_ns,
     'idle time of the devices between the first and the last work of each step' AS gain_basis,
     NULL AS "where"

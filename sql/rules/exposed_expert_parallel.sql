@@ -6,6 +6,7 @@
 -- suggestion: Overlap it with computation of another chunk or micro-batch (two batches in flight, shared experts meanwhile), give
 -- its kernels fewer multiprocessors and computation the others, send fp8, and look at the load of the experts' ranks.
 -- link: https://github.com/deepseek-ai/DeepEP
+-- replay: works, these transfers hidden; waiting for other ranks stays, where they are loaded
 -- only if: EXISTS (FROM shared_names WHERE communicates)
 -- needs: events, traces
 -- parameter exposed_expert_parallel_share DOUBLE = 0.05  least part of the time that is a finding
@@ -21,6 +22,7 @@ SELECT
     || percent_text(sum(own_ns) / sum(dur_ns)) || ' of its own time, in ' || counted(count(*), 'kernel') AS finding,
     strongest(event_id, own_ns) AS evidence_events,
     count(*) AS events,
+    list(event_id) AS changed_events,
     sum(own_ns) AS estimated_gain_ns,
     'time in which it runs and no computation does: at most that, if all of it were hidden' AS gain_basis,
     coalesce('process group ' || shown(process_group), shown(arg_max(short_name('kernel', name), own_ns))) AS "where"

@@ -8,6 +8,7 @@
 -- but no stacks.
 -- suggestion: Make the tensor where it is needed: torch.zeros(..., device=device), torch.rand(..., device=device) and so on.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#create-tensors-directly-on-the-target-device
+-- replay: ops, neither these fills nor the copies
 -- only if: EXISTS (FROM shared_names WHERE name = 'aten::_to_copy')
 -- needs: events
 WITH ops AS (
@@ -120,6 +121,7 @@ SELECT
     || coalesce(bytes_text(sum(bytes)) || ', ', '') || duration_text(sum(host_ns)) || ' of host time' AS finding,
     flatten(list([event_id, fill_id] ORDER BY host_ns DESC, event_id))[:100] AS evidence_events,
     2 * count(*) AS events,
+    CASE WHEN is_sent THEN flatten(list([event_id, fill_id])) END AS changed_events,
     sum(host_ns) AS estimated_gain_ns,
     'host time of the fills and the copies; a fill on the device costs a launch instead' AS gain_basis,
     shown_line(line) AS "where"

@@ -6,6 +6,7 @@
 -- suggestion: Prepare the next batch while this one runs (vLLM --async-scheduling, the overlap scheduler of SGLang), batch more
 -- requests, and look at what the host does in python_lines; record without stacks before you believe the amount.
 -- link: https://docs.sglang.ai/advanced_features/server_arguments.html
+-- replay: host, what the host does in these steps taking no time
 -- only if: EXISTS (FROM events WHERE inference_phase IN ('decode', 'verify', 'draft'))
 -- needs: events
 -- parameter host_bound_decode_share DOUBLE = 0.2  least part of the time of these steps that is a finding
@@ -38,6 +39,7 @@ SELECT
     END AS finding,
     strongest(event_id, idle_ns) AS evidence_events,
     count(*) AS events,
+    list(event_id) AS changed_events,
     sum(idle_ns) AS estimated_gain_ns,
     'time in these steps in which no device was busy' AS gain_basis,
     shown(any_value(owners.label)) AS "where"

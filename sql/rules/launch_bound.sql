@@ -8,6 +8,7 @@
 -- suggestion: Give each launch more work, with larger batches, torch.compile(mode="reduce-overhead") or CUDA graphs, fewer small
 -- ops; and look at the host's self times.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
+-- replay: launches, all launches and the ops around them free, as in a graph
 -- only if: EXISTS (FROM shared_names WHERE is_busy(kind))
 -- needs: events
 -- parameter launch_bound_share      DOUBLE = 0.1      least part of the time that is a finding

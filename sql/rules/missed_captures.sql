@@ -7,6 +7,7 @@
 -- suggestion: Capture these sizes, too: in vLLM with cudagraph_capture_sizes or max_cudagraph_capture_size, in SGLang with
 -- --cuda-graph-bs or --cuda-graph-max-bs.
 -- link: https://docs.vllm.ai/en/latest/design/cuda_graphs.html
+-- replay: launches, the launches of these batches free, as in a graph
 -- only if: EXISTS (FROM events WHERE inference_phase IN ('decode', 'verify', 'draft'))
 -- needs: events
 -- parameter missed_captures_share DOUBLE = 0.02  least part of the time that is a finding
@@ -34,6 +35,7 @@ SELECT
     ) AS finding,
     strongest(event_id, span_ns) AS evidence_events,
     count(*) AS events,
+    list(event_id) AS changed_events,
     sum(greatest(span_ns - usual_ns, 0)) AS estimated_gain_ns,
     'their time beyond the median of those that ran as graphs' AS gain_basis,
     NULL AS "where"

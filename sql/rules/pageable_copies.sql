@@ -4,6 +4,7 @@
 -- The limit of a twentieth of the time leaves out the few bytes of an .item().
 -- suggestion: Pin the memory, DataLoader(pin_memory=True) or tensor.pin_memory(), and copy with non_blocking=True.
 -- link: https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
+-- replay: works, these copies hidden: they take no time
 -- only if: EXISTS (FROM shared_names WHERE kind = 'memcpy' AND name ILIKE '%pageable%')
 -- needs: events
 -- parameter pageable_copies_share DOUBLE = 0.05  least part of the time that is a finding
@@ -36,6 +37,7 @@ SELECT
     ) AS finding,
     strongest(event_id, dur_ns) AS evidence_events,
     count(*) AS events,
+    list(event_id) AS changed_events,
     NULL AS estimated_gain_ns,
     'depends on the bus, and on what else could run meanwhile' AS gain_basis,
     NULL AS "where",

@@ -7,6 +7,7 @@
 -- suggestion: TORCH_LOGS=recompiles says which guard failed: mark sizes that change with torch._dynamo.mark_dynamic or
 -- dynamic=True, keep Python values that change out of the code, and profile after the warm-up.
 -- link: https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html#dealing-with-recompilations
+-- replay: host, the compilations taking no time
 -- only if: EXISTS (FROM shared_names WHERE contains(name, 'compile_inner') OR contains(name, '_compile'))
 -- needs: events
 -- parameter recompiles_share DOUBLE = 0.05  least part of the time that is a finding
@@ -51,6 +52,7 @@ SELECT
     || CASE WHEN codes IS NULL THEN '' ELSE '; compiled again: ' || shown(codes) END AS finding,
     strongest(event_id, dur_ns) AS evidence_events,
     count(*) AS events,
+    list(event_id) AS changed_events,
     sum(dur_ns) AS estimated_gain_ns,
     'time of the compilations' AS gain_basis,
     CASE WHEN codes IS NOT NULL THEN 'compiled regions ' || shown(codes) END AS "where",

@@ -7,6 +7,7 @@
 -- suggestion: Pass foreach=True, or fused=True where the optimizer has it: a few kernels for all tensors instead of several
 -- for each.
 -- link: https://docs.pytorch.org/docs/stable/optim.html#algorithms
+-- replay: launches, the launches of these steps free
 -- only if: EXISTS (FROM shared_names WHERE starts_with(name, 'Optimizer.step#') OR contains(name, '_single_tensor_'))
 -- needs: events
 WITH frames AS MATERIALIZED (
@@ -97,6 +98,7 @@ SELECT
     || ' of ' || duration_text(avg(dur_ns)) AS finding,
     strongest(event_id, dur_ns) AS evidence_events,
     count(*) AS events,
+    list(event_id) AS changed_events,
     sum(optimizer_calls.idle_ns) AS estimated_gain_ns,
     CASE
         WHEN count(optimizer_calls.idle_ns) > 0 THEN 'time in it in which no device is busy, waiting for launches'

@@ -7,6 +7,7 @@
 -- suggestion: Compare this layer's kernels with the same ones of the next layer in graph_layers and events; look at lengths of
 -- sequences, load of experts and what other streams do then.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
+-- replay: works, these layers as long as their like
 -- only if: EXISTS (FROM events WHERE graph_layer IS NOT NULL)
 -- needs: events
 -- parameter slow_layers_ratio DOUBLE = 1.2   least time of a layer over the median of its block
@@ -59,6 +60,15 @@ kernels AS (
     )
     GROUP BY run, rank, graph
 ),
+changed AS (
+    SELECT
+        members.run, members.rank, members.graph, list(members.event_id ORDER BY members.event_id) AS ids,
+        list(slow.usual_ns / slow.device_ns ORDER BY members.event_id) AS factors
+    FROM members
+    JOIN slow
+        ON members.run = slow.run AND members.rank = slow.rank AND members.graph = slow.graph AND members.layer = slow.layer
+    GROUP BY members.run, members.rank, members.graph
+),
 wholes AS (
     SELECT
         launched.run, launched.rank, launched.graph,
@@ -79,6 +89,8 @@ SELECT
     || shown(short_name('kernel', any_value(kernels.most.name))) AS finding,
     any_value(kernels.evidence) AS evidence_events,
     count(*) AS events,
+    any_value(changed.ids) AS changed_events,
+    any_value(changed.factors) AS changed_factors,
     sum(slow.device_ns - slow.usual_ns) AS estimated_gain_ns,
     'their time beyond the median of their block, in all replays' AS gain_basis,
     NULL AS "where"
@@ -87,6 +99,7 @@ JOIN (SELECT run, rank, graph, count(*) AS layers FROM layers GROUP BY run, rank
     ON slow.run = all_layers.run AND slow.rank = all_layers.rank AND slow.graph = all_layers.graph
 JOIN wholes ON slow.run = wholes.run AND slow.rank = wholes.rank AND slow.graph = wholes.graph
 JOIN kernels ON slow.run = kernels.run AND slow.rank = kernels.rank AND slow.graph = kernels.graph
+LEFT JOIN changed ON slow.run = changed.run AND slow.rank = changed.rank AND slow.graph = changed.graph
 JOIN shared_windows AS windows ON slow.run = windows.run AND slow.rank = windows.rank
 GROUP BY slow.run, slow.rank, slow.graph, windows.window_ns, wholes.device_ns
 HAVING sum(slow.device_ns - slow.usual_ns) >= coalesce(getvariable('slow_layers_share'), 0.01) * wholes.device_ns

@@ -1,15 +1,17 @@
 -- straggler: the other ranks wait for one of them, or for several with the same cause, again and again.
 -- One row per (run, cause).
--- Collectives are matched across the ranks of the run, on one clock where the offsets of `clock_skew` are known. Counted is how
--- far a rank is behind the one before it, as `stragglers` has it, with the cause that most of that has: what it did longer than
--- that rank. A rank that is late because it waited itself, for another rank or before anything was recorded, is not to blame,
--- and counts for nothing. In a run without a straggler each rank is late now and then, so it is a finding only where one rank,
--- or up to half of them together, have twice their even part of that time, or three fifths of it where they are few (and a fifth
--- more for each further rank). Ranks that come at least half as late for the same cause belong to it. What the job would gain if
--- they came as the others, from the last of these to the last of them, has to be a fiftieth of the time.
+-- Collectives are matched across the ranks of the run, on one clock where the offsets of `clock_skew` are known. Counted is
+-- how far a rank is behind the one before it, as `stragglers` has it, by what it did longer than that rank for most of that:
+-- its `excess`. Whether that is why it is late, the replay says. A rank that is late because it waited itself, for another
+-- rank or before anything was recorded, is not to blame, and counts for nothing. In a run without a straggler each rank is
+-- late now and then, so it is a finding only where one rank, or up to half of them together, have twice their even part of
+-- that time, or three fifths of it where they are few (and a fifth more for each further rank). Ranks that come at least half
+-- as late for the same cause belong to it. What the job would gain if they came as the others, from the last of these to the
+-- last of them, has to be a fiftieth of the time.
 -- suggestion: See what they do before, with blame(), and compare their data, their input pipeline and their clock rates with
 -- those of the others.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications
+-- replay: stragglers, the late ranks doing this as the median rank does
 -- only if: (SELECT count(DISTINCT rank) > 1 FROM traces)
 -- needs: events, traces
 -- parameter straggler_share DOUBLE = 0.02  least part of the time that is a finding
@@ -33,7 +35,7 @@ pairs AS MATERIALIZED (
     FROM late_pairs('waits')
 ),
 causes AS (
-    SELECT run, rank, match, first(cause ORDER BY part_ns DESC, cause) AS cause
+    SELECT run, rank, match, first(excess ORDER BY part_ns DESC, excess) AS cause
     FROM late_parts(events, 'waits', 'pairs')
     GROUP BY run, rank, match
 ),
@@ -133,7 +135,8 @@ SELECT
             || ' collectives, and is waited for '
         ELSE 'Ranks ' || array_to_string(list_sort(ranks), ', ') || ' come late to collectives, and are waited for '
     END || part_text(gain_ns, window_ns, steps) || ', ' || percent_text(gain_ns / all_ns)
-    || ' of all such time of the run, because of ' || CASE WHEN len(ranks) = 1 THEN 'its ' ELSE 'their ' END || word AS finding,
+    || ' of all such time of the run; what takes longer before is '
+    || CASE WHEN len(ranks) = 1 THEN 'its ' ELSE 'their ' END || word AS finding,
     evidence_events,
     events,
     gain_ns AS estimated_gain_ns,

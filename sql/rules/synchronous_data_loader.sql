@@ -7,6 +7,7 @@
 -- alone. The time is data_loading's, too, so this is never high.
 -- suggestion: Give the DataLoader workers: num_workers=4 or more, with persistent_workers=True.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#enable-asynchronous-data-loading-and-augmentation
+-- replay: host, the loader taking no time of the thread that asks for batches
 -- only if: EXISTS (FROM shared_names WHERE contains(name, '_SingleProcessDataLoaderIter') OR contains(name, 'dataloader.py('))
 -- needs: events
 -- parameter synchronous_data_loader_share DOUBLE = 0.01  least part of the time that is a finding
@@ -46,6 +47,7 @@ SELECT
     END AS finding,
     list(event_id ORDER BY waited_ns DESC NULLS LAST, event_id)[:100] AS evidence_events,
     count(*) AS events,
+    list(event_id) FILTER (waited_ns IS NOT NULL) AS changed_events,
     sum(waited_ns) AS estimated_gain_ns,
     CASE
         WHEN count(waited_ns) = 0 THEN 'not known: the trace shows none of its batches'

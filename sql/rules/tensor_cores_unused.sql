@@ -6,6 +6,7 @@
 -- suggestion: Allow tf32, torch.set_float32_matmul_precision("high") and torch.backends.cudnn.allow_tf32 = True, or use bf16 or
 -- fp16 with torch.autocast.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices
+-- replay: works, these kernels at the same part of the higher limit
 -- only if: (SELECT count(fp32_flop_per_s) > 0 FROM devices)
 -- needs: events, devices
 -- parameter tensor_cores_unused_share DOUBLE = 0.05  least part of the time that is a finding
@@ -57,6 +58,8 @@ SELECT
     || format(' is up to {:.1f} times as fast', max(limit_s / best_s)) AS finding,
     strongest(gains.event_id, gain_ns) AS evidence_events,
     count(*) AS events,
+    list(gains.event_id ORDER BY gains.event_id) AS changed_events,
+    list(best_s / limit_s ORDER BY gains.event_id) AS changed_factors,
     round(sum(gain_ns) / devices) AS estimated_gain_ns,
     'at the same part of the limit that the peak of ' || dtype || ' and the memory set (roofline)' AS gain_basis,
     shown(owners.name) AS "where",

@@ -5,6 +5,7 @@
 -- the mark of an optimizer's `zero_grad` does where stacks were not recorded.
 -- suggestion: Call zero_grad(set_to_none=True), the default since PyTorch 2.0.
 -- link: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
+-- replay: ops, no such fills
 -- only if: EXISTS (FROM shared_names WHERE contains(name, 'zero_grad'))
 -- needs: events
 WITH calls AS (
@@ -51,6 +52,7 @@ SELECT
     || duration_text(sum(dur_ns)) || ' of host time' AS finding,
     strongest(event_id, {'device': coalesce(device_ns, 0), 'host': dur_ns}) AS evidence_events,
     count(*) AS events,
+    list(event_id) AS changed_events,
     coalesce(nullif(sum(device_ns), 0), sum(dur_ns)) AS estimated_gain_ns,
     CASE WHEN sum(device_ns) > 0 THEN 'device time' ELSE 'host time' END
     || ' of the fills; besides, backward then writes gradients instead of adding to them' AS gain_basis,

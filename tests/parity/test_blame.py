@@ -160,7 +160,7 @@ def test_host_time_behind_work_of_the_device_costs_nothing() -> None:
     ]
     trace = job(done(ops, 3), [10**10] * 3)
     assert by_cause(trace) == {(2, "compute", None): 700}
-    assert trace.stragglers()["cause"][0] == "compute"
+    assert trace.stragglers()["excess"][0] == "compute"
 
 
 def test_several_late_ranks_are_blamed_as_one_would_be() -> None:
@@ -173,8 +173,8 @@ def test_several_late_ranks_are_blamed_as_one_would_be() -> None:
     ]
     trace = job(done(ops, 4), [10**10] * 4)
     assert by_cause(trace) == {(2, "input", None): LATE, (3, "input", None): 100}
-    late = trace.stragglers().filter(pl.col("cause").is_not_null())
-    assert late.select("rank", "held_up_ns", "shared_ns", "cause").rows() == [
+    late = trace.stragglers().filter(pl.col("excess").is_not_null())
+    assert late.select("rank", "held_up_ns", "shared_ns", "excess").rows() == [
         (3, 100, 0, "input"),
         (2, 0, LATE, "input"),
     ]
@@ -199,8 +199,61 @@ def test_what_was_not_recorded_is_said_to_be() -> None:
     assert rows.select("rank", "cause", "name", "waits_for_rank", "cost_ns").rows() == [
         (1, "wait", None, None, 1_000_000)
     ]
-    assert trace.stragglers()["cause"][0] == "wait"
+    assert trace.stragglers()["excess"][0] == "wait"
     check_sums(trace)
+
+
+def test_what_only_the_late_rank_recorded_before_is_no_reason() -> None:
+    """Rank 1 was recorded for 4 ms longer, and its second op takes 1 ms longer."""
+    ranks = []
+    for rank, (first, took) in enumerate(((4_000_000, 10_000), (0, 1_010_000))):
+        begun = 4_000_000 + took
+        ranks.append(
+            loaded(
+                event("early", first, 4_000_000) if rank else event("mark", first, first + 1),
+                event("mm", 4_000_000 + (rank == 0), begun),
+                event("cudaLaunchKernel", begun, begun + 10_000, category="cuda_runtime",
+                      correlation=1),
+                event("ncclDevKernel_AllReduce", begun + 10_000, 6_000_000, category="kernel",
+                      device=0, stream=7, thread=9, correlation=1, collective="allreduce",
+                      process_group="0", collective_seq=1),
+                rank=rank, header={"clock": "utc"},
+            )
+        )  # fmt: skip
+    trace = together(*ranks)
+    rows = trace.blame(corrected=False).filter(part="entry")
+    costs = dict(rows.group_by("cause").agg(pl.col("cost_ns").sum()).rows())
+    assert costs == {"host": 1_000_000}
+    late = trace.stragglers().select("rank", "excess", "excess_ns", "held_up_ns").row(0)
+    assert late == (1, "host", 1_000_000, 1_000_000)
+    check_sums(trace, corrected=False)
+
+
+def test_a_kernel_that_nothing_waits_for_is_an_excess_and_no_cause() -> None:
+    """Rank 1 has a longer kernel on a stream of its own, and is late because of its host."""
+    ranks = []
+    for rank, (took, beside) in enumerate(((10_000, 5_000), (60_000, 105_000))):
+        begun = 40_000 + took
+        call: dict[str, object] = {"category": "cuda_runtime"}
+        work: dict[str, object] = {"category": "kernel", "device": 0}
+        group: dict[str, object] = {"collective": "allreduce", "process_group": "0"}
+        ranks.append(
+            loaded(
+                event("cudaLaunchKernel", 0, 10_000, **call, correlation=1),
+                event("ncclDevKernel_AllReduce", 10_000, 20_000, **work, **group, stream=7,
+                      thread=9, correlation=1, collective_seq=1),
+                event("cudaLaunchKernel", 20_000, 30_000, **call, correlation=2),
+                event("gemm", 30_000, 30_000 + beside, **work, stream=8, thread=10, correlation=2),
+                event("mm", 40_000, begun),
+                event("cudaLaunchKernel", begun, begun + 10_000, **call, correlation=3),
+                event("ncclDevKernel_AllReduce", begun + 10_000, 200_000, **work, **group,
+                      stream=7, thread=9, correlation=3, collective_seq=2),
+                rank=rank, header={"clock": "utc"},
+            )
+        )  # fmt: skip
+    trace = together(*ranks)
+    assert trace.stragglers()["excess"][0] == "compute"
+    assert by_cause(trace) == {(1, "host", None): 50_000}
 
 
 def test_what_is_late_and_what_is_transfer() -> None:

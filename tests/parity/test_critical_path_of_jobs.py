@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe.errors import ParameterError
+from profframe.show.path import shortened_waits
+from tests import step_jobs
 from tests.builders import event, loaded, together
 from tests.jobs import NAMES, job
 from tests.oracles.jobs import BETWEEN, COLLECTIVE, HOST, KERNEL, Op, run, waited
@@ -130,3 +133,15 @@ def test_it_is_marked_in_a_file_of_all_ranks(clocks: str, tmp_path: Path) -> Non
     )
     events = path.events.drop_nulls("event_id").unique(["rank", "event_id"])
     assert sorted(one["name"] for one in marked) == sorted(events["name"])
+
+
+def test_what_has_no_name_is_told_from_what_is_not_recorded() -> None:
+    """Rank 1 is late: what it did has an event, whether that has a name or not."""
+    trace = step_jobs.job(ranks=2, late={(step, 1): 500_000 for step in range(6)})
+    path = trace.critical_path(across_ranks=True)
+    nameless = pl.DataFrame(path.events).with_columns(name=pl.lit(None, pl.String))
+    unrecorded = nameless.with_columns(event_id=pl.lit(None, pl.Int64))
+    for events, name in ((nameless, "(no name)"), (unrecorded, "(nothing recorded)")):
+        waits = shortened_waits(replace(path, events=events))
+        assert waits["name"].unique().to_list() == [name]
+        assert waits["total_ns"].sum() == path.waits["total_ns"].sum() > 0

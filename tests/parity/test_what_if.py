@@ -327,7 +327,7 @@ def test_a_second_question_reads_nothing_again(monkeypatch: pytest.MonkeyPatch) 
     trace = profframe.load("examples/gpu_training.json.gz")
     first = trace.what_if(host=0.5)
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise AssertionError("read again")
 
     monkeypatch.setattr("profframe.analysis.critical_path.job.gather", refuse)

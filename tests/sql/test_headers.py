@@ -188,7 +188,7 @@ def test_columns_are_fixed() -> None:
         "rank_balance": "step class min_ns max_ns mean_ns std_ns max_over_mean min_rank max_rank",
         "stragglers": (
             "before_op before_kernel collectives times_last last_share times_first held_up_ns "
-            "max_held_up_ns shared_ns cause excess_ns late_ns mean_late_ns max_late_ns wait_ns "
+            "max_held_up_ns shared_ns excess excess_ns late_ns mean_late_ns max_late_ns wait_ns "
             "mean_wait_ns communication_ns is_corrected"
         ),
         "runs": (

@@ -87,8 +87,8 @@ def explanation(
     causes = _table(rows, about, sides)
     return Explanation(
         causes,
-        base_ns=_rounded(base.length, base.count),
-        other_ns=_rounded(other.length, other.count),
+        base_ns=_mean(base),
+        other_ns=_mean(other),
         base_steps=base.count,
         other_steps=other.count,
     )
@@ -330,30 +330,32 @@ def _pooled(table: pl.DataFrame, sides: tuple[Side, Side]) -> pl.DataFrame:
             cause=pl.lit(kinds.NOISE), places=pl.lit(rest.height, pl.UInt32)
         )
         kept = pl.concat([kept, pooled], how="diagonal_relaxed")
-    for name, its in zip(SIDES, sides, strict=True):
-        values = _apportioned(kept[f"{name}_total"].to_numpy(), its.count)
-        kept = kept.with_columns(pl.Series(f"{name}_ns", values))
-    change = pl.col("other_ns") - pl.col("base_ns")
-    kept = kept.with_columns(change_ns=change).with_columns(
-        share=pl.when(pl.col("change_ns").sum() != 0).then(
-            pl.col("change_ns") / pl.col("change_ns").sum()
-        )
+    change = _apportioned(
+        (kept["other_total"] * base.count - kept["base_total"] * other.count).to_numpy(),
+        max(base.count * other.count, 1),
+        _mean(other) - _mean(base),
     )
+    mean = (pl.col("base_total") / max(base.count, 1)).round().cast(pl.Int64)
+    kept = kept.with_columns(base_ns=mean, change_ns=pl.Series(change, dtype=pl.Int64))
+    kept = kept.with_columns(other_ns=pl.col("base_ns") + pl.col("change_ns"))
+    whole = pl.col("change_ns").sum()
+    kept = kept.with_columns(share=pl.when(whole != 0).then(pl.col("change_ns") / whole))
     return kept.select(SCHEMA).sort(
         pl.col("change_ns").abs(), *_KEY, descending=[True, *([False] * len(_KEY))], nulls_last=True
     )
 
 
-def _apportioned(totals: Ints, count: int) -> Ints:
-    """Means in whole nanoseconds that add up to that of all: the largest remainders go up."""
-    if not totals.size or not count:
-        return np.zeros(totals.size, np.int64)
-    means, remainders = totals // count, totals % count
-    missing = _rounded(int(totals.sum()), count) - int(means.sum())
-    up = np.argsort(-remainders, kind="stable")[:missing]
-    means[up] += 1
-    return means
+def _apportioned(parts: Ints, denominator: int, total: int) -> Ints:
+    """Fractions in whole numbers that add up to a total: those with the largest rest go up."""
+    whole, rest = parts // denominator, parts % denominator
+    missing = total - int(whole.sum())
+    up = np.argsort(-rest, kind="stable")[: max(missing, 0)]
+    down = np.argsort(rest, kind="stable")[: max(-missing, 0)]
+    whole[up] += 1
+    whole[down] -= 1
+    return whole
 
 
-def _rounded(total: int, count: int) -> int:
-    return (2 * total + count) // (2 * count) if count else 0
+def _mean(of: Side) -> int:
+    """Mean length of a step, rounded half up."""
+    return (2 * of.length + of.count) // (2 * of.count) if of.count else 0

@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from profframe.analysis.causes.slot_rows import COMPILED
+from profframe.analysis.causes.slot_rows import COMPILED, SIDES
 
 SHAPES, TYPES, SWAPPED, SAME = "shape_changed", "dtype_changed", "kernel_swapped", "kernel_time"
 ADDED, REMOVED, COPIES = "calls_added", "calls_removed", "copies"
@@ -32,8 +32,7 @@ _COPYING: Final = (
 
 def with_causes(slots: pl.DataFrame) -> pl.DataFrame:
     """Rows of slots with ``cause``, ``place``, and ``group``: the slot that names the change."""
-    slots = slots.with_columns(op=pl.when("is_work").then("parent").otherwise("slot"))
-    slots = slots.join(_ops(slots), on="op", how="left").join(_tops(slots), on="top", how="left")
+    slots = _with_ops(slots).join(_tops(slots), on="top", how="left")
     regions = slots.select(
         pl.col("slot").alias("region"),
         pl.col("parent").alias("region_parent"),
@@ -56,54 +55,65 @@ def with_causes(slots: pl.DataFrame) -> pl.DataFrame:
     slots = slots.with_columns(cause=_cause(), group=_group())
     groups = slots.select(
         pl.col("slot").alias("group"),
-        *(pl.col(f"{side}_name").alias(f"group_{side}_name") for side in ("base", "other")),
+        *(pl.col(f"{side}_name").alias(f"group_{side}_name") for side in SIDES),
     )
     return slots.join(groups, on="group", how="left")
 
 
-def _ops(slots: pl.DataFrame) -> pl.DataFrame:
-    """What the calls around work are on both sides, and how their work differs."""
-    names = slots.select(
-        pl.col("slot").alias("op"),
-        *(
-            pl.col(f"{side}_{of}").alias(f"op_{side}_{of}")
-            for side in ("base", "other")
-            for of in ("name", "shapes", "types", "kind")
-        ),
-        pl.col("in_both").alias("op_in_both"),
+def _with_ops(slots: pl.DataFrame) -> pl.DataFrame:
+    """With what the call around work is on each side, and how all its work differs."""
+    for side in SIDES:
+        names = slots.select(
+            pl.col("slot").alias(f"{side}_op"),
+            *(
+                pl.col(f"{side}_{of}").alias(f"op_{side}_{of}")
+                for of in ("name", "shapes", "types", "kind")
+            ),
+        )
+        own = pl.when("is_work").then(f"{side}_parent").otherwise("slot")
+        slots = slots.with_columns(own.alias(f"{side}_op")).join(names, on=f"{side}_op", how="left")
+    is_one = pl.col("base_op") == pl.col("other_op")
+    slots = slots.with_columns(
+        op=pl.when("is_work").then("parent").otherwise("slot"),
     )
+    shared = slots.select(pl.col("slot").alias("op"), pl.col("in_both").alias("op_in_both"))
+    renamed = (pl.col("base_name") != pl.col("other_name")).fill_null(False)
     works = (
         slots.filter("is_work")
         .group_by("op")
         .agg(
-            (
-                pl.col("base_node").is_not_null().any() & pl.col("other_node").is_not_null().any()
-            ).alias("op_has_both"),
+            *(pl.col(f"{side}_node").is_not_null().any().alias(f"op_{side}") for side in SIDES),
             _own_types_differ().any().alias("op_types"),
-            ((pl.col("base_name") != pl.col("other_name")).fill_null(False) | ~pl.col("in_both"))
-            .any()
-            .alias("op_swapped"),
+            (renamed | ~pl.col("in_both")).any().alias("op_swapped"),
         )
     )
-    flags = ("op_has_both", "op_types", "op_swapped")
-    return names.join(works, on="op", how="left").with_columns(pl.col(flags).fill_null(False))
+    works = works.with_columns((pl.col("op_base") & pl.col("op_other")).alias("op_has_both"))
+    flags = ("op_has_both", "op_types", "op_swapped", "op_in_both")
+    return (
+        slots.join(shared, on="op", how="left")
+        .join(works, on="op", how="left")
+        .with_columns(pl.col(flags).fill_null(False))
+        .with_columns(op_in_both=pl.col("op_in_both") & is_one.fill_null(True))
+    )
 
 
 def _tops(slots: pl.DataFrame) -> pl.DataFrame:
     return slots.select(
         pl.col("slot").alias("top"),
         pl.col("parent").alias("region"),
-        *(pl.col(f"{side}_name").alias(f"top_{side}_name") for side in ("base", "other")),
+        *(pl.col(f"{side}_name").alias(f"top_{side}_name") for side in SIDES),
     )
 
 
 def _differs(prefix: str, of: str) -> pl.Expr:
-    base, other = (pl.col(f"{prefix}_{side}_{of}").replace("", None) for side in ("base", "other"))
-    return (base != other).fill_null(False)
+    """Whether calls of one name have other shapes or types."""
+    base, other = (pl.col(f"{prefix}_{side}_{of}").replace("", None) for side in SIDES)
+    names = (pl.col(f"{prefix}_{side}_name") for side in SIDES)
+    return ((base != other) & next(names).eq(next(names))).fill_null(False)
 
 
 def _own_types_differ() -> pl.Expr:
-    base, other = (pl.col(f"{side}_types").replace("", None) for side in ("base", "other"))
+    base, other = (pl.col(f"{side}_types").replace("", None) for side in SIDES)
     return pl.col("is_work") & (base != other).fill_null(False)
 
 
@@ -145,7 +155,7 @@ def _compiled_regions(slots: pl.DataFrame) -> pl.DataFrame:
 
 
 def _copies() -> pl.Expr:
-    names = [pl.coalesce(f"{of}base_name", f"{of}other_name") for of in ("", "op_", "top_")]
+    names = [pl.col(f"{of}{side}_name") for of in ("", "op_", "top_") for side in SIDES]
     return pl.any_horizontal(
         (pl.col("work") == _COPY).fill_null(False),
         *(name.str.contains(_COPYING).fill_null(False) for name in names),

@@ -45,7 +45,8 @@ class Pieces:
 def pieces(of: Slices, steps: Windows) -> Pieces:
     """Divide windows among slices."""
     works = np.flatnonzero(of.work > 0)
-    works = works[np.lexsort((works, of.start_ns[works]))]
+    ties = (works, of.detail[works], of.label[works], of.end_ns[works], of.start_ns[works])
+    works = works[np.lexsort(ties)]
     grid, owner = _busy(of, works, steps)
     window = np.searchsorted(steps.start_ns, grid[:-1], side="right") - 1
     inside = (window >= 0) & (grid[:-1] < steps.end_ns[np.maximum(window, 0)])

@@ -40,7 +40,7 @@ def slot_rows(
     for name, side, own, connect in zip(SIDES, sides, (of.base, of.other), connects, strict=True):
         frame = frame.join(_of_side(name, side, own, of, connect), on="slot", how="left")
     both = [
-        pl.coalesce(f"base_{name}", f"other_{name}").alias(name)
+        pl.min_horizontal(f"base_{name}", f"other_{name}").alias(name)
         for name in ("parent", "top", "work")
     ]
     return frame.with_columns(both).with_columns(

@@ -8,8 +8,6 @@ what they differ by adds up to the time between them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from typing import Final
 
 import duckdb
@@ -17,11 +15,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from profframe.analysis.critical_path import graph, rows
 from profframe.analysis.critical_path.before import before
 from profframe.analysis.critical_path.graph import NONE, SLICE, UNSET, WORK
-from profframe.analysis.critical_path.job import Connect, with_helpers
-from profframe.analysis.critical_path.path import BOUNDS_OF_EDGES, CALLS, EDGES
+from profframe.analysis.critical_path.job import Connect, Job
+from profframe.analysis.critical_path.path import BOUNDS_OF_EDGES, EDGES
 from profframe.facts.columns import last_equal, numbers
 from profframe.intervals import Ints, Mask
 from profframe.query.header import Answer
@@ -39,43 +36,29 @@ PER: Final[Mapping[str, tuple[str, ...]]] = {
 _Columns = Mapping[str, Ints]
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """When a job began, on its clock, and what is known of one of its ranks."""
-
-    start_ns: int
-    end_ns: int
-    ahead: Mapping[int, int]
-    """By how much the clock of each rank is ahead of that of the job."""
-    windows: Mapping[int, rows.Window]
-    """Of each rank all that it has, on its own clock."""
-    waits: _Columns
-
-
 def find(
     connect: Connect,
+    gathered: Job,
     run: str | None,
-    ranks: Sequence[int],
     per: str,
     *,
     step: int | None,
     corrected: bool,
 ) -> pl.DataFrame:
-    """What late ranks of a run did that others did not, and what its collectives took."""
-    with ExitStack() as stack:
-        connection = stack.enter_context(connect(None))
-        prepare(connection, Answer("blame", f"{CALLS} {_MATCHES} {_WAITS} {_PAIRS} {_BLAMED}"), {})
+    """What late ranks of a run did that others did not, and what its collectives took.
+
+    ``gathered`` is all that they did, by clocks that are ``corrected`` or not.
+    """
+    with connect(None) as connection:
+        prepare(connection, Answer("blame", f"{_MATCHES} {_WAITS} {_PAIRS} {_BLAMED}"), {})
         connection.execute("SET VARIABLE blame_corrected = ?::BOOLEAN", [corrected])
         connection.execute("SET VARIABLE blame_step = ?::BIGINT", [step])
         connection.execute(f"CREATE OR REPLACE TEMP TABLE _matches AS {_MATCHES}")
         connection.execute(f"CREATE OR REPLACE TEMP TABLE _waits AS {_WAITS}")
         pairs = _columns(connection, _PAIRS)
         late = np.unique(np.append(pairs["rank"], pairs["before_rank"])).tolist()
-        of_ranks = {rank: stack.enter_context(connect(rank)) for rank in ranks}
-        for own in of_ranks.values():
-            prepare(own, Answer("blame", CALLS), {})
-        job = _job(connection, of_ranks)
-        walks, stretches = _walks(pairs, late, of_ranks, job)
+        waits = _columns(connection, _MEMBERS)
+        walks, stretches = _walks(pairs, late, gathered, waits)
         connection.register("_pairs", _of_run(run, walks))
         connection.register("_stretches", _of_run(run, stretches))
         columns = ", ".join(
@@ -90,28 +73,11 @@ def find(
     return sums
 
 
-def _job(
-    connection: duckdb.DuckDBPyConnection, of_ranks: Mapping[int, duckdb.DuckDBPyConnection]
-) -> _Job:
-    ahead = dict.fromkeys(of_ranks, 0) | dict(select(connection, _AHEAD).fetchall())
-    windows = {
-        rank: window
-        for rank, own in of_ranks.items()
-        if (window := rows.window(own, None, None, 0)) is not None
-    }
-    start = min((window.start_ns - ahead[rank] for rank, window in windows.items()), default=0)
-    end = max((window.end_ns - ahead[rank] for rank, window in windows.items()), default=0)
-    return _Job(start, end, ahead, windows, _columns(connection, _MEMBERS))
-
-
 def _walks(
-    pairs: _Columns,
-    late: Sequence[int],
-    of_ranks: Mapping[int, duckdb.DuckDBPyConnection],
-    job: _Job,
+    pairs: _Columns, late: Sequence[int], gathered: Job, waits: _Columns
 ) -> tuple[dict[str, Ints | Mask], dict[str, pa.Array]]:
     """The pairs with the numbers of their walks, and the stretches of all of these."""
-    sides = _sides(pairs, job)
+    sides = _sides(pairs, gathered)
     numbered = {name: np.zeros(pairs["rank"].size, np.int64) for name in sides}
     parts: list[dict[str, pa.Array]] = []
     count = 0
@@ -127,7 +93,7 @@ def _walks(
         bounds = np.cumsum([is_own.sum() for _, _, is_own in of_rank])[:-1]
         for (name, _, is_own), own in zip(of_rank, np.split(number, bounds), strict=True):
             numbered[name][is_own] = count + own
-        parts.append(_stretches(of_ranks[rank], rank, walks, job, count))
+        parts.append(_stretches(gathered, rank, walks, waits, count))
         count += walks.shape[0]
     together = {
         name: pa.chunked_array([part[name] for part in parts], type_)
@@ -150,27 +116,30 @@ def _counts_later(late: Mapping[str, Ints]) -> Mask:
     return counts
 
 
-def _sides(pairs: _Columns, job: _Job) -> dict[str, dict[str, Ints]]:
+def _sides(pairs: _Columns, gathered: Job) -> dict[str, dict[str, Ints]]:
     """Both sides of each pair: rank, event, its start and since when, from the start of the job.
 
-    What was never together is compared from the beginning, at the same time by the clock that the
-    collective is on.
+    Ranks that were never together are compared since the one before was recorded, at the same time
+    by the clock that the collective is on: what the late one did before that is no reason.
     """
     ranks = {"walk": pairs["rank"], "before_walk": pairs["before_rank"]}
+    offsets = np.array(gathered.meetings.ahead, np.int64)
     ahead = {
-        name: np.array([job.ahead[rank] for rank in of_side.tolist()], np.int64)
-        for name, of_side in ranks.items()
+        name: offsets[np.searchsorted(gathered.ranks, of_side)] for name, of_side in ranks.items()
     }
     behind = pairs["before_start_ns"] - pairs["start_ns"] + pairs["behind_ns"]
-    first = job.start_ns + ahead["walk"]
+    begun = np.array(
+        [gathered.start_ns if own is None else own.start_ns for own in gathered.windows], np.int64
+    )
+    first = begun[np.searchsorted(gathered.ranks, pairs["before_rank"])] + ahead["walk"]
     since = np.where(pairs["since_ns"] == UNSET, first, pairs["since_ns"])
     other = np.where(pairs["since_ns"] == UNSET, first + behind, pairs["before_since_ns"])
     return {
         name: {
             "rank": ranks[name],
             "event_id": event,
-            "moment": start - ahead[name] - job.start_ns,
-            "since": from_ns - ahead[name] - job.start_ns,
+            "moment": start - ahead[name] - gathered.start_ns,
+            "since": from_ns - ahead[name] - gathered.start_ns,
         }
         for name, event, start, from_ns in (
             ("walk", pairs["event_id"], pairs["start_ns"], since),
@@ -180,23 +149,21 @@ def _sides(pairs: _Columns, job: _Job) -> dict[str, dict[str, Ints]]:
 
 
 def _stretches(
-    connection: duckdb.DuckDBPyConnection, rank: int, walks: Ints, job: _Job, first: int
+    gathered: Job, rank: int, walks: Ints, waits: _Columns, first: int
 ) -> dict[str, pa.Array]:
     """What a rank did before each of some events, back to a moment."""
-    own, ahead = job.windows.get(rank, rows.Window(0, 0, 0, 0, NONE, 0, 0)), job.ahead[rank]
-    whole = replace(own, start_ns=job.start_ns, end_ns=job.end_ns).moved(ahead)
-    is_own = job.waits["rank"] == rank
-    events = job.waits["event_id"][is_own]
-    activities = with_helpers(rows.read(connection, whole), events)
-    last = own.thread, own.end_ns - ahead - job.start_ns
-    path, walk = before(graph.build(activities, last), *walks.T)
+    place = gathered.ranks.index(rank)
+    ahead = gathered.meetings.ahead[place]
+    is_own = waits["rank"] == rank
+    events = waits["event_id"][is_own]
+    path, walk = before(gathered.graphs[place], *walks.T)
     member = last_equal(events, np.flatnonzero(is_own), path.event)
     member[(path.edge != WORK) & (path.edge != SLICE)] = NONE
-    until = np.append(job.waits["until_ns"] - job.start_ns - ahead, UNSET)[member]
+    until = np.append(waits["until_ns"] - gathered.start_ns - ahead, UNSET)[member]
     cut = np.clip(until, path.start, path.end)
     is_member = member >= 0
     waited, done = cut > path.start, path.end > cut
-    last_rank = np.append(job.waits["last_rank"], NONE)[member]
+    last_rank = np.append(waits["last_rank"], NONE)[member]
     bounds = np.array([*BOUNDS_OF_EDGES.values()], np.object_)[path.edge]
     bounds[is_member] = "communication"
     columns = {
@@ -251,9 +218,6 @@ _MATCHES: Final = "FROM collective_matches(events, traces)"
 _WAITS: Final = """
     FROM collective_waits(_matches, traces, getvariable('blame_corrected'))
     WHERE came_ns IS NOT NULL
-"""
-_AHEAD: Final = """
-    SELECT rank, offset_ns FROM clock_offsets(_matches) WHERE getvariable('blame_corrected')
 """
 _MEMBERS: Final = """
     SELECT rank, event_id, start_ns + wait_ns AS until_ns, last_rank FROM _waits

@@ -112,12 +112,25 @@ class Job:
     graph_waits: list[tuple[Ints, Ints]]
 
 
-def gather(connect: Connect, ranks: Sequence[int], what: tuple[int | None, str | None, int]) -> Job:
-    """Read what the ranks did: in a step, an annotation (which of that name), or all."""
-    with connect(None) as of_all:
-        meetings = _meetings(prepared(of_all), ranks)
+def gather(
+    connect: Connect,
+    ranks: Sequence[int],
+    what: tuple[int | None, str | None, int],
+    *,
+    corrected: bool = True,
+) -> Job:
+    """Read what the ranks did: in a step, an annotation (which of that name), or all.
+
+    Times are as their clocks have it, unless these are ``corrected``.
+    """
+    meetings = Meetings(*(np.empty(0, np.int64),) * 8, [0])  # one rank alone meets nobody
+    if len(ranks) > 1:
+        with connect(None) as of_all:
+            meetings = _meetings(prepared(of_all), ranks, corrected=corrected)
     with ExitStack() as stack:
-        connections = [prepared(stack.enter_context(connect(rank))) for rank in ranks]
+        connections = [stack.enter_context(connect(rank)) for rank in ranks]
+        for connection in connections:
+            prepare(connection, Answer("critical_path", CALLS), {})
         windows: list[rows.Window | None] = []
         for connection, ahead in zip(connections, meetings.ahead, strict=True):
             window = rows.window(connection, *what)
@@ -157,9 +170,9 @@ def of_each(count: int, compute: Callable[[int], Value]) -> list[Value]:
         return [*pool.map(compute, range(count))]
 
 
-def prepared(connection: duckdb.DuckDBPyConnection, macros: str = "") -> duckdb.DuckDBPyConnection:
-    """The connection with the macros of this folder, and others."""
-    text = CALLS + _MATCHES + _AHEAD + _MEMBERS + macros
+def prepared(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """The connection with the macros of this folder."""
+    text = CALLS + _MATCHES + _AHEAD + _MEMBERS
     prepare(connection, Answer("critical_path", text), {})
     return connection
 
@@ -178,9 +191,11 @@ def _path(gathered: Job) -> RankedStretches:
     return _ranked(stretches, whole, np.asarray(gathered.ranks))
 
 
-def _meetings(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> Meetings:
+def _meetings(
+    connection: duckdb.DuckDBPyConnection, ranks: Sequence[int], *, corrected: bool
+) -> Meetings:
     connection.execute(f"CREATE OR REPLACE TEMP TABLE _matches AS {_MATCHES}")
-    ahead = dict(select(connection, _AHEAD).fetchall())
+    ahead = dict(select(connection, _AHEAD).fetchall()) if corrected else {}
     table = select(connection, _MEMBERS).to_arrow_table()
     connection.execute("DROP TABLE _matches")
     columns: Mapping[str, Ints] = {

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
-import pyarrow as pa
 
 from profframe.analysis.critical_path.graph import (
     NONE,
@@ -23,7 +22,7 @@ from profframe.analysis.critical_path.graph import (
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.columns import last_equal, numbers
 from profframe.intervals import Ints
-from profframe.query.run import select
+from profframe.query.run import select, selected
 from profframe.query.selection import check_numbers, integer
 
 
@@ -32,7 +31,8 @@ class Window:
     """The window of a path, to the end of its last activity.
 
     ``main`` is the main thread. The last activity is a slice of ``thread``, or the work ``event``
-    if that is not -1. The host is done at ``host_end_ns`` on ``host_thread``.
+    if that is not -1. The host is done at ``host_end_ns`` on ``host_thread``. ``pairs`` are those
+    of threads, where the window was found by them.
     """
 
     start_ns: int
@@ -42,6 +42,7 @@ class Window:
     event: int
     host_thread: int
     host_end_ns: int
+    pairs: Mapping[str, Ints] | None = None
 
     def moved(self, by_ns: int) -> Window:
         """The same on another clock."""
@@ -149,8 +150,8 @@ def _whole_window(connection: duckdb.DuckDBPyConnection) -> Window | None:
     last = host["thread"][host["end_ns"] == host_end].tolist() or [main]
     thread = main if main in last else min(last)
     if host_end == end:
-        return Window(start, end, main, thread, NONE, thread, host_end)
-    return Window(start, end, main, main, int(work["event"][0]), thread, host_end)
+        return Window(start, end, main, thread, NONE, thread, host_end, pairs)
+    return Window(start, end, main, main, int(work["event"][0]), thread, host_end, pairs)
 
 
 def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
@@ -187,20 +188,13 @@ def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
         _stream_waits(waits, wait_stream, on_stream),
         WaitCalls(wait_calls["thread"], wait_calls["issued_ns"]),
         _host_waits(waits, on_stream, host["event_id"][host["synchronises"] > 0]),
-        _threads(connection, window.main),
+        _threads(_pairs(connection) if window.pairs is None else window.pairs, window.main),
     )
 
 
 def graph_waits(connection: duckdb.DuckDBPyConnection, events: Ints) -> tuple[Ints, Ints]:
     """Rows of works that other works of their graph had to wait for, and of these."""
-    pairs = _ints(
-        connection,
-        """SELECT before.event_id AS source, after.event_id AS target
-        FROM flows AS before
-        JOIN flows AS after ON before.flow_id = after.flow_id AND before.category = after.category
-        WHERE before.category = 'graph_dependency' AND before.phase = 's' AND after.phase = 'f'
-            AND before.event_id IS NOT NULL AND after.event_id IS NOT NULL""",
-    )
+    pairs = _ints(connection, "FROM flow_pairs(flows, 'graph_dependency')")
     rows = np.arange(events.size)
     source, target = (last_equal(events, rows, pairs[name]) for name in ("source", "target"))
     there = (source >= 0) & (target >= 0)
@@ -228,9 +222,8 @@ def _host_waits(waits: Mapping[str, Ints], on_stream: Ints, synchronising: Ints)
     )
 
 
-def _threads(connection: duckdb.DuckDBPyConnection, main: int) -> Threads:
+def _threads(columns: Mapping[str, Ints], main: int) -> Threads:
     """Pairs of forward and backward threads; an unknown forward thread is the main one."""
-    columns = _pairs(connection)
     pairs = zip(columns["forward_thread"].tolist(), columns["thread"].tolist(), strict=True)
     complete = [(main if forward < 0 else forward, backward) for forward, backward in pairs]
     return Threads(main, tuple(dict.fromkeys(pair for pair in complete if pair[0] != pair[1])))
@@ -257,7 +250,7 @@ def _streams(*places: tuple[Ints, Ints]) -> list[Ints]:
 
 def _ints(connection: duckdb.DuckDBPyConnection, sql: str) -> Mapping[str, Ints]:
     """Columns of integers, UNSET for NULL; sorted by ``event_id`` if there is one."""
-    table: pa.Table = select(connection, sql).to_arrow_table()
+    table = selected(connection, sql)
     columns = {name: numbers(table, name, missing=UNSET) for name in table.column_names}
     ids = columns.get("event_id")
     if ids is None or bool((ids[1:] > ids[:-1]).all()):

@@ -147,7 +147,8 @@ def launches(of: Job, details: Sequence[Details]) -> Change:
     than is usual for this, or waits, is something else, and stays.
     """
     free = [
-        _free(own, _launching(own, its), its) for own, its in zip(of.ranks, details, strict=True)
+        launch_points(own, launching(own, its), its)
+        for own, its in zip(of.ranks, details, strict=True)
     ]
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
@@ -159,11 +160,25 @@ def launches(of: Job, details: Sequence[Details]) -> Change:
     return change
 
 
-def _free(own: Rank, launching: Mask, details: Details) -> Mask:
+def without(of: Job, slices: Sequence[Mask]) -> Change:
+    """Some slices of each rank take no time of their own."""
+
+    def change(lengths: Sequence[Lengths]) -> list[Lengths]:
+        changed = []
+        for own, rows, new in zip(of.ranks, slices, lengths, strict=True):
+            inside = np.append(NONE, own.graph.points.inside[:-1])
+            without_time = np.append(rows, False)[inside]
+            changed.append(replace(new, own=np.where(without_time, 0, new.own)))
+        return changed
+
+    return change
+
+
+def launch_points(own: Rank, launches: Mask, details: Details) -> Mask:
     """Points before which a thread launched work, or went on to the next launch."""
     points = own.graph.points
     inside = np.append(NONE, points.inside[:-1])
-    free: Mask = np.append(launching, False)[inside]
+    free: Mask = np.append(launches, False)[inside]
     calls = np.cumsum(np.append(details.is_call, False)[inside] & ~free)
     at = np.flatnonzero(free)
     before, after = at[:-1], at[1:]
@@ -181,7 +196,7 @@ def _free(own: Rank, launching: Mask, details: Details) -> Mask:
     return free
 
 
-def _launching(own: Rank, details: Details) -> Mask:
+def launching(own: Rank, details: Details) -> Mask:
     """Slices that launch work, and ops that contain one of them."""
     slices, works_of = own.graph.slices, own.graph.works
     launched = works_of.call >= 0
@@ -224,6 +239,12 @@ def fused(of: Job, chosen: Sequence[Mask]) -> Change:
         return changed
 
     return change
+
+
+def launched(own: Rank, chosen: Mask) -> Mask:
+    """Works that were launched in one of some slices."""
+    is_launched: Mask = _fused(own, chosen)[0] >= 0
+    return is_launched
 
 
 def _fused(own: Rank, chosen: Mask) -> tuple[Ints, Ints]:

@@ -17,7 +17,7 @@ from profframe.analysis.replay.job import CLASSES
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.columns import last_equal, numbers
 from profframe.intervals import Ints, Mask
-from profframe.query.run import select
+from profframe.query.run import select, selected
 
 MACROS: Final = "device_class() is_busy() is_call() kernel_limits() needs_flops()"
 """The macros that the queries of this module call."""
@@ -103,7 +103,7 @@ def device_factors(
 
 
 def _of(connection: duckdb.DuckDBPyConnection, events: Ints, sql: str, *names: str) -> list[Ints]:
-    table = select(connection, sql).to_arrow_table()
+    table = selected(connection, sql)
     row = last_equal(numbers(table, "event_id"), np.arange(table.num_rows), events)
     return [numbers(table, name, missing=-1)[row] for name in names]
 

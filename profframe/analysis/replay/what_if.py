@@ -24,6 +24,8 @@ from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.devices import match_models
 from profframe.facts.models import Devices, models
 from profframe.intervals import Ints
+from profframe.query.header import Answer
+from profframe.query.run import prepare
 
 UNCHANGED: Final = "nothing"
 TOGETHER: Final = "all of these"
@@ -125,7 +127,8 @@ def model(connect: whole.Connect, gathered: whole.Job) -> Model:
 
 
 def _prepared(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    return whole.prepared(connection, details.MACROS)
+    prepare(connection, Answer("what_if", details.MACROS), {})
+    return connection
 
 
 def predictions(

@@ -11,7 +11,7 @@ from profframe.show.report.parts import Part, Section
 from profframe.show.report.replies import Context, Reply, call_text
 
 _STRAGGLERS: Final = (
-    "collectives", "times_last", "last_share", "held_up_ns", "max_held_up_ns", "cause", "wait_ns",
+    "collectives", "times_last", "last_share", "held_up_ns", "max_held_up_ns", "excess", "wait_ns",
     "mean_wait_ns", "before_op", "before_kernel",
 )  # fmt: skip
 _COLLECTIVES: Final = (

@@ -151,7 +151,7 @@ def _path(
     yield Facts((*_facts(path, step),), (call,))
     events = shortened(path.events, "name", kernels=pl.col("kind") == "kernel")
     yield _ribbon(context, events, ranks, step, call)
-    if waits := Reply("waits", f"{call}.waits", shortened_waits(path.waits)):
+    if waits := Reply("waits", f"{call}.waits", shortened_waits(path)):
         title = "What ranks waited for on others, on this path"
         yield context.table(waits, "Waits on the path", _WAITS, "total_ns", title=title)
     if blame is not None:

@@ -1,0 +1,214 @@
+"""What suggestions of advice amount to in a replay, and what that gains.
+
+A remedy changes only what its finding is about: the events that a rule names, on the ranks that
+have the finding. So a gain is of the time that the rule looks at, whatever else is in the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profframe.analysis.critical_path.edges import SYNC
+from profframe.analysis.replay import changes
+from profframe.analysis.replay.changes import Change
+from profframe.analysis.replay.job import CLASSES, outcome
+from profframe.analysis.replay.rank import ARRIVAL, NOTHING, Lengths, Rank
+from profframe.analysis.replay.what_if import Model
+from profframe.intervals import Ints, Mask
+
+_LIMIT: Final = np.int64(1) << 42
+"""Times of a thread are below this number of nanoseconds, so that it and the thread are one."""
+CAUSES: Final = {"host": "", "input": "", "compute": "compute", "copy": "copy"}
+"""Causes of late ranks that a replay can change, and the class of their work; else the host's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a remedy changes of one rank.
+
+    Attributes
+    ----------
+    events : Ints
+        The events.
+    is_all : bool
+        No events are named: it is all of the time that is looked at.
+    factors : array or None
+        What the time of each is multiplied by; None is 0.
+    marks : Ints
+        The profiler steps, which are what is looked at; none is the whole trace.
+    """
+
+    events: Ints
+    factors: NDArray[np.float64] | None
+    marks: Ints
+    is_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What a suggestion amounts to: a word of `REPLAYS`, for each rank that has the finding.
+
+    ``cause`` is of stragglers: what makes them late.
+    """
+
+    word: str
+    ranks: Mapping[int, Changed]
+    cause: str
+
+
+def gains(of: Model, remedies: Sequence[Remedy]) -> tuple[list[int], float]:
+    """Nanoseconds that each remedy gains, and how far the replay is off where nothing changes.
+
+    A gain is what the replay with the change takes less than the replay without, so that an error
+    which both have is none of it.
+    """
+    now = outcome(of.job, of.recorded).end
+    gained = []
+    for remedy in remedies:
+        end = outcome(of.job, change(of, remedy)(of.recorded)).end
+        gained.append(max(now - end, 0))
+    error = (now - of.length_ns) / of.length_ns if of.length_ns else 0.0
+    return gained, error
+
+
+def change(of: Model, remedy: Remedy) -> Change:
+    """What the remedy makes of the lengths of all ranks."""
+    nothing = np.empty(0, np.int64)
+    parts = [remedy.ranks.get(rank, Changed(nothing, None, nothing)) for rank in of.ranks]
+    if remedy.word == "works":
+        return _works(of, parts)
+    if remedy.word == "launches":
+        return _launches(of, parts)
+    if remedy.word == "stragglers":
+        late = [rank in remedy.ranks for rank in of.ranks]
+        return _stragglers(of, parts, late, remedy.cause)
+    return _slices(of, parts, remedy.word)
+
+
+def _works(of: Model, parts: Sequence[Changed]) -> Change:
+    """Works take another time; a transfer that takes none does so on all ranks of it."""
+    chosen, factors, meetings = [], [], []
+    for own, part in zip(of.job.ranks, parts, strict=True):
+        event = own.graph.works.event
+        rows = np.flatnonzero(np.isin(event, part.events))
+        factor = np.zeros(event.size)
+        if part.factors is not None:
+            order = np.argsort(part.events, kind="stable")
+            factor[rows] = part.factors[order[np.searchsorted(part.events[order], event[rows])]]
+        mask = np.zeros(event.size, np.bool_)
+        mask[rows] = True
+        chosen.append(mask)
+        factors.append(factor)
+        work, meeting = _members(own)
+        meetings.append(meeting[mask[work] & (factor[work] == 0)])
+    hidden = np.concatenate([*meetings, np.empty(0, np.int64)])
+    for own, mask in zip(of.job.ranks, chosen, strict=True):
+        work, meeting = _members(own)
+        mask[work[np.isin(meeting, hidden)]] = True
+    return changes.works(of.job, chosen, factors)
+
+
+def _members(own: Rank) -> tuple[Ints, Ints]:
+    """Works that are members of collectives with other ranks, and the node of each of these."""
+    works = np.flatnonzero(own.nodes.start >= 0)
+    start = own.nodes.start[works]
+    arrivals = np.flatnonzero((own.arrows.kind == ARRIVAL) & (own.arrows.point < 0))
+    order = arrivals[np.argsort(own.arrows.source[arrivals], kind="stable")]
+    place = np.searchsorted(own.arrows.source[order], start)
+    return works, own.arrows.target[order[place]]
+
+
+def _launches(of: Model, parts: Sequence[Changed]) -> Change:
+    """Launches during events take no time, on any thread."""
+    free = []
+    for own, its, part in zip(of.job.ranks, of.details, parts, strict=True):
+        events = part.marks if part.is_all else part.events
+        slices = own.graph.slices
+        during = np.ones(slices.event.size, np.bool_)
+        if events.size or not part.is_all:
+            chosen = np.isin(slices.event, events)
+            during = _covered(slices.start, slices.start[chosen], slices.end[chosen])
+        free.append(changes.launching(own, its) & during)
+    return changes.without(of.job, free)
+
+
+def _slices(of: Model, parts: Sequence[Changed], word: str) -> Change:
+    """What threads do in slices takes no time: of ``calls`` no waits, of ``ops`` no work."""
+    chosen = [
+        np.isin(own.graph.slices.event, part.events)
+        for own, part in zip(of.job.ranks, parts, strict=True)
+    ]
+    inside = [_within(own, rows) for own, rows in zip(of.job.ranks, chosen, strict=True)]
+
+    def changed(lengths: Sequence[Lengths]) -> list[Lengths]:
+        new = []
+        for own, rows, old in zip(of.job.ranks, inside, lengths, strict=True):
+            lag = old.lag
+            if word == "calls":
+                ends = own.nodes.point[rows & (own.nodes.point >= 0)]
+                waits = (own.arrows.kind == SYNC) & np.isin(own.arrows.target, ends)
+                lag = np.where(waits, NOTHING, lag)
+            time = np.where(rows & ~own.unseen, 0, old.own)
+            new.append(replace(old, own=time, lag=lag))
+        if word != "ops":
+            return new
+        launched = [
+            changes.launched(own, rows) for own, rows in zip(of.job.ranks, chosen, strict=True)
+        ]
+        return changes.works(of.job, launched, [0.0] * len(launched))(new)
+
+    return changed
+
+
+def _within(own: Rank, chosen: Mask) -> Mask:
+    """Points up to which their thread was in one of some slices."""
+    slices, points = own.graph.slices, own.graph.points
+    thread = slices.thread[chosen] * _LIMIT
+    at = points.thread * _LIMIT + points.time
+    inside = _covered(at, thread + slices.start[chosen], thread + slices.end[chosen])
+    return np.append(False, inside[:-1])[: inside.size]
+
+
+def _covered(at: Ints, start: Ints, end: Ints) -> Mask:
+    """Moments from the start of any of some intervals to before its end."""
+    begun = np.searchsorted(np.sort(start), at, side="right")
+    done = np.searchsorted(np.sort(end), at, side="right")
+    covered: Mask = begun > done
+    return covered
+
+
+def _stragglers(of: Model, parts: Sequence[Changed], late: Sequence[bool], cause: str) -> Change:
+    """Late ranks do what makes them late as the median rank does, in the time looked at."""
+    usual = changes.stragglers(of.job, of.details)
+    number = CLASSES.index(CAUSES[cause]) if CAUSES[cause] else None
+
+    def changed(lengths: Sequence[Lengths]) -> list[Lengths]:
+        new = []
+        columns = of.job.ranks, of.details, parts, late, lengths, usual(lengths)
+        for own, its, part, is_late, old, typical in zip(*columns, strict=True):
+            if not is_late:
+                new.append(old)
+            elif number is None:
+                rows = _looked_at(own, own.graph.points.time, part.marks)
+                new.append(replace(old, own=np.where(rows, typical.own, old.own)))
+            else:
+                rows = _looked_at(own, own.graph.works.call_start, part.marks)
+                rows &= its.classes == number
+                new.append(replace(old, work=np.where(rows, typical.work, old.work)))
+        return new
+
+    return changed
+
+
+def _looked_at(own: Rank, at: Ints, marks: Ints) -> Mask:
+    """Moments in profiler steps; all, where there are none."""
+    if not marks.size:
+        return np.ones(at.size, np.bool_)
+    slices = own.graph.slices
+    chosen = np.isin(slices.event, marks)
+    return _covered(at, slices.start[chosen], slices.end[chosen])

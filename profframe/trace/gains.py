@@ -1,0 +1,195 @@
+"""Advice, with gains that replays of the runs say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from profframe.analysis.replay import remedies
+from profframe.analysis.replay.remedies import CAUSES, Changed, Remedy
+from profframe.errors import AnswerError, ProfframeError
+from profframe.query.catalogue import reads
+from profframe.query.result import frame
+from profframe.query.rules import Advice
+from profframe.query.run import Findings, findings, ranked
+from profframe.trace.jobs import replayed
+
+if TYPE_CHECKING:
+    from profframe.trace.trace import Trace
+
+MOST_RUNS: Final = 4
+"""Most runs of which one question replays each."""
+MOST_EVENTS: Final = 20_000_000
+"""Most events of a run that is replayed."""
+MOST_ERROR: Final = 0.02
+"""Part of a run by which the replay of nothing changed may be off."""
+
+_COLUMNS: Final = (
+    "finding_number", "run", "rank", "ranks", "rule", "cause", "where", "suggestion", "replay",
+)  # fmt: skip
+_LISTS: Final = ("changed_events", "changed_factors")
+_LATE_BY: Final = "late by "
+_SCHEMA: Final = pa.schema(
+    [
+        ("finding_number", pa.int64()),
+        ("gain_ns", pa.int64()),
+        ("window_ns", pa.float64()),
+        ("replay_error", pa.float64()),
+        ("not_replayed", pa.string()),
+    ]
+)
+_BROKEN: Final = (
+    ProfframeError, duckdb.Error, ArithmeticError, ValueError, LookupError, MemoryError,
+)  # fmt: skip
+"""What a replay of times that cannot be may raise."""
+
+
+def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> pl.DataFrame:
+    """The rows of advice: what rules find, ranked by what the replay of each run says of it.
+
+    A gain stays that of the rule, and ``gain_basis`` says why, where there is no replay: in a
+    question of more than ``MOST_RUNS`` runs or with a time limit, in a run of more than
+    ``MOST_EVENTS`` events, and where the replay of nothing changed is off by ``MOST_ERROR``.
+    """
+    session = self._session
+    views = reads(question)
+    everything = session.ask(lambda c: findings(c, question, parameters, session.terms), views)
+    gains = pa.Table.from_pylist(_gains(self, everything), _SCHEMA)
+    try:
+        return session.ask(
+            lambda c: frame(ranked(c, question, everything.rows, gains, session.terms)), {}
+        )
+    except AnswerError:
+        session.answer(question, parameters)  # it names the file of a rule that is to blame
+        raise
+
+
+def _gains(self: Trace, everything: Findings) -> list[dict[str, Any]]:
+    """What replays say of findings, or why there is none."""
+    wanted = _to_replay(everything.rows)
+    if not wanted:
+        return []
+    traces = self._session.rows("traces")
+    runs = traces["run"].n_unique()
+    if self._session.terms.timeout_s is not None:
+        return _not_replayed(wanted, "the question has a time limit")
+    if runs > MOST_RUNS:
+        return _not_replayed(wanted, f"one of {runs:,} runs, and at most {MOST_RUNS} are at once")
+    windows = {(row["run"], row["rank"]): row for row in everything.windows.to_pylist()}
+    counts = self._session.unlimited().sql(
+        "SELECT run::VARCHAR AS run, count(*) AS events FROM events GROUP BY run"
+    )
+    sizes = dict(counts.iter_rows())
+    rows = []
+    for run in dict.fromkeys(row["run"] for row in wanted):
+        of_run = [row for row in wanted if row["run"] == run]
+        if sizes.get(str(run), 0) > MOST_EVENTS:
+            rows += _not_replayed(of_run, f"the run has more than {MOST_EVENTS:,} events")
+        else:
+            rows += _of_run(self, run, of_run, windows)
+    return rows
+
+
+def _to_replay(rows: pa.Table) -> list[dict[str, Any]]:
+    """Findings of which a replay can say something, without their texts."""
+    has_evidence = pl.col("evidence_events").list.len() > 0
+    has_events = (pl.col("changed_events").list.len() > 0) | pl.col("replay").is_in(
+        ["launches", "stragglers"]
+    )
+    wanted = (
+        pl.DataFrame(rows)
+        .filter(has_evidence, pl.col("replay").is_not_null(), has_events)
+        .sort("own_gain_ns", "finding_number", descending=[True, False], nulls_last=True)
+    )
+    lists = [wanted[name] for name in _LISTS]
+    return [
+        row | {values.name: _array(values[place]) for values in lists}
+        for place, row in enumerate(wanted.select(_COLUMNS).to_dicts())
+    ]
+
+
+def _array(values: pl.Series | None) -> NDArray[Any] | None:
+    return None if values is None else values.to_numpy()
+
+
+def _not_replayed(rows: Sequence[Mapping[str, Any]], reason: str) -> list[dict[str, Any]]:
+    return [{"finding_number": row["finding_number"], "not_replayed": reason} for row in rows]
+
+
+def _of_run(
+    self: Trace,
+    run: str | None,
+    rows: Sequence[Mapping[str, Any]],
+    windows: Mapping[tuple[Any, Any], Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """What the replay of a run says: one for each cause, with all ranks that have it."""
+    groups: dict[object, list[Mapping[str, Any]]] = {}
+    turns = Counter[object]()  # a rank may have several of a key: each is one with others' like it
+    for row in rows:
+        turn = row["rank"], _key(row)
+        groups.setdefault((turns[turn], _key(row)), []).append(row)
+        turns[turn] += 1
+    alike = [group for group in groups.values() if _cause(group[0]) in CAUSES]
+    others = [row for group in groups.values() if group not in alike for row in group]
+    result = _not_replayed(others, "no change of a replay is like it")
+    if not alike:
+        return result
+    replays = [row for group in alike for row in group]
+    try:
+        model, _, _ = replayed(self, None, run)
+        gained, error = remedies.gains(model, [_remedy(group, windows) for group in alike])
+    except _BROKEN as failure:
+        reason = str(failure) or type(failure).__name__
+        return result + _not_replayed(replays, f"it failed: {reason}")
+    if abs(error) > MOST_ERROR:
+        reason = f"with nothing changed the replay is {abs(error):.1%} off"
+        return result + _not_replayed(replays, reason)
+    for group, gain in zip(alike, gained, strict=True):
+        for row in group:
+            window = windows.get((row["run"], row["rank"]), {})
+            result.append(
+                {
+                    "finding_number": row["finding_number"],
+                    "gain_ns": gain,
+                    "window_ns": window.get("window_ns"),
+                    "replay_error": error,
+                }
+            )
+    return result
+
+
+def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
+    """What findings of several ranks share that are one, as the answer has it."""
+    if row["cause"] is not None:
+        return row["rule"], row["cause"]
+    return row["rule"], None, row["where"], row["suggestion"]
+
+
+def _cause(row: Mapping[str, Any]) -> str:
+    """What makes the ranks of a finding late; of other findings the host."""
+    is_late = row["replay"] == "stragglers"
+    return (row["cause"] or "").removeprefix(_LATE_BY) if is_late else "host"
+
+
+def _remedy(
+    group: Sequence[Mapping[str, Any]], windows: Mapping[tuple[Any, Any], Mapping[str, Any]]
+) -> Remedy:
+    ranks: dict[int, Changed] = {}
+    for row in group:
+        for rank in row["ranks"] or [row["rank"]]:
+            marks = windows.get((row["run"], rank), {}).get("marks") or []
+            events, factors = row["changed_events"], row["changed_factors"]
+            ranks[rank] = Changed(
+                np.empty(0, np.int64) if events is None else events,
+                factors,
+                np.array(marks, np.int64),
+                is_all=events is None,
+            )
+    return Remedy(group[0]["replay"], ranks, _cause(group[0]))

@@ -1,0 +1,167 @@
+"""Explanations: pieces by a loop over nanoseconds, sums, and what may not matter."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+import numpy as np
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import profframe
+from profframe.analysis.causes import rows
+from profframe.analysis.causes.pieces import BUSY, HOST, LAUNCH, NOTHING, pieces
+from profframe.analysis.causes.rows import Slices, Windows
+from profframe.query.header import Answer
+from profframe.query.run import prepare
+from profframe.trace.jobs import ranks_of
+from profframe.trace.trace import Trace
+from tests.builders import Row, event, loaded
+
+SEEDS: Final = st.integers(0, 2**32)
+KERNEL: Final = {"category": "kernel", "device": 0, "thread": 9}
+
+
+def read(trace: Trace) -> tuple[Slices, Windows]:
+    (key,), connect = ranks_of(trace)
+    with connect(*key) as connection:
+        prepare(connection, Answer("causes", rows.MACROS), {})
+        of = rows.slices(connection)
+        return of, rows.windows(connection, of)
+
+
+def program(seed: int) -> list[Row]:
+    """Steps with ops on two threads, calls, and kernels, copies and collectives on two streams."""
+    rng = random.Random(seed)  # noqa: S311 -- not for secrets
+    events: list[Row] = [event("aten::first", 0, 1)]
+    steps = rng.randrange(3)
+    events += [
+        event(f"ProfilerStep#{step}", 100 * step, 100 * step + 90, category="user_annotation")
+        for step in range(steps)
+    ]
+    for thread in range(2):
+        at = 2 * rng.randrange(1, 10) + thread
+        while at < 180:
+            end = at + rng.randrange(2, 20)
+            if not any(
+                at < 100 * step + 90 < end or at < 100 * step < end for step in range(steps)
+            ):
+                events.append(event("aten::mm", at, end, thread=thread))
+                if rng.random() < 0.7:
+                    number = len(events)
+                    call = {"category": "cuda_runtime", "thread": thread, "correlation": number}
+                    events.append(event("cudaLaunchKernel", at + 1, end, **call))
+                    start = at + rng.randrange(1, 60)
+                    name = rng.choice(["gemm", "ncclDevKernel_AllReduce", "Memcpy HtoD"])
+                    where = KERNEL | {"stream": rng.choice([7, 20]), "correlation": number}
+                    if name.startswith("Memcpy"):
+                        where["category"] = "gpu_memcpy"
+                    events.append(event(name, start, start + rng.randrange(1, 25), **where))
+            at = end + rng.randrange(0, 12)
+    return events
+
+
+def owners(of: Slices, steps: Windows) -> dict[int, tuple[int, int]]:
+    """What each nanosecond belongs to, by a loop."""
+    end_ns = of.end_ns
+
+    def order(row: int) -> tuple[int, ...]:
+        return of.start_ns[row], end_ns[row], of.label[row], of.detail[row], row
+
+    works = sorted(np.flatnonzero(of.work > 0).tolist(), key=order)
+
+    def innermost(thread: int, at: int) -> int:
+        own = [
+            row
+            for row in range(of.event_id.size)
+            if of.work[row] == 0
+            and of.thread[row] == thread
+            and of.start_ns[row] <= at < end_ns[row]
+        ]
+        return max(own, key=lambda row: of.depth[row], default=-1)
+
+    result = {}
+    for begin, end in zip(steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True):
+        for at in range(begin, end):
+            running = [row for row in works if of.start_ns[row] <= at < end_ns[row]]
+            if running:
+                result[at] = BUSY, min(running, key=lambda row: of.work[row])
+                continue
+            following = next((row for row in works if of.start_ns[row] > at), -1)
+            launch = int(of.launch[following]) if following >= 0 else -1
+            if launch >= 0 and at >= of.start_ns[launch]:
+                result[at] = LAUNCH, following
+                continue
+            row = innermost(int(of.thread[launch]) if launch >= 0 else steps.thread, at)
+            row = innermost(steps.thread, at) if row < 0 else row
+            result[at] = (HOST, row) if row >= 0 else (NOTHING, -1)
+    return result
+
+
+@settings(deadline=None)
+@given(SEEDS)
+def test_pieces_are_those_of_a_loop_over_nanoseconds(seed: int) -> None:
+    of, steps = read(loaded(*program(seed)))
+    made = pieces(of, steps)
+    columns = (made.start_ns, made.ns, made.what, made.row, made.window)
+    taken = {}
+    for start, ns, what, row, window in zip(*(column.tolist() for column in columns), strict=True):
+        for at in range(start, start + ns):
+            assert at not in taken
+            assert steps.start_ns[window] <= at < steps.end_ns[window]
+            taken[at] = what, row
+    assert taken == owners(of, steps)
+
+
+def changed(events: list[Row], seed: int) -> list[Row]:
+    """The same with other lengths here and there, and some calls fewer."""
+    rng = np.random.default_rng(seed)
+    kept = []
+    for row in events:
+        if str(row["name"]) == "aten::mm" and rng.random() < 0.1:
+            continue
+        kept.append(row | {"dur_ns": max(1, int(str(row["dur_ns"])) - int(rng.integers(0, 3)))})
+    return kept
+
+
+@settings(deadline=None, max_examples=max(1, settings().max_examples // 2))
+@given(SEEDS)
+def test_causes_add_up_and_are_reversed_with_the_sides(seed: int) -> None:
+    events = program(seed)
+    sides = loaded(*events), loaded(*changed(events, seed))
+    there, back = profframe.explain(*sides), profframe.explain(*sides[::-1])
+    assert there.causes["change_ns"].sum() == there.other_ns - there.base_ns
+    assert (there.base_ns, there.other_ns) == (back.other_ns, back.base_ns)
+    turned = {
+        "calls_added": "calls_removed",
+        "calls_removed": "calls_added",
+        "fusion_made": "fusion_lost",
+        "fusion_lost": "fusion_made",
+    }
+    names = ("op", "kernel")
+    columns = {f"base_{name}": f"other_{name}" for name in names}
+    columns |= {new: old for old, new in columns.items()}
+    expected = back.causes.rename(columns).with_columns(pl.col("cause").replace(turned))
+    key = ["cause", *columns]
+    both = there.causes.join(expected, on=key, how="full", nulls_equal=True, suffix="_back")
+    assert both["change_ns"].null_count() == both["change_ns_back"].null_count() == 0
+    assert (both["change_ns"] + both["change_ns_back"]).abs().max() in (None, 0, 1)
+
+
+def test_a_trace_against_itself_is_nothing() -> None:
+    trace = profframe.load("examples/gpu_training.json.gz")
+    assert profframe.explain(trace, trace).causes.is_empty()
+
+
+@settings(deadline=None, max_examples=max(1, settings().max_examples // 4))
+@given(SEEDS)
+def test_the_order_of_rows_and_numbers_of_threads_do_not_matter(seed: int) -> None:
+    events = program(seed)
+    shuffled = [
+        row | {"thread": {0: 5, 1: 3}.get(int(str(row["thread"])), row["thread"])} for row in events
+    ]
+    random.Random(seed).shuffle(shuffled)  # noqa: S311 -- not for secrets
+    sides = loaded(*events), loaded(*shuffled)
+    assert profframe.explain(*sides).causes.is_empty()

@@ -1,0 +1,220 @@
+"""Gains of advice: by hand, of jobs that are run again, and where there is no replay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from profframe.analysis.replay import remedies
+from profframe.analysis.replay.remedies import Changed, Remedy
+from profframe.errors import AnswerError, ParameterError
+from profframe.query.catalogue import advice
+from profframe.query.rules import REPLAYS, read, shipped_rules
+from profframe.trace import gains
+from profframe.trace.jobs import replayed
+from profframe.trace.trace import Trace
+from tests import step_jobs
+from tests.builders import event, together
+from tests.conftest import Run
+from tests.jobs import NAMES, job
+from tests.oracles import jobs
+from tests.oracles.jobs import KERNEL, Op
+from tests.parity.test_what_if import faster_kernels, gpu, length, programs
+
+NOTHING: Final = np.empty(0, np.int64)
+RULE: Final = """\
+-- mine: slices of some names.
+-- One row per (run, rank).
+-- There is no threshold.
+-- suggestion: Do less.
+-- link: https://docs.pytorch.org/docs/stable/
+{replay}-- needs: events
+SELECT
+    run, rank, 'low' AS severity, 'found' AS finding,
+    list(event_id ORDER BY event_id) AS evidence_events, count(*) AS events,
+    sum(events.dur_ns) AS estimated_gain_ns, 'own time' AS gain_basis, NULL AS "where"{columns}
+FROM events
+WHERE {condition}
+GROUP BY run, rank
+"""
+EVENTS: Final = ", list(event_id ORDER BY event_id) AS changed_events"
+HALVED: Final = EVENTS + ", list(0.5) AS changed_factors"
+
+Ask = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Ask:
+    """The one finding of a rule with a line ``replay:``, and only of it."""
+
+    def ask(trace: Trace, word: str, condition: str, columns: str = EVENTS) -> dict[str, Any]:
+        replay = f"-- replay: {word}, what is said\n" if word else ""
+        path = tmp_path / "mine.sql"
+        path.write_text(RULE.format(replay=replay, condition=condition, columns=columns), "utf-8")
+        [row] = trace.answer(advice(path).only([read(path)])).to_dicts()
+        return dict(row)
+
+    return ask
+
+
+def synced() -> Trace:
+    """The host waits for the device, and then does something for 100."""
+    return gpu(
+        event("cudaDeviceSynchronize", 40, 130, category="cuda_runtime", correlation=3),
+        event("after", 130, 230),
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "condition", "columns", "gain"),
+    [
+        ("works", "name = 'gemm'", EVENTS, 81),  # as kernels={"gemm": 0} of what_if
+        ("works", "name = 'gemm'", HALVED, 50),
+        ("works", "name = 'relu'", EVENTS, 10),
+        ("launches", "name = 'gemm'", "", 15),  # of all that is looked at
+        ("launches", "name = 'aten::mm'", EVENTS, 15),
+        ("launches", "name = 'aten::relu'", EVENTS, 0),  # behind the first kernel
+        ("host", "name = 'aten::mm'", EVENTS, 15),
+        ("host", "name = 'aten::relu'", EVENTS, 0),
+        ("ops", "name = 'aten::mm'", EVENTS, 101),  # the second kernel is launched at 5
+    ],
+)
+def test_by_hand(asked: Ask, word: str, condition: str, columns: str, gain: int) -> None:
+    row = asked(gpu(), word, condition, columns)
+    assert row["estimated_gain_ns"] == gain
+    assert row["gain_basis"].startswith("replayed with what is said; by its own time ")
+    share = gain / 111  # from the first work of the device to the last
+    assert row["severity"] == ("high" if share >= 0.2 else "medium" if share >= 0.05 else "low")
+
+
+@pytest.mark.parametrize(("word", "gain"), [("calls", 90), ("host", 0)])
+def test_a_call_that_is_gone_waits_for_nothing(asked: Ask, word: str, gain: int) -> None:
+    """Without it the host is done at 140; a wait stays where only the host is faster."""
+    row = asked(synced(), word, "name = 'cudaDeviceSynchronize'")
+    assert row["estimated_gain_ns"] == gain
+
+
+def test_a_transfer_is_hidden_on_all_its_ranks(asked: Ask) -> None:
+    row = asked(step_jobs.job(), "works", "kind = 'kernel' AND name LIKE 'nccl%' AND rank = 1")
+    assert row["estimated_gain_ns"] == 6 * step_jobs.TRANSFER
+
+
+def test_what_one_rank_does_is_hidden_behind_a_later_one(asked: Ask) -> None:
+    late = {(step, 0): 1_000_000 for step in range(6)}
+    row = asked(step_jobs.job(late=late), "host", "name = 'aten::linear' AND rank = 1")
+    assert row["estimated_gain_ns"] == 0
+    assert "by its own time 600 us" in row["gain_basis"]
+
+
+def test_a_straggler_gains_what_the_job_takes_less_without_it() -> None:
+    late = {(step, 2): 500_000 for step in range(6)}
+    found = step_jobs.job(late=late).advice()
+    [row] = found.filter(rule="straggler").to_dicts()
+    assert row["estimated_gain_ns"] == 6 * 500_000
+    assert row["ranks"] == [2]
+    assert row["gain_basis"].startswith("replayed with the late ranks doing this as the median")
+
+
+@settings(deadline=None)
+@given(programs())
+def test_a_job_run_again_gains_what_was_predicted(program: tuple[list[Op], list[int]]) -> None:
+    ops, ahead = program
+    trace = job(jobs.run(ops, len(ahead)), ahead)
+    rows = trace.sql(f"SELECT rank, event_id FROM events WHERE name = '{NAMES[KERNEL]}'")
+    changed = {}
+    for rank in range(len(ahead)):
+        events = rows.filter(rank=rank)["event_id"].to_numpy()
+        changed[rank] = Changed(events, np.full(events.size, 0.5), NOTHING)
+    model, _, _ = replayed(trace, None, None)
+    [gain], error = remedies.gains(model, [Remedy("works", changed, "host")])
+    before = length(ops, len(ahead))
+    after = length([faster_kernels(op, 0.5) for op in ops], len(ahead))
+    assert error == 0
+    assert gain == pytest.approx(before - after, abs=0.01 * before)
+
+
+class TestNoReplay:
+    """The gain is that of the rule, and the finding says why."""
+
+    def check(self, asked: Ask, trace: Trace, reason: str, word: str = "works") -> None:
+        row = asked(trace, word, "name = 'gemm' AND run = 'r'")
+        assert row["estimated_gain_ns"] == 6 * step_jobs.KERNEL
+        assert row["gain_basis"] == f"own time (not replayed: {reason})"
+        assert row["severity"] == "low"
+
+    def trace(self) -> Trace:
+        return step_jobs.job(ranks=1)
+
+    def test_of_a_rule_that_names_no_change(self, asked: Ask) -> None:
+        assert asked(self.trace(), "", "name = 'gemm'")["gain_basis"] == "own time"
+
+    def test_without_events(self, asked: Ask) -> None:
+        assert asked(self.trace(), "works", "name = 'gemm'", "")["gain_basis"] == "own time"
+
+    def test_of_many_runs(self, asked: Ask) -> None:
+        names = ["r", *map(str, range(gains.MOST_RUNS))]
+        traces = [step_jobs.job(ranks=1, run=name) for name in names]
+        self.check(asked, together(*traces), "one of 5 runs, and at most 4 are at once")
+
+    def test_with_a_time_limit(self, asked: Ask) -> None:
+        self.check(asked, self.trace().limited(timeout_s=60), "the question has a time limit")
+
+    def test_of_a_run_that_is_too_large(self, asked: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(gains, "MOST_EVENTS", 3)
+        self.check(asked, self.trace(), "the run has more than 3 events")
+
+    def test_where_a_replay_is_off(self, asked: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(
+            gains.remedies, "gains", lambda _, wanted: ([0 for _ in wanted], -0.031)
+        )
+        self.check(asked, self.trace(), "with nothing changed the replay is 3.1% off")
+
+    def test_where_it_fails(self, asked: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*_: object) -> None:
+            raise ParameterError("nothing there")
+
+        monkeypatch.setattr(gains, "replayed", fail)
+        self.check(asked, self.trace(), "it failed: nothing there")
+
+    def test_of_a_cause_that_no_change_is_like(self, asked: Ask) -> None:
+        row = asked(self.trace(), "stragglers", "name = 'gemm'", ", 'late by launch' AS cause")
+        assert row["gain_basis"] == "own time (not replayed: no change of a replay is like it)"
+
+
+def test_several_runs_are_replayed_one_by_one(asked: Ask) -> None:
+    traces = [step_jobs.job(ranks=1, run=name) for name in ("r", "s")]
+    row = asked(together(*traces), "works", "name = 'gemm' AND run = 's'")
+    assert row["estimated_gain_ns"] == 6 * (step_jobs.KERNEL - step_jobs.LAUNCH)
+    assert row["severity"] == "high"
+
+
+@pytest.mark.parametrize("line", ["nothing, what is said", "works", "works what is said"])
+def test_a_change_that_there_is_none_of_is_refused(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "mine.sql"
+    path.write_text(
+        RULE.format(replay=f"-- replay: {line}\n", condition="true", columns=""), "utf-8"
+    )
+    with pytest.raises(AnswerError, match=r"mine\.sql: expected '-- replay: WORD, what that is'"):
+        read(path)
+
+
+def test_rules_name_changes_that_there_are() -> None:
+    words = {rule.replay for rule in shipped_rules() if rule.replay}
+    assert words == {*REPLAYS}
+
+
+def test_every_way_to_ask_says_the_same(run: Run, tmp_path: Path) -> None:
+    trace = step_jobs.job(late={(step, 1): 500_000 for step in range(6)})
+    store = tmp_path / "store"
+    trace.to_parquet(store)
+    expected = trace.advice().select("rule", "estimated_gain_ns", "gain_basis")
+    assert expected["gain_basis"].str.starts_with("replayed with").any()
+    for verb in (("advice", store), ("answer", "advice", store)):
+        rows = json.loads(run(*verb, "--format", "json")[1])
+        assert [tuple(row[name] for name in expected.columns) for row in rows] == expected.rows()
