@@ -161,6 +161,9 @@ class Job:
             for work in slice_.works:
                 self._launch(rank, work, event or {}, at)
         for child in slice_.children:
+            if slice_ is rank.model.root and child is slice_.children[-1]:
+                # No thread takes its work along into the next step.
+                at = yield at, list(rank.threads.values())
             at += noise.of(child.lead)
             if child.event is None and not child.waited:
                 self._go_on(self._beside(rank, child, at, within), at, None)
