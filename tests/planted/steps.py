@@ -185,12 +185,16 @@ class Job:
 
     def _beside(self, rank: Rank, group: Slice, at: int, within: tuple[int, Any, Any]) -> Play:
         """Play what another thread does, once that is done with what it did before."""
-        before = rank.threads.get(group.thread)
-        done = rank.threads[group.thread] = Done()
-        at = yield at, [before] if before else []
-        done.end = yield from self._slice(rank, group, at, within)
-        self._wake(done)
-        return done.end
+        before, done = rank.threads.get(group.thread), Done()
+        rank.threads[group.thread] = done
+
+        def thread() -> Play:
+            begun = yield at, [before] if before else []
+            done.end = yield from self._slice(rank, group, begun, within)
+            self._wake(done)
+            return done.end
+
+        return thread()
 
     def _event(
         self, rank: Rank, slice_: Slice, within: tuple[int, Any, Any]
