@@ -86,12 +86,13 @@ def test_a_collective_ends_when_the_last_rank_has_come() -> None:
 
 
 def test_another_thread_is_waited_for() -> None:
-    model = model_of(line(tail=20, works=[]), line(tail=20, works=[]))
+    model = model_of(*(line(tail=tail, works=[]) for tail in (20, 300, 20)))
     beside = Slice(None, (1, 2), 5, 0, [line(tail=400, works=[])])
     model.root.children.insert(1, beside)
-    assert length([model]) == 10 + 20 + 5 + 410 + 10 + 20 + 100
+    assert length([model]) == 10 + 20 + 5 + 410 + 10 + 300 + 10 + 20 + 100
     beside.waited = False
-    assert length([model]) == 10 + 20 + 5 + 10 + 20 + 100
+    # Both run, until the last call of the step.
+    assert length([model]) == 10 + 20 + 5 + 410 + 10 + 20 + 100
 
 
 def test_the_same_seed_writes_the_same_traces(traces: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ _PARTICLES: Final = "harryjmoss__particle_transformer/batch_size_64/"
 SOURCES: Final = (
     _LENS + "h100/Falconsai_nsfw_image_detection.json.gz",
     _LENS + "mi300/Falconsai_nsfw_image_detection.json.gz",
-    _PARAM + "dlrm_kineto/worker0_step_12.1694128201545.pt.trace.json.gz",
+    _PARAM + "dlrm_kineto/worker3_step_12.1694128201557.pt.trace.json.gz",
     _PARAM + "dlrm_kineto/worker2_step_12.1694128201554.pt.trace.json.gz",
     _PARAM + "dlrm_kineto/worker1_step_12.1694128201556.pt.trace.json.gz",
     _PARAM + "linear_kineto.json.gz",

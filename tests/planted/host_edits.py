@@ -14,6 +14,7 @@ from tests.planted.recorded import CALLS, OPS, Model, Slice
 
 LOOKUP: Final = "TorchDynamo Cache Lookup"
 REGION: Final = re.compile(r"Torch-Compiled Region(: \d+/\d+)?")
+COMPILED: Final = re.compile(r"## Call CompiledFxGraph|Torch-Compiled")
 LOADER: Final = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
@@ -154,7 +155,7 @@ def host_code(drawn: Drawn) -> Where | None:
     spots = [
         child
         for s in root.walk()
-        if s is root or s.category == "user_annotation"
+        if s is root or (s.category == "user_annotation" and not COMPILED.match(s.name))
         for child in s.children[1:]
         if child.category in OPS and child.thread == root.thread
     ]

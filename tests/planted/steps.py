@@ -161,6 +161,9 @@ class Job:
             for work in slice_.works:
                 self._launch(rank, work, event or {}, at)
         for child in slice_.children:
+            if slice_ is rank.model.root and child is slice_.children[-1]:
+                # No thread takes its work along into the next step.
+                at = yield at, list(rank.threads.values())
             at += noise.of(child.lead)
             if child.event is None and not child.waited:
                 self._go_on(self._beside(rank, child, at, within), at, None)
@@ -182,12 +185,16 @@ class Job:
 
     def _beside(self, rank: Rank, group: Slice, at: int, within: tuple[int, Any, Any]) -> Play:
         """Play what another thread does, once that is done with what it did before."""
-        before = rank.threads.get(group.thread)
-        done = rank.threads[group.thread] = Done()
-        at = yield at, [before] if before else []
-        done.end = yield from self._slice(rank, group, at, within)
-        self._wake(done)
-        return done.end
+        before, done = rank.threads.get(group.thread), Done()
+        rank.threads[group.thread] = done
+
+        def thread() -> Play:
+            begun = yield at, [before] if before else []
+            done.end = yield from self._slice(rank, group, begun, within)
+            self._wake(done)
+            return done.end
+
+        return thread()
 
     def _event(
         self, rank: Rank, slice_: Slice, within: tuple[int, Any, Any]
