@@ -17,7 +17,8 @@ def explain(base: Any, other: Any) -> Explanation:
     what a call is, what it contains and where it is, not by the names of kernels. Each nanosecond
     of a step belongs to one piece of work of a device, or to what the host did while none was
     busy. What the pieces of a call take on both sides has one cause, so the causes add up to the
-    difference of the mean steps, exactly. Without profiler steps the whole trace is one.
+    difference of the mean steps, exactly. Steps of the warm-up are left out, as `Trace.steps`
+    has them; without profiler steps the whole trace is one.
 
     Parameters
     ----------

@@ -261,7 +261,35 @@ def _table(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[Side, Side]) ->
     )
     tests = _tests(values, table.height, sides)
     table = pl.concat([table, tests], how="horizontal")
-    return _pooled(table, sides)
+    return _summed(_named_or_noise(table, values, sides), sides)
+
+
+def _named_or_noise(
+    table: pl.DataFrame, values: pl.DataFrame, sides: tuple[Side, Side]
+) -> pl.DataFrame:
+    """Rows that are more than noise; of the others those of a cause that is so as a whole.
+
+    What is left is one row.
+    """
+    base, other = sides
+    table = table.filter(pl.col("base_total") * other.count != pl.col("other_total") * base.count)
+    is_noise = (~pl.col("significant") & ~pl.col("cause").is_in(_STRUCTURAL)).fill_null(False)
+    rest = table.filter(is_noise)
+    if rest.is_empty():
+        return table
+    causes = rest.group_by("cause", maintain_order=True).agg(places=pl.len()).with_row_index("of")
+    numbers = rest.select("row", "cause").join(causes.select("cause", "of"), on="cause")
+    of_causes = values.join(numbers.select("row", "of"), on="row").with_columns(
+        row=pl.col("of").cast(pl.Int64)
+    )
+    tests = _tests(of_causes, causes.height, sides)
+    causes = pl.concat([causes.drop("of"), tests], how="horizontal")
+    small = causes.filter(~pl.col("significant"))
+    pooled = small.select(
+        pl.col("base_total", "other_total", "places").sum(), cause=pl.lit(kinds.NOISE)
+    )
+    parts = [table.filter(~is_noise), causes.filter("significant"), pooled]
+    return pl.concat([part for part in parts if part.height], how="diagonal_relaxed")
 
 
 def _tests(values: pl.DataFrame, height: int, sides: tuple[Side, Side]) -> pl.DataFrame:
@@ -337,19 +365,10 @@ def _windows_of(of: Side, count: int) -> Ints:
     return np.bincount(samples, minlength=count)
 
 
-def _pooled(table: pl.DataFrame, sides: tuple[Side, Side]) -> pl.DataFrame:
-    """Rows that are no more than noise as one; then whole nanoseconds that add up."""
+def _summed(kept: pl.DataFrame, sides: tuple[Side, Side]) -> pl.DataFrame:
+    """Whole nanoseconds that add up."""
     base, other = sides
-    table = table.filter(pl.col("base_total") * other.count != pl.col("other_total") * base.count)
-    is_noise = ~pl.col("significant") & ~pl.col("cause").is_in(_STRUCTURAL)
-    is_noise = is_noise.fill_null(False)
-    kept = table.filter(~is_noise)
-    rest = table.filter(is_noise)
-    if rest.height:
-        pooled = rest.select(pl.col("base_total", "other_total").sum()).with_columns(
-            cause=pl.lit(kinds.NOISE), places=pl.lit(rest.height, pl.UInt32)
-        )
-        kept = pl.concat([kept, pooled], how="diagonal_relaxed")
+    kept = kept.filter(pl.col("base_total") * other.count != pl.col("other_total") * base.count)
     change = _apportioned(
         (kept["other_total"] * base.count - kept["base_total"] * other.count).to_numpy(),
         max(base.count * other.count, 1),

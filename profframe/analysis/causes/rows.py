@@ -12,7 +12,7 @@ from profframe.facts.columns import numbers
 from profframe.intervals import Ints, Mask, nearest
 from profframe.query.run import select
 
-MACROS: Final = "call_nodes() step_marks()"
+MACROS: Final = "call_nodes() steady_steps()"
 """The macros that the queries of this module call."""
 OP, ANNOTATION, MODULE, FRAME, CALL, SYNC, LOAD, COMPILE, RESUME = range(1, 10)
 """What the host does in a slice; `call_sort` of the SQL."""
@@ -87,12 +87,12 @@ def slices(connection: duckdb.DuckDBPyConnection) -> Slices:
 
 
 def windows(connection: duckdb.DuckDBPyConnection, of: Slices) -> Windows:
-    """The profiler steps; without any the whole trace is one."""
+    """The steady profiler steps; without any step the whole trace is one."""
     table = select(
         connection,
         """SELECT step, marks.start_ns, marks.start_ns + marks.dur_ns AS end_ns, event_id
-        FROM step_marks(events) AS marks
-        WHERE marks.start_ns IS NOT NULL AND marks.dur_ns > 0
+        FROM steady_steps(events) AS marks
+        WHERE marks.start_ns IS NOT NULL AND marks.dur_ns > 0 AND marks.is_steady IS NOT FALSE
         ORDER BY marks.start_ns, event_id""",
     ).to_arrow_table()
     step, start, end = (numbers(table, name) for name in ("step", "start_ns", "end_ns"))
