@@ -131,8 +131,9 @@ def diff(
     """
     from profframe.analysis.fail_on import growths, totals, written
     from profframe.loading.diff import comparison
+    from profframe.loading.explain import explain as explain_sides
     from profframe.loading.limits import hold
-    from profframe.show import changes
+    from profframe.show import causes, changes
     from profframe.show.comment import Limits, comment
 
     plain, limits = _limits(fail_on)
@@ -173,6 +174,7 @@ def diff(
             top=top,
             name_width=name_width,
             width=width,
+            why=causes.report(explain_sides(*sides), top, name_width, width),
         ),
         lambda: comment(rows, result.outside, sums, Limits(text, failures, verdicts), top=top),
     )
@@ -180,6 +182,36 @@ def diff(
         what = changes.describe(row.what, row.name, row.base_ns, row.other_ns)
         click.echo(f"grew by more than {text.replace(' ', '')}: {what}", err=True)
     return GREW if _say_broken(verdicts) or failures else 0
+
+
+@verbs.command()
+@click.argument("base")
+@click.argument("other")
+@click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
+@click.option(
+    "--name-width",
+    default=70,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Characters of names; 0: all.",
+)
+@with_facts
+@with_output
+def explain(
+    base: str, other: str, *, top: int, name_width: int, facts: Mapping[str, Any], output: Output
+) -> None:
+    """Show why a step takes more or less in OTHER than in BASE.
+
+    Each is a trace file, a quoted glob, a folder of traces, or a store. The calls of both are
+    aligned, and each nanosecond of the difference has a cause: a kernel that another one replaced,
+    calls added, other shapes, a launch that came late. The causes add up to the difference. With
+    --format or -o: all causes, with all columns.
+    """
+    from profframe.loading.explain import explain as explain_sides
+    from profframe.show import causes
+
+    result = explain_sides(load((base,), facts=facts), load((other,), facts=facts))
+    output.emit(result.causes, lambda width: causes.report(result, top, name_width, width))
 
 
 @verbs.command()

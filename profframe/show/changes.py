@@ -37,11 +37,12 @@ def report(
     top: int,
     name_width: int,
     width: int | None,
+    why: RenderableType | None = None,
 ) -> RenderableType:
     """What changed, in total and by name, and which limits hold.
 
-    ``columns`` are shown in place of a choice. With a ``name_width`` of 0 names are not cut;
-    without a ``width`` lines have any length.
+    ``why`` is shown above the names. ``columns`` are shown in place of a choice. With a
+    ``name_width`` of 0 names are not cut; without a ``width`` lines have any length.
     """
     import polars as pl
 
@@ -52,6 +53,8 @@ def report(
     parts += [Text(line) for line in remarks(rows, outside)]
     if verdicts:
         parts += [Text(), checks.verdicts(verdicts)]
+    if why is not None:
+        parts += [Text(), why]
     for what, title in _TITLES.items():
         changes = rows.filter(pl.col("status") != "equal", what=what)
         if changes.height:

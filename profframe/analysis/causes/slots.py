@@ -114,17 +114,18 @@ def _pair_work(sides: tuple[Trees, Trees], pairs: Ints, roots: tuple[int, int]) 
     """Pair work that other calls launch on the other side, in place.
 
     In order, within the innermost call that both sides have: first work of the same name in calls
-    of the same shapes, then of the same name, then work that does the same by its category.
+    of the same shapes, then of the same name, then work that does the same by its category. What
+    is then left of the first kind has moved elsewhere in the step.
     """
     base, other = sides
     node, counterpart = roots
     ends = (node + int(base.forest.size[node]), counterpart + int(other.forest.size[counterpart]))
     back = np.full(other.row.size, NONE, np.int64)
     back[pairs[pairs >= 0]] = np.flatnonzero(pairs >= 0)
-    regions = (
+    regions = [
         np.where(pairs >= 0, pairs, NONE)[nearest(base.forest.parent, pairs >= 0)],
         nearest(other.forest.parent, back >= 0),
-    )
+    ]
     work, other_work = base.is_work, other.is_work
     shapes = [side.detail[side.forest.parent] for side in sides]
     keys = [
@@ -132,12 +133,13 @@ def _pair_work(sides: tuple[Trees, Trees], pairs: Ints, roots: tuple[int, int]) 
         (base.detail, other.detail),
         (base.category, other.category),
     ]
-    for own, others in keys:
+    everywhere = [np.zeros(side.row.size, np.int64) for side in sides]
+    for (own, others), places in [*((key, regions) for key in keys), (keys[0], everywhere)]:
         rows = node + np.flatnonzero((work & (pairs < 0) & (own != 0))[node : ends[0]])
         rest = counterpart + np.flatnonzero(
             (other_work & (back < 0) & (others != 0))[counterpart : ends[1]]
         )
-        for some, counterparts in _by_region(rows, regions[0][rows], rest, regions[1][rest]):
+        for some, counterparts in _by_region(rows, places[0][rows], rest, places[1][rest]):
             for i, j in common(own[some].tolist(), others[counterparts].tolist()):
                 pairs[some[i]], back[counterparts[j]] = counterparts[j], some[i]
     _pair_around(sides, pairs, back, roots)

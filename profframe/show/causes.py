@@ -1,0 +1,101 @@
+"""An explanation as a table: what changed, and by how much of a step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from profframe.show import terminal, units
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.console import RenderableType
+
+    from profframe.analysis.causes.explanation import Explanation
+
+WORDS: Final = {
+    "kernel_swapped": "kernel swapped",
+    "kernel_time": "same kernel",
+    "calls_added": "calls added",
+    "calls_removed": "calls removed",
+    "shape_changed": "shapes changed",
+    "dtype_changed": "data type changed",
+    "copies": "copies",
+    "fusion_made": "fused",
+    "fusion_lost": "no longer fused",
+    "graph_break": "graph break",
+    "recompile": "compiling",
+    "collective_transfer": "transfer",
+    "collective_wait": "wait for a rank",
+    "launch_bound": "launch-bound",
+    "data_loading": "data loading",
+    "synchronization": "synchronisation",
+    "host_code": "host code",
+    "unexplained": "unexplained",
+    "noise": "noise",
+}
+"""What people read for each cause."""
+_ARROW: Final = " -> "
+
+
+def title(of: Explanation) -> str:
+    """How long a step is on both sides.
+
+    Examples
+    --------
+    >>> from profframe import explain
+    >>> title(explain("examples/fp32.json.gz", "examples/bf16.json.gz")).split(":")[0]
+    'Why a step takes less'
+    """
+    base, other = (units.duration(ns).strip() for ns in (of.base_ns, of.other_ns))
+    change = of.other_ns - of.base_ns
+    how = "more" if change > 0 else "less" if change < 0 else "as long"
+    share = f" ({100 * change / of.base_ns:+,.1f} %)" if of.base_ns else ""
+    counts = f"mean of {of.base_steps:,} and {of.other_steps:,} steps"
+    return f"Why a step takes {how}: {base}{_ARROW}{other}{share}, {counts}"
+
+
+def report(of: Explanation, top: int, name_width: int, width: int | None) -> RenderableType:
+    """The largest causes as a table; without a ``width`` lines have any length."""
+    if of.causes.is_empty():
+        return Text(f"{title(of)}: nothing changed", style="bold cyan")
+    more = of.causes.height - top
+    note = f" (top {top:,} of {of.causes.height:,} causes)" if more > 0 else ""
+    return terminal.table(rows(of, top, name_width), width, title(of) + note)
+
+
+def rows(of: Explanation, top: int, name_width: int) -> pl.DataFrame:
+    """The largest causes, with names that fit; 0 as a width leaves them whole."""
+    import polars as pl
+
+    sides = {
+        name: _both(pl.col(f"base_{name}"), pl.col(f"other_{name}")) for name in ("op", "kernel")
+    }
+    what = pl.concat_str(sides["op"], sides["kernel"], separator=": ", ignore_nulls=True)
+
+    def text(name: str) -> str:
+        name = units.visible(name)
+        return units.middle(name, name_width) if name_width else name
+
+    return of.causes.head(top).select(
+        pl.col("cause").replace(WORDS),
+        "change_ns",
+        pl.col("share").alias("change_share"),
+        what.map_elements(text, pl.String).fill_null("").alias("what"),
+        "base_ns",
+        "other_ns",
+        "places",
+    )
+
+
+def _both(base: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """One name where both are the same, else both; nothing stands for what a side lacks."""
+    import polars as pl
+
+    names = [pl.when(name == "").then(None).otherwise(name) for name in (base, other)]
+    return (
+        pl.when(names[0].eq_missing(names[1]))
+        .then(names[0])
+        .otherwise(pl.concat_str(*names, separator=_ARROW, ignore_nulls=True))
+    )
