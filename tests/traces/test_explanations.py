@@ -64,8 +64,8 @@ def test_pairs(pair: str, traces: Path) -> None:
     assert {
         cause: pytest.approx(change, abs=len(there.causes)) for cause, change in sums[0]
     } == turned
-    moved = there.causes["change_ns"].abs().sum()
-    unexplained = there.causes.filter(cause="unexplained")["change_ns"].abs().sum()
+    moved = int(there.causes["change_ns"].abs().sum())
+    unexplained = int(there.causes.filter(cause="unexplained")["change_ns"].abs().sum())
     assert unexplained <= 0.05 * moved
     assert profframe.explain(sides[0], sides[0]).causes.is_empty()
 
