@@ -162,11 +162,26 @@ def blame(
         raise UnknownNameError.among("per", per, blaming.PER)
     if step is not None:
         integer("step", step)
+    with _late(self, run, corrected=corrected) as (connect, gathered, name):
+        rows = blaming.find(connect, gathered, name, per, step=step, corrected=corrected)
+    return frame(rows)
+
+
+def late_slices(self: Trace, run: str, step: int | None, *, corrected: bool) -> pl.DataFrame:
+    """Each time that a rank of a run was late to a collective, with what is to blame for it."""
+    with _late(self, run, corrected=corrected) as (connect, gathered, name):
+        return blaming.slices(connect, gathered, name, step=step, corrected=corrected)
+
+
+@contextmanager
+def _late(
+    self: Trace, run: str | None, *, corrected: bool
+) -> Iterator[tuple[job.Connect, job.Job, str | None]]:
+    """What all ranks of a run did, with connections to their rows, and its name."""
     session, name, ranks = _job(self, run, "blame")
     with _connections(session, ranks) as connect:
         gathered = _gathered(session, connect, ranks, (None, None, 0), corrected=corrected)
-        rows = blaming.find(connect, gathered, name, per, step=step, corrected=corrected)
-    return frame(rows)
+        yield connect, gathered, name
 
 
 def _across_ranks(
