@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import duckdb
 import polars as pl
@@ -43,9 +43,11 @@ from profframe.analysis.export_lines.tracks import (
 )
 from profframe.errors import UnknownNameError
 from profframe.export import chrome
+from profframe.query.apart import Apart
 from profframe.query.catalogue import catalogue
 from profframe.query.header import Answer
 from profframe.query.session import Session
+from profframe.query.sources import IN_EACH_TRACE
 from profframe.trace import job_tracks
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Progress = Callable[[int, int, str], None]
 _KEY: Final = ["run", "rank"]
+_AT_ONCE: Final = 64
+"""Most traces whose rows are read together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +196,7 @@ def _job(trace: Trace, wanted: Wanted) -> Job:
         parts=parts,
         clocks=wanted.clocks,
         base_ns=base_of(parts),
-        connect=partial(_connect, session),
+        connect=_Connections(session, traces),
         watch=_Done(wanted.progress, session).watch,
         is_whole=session.selection.is_of_traces and (arrivals is None or arrivals.is_empty()),
         marked=wanted.marked,
@@ -201,12 +205,35 @@ def _job(trace: Trace, wanted: Wanted) -> Job:
     )
 
 
-def _connect(
-    session: Session, trace: Row | None
-) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-    if trace is None:
-        return session.connection()
-    return session.filter(runs=trace["run"], ranks=trace["rank"]).connection()
+class _Connections:
+    """Connections to the tables of one trace after another, some of which are read at once."""
+
+    def __init__(self, session: Session, traces: list[dict[str, object]]) -> None:
+        self._session = session
+        self._keys = [(str(row["run"]), cast("int", row["rank"])) for row in traces]
+        self._read: tuple[list[tuple[str, int]], Apart | None] = [], None
+
+    def __call__(self, trace: Row | None) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        if trace is None:
+            return self._session.connection()
+        key = trace["run"], trace["rank"]
+        if key not in self._read[0]:
+            first = self._keys.index(key)
+            some = [other for other in self._keys[first:][:_AT_ONCE] if other[0] == key[0]]
+            self._read = self._first(some)
+        rows = self._read[1]
+        if rows is None:
+            return self._session.filter(runs=key[0], ranks=key[1]).connection()
+        return rows.connection(*key)
+
+    def _first(self, some: list[tuple[str, int]]) -> tuple[list[tuple[str, int]], Apart | None]:
+        """As many of some traces of a run, from the first on, as can be held together."""
+        rows = None
+        while rows is None and len(some) > 1:
+            part = self._session.filter(runs=some[0][0], ranks=[rank for _, rank in some])
+            rows = Apart.of(part, IN_EACH_TRACE)
+            some = some if rows is not None else some[: len(some) // 4]
+        return some, rows
 
 
 @dataclass(frozen=True, slots=True)

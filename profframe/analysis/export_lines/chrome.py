@@ -161,7 +161,7 @@ def chrome_events(
     connection.execute("SET preserve_insertion_order = true")
     if connection.sql("SELECT count(replays) > 0 FROM events").fetchall() == [(True,)]:
         connection.execute(_WITHOUT_CAPTURES)
-    connection.execute(MACROS + _VARIABLES)
+    connection.execute(_VARIABLES if is_part else MACROS + _VARIABLES)  # a part has them already
     connection.execute("SET VARIABLE base_ns = ?::BIGINT", [trace.get("base_ns")])
     place.set_variables(connection)
     marks = Highlight()
@@ -228,7 +228,9 @@ class _Rare:
             "events WHERE async_id IS NOT NULL",
             _BOUND,
         )
-        return cls(*(bool(connection.sql(f"FROM {row} LIMIT 1").fetchall()) for row in rows))
+        query = ", ".join(f"EXISTS (FROM {row})" for row in rows)
+        [found] = connection.sql(f"SELECT {query}").fetchall()
+        return cls(*found)
 
 
 def _queries(
