@@ -33,12 +33,10 @@ class Apart:
     """Where the rows of a trace begin in a table, and how many there are."""
 
     @classmethod
-    def of(
-        cls, session: Session, views: Mapping[str, Columns], most: int = MOST_EVENTS
-    ) -> Apart | None:
-        """The selected rows of some tables, in their order; None where they have too many events."""
+    def of(cls, session: Session, views: Mapping[str, Columns]) -> Apart | None:
+        """The selected rows of some tables, in their order; None if there are too many events."""
         with session.connection(views) as connection:
-            if connection.sql("SELECT count(*) FROM events").fetchall() > [(most,)]:
+            if connection.sql("SELECT count(*) FROM events").fetchall() > [(MOST_EVENTS,)]:
                 return None
             connection.execute("SET preserve_insertion_order = true")
             tables = {name: connection.sql(f"FROM {name}").to_arrow_table() for name in views}
@@ -74,6 +72,6 @@ def _split(rows: pa.Table) -> tuple[pa.Table, dict[Key, tuple[int, int]]]:
     keys, begin, count = np.unique(code, return_index=True, return_counts=True)
     names = runs.dictionary.to_pylist()
     return rows, {
-        (names[key // ranks.size], int(ranks[key % ranks.size])): place
-        for key, place in zip(keys.tolist(), zip(begin.tolist(), count.tolist(), strict=True), strict=True)
+        (names[key // ranks.size], int(ranks[key % ranks.size])): (place[0], place[1])
+        for key, *place in zip(keys.tolist(), begin.tolist(), count.tolist(), strict=True)
     }

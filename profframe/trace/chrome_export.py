@@ -295,5 +295,9 @@ def _track(trace: Trace, shared: _Shared, name: str) -> Rows:
         with trace._session.connection() as connection:  # noqa: SLF001 - a method of it
             return find(connection)
 
-    others = {CRITICAL_PATH: path, PATH_ACROSS_RANKS: shared.path, BLAME: shared.blame}
+    others: dict[str, Callable[[], Rows]] = {
+        CRITICAL_PATH: path,
+        PATH_ACROSS_RANKS: shared.path,
+        BLAME: shared.blame,
+    }
     return named_rows(name, trace.answer, others, [answer.name for answer in catalogue()])

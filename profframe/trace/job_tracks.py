@@ -1,4 +1,4 @@
-"""Tracks of a whole job beside its ranks: the path across them, and what is to blame for late ones."""
+"""Tracks of a whole job beside its ranks: the path across them, and what makes ranks late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The path across ranks and what is to blame for late ones, as tracks of a file of several ranks."""
+"""The path across ranks, and what makes ranks late, as tracks of a file of several ranks."""
 
 from __future__ import annotations
 
@@ -168,9 +168,9 @@ def test_only_steps_that_are_written_are_there(tmp_path: Path) -> None:
     expected = trace.blame("rank", step=6, corrected=False).filter(part="entry")
     assert [one["args"]["cost_ns"] for one in slices] == expected["cost_ns"].to_list() == [7_000]
     path = added(tmp_path / "o.json", "path_across_ranks")
-    assert sum(ns(one["dur"]) for one in path) == trace.critical_path(
-        6, across_ranks=True
-    ).length_ns
+    assert (
+        sum(ns(one["dur"]) for one in path) == trace.critical_path(6, across_ranks=True).length_ns
+    )
 
 
 def test_one_rank_alone_is_never_late(tmp_path: Path) -> None:

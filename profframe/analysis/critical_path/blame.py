@@ -250,14 +250,10 @@ _PAIRS: Final = """
     ORDER BY match, rank
 """
 _BLAMED: Final = "blamed() step_marks()"
-_WANTED: Final = """
+_SUMS: Final = """
     WITH wanted AS (
         FROM _waits WHERE getvariable('blame_step') IS NULL OR step = getvariable('blame_step')
     ),
-"""
-_SUMS: Final = (
-    _WANTED
-    + """
     steps AS (
         SELECT count(DISTINCT step) AS steps
         FROM step_marks(events)
@@ -278,11 +274,11 @@ _SUMS: Final = (
     ORDER BY part, cause IS NOT DISTINCT FROM 'wait', cost_ns DESC, rank, cause, name, op, module,
         waits_for_rank
 """
-)
 CAUSES: Final = ("host", "input", "launch", "compute", "copy", "communication", "wait")
-_SLICES: Final = (
-    _WANTED
-    + f"""
+_SLICES: Final = f"""
+    WITH wanted AS (
+        FROM _waits WHERE getvariable('blame_step') IS NULL OR step = getvariable('blame_step')
+    ),
     costs AS (
         FROM blamed(events, 'wanted', '_pairs', '_stretches') WHERE part = 'entry'
     ),
@@ -304,5 +300,4 @@ _SLICES: Final = (
     FROM sums
     JOIN wanted ON sums.run = wanted.run AND sums.rank = wanted.rank AND sums.match = wanted.match
     ORDER BY sums.rank, start_ns, sums.match
-"""
-)
+"""  # noqa: S608 - of constants

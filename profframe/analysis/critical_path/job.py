@@ -160,7 +160,9 @@ def gather(
 
 
 @contextmanager
-def _sources(connect: Connect, ranks: Sequence[int], ahead: Sequence[int]) -> Iterator[list[Source]]:
+def _sources(
+    connect: Connect, ranks: Sequence[int], ahead: Sequence[int]
+) -> Iterator[list[Source]]:
     """The rows of each rank: those of many small ones are read together."""
     with ExitStack() as stack:
         sources = None

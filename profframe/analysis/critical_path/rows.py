@@ -188,9 +188,9 @@ def graph_waits(source: Source, events: Ints) -> tuple[Ints, Ints]:
     """Rows of works that other works of their graph had to wait for, and of these."""
     pairs = source.ints("FROM flow_pairs(flows, 'graph_dependency')")
     rows = np.arange(events.size)
-    source, target = (last_equal(events, rows, pairs[name]) for name in ("source", "target"))
-    there = (source >= 0) & (target >= 0)
-    return source[there], target[there]
+    first, then = (last_equal(events, rows, pairs[name]) for name in ("source", "target"))
+    there = (first >= 0) & (then >= 0)
+    return first[there], then[there]
 
 
 def _stream_waits(waits: Mapping[str, Ints], stream: Ints, on_stream: Ints) -> StreamWaits:

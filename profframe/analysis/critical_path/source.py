@@ -1,4 +1,4 @@
-"""Where the rows of a critical path come from: one (run, rank), or one of several that share queries.
+"""Where the rows of a critical path come from: one (run, rank), or several that share queries.
 
 A query takes longer to plan than to read a small trace. So the ranks of a job share theirs: their
 events have numbers that no other rank has, and times on the clock of the job, and what comes back
@@ -171,11 +171,11 @@ _TABLES: Final = {
                 AS wait_on_correlation,
             wait_on_stream, start_ns - ahead_ns AS start_ns, dur_ns, kind, name, depth, step,
             device, stream, fwd_thread, idle_ns, category, kernel_category, collective
-        FROM events JOIN _places AS places ON events.rank = places.rank""",
+        FROM events JOIN _places AS places ON events.rank = places.rank""",  # noqa: S608 - of constants
     "flows": f"""
         SELECT category, concat(place, '/', flow_id) AS flow_id, phase,
             event_id + {_EVENT} AS event_id
         FROM flows JOIN _places AS places ON flows.rank = places.rank
-        WHERE flow_id IS NOT NULL""",
+        WHERE flow_id IS NOT NULL""",  # noqa: S608 - of constants
 }
 """Rows of all ranks with numbers of their own; correlations of 0 belong to nothing."""
