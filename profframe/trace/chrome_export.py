@@ -172,7 +172,7 @@ def _job(trace: Trace, wanted: Wanted) -> Job:
         rows = whole.answer(OFFSETS, {}).drop_nulls("offset_ns")
         offsets = {(run, rank): offset for run, rank, offset in rows.rows()}
     wanted = wanted.on_own_clocks(offsets)
-    known = offsets
+    ahead_of_job = offsets
     if wanted.clocks != CLOCKS[0]:
         offsets = {}
     streams: dict[tuple[str, int, int], int] = {}
@@ -186,7 +186,7 @@ def _job(trace: Trace, wanted: Wanted) -> Job:
     tracks = None
     if wanted.tracks is not None:
         ahead = {(p.trace["run"], p.trace["rank"]): p.place.ahead_ns for p in parts}
-        shared = _Shared(trace, ahead, known, wanted.clocks)
+        shared = _Shared(trace, ahead, ahead_of_job, wanted.clocks)
         tracks = _tracks(trace, parts, wanted.tracks, shared)
     arrivals = None
     if wanted.collectives:
@@ -272,8 +272,9 @@ def _tracks(
     """Rows of tracks by the place of the trace that they are of; None for those of all."""
     answers: dict[str, Rows] = {}
 
-    def ask(of: Trace, name: str) -> Rows:
+    def ask(part: Part, name: str) -> Rows:
         if name == CRITICAL_PATH:  # of one trace
+            of = trace.filter(runs=part.trace["run"], ranks=part.trace["rank"])
             return _track(of, shared, name)
         if name not in answers:
             answers[name] = _track(trace, shared, name)
@@ -283,8 +284,7 @@ def _tracks(
     titled: list[tuple[str, Rows]] = []
     for part in parts:
         key = {name: part.trace[name] for name in _KEY}
-        of = trace.filter(runs=part.trace["run"], ranks=part.trace["rank"])
-        titled = titled_rows(given, partial(ask, of))
+        titled = titled_rows(given, partial(ask, part))
         tracks[part.place.number] = rows_of(of_a_trace(titled), key)
     of_all = rows_of(of_all_traces(titled, shared.ahead_ns), {})
     return tracks if of_all.is_empty() else tracks | {None: of_all}

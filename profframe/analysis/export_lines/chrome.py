@@ -174,7 +174,7 @@ def chrome_events(
     is_json = trace.get("format") in JSON_FORMATS
     queries = [*_queries(_rows(trace), is_json, rare, marks, arrows)]
     lines: Lines = (batch for query in queries for batch in text_batches(connection.sql(query)))
-    if tracks is not None:
+    if tracks is not None and not tracks.is_empty():
         lines = itertools.chain(lines, track_lines(connection, tracks))
     is_whole = is_whole and marks.places is None and tracks is None
     places = None
@@ -229,8 +229,8 @@ class _Rare:
             _BOUND,
         )
         query = ", ".join(f"EXISTS (FROM {row})" for row in rows)
-        [found] = connection.sql(f"SELECT {query}").fetchall()
-        return cls(*found)
+        [are_there] = connection.sql(f"SELECT {query}").fetchall()
+        return cls(*are_there)
 
 
 def _queries(
