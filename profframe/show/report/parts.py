@@ -1,4 +1,4 @@
-"""Parts of a section: facts, findings, tables, charts, sliders, flame graphs."""
+"""Parts of a section: facts, findings, tables, charts, sliders, flame graphs, waterfalls."""
 
 from __future__ import annotations
 
@@ -97,13 +97,39 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar of a waterfall; the edges are parts of its width, in percent."""
+
+    kind: str
+    """``side``, ``more`` or ``less``."""
+    label: str
+    value: str
+    exact: str
+    left: float
+    width: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Waterfall:
+    """Bars that lead from one number to another."""
+
+    template: ClassVar[str] = "waterfall.html"
+    label: str
+    bars: tuple[Bar, ...]
+    axis: str
+    """Where the bars begin, if that is not nothing."""
+    calls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
-    """Tables or charts with a label each, one visible at a time."""
+    """Tables, charts or waterfalls with a label each, one visible at a time."""
 
     template: ClassVar[str] = "choice.html"
     key: str
     legend: str
-    options: tuple[tuple[str, Table | Chart], ...]
+    options: tuple[tuple[str, Table | Chart | Waterfall], ...]
     title: str = ""
 
     @property
@@ -138,7 +164,7 @@ class Flame:
     cut: str = ""
 
 
-Part = Facts | Findings | Sentences | Table | Choice | Chart | Sliders | Flame
+Part = Facts | Findings | Sentences | Table | Choice | Chart | Sliders | Flame | Waterfall
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,58 @@
+"""The page of a diff in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import profframe
+from tests import hostile
+from tests.browser.conftest import Open, Opened
+from tests.builders import loaded
+from tests.unit.test_diff_report import BF16, FP32, steps
+
+
+@pytest.fixture(scope="module")
+def page_of_diff(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("diff") / "diff.html"
+    profframe.diff_report(FP32, BF16, path)
+    return path
+
+
+def silent(page: Opened) -> None:
+    assert page.overflow == 0
+    assert page.problems == []
+    assert page.requests == []
+
+
+def test_it_opens_without_a_word_on_the_console(page_of_diff: Path, opened: Open) -> None:
+    page = opened(page_of_diff)
+    silent(page)
+    page.resized(390, "dark")
+    silent(page)
+
+
+def test_bars_of_kinds_or_of_the_largest(page_of_diff: Path, opened: Open) -> None:
+    page = opened(page_of_diff)
+    shown = page.page.locator(".waterfall:visible")
+    assert shown.count() == 1
+    assert shown.locator("li").count() == 7
+    page.page.get_by_role("radio", name="largest causes").check()
+    assert shown.count() == 1
+    assert shown.locator("li").count() == 13
+    box = shown.locator("li").nth(1).locator("i").bounding_box()
+    assert box is not None
+    assert box["width"] > 50
+    silent(page)
+
+
+def test_hostile_names(tmp_path: Path, opened: Open) -> None:
+    path = tmp_path / "diff.html"
+    names = hostile.NAMES
+    sides = loaded(*steps(5_000, *names)), loaded(*steps(9_000, *names, op=names[1]))
+    for title in names[:6]:
+        profframe.diff_report(*sides, path, (f"a{title}", f"b{title}"), title=title)
+        page = opened(path)
+        silent(page)
+        assert page.run(f"typeof {hostile.MARK}") == "undefined"
