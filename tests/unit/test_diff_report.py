@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final
 
+import polars as pl
 import pytest
 
 import profframe
@@ -28,27 +29,58 @@ class Bars(HTMLParser):
         super().__init__()
         self.waterfalls: list[list[dict[str, str]]] = []
         self._in = ""
-        self.feed(path.read_text())
+        self.feed(
+            "".join(re.findall(r'<ol class="waterfall".*?</ol>', path.read_text(), re.DOTALL))
+        )
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = {key: value or "" for key, value in attrs}
-        if tag == "ol" and found.get("class") == "waterfall":
+        if tag == "ol":
             self.waterfalls.append([])
         if "data-bar" in found:
             self.waterfalls[-1].append({"kind": found["data-bar"], "label": ""})
-        if tag == "i" and self.waterfalls:
+        if tag == "i":
             self.waterfalls[-1][-1]["style"] = found["style"]
-        if tag == "b" and self.waterfalls:
+        if tag == "b":
             self.waterfalls[-1][-1]["exact"] = found["title"]
         self._in = tag
 
     def handle_data(self, data: str) -> None:
-        if self._in in {"span", "small"} and self.waterfalls:
+        if self._in in {"span", "small"}:
             self.waterfalls[-1][-1]["label"] += data
 
     def handle_endtag(self, tag: str) -> None:
         if tag == self._in:
             self._in = ""
+
+
+class Nodes(HTMLParser):
+    """Nodes of the tree: how many are around each, its exact text, and all of its text."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.nodes: list[tuple[int, str, str]] = []
+        self._open: list[str] = []
+        self.feed(path.read_text().partition('<div class="tree"')[2].partition("</div>")[0])
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._open.append(tag)
+        if tag in {"summary", "p"}:
+            around = self._open.count("details") - (tag == "summary")
+            self.nodes.append((around, "", ""))
+        if tag == "b":
+            around, _, text = self.nodes[-1]
+            self.nodes[-1] = (around, dict(attrs)["title"] or "", text)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.nodes:
+            around, exact, text = self.nodes[-1]
+            self.nodes[-1] = (around, exact, text + data)
 
 
 def number(text: str) -> int:
@@ -114,6 +146,35 @@ def test_the_table_has_all_causes(page: Path) -> None:
     assert [row["base_op"] for row in rows] == causes["base_op"].fill_null("").to_list()
 
 
+def test_nodes_are_those_of_the_tree(page: Path) -> None:
+    """Each is in the one that it is in, next to what changed more."""
+    tree = profframe.explain(FP32, BF16).tree
+    rows = tree.filter(pl.col("largest_change_ns") >= 1_000)
+    times = "{:+,} ns: {:,} ns -> {:,} ns"
+    texts = {
+        (row["depth"], times.format(row["change_ns"], row["base_ns"], row["other_ns"])): row
+        for row in rows.iter_rows(named=True)
+    }
+    nodes = Nodes(page).nodes
+    assert f"This page has {len(nodes)} of {tree.height} places" in page.read_text()
+    assert 100 < len(nodes) <= rows.height
+    above: list[str] = []
+    last: dict[tuple[str, ...], int] = {}
+    for around, exact, text in nodes:
+        row = texts[around, exact]
+        assert (row["other_name"] or row["base_name"] or "Step") in text
+        assert ("only in bf16" in text) == (row["side"] == "other")
+        assert ("only in fp32" in text) == (row["side"] == "base")
+        del above[around:]
+        place = tuple(above)
+        assert abs(row["change_ns"]) <= last.get(place, abs(row["change_ns"]))
+        last[place] = abs(row["change_ns"])
+        above.append(text)
+    most = rows.filter(pl.col("parent") >= 0).group_by("parent").agg(pl.len())["len"].max()
+    assert isinstance(most, int)
+    assert most > 20
+
+
 def test_bars_of_a_small_change_do_not_begin_at_nothing(tmp_path: Path) -> None:
     path = tmp_path / "diff.html"
     profframe.diff_report(loaded(*steps(97_000)), loaded(*steps(98_000)), path)
@@ -129,6 +190,7 @@ def test_a_trace_against_itself(tmp_path: Path) -> None:
     assert "Nothing changed." in path.read_text()
     assert Bars(path).waterfalls == []
     assert tables_of(data(path)) == {}
+    assert Nodes(path).nodes == []
 
 
 def test_names_are_texts(tmp_path: Path) -> None:
@@ -144,6 +206,7 @@ def test_names_are_texts(tmp_path: Path) -> None:
         assert "<svg" not in text
         assert text.count("<script") == 2
         assert len(Bars(path).waterfalls) == 2
+        assert len(Nodes(path).nodes) > 20
 
 
 def test_from_the_command_line(tmp_path: Path, run: Run) -> None:

@@ -164,7 +164,39 @@ class Flame:
     cut: str = ""
 
 
-Part = Facts | Findings | Sentences | Table | Choice | Chart | Sliders | Flame | Waterfall
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a tree that opens level by level; nodes come in preorder."""
+
+    name: str
+    title: str
+    kind: str
+    """``more``, ``less`` or ``same``."""
+    value: str
+    exact: str
+    sides: str
+    note: str
+    """What is marked: that one side lacks it, its cause."""
+    cut: str
+    """What is left out in it."""
+    is_open: bool
+    has_children: bool
+    closes: int
+    """How many nodes around it it is the last one of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A tree that opens level by level."""
+
+    template: ClassVar[str] = "tree.html"
+    label: str
+    nodes: tuple[Node, ...]
+    cut: str
+    calls: tuple[str, ...]
+
+
+Part = Facts | Findings | Sentences | Table | Choice | Chart | Sliders | Flame | Waterfall | Tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from profframe.show.report.parts import (
     Table,
     Waterfall,
 )
+from profframe.show.report.why_tree import section as tree_section
+from profframe.show.report.why_tree import signed
 
 if TYPE_CHECKING:
     from profframe.analysis.causes.explanation import Explanation
@@ -73,6 +75,8 @@ def sections(of: Explanation, names: tuple[str, str], rows: int) -> dict[str, Se
     made = {"step": _step(of, names)}
     if of.causes.height:
         made["causes"] = _causes(of, rows)
+    if tree := tree_section(of, names):
+        made["tree"] = tree
     return made
 
 
@@ -95,7 +99,7 @@ def _facts(of: Explanation, names: tuple[str, str]) -> Iterator[Fact]:
         yield Fact(label, units.duration(ns).strip(), f"{ns:,} ns", note)
     change = of.other_ns - of.base_ns
     share = f"{100 * change / of.base_ns:+,.1f} %" if of.base_ns else ""
-    yield Fact("Change", _signed(change), f"{change:+,} ns", share)
+    yield Fact("Change", signed(change), f"{change:+,} ns", share)
     if of.causes.height:
         yield Fact("Causes", f"{of.causes.height:,}")
 
@@ -145,7 +149,7 @@ def _waterfall(of: Explanation, names: tuple[str, str], rows: pl.DataFrame) -> W
     for number, (cause, change, note) in enumerate(texts):
         at = edges(ends[number], ends[number + 1])
         kind = "more" if change > 0 else "less"
-        bars.append(Bar(kind, cause, _signed(change), f"{change:+,} ns", *at, note=note or ""))
+        bars.append(Bar(kind, cause, signed(change), f"{change:+,} ns", *at, note=note or ""))
     bars.append(side(names[1], of.other_ns))
     axis = f"Bars begin at {units.duration(begin).strip()}, not at 0." if begin else ""
     return Waterfall(_from_to(names), tuple(bars), axis, (CALL,))
@@ -207,8 +211,3 @@ def _causes(of: Explanation, rows: int) -> Section:
         "The largest come first."
     )
     return Section("Causes", about, (table,))
-
-
-def _signed(ns: int) -> str:
-    text = units.duration(ns).strip()
-    return f"+{text}" if ns > 0 else text
