@@ -30,8 +30,8 @@ def diff_report(
     """Write why a step takes more or less as one page of HTML, which loads no other file.
 
     The page has the steps of both sides, bars that lead from one to the other by kind of cause,
-    a table of all causes, and the calls of both as one tree, to open level by level. It has what
-    `explain` says.
+    a table of all causes, the calls of both as one tree, to open level by level, and a flame graph
+    of each side, in which what changed is underlined. It has what `explain` says.
 
     Parameters
     ----------

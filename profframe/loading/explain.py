@@ -75,6 +75,8 @@ def explain(base: Any, other: Any) -> Explanation:
             The same with all that is in it; roots add up to the steps.
         ``largest_change_ns``
             Size of the largest ``change_ns`` of it and of all that is in it.
+        ``base_calls other_calls``
+            Calls per step.
         ``base_run base_rank base_event_id other_run other_rank other_event_id``
             An event of it on each side.
 

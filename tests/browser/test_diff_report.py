@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import profframe
+from profframe.show.columns import cell
 from tests import hostile
 from tests.browser.conftest import Open, Opened
 from tests.builders import loaded
@@ -44,6 +45,33 @@ def test_bars_of_kinds_or_of_the_largest(page_of_diff: Path, opened: Open) -> No
     box = shown.locator("li").nth(1).locator("i").bounding_box()
     assert box is not None
     assert box["width"] > 50
+    silent(page)
+
+
+def test_flame_graphs_zoom_together(page_of_diff: Path, opened: Open) -> None:
+    page = opened(page_of_diff)
+    told = page.page.locator(".flame-told")
+    assert told.count() == 2
+    why = profframe.explain(FP32, BF16)
+    words = [f"all: {cell('a_ns', ns).strip()} of a step" for ns in (why.base_ns, why.other_ns)]
+    assert [text.partition(",")[0] for text in told.all_inner_texts()] == words
+    canvas = page.page.locator(".flame-canvas")
+    canvas.first.click(position={"x": 20, "y": 70})
+    said = told.all_inner_texts()
+    assert all(text.startswith("backward: ") for text in said), said
+    canvas.nth(1).focus()
+    page.page.keyboard.press("Home")
+    assert all(text.startswith("all: ") for text in told.all_inner_texts())
+    silent(page)
+
+
+def test_nodes_open_level_by_level(page_of_diff: Path, opened: Open) -> None:
+    page = opened(page_of_diff)
+    backward = page.page.locator(".tree summary", has_text="backward").first
+    inside = page.page.locator(".tree summary", has_text="ScaledDotProductFlash").first
+    assert not inside.is_visible()
+    backward.click()
+    assert inside.is_visible()
     silent(page)
 
 

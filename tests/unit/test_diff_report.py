@@ -12,6 +12,7 @@ import pytest
 
 import profframe
 from profframe.errors import ParameterError
+from profframe.show.report import why_flames
 from tests import hostile
 from tests.builders import Row, event, loaded
 from tests.conftest import Run
@@ -175,6 +176,34 @@ def test_nodes_are_those_of_the_tree(page: Path) -> None:
     assert most > 20
 
 
+@pytest.mark.parametrize("most", [10_000, 40])
+def test_flame_graphs_are_the_tree(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is left out, each node has its time: that of its own, and of all inside it."""
+    monkeypatch.setattr(why_flames, "_MOST", most)
+    why = profframe.explain(FP32, BF16)
+    for side, step in (("base", why.base_ns), ("other", why.other_ns)):
+        rows = why_flames.nodes(why.tree, side)
+        own = dict(rows.select("node_id", "self_ns").iter_rows())
+        above = dict(rows.select("node_id", "parent_id").iter_rows())
+        sums = dict.fromkeys(own, 0)
+        seen: set[int | None] = {None}
+        for node, ns in own.items():
+            assert above[node] in seen
+            seen.add(node)
+            at: int | None = node
+            while at is not None:
+                sums[at] += ns
+                at = above[at]
+        expected = dict(why.tree.select("slot", f"{side}_ns").iter_rows())
+        kept = rows.filter(pl.col("kind") != "others")["node_id"].to_list()
+        assert {node: sums[node] for node in kept} == {node: expected[node] for node in kept}
+        assert sum(own.values()) == step
+        assert ("others" in rows["kind"]) == (most == 40)
+        changes = dict(why.tree.select("slot", "change_ns").iter_rows())
+        found = dict(rows.select("node_id", "change_ns").iter_rows())
+        assert all(found[node] == changes[node] for node in kept)
+
+
 def test_bars_of_a_small_change_do_not_begin_at_nothing(tmp_path: Path) -> None:
     path = tmp_path / "diff.html"
     profframe.diff_report(loaded(*steps(97_000)), loaded(*steps(98_000)), path)
@@ -190,6 +219,7 @@ def test_a_trace_against_itself(tmp_path: Path) -> None:
     assert "Nothing changed." in path.read_text()
     assert Bars(path).waterfalls == []
     assert tables_of(data(path)) == {}
+    assert data(path)["flames"] == {}
     assert Nodes(path).nodes == []
 
 
@@ -204,7 +234,7 @@ def test_names_are_texts(tmp_path: Path) -> None:
         assert f"<script>{hostile.MARK}" not in text
         assert "<img" not in text
         assert "<svg" not in text
-        assert text.count("<script") == 2
+        assert text.count("<script") == 3
         assert len(Bars(path).waterfalls) == 2
         assert len(Nodes(path).nodes) > 20
 

@@ -14,6 +14,7 @@ from profframe.intervals import Ints
 SCHEMA: Final = (
     *("slot", "parent", "depth", "side", "kind", "base_name", "other_name", "cause"),
     *("base_self_ns", "other_self_ns", "base_ns", "other_ns", "change_ns", "largest_change_ns"),
+    *("base_calls", "other_calls"),
     *("base_run", "base_rank", "base_event_id", "other_run", "other_rank", "other_event_id"),
 )
 """Columns of the tree."""

@@ -196,7 +196,28 @@ class Tree:
     calls: tuple[str, ...]
 
 
-Part = Facts | Findings | Sentences | Table | Choice | Chart | Sliders | Flame | Waterfall | Tree
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Flame graphs beside each other, with a label each."""
+
+    template: ClassVar[str] = "beside.html"
+    options: tuple[tuple[str, Flame], ...]
+    calls: tuple[str, ...]
+
+
+Part = (
+    Facts
+    | Findings
+    | Sentences
+    | Table
+    | Choice
+    | Chart
+    | Sliders
+    | Flame
+    | Waterfall
+    | Tree
+    | Beside
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +235,9 @@ class Section:
 
     @property
     def leaves(self) -> Iterator[Part]:
-        """All parts, with those of a choice one by one."""
+        """All parts, with those of a choice, or beside each other, one by one."""
         for part in self.parts:
-            if isinstance(part, Choice):
+            if isinstance(part, (Choice, Beside)):
                 yield from (option for _, option in part.options)
             else:
                 yield part

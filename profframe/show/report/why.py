@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from profframe.show import causes, units
+from profframe.show.report import why_flames
 from profframe.show.report.columns import FrameView
 from profframe.show.report.parts import (
     Bar,
@@ -77,6 +78,7 @@ def sections(of: Explanation, names: tuple[str, str], rows: int) -> dict[str, Se
         made["causes"] = _causes(of, rows)
     if tree := tree_section(of, names):
         made["tree"] = tree
+        made["flames"] = why_flames.section(of, names)
     return made
 
 
