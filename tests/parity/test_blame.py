@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 import pytest
@@ -234,9 +234,9 @@ def test_a_kernel_that_nothing_waits_for_is_an_excess_and_no_cause() -> None:
     ranks = []
     for rank, (took, beside) in enumerate(((10_000, 5_000), (60_000, 105_000))):
         begun = 40_000 + took
-        call: dict[str, object] = {"category": "cuda_runtime"}
-        work: dict[str, object] = {"category": "kernel", "device": 0}
-        group: dict[str, object] = {"collective": "allreduce", "process_group": "0"}
+        call: dict[str, Any] = {"category": "cuda_runtime"}
+        work: dict[str, Any] = {"category": "kernel", "device": 0}
+        group: dict[str, Any] = {"collective": "allreduce", "process_group": "0"}
         ranks.append(
             loaded(
                 event("cudaLaunchKernel", 0, 10_000, **call, correlation=1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -21,7 +21,7 @@ from profframe.trace.trace import Trace
 from tests.builders import Row, event, loaded
 
 SEEDS: Final = st.integers(0, 2**32)
-KERNEL: Final = {"category": "kernel", "device": 0, "thread": 9}
+KERNEL: Final[dict[str, Any]] = {"category": "kernel", "device": 0, "thread": 9}
 
 
 def read(trace: Trace) -> tuple[Slices, Windows]:
@@ -51,7 +51,11 @@ def program(seed: int) -> list[Row]:
                 events.append(event("aten::mm", at, end, thread=thread))
                 if rng.random() < 0.7:
                     number = len(events)
-                    call = {"category": "cuda_runtime", "thread": thread, "correlation": number}
+                    call: dict[str, Any] = {
+                        "category": "cuda_runtime",
+                        "thread": thread,
+                        "correlation": number,
+                    }
                     events.append(event("cudaLaunchKernel", at + 1, end, **call))
                     start = at + rng.randrange(1, 60)
                     name = rng.choice(["gemm", "ncclDevKernel_AllReduce", "Memcpy HtoD"])
@@ -118,11 +122,11 @@ def test_pieces_are_those_of_a_loop_over_nanoseconds(seed: int) -> None:
 def changed(events: list[Row], seed: int) -> list[Row]:
     """The same with other lengths here and there, and some calls fewer."""
     rng = np.random.default_rng(seed)
-    kept = []
+    kept: list[Row] = []
     for row in events:
         if str(row["name"]) == "aten::mm" and rng.random() < 0.1:
             continue
-        kept.append(row | {"dur_ns": max(1, int(str(row["dur_ns"])) - int(rng.integers(0, 3)))})
+        kept.append({**row, "dur_ns": max(1, int(str(row["dur_ns"])) - int(rng.integers(0, 3)))})
     return kept
 
 
@@ -160,7 +164,8 @@ def test_a_trace_against_itself_is_nothing() -> None:
 def test_the_order_of_rows_and_numbers_of_threads_do_not_matter(seed: int) -> None:
     events = program(seed)
     shuffled = [
-        row | {"thread": {0: 5, 1: 3}.get(int(str(row["thread"])), row["thread"])} for row in events
+        {**row, "thread": {0: 5, 1: 3}.get(int(str(row["thread"])), row["thread"])}
+        for row in events
     ]
     random.Random(seed).shuffle(shuffled)  # noqa: S311 -- not for secrets
     sides = loaded(*events), loaded(*shuffled)

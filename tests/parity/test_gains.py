@@ -170,9 +170,7 @@ class TestNoReplay:
         self.check(asked, self.trace(), "the run has more than 3 events")
 
     def test_where_a_replay_is_off(self, asked: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(
-            gains.remedies, "gains", lambda _, wanted: ([0 for _ in wanted], -0.031)
-        )
+        monkeypatch.setattr(remedies, "gains", lambda _, wanted: ([0 for _ in wanted], -0.031))
         self.check(asked, self.trace(), "with nothing changed the replay is 3.1% off")
 
     def test_where_it_fails(self, asked: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

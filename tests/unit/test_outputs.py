@@ -34,6 +34,7 @@ ARGUMENTS: Final[dict[str, list[str]]] = {
     "sql": ["sql", "STORE", "SELECT name, dur_ns FROM events ORDER BY ALL"],
     "advice": ["advice", "STORE"],
     "diff": ["diff", "TRACE", "TRACE"],
+    "explain": ["explain", "TRACE", "TRACE"],
     "check": ["check", "STORE", "--baseline", "before*"],
     "roofline": ["roofline", "STORE"],
     "augment": ["augment", "TRACE"],

@@ -22,16 +22,22 @@ from profframe.intervals import Ints
 
 Gap = tuple[list[int], list[int]]
 """Nodes of both sides that stand between the same pairs."""
+Memo = dict[tuple[int, int], list[tuple[int, int]]]
+"""Pairs below two nodes, by the hashes of these and from these."""
 _NEAR: Final = 256
 """How far below a node its counterparts are looked for."""
 
 
-def align(left: Forest, right: Forest, roots: Sequence[tuple[int, int]]) -> Ints:
+def align(
+    left: Forest, right: Forest, roots: Sequence[tuple[int, int]], memo: Memo | None = None
+) -> Ints:
     """Find for each node of the left forest the same call in the right one, or -1.
 
     ``roots`` are pairs of nodes that are taken to be the same; nothing else is paired than what is
-    below them. No node has two counterparts, and pairs keep their order.
+    below them. No node has two counterparts, and pairs keep their order. A ``memo`` of the same two
+    forests keeps the pairs of subtrees that come again.
     """
+    memo = {} if memo is None else memo
     pairs = np.full(left.size.size, -1, np.int64)
     todo = list(roots)
     while todo:
@@ -41,7 +47,11 @@ def align(left: Forest, right: Forest, roots: Sequence[tuple[int, int]]) -> Ints
             pairs[node : node + size] = np.arange(other, other + size)
             continue
         pairs[node] = other
-        todo += _siblings(left, right, left.children(node), right.children(other))
+        key = int(left.equal[node]), int(right.equal[other])
+        if key not in memo:
+            below = _siblings(left, right, left.children(node), right.children(other))
+            memo[key] = [(child - node, counterpart - other) for child, counterpart in below]
+        todo += [(node + child, other + counterpart) for child, counterpart in memo[key]]
     return pairs
 
 
@@ -54,8 +64,10 @@ def _siblings(
     while todo:
         gap = todo.pop()
         by_equality = _in_stages(left, right, ("equal", "alike", "label"), gap)
-        by_label = _in_stages(left, right, ("heavy", "label"), gap)
-        some, gaps = max(by_equality, by_label, key=lambda way: _paired(left, right, way[0]))
+        ways = [by_equality]
+        if len(by_equality[0]) < min(map(len, gap)):
+            ways.append(_in_stages(left, right, ("heavy", "label"), gap))
+        some, gaps = max(ways, key=lambda way: _paired(left, right, way[0]))
         pairs += some
         rest: list[Gap] = []
         for gap in gaps:

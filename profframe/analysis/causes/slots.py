@@ -14,7 +14,7 @@ import numpy as np
 
 from profframe.analysis.alignment.forest import Forest
 from profframe.analysis.alignment.sequences import common
-from profframe.analysis.alignment.trees import align
+from profframe.analysis.alignment.trees import Memo, align
 from profframe.analysis.causes.trees import Trees
 from profframe.intervals import Ints, Mask, nearest
 
@@ -188,10 +188,11 @@ def _by_region(
 def _spread(of: Forest, own: Ints, roots: Ints, chosen: int) -> None:
     """Give the nodes of other steps of a side the slots of the chosen one, in place."""
     _, first, kind = np.unique(of.equal[roots], return_index=True, return_inverse=True)
+    memo: Memo = {}
     for number, place in enumerate(first.tolist()):
         root, size = int(roots[place]), int(of.size[roots[place]])
         if root != chosen:
-            pairs = align(of, of, [(root, chosen)])[root : root + size]
+            pairs = align(of, of, [(root, chosen)], memo)[root : root + size]
             own[root : root + size] = np.where(pairs >= 0, own[pairs], NONE)
         for same in roots[kind == number].tolist():
             own[same : same + size] = own[root : root + size]
