@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from profframe.converting.convert import convert
     from profframe.loading.capture import profile, trace_handler
     from profframe.loading.diff import diff
+    from profframe.loading.diff_report import diff_report
     from profframe.loading.explain import explain
     from profframe.loading.load import load, load_nvprof
     from profframe.loading.memory_diff import diff_memory
@@ -71,6 +72,7 @@ __all__ = [
     "convert",
     "diff",
     "diff_memory",
+    "diff_report",
     "emit_itt",
     "emit_nvtx",
     "explain",
@@ -95,6 +97,7 @@ _HOMES: Final = {
     "convert": "profframe.converting.convert",
     "diff": "profframe.loading.diff",
     "diff_memory": "profframe.loading.memory_diff",
+    "diff_report": "profframe.loading.diff_report",
     "emit_itt": "profframe.loading.capture",
     "emit_nvtx": "profframe.loading.capture",
     "explain": "profframe.loading.explain",

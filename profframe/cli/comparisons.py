@@ -20,7 +20,7 @@ from profframe.show.units import visible
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from profframe.analysis.fail_on import Limit, Verdict
+    from profframe.analysis.fail_on import Growth, Limit, Verdict
     from profframe.trace.trace import Trace
 
 
@@ -124,17 +124,20 @@ def diff(
     annotation:NAME, category:NAME or module:NAME; of a pattern as '*Attention*' all that fit it
     together. LIMIT is 5%, 2ms or 200MB. Time is per run, with --per step per step.
 
-    --format markdown: a comment for a pull request.
+    --format markdown: a comment for a pull request. -o FILE.html: a page that shows why a step
+    takes more or less, as `profframe explain` does.
 
     Of two memory snapshots: what they hold at the peak and at the end; --fail-on 5%, or
     memory=200MB, is of the peak.
     """
     from profframe.analysis.fail_on import growths, totals, written
     from profframe.loading.diff import comparison
+    from profframe.loading.diff_report import write as write_page
     from profframe.loading.explain import explain as explain_sides
     from profframe.loading.limits import hold
     from profframe.show import causes, changes
     from profframe.show.comment import Limits, comment
+    from profframe.show.report.page import check_installed
 
     plain, limits = _limits(fail_on)
     pair = names.split(",")
@@ -144,6 +147,8 @@ def diff(
         raise click.UsageError(f"--outside {outside}: only with --per step")
     if dtype is not None:
         check_question("samples", {"dtype": dtype})
+    if output.is_page:
+        check_installed()
     sides = load((base,), facts=facts), load((other,), facts=facts)
     options: dict[str, Any] = {
         "per": per,
@@ -154,6 +159,8 @@ def diff(
     }
     result = comparison(*sides, pair, outside=outside, steps=steps, **options)
     if result.is_of_memory:
+        if output.is_page:
+            raise click.UsageError("-o FILE.html: of two traces, not of two memory snapshots")
         return _memory(*sides, pair, plain, limits, by=by, top=top, output=output)
     rows = result.rows
     chosen = _some_columns(columns, rows.columns)
@@ -162,6 +169,9 @@ def diff(
         verdicts = hold(limits, sides, pair, result, steps=steps, **options) if limits else []
     failures = [] if plain is None else growths(rows, plain)
     text = "" if plain is None else written(plain)
+    if output.is_page and output.file is not None:
+        write_page(output.file, explain_sides(*sides), sides, (pair[0], pair[1]))
+        return _failed(verdicts, failures, text)
     output.emit(
         rows.select(chosen) if chosen else rows,
         lambda width: changes.report(
@@ -178,10 +188,7 @@ def diff(
         ),
         lambda: comment(rows, result.outside, sums, Limits(text, failures, verdicts), top=top),
     )
-    for row in failures:
-        what = changes.describe(row.what, row.name, row.base_ns, row.other_ns)
-        click.echo(f"grew by more than {text.replace(' ', '')}: {what}", err=True)
-    return GREW if _say_broken(verdicts) or failures else 0
+    return _failed(verdicts, failures, text)
 
 
 @verbs.command()
@@ -366,6 +373,16 @@ def _say_broken(verdicts: Sequence[Verdict]) -> bool:
         what = checks.describe(verdict.limit.metric, *sides)
         click.echo(f"worse by more than {verdict.limit.text}: {what}", err=True)
     return bool(broken)
+
+
+def _failed(verdicts: Sequence[Verdict], failures: Sequence[Growth], text: str) -> int:
+    """Write a line for all that grew and each limit that is broken; returns the exit code."""
+    from profframe.show import changes
+
+    for row in failures:
+        what = changes.describe(row.what, row.name, row.base_ns, row.other_ns)
+        click.echo(f"grew by more than {text.replace(' ', '')}: {what}", err=True)
+    return GREW if _say_broken(verdicts) or failures else 0
 
 
 def _some_columns(text: str | None, columns: list[str]) -> list[str]:

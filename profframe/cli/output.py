@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 _ENDINGS: Final = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 _COMMENT_ENDINGS: Final = {**_ENDINGS, ".md": "markdown"}
+_PAGE: Final = ".html"
 
 
 class _Stdout(io.FileIO):
@@ -94,6 +95,11 @@ class Output:
     is_asked_for: bool
     """Whether an option names the form or the file."""
 
+    @property
+    def is_page(self) -> bool:
+        """Whether a page is asked for."""
+        return self.form == _PAGE
+
     def emit(
         self, frame: pl.DataFrame, human: Human, comment: Callable[[], str] | None = None
     ) -> None:
@@ -121,11 +127,13 @@ def with_output(verb: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def with_comment(verb: Callable[..., Result]) -> Callable[..., Result]:
-    """The same of a verb that has Markdown, too."""
-    return _with_forms(verb, _COMMENT_ENDINGS)
+    """The same of a verb that has Markdown, too, and a page by the ending of its file."""
+    return _with_forms(verb, _COMMENT_ENDINGS, has_page=True)
 
 
-def _with_forms(verb: Callable[..., Result], endings: Mapping[str, str]) -> Callable[..., Result]:
+def _with_forms(
+    verb: Callable[..., Result], endings: Mapping[str, str], *, has_page: bool = False
+) -> Callable[..., Result]:
     @click.option(
         "--format",
         "form",
@@ -136,6 +144,8 @@ def _with_forms(verb: Callable[..., Result], endings: Mapping[str, str]) -> Call
     @functools.wraps(verb)
     def wrapper(form: str | None, output: Path | None, **others: Any) -> Result:
         data_form = form or (endings.get(output.suffix, "table") if output else "table")
+        if has_page and not form and output and output.suffix == _PAGE:
+            data_form = _PAGE
         if data_form == "parquet" and output is None:
             raise click.UsageError("--format parquet needs -o FILE")
         return verb(**others, output=Output(data_form, output, bool(form or output)))

@@ -58,6 +58,28 @@ def explain(base: Any, other: Any) -> Explanation:
         ``base_run base_rank base_event_ids other_run other_rank other_event_ids``
             Events of one step, to look at.
 
+        ``tree``, one row per place of the call tree, in which both sides are aligned:
+
+        ``slot parent depth``
+            Its number, that of the call around it (-1: none), and how many are around it. A root
+            is the step itself, or what is in none.
+        ``side kind base_name other_name``
+            ``both``, or the only side that has it; its kind of event, and its names. A root has no
+            name.
+        ``cause``
+            Of most of what it changed by itself, as above, before noise is told apart; NULL where
+            that is nothing.
+        ``base_self_ns other_self_ns``
+            Mean per step of what belongs to it alone.
+        ``base_ns other_ns change_ns``
+            The same with all that is in it; roots add up to the steps.
+        ``largest_change_ns``
+            Size of the largest ``change_ns`` of it and of all that is in it.
+        ``base_calls other_calls``
+            Calls per step.
+        ``base_run base_rank base_event_id other_run other_rank other_event_id``
+            An event of it on each side.
+
     Raises
     ------
     SourceError
@@ -70,6 +92,8 @@ def explain(base: Any, other: Any) -> Explanation:
     True
     >>> why.causes["cause"][0]
     'dtype_changed'
+    >>> why.tree.filter(why.tree["parent"] < 0)["change_ns"].sum() == why.other_ns - why.base_ns
+    True
     """
     traces = [source if isinstance(source, Trace) else load(source) for source in (base, other)]
     (keys, connect), (other_keys, other_connect) = map(ranks_of, traces)

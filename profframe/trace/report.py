@@ -114,7 +114,7 @@ def write(
     note = scopes.note
     if _OF_JOB in sections and not note and traces["run"].n_unique() > 1:
         note = f"Section Job is of the latest run, {units.visible(scopes.job.traces['run'][0])}."
-    html = page.html(options.title or _name(traces), _summary(traces), note, sections)
+    html = page.html(options.title or _name(traces), summary(traces), note, sections)
     with written(path) as put:
         put(html.encode())
     if progress is not None:
@@ -170,7 +170,7 @@ def _name(traces: pl.DataFrame) -> str:
     return str(runs[0]) if len(runs) == 1 else units.plural(len(runs), "run")
 
 
-def _summary(traces: pl.DataFrame) -> str:
+def summary(traces: pl.DataFrame) -> str:
     """What was loaded, in a line."""
     runs = traces["run"].n_unique()
     sources = traces["source"].unique(maintain_order=True)

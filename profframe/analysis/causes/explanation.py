@@ -13,6 +13,7 @@ from profframe.analysis.causes import kinds
 from profframe.analysis.causes.sides import Connect, Side, side, texts
 from profframe.analysis.causes.slot_rows import SIDES, slot_rows
 from profframe.analysis.causes.slots import slots
+from profframe.analysis.causes.tree import tree
 from profframe.analysis.causes.units import KINDS
 from profframe.analysis.stats import noise
 from profframe.intervals import Ints
@@ -64,6 +65,8 @@ class Explanation:
         Mean length of a step.
     base_steps, other_steps : int
         Number of steps, of all ranks.
+    tree : polars.DataFrame
+        One row per place of the call trees, both sides aligned; see `profframe.explain`.
     """
 
     causes: pl.DataFrame
@@ -71,6 +74,7 @@ class Explanation:
     other_ns: int
     base_steps: int
     other_steps: int
+    tree: pl.DataFrame
 
 
 def explanation(
@@ -100,6 +104,7 @@ def explanation(
         other_ns=_mean(other),
         base_steps=base.count,
         other_steps=other.count,
+        tree=tree(rows, about, sides),
     )
 
 

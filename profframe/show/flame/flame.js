@@ -5,7 +5,10 @@
 // flameGraph(element, columns, options) draws the rows of the answer `flame` into an element:
 // `columns` has an array for each of its columns, `options` may have `colours`
 // ({kind: [on light, on dark]}) and `height` (most pixels of the graph). It gives back an object
-// with redraw(), zoom(node_id), reset(), find(text), measure(metric), pass(direction) and state().
+// with redraw(), zoom(node_id), reset(), find(text), measure(metric), pass(direction), link(other)
+// and state(). With a column `change_ns` nodes are marked that changed by at least `least`; `words`
+// says what such a change is (`more`, `less`), and what the time is (`label`, `verb`). Of linked
+// graphs one shows the node that the other zooms in on.
 const flameGraph = (() => {
   const ROW = 20;
   const NARROWEST = 0.3;
@@ -70,6 +73,7 @@ const flameGraph = (() => {
       this.kinds = ["all"];
       this.directions = [null];
       this.calls = [0];
+      this.changes = [0];
       this.parents = [-1];
       this.depths = [0];
       this.self = { host: [0], device: [0] };
@@ -86,6 +90,7 @@ const flameGraph = (() => {
         this.kinds.push(columns.kind[row]);
         this.directions.push(columns.direction[row]);
         this.calls.push(Number(columns.calls[row]));
+        this.changes.push(Number(columns.change_ns?.[row] ?? 0));
         for (const metric in METRICS) {
           this.self[metric].push(Number(columns[METRICS[metric].self][row] ?? 0));
         }
@@ -133,6 +138,7 @@ const flameGraph = (() => {
       this.metric = "host";
       this.direction = "all";
       this.needle = "";
+      this.linked = [];
       this.build();
       this.show(0);
       this.observer = new ResizeObserver(() => this.redraw());
@@ -223,7 +229,7 @@ const flameGraph = (() => {
       this.canvas.addEventListener("pointerleave", () => this.hover(null));
       this.canvas.addEventListener("click", (event) => {
         const box = at(event);
-        if (box) this.zoomTo(box.node);
+        if (box) this.goTo(box.node);
       });
       this.canvas.addEventListener("keydown", (event) => this.key(event));
       this.canvas.addEventListener("focus", () => this.tell());
@@ -307,8 +313,17 @@ const flameGraph = (() => {
       this.tell();
     }
 
+    // By hand: what is linked follows, if it has the node.
+    goTo(node) {
+      this.zoomTo(node);
+      const id = this.tree.ids[node];
+      for (const other of this.linked) {
+        if (id === null || other.tree.places.has(id)) other.zoomTo(other.place(id));
+      }
+    }
+
     reset() {
-      this.zoomTo(0);
+      this.goTo(0);
     }
 
     key(event) {
@@ -325,10 +340,10 @@ const flameGraph = (() => {
       if (event.key in moves) {
         this.move(moves[event.key]());
       } else if (event.key === "Enter" || event.key === " ") {
-        this.zoomTo(cursor);
+        this.goTo(cursor);
       } else if (event.key === "Escape" || event.key === "Backspace") {
         if (!this.zoomed) return;
-        this.zoomTo(tree.parents[this.zoomed]);
+        this.goTo(tree.parents[this.zoomed]);
       } else if (event.key === "Home" || event.key === "0") {
         this.reset();
       } else if (event.key === "/") {
@@ -359,18 +374,30 @@ const flameGraph = (() => {
       const kinds = [...new Set(this.tree.kinds)].filter((kind) => kind !== "all");
       this.swatches = new Map();
       this.legend.replaceChildren();
-      for (const kind of ["all", "hit", ...kinds]) {
+      const marks = this.tree.changes.some((change) => this.mark(change)) ? ["more", "less"] : [];
+      for (const kind of ["all", "hit", ...marks, ...kinds]) {
         const item = make("span", "flame-kind");
         const swatch = make("i", "flame-swatch");
         swatch.dataset.kind = kind;
         const given = this.options.colours?.[kind];
         if (given) swatch.style.backgroundColor = `light-dark(${given[0]}, ${given[1]})`;
-        const word = WORDS[kind] ?? String(kind).replaceAll("_", " ");
+        const said = marks.includes(kind) ? this.options.words?.[kind] : null;
+        const word = said ?? WORDS[kind] ?? String(kind).replaceAll("_", " ");
         item.append(swatch, make("span", "", kind === "hit" ? "found" : word));
         item.hidden = kind === "all" || kind === "hit";
         this.legend.append(item);
         this.swatches.set(kind, swatch);
       }
+    }
+
+    // Whether a change is marked, and how.
+    mark(change) {
+      if (!this.options.least || Math.abs(change) < this.options.least) return null;
+      return change > 0 ? "more" : "less";
+    }
+
+    word(key) {
+      return this.options.words?.[key] ?? METRICS[this.metric][key];
     }
 
     // Each box from the top on; what is too narrow to be seen is left out, and what is inside it.
@@ -446,6 +473,11 @@ const flameGraph = (() => {
       context.globalAlpha = isFaded ? 0.45 : 1;
       context.fillStyle = `rgb(${shade.join(" ")})`;
       context.fillRect(box.left, y, width, ROW - 1);
+      const mark = this.mark(tree.changes[node]);
+      if (mark) {
+        context.fillStyle = `rgb(${shades.get(mark).join(" ")})`;
+        context.fillRect(box.left, y + ROW - 5, width, 4);
+      }
       context.globalAlpha = 1;
       if (width < LABELLED) return;
       context.fillStyle = isFaded ? ink : contrast(shade);
@@ -491,12 +523,14 @@ const flameGraph = (() => {
       const { tree, totals } = this;
       const self = tree.self[this.metric][node];
       const facts = [
-        [METRICS[this.metric].label, `${duration(totals[node])}, ${percent(totals[node], totals[0])}`],
+        [this.word("label"), `${duration(totals[node])}, ${percent(totals[node], totals[0])}`],
       ];
       if (!node) return facts;
       const around = tree.parents[node];
       if (around) facts.push(["of what is around it", percent(totals[node], totals[around])]);
       if (this.isOfPass(node)) facts.push(["self", duration(self)]);
+      const mark = this.mark(tree.changes[node]);
+      if (mark) facts.push([this.word(mark) ?? mark, duration(Math.abs(tree.changes[node]))]);
       facts.push(["calls", count(tree.calls[node])]);
       const what = WORDS[tree.kinds[node]] ?? String(tree.kinds[node]).replaceAll("_", " ");
       facts.push(["what", [what, tree.directions[node]].filter(Boolean).join(", ")]);
@@ -522,7 +556,7 @@ const flameGraph = (() => {
       }
       const self = tree.self[this.metric][cursor];
       const words = [
-        `${duration(totals[cursor])} ${METRICS[this.metric].verb}, ${percent(totals[cursor], totals[0])}`,
+        `${duration(totals[cursor])} ${this.word("verb")}, ${percent(totals[cursor], totals[0])}`,
         ...(cursor && this.isOfPass(cursor) ? [`${duration(self)} of it its own`] : []),
         ...(cursor ? [`${count(tree.calls[cursor])} ${tree.calls[cursor] === 1 ? "call" : "calls"}`] : []),
       ];
@@ -616,7 +650,9 @@ const flameGraph = (() => {
     const graph = new Graph(element, columns, options);
     return {
       redraw: () => graph.redraw(),
-      zoom: (id) => graph.zoomTo(graph.place(id)),
+      zoom: (id) => graph.goTo(graph.place(id)),
+      link: (other) => graph.linked.push(other.graph),
+      graph,
       reset: () => graph.reset(),
       find: (text) => graph.find(text),
       measure: (metric) => graph.choose("metric", metric),

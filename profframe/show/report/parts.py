@@ -1,4 +1,4 @@
-"""Parts of a section: facts, findings, tables, charts, sliders, flame graphs."""
+"""Parts of a section: facts, findings, tables, charts, sliders, flame graphs, waterfalls."""
 
 from __future__ import annotations
 
@@ -97,13 +97,39 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar of a waterfall; the edges are parts of its width, in percent."""
+
+    kind: str
+    """``side``, ``more`` or ``less``."""
+    label: str
+    value: str
+    exact: str
+    left: float
+    width: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Waterfall:
+    """Bars that lead from one number to another."""
+
+    template: ClassVar[str] = "waterfall.html"
+    label: str
+    bars: tuple[Bar, ...]
+    axis: str
+    """Where the bars begin, if that is not nothing."""
+    calls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
-    """Tables or charts with a label each, one visible at a time."""
+    """Tables, charts or waterfalls with a label each, one visible at a time."""
 
     template: ClassVar[str] = "choice.html"
     key: str
     legend: str
-    options: tuple[tuple[str, Table | Chart], ...]
+    options: tuple[tuple[str, Table | Chart | Waterfall], ...]
     title: str = ""
 
     @property
@@ -138,7 +164,60 @@ class Flame:
     cut: str = ""
 
 
-Part = Facts | Findings | Sentences | Table | Choice | Chart | Sliders | Flame
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a tree that opens level by level; nodes come in preorder."""
+
+    name: str
+    title: str
+    kind: str
+    """``more``, ``less`` or ``same``."""
+    value: str
+    exact: str
+    sides: str
+    note: str
+    """What is marked: that one side lacks it, its cause."""
+    cut: str
+    """What is left out in it."""
+    is_open: bool
+    has_children: bool
+    closes: int
+    """How many nodes around it it is the last one of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A tree that opens level by level."""
+
+    template: ClassVar[str] = "tree.html"
+    label: str
+    nodes: tuple[Node, ...]
+    cut: str
+    calls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Flame graphs beside each other, with a label each."""
+
+    template: ClassVar[str] = "beside.html"
+    options: tuple[tuple[str, Flame], ...]
+    calls: tuple[str, ...]
+
+
+Part = (
+    Facts
+    | Findings
+    | Sentences
+    | Table
+    | Choice
+    | Chart
+    | Sliders
+    | Flame
+    | Waterfall
+    | Tree
+    | Beside
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +235,9 @@ class Section:
 
     @property
     def leaves(self) -> Iterator[Part]:
-        """All parts, with those of a choice one by one."""
+        """All parts, with those of a choice, or beside each other, one by one."""
         for part in self.parts:
-            if isinstance(part, Choice):
+            if isinstance(part, (Choice, Beside)):
                 yield from (option for _, option in part.options)
             else:
                 yield part

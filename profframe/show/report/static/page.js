@@ -7,6 +7,7 @@
   const charts = [...document.querySelectorAll("[data-chart]")].map((box) => new Chart(box));
   choices();
   const flames = [...document.querySelectorAll("[data-flame]")].map(flame);
+  links();
   draw(charts);
   themes(() => redraw(charts, true));
   whereabouts();
@@ -50,6 +51,15 @@
   function flame(box) {
     const stored = frames.page.flames[box.dataset.flame];
     return flameGraph(box, frames.of(stored.frame).arrays(), stored.options);
+  }
+
+  // Flame graphs beside each other zoom together.
+  function links() {
+    const boxes = [...document.querySelectorAll("[data-flame]")];
+    for (const group of document.querySelectorAll(".beside")) {
+      const inside = flames.filter((_, number) => group.contains(boxes[number]));
+      for (const one of inside) for (const other of inside) if (one !== other) one.link(other);
+    }
   }
 
   // One of several tables or charts at a time.

@@ -1,0 +1,96 @@
+"""What changed between two sides, and why, as one page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from profframe.analysis.causes.explanation import Explanation
+from profframe.errors import ParameterError
+from profframe.export.files import written
+from profframe.loading.explain import explain
+from profframe.loading.load import load
+from profframe.query.selection import integer
+from profframe.show.report import page, why
+from profframe.show.units import visible
+from profframe.trace.report import summary
+from profframe.trace.trace import Trace
+
+
+def diff_report(
+    base: Any,
+    other: Any,
+    path: str | os.PathLike[str],
+    names: Sequence[str] = ("base", "other"),
+    *,
+    title: str | None = None,
+    rows: int = 1000,
+) -> None:
+    """Write why a step takes more or less as one page of HTML, which loads no other file.
+
+    The page has the steps of both sides, bars that lead from one to the other by kind of cause,
+    a table of all causes, the calls of both as one tree, to open level by level, and a flame graph
+    of each side, in which what changed is underlined. It has what `explain` says.
+
+    Parameters
+    ----------
+    base, other
+        A `Trace`, or anything that `profframe.load` takes.
+    path
+        The file; one that is there is replaced. A name that ends in ``.gz`` or ``.zst`` is
+        compressed.
+    names
+        What to call the sides.
+    title
+        Heading of the page. Without one it is made of the names.
+    rows
+        Most rows of a table.
+
+    Raises
+    ------
+    SourceError
+        A side cannot be read.
+    MissingExtraError
+        jinja2 or altair is missing: ``pip install 'profframe[report]'``.
+    ExportError
+        The file cannot be written.
+    ParameterError
+        Names are not two different texts, or a table has no rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "diff.html")
+    ...     diff_report("examples/fp32.json.gz", "examples/bf16.json.gz", path, ["fp32", "bf16"])
+    ...     "From fp32 to bf16" in path.read_text()
+    True
+    """
+    page.check_installed()
+    if isinstance(names, str) or len(names) != 2 or len({*names}) != 2 or not all(names):
+        raise ParameterError(f"names: two different names, not {names!r}")
+    if integer("rows", rows) < 1:
+        raise ParameterError("rows: a table needs at least one")
+    sides = [side if isinstance(side, Trace) else load(side) for side in (base, other)]
+    first, second = sides
+    write(path, explain(first, second), (first, second), (names[0], names[1]), title, rows)
+
+
+def write(  # noqa: PLR0917 -- what is shown, and how it is called
+    path: str | os.PathLike[str],
+    of: Explanation,
+    sides: tuple[Trace, Trace],
+    names: tuple[str, str],
+    title: str | None = None,
+    rows: int = 1000,
+) -> None:
+    """Write the page of an explanation."""
+    base, other = (
+        f"{name}: {summary(side.traces)}" for name, side in zip(names, sides, strict=True)
+    )
+    heading = title or f"From {names[0]} to {names[1]}"
+    html = page.html(heading, base, visible(other), why.sections(of, names, rows))
+    with written(path) as put:
+        put(html.encode())
