@@ -49,8 +49,10 @@ def explain(base: Any, other: Any) -> Explanation:
         ``change_low_ns change_high_ns p_value significant``
             Confidence interval of the change (95 %), and whether it is more than noise (of the
             rows that are, 1 % are noise on average); NULL without repeated steps.
-        ``base_calls other_calls``
-            Pieces of work per step.
+        ``base_calls other_calls base_call_ns other_call_ns``
+            Pieces of work per step, and the mean time of one, hidden or not; NULL for none.
+        ``base_flops_per_s other_flops_per_s``
+            Rate of the work whose operations are known, in its own time.
         ``base_shapes other_shapes base_types other_types``
             Of one of the calls, where they were recorded.
         ``places``

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -170,3 +171,46 @@ def test_the_order_of_rows_and_numbers_of_threads_do_not_matter(seed: int) -> No
     random.Random(seed).shuffle(shuffled)  # noqa: S311 -- not for secrets
     sides = loaded(*events), loaded(*shuffled)
     assert profframe.explain(*sides).causes.is_empty()
+
+
+def test_a_kernel_that_another_one_replaced_by_hand() -> None:
+    """Two steps of a product of 4 x 8 and 8 x 16, of 1,024 operations: 10 us, then 4 us."""
+    sides = []
+    for name, took in (("volta_sgemm", 10_000), ("turing_sgemm", 4_000)):
+        rows: list[Row] = []
+        for step in range(2):
+            at = 100_000 * step
+            rows += [
+                event(f"ProfilerStep#{step}", at, at + 50_000, category="user_annotation"),
+                event(
+                    "aten::mm",
+                    at + 1_000,
+                    at + 5_000,
+                    input_dims="[[4,8],[8,16]]",
+                    input_types='["float","float"]',
+                ),
+                event(
+                    "cudaLaunchKernel",
+                    at + 2_000,
+                    at + 4_000,
+                    category="cuda_runtime",
+                    correlation=step + 1,
+                ),
+                event(
+                    name, at + 6_000, at + 6_000 + took, **KERNEL, stream=7, correlation=step + 1
+                ),
+            ]
+        sides.append(loaded(*rows))
+    causes = profframe.explain(*sides).causes
+    columns = ["cause", "base_op", "other_op", "base_kernel", "other_kernel", "change_ns"]
+    row = causes.filter(cause="kernel_swapped")
+    assert row.select(columns).rows() == [
+        ("kernel_swapped", "aten::mm", "aten::mm", "volta_sgemm", "turing_sgemm", -6_000)
+    ]
+    assert row.select("base_calls", "other_calls", "base_call_ns", "other_call_ns").rows() == [
+        (1.0, 1.0, 10_000, 4_000)
+    ]
+    assert row.select("base_flops_per_s", "other_flops_per_s").rows() == [
+        (pytest.approx(1_024e5), pytest.approx(256e6))
+    ]
+    assert causes["change_ns"].sum() == 0

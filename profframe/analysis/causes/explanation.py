@@ -46,7 +46,9 @@ SCHEMA: Final = (
     *_KEY,
     *("base_ns", "other_ns", "change_ns", "share"),
     *("change_low_ns", "change_high_ns", "p_value", "significant"),
-    *("base_calls", "other_calls", "base_shapes", "other_shapes", "base_types", "other_types"),
+    *("base_calls", "other_calls", "base_call_ns", "other_call_ns"),
+    *("base_flops_per_s", "other_flops_per_s"),
+    *("base_shapes", "other_shapes", "base_types", "other_types"),
     "places",
     *("base_run", "base_rank", "base_event_ids", "other_run", "other_rank", "other_event_ids"),
 )
@@ -207,9 +209,35 @@ def _bundles(rows: pl.DataFrame, about: pl.DataFrame) -> pl.DataFrame:
             pl.col(f"{name}_event_id").drop_nulls().alias(f"{name}_event_ids"),
             pl.col(f"{name}_run").drop_nulls().first(),
             pl.col(f"{name}_rank").drop_nulls().first(),
-            pl.col(f"{name}_calls").filter(pl.col("is_work")).sum(),
+            *_work(name),
         ]
     return members.sort("slot").group_by("cause", "bundle", maintain_order=True).agg(columns)
+
+
+def _work(name: str) -> list[pl.Expr]:
+    """Work of a side per step: its number, its time, and of what has known FLOPs these and time."""
+    calls = pl.when("is_work").then(f"{name}_calls").otherwise(0.0)
+    took = calls * pl.col(f"{name}_call_ns")
+    flops = pl.col(f"{name}_flops")
+    return [
+        calls.sum().alias(f"{name}_calls"),
+        took.sum().alias(f"{name}_took"),
+        (calls * flops).sum().alias(f"{name}_flops"),
+        took.filter(flops.is_not_null()).sum().alias(f"{name}_flops_took"),
+    ]
+
+
+def _per_call(name: str) -> list[pl.Expr]:
+    """Time of a piece of work, and the rate of what has known FLOPs."""
+    calls, took, flops, flops_took = (
+        pl.col(f"{name}_{of}") for of in ("calls", "took", "flops", "flops_took")
+    )
+    return [
+        pl.when(calls > 0).then((took / calls).round().cast(pl.Int64)).alias(f"{name}_call_ns"),
+        pl.when((flops > 0) & (flops_took > 0))
+        .then(1e9 * flops / flops_took)
+        .alias(f"{name}_flops_per_s"),
+    ]
 
 
 def _joined(names: pl.Expr) -> pl.Expr:
@@ -259,10 +287,15 @@ def _table(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[Side, Side]) ->
                 "other_rank",
             ).first(),
             pl.col("base_event_ids", "other_event_ids").explode(),
-            pl.col("base_calls", "other_calls").sum(),
+            *(
+                pl.col(f"{name}_{of}").sum()
+                for name in SIDES
+                for of in ("calls", "took", "flops", "flops_took")
+            ),
             pl.len().alias("places"),
         )
         .sort("row")
+        .with_columns(column for name in SIDES for column in _per_call(name))
     )
     tests = _tests(values, table.height, sides)
     table = pl.concat([table, tests], how="horizontal")

@@ -33,8 +33,9 @@ def slot_rows(
     """One row per slot.
 
     ``slot``, ``gap``, ``parent`` and ``top`` (the slot of the call around it; the outermost slot
-    that one side lacks, else itself), ``is_work``, ``is_copy``, and of each side ``{side}_node``,
-    ``_calls`` (per step), ``_call_ns``, ``_rate`` (FLOP/s) and the attributes of an event of it.
+    that one side lacks, else itself), ``is_work``, ``in_both``, ``compiled``, and of each side
+    ``{side}_node``, ``_calls`` (per step), ``_call_ns``, ``_flops`` (of a call) and the attributes
+    of an event of it.
     """
     frame = pl.DataFrame({"slot": np.arange(of.count), "gap": of.gap})
     for name, side, own, connect in zip(SIDES, sides, (of.base, of.other), connects, strict=True):
@@ -86,5 +87,5 @@ def _of_side(name: str, side: Side, own: Ints, of: Slots, connect: Connect) -> p
     compiled = nearest(forest.parent, marked)[node] >= 0
     frame = frame.with_columns(pl.Series(f"{name}_compiled", compiled))
     attributes = about.select(pl.col(_ATTRIBUTES).name.prefix(f"{name}_"))
-    rate = (about["flops"] / (about["dur_ns"] / 1e9)).alias(f"{name}_rate")
-    return pl.concat([frame, attributes, rate.to_frame()], how="horizontal")
+    flops = about.select(pl.col("flops").cast(pl.Float64).alias(f"{name}_flops"))
+    return pl.concat([frame, attributes, flops], how="horizontal")
