@@ -42,7 +42,7 @@ _METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
     multiple=True,
     metavar="NAME",
     help="Add to chrome: queue_depth, memory, exposed_communication, critical_path,"
-    " achieved_flop_per_s, or any answer; can be repeated.",
+    " path_across_ranks, blame, achieved_flop_per_s, or any answer; can be repeated.",
 )
 @click.option(
     "--collectives",

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import duckdb
 import polars as pl
@@ -28,21 +28,27 @@ from profframe.analysis.export_lines.job import (
 )
 from profframe.analysis.export_lines.single_trace import single_trace
 from profframe.analysis.export_lines.tracks import (
+    BLAME,
     CRITICAL_PATH,
+    PATH_ACROSS_RANKS,
     Given,
     Rows,
     added_rows,
     named_rows,
     of_a_trace,
     of_all_traces,
+    path_line,
     rows_of,
     titled_rows,
 )
 from profframe.errors import UnknownNameError
 from profframe.export import chrome
+from profframe.query.apart import Apart
 from profframe.query.catalogue import catalogue
 from profframe.query.header import Answer
 from profframe.query.session import Session
+from profframe.query.sources import IN_EACH_TRACE
+from profframe.trace import job_tracks
 
 if TYPE_CHECKING:
     from profframe.analysis.export_lines.batches import Lines
@@ -51,6 +57,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Progress = Callable[[int, int, str], None]
 _KEY: Final = ["run", "rank"]
+_AT_ONCE: Final = 64
+"""Most traces whose rows are read together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,9 @@ class Wanted:
     @property
     def has_path_of_job(self) -> bool:
         """Whether there is a path over several ranks, whose times are on one clock."""
-        return any(map(_is_of_job, [self.highlight, *_each(self.tracks)]))
+        return any(map(_is_of_job, [self.highlight, *_each(self.tracks)])) or any(
+            isinstance(track, str) and track == PATH_ACROSS_RANKS for track in _each(self.tracks)
+        )
 
     def on_own_clocks(self, offsets: Mapping[tuple[str, int], int]) -> Wanted:
         """The same with paths over several ranks by the clock of each, as events are."""
@@ -123,7 +133,8 @@ def write(trace: Trace, path: str | PathLike[str], wanted: Wanted) -> None:
         row = single_trace(connection)
         added = None
         if wanted.tracks is not None:
-            added = added_rows(wanted.tracks, partial(_track, trace), row)
+            alone = _Shared(trace, {(row["run"], row["rank"]): 0} if row else {}, {}, wanted.clocks)
+            added = added_rows(wanted.tracks, partial(_track, trace, alone), row)
         events = chrome_events(
             connection, row, is_whole=is_whole, marked=wanted.marked, tracks=added
         )
@@ -161,6 +172,7 @@ def _job(trace: Trace, wanted: Wanted) -> Job:
         rows = whole.answer(OFFSETS, {}).drop_nulls("offset_ns")
         offsets = {(run, rank): offset for run, rank, offset in rows.rows()}
     wanted = wanted.on_own_clocks(offsets)
+    ahead_of_job = offsets
     if wanted.clocks != CLOCKS[0]:
         offsets = {}
     streams: dict[tuple[str, int, int], int] = {}
@@ -171,6 +183,11 @@ def _job(trace: Trace, wanted: Wanted) -> Job:
     parts = parts_of(traces, threads.to_dicts(), streams, offsets)
     if wanted.clocks == CLOCKS[0]:
         check_clocks(parts)
+    tracks = None
+    if wanted.tracks is not None:
+        ahead = {(p.trace["run"], p.trace["rank"]): p.place.ahead_ns for p in parts}
+        shared = _Shared(trace, ahead, ahead_of_job, wanted.clocks)
+        tracks = _tracks(trace, parts, wanted.tracks, shared)
     arrivals = None
     if wanted.collectives:
         query = ARRIVALS.format(corrected=wanted.clocks == CLOCKS[0])
@@ -179,49 +196,108 @@ def _job(trace: Trace, wanted: Wanted) -> Job:
         parts=parts,
         clocks=wanted.clocks,
         base_ns=base_of(parts),
-        connect=partial(_connect, session),
+        connect=_Connections(session, traces),
         watch=_Done(wanted.progress, session).watch,
         is_whole=session.selection.is_of_traces and (arrivals is None or arrivals.is_empty()),
         marked=wanted.marked,
-        tracks=None if wanted.tracks is None else _tracks(trace, parts, wanted.tracks),
+        tracks=tracks,
         arrivals=arrivals,
     )
 
 
-def _connect(
-    session: Session, trace: Row | None
-) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-    if trace is None:
-        return session.connection()
-    return session.filter(runs=trace["run"], ranks=trace["rank"]).connection()
+class _Connections:
+    """Connections to the tables of one trace after another, some of which are read at once."""
+
+    def __init__(self, session: Session, traces: list[dict[str, object]]) -> None:
+        self._session = session
+        self._keys = [(str(row["run"]), cast("int", row["rank"])) for row in traces]
+        self._read: tuple[list[tuple[str, int]], Apart | None] = [], None
+
+    def __call__(self, trace: Row | None) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        if trace is None:
+            return self._session.connection()
+        key = trace["run"], trace["rank"]
+        if key not in self._read[0]:
+            first = self._keys.index(key)
+            some = [other for other in self._keys[first:][:_AT_ONCE] if other[0] == key[0]]
+            self._read = self._first(some)
+        rows = self._read[1]
+        if rows is None:
+            return self._session.filter(runs=key[0], ranks=key[1]).connection()
+        return rows.connection(*key)
+
+    def _first(self, some: list[tuple[str, int]]) -> tuple[list[tuple[str, int]], Apart | None]:
+        """As many of some traces of a run, from the first on, as can be held together."""
+        rows = None
+        while rows is None and len(some) > 1:
+            part = self._session.filter(runs=some[0][0], ranks=[rank for _, rank in some])
+            rows = Apart.of(part, IN_EACH_TRACE)
+            some = some if rows is not None else some[: len(some) // 4]
+        return some, rows
 
 
-def _tracks(trace: Trace, parts: list[Part], given: Given) -> dict[int | None, pl.DataFrame]:
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What tracks of all ranks together are made of."""
+
+    trace: Trace
+    ahead_ns: Mapping[tuple[str, int], int]
+    """What is taken off the times of each trace."""
+    offsets: Mapping[tuple[str, int], int]
+    """By how much the clock of each is ahead, where known."""
+    clocks: str
+
+    def path(self) -> pl.DataFrame:
+        """The path across ranks, as one line."""
+        whole, steps = self._whole()
+        path = _on_own_clocks(job_tracks.path_across_ranks(whole, steps), self.offsets)
+        return path_line(path.events, self.ahead_ns)
+
+    def blame(self) -> pl.DataFrame:
+        """What is to blame for late ranks."""
+        whole, steps = self._whole()
+        corrected = self.clocks == CLOCKS[0]
+        return job_tracks.blame(whole, steps, self.ahead_ns, corrected=corrected)
+
+    def _whole(self) -> tuple[Trace, job_tracks.Steps]:
+        """All of the traces, and the steps that are written."""
+        session = self.trace._session.unlimited()  # noqa: SLF001 - a method of it
+        whole = type(self.trace)(session.with_selection(session.selection.of_traces()))
+        return whole, job_tracks.steps_of(self.trace, whole)
+
+
+def _tracks(
+    trace: Trace, parts: list[Part], given: Given, shared: _Shared
+) -> dict[int | None, pl.DataFrame]:
     """Rows of tracks by the place of the trace that they are of; None for those of all."""
     answers: dict[str, Rows] = {}
 
-    def ask(of: Trace, name: str) -> Rows:
+    def ask(part: Part, name: str) -> Rows:
         if name == CRITICAL_PATH:  # of one trace
-            return _track(of, name)
+            of = trace.filter(runs=part.trace["run"], ranks=part.trace["rank"])
+            return _track(of, shared, name)
         if name not in answers:
-            answers[name] = _track(trace, name)
+            answers[name] = _track(trace, shared, name)
         return answers[name]
 
     tracks: dict[int | None, pl.DataFrame] = {}
     titled: list[tuple[str, Rows]] = []
     for part in parts:
         key = {name: part.trace[name] for name in _KEY}
-        of = trace.filter(runs=part.trace["run"], ranks=part.trace["rank"])
-        titled = titled_rows(given, partial(ask, of))
+        titled = titled_rows(given, partial(ask, part))
         tracks[part.place.number] = rows_of(of_a_trace(titled), key)
-    ahead = {(p.trace["run"], p.trace["rank"]): p.place.ahead_ns for p in parts}
-    shared = rows_of(of_all_traces(titled, ahead), {})
-    return tracks if shared.is_empty() else tracks | {None: shared}
+    of_all = rows_of(of_all_traces(titled, shared.ahead_ns), {})
+    return tracks if of_all.is_empty() else tracks | {None: of_all}
 
 
-def _track(trace: Trace, name: str) -> Rows:
+def _track(trace: Trace, shared: _Shared, name: str) -> Rows:
     def path() -> CriticalPath:
         with trace._session.connection() as connection:  # noqa: SLF001 - a method of it
             return find(connection)
 
-    return named_rows(name, trace.answer, path, [answer.name for answer in catalogue()])
+    others: dict[str, Callable[[], Rows]] = {
+        CRITICAL_PATH: path,
+        PATH_ACROSS_RANKS: shared.path,
+        BLAME: shared.blame,
+    }
+    return named_rows(name, trace.answer, others, [answer.name for answer in catalogue()])

@@ -69,14 +69,18 @@ def export_chrome_trace(
         another. Times of a frame are by the clock of the row's rank, as in ``events``.
     tracks
         What to add, as a list or by titles: ``"queue_depth"``, ``"memory"``,
-        ``"exposed_communication"``, ``"critical_path"``, ``"achieved_flop_per_s"``, the name of
-        any other answer, a frame, or a critical path. Rows with ``start_ns`` and ``dur_ns``
+        ``"exposed_communication"``, ``"critical_path"`` (of each rank), ``"path_across_ranks"``,
+        ``"blame"``, ``"achieved_flop_per_s"``, the name of any other answer, a frame, or a critical
+        path. Rows with ``start_ns`` and ``dur_ns``
         become slices on lines of their own, those with ``time_ns`` counters of their numbers;
         each device and stream has its own. They are of a process ``profframe``. `load` keeps
         added slices in ``instants`` and added counters in ``counters``: nothing counts them.
         Of several ranks each has those rows that have its ``run`` and ``rank``, on its clock; a
         path over several ranks is also one line of a process for all, and so are rows without a
-        rank, whose times are those of the file.
+        rank, whose times are those of the file. ``"path_across_ranks"`` and ``"blame"`` are there
+        alone, of the steps that are written: each slice of the latter is the time by which a rank
+        was late to a collective, named by what cost most in it, and its ``cost_ns`` and
+        ``held_up_ns`` are those of `blame`.
     clocks
         ``"corrected"``: the offsets of `clock_skew` are taken off the times of several ranks
         where they are known, and the file says so. ``"recorded"``: times stay as they are.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 import duckdb
@@ -21,6 +22,7 @@ from profframe.analysis.replay import what_if as replay
 from profframe.analysis.replay.what_if import Wishes
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.models import Devices
+from profframe.query.apart import Apart
 from profframe.query.selection import Text, integer, texts
 from profframe.query.session import Session
 from profframe.show.frame import frame
@@ -162,11 +164,26 @@ def blame(
         raise UnknownNameError.among("per", per, blaming.PER)
     if step is not None:
         integer("step", step)
+    with _late(self, run, corrected=corrected) as (connect, gathered, name):
+        rows = blaming.find(connect, gathered, name, per, step=step, corrected=corrected)
+    return frame(rows)
+
+
+def late_slices(self: Trace, run: str, step: int | None, *, corrected: bool) -> pl.DataFrame:
+    """Each time that a rank of a run was late to a collective, with what is to blame for it."""
+    with _late(self, run, corrected=corrected) as (connect, gathered, name):
+        return blaming.slices(connect, gathered, name, step=step, corrected=corrected)
+
+
+@contextmanager
+def _late(
+    self: Trace, run: str | None, *, corrected: bool
+) -> Iterator[tuple[job.Connect, job.Job, str | None]]:
+    """What all ranks of a run did, with connections to their rows, and its name."""
     session, name, ranks = _job(self, run, "blame")
     with _connections(session, ranks) as connect:
         gathered = _gathered(session, connect, ranks, (None, None, 0), corrected=corrected)
-        rows = blaming.find(connect, gathered, name, per, step=step, corrected=corrected)
-    return frame(rows)
+        yield connect, gathered, name
 
 
 def _across_ranks(
@@ -217,13 +234,25 @@ def _of_run(session: Session, run: str | None) -> Session:
     return session if is_only else session.filter(runs=run)
 
 
-def _connect(session: Session) -> job.Connect:
-    """Connections to tables of one rank, or of all."""
+def _connect(session: Session, ranks: Sequence[int]) -> job.Connect:
+    """Connections to tables of one rank of a run, or of all."""
     tables = dict.fromkeys(("events", "traces", "flows", "devices"))
+    lock = Lock()
+    read: list[Apart | None] = []
+
+    def apart() -> Apart | None:
+        with lock:
+            if not read:
+                read.append(Apart.of(session, tables))
+        return read[0]
 
     def connect(rank: int | None) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        part = session if rank is None else session.filter(ranks=rank)
-        return part.connection(tables)
+        if rank is None or len(ranks) == 1:
+            return session.connection(tables)
+        rows = apart()
+        if rows is None:
+            return session.filter(ranks=rank).connection(tables)
+        return rows.connection(None, rank)
 
     return connect
 
@@ -246,7 +275,7 @@ def _connections(session: Session, ranks: Sequence[int]) -> Iterator[job.Connect
 
     A connection takes as long to open as a small trace to be read. One rank alone is all of them.
     """
-    connect = _connect(session)
+    connect = _connect(session, ranks)
     with ExitStack() as stack:
         opened: dict[int | None, duckdb.DuckDBPyConnection] = {}
 
@@ -457,4 +486,4 @@ def replayed(
         gathered = _gathered(session, connect, ranks, what)
         key = (tuple(ranks), what)
         model = session.recent("model", key, lambda: replay.model(connect, gathered))
-    return model, _connect(session), session
+    return model, _connect(session, ranks), session

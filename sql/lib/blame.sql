@@ -163,8 +163,8 @@ CASE
     ELSE bound
 END;
 
--- blamed: what each late rank did that the rank before it did not, and what collectives took with all ranks there: sums over
--- collectives. Of each rank, `entry` adds up to its behind_ns, and to its held_up_ns. A rank that is late to a collective of one
+-- blamed: what each late rank did that the rank before it did not, and what collectives took with all ranks there: of each
+-- collective. Of a rank in it, `entry` adds up to its behind_ns, and to its held_up_ns. A rank that is late to a collective of one
 -- group often is so to the next one of another group, for the same reason: that counts once, at the last of them, and before as
 -- a wait for itself.
 -- parameter events TABLE  `events`, or a part of it
@@ -173,15 +173,15 @@ END;
 -- parameter stretches TABLE  stretches of critical paths, with `walk`, `run`, `waits_for_rank` and `is_wait`
 -- column run  as in events
 -- column rank INTEGER  rank that is late; NULL of a transfer
+-- column match  as in collective_waits
 -- column part VARCHAR  entry or transfer
 -- column cause VARCHAR  what late_cause says
 -- column name VARCHAR  name of the slice; NULL where nothing was recorded
 -- column op VARCHAR  innermost op around it
 -- column module VARCHAR  innermost module around it
 -- column waits_for_rank INTEGER  rank that it waited for
--- column collectives BIGINT  number of collectives
 -- column cost_ns BIGINT  time that it costs the job; below 0 where the late rank did less
--- column held_up_ns BIGINT  part of that by which it holds up the job alone: at collectives that the rank comes to last
+-- column held_up_ns BIGINT  the same where the rank comes last, which holds up the job alone; else 0
 -- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true)),
 -- pairs AS (SELECT *, 1 AS walk, 2 AS before_walk, false AS counts_later FROM late_pairs(waits)), stretches AS (SELECT 1 AS walk,
 -- run, rank, event_id, 'slice' AS edge, 'host' AS bound, NULL::INTEGER AS waits_for_rank, false AS is_wait, dur_ns FROM events)
@@ -247,19 +247,17 @@ differences AS (
     HAVING cost_ns <> 0
 )
 SELECT
-    run, rank, 'entry' AS part, cause, name, op, module, waits_for_rank, count(DISTINCT match) AS collectives,
-    sum(cost_ns)::BIGINT AS cost_ns, coalesce(sum(cost_ns) FILTER (is_last), 0)::BIGINT AS held_up_ns
+    run, rank, match, 'entry' AS part, cause, name, op, module, waits_for_rank, cost_ns::BIGINT AS cost_ns,
+    CASE WHEN is_last THEN cost_ns ELSE 0 END::BIGINT AS held_up_ns
 FROM differences
-GROUP BY ALL
 UNION ALL
 SELECT
-    waits.run, NULL::INTEGER, 'transfer', 'communication', named.name, places.op, places.module, NULL::INTEGER, count(*),
-    sum(waits.latency_ns)::BIGINT, NULL::BIGINT
+    waits.run, NULL::INTEGER, waits.match, 'transfer', 'communication', named.name, places.op, places.module, NULL::INTEGER,
+    waits.latency_ns::BIGINT, NULL::BIGINT
 FROM query_table(waits) AS waits
 LEFT JOIN named ON waits.run = named.run AND waits.rank = named.rank AND waits.event_id = named.event_id
 LEFT JOIN places ON waits.run = places.run AND waits.rank = places.rank AND waits.event_id = places.event_id
-WHERE waits.rank = waits.last_rank
-GROUP BY waits.run, named.name, places.op, places.module;
+WHERE waits.rank = waits.last_rank;
 
 -- late_parts: what a late rank did longer than the rank before it, by what its devices did: one row per rank that is behind at
 -- a collective and `excess`; of each the parts add up to behind_ns. Computation counts first, then communication, copies, and of

@@ -24,6 +24,7 @@ from profframe.analysis.critical_path.path import (
     described,
     starts,
 )
+from profframe.analysis.critical_path.source import Alone
 from profframe.analysis.critical_path.walk import Stretches, walk
 from profframe.analysis.selecting import some_traces
 from profframe.errors import ParameterError
@@ -48,13 +49,14 @@ def find(
     """
     prepare(connection, Answer("critical_path", CALLS), {})
     trace = _single_trace(connection)
-    window = rows.window(connection, step, annotation, instance)
+    source = Alone(connection)
+    window = rows.window(source, step, annotation, instance)
     if window is None:
         empty = np.empty(0, np.int64)
         no_stretches = Stretches(empty, empty, empty, empty)
         events = described(connection, trace[0], _of_one(trace, no_stretches), 0)
         return CriticalPath(*trace, step, annotation, 0, 0, events, starts(connection))
-    activities = rows.read(connection, window)
+    activities = rows.read(source, window)
     last = window.thread, window.end_ns - window.start_ns
     wait_graph = graph.build(activities, last)
     if window.event >= 0:

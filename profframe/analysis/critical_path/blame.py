@@ -7,7 +7,8 @@ what they differ by adds up to the time between them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import duckdb
@@ -49,6 +50,31 @@ def find(
 
     ``gathered`` is all that they did, by clocks that are ``corrected`` or not.
     """
+    columns = ", ".join(
+        f"{name if name in PER[per] else 'NULL'}::{type_} AS {name}"
+        for name, type_ in _TYPES.items()
+    )
+    with _compared(connect, gathered, run, step=step, corrected=corrected) as connection:
+        return pl.DataFrame(select(connection, _SUMS.format(columns=columns)).to_arrow_table())
+
+
+def slices(
+    connect: Connect, gathered: Job, run: str | None, *, step: int | None, corrected: bool
+) -> pl.DataFrame:
+    """Each time that a rank was late to a collective: since when, and what is to blame.
+
+    One row per rank and collective, by the clock of the rank. ``cost_ns`` is as long as it,
+    and what the causes add up to; ``cause name op module`` are of what costs most there.
+    """
+    with _compared(connect, gathered, run, step=step, corrected=corrected) as connection:
+        return pl.DataFrame(select(connection, _SLICES).to_arrow_table())
+
+
+@contextmanager
+def _compared(
+    connect: Connect, gathered: Job, run: str | None, *, step: int | None, corrected: bool
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with what `blamed` reads, while the block lasts."""
     with connect(None) as connection:
         prepare(connection, Answer("blame", f"{_MATCHES} {_WAITS} {_PAIRS} {_BLAMED}"), {})
         connection.execute("SET VARIABLE blame_corrected = ?::BOOLEAN", [corrected])
@@ -61,16 +87,11 @@ def find(
         walks, stretches = _walks(pairs, late, gathered, waits)
         connection.register("_pairs", _of_run(run, walks))
         connection.register("_stretches", _of_run(run, stretches))
-        columns = ", ".join(
-            f"{name if name in PER[per] else 'NULL'}::{type_} AS {name}"
-            for name, type_ in _TYPES.items()
-        )
-        sums = pl.DataFrame(select(connection, _SUMS.format(columns=columns)).to_arrow_table())
+        yield connection
         for table in ("_pairs", "_stretches"):
             connection.unregister(table)
         for table in ("_matches", "_waits"):
             connection.execute(f"DROP TABLE {table}")
-    return sums
 
 
 def _walks(
@@ -253,3 +274,30 @@ _SUMS: Final = """
     ORDER BY part, cause IS NOT DISTINCT FROM 'wait', cost_ns DESC, rank, cause, name, op, module,
         waits_for_rank
 """
+CAUSES: Final = ("host", "input", "launch", "compute", "copy", "communication", "wait")
+_SLICES: Final = f"""
+    WITH wanted AS (
+        FROM _waits WHERE getvariable('blame_step') IS NULL OR step = getvariable('blame_step')
+    ),
+    costs AS (
+        FROM blamed(events, 'wanted', '_pairs', '_stretches') WHERE part = 'entry'
+    ),
+    sums AS (
+        SELECT
+            run, rank, match, sum(cost_ns)::BIGINT AS cost_ns,
+            sum(held_up_ns)::BIGINT AS held_up_ns,
+            arg_max(costs, (cost_ns, cause, name, op, module, waits_for_rank)) AS most,
+            {", ".join(f"sum(cost_ns) FILTER (cause = '{c}')::BIGINT AS {c}_ns" for c in CAUSES)}
+        FROM costs
+        GROUP BY run, rank, match
+    )
+    SELECT
+        sums.run, sums.rank, wanted.kind, wanted.step, wanted.start_ns - sums.cost_ns AS start_ns,
+        sums.cost_ns AS dur_ns, sums.cost_ns, sums.held_up_ns, most.cause AS cause,
+        most.name AS name, most.op AS op, most.module AS module,
+        most.waits_for_rank AS waits_for_rank, most.cost_ns AS largest_cost_ns,
+        {", ".join(f"sums.{cause}_ns" for cause in CAUSES)}
+    FROM sums
+    JOIN wanted ON sums.run = wanted.run AND sums.rank = wanted.rank AND sums.match = wanted.match
+    ORDER BY sums.rank, start_ns, sums.match
+"""  # noqa: S608 - of constants

@@ -7,9 +7,9 @@ waited there is what that rank did meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeVar
 
@@ -20,6 +20,7 @@ import polars as pl
 from profframe.analysis.critical_path import graph, rows
 from profframe.analysis.critical_path.graph import MEETING, NONE, WORK, Graph, Points, Slices, Works
 from profframe.analysis.critical_path.path import CALLS, CriticalPath, RankedStretches, described
+from profframe.analysis.critical_path.source import Alone, Source, of_several
 from profframe.analysis.critical_path.walk import Stretches, walk
 from profframe.facts.columns import last_equal
 from profframe.intervals import Ints
@@ -127,29 +128,23 @@ def gather(
     if len(ranks) > 1:
         with connect(None) as of_all:
             meetings = _meetings(prepared(of_all), ranks, corrected=corrected)
-    with ExitStack() as stack:
-        connections = [stack.enter_context(connect(rank)) for rank in ranks]
-        for connection in connections:
-            prepare(connection, Answer("critical_path", CALLS), {})
+    with _sources(connect, ranks, meetings.ahead) as sources:
         windows: list[rows.Window | None] = []
-        for connection, ahead in zip(connections, meetings.ahead, strict=True):
-            window = rows.window(connection, *what)
-            windows.append(window and window.moved(-ahead))
+        for source in sources:
+            window = rows.window(source, *what)
+            windows.append(window and window.moved(-source.ahead_ns))
         some = [window for window in windows if window is not None]
         end = max((window.end_ns for window in some), default=0)
         start = min((window.start_ns for window in some), default=0)
 
         def read(place: int) -> tuple[graph.Rows, Graph, tuple[Ints, Ints]]:
             own = windows[place] or rows.Window(start, end, 0, 0, NONE, 0, start)
-            whole = replace(own, start_ns=start, end_ns=end).moved(meetings.ahead[place])
+            source = sources[place]
+            whole = replace(own, start_ns=start, end_ns=end).moved(source.ahead_ns)
             members = meetings.event[meetings.rank == place]
-            activities = with_helpers(rows.read(connections[place], whole), members)
+            activities = with_helpers(rows.read(source, whole), members)
             wait_graph = graph.build(activities, (own.thread, own.end_ns - start))
-            return (
-                activities,
-                wait_graph,
-                rows.graph_waits(connections[place], activities.works.event),
-            )
+            return activities, wait_graph, rows.graph_waits(source, activities.works.event)
 
         parts = of_each(len(ranks), read)
     return Job(
@@ -162,6 +157,24 @@ def gather(
         graphs=[wait_graph for _, wait_graph, _ in parts],
         graph_waits=[waits for _, _, waits in parts],
     )
+
+
+@contextmanager
+def _sources(
+    connect: Connect, ranks: Sequence[int], ahead: Sequence[int]
+) -> Iterator[list[Source]]:
+    """The rows of each rank: those of many small ones are read together."""
+    with ExitStack() as stack:
+        sources = None
+        if len(ranks) > 1:
+            of_all = stack.enter_context(connect(None))
+            sources = stack.enter_context(of_several(of_all, ranks, ahead))
+        if sources is None:
+            connections = [stack.enter_context(connect(rank)) for rank in ranks]
+            for connection in connections:
+                prepare(connection, Answer("critical_path", CALLS), {})
+            sources = [*map(Alone, connections, ahead)]
+        yield sources
 
 
 def of_each(count: int, compute: Callable[[int], Value]) -> list[Value]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import duckdb
 import numpy as np
 
 from profframe.analysis.critical_path.graph import (
@@ -19,10 +18,10 @@ from profframe.analysis.critical_path.graph import (
     WaitCalls,
     Works,
 )
+from profframe.analysis.critical_path.source import Source
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.facts.columns import last_equal, numbers
+from profframe.facts.columns import last_equal
 from profframe.intervals import Ints
-from profframe.query.run import select, selected
 from profframe.query.selection import check_numbers, integer
 
 
@@ -52,22 +51,21 @@ class Window:
 
 
 def window(
-    connection: duckdb.DuckDBPyConnection, step: int | None, annotation: str | None, instance: int
+    source: Source, step: int | None, annotation: str | None, instance: int
 ) -> Window | None:
     """Find the window of a step, of an annotation, or of all; None if nothing takes time."""
     if step is not None and annotation is not None:
         raise ParameterError("step and annotation: give one of them, not both")
     if step is not None:
-        return _step_window(connection, step)
+        return _step_window(source, step)
     if annotation is not None:
-        return _annotation_window(connection, annotation, instance)
-    return _whole_window(connection)
+        return _annotation_window(source, annotation, instance)
+    return _whole_window(source)
 
 
-def _step_window(connection: duckdb.DuckDBPyConnection, step: int) -> Window:
+def _step_window(source: Source, step: int) -> Window:
     """Find the window of a profiler step: to the end of the work that it launched."""
-    marks = _ints(
-        connection,
+    marks = source.ints(
         """SELECT marks.step, marks.start_ns, marks.start_ns + marks.dur_ns AS end_ns, thread
         FROM step_marks(events) AS marks JOIN events USING (run, rank, event_id)
         WHERE marks.start_ns IS NOT NULL AND marks.dur_ns > 0
@@ -76,72 +74,66 @@ def _step_window(connection: duckdb.DuckDBPyConnection, step: int) -> Window:
     number = integer("step", step)
     check_numbers("step", (number,), marks["step"].tolist())
     at = int(np.flatnonzero(marks["step"] == number)[0])
-    connection.execute("SET VARIABLE path_step = ?::BIGINT", [number])
-    last = """SELECT event_id AS event, end_ns FROM path_works(events)
-        WHERE step = getvariable('path_step') ORDER BY end_ns DESC, event LIMIT 1"""
-    return _window(connection, marks, at, last)
+    works = source.ints(
+        """SELECT event_id, end_ns FROM path_works(events)
+        WHERE step = getvariable('path_step')""",
+        path_step=number,
+    )
+    return _window(marks, at, works)
 
 
-def _annotation_window(
-    connection: duckdb.DuckDBPyConnection, annotation: str, instance: int
-) -> Window:
+def _annotation_window(source: Source, annotation: str, instance: int) -> Window:
     """Find the window of an annotation: to the end of the work that was launched in it."""
-    connection.execute("SET VARIABLE path_annotation = ?::VARCHAR", [annotation])
-    marks = _ints(
-        connection,
+    marks = source.ints(
         """SELECT start_ns, end_ns, thread FROM path_annotations(events)
         WHERE name = getvariable('path_annotation') ORDER BY start_ns, event_id""",
+        path_annotation=annotation,
     )
     count = marks["start_ns"].size
     if not count:
-        names = select(connection, "SELECT DISTINCT name FROM path_annotations(events)")
-        choices = [name for (name,) in names.fetchall() if name is not None]
+        choices = source.texts("SELECT DISTINCT name FROM path_annotations(events)")
         raise UnknownNameError.among("annotation", annotation, choices)
     check_numbers("instance", (integer("instance", instance),), range(count))
-    bounds = [int(marks[name][instance]) for name in ("start_ns", "end_ns")]
-    connection.execute("SET VARIABLE path_bounds = ?::BIGINT[]", [bounds])
-    last = """SELECT works.event_id AS event, works.end_ns
+    start, end = (int(marks[name][instance]) for name in ("start_ns", "end_ns"))
+    works = source.ints(
+        """SELECT works.event_id, works.end_ns, calls.start_ns AS call_ns
         FROM path_works(events) AS works
-        JOIN path_calls(events) AS calls ON works.launch_id = calls.event_id
-        WHERE calls.start_ns >= getvariable('path_bounds')[1]
-            AND calls.start_ns < getvariable('path_bounds')[2]
-        ORDER BY works.end_ns DESC, event LIMIT 1"""
-    return _window(connection, marks, instance, last)
+        JOIN path_calls(events) AS calls ON works.launch_id = calls.event_id"""
+    )
+    inside = (works["call_ns"] >= start) & (works["call_ns"] < end)
+    return _window(marks, instance, {name: values[inside] for name, values in works.items()})
 
 
-def _window(
-    connection: duckdb.DuckDBPyConnection, marks: Mapping[str, Ints], at: int, last: str
-) -> Window:
+def _window(marks: Mapping[str, Ints], at: int, works: Mapping[str, Ints]) -> Window:
+    """The window of a mark, to the end of the last of some works, which are by ``event_id``."""
     start, end, thread = (int(marks[name][at]) for name in ("start_ns", "end_ns", "thread"))
-    work = _ints(connection, last)
-    if work["event"].size and work["end_ns"][0] > end:
-        return Window(
-            start, int(work["end_ns"][0]), thread, thread, int(work["event"][0]), thread, end
-        )
+    if works["event_id"].size:
+        last = int(np.argmax(works["end_ns"]))
+        done, event = int(works["end_ns"][last]), int(works["event_id"][last])
+        if done > end:
+            return Window(start, done, thread, thread, event, thread, end)
     return Window(start, end, thread, thread, NONE, thread, end)
 
 
-def _whole_window(connection: duckdb.DuckDBPyConnection) -> Window | None:
+def _whole_window(source: Source) -> Window | None:
     """Find the window from the first start to the last end; None if nothing takes time.
 
     The main thread is the one with the forward ops of most backward ops. If none are known, it is
     the one with the most slices among those without backward passes, or among all.
     """
-    host = _ints(
-        connection,
+    host = source.ints(
         """SELECT thread, count(*) AS slices, min(start_ns) AS start_ns, max(end_ns) AS end_ns
         FROM path_slices(events) GROUP BY thread ORDER BY slices DESC, thread""",
     )
-    work = _ints(
-        connection,
+    work = source.ints(
         """SELECT arg_max(event_id, (end_ns, -event_id)) AS event, min(start_ns) AS start_ns,
-            max(end_ns) AS end_ns FROM path_works(events) HAVING count(*) > 0""",
+            max(end_ns) AS end_ns FROM path_works(events) GROUP BY event_id >> 40""",
     )
     starts, ends = (np.append(host[name], work[name]) for name in ("start_ns", "end_ns"))
     if not starts.size:
         return None
     start, end = int(starts.min()), int(ends.max())
-    pairs = _pairs(connection)
+    pairs = _pairs(source)
     linked = [thread for thread in pairs["forward_thread"].tolist()[-1:] if thread >= 0]
     threads = host["thread"].tolist()
     others = [thread for thread in threads if thread not in set(pairs["thread"].tolist())]
@@ -154,14 +146,14 @@ def _whole_window(connection: duckdb.DuckDBPyConnection) -> Window | None:
     return Window(start, end, main, main, int(work["event"][0]), thread, host_end, pairs)
 
 
-def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
+def read(source: Source, window: Window) -> Rows:
     """Read what happened in the window."""
-    for name, value in (("start", window.start_ns), ("end", window.end_ns)):
-        connection.execute(f"SET VARIABLE window_{name}_ns = ?::BIGINT", [value])
-    host = _ints(connection, "FROM path_host(events)")
-    work = _ints(connection, "FROM path_work(events)")
-    waits = _ints(connection, "FROM path_waits(events)")
-    wait_calls = _ints(connection, "FROM path_wait_calls(events)")
+    host, work, waits, wait_calls = (
+        source.ints(
+            f"FROM {macro}(events)", window_start_ns=window.start_ns, window_end_ns=window.end_ns
+        )
+        for macro in ("path_host", "path_work", "path_waits", "path_wait_calls")
+    )
     work_stream, wait_stream, on_stream = _streams(
         (work["device"], work["stream"]),
         (waits["device"], waits["stream"]),
@@ -188,17 +180,17 @@ def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
         _stream_waits(waits, wait_stream, on_stream),
         WaitCalls(wait_calls["thread"], wait_calls["issued_ns"]),
         _host_waits(waits, on_stream, host["event_id"][host["synchronises"] > 0]),
-        _threads(_pairs(connection) if window.pairs is None else window.pairs, window.main),
+        _threads(_pairs(source) if window.pairs is None else window.pairs, window.main),
     )
 
 
-def graph_waits(connection: duckdb.DuckDBPyConnection, events: Ints) -> tuple[Ints, Ints]:
+def graph_waits(source: Source, events: Ints) -> tuple[Ints, Ints]:
     """Rows of works that other works of their graph had to wait for, and of these."""
-    pairs = _ints(connection, "FROM flow_pairs(flows, 'graph_dependency')")
+    pairs = source.ints("FROM flow_pairs(flows, 'graph_dependency')")
     rows = np.arange(events.size)
-    source, target = (last_equal(events, rows, pairs[name]) for name in ("source", "target"))
-    there = (source >= 0) & (target >= 0)
-    return source[there], target[there]
+    first, then = (last_equal(events, rows, pairs[name]) for name in ("source", "target"))
+    there = (first >= 0) & (then >= 0)
+    return first[there], then[there]
 
 
 def _stream_waits(waits: Mapping[str, Ints], stream: Ints, on_stream: Ints) -> StreamWaits:
@@ -229,11 +221,10 @@ def _threads(columns: Mapping[str, Ints], main: int) -> Threads:
     return Threads(main, tuple(dict.fromkeys(pair for pair in complete if pair[0] != pair[1])))
 
 
-def _pairs(connection: duckdb.DuckDBPyConnection) -> Mapping[str, Ints]:
+def _pairs(source: Source) -> Mapping[str, Ints]:
     """Each backward thread with its forward thread; the pair with most links last."""
-    return _ints(
-        connection,
-        "FROM backward_threads(events) ORDER BY forward_thread >= 0, links, forward_thread, thread",
+    return source.ints(
+        "FROM backward_threads(events) ORDER BY forward_thread >= 0, links, forward_thread, thread"
     )
 
 
@@ -246,14 +237,3 @@ def _streams(*places: tuple[Ints, Ints]) -> list[Ints]:
     _, code = np.unique(device * distinct.size + stream, return_inverse=True)
     bounds = np.cumsum([device.size for device, _ in places])[:-1]
     return np.split(code.astype(np.int64), bounds)
-
-
-def _ints(connection: duckdb.DuckDBPyConnection, sql: str) -> Mapping[str, Ints]:
-    """Columns of integers, UNSET for NULL; sorted by ``event_id`` if there is one."""
-    table = selected(connection, sql)
-    columns = {name: numbers(table, name, missing=UNSET) for name in table.column_names}
-    ids = columns.get("event_id")
-    if ids is None or bool((ids[1:] > ids[:-1]).all()):
-        return columns
-    order = np.argsort(ids, kind="stable")
-    return {name: values[order] for name, values in columns.items()}

@@ -161,7 +161,7 @@ def chrome_events(
     connection.execute("SET preserve_insertion_order = true")
     if connection.sql("SELECT count(replays) > 0 FROM events").fetchall() == [(True,)]:
         connection.execute(_WITHOUT_CAPTURES)
-    connection.execute(MACROS + _VARIABLES)
+    connection.execute(_VARIABLES if is_part else MACROS + _VARIABLES)  # a part has them already
     connection.execute("SET VARIABLE base_ns = ?::BIGINT", [trace.get("base_ns")])
     place.set_variables(connection)
     marks = Highlight()
@@ -174,7 +174,7 @@ def chrome_events(
     is_json = trace.get("format") in JSON_FORMATS
     queries = [*_queries(_rows(trace), is_json, rare, marks, arrows)]
     lines: Lines = (batch for query in queries for batch in text_batches(connection.sql(query)))
-    if tracks is not None:
+    if tracks is not None and not tracks.is_empty():
         lines = itertools.chain(lines, track_lines(connection, tracks))
     is_whole = is_whole and marks.places is None and tracks is None
     places = None
@@ -228,7 +228,9 @@ class _Rare:
             "events WHERE async_id IS NOT NULL",
             _BOUND,
         )
-        return cls(*(bool(connection.sql(f"FROM {row} LIMIT 1").fetchall()) for row in rows))
+        query = ", ".join(f"EXISTS (FROM {row})" for row in rows)
+        [are_there] = connection.sql(f"SELECT {query}").fetchall()
+        return cls(*are_there)
 
 
 def _queries(

@@ -63,6 +63,8 @@ TRACKS: Final[Mapping[str, Named]] = MappingProxyType(
 )
 """Tracks that are made of an answer of another name, or of some of its columns."""
 CRITICAL_PATH: Final = "critical_path"
+PATH_ACROSS_RANKS: Final = "path_across_ranks"
+BLAME: Final = "blame"
 _PATH: Final = ("rank", "name", "start_ns", "dur_ns", "edge")
 """Columns of a path over several ranks."""
 
@@ -142,12 +144,12 @@ def of_all_traces(
         if not (rest := frame.filter(pl.col("rank").is_null())).is_empty():
             kept.append((title, rest.drop(_KEYS, strict=False)))
         if set(_PATH) <= set(frame.columns) and frame["rank"].n_unique() > 1:
-            kept.append((title, _path(frame, ahead_ns)))
+            kept.append((title, path_line(frame, ahead_ns)))
     return kept
 
 
-def _path(frame: pl.DataFrame, ahead_ns: Mapping[tuple[str, int], int]) -> pl.DataFrame:
-    """A path over several ranks as one line, each stretch with its rank."""
+def path_line(frame: pl.DataFrame, ahead_ns: Mapping[tuple[str, int], int]) -> pl.DataFrame:
+    """A path over several ranks as one line, each stretch with its rank, on the clock of a file."""
     runs = {run for run, _ in ahead_ns}
     ahead = pl.DataFrame(
         [(run, rank, ns) for (run, rank), ns in ahead_ns.items()],
@@ -175,18 +177,18 @@ def _path(frame: pl.DataFrame, ahead_ns: Mapping[tuple[str, int], int]) -> pl.Da
 def named_rows(
     name: str,
     answer: Callable[..., pl.DataFrame],
-    path: Callable[[], CriticalPath],
+    others: Mapping[str, Callable[[], Rows]],
     answers: Sequence[str],
 ) -> Rows:
-    """Rows of a track or an answer by its name."""
-    if name == CRITICAL_PATH:
-        return path()
+    """Rows of a track or an answer by its name; ``others`` are tracks that are no answers."""
+    if name in others:
+        return others[name]()
     if name in TRACKS:
         named = TRACKS[name]
         rows = answer(named.answer, **dict(named.parameters))
         return rows.select(*_KEYS, *named.columns) if named.columns else rows
     if name not in answers:
-        raise UnknownNameError.among("track", name, (*TRACKS, CRITICAL_PATH, *answers))
+        raise UnknownNameError.among("track", name, (*TRACKS, *others, *answers))
     return answer(name)
 
 

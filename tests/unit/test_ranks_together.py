@@ -1,0 +1,146 @@
+"""Ranks of a job that are read together, and one by one: the same answers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pytest
+
+import profframe
+from profframe.analysis.critical_path import source
+from profframe.errors import UnknownNameError
+from profframe.query import apart
+from profframe.query.apart import Apart
+from profframe.trace.trace import Trace
+from tests.builders import event, loaded, together
+
+AHEAD: Final = (7, 10**10, 10**10 - 5_000)
+
+
+def rank(number: int, seed: int) -> Trace:
+    """Steps with ops, a backward pass, launches, waits of streams and a collective.
+
+    All ranks have the same correlations, threads, and numbers of arrows.
+    """
+    rng = random.Random(f"{number} {seed}")  # noqa: S311 - draws of a test
+    rows: list[dict[str, Any]] = []
+    flows = []
+    for step in range(2):
+        at = AHEAD[number] + 1_000 * step
+        came = at + 600 + rng.randrange(200)
+        call = 100 * step
+        rows += [
+            event(f"ProfilerStep#{step}", at, at + 950, category="user_annotation"),
+            event("aten::mm", at + 10, at + 90, sequence_nr=step, fwd_thread=0),
+        ]
+        for k in range(1, 5):
+            took, start = rng.randrange(10, 90), at + 100 * k
+            rows += [
+                event("cudaLaunchKernel", at + 10 + 10 * k, at + 15 + 10 * k,
+                      category="cuda_runtime", correlation=call + k),
+                event("gemm", start, start + took, category="kernel", thread=9, device=0,
+                      stream=7 + k % 2, correlation=call + k),
+            ]  # fmt: skip
+            flows.append({"category": "graph_dependency", "flow_id": str(step), "time_ns": start,
+                          "phase": "fs"[k % 2], "event_id": len(rows) - 1,
+                          "thread": 9})  # fmt: skip
+        rows += [
+            event("cudaEventRecord", at + 60, at + 61, category="cuda_runtime",
+                  correlation=call + 10),
+            event("cudaStreamWaitEvent", at + 62, at + 63, category="cuda_runtime",
+                  correlation=call + 11),
+            event("Stream Wait Event", at + 62, at + 62, category="cuda_sync", thread=9, device=0,
+                  stream=8, wait_on_stream=7, wait_on_correlation=call + 10,
+                  correlation=call + 11),
+            event("cudaDeviceSynchronize", at + 500, came - 50, category="cuda_runtime"),
+            event("AddBackward0", at + 510, came - 60, thread=1, sequence_nr=step,
+                  fwd_thread=1),
+            event("gloo:all_reduce", came, at + 900, category="user_annotation",
+                  collective="allreduce", process_group="0,1,2", collective_seq=step),
+        ]  # fmt: skip
+    return loaded(*rows, rank=number, header={"clock": "utc"}, flows=flows)
+
+
+@pytest.fixture(scope="module", params=range(2))
+def job(request: pytest.FixtureRequest) -> Trace:
+    return together(*(rank(number, request.param) for number in range(3)))
+
+
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "MOST_EVENTS", 0)
+    monkeypatch.setattr(apart, "MOST_EVENTS", 0)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda trace: trace.critical_path(across_ranks=True).events,
+        lambda trace: trace.critical_path(1, across_ranks=True).events,
+        lambda trace: trace.critical_path(annotation="aten::mm", across_ranks=True).events,
+        lambda trace: trace.critical_path(
+            annotation="aten::mm", instance=1, across_ranks=True
+        ).events,
+        lambda trace: trace.blame(),
+        lambda trace: trace.dependencies(),
+        lambda trace: trace.what_if(1, communication=0.5, kernels={"gemm": 2.0}, stragglers=False),
+    ],
+)  # fmt: skip
+def test_answers_are_those_of_one_by_one(
+    job: Trace,
+    ask: Callable[[Trace], pl.DataFrame],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    job.to_parquet(tmp_path / "store")
+    asked = ask(job)
+    assert asked.height > 1
+    assert ask(profframe.load(tmp_path / "store")).equals(asked)
+    one_by_one(monkeypatch)
+    assert ask(Trace.from_tables(job.tables)).equals(asked)
+    assert ask(profframe.load(tmp_path / "store")).equals(asked)
+
+
+def test_dependencies_are_of_all_kinds(job: Trace) -> None:
+    kinds = set(job.dependencies()["kind"])
+    assert {"launch", "stream", "wait", "graph", "sync", "thread", "collective"} <= kinds
+
+
+def test_an_annotation_that_is_not_there(job: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        with pytest.raises(UnknownNameError, match="aten::mm"):
+            job.critical_path(annotation="aten::m", across_ranks=True)
+        one_by_one(monkeypatch)
+
+
+def test_files_are_those_of_one_by_one(
+    job: Trace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    job.to_parquet(tmp_path / "store")
+    for name in ("together", "apart"):
+        trace = profframe.load(tmp_path / "store").filter(ranks=[0, 2], steps=1)
+        trace.export_chrome_trace(tmp_path / name, tracks=["queue_depth"], collectives=True)
+        one_by_one(monkeypatch)
+    assert (tmp_path / "together").read_bytes() == (tmp_path / "apart").read_bytes()
+
+
+def test_rows_are_held_apart_in_their_order() -> None:
+    mixed = together(*(rank(number, 0) for number in (2, 0, 1)))
+    rows = Apart.of(mixed._session, {"events": None, "flows": None, "memory": None})
+    assert rows is not None
+    for number in range(3):
+        own = mixed.filter(ranks=number)
+        with rows.connection("r", number) as connection:
+            for table in ("events", "flows", "memory"):
+                read = connection.sql(f"FROM {table}").pl()
+                assert read.drop("run").rows() == getattr(own, table).drop("run").rows()
+
+
+def test_too_many_rows_are_not_held(job: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "MOST_EVENTS", job.events.height)
+    assert Apart.of(job._session, {"events": None}) is not None
+    monkeypatch.setattr(apart, "MOST_EVENTS", job.events.height - 1)
+    assert Apart.of(job._session, {"events": None}) is None
