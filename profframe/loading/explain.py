@@ -64,7 +64,8 @@ def explain(base: Any, other: Any) -> Explanation:
 
         ``slot parent depth``
             Its number, that of the call around it (-1: none), and how many are around it. A root
-            is the step itself, or what is in none.
+            is the step itself, or what is in none. What is in other calls on the two sides is in
+            that of one of them.
         ``side kind base_name other_name``
             ``both``, or the only side that has it; its kind of event, and its names. A root has no
             name.

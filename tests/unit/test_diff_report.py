@@ -198,6 +198,7 @@ def test_flame_graphs_are_the_tree(most: int, monkeypatch: pytest.MonkeyPatch) -
         kept = rows.filter(pl.col("kind") != "others")["node_id"].to_list()
         assert {node: sums[node] for node in kept} == {node: expected[node] for node in kept}
         assert sum(own.values()) == step
+        assert rows["name"].null_count() == 0
         assert ("others" in rows["kind"]) == (most == 40)
         changes = dict(why.tree.select("slot", "change_ns").iter_rows())
         found = dict(rows.select("node_id", "change_ns").iter_rows())

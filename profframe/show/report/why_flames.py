@@ -59,9 +59,12 @@ def section(of: Explanation, names: tuple[str, str]) -> Section:
 def nodes(tree: pl.DataFrame, side: str) -> pl.DataFrame:
     """Rows of one side as ``flameGraph`` takes them, each after that around it.
 
-    Times are those of a step; what is left out is ``others`` in what is around it.
+    Times are those of a step. A call that is in another one on each side can be in one that this
+    side lacks, which has its name of the other side. What is left out is ``others`` in what is
+    around it.
     """
-    own, inside, name = (pl.col(f"{side}_{of}") for of in ("self_ns", "ns", "name"))
+    own, inside = (pl.col(f"{side}_{of}") for of in ("self_ns", "ns"))
+    name = pl.coalesce(f"{side}_name", "base_name", "other_name")
     all_rows = tree.filter(inside > 0)
     kept = all_rows.sort(
         inside, "depth", "slot", descending=[True, False, False]

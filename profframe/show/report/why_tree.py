@@ -137,12 +137,12 @@ def _node(  # noqa: PLR0917 -- what is known of a node, and where it stands
 
 def _name(row: _Row, *, short: bool) -> str:
     """What it is on both sides, where that differs."""
-    found = [row[f"{side}_name"] for side in ("base", "other") if row[f"{side}_name"] is not None]
-    if not found:
+    present = [row[f"{side}_name"] for side in ("base", "other") if row[f"{side}_name"] is not None]
+    if not present:
         return "In no step" if row["slot"] else "Step"
     if short and row["kind"] == "kernel":
-        found = [short_name(name) for name in found]
-    return " -> ".join(shortened(name, _LONGEST) for name in dict.fromkeys(found))
+        present = [short_name(name) for name in present]
+    return " -> ".join(shortened(name, _LONGEST) for name in dict.fromkeys(present))
 
 
 def signed(ns: int) -> str:
