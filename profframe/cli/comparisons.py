@@ -184,7 +184,7 @@ def diff(
             top=top,
             name_width=name_width,
             width=width,
-            why=causes.report(explain_sides(*sides), top, name_width, width),
+            why=causes.of_steps(explain_sides(*sides), top, name_width, width),
         ),
         lambda: comment(rows, result.outside, sums, Limits(text, failures, verdicts), top=top),
     )

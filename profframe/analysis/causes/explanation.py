@@ -32,6 +32,7 @@ _DIRECT: Final = {
     "nothing": kinds.CODE,
 }
 """Kinds of pieces that have one cause, whatever slot they are in."""
+_UNIT_COLUMNS: Final = ("sample", "slot", "kind", "line", "line_row", "sync", "part", "ns")
 _AFTER_SYNC: Final = [KINDS.index(kind) for kind in ("launch", "op", "code", "nothing")]
 """Kinds of pieces that are due to a wait for a device before them that the other side lacks."""
 _STRUCTURAL: Final = (
@@ -127,7 +128,8 @@ def _unit_rows(name: str, of: Side, own: Ints, connect: Connect) -> pl.DataFrame
                     "sync": np.where(sums.sync >= 0, own[sums.sync], -1),
                     "part": part,
                     "ns": sums.ns,
-                }
+                },
+                schema_overrides=dict.fromkeys(_UNIT_COLUMNS, pl.Int64),
             )
         )
     rows = pl.concat(frames)
