@@ -73,7 +73,7 @@ def test_each_of_the_pair_has_steps_to_tell_changes_from_noise(trace: str) -> No
 def test_example_is_small_and_shows_nothing_of_the_machine(trace: Path) -> None:
     text = text_of(trace)
     assert trace.stat().st_size < 300_000
-    assert re.findall(r'"host_name": "([^"]*)"', text) == ["example"]
+    assert {*re.findall(r'"host_name": "([^"]*)"', text)} <= {"example"}  # torch 2.11 has none
     assert ABSOLUTE_PATH.findall(text) == []
 
 

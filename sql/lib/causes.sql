@@ -17,8 +17,8 @@ CREATE OR REPLACE TEMP MACRO call_label(kind, name) AS CASE
     ELSE name
 END;
 
--- call_sort: what the host does in a slice: 1 op, 2 annotation, 3 module, 4 Python frame, 5 call, 6 a call that waits for a device,
--- 7 loading data, 8 compiling, 9 going on after a graph break; 0 anything else.
+-- call_sort: what the host does in a slice: 1 op, 2 annotation, 3 module, 4 Python frame, 5 call, 6 a call that waits for a
+-- device, 7 loading data, 8 compiling, 9 going on after a graph break; 0 anything else.
 -- parameter kind VARCHAR  kind of a slice
 -- parameter name VARCHAR  its name
 -- parameter is_module BOOLEAN  it is the call of a module
@@ -38,7 +38,9 @@ CREATE OR REPLACE TEMP MACRO call_sort(kind, name, is_module) AS CASE
     WHEN kind = 'python' THEN 4
     WHEN is_call(kind) THEN CASE
         WHEN
-            regexp_matches(name, '(?i)Synchronize|^(cuda|hip)(Free|FreeHost|HostFree)(_v[0-9]+)?$|^cuMem(Free|FreeHost)(_v[0-9]+)?$')
+            regexp_matches(
+                name, '(?i)Synchronize|^(cuda|hip)(Free|FreeHost|HostFree)(_v[0-9]+)?$|^cuMem(Free|FreeHost)(_v[0-9]+)?$'
+            )
             THEN 6
         ELSE 5
     END
@@ -49,13 +51,13 @@ END;
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id, start_ns, dur_ns  as in events
 -- column step BIGINT  its step; -1 for none
--- column depth BIGINT  number of slices around it
+-- column depth INTEGER  number of slices around it
 -- column parent BIGINT  event_id of the slice around it; -1 for none, as in the next three
 -- column launch BIGINT  event_id of the call that launched it
--- column thread BIGINT  thread of the host
--- column device BIGINT  device
--- column work BIGINT  1 computation, 2 communication, 3 copy of a device; 0 of the host
--- column sort BIGINT  as in call_sort
+-- column thread INTEGER  thread of the host
+-- column device INTEGER  device
+-- column work INTEGER  1 computation, 2 communication, 3 copy of a device; 0 of the host
+-- column sort INTEGER  as in call_sort
 -- column label BIGINT  number of its call_label
 -- column backward BIGINT  1: autograd runs it
 -- column detail BIGINT  number of what else there is: of work its name, of an op its shapes and types
@@ -93,7 +95,9 @@ SELECT
         ELSE names.detail
     END AS detail,
     CASE
-        WHEN events.kernel_category IN ('gemm', 'attention', 'attention_backward', 'convolution') OR is_communication(events.kernel_category)
+        WHEN
+            events.kernel_category IN ('gemm', 'attention', 'attention_backward', 'convolution')
+            OR is_communication(events.kernel_category)
             THEN (hash(events.kernel_category) >> 1)::BIGINT
         ELSE 0
     END AS category,

@@ -351,7 +351,7 @@ def test_columns_are_fixed() -> None:
         ),
         "self_times": "name kind calls self_ns total_ns mean_ns min_ns max_ns self_share",
         "sequences": "name kind sequence kernels calls device_ns total_ns first_event_id",
-        "steps": "step start_ns dur_ns",
+        "steps": "step start_ns dur_ns is_steady",
         "time_breakdown": (
             "step span_ns compute_ns exposed_communication_ns exposed_copy_ns idle_ns "
             "hidden_communication_ns hidden_copy_ns"
