@@ -165,8 +165,8 @@ END;
 
 -- blamed: what each late rank did that the rank before it did not, and what collectives took with all ranks there: of each
 -- collective. Of a rank in it, `entry` adds up to its behind_ns, and to its held_up_ns. A rank that is late to a collective of
--- one group often is so to the next one of another group, for the same reason: that counts once, at the last of them, and before as
--- a wait for itself.
+-- one group often is so to the next one of another group, for the same reason: that counts once, at the last of them, and
+-- before as a wait for itself.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter waits TABLE  rows of collective_waits
 -- parameter pairs TABLE  rows of late_pairs, with `walk` and `before_walk`, numbers of what the two did, and `counts_later`
