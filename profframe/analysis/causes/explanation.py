@@ -328,8 +328,8 @@ def _named_or_noise(
     pooled = small.select(
         pl.col("base_total", "other_total", "places").sum(), cause=pl.lit(kinds.NOISE)
     )
-    parts = [table.filter(~is_noise), causes.filter("significant"), pooled]
-    return pl.concat([part for part in parts if part.height], how="diagonal_relaxed")
+    others = [part for part in (causes.filter("significant"), pooled) if part.height]
+    return pl.concat([table.filter(~is_noise), *others], how="diagonal_relaxed")
 
 
 def _tests(values: pl.DataFrame, height: int, sides: tuple[Side, Side]) -> pl.DataFrame:
