@@ -15,6 +15,7 @@ from profframe.analysis.causes.slot_rows import SIDES, slot_rows
 from profframe.analysis.causes.slots import slots
 from profframe.analysis.causes.tree import tree
 from profframe.analysis.causes.units import KINDS
+from profframe.analysis.critical_path.job import of_each
 from profframe.analysis.stats import noise
 from profframe.intervals import Ints
 
@@ -84,7 +85,7 @@ def explanation(
     connects: tuple[Connect, Connect], keys: tuple[Sequence[tuple[str, int]], ...]
 ) -> Explanation:
     """Explain the difference of two sides, of which ``keys`` are the (run, rank)."""
-    base, other = (side(*own) for own in zip(connects, keys, strict=True))
+    base, other = of_each(2, lambda number: side(connects[number], keys[number]))
     sides = base, other
     of = slots(base.trees, other.trees)
     about = kinds.with_causes(slot_rows(sides, of, connects))
