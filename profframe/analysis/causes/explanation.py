@@ -23,6 +23,8 @@ _LEVEL: Final = 0.01
 """Expected part of rows named that are noise."""
 _LEAST_SHARE: Final = 1e-3
 """What takes less of a step than this is not tested: it says nothing of the step."""
+_ENOUGH: Final = 5
+"""Fewer samples cannot show that a call is there by chance."""
 _DIRECT: Final = {
     "wait": kinds.WAIT,
     "code": kinds.CODE,
@@ -310,11 +312,16 @@ def _named_or_noise(
 ) -> pl.DataFrame:
     """Rows that are more than noise; of the others those of a cause that is so as a whole.
 
-    What is left is one row.
+    Other calls are no noise, however little they take, unless only some steps have them. What is
+    left is one row.
     """
     base, other = sides
     table = table.filter(pl.col("base_total") * other.count != pl.col("other_total") * base.count)
-    is_noise = (~pl.col("significant") & ~pl.col("cause").is_in(_STRUCTURAL)).fill_null(False)
+    samples = min(_sample_runs(of).size for of in sides)
+    is_certain = pl.col("cause").is_in(_STRUCTURAL) & (
+        (pl.col("p_value") <= noise.LEVEL) | pl.lit(samples < _ENOUGH)
+    )
+    is_noise = (~pl.col("significant") & ~is_certain).fill_null(False)
     rest = table.filter(is_noise)
     if rest.is_empty():
         return table
