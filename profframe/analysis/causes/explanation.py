@@ -23,8 +23,8 @@ _LEVEL: Final = 0.01
 """Expected part of rows named that are noise."""
 _LEAST_SHARE: Final = 1e-3
 """What takes less of a step than this is not tested: it says nothing of the step."""
-_ENOUGH: Final = 5
-"""Fewer samples cannot show that a call is there by chance."""
+_OFTEN: Final = 0.5
+"""A call that fewer of the steps of its side have may be there by chance."""
 _DIRECT: Final = {
     "wait": kinds.WAIT,
     "code": kinds.CODE,
@@ -317,10 +317,8 @@ def _named_or_noise(
     """
     base, other = sides
     table = table.filter(pl.col("base_total") * other.count != pl.col("other_total") * base.count)
-    samples = min(_sample_runs(of).size for of in sides)
-    is_certain = pl.col("cause").is_in(_STRUCTURAL) & (
-        (pl.col("p_value") <= noise.LEVEL) | pl.lit(samples < _ENOUGH)
-    )
+    often = pl.max_horizontal("base_present", "other_present") >= _OFTEN
+    is_certain = pl.col("cause").is_in(_STRUCTURAL) & often
     is_noise = (~pl.col("significant") & ~is_certain).fill_null(False)
     rest = table.filter(is_noise)
     if rest.is_empty():
@@ -342,7 +340,7 @@ def _named_or_noise(
 
 def _tests(values: pl.DataFrame, height: int, sides: tuple[Side, Side]) -> pl.DataFrame:
     """Totals of each row on both sides, and whether they differ by more than noise."""
-    totals, measured = {}, []
+    totals, present, measured = {}, {}, []
     for name, its in zip(SIDES, sides, strict=True):
         own = values.filter(pl.col("side") == name)
         sums = own.group_by("row", "sample").agg(pl.col("ns").sum()).sort("row", "sample")
@@ -350,6 +348,8 @@ def _tests(values: pl.DataFrame, height: int, sides: tuple[Side, Side]) -> pl.Da
         np.add.at(total, sums["row"].to_numpy(), sums["ns"].to_numpy())
         totals[f"{name}_total"] = total
         runs = _sample_runs(its)
+        times = np.bincount(sums["row"].to_numpy(), minlength=height)
+        present[f"{name}_present"] = times / max(runs.size, 1)
         per = _windows_of(its, runs.size)
         measured.append(
             noise.Samples(
@@ -360,7 +360,7 @@ def _tests(values: pl.DataFrame, height: int, sides: tuple[Side, Side]) -> pl.Da
                 runs,
             )
         )
-    columns: dict[str, object] = dict(totals)
+    columns: dict[str, object] = {**totals, **present}
     if height and any(of.is_repeated for of in measured):
         result = noise.compare(measured[0], measured[1])
         sizes = np.maximum(
