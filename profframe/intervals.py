@@ -295,6 +295,23 @@ def subtree_sums(preorder: Ints, last: Ints, values: Ints) -> Ints:
     return total[preorder[last] + 1] - total[preorder]
 
 
+def depths(parent: Ints) -> Ints:
+    """Number of ancestors, by pointer doubling.
+
+    Examples
+    --------
+    >>> depths(np.array([-1, 0, 1, 2, 0])).tolist()
+    [0, 1, 2, 3, 1]
+    """
+    above, depth = parent.copy(), (parent >= 0).astype(np.int64)
+    rows = np.flatnonzero(above >= 0)
+    while rows.size:
+        through = above[rows]
+        depth[rows], above[rows] = depth[rows] + depth[through], above[through]
+        rows = rows[above[rows] >= 0]
+    return depth
+
+
 def nearest(parent: Ints, marked: Mask) -> Ints:
     """Find the nearest marked row among each row and its ancestors, by pointer doubling.
 

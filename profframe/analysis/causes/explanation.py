@@ -154,13 +154,8 @@ def _unit_rows(name: str, of: Side, own: Ints, connect: Connect) -> pl.DataFrame
 
 
 def _samples(of: Side) -> list[Ints]:
-    """Number of the sample of each window: ranks of a run have the steps of a number in common."""
-    keys = [
-        (run, step)
-        for (run, _), its in zip(of.keys, of.windows, strict=True)
-        for step in its.step.tolist()
-    ]
-    number = {key: place for place, key in enumerate(dict.fromkeys(sorted(keys)))}
+    """Number of the sample of each window, of each part."""
+    number = {key: place for place, key in enumerate(of.samples)}
     return [
         np.array([number[run, step] for step in its.step.tolist()], np.int64)
         for (run, _), its in zip(of.keys, of.windows, strict=True)
@@ -396,15 +391,9 @@ def _tests(values: pl.DataFrame, height: int, sides: tuple[Side, Side]) -> pl.Da
 
 
 def _sample_runs(of: Side) -> Ints:
-    keys = sorted(
-        {
-            (run, step)
-            for (run, _), its in zip(of.keys, of.windows, strict=True)
-            for step in its.step.tolist()
-        }
-    )
-    names = {run: place for place, run in enumerate(dict.fromkeys(run for run, _ in keys))}
-    return np.array([names[run] for run, _ in keys], np.int64)
+    """Number of the run of each sample, ascending."""
+    runs = pl.Series([run for run, _ in of.samples], dtype=pl.String)
+    return runs.rle_id().cast(pl.Int64).to_numpy()
 
 
 def _windows_of(of: Side, count: int) -> Ints:

@@ -10,6 +10,7 @@ from typing import Final
 
 import polars as pl
 
+from profframe.analysis.causes.rows import COMMUNICATION, COPY
 from profframe.analysis.causes.slot_rows import COMPILED, SIDES
 
 SHAPES, TYPES, SWAPPED, SAME = "shape_changed", "dtype_changed", "kernel_swapped", "kernel_time"
@@ -17,13 +18,7 @@ ADDED, REMOVED, COPIES = "calls_added", "calls_removed", "copies"
 FUSED, UNFUSED, BREAK, RECOMPILE = "fusion_made", "fusion_lost", "graph_break", "recompile"
 TRANSFER, WAIT = "collective_transfer", "collective_wait"
 LAUNCH, LOADING, SYNC, CODE = "launch_bound", "data_loading", "synchronization", "host_code"
-NOTHING, NOISE = "unexplained", "noise"
-CAUSES: Final = (
-    *(SWAPPED, SAME, ADDED, REMOVED, SHAPES, TYPES, COPIES, FUSED, UNFUSED, BREAK, RECOMPILE),
-    *(TRANSFER, WAIT, LAUNCH, LOADING, SYNC, CODE, NOTHING, NOISE),
-)
-_COMMUNICATION: Final = 2
-_COPY: Final = 3
+NOISE = "noise"
 _GENERATED: Final = r"^triton_|fused"
 _COPYING: Final = (
     r"^aten::(copy_|_to_copy|to|contiguous|clone|cpu|cuda|pin_memory)$|^ToCopyBackward|"
@@ -188,7 +183,7 @@ def _compiled_regions(slots: pl.DataFrame) -> pl.DataFrame:
 def _copies() -> pl.Expr:
     names = [pl.col(f"{of}{side}_name") for of in ("", "op_", "top_") for side in SIDES]
     return pl.any_horizontal(
-        (pl.col("work") == _COPY).fill_null(False),
+        (pl.col("work") == COPY).fill_null(False),
         *(name.str.contains(_COPYING).fill_null(False) for name in names),
     )
 
@@ -201,7 +196,7 @@ def _cause() -> pl.Expr:
     types = _differs("op", "types") | pl.col("op_types")
     renamed = is_work & (pl.col("base_name") != pl.col("other_name")).fill_null(False)
     both = _first(
-        (pl.col("work") == _COMMUNICATION, TRANSFER),
+        (pl.col("work") == COMMUNICATION, TRANSFER),
         (shapes, SHAPES),
         (types, TYPES),
         (copies & is_work, COPIES),

@@ -8,7 +8,7 @@ from typing import Final
 import duckdb
 import numpy as np
 
-from profframe.facts.columns import numbers
+from profframe.facts.columns import last_equal, numbers
 from profframe.intervals import Ints, Mask, nearest
 from profframe.query.run import select
 
@@ -81,8 +81,9 @@ def slices(connection: duckdb.DuckDBPyConnection) -> Slices:
     """Read the slices of a connection that has one (run, rank)."""
     table = select(connection, "FROM call_nodes(events)").to_arrow_table()
     columns = {field.name: numbers(table, field.name) for field in fields(Slices)}
+    event_id = columns["event_id"]
     for name in ("parent", "launch"):
-        columns[name] = rows_of(columns["event_id"], columns[name])
+        columns[name] = last_equal(event_id, np.arange(event_id.size), columns[name])
     return Slices(**columns)
 
 
@@ -96,7 +97,7 @@ def windows(connection: duckdb.DuckDBPyConnection, of: Slices) -> Windows:
         ORDER BY marks.start_ns, event_id""",
     ).to_arrow_table()
     step, start, end = (numbers(table, name) for name in ("step", "start_ns", "end_ns"))
-    row = rows_of(of.event_id, numbers(table, "event_id"))
+    row = last_equal(of.event_id, np.arange(of.event_id.size), numbers(table, "event_id"))
     kept = (row >= 0) & (
         start >= np.append(start[:1], np.maximum.accumulate(end)[:-1])[: start.size]
     )
@@ -109,11 +110,3 @@ def windows(connection: duckdb.DuckDBPyConnection, of: Slices) -> Windows:
     whole = np.zeros(min(of.start_ns.size, 1), np.int64)
     begin = whole + of.start_ns.min(initial=_LATEST)
     return Windows(whole - 1, begin, whole + of.end_ns.max(initial=-_LATEST), thread)
-
-
-def rows_of(event_id: Ints, wanted: Ints) -> Ints:
-    """Rows of events, -1 for those that are not there."""
-    if not event_id.size:
-        return np.full(wanted.size, -1, np.int64)
-    at = np.minimum(np.searchsorted(event_id, wanted), event_id.size - 1)
-    return np.where(event_id[at] == wanted, at, -1)

@@ -17,7 +17,7 @@ from profframe.analysis.causes.pieces import pieces, with_waits
 from profframe.analysis.causes.rows import Slices, Windows
 from profframe.analysis.causes.trees import Trees, trees
 from profframe.analysis.causes.units import Units, units
-from profframe.facts.columns import numbers
+from profframe.facts.columns import last_equal, numbers
 from profframe.intervals import Ints
 from profframe.query.header import Answer
 from profframe.query.run import prepare, select
@@ -57,6 +57,17 @@ class Side:
     def count(self) -> int:
         """Number of windows."""
         return sum(its.step.size for its in self.windows)
+
+    @property
+    def samples(self) -> list[tuple[str, int]]:
+        """(run, step) of each sample: ranks of a run have the steps of a number in common."""
+        return sorted(
+            {
+                (run, step)
+                for (run, _), its in zip(self.keys, self.windows, strict=True)
+                for step in its.step.tolist()
+            }
+        )
 
     @property
     def has_devices(self) -> bool:
@@ -103,7 +114,7 @@ def _waits(
 def _waits_until(of: Slices, waits: tuple[Ints, Ints] | None) -> Ints:
     until = np.zeros(of.event_id.size, np.int64)
     if waits is not None:
-        row = rows.rows_of(of.event_id, waits[0])
+        row = last_equal(of.event_id, np.arange(of.event_id.size), waits[0])
         until[row[row >= 0]] = waits[1][row >= 0]
     return until
 

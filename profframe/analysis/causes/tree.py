@@ -9,7 +9,7 @@ import polars as pl
 
 from profframe.analysis.causes.sides import Side
 from profframe.analysis.causes.slot_rows import SIDES
-from profframe.intervals import Ints
+from profframe.intervals import Ints, depths
 
 SCHEMA: Final = (
     *("slot", "parent", "depth", "side", "kind", "base_name", "other_name", "cause"),
@@ -82,23 +82,6 @@ def parents(of: Ints) -> Ints:
     made: Ints = np.where(above >= 0, 0, of)
     made[:1] = -1
     return made
-
-
-def depths(parent: Ints) -> Ints:
-    """Number of ancestors, by pointer doubling.
-
-    Examples
-    --------
-    >>> depths(np.array([-1, 0, 1, 2, 0])).tolist()
-    [0, 1, 2, 3, 1]
-    """
-    above, depth = parent.copy(), (parent >= 0).astype(np.int64)
-    rows = np.flatnonzero(above >= 0)
-    while rows.size:
-        through = above[rows]
-        depth[rows], above[rows] = depth[rows] + depth[through], above[through]
-        rows = rows[above[rows] >= 0]
-    return depth
 
 
 def _levels(depth: Ints) -> list[Ints]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from profframe.analysis.alignment.forest import Forest, forest
 from profframe.analysis.causes.rows import Slices, Windows
-from profframe.intervals import Ints, Mask
+from profframe.intervals import Ints, Mask, depths
 
 _DEEPEST = np.int64(1) << 40
 
@@ -76,7 +76,9 @@ def _nodes(of: Slices, steps: Windows) -> tuple[Ints, Ints, Ints]:
     parent = np.where(work, np.where(launch >= 0, around[launch], -1), around[of.parent[node]])
     parent[~work & (of.parent[node] < 0)] = -1
     parent = np.where((parent >= 0) & (of.step[parent] == step), parent, -1)
-    depth = _depths(of.event_id.size, node, parent)
+    above = np.full(of.event_id.size, -1, np.int64)
+    above[node] = parent
+    depth = depths(above)[node]
     thread = np.where(launch >= 0, of.thread[launch], -2)
     time = np.where(launch >= 0, of.start_ns[launch], of.start_ns[node])
     role = np.where(thread == steps.thread, 0, 2)
@@ -92,19 +94,6 @@ def _nodes(of: Slices, steps: Windows) -> tuple[Ints, Ints, Ints]:
         np.insert(depth, first, 0),
         np.insert(step, first, step[first]),
     )
-
-
-def _depths(size: int, node: Ints, parent: Ints) -> Ints:
-    """Number of ancestors, by pointer doubling."""
-    above = np.full(size, -1, np.int64)
-    above[node] = parent
-    depth = (above >= 0).astype(np.int64)
-    rows = np.flatnonzero(above >= 0)
-    while rows.size:
-        through = above[rows]
-        depth[rows], above[rows] = depth[rows] + depth[through], above[through]
-        rows = rows[above[rows] >= 0]
-    return depth[node]
 
 
 def _places(step: Ints, thread: Ints, time: Ints, role: Ints) -> Ints:
