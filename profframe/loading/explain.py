@@ -37,7 +37,7 @@ def explain(base: Any, other: Any) -> Explanation:
             ``fusion_made``, ``fusion_lost``, ``graph_break``, ``recompile``,
             ``collective_transfer``, ``collective_wait`` (for another rank), ``launch_bound``
             (devices wait for ops and launches), ``data_loading``, ``synchronization``,
-            ``host_code`` (devices wait for code between ops), ``unexplained``; and ``noise``: all
+            ``host_code`` (devices wait for code between ops); and ``noise``: all
             that differs no more than steps do among themselves, as one row.
         ``base_op other_op base_kernel other_kernel``
             Calls and kernels of both sides; NULL where a side has none. Of ``host_code`` the

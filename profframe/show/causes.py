@@ -32,7 +32,6 @@ WORDS: Final = {
     "data_loading": "data loading",
     "synchronization": "synchronisation",
     "host_code": "host code",
-    "unexplained": "unexplained",
     "noise": "noise",
 }
 """What people read for each cause."""

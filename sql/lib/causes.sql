@@ -36,14 +36,7 @@ CREATE OR REPLACE TEMP MACRO call_sort(kind, name, is_module) AS CASE
     WHEN kind = 'annotation' THEN 2
     WHEN kind = 'python' AND is_module THEN 3
     WHEN kind = 'python' THEN 4
-    WHEN is_call(kind) THEN CASE
-        WHEN
-            regexp_matches(
-                name, '(?i)Synchronize|^(cuda|hip)(Free|FreeHost|HostFree)(_v[0-9]+)?$|^cuMem(Free|FreeHost)(_v[0-9]+)?$'
-            )
-            THEN 6
-        ELSE 5
-    END
+    WHEN is_call(kind) THEN CASE WHEN is_synchronising(name) THEN 6 ELSE 5 END
     ELSE 0
 END;
 

@@ -44,18 +44,24 @@ SELECT event_id, name, thread, start_ns, start_ns + dur_ns AS end_ns
 FROM query_table(events)
 WHERE kind IN ('annotation', 'host_op') AND start_ns IS NOT NULL AND dur_ns > 0;
 
--- synchronising_calls: names of calls that return when a device is done; those that give memory back wait, too.
+-- is_synchronising: whether a call returns when a device is done; those that give memory back wait, too.
+-- parameter name VARCHAR  name of a call
+-- returns BOOLEAN  whether it does
+-- example: SELECT is_synchronising('cudaStreamSynchronize')
+CREATE OR REPLACE TEMP MACRO is_synchronising(name) AS
+regexp_matches(
+    name,
+    '(?i)Synchronize|^(cuda|hip)(Free|FreeHost|HostFree)(_v[0-9]+)?$|^cuMem(Free|FreeHost)(_v[0-9]+)?$'
+);
+
+-- synchronising_calls: names of calls that are synchronising.
 -- parameter events TABLE  `events`, or a part of it
 -- column name  as in events
 -- example: FROM synchronising_calls(events)
 CREATE OR REPLACE TEMP MACRO synchronising_calls(events) AS TABLE
 SELECT name
 FROM (SELECT DISTINCT name FROM query_table(events) WHERE kind IN ('runtime', 'driver'))
-WHERE
-    regexp_matches(
-        name,
-        '(?i)Synchronize|^(cuda|hip)(Free|FreeHost|HostFree)(_v[0-9]+)?$|^cuMem(Free|FreeHost)(_v[0-9]+)?$'
-    );
+WHERE is_synchronising(name);
 
 -- path_host: slices in the window, which of them are in no other, and which synchronise.
 -- parameter events TABLE  `events` of one (run, rank)
