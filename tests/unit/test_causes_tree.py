@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 from profframe import Explanation, explain
-from profframe.analysis.causes.tree import SCHEMA, depths, parents
+from profframe.analysis.causes.tree import SCHEMA, parents
+from profframe.intervals import depths
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 FP32, BF16 = (EXAMPLES / f"{name}.json.gz" for name in ("fp32", "bf16"))
