@@ -6,7 +6,7 @@ from typing import Any
 
 from profframe.analysis.causes.explanation import Explanation, explanation
 from profframe.loading.load import load
-from profframe.trace.jobs import ranks_of
+from profframe.trace.jobs import parts_of
 from profframe.trace.trace import Trace
 
 
@@ -99,5 +99,7 @@ def explain(base: Any, other: Any) -> Explanation:
     True
     """
     traces = [source if isinstance(source, Trace) else load(source) for source in (base, other)]
-    (keys, connect), (other_keys, other_connect) = map(ranks_of, traces)
-    return explanation((connect, other_connect), (keys, other_keys))
+    base_parts, other_parts = map(parts_of, traces)
+    return explanation(
+        (base_parts.connection, other_parts.connection), (base_parts.keys, other_parts.keys)
+    )

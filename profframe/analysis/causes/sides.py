@@ -22,8 +22,8 @@ from profframe.intervals import Ints
 from profframe.query.header import Answer
 from profframe.query.run import prepare, select
 
-Connect = Callable[[str, int | None], AbstractContextManager[duckdb.DuckDBPyConnection]]
-"""A connection to the rows of one (run, rank), or of all ranks of a run."""
+Connect = Callable[[str | None, int | None], AbstractContextManager[duckdb.DuckDBPyConnection]]
+"""A connection to the rows of one (run, rank), of all ranks of a run, or to all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +121,31 @@ def _waits_until(of: Slices, waits: tuple[Ints, Ints] | None) -> Ints:
 
 def texts(connect: Connect, of: Side, part: Ints, row: Ints) -> pl.DataFrame:
     """Names, shapes and work of some slices; one row each, in their order, NULL for row -1."""
-    frames = []
-    for number, (run, rank) in enumerate(of.keys):
-        place = np.flatnonzero((part == number) & (row >= 0))
-        wanted = pa.table({"place": place, "event_id": of.slices[number].event_id[row[place]]})
-        with connect(run, rank) as connection:
-            prepare(connection, Answer("causes", _TEXTS), {})
-            connection.register("_wanted", wanted)
-            try:
-                table = select(connection, _TEXTS).to_arrow_table()
-            finally:
-                connection.unregister("_wanted")
-        frame = pl.DataFrame(table).with_columns(run=pl.lit(run), rank=pl.lit(rank, pl.Int32))
-        frames.append(frame.with_columns(pl.col(pl.Categorical).cast(pl.String)))
+    event_id = np.zeros(row.size, np.int64)
+    for number, its in enumerate(of.slices):
+        here = np.flatnonzero((part == number) & (row >= 0))
+        event_id[here] = its.event_id[row[here]]
+    place = np.flatnonzero(row >= 0)
+    runs, ranks = zip(*of.keys, strict=True)
+    part_of = part[place]
+    wanted = pa.table(
+        {
+            "place": place,
+            "run": pa.DictionaryArray.from_arrays(part_of, pa.array(runs)).cast(pa.string()),
+            "rank": np.array(ranks, np.int64)[part_of],
+            "event_id": event_id[place],
+        }
+    )
+    with connect(None, None) as connection:
+        prepare(connection, Answer("causes", _TEXTS), {})
+        connection.register("_wanted", wanted)
+        try:
+            table = select(connection, _TEXTS).to_arrow_table()
+        finally:
+            connection.unregister("_wanted")
+    frame = pl.DataFrame(table).with_columns(pl.col(pl.Categorical).cast(pl.String))
     places = pl.DataFrame({"place": np.arange(row.size)})
-    return places.join(pl.concat(frames), on="place", how="left", maintain_order="left")
+    return places.join(frame, on="place", how="left", maintain_order="left")
 
 
 _WAITS: Final = """
@@ -145,7 +155,8 @@ _WAITS: Final = """
     WHERE wait_ns > 0
 """
 _TEXTS: Final = """
-    SELECT place, event_id, kind, name, short_name(kind, name) AS short_name, input_dims AS shapes,
-        coalesce(input_types, work_dtype) AS types, kernel_category AS category, flops, dur_ns
-    FROM _wanted JOIN events USING (event_id)
+    SELECT place, run, rank, event_id, kind, name, short_name(kind, name) AS short_name,
+        input_dims AS shapes, coalesce(input_types, work_dtype) AS types,
+        kernel_category AS category, flops, dur_ns
+    FROM _wanted JOIN events USING (run, rank, event_id)
 """
