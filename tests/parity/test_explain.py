@@ -17,7 +17,7 @@ from profframe.analysis.causes.pieces import BUSY, HOST, LAUNCH, NOTHING, pieces
 from profframe.analysis.causes.rows import Slices, Windows
 from profframe.query.header import Answer
 from profframe.query.run import prepare
-from profframe.trace.jobs import ranks_of
+from profframe.trace.jobs import parts_of
 from profframe.trace.trace import Trace
 from tests.builders import Row, event, loaded
 
@@ -26,7 +26,8 @@ KERNEL: Final[dict[str, Any]] = {"category": "kernel", "device": 0, "thread": 9}
 
 
 def read(trace: Trace) -> tuple[Slices, Windows]:
-    (key,), connect = ranks_of(trace)
+    parts = parts_of(trace)
+    (key,), connect = parts.keys, parts.connection
     with connect(*key) as connection:
         prepare(connection, Answer("causes", rows.MACROS), {})
         of = rows.slices(connection)
