@@ -13,10 +13,9 @@ import polars as pl
 import pyarrow as pa
 
 from profframe.analysis.causes import rows
-from profframe.analysis.causes.pieces import pieces, with_waits
+from profframe.analysis.causes.pieces import Pieces, pieces, with_waits
 from profframe.analysis.causes.rows import Slices, Windows
 from profframe.analysis.causes.trees import Trees, trees
-from profframe.analysis.causes.units import Units, units
 from profframe.facts.columns import last_equal, numbers
 from profframe.intervals import Ints
 from profframe.query.header import Answer
@@ -38,15 +37,15 @@ class Side:
         What each part did, and when its steps ran.
     trees : Trees
         Call trees of all parts.
-    units : list of Units
-        Of each part.
+    pieces : list of Pieces
+        What every nanosecond of each part went to.
     """
 
     keys: list[tuple[str, int]]
     slices: list[Slices]
     windows: list[Windows]
     trees: Trees
-    units: list[Units]
+    pieces: list[Pieces]
 
     @property
     def length(self) -> int:
@@ -70,6 +69,32 @@ class Side:
         )
 
     @property
+    def samples_of_windows(self) -> list[Ints]:
+        """Number of the sample of each window, of each part."""
+        number = {key: place for place, key in enumerate(self.samples)}
+        return [
+            np.array([number[run, step] for step in its.step.tolist()], np.int64)
+            for (run, _), its in zip(self.keys, self.windows, strict=True)
+        ]
+
+    @property
+    def sample_runs(self) -> Ints:
+        """Number of the run of each sample, ascending."""
+        runs = pl.Series([run for run, _ in self.samples], dtype=pl.String)
+        return runs.rle_id().cast(pl.Int64).to_numpy()
+
+    @property
+    def windows_per_sample(self) -> Ints:
+        """Number of windows of each sample."""
+        samples = np.concatenate(self.samples_of_windows) if self.windows else np.zeros(0, np.int64)
+        return np.bincount(samples, minlength=len(self.samples))
+
+    @property
+    def mean_ns(self) -> int:
+        """Mean length of a window, rounded half up."""
+        return (2 * self.length + self.count) // (2 * self.count) if self.count else 0
+
+    @property
     def has_devices(self) -> bool:
         """Whether any work of a device is in it."""
         return any(bool((of.work > 0).any()) for of in self.slices)
@@ -85,13 +110,12 @@ def side(connect: Connect, keys: Sequence[tuple[str, int]]) -> Side:
             read.append((of, rows.windows(connection, of)))
     forest = trees(read)
     waits = _waits(connect, keys)
-    sums = []
-    for part, (key, (of, steps)) in enumerate(zip(keys, read, strict=True)):
-        until = _waits_until(of, waits.get(key))
-        made = with_waits(pieces(of, steps), until)
-        sums.append(units(of, made, forest, part, steps.step))
+    made = [
+        with_waits(pieces(of, steps), _waits_until(of, waits.get(key)))
+        for key, (of, steps) in zip(keys, read, strict=True)
+    ]
     slices, windows = ([*column] for column in zip(*read, strict=True))
-    return Side([*keys], slices, windows, forest, sums)
+    return Side([*keys], slices, windows, forest, made)
 
 
 def _waits(
