@@ -90,7 +90,7 @@ def recompile(drawn: Drawn) -> Where | None:
 
 
 def launch_bound(drawn: Drawn) -> Where | None:
-    """All ops and calls of the host take longer, so that the device waits; loading data does not."""
+    """All ops and calls take longer, so that the device waits; loading data does not."""
     own = [s for s in drawn.other.slices() if s.category in (*OPS, *CALLS) and not s.waits]
     loading = {
         id(s) for top in drawn.other.slices() if top.name.startswith(LOADING) for s in top.walk()
