@@ -55,6 +55,12 @@ def explain(base: Any, other: Any) -> Explanation:
             Rate of the work whose operations are known, in its own time.
         ``base_shapes other_shapes base_types other_types``
             Of one of the calls, where they were recorded.
+        ``reason``
+            Of ``kernel_time``, where the trace shows it: ``launch_configuration`` (grid, block,
+            registers or shared memory differ), ``clock`` (that of the device differs by more than
+            2 %), or ``concurrent_work`` (more, or less, of its time other work ran beside it).
+        ``base_clock_mhz other_clock_mhz``
+            Mean clock of the device while the work ran, where the trace has samples of it.
         ``places``
             In how many places of the call tree.
         ``base_run base_rank base_event_ids other_run other_rank other_event_ids``

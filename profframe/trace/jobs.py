@@ -240,7 +240,7 @@ def _connect(session: Session) -> job.Connect:
 
 def parts_of(self: Trace) -> Parts:
     """The rows of a trace by (run, rank)."""
-    return Parts(self._session, dict.fromkeys(("events", "traces")))
+    return Parts(self._session, dict.fromkeys(("events", "traces", "counters")))
 
 
 @contextmanager

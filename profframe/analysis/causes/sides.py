@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from profframe.analysis.causes import rows
+from profframe.analysis.causes.conditions import Conditions, conditions
 from profframe.analysis.causes.pieces import Pieces, pieces, with_waits
 from profframe.analysis.causes.rows import Slices, Windows
 from profframe.analysis.causes.trees import Trees, trees
@@ -39,6 +40,8 @@ class Side:
         Call trees of all parts.
     pieces : list of Pieces
         What every nanosecond of each part went to.
+    conditions : list of Conditions
+        Under which the work of each part ran.
     """
 
     keys: list[tuple[str, int]]
@@ -46,6 +49,7 @@ class Side:
     windows: list[Windows]
     trees: Trees
     pieces: list[Pieces]
+    conditions: list[Conditions]
 
     @property
     def length(self) -> int:
@@ -102,12 +106,13 @@ class Side:
 
 def side(connect: Connect, keys: Sequence[tuple[str, int]]) -> Side:
     """Read a side."""
-    read = []
+    read, under = [], []
     for run, rank in keys:
         with connect(run, rank) as connection:
             prepare(connection, Answer("causes", rows.MACROS), {})
             of = rows.slices(connection)
             read.append((of, rows.windows(connection, of)))
+            under.append(conditions(connection, of))
     forest = trees(read)
     waits = _waits(connect, keys)
     made = [
@@ -115,7 +120,7 @@ def side(connect: Connect, keys: Sequence[tuple[str, int]]) -> Side:
         for key, (of, steps) in zip(keys, read, strict=True)
     ]
     slices, windows = ([*column] for column in zip(*read, strict=True))
-    return Side([*keys], slices, windows, forest, made)
+    return Side([*keys], slices, windows, forest, made, under)
 
 
 def _waits(
@@ -181,6 +186,7 @@ _WAITS: Final = """
 _TEXTS: Final = """
     SELECT place, run, rank, event_id, kind, name, short_name(kind, name) AS short_name,
         input_dims AS shapes, coalesce(input_types, work_dtype) AS types,
-        kernel_category AS category, flops, dur_ns
+        kernel_category AS category, flops, dur_ns,
+        concat_ws(' ', grid, block, registers, shared_memory_bytes) AS launch
     FROM _wanted JOIN events USING (run, rank, event_id)
 """

@@ -24,6 +24,7 @@ _ATTRIBUTES: Final = (
     "shapes",
     "types",
     "category",
+    "launch",
 )
 
 
@@ -34,8 +35,8 @@ def slot_rows(
 
     ``slot``, ``gap``, ``parent`` and ``top`` (the slot of the call around it; the outermost slot
     that one side lacks, else itself), ``is_work``, ``in_both``, ``compiled``, and of each side
-    ``{side}_node``, ``_calls`` (per step), ``_call_ns``, ``_flops`` (of a call) and the attributes
-    of an event of it.
+    ``{side}_node``, ``_calls`` (per step), ``_call_ns``, ``_beside_ns``, ``_clock_mhz``, ``_flops``
+    (of a call) and the attributes of an event of it.
     """
     frame = pl.DataFrame({"slot": np.arange(of.count), "gap": of.gap})
     for name, side, own, connect in zip(SIDES, sides, (of.base, of.other), connects, strict=True):
@@ -63,13 +64,22 @@ def _of_side(name: str, side: Side, own: Ints, of: Slots, connect: Connect) -> p
     lacks = of.gap[own] >= 0
     shared_above = (forest.parent < 0) | ~lacks[forest.parent]
     top = nearest(forest.parent, lacks & shared_above)
-    work, dur = np.zeros((2, own.size), np.int64)
+    work, dur, beside = np.zeros((3, own.size), np.int64)
+    clock = np.full(own.size, np.nan)
     for part, slices in enumerate(side.slices):
         here = np.flatnonzero((trees.part == part) & (trees.row >= 0))
         work[here] = slices.work[trees.row[here]]
         dur[here] = slices.dur_ns[trees.row[here]]
+        beside[here] = side.conditions[part].beside_ns[trees.row[here]]
+        clock[here] = side.conditions[part].clock_mhz[trees.row[here]]
     calls = np.bincount(own[in_steps], minlength=of.count)[slot]
-    total = np.bincount(own[in_steps], dur[in_steps], minlength=of.count)[slot]
+    total, total_beside = (
+        np.bincount(own[in_steps], column[in_steps], minlength=of.count)[slot]
+        for column in (dur, beside)
+    )
+    has_clock = in_steps & ~np.isnan(clock)
+    sums = np.bincount(own[has_clock], clock[has_clock], minlength=of.count)[slot]
+    clocks = np.bincount(own[has_clock], minlength=of.count)[slot]
     frame = pl.DataFrame(
         {
             "slot": slot,
@@ -79,8 +89,10 @@ def _of_side(name: str, side: Side, own: Ints, of: Slots, connect: Connect) -> p
             f"{name}_work": work[node],
             f"{name}_calls": calls / max(side.count, 1),
             f"{name}_call_ns": total / np.maximum(calls, 1),
+            f"{name}_beside_ns": total_beside / np.maximum(calls, 1),
+            f"{name}_clock_mhz": np.where(clocks > 0, sums / np.maximum(clocks, 1), np.nan),
         }
-    )
+    ).with_columns(pl.col(f"{name}_clock_mhz").fill_nan(None))
     about = texts(connect, side, trees.part[node], trees.row[node])
     is_compiled = about["name"].str.contains(COMPILED).fill_null(False).to_numpy()
     marked = np.isin(forest.label, forest.label[node[is_compiled]]) & (trees.row >= 0)

@@ -14,6 +14,11 @@ from profframe.analysis.causes.slot_rows import SIDES
 from profframe.intervals import Ints
 
 _SHOWN: Final = 3
+_CLOCK: Final = 0.02
+"""A clock that differs by a smaller part does not count."""
+_BESIDE: Final = 0.1
+"""Other work beside a kernel counts if its part of the kernel's time differs by as much."""
+_SUMS: Final = ("calls", "took", "beside", "clock", "clock_took", "flops", "flops_took")
 _KEY: Final = ("cause", "base_op", "other_op", "base_kernel", "other_kernel")
 SCHEMA: Final = (
     *_KEY,
@@ -22,7 +27,7 @@ SCHEMA: Final = (
     *("base_calls", "other_calls", "base_call_ns", "other_call_ns"),
     *("base_flops_per_s", "other_flops_per_s"),
     *("base_shapes", "other_shapes", "base_types", "other_types"),
-    "places",
+    *("reason", "base_clock_mhz", "other_clock_mhz", "places"),
     *("base_run", "base_rank", "base_event_ids", "other_run", "other_rank", "other_event_ids"),
 )
 """Columns of the causes."""
@@ -64,15 +69,13 @@ def table(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[Side, Side]) -> 
                 "other_rank",
             ).first(),
             pl.col("base_event_ids", "other_event_ids").explode(),
-            *(
-                pl.col(f"{name}_{of}").sum()
-                for name in SIDES
-                for of in ("calls", "took", "flops", "flops_took")
-            ),
+            *(pl.col(f"{name}_{of}").sum() for name in SIDES for of in _SUMS),
+            pl.col("launch_differs").any(),
             pl.len().alias("places"),
         )
         .sort("row")
         .with_columns(column for name in SIDES for column in _per_call(name))
+        .with_columns(reason=_reason())
     )
     tested = tests(values, made.height, sides)
     made = pl.concat([made, tested], how="horizontal")
@@ -96,33 +99,56 @@ def _bundles(rows: pl.DataFrame, about: pl.DataFrame) -> pl.DataFrame:
             pl.col(f"{name}_rank").drop_nulls().first(),
             *_work(name),
         ]
+    launch = (pl.col(f"{name}_launch").replace("", None) for name in SIDES)
+    columns.append((next(launch) != next(launch)).any().fill_null(False).alias("launch_differs"))
     return members.sort("slot").group_by("cause", "bundle", maintain_order=True).agg(columns)
 
 
 def _work(name: str) -> list[pl.Expr]:
-    """Work of a side per step: its number, its time, and of what has known FLOPs these and time."""
+    """Work of a side per step: its number, its time, how much of it other work ran beside it.
+
+    And of what has a known clock or known FLOPs these and the time.
+    """
     calls = pl.when("is_work").then(f"{name}_calls").otherwise(0.0)
     took = calls * pl.col(f"{name}_call_ns")
-    flops = pl.col(f"{name}_flops")
+    flops, clock = pl.col(f"{name}_flops"), pl.col(f"{name}_clock_mhz")
     return [
         calls.sum().alias(f"{name}_calls"),
         took.sum().alias(f"{name}_took"),
+        (calls * pl.col(f"{name}_beside_ns")).sum().alias(f"{name}_beside"),
+        (took * clock).sum().alias(f"{name}_clock"),
+        took.filter(clock.is_not_null()).sum().alias(f"{name}_clock_took"),
         (calls * flops).sum().alias(f"{name}_flops"),
         took.filter(flops.is_not_null()).sum().alias(f"{name}_flops_took"),
     ]
 
 
 def _per_call(name: str) -> list[pl.Expr]:
-    """Time of a piece of work, and the rate of what has known FLOPs."""
-    calls, took, flops, flops_took = (
-        pl.col(f"{name}_{of}") for of in ("calls", "took", "flops", "flops_took")
-    )
+    """Time of a piece of work, the rate of what has known FLOPs, and the clock of the device."""
+    calls, took, _, clock, clock_took, flops, flops_took = (pl.col(f"{name}_{of}") for of in _SUMS)
     return [
+        pl.when(clock_took > 0).then(clock / clock_took).alias(f"{name}_clock_mhz"),
         pl.when(calls > 0).then((took / calls).round().cast(pl.Int64)).alias(f"{name}_call_ns"),
         pl.when((flops > 0) & (flops_took > 0))
         .then(1e9 * flops / flops_took)
         .alias(f"{name}_flops_per_s"),
     ]
+
+
+def _reason() -> pl.Expr:
+    """Why the same kernel takes more or less time, where the trace shows it."""
+    sides = [[pl.col(f"{name}_{of}") for name in SIDES] for of in _SUMS]
+    took, beside = sides[1], sides[2]
+    longer = (took[1] / took[0]).log().sign()
+    clock = (pl.col("other_clock_mhz") / pl.col("base_clock_mhz")).log()
+    shared = beside[1] / took[1] - beside[0] / took[0]
+    return pl.when(pl.col("cause") == kinds.SAME).then(
+        pl.coalesce(
+            pl.when("launch_differs").then(pl.lit("launch_configuration")),
+            pl.when(clock * -longer > _CLOCK).then(pl.lit("clock")),
+            pl.when(shared * longer > _BESIDE).then(pl.lit("concurrent_work")),
+        )
+    )
 
 
 def _joined(names: pl.Expr) -> pl.Expr:
