@@ -18,6 +18,10 @@ _LEAST_SHARE: Final = 1e-3
 """What takes less of a step than this is not tested: it says nothing of the step."""
 _OFTEN: Final = 0.5
 """A call that fewer of the steps of its side have may be there by chance."""
+_MOST_NOISE: Final = 0.5
+"""So much of a change that is more than noise as a whole may be noise in its parts."""
+_LARGE: Final = 0.1
+"""A part of such a change that has a name, though it may be noise by itself."""
 _STRUCTURAL: Final = (
     *(kinds.SWAPPED, kinds.ADDED, kinds.REMOVED, kinds.SHAPES, kinds.TYPES),
     *(kinds.FUSED, kinds.UNFUSED, kinds.BREAK),
@@ -30,9 +34,14 @@ def named_or_noise(
     """Rows that are more than noise; of the others those of a cause that is so as a whole.
 
     Other calls are no noise, however little they take, unless only some steps have them. What is
-    left is one row.
+    left is one row. Where steps differ as a whole, but most of that would be noise, the causes with
+    a large part in it have their names, too, though each by itself may be noise.
     """
     base, other = sides
+
+    def change(of: pl.DataFrame) -> pl.Series:
+        return of["other_total"] * base.count - of["base_total"] * other.count
+
     table = table.filter(pl.col("base_total") * other.count != pl.col("other_total") * base.count)
     often = pl.max_horizontal("base_present", "other_present") >= _OFTEN
     is_certain = pl.col("cause").is_in(_STRUCTURAL) & often
@@ -48,10 +57,18 @@ def named_or_noise(
     tested = tests(of_causes, causes.height, sides)
     causes = pl.concat([causes.drop("of"), tested], how="horizontal")
     small = causes.filter(~pl.col("significant"))
+    whole = tests(values.with_columns(row=pl.lit(0, pl.Int64)), 1, sides)
+    total = int(change(whole)[0])
+    if whole["significant"][0] and abs(int(change(small).sum())) > _MOST_NOISE * abs(total):
+        large = change(small) * np.sign(total) >= _LARGE * abs(total)
+        causes = pl.concat([causes.filter("significant"), small.filter(large)])
+        small = small.filter(~large)
+    else:
+        causes = causes.filter("significant")
     pooled = small.select(
         pl.col("base_total", "other_total", "places").sum(), cause=pl.lit(kinds.NOISE)
     )
-    others = [part for part in (causes.filter("significant"), pooled) if part.height]
+    others = [part for part in (causes, pooled) if part.height]
     return pl.concat([table.filter(~is_noise), *others], how="diagonal_relaxed")
 
 
