@@ -36,13 +36,17 @@ SCHEMA: Final = (
 def table(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[Side, Side]) -> pl.DataFrame:
     """One row per cause and what it is about, the largest change first; columns of `SCHEMA`."""
     names = _bundles(rows, about)
-    lines = rows.group_by("cause", "bundle").agg(pl.col("line_name").drop_nulls().first())
+    lines = rows.group_by("cause", "bundle").agg(
+        pl.col("line_name").filter(pl.col("side") == name).min().alias(f"{name}_line")
+        for name in SIDES
+    )
     names = names.join(lines, on=["cause", "bundle"], how="left")
-    is_code = pl.col("cause") == kinds.CODE
+    has_line = pl.any_horizontal(pl.col(f"{name}_line").is_not_null() for name in SIDES)
+    is_code = pl.col("cause").is_in([kinds.CODE, kinds.LOADING, kinds.RECOMPILE])
     is_launch = pl.col("cause") == kinds.LAUNCH
     names = names.with_columns(
-        pl.when(is_code)
-        .then(pl.coalesce("line_name", f"{name}_op"))
+        pl.when(is_code & has_line)
+        .then(f"{name}_line")
         .when(is_launch)
         .then(None)
         .otherwise(f"{name}_op")

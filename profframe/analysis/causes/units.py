@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,7 +51,8 @@ class Units:
     window, node, kind : Ints
         Number of the window, node of the trees, and index of ``KINDS``.
     line : Ints
-        Of code the row of the innermost Python frame, else -1.
+        Of code the row of the innermost Python frame, of loading and compiling that of the
+        outermost slice that does so, else -1.
     delay, delay_kind : Ints
         While devices are idle the call before that may have made the host late: its node, and the
         kind of what it is there for; else -1.
@@ -90,9 +92,9 @@ def units(of: Slices, made: Pieces, tree: Trees, steps: Ints, late: Delays) -> U
     kind[host] = _kinds(of)[row[host]]
     kind[(kind == _SYNC) & (late.around[node] >= 0) & (late.sort[node] != SYNC)] = _OP
     line = np.full(row.size, -1, np.int64)
-    code = np.flatnonzero(kind == _CODE)
-    frames = nearest(of.parent, (of.sort == FRAME) & (of.work == 0))
-    line[code] = frames[row[code]]
+    for number, lines in _lines(of):
+        has_line = np.flatnonzero(kind == number)
+        line[has_line] = lines[row[has_line]]
     delay = np.where(np.isin(kind, LATE), late.before(made.window, made.start_ns), -1)
     delay_kind = np.where(delay >= 0, _DELAY_KINDS[late.sort[delay]], -1)
     key = np.stack([made.window, node, kind, line, delay, delay_kind], axis=1)
@@ -102,6 +104,16 @@ def units(of: Slices, made: Pieces, tree: Trees, steps: Ints, late: Delays) -> U
     sums = np.add.reduceat(made.ns[order], first) if first.size else made.ns[:0]
     window, node, kind, line, delay, delay_kind = key[first].T
     return Units(window, node, kind, line, delay, delay_kind, sums)
+
+
+def _lines(of: Slices) -> Iterator[tuple[int, Ints]]:
+    """Kinds of host time that have a line, and the row of the slice that names it."""
+    host = of.work == 0
+    yield _CODE, nearest(of.parent, host & (of.sort == FRAME))
+    for sort, kind in ((LOAD, _LOAD), (COMPILE, _COMPILE)):
+        marked = host & (of.sort == sort)
+        above = np.append(nearest(of.parent, marked), -1)[of.parent]
+        yield kind, nearest(of.parent, marked & (above < 0))
 
 
 def _kinds(of: Slices) -> Ints:
