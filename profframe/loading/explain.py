@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from profframe.analysis.causes.explanation import Explanation, explanation
+from profframe.errors import AnswerError
 from profframe.loading.load import load
 from profframe.trace.jobs import parts_of
 from profframe.trace.trace import Trace
@@ -93,6 +94,8 @@ def explain(base: Any, other: Any) -> Explanation:
     ------
     SourceError
         A side cannot be read.
+    AnswerError
+        A side has no step: no op, call, annotation or work of a device takes time in it.
 
     Examples
     --------
@@ -106,6 +109,13 @@ def explain(base: Any, other: Any) -> Explanation:
     """
     traces = [source if isinstance(source, Trace) else load(source) for source in (base, other)]
     base_parts, other_parts = map(parts_of, traces)
-    return explanation(
+    made = explanation(
         (base_parts.connection, other_parts.connection), (base_parts.keys, other_parts.keys)
     )
+    for name, steps in (("base", made.base_steps), ("other", made.other_steps)):
+        if not steps:
+            raise AnswerError(
+                f"{name}: nothing to explain, as no op, call, annotation or work of a device takes "
+                "time in it"
+            )
+    return made

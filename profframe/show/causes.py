@@ -61,14 +61,6 @@ def title(of: Explanation) -> str:
     return f"Why a step takes {how}: {base}{_ARROW}{other}{share}, {counts}"
 
 
-def of_steps(
-    of: Explanation, top: int, name_width: int, width: int | None
-) -> RenderableType | None:
-    """The same as `report`, where both sides have something that takes time."""
-    has_steps = of.base_steps and of.other_steps
-    return report(of, top, name_width, width) if has_steps else None
-
-
 def report(of: Explanation, top: int, name_width: int, width: int | None) -> RenderableType:
     """The largest causes as a table; without a ``width`` lines have any length."""
     if of.causes.is_empty():
