@@ -224,7 +224,9 @@ def test_what_only_the_late_rank_recorded_before_is_no_reason() -> None:
     rows = trace.blame(corrected=False).filter(part="entry")
     costs = dict(rows.group_by("cause").agg(pl.col("cost_ns").sum()).rows())
     assert costs == {"host": 1_000_000}
-    late = trace.stragglers().select("rank", "excess", "excess_ns", "held_up_ns").row(0)
+    late = (
+        trace.stragglers(corrected=False).select("rank", "excess", "excess_ns", "held_up_ns").row(0)
+    )
     assert late == (1, "host", 1_000_000, 1_000_000)
     check_sums(trace, corrected=False)
 
@@ -350,22 +352,38 @@ def test_on_the_command_line(tmp_path: Path, run: Run) -> None:
     code, out, _ = run(
         "blame", tmp_path / "store", "--per", "cause", "--step", 2, "--format", "csv"
     )
-    assert (code, out.splitlines()[1]) == (0, "r,1,entry,host,,,,,6000,6000,1,6000.0,1.0")
+    assert (code, out.splitlines()[1]) == (0, "r,1,entry,host,,,,,6000,6000,1,6000.0,1.0,true")
     code, out, _ = run("answer", "blame", tmp_path / "store", "-p", "per=rank", "--format", "csv")
-    assert (code, out.splitlines()[1]) == (0, "r,1,entry,,,,,,10000,10000,3,3333.3333333333335,1.0")
+    assert (code, out.splitlines()[1]) == (
+        0,
+        "r,1,entry,,,,,,10000,10000,3,3333.3333333333335,1.0,true",
+    )
     code, out, _ = run("blame", "examples/gpu_training.json.gz")
     assert out == "No rank waits for another one: no collectives of two ranks or more.\n"
     assert run("blame", tmp_path / "store", "--per", "kernel")[0] == 2
 
 
-def test_it_adds_up_on_real_ranks(traces: Path) -> None:
-    trace = profframe.load(traces / "facebookresearch__param/dlrm_kineto")
+REAL: Final = {
+    "eight ranks on GPUs": "facebookresearch__param/dlrm_kineto/*.gz",
+    "two ranks on NPUs": "xiaobingling93-pixel__Ascend-msinsight/v2/level0/rank*/*.gz",
+}
+
+
+@pytest.mark.parametrize("pattern", REAL.values(), ids=REAL)
+def test_it_adds_up_on_real_ranks(traces: Path, pattern: str) -> None:
+    trace = profframe.load(traces / pattern)
+    sums = trace.blame("rank").filter(part="entry").select("rank", "cost_ns", "held_up_ns")
+    late = trace.stragglers().filter(pl.col("held_up_ns") + pl.col("shared_ns") > 0)
+    behind = late.select("rank", pl.col("held_up_ns") + pl.col("shared_ns"), held="held_up_ns")
+    assert sorted(sums.rows()) == sorted(behind.rows()), "the defaults of both are the same"
+    assert sums.height
+    assert {*late["is_corrected"], *trace.blame()["is_corrected"]} == {True}
     check_sums(trace)
     check_sums(trace, corrected=False)
     parts = trace.sql(PARTS)
-    assert parts["behind_ns"].sum() == trace.blame("rank").filter(part="entry")["cost_ns"].sum()
+    assert parts["behind_ns"].sum() == sums["cost_ns"].sum()
     assert parts["part_ns"].equals(parts["behind_ns"])
-    waits = trace.collectives(corrected=True)
+    waits = trace.collectives()
     transfer = trace.blame("rank").filter(part="transfer")["cost_ns"].sum()
     assert transfer == waits.filter(pl.col("ranks") > 1)["latency_ns"].sum()
 

@@ -17,6 +17,7 @@ from profframe.analysis.causes.pieces import pieces, with_waits
 from profframe.analysis.causes.rows import Slices, Windows
 from profframe.analysis.causes.trees import Trees, trees
 from profframe.analysis.causes.units import Units, units
+from profframe.analysis.clocks import MATCHES
 from profframe.facts.columns import last_equal, numbers
 from profframe.intervals import Ints
 from profframe.query.header import Answer
@@ -138,12 +139,12 @@ def texts(connect: Connect, of: Side, part: Ints, row: Ints) -> pl.DataFrame:
     return places.join(pl.concat(frames), on="place", how="left", maintain_order="left")
 
 
-_WAITS: Final = """
-    WITH matches AS (FROM collective_matches(events, traces))
+_WAITS: Final = f"""
+    WITH matches AS ({MATCHES})
     SELECT rank, event_id, start_ns + least(wait_ns, dur_ns) AS until_ns
     FROM collective_waits(matches, traces, true)
     WHERE wait_ns > 0
-"""
+"""  # noqa: S608 - of constants
 _TEXTS: Final = """
     SELECT place, event_id, kind, name, short_name(kind, name) AS short_name, input_dims AS shapes,
         coalesce(input_types, work_dtype) AS types, kernel_category AS category, flops, dur_ns
