@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -363,6 +365,28 @@ def test_on_the_command_line(tmp_path: Path, run: Run) -> None:
     assert run("blame", tmp_path / "store", "--per", "kernel")[0] == 2
 
 
+def check_defaults(trace: Trace) -> pl.DataFrame:
+    """With nothing asked for, stragglers and blame say the same; what blame says of each rank."""
+    sums = trace.blame("rank").filter(part="entry").select("rank", "cost_ns", "held_up_ns")
+    late = trace.stragglers().filter(pl.col("held_up_ns") + pl.col("shared_ns") > 0)
+    behind = late.select("rank", pl.col("held_up_ns") + pl.col("shared_ns"), held="held_up_ns")
+    assert sums.height
+    assert sorted(sums.rows()) == sorted(behind.rows())
+    assert {*late["is_corrected"], *trace.blame()["is_corrected"]} == {True}
+    return sums
+
+
+@pytest.mark.long
+def test_it_adds_up_on_ranks_that_run_now(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    command = [sys.executable, "-m", "tests.unit.gloo_steps"]
+    ranks = [
+        subprocess.Popen([*command, str(rank), "3", str(tmp_path), "0.01"]) for rank in range(3)
+    ]
+    assert [rank.wait(timeout=120) for rank in ranks] == [0, 0, 0]
+    check_defaults(profframe.load(sorted(map(str, tmp_path.glob("*.json")))))
+
+
 REAL: Final = {
     "eight ranks on GPUs": "facebookresearch__param/dlrm_kineto/*.gz",
     "two ranks on NPUs": "xiaobingling93-pixel__Ascend-msinsight/v2/level0/rank*/*.gz",
@@ -372,12 +396,7 @@ REAL: Final = {
 @pytest.mark.parametrize("pattern", REAL.values(), ids=REAL)
 def test_it_adds_up_on_real_ranks(traces: Path, pattern: str) -> None:
     trace = profframe.load(traces / pattern)
-    sums = trace.blame("rank").filter(part="entry").select("rank", "cost_ns", "held_up_ns")
-    late = trace.stragglers().filter(pl.col("held_up_ns") + pl.col("shared_ns") > 0)
-    behind = late.select("rank", pl.col("held_up_ns") + pl.col("shared_ns"), held="held_up_ns")
-    assert sorted(sums.rows()) == sorted(behind.rows()), "the defaults of both are the same"
-    assert sums.height
-    assert {*late["is_corrected"], *trace.blame()["is_corrected"]} == {True}
+    sums = check_defaults(trace)
     check_sums(trace)
     check_sums(trace, corrected=False)
     parts = trace.sql(PARTS)
