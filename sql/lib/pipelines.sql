@@ -295,25 +295,45 @@ LEFT JOIN on_devices ON slices.run = on_devices.run AND slices.rank = on_devices
 -- received, and before it sends. Data from a lower rank or for a higher one is of a forward, data from a higher or for a lower
 -- one of a backward; what neither follows the one nor leads to the other is no action. Where autograd says what is backward, work
 -- between two messages is cut where that changes: what is not is a forward if it comes first after data of a forward, or last
--- before some. Elsewhere, where both are said it is both.
+-- before some; where no peer of a rank is known, if a backward op of it has its forward op there. Elsewhere, where both are said
+-- it is both.
 -- parameter messages TABLE  rows of pipeline_messages
 -- parameter work TABLE  rows of pipeline_work, without the ranks of pipeline_slices
+-- parameter events TABLE  `events`, or a part of it
 -- column run, rank, event_id, name, step, phase, microbatch, start_ns, end_ns  as in pipeline_marked
 -- column stage BIGINT  NULL: pipeline_places knows it
 -- example: WITH messages AS (FROM pipeline_messages(events)), work AS (FROM pipeline_work(events)) FROM
--- pipeline_inferred(messages, work)
-CREATE OR REPLACE TEMP MACRO pipeline_inferred(messages, work) AS TABLE
-WITH moments AS (
+-- pipeline_inferred(messages, work, events)
+CREATE OR REPLACE TEMP MACRO pipeline_inferred(messages, work, events) AS TABLE
+WITH talkers AS MATERIALIZED (
+    SELECT run, rank, bool_or(peer_rank IS NOT NULL) AS names_peers
+    FROM query_table(messages)
+    WHERE peer_rank IS DISTINCT FROM rank AND kind IN ('send', 'recv')
+    GROUP BY run, rank
+),
+linked AS (
+    SELECT run, rank, fwd_id AS event_id
+    FROM query_table(events)
+    SEMI JOIN (FROM talkers WHERE NOT names_peers) AS silent USING (run, rank)
+    WHERE fwd_id IS NOT NULL
+),
+moments AS (
     SELECT
         run, rank, step, 0 AS turn, at_ns, NULL::BIGINT AS start_ns, NULL::BIGINT AS end_ns, NULL::BOOLEAN AS is_backward,
         CASE WHEN kind = 'recv' THEN peer_rank < rank END AS got_forward,
         CASE WHEN kind = 'send' THEN peer_rank > rank END AS gave_forward
     FROM query_table(messages)
-    WHERE kind IN ('send', 'recv') AND peer_rank IS NOT NULL AND peer_rank <> rank
+    JOIN talkers USING (run, rank)
+    WHERE kind IN ('send', 'recv') AND CASE WHEN names_peers THEN peer_rank <> rank ELSE peer_rank IS NULL END
+    UNION ALL
+    SELECT run, rank, step, 1, start_ns, NULL, NULL, false, NULL, NULL
+    FROM query_table(events)
+    SEMI JOIN linked USING (run, rank, event_id)
+    WHERE start_ns IS NOT NULL
     UNION ALL
     SELECT run, rank, step, 1, coalesce(at_ns, start_ns), start_ns, end_ns, is_backward, NULL, NULL
     FROM query_table(work)
-    SEMI JOIN (FROM query_table(messages) WHERE peer_rank <> rank) AS talkers USING (run, rank)
+    SEMI JOIN talkers USING (run, rank)
     WHERE NOT communicates AND NOT is_optimizer
 ),
 -- A part is messages with no work between them, and the work behind them in the same step; a piece is all forward or backward.
@@ -352,16 +372,18 @@ told AS (
 pieces AS (
     SELECT
         run, rank, part, piece, any_value(step) AS step, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
-        any_value(is_backward) AS is_backward
+        any_value(is_backward) AS is_backward, bool_or(start_ns IS NULL) AS has_backward
     FROM numbered
     WHERE turn = 1
     GROUP BY run, rank, part, piece
+    HAVING min(start_ns) IS NOT NULL
 ),
 known AS (
     SELECT
         pieces.run, pieces.rank, piece, step, start_ns, end_ns,
         CASE
             WHEN pieces.is_backward IS NULL THEN got_forward OR gives_forward
+            WHEN NOT names_peers THEN has_backward AND NOT pieces.is_backward
             WHEN NOT pieces.is_backward
                 THEN got_forward AND piece = min(piece) OVER of_part
                     OR gives_forward AND piece = max(piece) FILTER (NOT pieces.is_backward) OVER of_part
@@ -369,10 +391,12 @@ known AS (
         END AS is_forward,
         CASE
             WHEN pieces.is_backward IS NULL THEN told.is_backward
+            WHEN NOT names_peers THEN pieces.is_backward
             ELSE pieces.is_backward AND (got_forward OR gives_forward OR told.is_backward)
         END AS is_backward
     FROM pieces
     JOIN told ON pieces.run = told.run AND pieces.rank = told.rank AND pieces.part = told.part
+    JOIN talkers ON pieces.run = talkers.run AND pieces.rank = talkers.rank
     WINDOW of_part AS (PARTITION BY pieces.run, pieces.rank, pieces.part)
 ),
 counted AS (
@@ -425,7 +449,7 @@ other_work AS (
 actions AS (
     SELECT *, 'annotations' AS source FROM pipeline_marked(slices, work)
     UNION ALL BY NAME
-    SELECT *, 'messages' AS source FROM pipeline_inferred(messages, other_work)
+    SELECT *, 'messages' AS source FROM pipeline_inferred(messages, other_work, events)
 ),
 numbered AS (
     SELECT
