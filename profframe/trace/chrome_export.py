@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 import duckdb
 import polars as pl
 
+from profframe.analysis import clocks
 from profframe.analysis.critical_path import CriticalPath, find
 from profframe.analysis.export_lines.chrome import chrome_events
 from profframe.analysis.export_lines.job import (
     ARRIVALS,
     CLOCKS,
-    OFFSETS,
     STREAMS,
     Job,
     Part,
@@ -169,7 +169,7 @@ def _job(trace: Trace, wanted: Wanted) -> Job:
     offsets: dict[tuple[str, int], int] = {}
     whole = session.with_selection(session.selection.of_traces())
     if wanted.clocks == CLOCKS[0] or wanted.has_path_of_job:
-        rows = whole.answer(OFFSETS, {}).drop_nulls("offset_ns")
+        rows = whole.answer(clocks.offsets(), {})
         offsets = {(run, rank): offset for run, rank, offset in rows.rows()}
     wanted = wanted.on_own_clocks(offsets)
     ahead_of_job = offsets

@@ -138,12 +138,14 @@ def blame(
         ``cost_ns held_up_ns``
             Time that it costs the job, and the part of it in which only this rank was awaited;
             below 0 where the late rank did less than the other. Of each rank they add up to
-            ``held_up_ns`` and ``shared_ns`` together of `stragglers` with the same ``corrected``,
-            and to ``held_up_ns``; NULL of transfers.
+            ``held_up_ns`` and ``shared_ns`` together of `stragglers` and to
+            ``held_up_ns``; NULL of transfers.
         ``steps cost_per_step_ns``
             Number of profiler steps, and the cost of one: of all, where there are none.
         ``part_share``
             Its share of the part.
+        ``is_corrected``
+            Clocks were corrected in all of them; false: times are as the ranks' clocks have them.
 
     Raises
     ------

@@ -17,6 +17,7 @@ from profframe.analysis.causes.conditions import Conditions, conditions
 from profframe.analysis.causes.pieces import Pieces, pieces, with_waits
 from profframe.analysis.causes.rows import Slices, Windows
 from profframe.analysis.causes.trees import Trees, trees
+from profframe.analysis.clocks import MATCHES
 from profframe.facts.columns import last_equal, numbers
 from profframe.intervals import Ints
 from profframe.query.header import Answer
@@ -177,12 +178,12 @@ def texts(connect: Connect, of: Side, part: Ints, row: Ints) -> pl.DataFrame:
     return places.join(frame, on="place", how="left", maintain_order="left")
 
 
-_WAITS: Final = """
-    WITH matches AS (FROM collective_matches(events, traces))
+_WAITS: Final = f"""
+    WITH matches AS ({MATCHES})
     SELECT rank, event_id, start_ns + least(wait_ns, dur_ns) AS until_ns
     FROM collective_waits(matches, traces, true)
     WHERE wait_ns > 0
-"""
+"""  # noqa: S608 - of constants
 _TEXTS: Final = """
     SELECT place, run, rank, event_id, kind, name, short_name(kind, name) AS short_name,
         input_dims AS shapes, coalesce(input_types, work_dtype) AS types,

@@ -40,12 +40,6 @@ _STRIDE: Final = 1000
 _LATE_NS: Final = 10**15
 """Times beyond this get a base in the file: viewers keep them as floating-point microseconds."""
 
-OFFSETS: Final = Answer(
-    "clock offsets",
-    """
-    WITH matches AS (FROM collective_matches(events, traces))
-    SELECT run, rank, offset_ns FROM clock_offsets(matches) ORDER BY run, rank""",
-)
 STREAMS: Final = Answer(
     "streams",
     """
