@@ -33,9 +33,10 @@ def named_or_noise(
 ) -> pl.DataFrame:
     """Rows that are more than noise; of the others those of a cause that is so as a whole.
 
-    Other calls are no noise, however little they take, unless only some steps have them. What is
-    left is one row. Where steps differ as a whole, but most of that would be noise, the causes with
-    a large part in it have their names, too, though each by itself may be noise.
+    Other calls are no noise, however little they take, unless only some steps have them, or both
+    sides have them as often, elsewhere. What is left is one row. Where steps differ as a whole, but
+    most of that would be noise, the causes with a large part in it have their names, too, though
+    each by itself may be noise.
     """
     base, other = sides
 
@@ -44,7 +45,7 @@ def named_or_noise(
 
     table = table.filter(pl.col("base_total") * other.count != pl.col("other_total") * base.count)
     often = pl.max_horizontal("base_present", "other_present") >= _OFTEN
-    is_certain = pl.col("cause").is_in(_STRUCTURAL) & often
+    is_certain = pl.col("cause").is_in(_STRUCTURAL) & often & pl.col("is_other")
     is_noise = (~pl.col("significant") & ~is_certain).fill_null(False)
     rest = table.filter(is_noise)
     if rest.is_empty():

@@ -7,13 +7,16 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from profframe.analysis.alignment.forest import mixed
 from profframe.analysis.causes.sides import Connect, Side, texts
 from profframe.analysis.causes.slots import Slots
-from profframe.intervals import Ints, nearest
+from profframe.intervals import Ints, Mask, nearest
 
 SIDES: Final = ("base", "other")
 COMPILED: Final = r"Torch-Compiled Region|CompiledFxGraph|CompiledFunction|torch_dynamo_resume_in_"
 """Names of what torch.compile made."""
+_OFTEN: Final = 0.5
+"""What steps have more often by less may be so by chance."""
 _ATTRIBUTES: Final = (
     "run",
     "rank",
@@ -34,13 +37,19 @@ def slot_rows(
     """One row per slot.
 
     ``slot``, ``gap``, ``parent`` and ``top`` (the slot of the call around it; the outermost slot
-    that one side lacks, else itself), ``is_work``, ``in_both``, ``compiled``, and of each side
-    ``{side}_node``, ``_calls`` (per step), ``_call_ns``, ``_beside_ns``, ``_clock_mhz``, ``_flops``
-    (of a call) and the attributes of an event of it.
+    that one side lacks, else itself), ``is_work``, ``in_both``, ``compiled``, ``is_other`` (the
+    steps of both sides have it, or the call around the work, another number of times), and of each
+    side ``{side}_node``, ``_calls`` (per step), ``_call_ns``, ``_beside_ns``, ``_clock_mhz``,
+    ``_flops`` (of a call) and the attributes of an event of it.
     """
     frame = pl.DataFrame({"slot": np.arange(of.count), "gap": of.gap})
-    for name, side, own, connect in zip(SIDES, sides, (of.base, of.other), connects, strict=True):
-        frame = frame.join(_of_side(name, side, own, of, connect), on="slot", how="left")
+    others = _others(sides)
+    for name, side, own, connect, is_other in zip(
+        SIDES, sides, (of.base, of.other), connects, others, strict=True
+    ):
+        rows = _of_side(name, side, own, of, connect)
+        flag = pl.Series(f"{name}_is_other", is_other[rows[f"{name}_node"].to_numpy()])
+        frame = frame.join(rows.with_columns(flag), on="slot", how="left")
     both = [
         pl.min_horizontal(f"base_{name}", f"other_{name}").alias(name)
         for name in ("parent", "top", "work")
@@ -49,7 +58,34 @@ def slot_rows(
         is_work=pl.col("work") > 0,
         in_both=pl.col("base_node").is_not_null() & pl.col("other_node").is_not_null(),
         compiled=pl.any_horizontal(pl.col("base_compiled", "other_compiled").fill_null(False)),
+        is_other=pl.any_horizontal(pl.col("base_is_other", "other_is_other").fill_null(False)),
     )
+
+
+def _others(sides: tuple[Side, Side]) -> list[Mask]:
+    """Which nodes of each side steps have another number of times than those of the other one.
+
+    Work is so, too, if the call around it is. What is aligned otherwise by chance, as threads went
+    on in another order, is there as often.
+    """
+    keys = [
+        mixed(mixed(side.trees.forest.label.view(np.uint64)) + side.trees.detail.view(np.uint64))
+        for side in sides
+    ]
+    _, number = np.unique(np.concatenate(keys), return_inverse=True)
+    numbers = number[: keys[0].size], number[keys[0].size :]
+    count = int(number.max(initial=-1)) + 1
+    times = [
+        np.bincount(own, minlength=count) / max(side.count, 1)
+        for own, side in zip(numbers, sides, strict=True)
+    ]
+    is_other = np.abs(times[1] - times[0]) >= _OFTEN
+    masks = []
+    for own, side in zip(numbers, sides, strict=True):
+        mask = is_other[own]
+        around = side.trees.forest.parent
+        masks.append(mask | (side.trees.is_work & (around >= 0) & mask[around]))
+    return masks
 
 
 def _of_side(name: str, side: Side, own: Ints, of: Slots, connect: Connect) -> pl.DataFrame:

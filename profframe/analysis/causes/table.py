@@ -74,7 +74,7 @@ def table(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[Side, Side]) -> 
             ).first(),
             pl.col("base_event_ids", "other_event_ids").explode(),
             *(pl.col(f"{name}_{of}").sum() for name in SIDES for of in _SUMS),
-            pl.col("launch_differs").any(),
+            pl.col("launch_differs", "is_other").any(),
             pl.len().alias("places"),
         )
         .sort("row")
@@ -105,6 +105,7 @@ def _bundles(rows: pl.DataFrame, about: pl.DataFrame) -> pl.DataFrame:
         ]
     launch = (pl.col(f"{name}_launch").replace("", None) for name in SIDES)
     columns.append((next(launch) != next(launch)).any().fill_null(False).alias("launch_differs"))
+    columns.append(pl.col("is_other").any())
     return members.sort("slot").group_by("cause", "bundle", maintain_order=True).agg(columns)
 
 
