@@ -17,9 +17,10 @@ import duckdb
 import pyarrow as pa
 
 from profframe.analysis.export_lines.batches import Lines, batches
-from profframe.analysis.export_lines.forms import JSON, Event, Form
+from profframe.analysis.export_lines.forms import COLUMNS, JSON, Event, Form
 from profframe.analysis.export_lines.highlight import Highlight, highlight
 from profframe.analysis.export_lines.json_macros import MACROS
+from profframe.analysis.export_lines.lanes import NO_ENDS, Ends, ends_of_slices
 from profframe.readers.chrome.columns import (
     ALLOCATOR_DEVICES,
     INSTANT_CATEGORY,
@@ -112,6 +113,8 @@ class ChromeEvents:
     """Where the stretches of a path are, for arrows between traces; of a part of a file only."""
     is_marked: bool = False
     """Some events are highlighted."""
+    ends: Ends = NO_ENDS
+    """Ends of slices, of events in columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +185,8 @@ def chrome_events(
     places = None
     if is_part and marks.places is not None:
         places = connection.sql(marks.places).to_arrow_table()
-    return ChromeEvents(trace, threads, lines, is_whole, places, marks != Highlight())
+    ends = ends_of_slices(connection, threads) if form is COLUMNS else NO_ENDS
+    return ChromeEvents(trace, threads, lines, is_whole, places, marks != Highlight(), ends)
 
 
 def track_lines(

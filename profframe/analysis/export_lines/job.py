@@ -191,6 +191,16 @@ class Job:
     _places: list[pa.Table] = field(default_factory=list)
     _is_marked: bool = False
 
+    @property
+    def first_ns(self) -> int:
+        """A moment on the clock of the file that nothing in it is before."""
+        tracks = self.tracks or {}
+        times = [first_time({}, tracks.get(None))]
+        for part in self.parts:
+            place = part.place
+            times.append(first_time(part.trace, tracks.get(place.number), place.ahead_ns))
+        return min((ns for ns in times if ns is not None), default=0)
+
     @contextmanager
     def events(self, part: Part) -> Iterator[ChromeEvents]:
         """The events of one trace, while the block lasts."""
@@ -403,6 +413,12 @@ def _name_of(process: Row) -> str:
     if name is None:
         name = "no process" if process["pid"] is None else f"process {process['pid']}"
     return name if not labels or labels.strip() in name else f"{name} ({labels.strip()})"
+
+
+def first_time(trace: Row, tracks: pl.DataFrame | None, ahead_ns: int = 0) -> int | None:
+    """The earliest time of a trace and of tracks; None where there is none."""
+    times = [trace.get("start_ns"), None if tracks is None else tracks["time_ns"].min()]
+    return min((int(ns) - ahead_ns for ns in times if ns is not None), default=None)
 
 
 def base_of(parts: Sequence[Part]) -> int | None:
