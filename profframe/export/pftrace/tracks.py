@@ -86,7 +86,10 @@ class Tracks:
                     (6, name),
                     (8, labels.get("process_labels")),
                 )
-            shown = (name or pid) if process is None else None
+            shown = None
+            if process is None:
+                label = labels.get("process_labels")
+                shown = f"{name or pid} ({label.strip()})" if label else name or pid
             self.new.append(message((1, self._last), (2, shown), (3, process)))
         return self._processes[pid]
 
