@@ -7,7 +7,7 @@ texts with escapes, some of which are no Unicode.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.export.pftrace import wire
-from profframe.export.pftrace.wire import Parts
+from profframe.export.pftrace.wire import Message, Parts
 from profframe.intervals import Ints, Mask
 
 Bytes = npt.NDArray[np.uint8]
@@ -82,19 +82,21 @@ def members(texts: pa.Array) -> Members:
     data = parts.buffers()[2] or pa.py_buffer(b"")
     letters = np.frombuffer(data, np.uint8)
     place = _structure(letters[: edges[-1]])
-    place = place[place >= edges[0]]
-    row = np.searchsorted(edges, place, side="right") - 1
+    first = np.searchsorted(place, edges)
+    place = place[first[0] :]
+    first -= first[0]
     letter = letters[place]
     is_quote = letter == _QUOTE
-    quotes = _within(is_quote.astype(np.int64), row, count)
+    quotes = _within(is_quote, first)
     # What is in a text says nothing; its quotation marks stand for it.
-    kept = np.flatnonzero(is_quote | (quotes.running % 2 == 0))
-    place, row, letter, is_quote = place[kept], row[kept], letter[kept], is_quote[kept]
-    depth = _within(_STEP[letter].astype(np.int64), row, count)
+    is_kept = is_quote | (quotes.running & 1 == 0)
+    first = np.append(0, np.cumsum(is_kept))[first]
+    place, letter, is_quote = place[is_kept], letter[is_kept], is_quote[is_kept]
+    row = np.repeat(np.arange(count), np.diff(first))
+    step = _STEP[letter]
+    depth = _within(step, first)
     is_colon = (letter == _COLON) & (depth.running == 1)
-    is_end = ((letter == _COMMA) & (depth.running == 1)) | (
-        (_STEP[letter] < 0) & (depth.running == 0)
-    )
+    is_end = ((letter == _COMMA) & (depth.running == 1)) | ((step < 0) & (depth.running == 0))
     begin = _first_letters(letters, edges)
     colons, ends = (np.bincount(row[mask], minlength=count) for mask in (is_colon, is_end))
     are_whole = (begin == ord("{")) & (quotes.total % 2 == 0) & (depth.total == 0)
@@ -114,12 +116,12 @@ def members(texts: pa.Array) -> Members:
     return Members(row[at], names, wire.between(data, start, end), are_whole)
 
 
-def annotations(found: Members, name_iids: Ints) -> Parts:
+def annotations(found: Members, name_iids: Ints) -> Message:
     """A message of each member."""
     values = found.values
     count = len(values)
     if not count:
-        return values
+        return [values]
     first = np.frombuffer(values.buffers()[2], np.uint8)[wire.bounds(values)[:-1]]
     shown = values.cast(pa.large_string())
     is_text = (first == _QUOTE) & ~_has_escapes(values)
@@ -139,23 +141,31 @@ def annotations(found: Members, name_iids: Ints) -> Parts:
     is_json = ~(is_text | is_bool | is_int | is_double)
     edges = wire.bounds(values)
     data = values.buffers()[2]
-    parts = []
+    # Quotation marks are no part of a text.
+    cut = is_text.astype(np.int64)
+    has_text = is_text | is_json
+    at = np.flatnonzero(has_text)
+    own = wire.between(data, (edges[:-1] + cut)[at], (edges[1:] - cut)[at])
+    parts = [(at, own)]
+    shown_bools = wire.numbers(_BOOL, (first[is_bool] == ord("t")).astype(np.int64))
+    integers = shown.filter(pa.array(is_int)).cast(pa.int64()).to_numpy()
+    doubles = shown.filter(pa.array(is_double)).cast(pa.float64()).to_numpy()
     for mask, encoded in (
-        (is_text, lambda own: wire.lengths(_STRING, own)),
-        (is_json, lambda own: wire.lengths(_JSON, own)),
+        (is_bool, shown_bools),
+        (is_int, wire.numbers(_INT, integers)),
+        (is_double, wire.doubles(_DOUBLE, doubles)),
     ):
-        cut = int(mask is is_text)  # quotation marks
-        own = wire.between(data, edges[:-1][mask] + cut, edges[1:][mask] - cut)
-        parts.append((mask, encoded(own)))
-    parts += [
-        (is_bool, wire.numbers(_BOOL, (first[is_bool] == ord("t")).astype(np.int64))),
-        (is_int, wire.numbers(_INT, shown.filter(pa.array(is_int)).cast(pa.int64()).to_numpy())),
-        (is_double, wire.doubles(_DOUBLE, shown.filter(pa.array(is_double)).cast(pa.float64()).to_numpy())),
-    ]
+        parts.append((np.flatnonzero(mask), wire.joined(encoded)))
     place = np.empty(count, np.int64)
-    place[np.concatenate([np.flatnonzero(mask) for mask, _ in parts])] = np.arange(count)
-    own = pa.concat_arrays([part for _, part in parts]).take(pa.array(place))
-    return wire.joined(wire.numbers(_NAME_IID, name_iids), own)
+    place[np.concatenate([rows for rows, _ in parts])] = np.arange(count)
+    value = pa.concat_arrays([part for _, part in parts]).take(pa.array(place))
+    size = np.diff(wire.bounds(value))
+    field = np.where(is_text, _STRING, _JSON)
+    return [
+        *wire.numbers(_NAME_IID, name_iids),
+        *wire.tags(field, size, has_text),
+        value,
+    ]
 
 
 def numbers_in(found: Members) -> tuple[Ints, npt.NDArray[np.float64]]:
@@ -169,14 +179,16 @@ def numbers_in(found: Members) -> tuple[Ints, npt.NDArray[np.float64]]:
 class _Totals:
     """Sums of steps in each row: up to each step with it, and of all."""
 
-    running: Ints
-    total: Ints
+    running: npt.NDArray[np.int32]
+    total: npt.NDArray[np.int32]
 
 
-def _within(steps: Ints, row: Ints, count: int) -> _Totals:
-    total = np.bincount(row, steps, count).astype(np.int64)
-    before = np.cumsum(total) - total
-    return _Totals(np.cumsum(steps) - before[row], total)
+def _within(steps: npt.NDArray[Any], first: Ints) -> _Totals:
+    """``first`` is the place of the first step of each row, and ends with their number."""
+    running = np.zeros(steps.size + 1, np.int32)
+    np.cumsum(steps, out=running[1:])
+    before = running[first[:-1]]
+    return _Totals(running[1:] - np.repeat(before, np.diff(first)), running[first[1:]] - before)
 
 
 def _structure(letters: Bytes) -> Ints:

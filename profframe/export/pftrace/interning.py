@@ -45,8 +45,9 @@ class Interned:
         new = distinct.filter(pc.is_null(place))
         if len(new):
             iids = np.arange(len(known) + 1, len(known) + 1 + len(new))
-            entries = wire.joined(wire.numbers(1, iids), wire.lengths(2, wire.texts(new)))
-            self.new.append((kind, bytes(wire.contents(wire.lengths(kind, entries)))))
+            entries = [*wire.numbers(1, iids), *wire.lengths(2, [wire.texts(new)])]
+            told = wire.joined(wire.lengths(kind, entries))
+            self.new.append((kind, bytes(wire.contents(told))))
             self.known[kind] = known = pa.concat_arrays([known, new])
             place = pc.index_in(distinct, known)
         iid = np.append(place.to_numpy().astype(np.int64) + 1, 0)

@@ -18,7 +18,7 @@ from profframe.export.pftrace import wire
 from profframe.export.pftrace.arguments import Members, annotations, members, numbers_in
 from profframe.export.pftrace.interning import ARGUMENT, CATEGORY, NAME, Interned
 from profframe.export.pftrace.tracks import UNENDED, Key, Tracks
-from profframe.export.pftrace.wire import Parts, lengths, message, numbers
+from profframe.export.pftrace.wire import Message, lengths, message, numbers
 from profframe.intervals import Ints, Mask
 from profframe.readers.perfetto import own
 
@@ -48,6 +48,11 @@ _CATEGORY_IID: Final = 3
 _NAME_IID: Final = 10
 _ANNOTATION: Final = 4
 _LEGACY: Final = 6
+_LEGACY_PHASE: Final = 2
+_LEGACY_ID: Final = 6
+_LEGACY_BIND_ID: Final = 8
+_LEGACY_ENCLOSING: Final = 12
+_LEGACY_DIRECTION: Final = 13
 _VALUE: Final = 44
 _LEGACY_PHASES: Final = ("s", "t", "f", "b", "e", "n")
 """Phases that viewers know in the words of Chrome's JSON alone."""
@@ -130,22 +135,17 @@ class Packets:
         return b"".join(described)
 
     def _closing(self, times: Ints, track: Ints) -> memoryview:
-        kind = np.full(times.size, _END, np.int64)
-        event = wire.joined(numbers(_TYPE, kind), numbers(_TRACK, track))
-        return wire.contents(self.packed(times, None, event))
+        return wire.contents(wire.joined(self.packed(times, None, _end(track))))
 
-    def packed(self, times: Ints, has_time: Mask | None, event: Parts) -> Parts:
+    def packed(self, times: Ints, has_time: Mask | None, event: Message) -> Message:
         """Packets of track events."""
-        count = times.size
-        return lengths(
-            _PACKET,
-            wire.joined(
-                numbers(_TIME, times - self.zero_ns, has_time),
-                numbers(_SEQUENCE, np.full(count, _ONLY, np.int64)),
-                numbers(_FLAGS, np.full(count, _NEEDS_STATE, np.int64)),
-                lengths(_EVENT, event),
-            ),
-        )
+        sequence = message((_SEQUENCE, _ONLY), (_FLAGS, _NEEDS_STATE))
+        packet = [
+            *numbers(_TIME, times - self.zero_ns, has_time),
+            *wire.constant(sequence, times.size),
+            *lengths(_EVENT, event),
+        ]
+        return lengths(_PACKET, packet)
 
     def _tracks(self, rows: pa.RecordBatch, lane: Ints) -> Ints:
         """The track of each row, by process, thread and lane."""
@@ -188,38 +188,35 @@ class _Encoded:
         kind[is_legacy] = 0
         found = members(self.rows["args"])
         values: list[memoryview | bytes] = []
-        counted: Parts | None = None
+        counted: Message = []
         if is_counter.any():
             track, kind, counted, values = self._counters(found, is_counter, track, kind)
-        event = wire.joined(
-            numbers(_TYPE, kind, kind > 0),
-            numbers(_TRACK, track),
-            self._named(CATEGORY, "category", _CATEGORY_IID),
-            self._named(NAME, "name", _NAME_IID),
-            self._annotations(found, is_counter),
-            self._legacy(is_legacy),
-            *([] if counted is None else [counted]),
-            lengths(own.EVENT_KEY, self._own(found, is_slice, is_counter)),
-        )
+        event = [
+            *numbers(_TYPE, kind, kind > 0),
+            *numbers(_TRACK, track),
+            *self._named(CATEGORY, "category", _CATEGORY_IID),
+            *self._named(NAME, "name", _NAME_IID),
+            *self._annotations(found, is_counter),
+            *self._legacy(is_legacy),
+            *counted,
+            *lengths(own.EVENT_KEY, self._own(found, is_slice, is_counter)),
+        ]
         times, has_time = self._times()
         packets = self.file.packed(times, has_time, event)
         before, packets = self._with_ends(packets, times, is_slice, track)
-        return [*before, wire.contents(packets), *values]
+        return [*before, wire.contents(wire.joined(packets)), *values]
 
     def _with_ends(
-        self, packets: Parts, times: Ints, is_slice: Mask, track: Ints
-    ) -> tuple[list[memoryview], Parts]:
+        self, packets: Message, times: Ints, is_slice: Mask, track: Ints
+    ) -> tuple[list[memoryview], Message]:
         """Ends that have not come first: of slices without length, and of added ones."""
         duration = pc.fill_null(self.rows["dur_ns"], -1).to_numpy()
         has_time = _has(self.rows["time_ns"])
         is_point = is_slice & (duration == 0) & has_time
         if is_point.any():
             at = np.flatnonzero(is_point)
-            event = wire.joined(
-                numbers(_TYPE, np.full(at.size, _END, np.int64)), numbers(_TRACK, track[at])
-            )
-            ends = wire.spread(self.file.packed(times[at], None, event), at, self.count)
-            packets = wire.joined(packets, ends)
+            ends = wire.joined(self.file.packed(times[at], None, _end(track[at])))
+            packets = [*packets, wire.spread(ends, at, self.count)]
         is_added = is_slice & (duration > 0) & has_time & ~_has(self.rows["number"])
         if not is_added.any():
             return [], packets
@@ -230,37 +227,34 @@ class _Encoded:
         return pc.fill_null(self.rows["time_ns"], self.file.zero_ns).to_numpy(), has_time
 
     def _is(self, *phases: str) -> Mask:
-        mask: Mask = pc.fill_null(pc.is_in(self.phase, pa.array(phases)), False).to_numpy(
-            zero_copy_only=False
-        )
-        return mask
+        return _flags(pc.is_in(self.phase, pa.array(phases)))
 
-    def _named(self, kind: int, column: str, field_: int) -> Parts:
+    def _named(self, kind: int, column: str, field_: int) -> Message:
         iid = self.file.interned.numbers(kind, self.rows[column])
         return numbers(field_, iid, iid > 0)
 
-    def _annotations(self, found: Members, is_counter: Mask) -> Parts:
+    def _annotations(self, found: Members, is_counter: Mask) -> Message:
         iids = self.file.interned.numbers(ARGUMENT, found.names.cast(pa.large_string()))
-        own_fields = lengths(_ANNOTATION, annotations(found, iids))
+        each = wire.joined(lengths(_ANNOTATION, annotations(found, iids)))
         first = np.searchsorted(found.owner, np.arange(self.count + 1))
-        shown = wire.grouped(own_fields, first)
+        shown = [wire.grouped(each, first)]
         is_whole = _has(self.rows["args"]) & ~found.are_whole & ~is_counter
         if not is_whole.any():
             return shown
         at = np.flatnonzero(is_whole)
         iid = self.file.interned.numbers(ARGUMENT, pa.array([_WHOLE]))
         text = wire.texts(self.rows["args"].take(pa.array(at)))
-        whole = wire.joined(numbers(1, np.repeat(iid, at.size)), lengths(9, text))
-        return wire.joined(shown, wire.spread(lengths(_ANNOTATION, whole), at, self.count))
+        whole = [*numbers(1, np.repeat(iid, at.size)), *lengths(9, [text])]
+        whole = lengths(_ANNOTATION, whole)
+        return [*shown, wire.spread(wire.joined(whole), at, self.count)]
 
-    def _own(self, found: Members, is_slice: Mask, is_counter: Mask) -> Parts:
+    def _own(self, found: Members, is_slice: Mask, is_counter: Mask) -> Message:
         """What only profframe reads."""
         rows = self.rows
-        has_dur = _has(rows["dur_ns"])
-        parts = [
-            self._text(own.PHASE, self.phase, ~is_slice),
-            numbers(own.DURATION, pc.fill_null(rows["dur_ns"], 0).to_numpy(), has_dur),
-        ]
+        duration = pc.fill_null(rows["dur_ns"], 0).to_numpy()
+        parts = numbers(own.DURATION, duration, _has(rows["dur_ns"]))
+        if not is_slice.all():
+            parts += self._text(own.PHASE, self.phase, ~is_slice)
         for column, number in (
             ("id", own.ID),
             ("scope", own.SCOPE),
@@ -268,59 +262,57 @@ class _Encoded:
             ("bind_id", own.BIND_ID),
         ):
             if rows[column].null_count < self.count:
-                parts.append(self._text(number, rows[column], None))
+                parts += self._text(number, rows[column], None)
         if rows["bind_id"].null_count < self.count:
             direction = self._direction()
-            parts.append(numbers(own.DIRECTION, direction, direction > 0))
+            parts += numbers(own.DIRECTION, direction, direction > 0)
         size = np.bincount(found.owner, minlength=self.count)
         has_text = _has(rows["args"]) & (~found.are_whole | (size == 0) | is_counter)
         if has_text.any():
-            parts.append(self._text(own.ARGS, rows["args"], has_text))
-        return wire.joined(*parts)
+            parts += self._text(own.ARGS, rows["args"], has_text)
+        return parts
 
-    def _text(self, number: int, column: pa.Array, chosen: Mask | None) -> Parts:
+    @staticmethod
+    def _text(number: int, column: pa.Array, chosen: Mask | None) -> Message:
         mask = _has(column) if chosen is None else chosen & _has(column)
         kept = pc.if_else(pa.array(mask), column, pa.scalar(None, column.type))
-        return lengths(number, wire.texts(kept), mask)
+        return lengths(number, [wire.texts(kept)], mask)
 
     def _direction(self) -> Ints:
         comes, goes = (
-            pc.fill_null(self.rows[name], False).to_numpy(zero_copy_only=False)
-            for name in ("flow_in", "flow_out")
+            _flags(self.rows[name]) for name in ("flow_in", "flow_out")
         )
         return comes.astype(np.int64) | goes.astype(np.int64) << 1
 
-    def _legacy(self, is_legacy: Mask) -> Parts:
+    def _legacy(self, is_legacy: Mask) -> Message:
         """What viewers know in the words of Chrome's JSON: arrows, and operations with ids."""
         at = np.flatnonzero(is_legacy)
         bound = np.flatnonzero(_has(self.rows["bind_id"]))
-        if not at.size and not bound.size:
-            return lengths(_LEGACY, _empty(self.count), np.zeros(self.count, np.bool_))
-        chosen = pa.array(at)
-        phase = pc.fill_null(self.phase.take(chosen).cast(pa.binary()), b"?")
-        code = np.array([ord(p) for p in phase.dictionary_encode().dictionary.to_pylist()], np.int64)
-        code = code[phase.dictionary_encode().indices.to_numpy()]
-        is_bound = pc.fill_null(pc.equal(self.rows["binding_point"].take(chosen), "e"), False)
-        ends_inside = is_bound.to_numpy(zero_copy_only=False)
-        ids = self.rows["id"].take(chosen)
-        inside = wire.joined(
-            numbers(2, code),
-            numbers(6, hashes(ids), _has(ids)),
-            numbers(12, np.ones(at.size, np.int64), ends_inside),
-        )
-        shown = wire.spread(lengths(_LEGACY, inside), at, self.count)
+        shown: Message = []
+        if at.size:
+            chosen = pa.array(at)
+            phases = self.phase.take(chosen).dictionary_encode()
+            codes = np.array([ord(text) for text in phases.dictionary.to_pylist()], np.int64)
+            points = pc.equal(self.rows["binding_point"].take(chosen), "e")
+            ids = self.rows["id"].take(chosen)
+            inside = [
+                *numbers(_LEGACY_PHASE, codes[phases.indices.to_numpy()]),
+                *numbers(_LEGACY_ID, hashes(ids), _has(ids)),
+                *numbers(_LEGACY_ENCLOSING, np.ones(at.size, np.int64), _flags(points)),
+            ]
+            shown.append(wire.spread(wire.joined(lengths(_LEGACY, inside)), at, self.count))
         if bound.size:
-            of_slices = wire.joined(
-                numbers(8, hashes(self.rows["bind_id"].take(pa.array(bound)))),
-                numbers(13, self._direction()[bound]),
-            )
-            arrows = wire.spread(lengths(_LEGACY, of_slices), bound, self.count)
-            shown = wire.joined(shown, arrows)
+            of_slices = [
+                *numbers(_LEGACY_BIND_ID, hashes(self.rows["bind_id"].take(pa.array(bound)))),
+                *numbers(_LEGACY_DIRECTION, self._direction()[bound]),
+            ]
+            arrows = wire.joined(lengths(_LEGACY, of_slices))
+            shown.append(wire.spread(arrows, bound, self.count))
         return shown
 
     def _counters(
         self, found: Members, is_counter: Mask, track: Ints, kind: Ints
-    ) -> tuple[Ints, Ints, Parts, list[memoryview | bytes]]:
+    ) -> tuple[Ints, Ints, Message, list[memoryview | bytes]]:
         """Values of counters: the first of a row is in its packet, others in packets of theirs."""
         at, values = numbers_in(found)
         chosen = is_counter[found.owner[at]]
@@ -348,18 +340,19 @@ class _Encoded:
         is_first = np.diff(owner, prepend=-1) != 0
         track, kind = track.copy(), kind.copy()
         track[owner[is_first]], kind[owner[is_first]] = uuid[is_first], _COUNTER
-        own_value = wire.spread(wire.doubles(_VALUE, values[is_first]), owner[is_first], self.count)
+        firsts = wire.joined(wire.doubles(_VALUE, values[is_first]))
+        own_value = [wire.spread(firsts, owner[is_first], self.count)]
         rest = np.flatnonzero(~is_first)
         others: list[memoryview | bytes] = []
         if rest.size:
-            event = wire.joined(
-                numbers(_TYPE, np.full(rest.size, _COUNTER, np.int64)),
-                numbers(_TRACK, uuid[rest]),
-                wire.doubles(_VALUE, values[rest]),
-            )
+            event = [
+                *wire.constant(message((_TYPE, _COUNTER)), rest.size),
+                *numbers(_TRACK, uuid[rest]),
+                *wire.doubles(_VALUE, values[rest]),
+            ]
             times, has_time = self._times()
             packets = self.file.packed(times[owner[rest]], has_time[owner[rest]], event)
-            others.append(wire.contents(packets))
+            others.append(wire.contents(wire.joined(packets)))
         return track, kind, own_value, others
 
 
@@ -383,8 +376,13 @@ def _has(values: pa.Array) -> Mask:
     return mask
 
 
-def _empty(count: int) -> Parts:
-    return pa.array([b""], pa.large_binary()).take(pa.array(np.zeros(count, np.int64)))
+def _end(track: Ints) -> Message:
+    return [*wire.constant(message((_TYPE, _END)), track.size), *numbers(_TRACK, track)]
+
+
+def _flags(values: pa.Array) -> Mask:
+    mask: Mask = pc.fill_null(values, fill_value=False).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int64]:

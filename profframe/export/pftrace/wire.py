@@ -18,6 +18,8 @@ from profframe.intervals import Ints, Mask
 
 Parts: TypeAlias = pa.LargeBinaryArray
 """An element of each message: encoded fields, or what a field holds."""
+Message: TypeAlias = list[Parts]
+"""Fields of messages, which are put together once they are written."""
 
 VARINT: Final = 0
 _FIXED64: Final = 1
@@ -61,29 +63,44 @@ def message(*fields: tuple[int, int | str | bytes | None]) -> bytes:
     return b"".join(parts)
 
 
-def numbers(field: int, values: Ints, present: Mask | None = None) -> Parts:
+def numbers(field: int, values: Ints, present: Mask | None = None) -> Message:
     """Fields of numbers."""
-    return _tagged(field << 3 | VARINT, values, present)
+    return [_tagged(field << 3 | VARINT, values, present)]
 
 
-def doubles(field: int, values: npt.NDArray[np.float64]) -> Parts:
+def doubles(field: int, values: npt.NDArray[np.float64]) -> Message:
     """Fields of floating-point numbers."""
     tag = np.frombuffer(varint(field << 3 | _FIXED64), np.uint8)
     octets = np.empty((values.size, tag.size + 8), np.uint8)
     octets[:, : tag.size] = tag
     octets[:, tag.size :] = values.astype("<f8").view(np.uint8).reshape(-1, 8)
-    return _parts(octets.reshape(-1), np.arange(values.size + 1) * octets.shape[1])
+    return [_parts(octets.reshape(-1), np.arange(values.size + 1) * octets.shape[1])]
 
 
-def lengths(field: int, contents: Parts, present: Mask | None = None) -> Parts:
+def constant(fields: bytes, count: int) -> Message:
+    """Fields that all messages have alike."""
+    data = np.tile(np.frombuffer(fields, np.uint8), count)
+    return [_parts(data, np.arange(count + 1) * len(fields))]
+
+
+def lengths(field: int, contents: Message, present: Mask | None = None) -> Message:
     """Fields that hold bytes: texts, and messages. Those that are not present hold nothing."""
-    size = np.diff(bounds(contents))
-    return joined(_tagged(field << 3 | _LENGTH, size, present), contents)
+    size = np.diff(bounds(contents[0]))
+    for part in contents[1:]:
+        size = size + np.diff(bounds(part))
+    return [_tagged(field << 3 | _LENGTH, size, present), *contents]
 
 
-def joined(first: Parts, *more: Parts) -> Parts:
+def tags(field: Ints, size: Ints, present: Mask) -> Message:
+    """Beginnings of fields that hold bytes, of numbers below 16, one or the other."""
+    data = (field << 3 | _LENGTH).astype(np.uint8)[present]
+    head = [_parts(data, np.append(0, np.cumsum(present)))]
+    return [*head, _tagged(None, size, present)]
+
+
+def joined(message: Message) -> Parts:
     """The fields of each message, one after the other."""
-    return pc.binary_join_element_wise(first, *more, _NOTHING) if more else first
+    return pc.binary_join_element_wise(*message, _NOTHING) if len(message) > 1 else message[0]
 
 
 def grouped(parts: Parts, first: Ints) -> Parts:
@@ -100,7 +117,8 @@ def spread(parts: Parts, owner: Ints, count: int) -> Parts:
 
 def texts(values: pa.Array) -> Parts:
     """Texts as bytes; NULL is an empty one."""
-    return pc.fill_null(values.cast(pa.large_string()).cast(pa.large_binary()), b"")
+    letters = values.cast(pa.large_string()).cast(pa.large_binary())
+    return pc.fill_null(letters, b"") if letters.null_count else letters
 
 
 def contents(parts: Parts) -> memoryview:
@@ -126,8 +144,8 @@ def bounds(parts: pa.Array) -> Ints:
     return offsets[parts.offset : parts.offset + len(parts) + 1]
 
 
-def _tagged(tag: int, values: Ints, present: Mask | None) -> Parts:
-    head = np.frombuffer(varint(tag), np.uint8)
+def _tagged(tag: int | None, values: Ints, present: Mask | None) -> Parts:
+    head = np.frombuffer(b"" if tag is None else varint(tag), np.uint8)
     number = values.astype(np.int64).view(np.uint64)
     size = np.ones(number.size, np.int64)
     highest = number.max(initial=np.uint64(0))
@@ -145,6 +163,8 @@ def _tagged(tag: int, values: Ints, present: Mask | None) -> Parts:
     size += head.size
     if present is not None:
         size[~present] = 0
+    elif (size == head.size + width).all():
+        return _parts(octets.reshape(-1), np.arange(number.size + 1) * octets.shape[1])
     kept = octets[np.arange(head.size + width) < size[:, None]]
     return _parts(kept, np.concatenate([[0], np.cumsum(size)]))
 
