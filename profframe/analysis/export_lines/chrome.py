@@ -204,9 +204,7 @@ def ident(text: str) -> str:
     return text if is_number and str(int(text)) == text else json.dumps(text)
 
 
-def _set_lines(
-    connection: duckdb.DuckDBPyConnection, threads: Sequence[Mapping[str, Any]]
-) -> None:
+def _set_lines(connection: duckdb.DuckDBPyConnection, threads: Sequence[Mapping[str, Any]]) -> None:
     """Tell a connection process and thread by the number of a thread, and as members of JSON."""
     keys = [""] * (1 + max((row["thread"] for row in threads), default=0))
     pids: list[str | None] = [None] * len(keys)
@@ -247,7 +245,7 @@ class _Rare:
         return cls(*are_there)
 
 
-def _queries(
+def _queries(  # noqa: PLR0917
     rows: str, is_json: bool, rare: _Rare, marks: Highlight, arrows: str | None, form: Form
 ) -> Iterator[str]:
     """One query for each table, in a form."""

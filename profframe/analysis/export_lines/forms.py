@@ -69,8 +69,8 @@ class Json:
 
     Examples
     --------
-    >>> Json().selected(Event("'i'", "time_ns", name="name"))[:40]
-    'concat(\\',\\\\n{"ph":\\' || to_json(\\'i\\'), co'
+    >>> Json().selected(Event("'i'", "time_ns", name="name"))[-40:]
+    ", at_time(time_ns, NULL), '}') AS line"
     """
 
     names = LINE

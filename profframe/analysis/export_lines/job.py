@@ -417,8 +417,10 @@ def _name_of(process: Row) -> str:
 
 def first_time(trace: Row, tracks: pl.DataFrame | None, ahead_ns: int = 0) -> int | None:
     """The earliest time of a trace and of tracks; None where there is none."""
-    times = [trace.get("start_ns"), None if tracks is None else tracks["time_ns"].min()]
-    return min((int(ns) - ahead_ns for ns in times if ns is not None), default=None)
+    times = [trace.get("start_ns")]
+    if tracks is not None:
+        times += tracks.select(pl.col("time_ns").min())["time_ns"].to_list()
+    return min((ns - ahead_ns for ns in times if ns is not None), default=None)
 
 
 def base_of(parts: Sequence[Part]) -> int | None:

@@ -67,7 +67,9 @@ class Lanes:
 NO_LANES: Final = Lanes(
     np.empty(0, np.int64),
     np.empty(0, np.int64),
-    pl.DataFrame(schema={"pid": pl.String, "tid": pl.String, "time_ns": pl.Int64, "lane": pl.Int64}),
+    pl.DataFrame(
+        schema={"pid": pl.String, "tid": pl.String, "time_ns": pl.Int64, "lane": pl.Int64}
+    ),
 )
 
 
@@ -100,13 +102,14 @@ def ends_of_slices(
         if row["thread"] <= thread.max():
             for name, texts in names.items():
                 texts[row["thread"]] = row[name]
+    codes = pa.array(thread, pa.int32())
     lines = {
-        name: pa.DictionaryArray.from_arrays(pa.array(thread, pa.int32()), pa.array(texts, pa.string()))
+        name: pa.DictionaryArray.from_arrays(codes, pa.array(texts, pa.string()))
         for name, texts in names.items()
-    }  # fmt: skip
+    }
     starts = pl.DataFrame(
         {
-            **{name: texts.take(pa.array(beside)).cast(pa.string()) for name, texts in lines.items()},
+            **{name: line.take(pa.array(beside)).cast(pa.string()) for name, line in lines.items()},
             "time_ns": start[beside],
             "lane": lane[beside],
         }
@@ -150,4 +153,3 @@ def _is_around_earlier(thread: Ints, start: Ints, end: Ints) -> Mask:
     )
     is_around[order] = end[order] > shortest["end"].to_numpy()
     return is_around
-

@@ -18,7 +18,7 @@ from profframe.export.files import Write, written
 from profframe.export.pftrace.packets import Packets
 from profframe.readers.chrome.columns import OWN_KEY
 from profframe.readers.json import exact
-from profframe.readers.perfetto.own import ZERO_KEY
+from profframe.readers.perfetto.exported import ZERO_KEY
 
 __all__ = ["write", "write_job"]
 

@@ -116,7 +116,7 @@ def members(texts: pa.Array) -> Members:
     return Members(row[at], names, wire.between(data, start, end), are_whole)
 
 
-def annotations(found: Members, name_iids: Ints) -> Message:
+def debug_annotations(found: Members, name_iids: Ints) -> Message:
     """A message of each member."""
     values = found.values
     count = len(values)

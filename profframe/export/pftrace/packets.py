@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from profframe.analysis.export_lines.lanes import Lanes
 from profframe.export.pftrace import wire
-from profframe.export.pftrace.arguments import Members, annotations, members, numbers_in
+from profframe.export.pftrace.arguments import Members, debug_annotations, members, numbers_in
 from profframe.export.pftrace.interning import ARGUMENT, CATEGORY, NAME, Interned
 from profframe.export.pftrace.tracks import UNENDED, Key, Tracks
 from profframe.export.pftrace.wire import Message, lengths, message, numbers
 from profframe.intervals import Ints, Mask
-from profframe.readers.perfetto import own
+from profframe.readers.perfetto import exported
 
 _PACKET: Final = 1
 _SEQUENCE: Final = 10
@@ -91,9 +91,9 @@ class Packets:
 
     def ends(self, ends: pa.RecordBatch) -> Iterator[memoryview | bytes]:
         """Ends of slices, which come first: so none closes another that begins at its time."""
-        track = self._tracks(ends, ends["lane"].to_numpy())
+        track = self.track_of(ends, ends["lane"].to_numpy())
         yield self._news()
-        yield self._closing(ends["end_ns"].to_numpy(), track)
+        yield self.closing(ends["end_ns"].to_numpy(), track)
 
     def events(self, rows: pa.RecordBatch, lanes: Lanes) -> Iterator[memoryview | bytes]:
         """All other packets of some rows."""
@@ -114,7 +114,12 @@ class Packets:
 
     def _labels(self, rows: pa.RecordBatch) -> bytes:
         labels = [
-            {"name": row["name"], "pid": row["pid"], "tid": row["tid"], "args": _loaded(row["args"])}
+            {
+                "name": row["name"],
+                "pid": row["pid"],
+                "tid": row["tid"],
+                "args": _loaded(row["args"]),
+            }
             for row in rows.to_pylist()
         ]
         return self.labels(labels)
@@ -122,11 +127,13 @@ class Packets:
     def labels(self, labels: list[dict[str, Any]]) -> bytes:
         """A packet with labels of processes and threads, for those that have no track, too."""
         self.tracks.label(labels)
-        return self.metadata({own.LABELS_KEY: json.dumps(labels)}) if labels else b""
+        return self.metadata({exported.LABELS_KEY: json.dumps(labels)}) if labels else b""
 
     def _news(self) -> bytes:
         """Packets for what the next ones name."""
-        described = [_packet((_DESCRIPTOR, text), (_SEQUENCE, _ONLY)) for text in self.tracks.take()]
+        described = [
+            _packet((_DESCRIPTOR, text), (_SEQUENCE, _ONLY)) for text in self.tracks.take()
+        ]
         interned = self.interned.take()
         if interned is not None:
             described.append(
@@ -134,7 +141,8 @@ class Packets:
             )
         return b"".join(described)
 
-    def _closing(self, times: Ints, track: Ints) -> memoryview:
+    def closing(self, times: Ints, track: Ints) -> memoryview:
+        """Packets that end slices."""
         return wire.contents(wire.joined(self.packed(times, None, _end(track))))
 
     def packed(self, times: Ints, has_time: Mask | None, event: Message) -> Message:
@@ -147,7 +155,7 @@ class Packets:
         ]
         return lengths(_PACKET, packet)
 
-    def _tracks(self, rows: pa.RecordBatch, lane: Ints) -> Ints:
+    def track_of(self, rows: pa.RecordBatch, lane: Ints) -> Ints:
         """The track of each row, by process, thread and lane."""
         pid, tid = (rows[name].dictionary_encode() for name in ("pid", "tid"))
         width = len(tid.dictionary) + 1
@@ -181,7 +189,7 @@ class _Encoded:
         is_arrow = self._is("s", "t", "f")
         if is_arrow.any() and self.lanes.number.size:
             lane = np.where(is_arrow, self.lanes.of_arrows(self.rows), lane)
-        track = self.file._tracks(self.rows, lane)
+        track = self.file.track_of(self.rows, lane)
         kind = np.full(self.count, _INSTANT, np.int64)
         kind[is_slice | is_unended] = _BEGIN
         is_legacy = self._is(*_LEGACY_PHASES)
@@ -199,7 +207,7 @@ class _Encoded:
             *self._annotations(found, is_counter),
             *self._legacy(is_legacy),
             *counted,
-            *lengths(own.EVENT_KEY, self._own(found, is_slice, is_counter)),
+            *lengths(exported.EVENT_KEY, self._own(found, is_slice, is_counter)),
         ]
         times, has_time = self._times()
         packets = self.file.packed(times, has_time, event)
@@ -220,7 +228,7 @@ class _Encoded:
         is_added = is_slice & (duration > 0) & has_time & ~_has(self.rows["number"])
         if not is_added.any():
             return [], packets
-        return [self.file._closing((times + duration)[is_added], track[is_added])], packets
+        return [self.file.closing((times + duration)[is_added], track[is_added])], packets
 
     def _times(self) -> tuple[Ints, Mask]:
         has_time = _has(self.rows["time_ns"])
@@ -235,7 +243,7 @@ class _Encoded:
 
     def _annotations(self, found: Members, is_counter: Mask) -> Message:
         iids = self.file.interned.numbers(ARGUMENT, found.names.cast(pa.large_string()))
-        each = wire.joined(lengths(_ANNOTATION, annotations(found, iids)))
+        each = wire.joined(lengths(_ANNOTATION, debug_annotations(found, iids)))
         first = np.searchsorted(found.owner, np.arange(self.count + 1))
         shown = [wire.grouped(each, first)]
         is_whole = _has(self.rows["args"]) & ~found.are_whole & ~is_counter
@@ -252,24 +260,24 @@ class _Encoded:
         """What only profframe reads."""
         rows = self.rows
         duration = pc.fill_null(rows["dur_ns"], 0).to_numpy()
-        parts = numbers(own.DURATION, duration, _has(rows["dur_ns"]))
+        parts = numbers(exported.DURATION, duration, _has(rows["dur_ns"]))
         if not is_slice.all():
-            parts += self._text(own.PHASE, self.phase, ~is_slice)
+            parts += self._text(exported.PHASE, self.phase, ~is_slice)
         for column, number in (
-            ("id", own.ID),
-            ("scope", own.SCOPE),
-            ("binding_point", own.BINDING_POINT),
-            ("bind_id", own.BIND_ID),
+            ("id", exported.ID),
+            ("scope", exported.SCOPE),
+            ("binding_point", exported.BINDING_POINT),
+            ("bind_id", exported.BIND_ID),
         ):
             if rows[column].null_count < self.count:
                 parts += self._text(number, rows[column], None)
         if rows["bind_id"].null_count < self.count:
             direction = self._direction()
-            parts += numbers(own.DIRECTION, direction, direction > 0)
+            parts += numbers(exported.DIRECTION, direction, direction > 0)
         size = np.bincount(found.owner, minlength=self.count)
         has_text = _has(rows["args"]) & (~found.are_whole | (size == 0) | is_counter)
         if has_text.any():
-            parts += self._text(own.ARGS, rows["args"], has_text)
+            parts += self._text(exported.ARGS, rows["args"], has_text)
         return parts
 
     @staticmethod
@@ -279,9 +287,7 @@ class _Encoded:
         return lengths(number, [wire.texts(kept)], mask)
 
     def _direction(self) -> Ints:
-        comes, goes = (
-            _flags(self.rows[name]) for name in ("flow_in", "flow_out")
-        )
+        comes, goes = (_flags(self.rows[name]) for name in ("flow_in", "flow_out"))
         return comes.astype(np.int64) | goes.astype(np.int64) << 1
 
     def _legacy(self, is_legacy: Mask) -> Message:
@@ -320,7 +326,10 @@ class _Encoded:
         owner = found.owner[at]
         frame = pl.DataFrame(
             {
-                **{name: self.rows[name].take(pa.array(owner)) for name in ("pid", "tid", "name", "id")},
+                **{
+                    name: self.rows[name].take(pa.array(owner))
+                    for name in ("pid", "tid", "name", "id")
+                },
                 "series": found.names.take(pa.array(at)).cast(pa.large_string()),
             }
         )
@@ -358,13 +367,11 @@ class _Encoded:
 
 def hashes(ids: pa.Array) -> Ints:
     """Ids as numbers: those that are one, and of other texts some number beyond these."""
-    is_number = pc.fill_null(pc.match_substring_regex(ids, r"^[0-9]{1,18}$"), False)
+    is_number = pc.fill_null(pc.match_substring_regex(ids, r"^[0-9]{1,18}$"), fill_value=False)
     plain = pc.if_else(is_number, ids, "0").cast(pa.int64()).to_numpy()
     hashed = pl.Series(ids.cast(pa.large_string())).hash().to_numpy().view(np.int64)
-    chosen: Ints = np.where(
-        is_number.to_numpy(zero_copy_only=False), plain, hashed | np.int64(-1) << np.int64(63)
-    )
-    return chosen
+    numbers_: Ints = np.where(_flags(is_number), plain, hashed | np.int64(-1 << 63))
+    return numbers_
 
 
 def _packet(*fields: tuple[int, int | str | bytes | None]) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from profframe.export.pftrace.wire import message
-from profframe.readers.perfetto.own import TRACK_KEY
+from profframe.readers.perfetto.exported import TRACK_KEY
 
 UNENDED: Final = 1 << 20
 """Lane of slices that never end."""

@@ -143,7 +143,7 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
             f"{source.path}: not a trace: {reason}{damage} (expected packets of Perfetto)"
         )
     quality = _quality(trace, source)
-    if (own := reading.state.own) is not None:
+    if (own := reading.state.exported) is not None:
         return trace_of(
             source.path,
             rows,
@@ -190,7 +190,7 @@ class _Trace:
 
     def batches(self, source: ByteSource, *, is_spooled: bool) -> Iterator[Batch]:
         for packets in self.reading.packets(source.blocks()):
-            own = self.reading.state.own
+            own = self.reading.state.exported
             if is_spooled and own and own.job and (count := len(own.job.traces)) > 1:
                 raise SeveralTracesError(source.path, count, {JOB_KEY: None})
             yield from self.events.batches(packets)

@@ -196,7 +196,7 @@ def joined(owner: Ints, shown: pa.Array, count: int, opening: str, closing: str)
 
 def _json(values: pa.Array, state: State) -> pa.Array:
     """The JSON texts that a writer gives, quoted where they are none; all of our own are some."""
-    if state.own is not None:
+    if state.exported is not None:
         return values
     encoded = values.dictionary_encode()
     shown = pa.array(map(_json_of, encoded.dictionary.to_pylist()), pa.string())

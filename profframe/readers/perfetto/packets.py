@@ -15,7 +15,7 @@ import pyarrow as pa
 from profframe.errors import MissingExtraError, SourceError
 from profframe.intervals import Ints, Mask
 from profframe.readers.chrome import base_of
-from profframe.readers.perfetto import own
+from profframe.readers.perfetto import exported
 from profframe.readers.perfetto.state import State
 from profframe.readers.perfetto.wire import (
     LENGTH,
@@ -259,7 +259,7 @@ class Reading:
             state.intern(epoch, protos.InternedData.FromString(text))
             self._take_extensions(epoch, text)
         elif number == _DESCRIPTOR:
-            line = None if state.own is None else own.line_of(text)
+            line = None if state.exported is None else exported.line_of(text)
             state.describe(protos.TrackDescriptor.FromString(text), line)
         elif number == _METADATA:
             self._take_metadata(protos.ChromeEventBundle.FromString(text))
@@ -283,12 +283,12 @@ class Reading:
         """Take what a file of profframe says of itself."""
         members = {entry.name: entry.json_value for entry in bundle.metadata}
         state = self.state
-        if state.own is None:
-            state.own = own.own_of(members)
-        if state.own is not None:
-            state.own.take(members)
-            if own.ZERO_KEY in members:
-                state.zero = base_of(state.own.header) - state.own.zero_ns
+        if state.exported is None:
+            state.exported = exported.exported_of(members)
+        if state.exported is not None:
+            state.exported.take(members)
+            if exported.ZERO_KEY in members:
+                state.zero = base_of(state.exported.header) - state.exported.zero_ns
 
     def _take_extensions(self, epoch: int, text: bytes) -> None:
         if _KERNELS_MARK not in text and _ARGUMENTS_MARK not in text:
@@ -318,7 +318,7 @@ class Reading:
         names = protos.TracePacket.DESCRIPTOR.fields_by_number
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
             name = names[number].name if number in names else f"field {number}"
-            if name not in _OF_ALL and (number != _METADATA or self.state.own is None):
+            if name not in _OF_ALL and (number != _METADATA or self.state.exported is None):
                 self.passed[name] += count
 
     def _times(

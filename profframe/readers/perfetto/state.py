@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from profframe.intervals import Ints
-from profframe.readers.perfetto.own import Own
+from profframe.readers.perfetto.exported import Exported
 from profframe.readers.perfetto.wire import distinct_rows
 
 BOOTTIME: Final = 6
@@ -98,7 +98,7 @@ class State:
     non_finite: int = 0
     """Values that are no number, or infinite."""
     next_epoch: int = 1
-    own: Own | None = None
+    exported: Exported | None = None
     """What a file of profframe says of itself."""
 
     def origin(self) -> int:

@@ -47,7 +47,7 @@ class Lines:
         return self.lines[key]
 
     def _line(self, uuid: int, track: Track) -> Line:
-        if track.line is not None and self.state.own is not None:
+        if track.line is not None and self.state.exported is not None:
             return track.line
         around = self._around(track)
         pid = next((str(t.pid) for t in around if t.pid is not None), None)
@@ -93,8 +93,8 @@ class Lines:
 
     def batch(self) -> Batch:
         """Names of all lines, as labels."""
-        if self.state.own is not None:
-            return self.state.own.batch()
+        if self.state.exported is not None:
+            return self.state.exported.batch()
         self._name()
         rows: list[tuple[str, str | None, str | None, str]] = []
         for pid, labels in self.processes.items():

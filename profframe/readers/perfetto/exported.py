@@ -7,7 +7,7 @@ alone, as the ends of slices are.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -50,7 +50,7 @@ _MARK: Final = b"\xea\xea\x04"
 
 
 @dataclass
-class Own:
+class Exported:
     """What a file of profframe says of itself.
 
     Attributes
@@ -101,12 +101,12 @@ _LABELS: Final = (
 )  # fmt: skip
 
 
-def own_of(members: Mapping[str, str]) -> Own | None:
+def exported_of(members: Mapping[str, str]) -> Exported | None:
     """What metadata says of a file of profframe; None if it is of another."""
     zero_ns = _loaded(members.get(ZERO_KEY, ""))
     if type(zero_ns) is not int or not -1 << 62 < zero_ns < 1 << 62:
         return None
-    return Own(zero_ns)
+    return Exported(zero_ns)
 
 
 def line_of(text: bytes) -> tuple[str | None, str | None] | None:
@@ -127,7 +127,7 @@ def rows_of(
     buffer: Bytes,
     parts: Fields,
     members: Mapping[str, pa.Array],
-    own: Own,
+    file: Exported,
     session: Session,
 ) -> tuple[Batch, int]:
     """Rows of events that are as they were, and how many of the messages are damaged.
@@ -164,7 +164,7 @@ def rows_of(
         shown["bind_id"] = text(BIND_ID)
         shown |= {"flow_in": _flags(direction, 1), "flow_out": _flags(direction, 2)}
     shown |= members_of_args(pc.coalesce(text(ARGS), members["args"]), session)
-    pids = {} if own.job is None else own.job.pids
+    pids = {} if file.job is None else file.job.pids
     return with_device_args(batch_of(shown, pids), session), int(damaged.sum())
 
 
