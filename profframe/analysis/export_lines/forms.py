@@ -69,7 +69,7 @@ class Json:
 
     Examples
     --------
-    >>> Json().selected(Event("'i'", "time_ns", name="name"))[-40:]
+    >>> Json().selected(Event("'i'", "time_ns", name="name"))[-38:]
     ", at_time(time_ns, NULL), '}') AS line"
     """
 

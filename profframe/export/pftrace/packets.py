@@ -17,7 +17,7 @@ from profframe.analysis.export_lines.lanes import Lanes
 from profframe.export.pftrace import wire
 from profframe.export.pftrace.arguments import Members, debug_annotations, members, numbers_in
 from profframe.export.pftrace.interning import ARGUMENT, CATEGORY, NAME, Interned
-from profframe.export.pftrace.tracks import UNENDED, Key, Tracks
+from profframe.export.pftrace.tracks import LABELS, UNENDED, Key, Tracks
 from profframe.export.pftrace.wire import Message, lengths, message, numbers
 from profframe.intervals import Ints, Mask
 from profframe.readers.perfetto import exported
@@ -100,11 +100,12 @@ class Packets:
         if self.interned.is_full:
             self.interned.forget()
             yield _packet((_SEQUENCE, _ONLY), (_FLAGS, _CLEARED))
-        phase = rows["phase"]
-        if pc.any(pc.equal(phase, "M")).as_py():
-            labels = rows.filter(pc.equal(phase, "M"))
-            yield self._labels(labels)
-            rows = rows.filter(pc.invert(pc.equal(phase, "M")))
+        is_label = pc.and_(
+            pc.is_in(rows["phase"], pa.array(["M"])), pc.is_in(rows["name"], pa.array([*LABELS]))
+        )
+        if is_label.true_count:
+            yield self._labels(rows.filter(is_label))
+            rows = rows.filter(pc.invert(is_label))
         if not len(rows):
             return
         encoded = _Encoded(self, rows, lanes)
@@ -370,8 +371,8 @@ def hashes(ids: pa.Array) -> Ints:
     is_number = pc.fill_null(pc.match_substring_regex(ids, r"^[0-9]{1,18}$"), fill_value=False)
     plain = pc.if_else(is_number, ids, "0").cast(pa.int64()).to_numpy()
     hashed = pl.Series(ids.cast(pa.large_string())).hash().to_numpy().view(np.int64)
-    numbers_: Ints = np.where(_flags(is_number), plain, hashed | np.int64(-1 << 63))
-    return numbers_
+    beyond: Ints = hashed | np.int64(-1 << 63)
+    return np.where(_flags(is_number), plain, beyond)
 
 
 def _packet(*fields: tuple[int, int | str | bytes | None]) -> bytes:

@@ -13,7 +13,7 @@ from profframe.readers.perfetto.exported import TRACK_KEY
 UNENDED: Final = 1 << 20
 """Lane of slices that never end."""
 _MOST: Final = 1 << 31
-_LABELS: Final = {
+LABELS: Final = {
     "process_name": "name",
     "process_labels": "labels",
     "process_sort_index": "sort_index",
@@ -50,7 +50,7 @@ class Tracks:
         for label in labels:
             name, pid, tid = label["name"], _text(label.get("pid")), _text(label.get("tid"))
             key = (pid, None) if name.startswith("process") else (pid, tid)
-            self.labels.setdefault(key, {})[name] = label["args"].get(_LABELS[name])
+            self.labels.setdefault(key, {})[name] = label["args"].get(LABELS[name])
 
     def number(self, key: Key) -> int:
         """The id of a track."""
