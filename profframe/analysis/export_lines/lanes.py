@@ -132,11 +132,22 @@ def lanes_of(thread: Ints, start: Ints, end: Ints) -> Ints:
     left = np.arange(thread.size)
     for _ in range(MOST_LANES - 1):
         group = thread[left], start[left], end[left]
-        left = left[nest(*group).crossing | _is_around_earlier(*group)]
+        left = left[_is_crossing(*group) | _is_around_earlier(*group)]
         if not left.size:
             break
         lane[left] += 1
     return lane
+
+
+def _is_crossing(thread: Ints, start: Ints, end: Ints) -> Mask:
+    """Slices that overlap one before them without being inside, and all that are inside these."""
+    forest = nest(thread, start, end)
+    crossing = np.flatnonzero(forest.crossing)
+    steps = np.bincount(forest.preorder[crossing], minlength=thread.size + 1)
+    behind = forest.preorder[forest.last[crossing]] + 1
+    steps = steps - np.bincount(behind, minlength=thread.size + 1)
+    mask: Mask = np.cumsum(steps)[forest.preorder] > 0
+    return mask
 
 
 def _is_around_earlier(thread: Ints, start: Ints, end: Ints) -> Mask:
