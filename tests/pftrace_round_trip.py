@@ -109,6 +109,7 @@ class Viewed:
         track = self.tracks[uuid]
         parent = self.tracks.get(track.parent_uuid)
         own = track.thread.thread_name or track.process.process_name or track.name
+        own = own or f"process {track.process.pid}"
         return f"{self.name_of(parent.uuid)}/{own}" if parent else own
 
     def _see(self, time: int, event: Any, names: Mapping[str, Mapping[int, str]]) -> None:

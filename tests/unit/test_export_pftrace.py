@@ -7,13 +7,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 
 import profframe
 from profframe.errors import ExportError, SourceError
 from profframe.export.pftrace import interning
+from profframe.loading.files import read_trace
 from profframe.trace.trace import Trace
 from tests.conftest import Run
 from tests.pftrace_round_trip import Viewed, differences_of_forms, parsed, pb
@@ -46,9 +46,9 @@ def test_ranks_are_on_one_clock_each_with_its_processes(job: Trace, tmp_path: Pa
     job.export_chrome_trace(tmp_path / "o.pftrace")
     viewed = Viewed(tmp_path / "o.pftrace")
     assert {line for line, *_ in viewed.slices} == {
-        f"rank {rank}: python ({place})"
+        f"rank {rank}: python ({place}"
         for rank in range(3)
-        for place in ("CPU/thread 42", "GPU 0/stream 7")
+        for place in ("CPU)/thread 42", "GPU 0)/stream 7")
     }
     starts = {
         (line[:6], start) for line, start, _, name in viewed.slices if name == "ProfilerStep#5"
@@ -91,7 +91,7 @@ def test_an_arrow_finds_a_slice_that_is_beside_its_thread(tmp_path: Path) -> Non
     assert differences_of_forms(trace, tmp_path) == []
     viewed = Viewed(tmp_path / "written.pftrace")
     assert viewed.slices == Counter(
-        {("1/1", 0, 10_000, "first"): 1, ("1/1/1 (2)", 5000, 10_000, "second"): 1}
+        {("process 1/1", 0, 10_000, "first"): 1, ("process 1/1/1 (2)", 5000, 10_000, "second"): 1}
     )
     assert [(phase, id_, name) for phase, id_, name, _ in viewed.arrows] == [
         ("s", 7, "first"),
@@ -112,7 +112,7 @@ def test_arguments_have_their_types_and_keep_their_text(tmp_path: Path) -> None:
     kinds = [a.WhichOneof("value") for a in packet.track_event.debug_annotations]
     assert kinds == [
         "int_value", "legacy_json_value", "double_value", "legacy_json_value", "legacy_json_value",
-        "bool_value", "legacy_json_value", "legacy_json_value", "legacy_json_value",
+        "bool_value", "legacy_json_value", "legacy_json_value", "string_value",
         "legacy_json_value", "legacy_json_value", "string_value",
     ]  # fmt: skip
     (seen,) = Viewed(tmp_path / "written.pftrace").args
@@ -165,9 +165,9 @@ def test_what_has_no_pair_and_no_time_is_kept(tmp_path: Path) -> None:
     assert differences_of_forms(trace, tmp_path) == []
     viewed = Viewed(tmp_path / "written.pftrace")
     assert viewed.slices == Counter(
-        {("1/1", 0, 50_000, "around"): 1, ("1/1", 20_000, 10_000, "inside"): 1}
+        {("process 1/1", 0, 50_000, "around"): 1, ("process 1/1", 20_000, 10_000, "inside"): 1}
     )
-    assert viewed.counters == [("1/two a", 4000, 1.0), ("1/two b", 4000, 2.5)]
+    assert viewed.counters == [("process 1/two a", 4000, 1.0), ("process 1/two b", 4000, 2.5)]
 
 
 @pytest.mark.parametrize("base", [None, 1_700_000_000_000_000_000])
@@ -248,7 +248,7 @@ def test_a_file_of_several_ranks_goes_into_a_store_by_way_of_load(
 ) -> None:
     job.export_chrome_trace(tmp_path / "o.pftrace")
     with pytest.raises(SourceError, match="3 traces in one file, that profframe wrote together"):
-        profframe.convert(tmp_path / "o.pftrace", tmp_path / "store")
+        read_trace(tmp_path / "o.pftrace", spool_folder=tmp_path)
     profframe.load(tmp_path / "o.pftrace").to_parquet(tmp_path / "other")
     assert profframe.load(tmp_path / "other").traces["rank"].to_list() == [0, 1, 2]
 
@@ -277,8 +277,9 @@ def test_only_whole_traces_are_written_under_a_name_of_protobuf(tmp_path: Path) 
 
 def test_the_command_writes_it(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "o.pftrace"
-    done = run("export", EXAMPLES / "gpu_training.json.gz", "--track", "queue_depth", "-o", path)
-    assert (done.code, done.err.splitlines()[-1]) == (0, f"{path}: written")
+    example = EXAMPLES / "gpu_training.json.gz"
+    code, _, error = run("export", example, "--track", "queue_depth", "-o", path)
+    assert (code, error.splitlines()[-1]) == (0, f"{path}: written")
     assert {line.split("/")[0] for line, *_ in Viewed(path).counters} == {"profframe"}
 
 
@@ -286,4 +287,3 @@ def test_a_batch_without_arguments_or_names_is_written(tmp_path: Path) -> None:
     trace = loaded(tmp_path, {"ph": "X", "ts": 1, "dur": 2})
     assert differences_of_forms(trace, tmp_path) == []
     assert sum(Viewed(tmp_path / "written.pftrace").slices.values()) == 1
-    assert np.int64(trace.events["dur_ns"][0]) == 2000
