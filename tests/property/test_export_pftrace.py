@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import profframe
 from profframe.errors import SourceError
 from tests.builders import together
+from tests.pftrace_round_trip import Viewed, differences_of_forms
 from tests.property.test_export import of_another_format, without_typed_ends
 from tests.property.test_export_job import _ALL
 from tests.property.test_reading import documents
-from tests.pftrace_round_trip import Viewed, differences_of_forms
 
 pytest.importorskip("perfetto")
 
