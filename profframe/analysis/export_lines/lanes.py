@@ -124,9 +124,9 @@ def lanes_of(thread: Ints, start: Ints, end: Ints) -> Ints:
 
     Examples
     --------
-    >>> thread, start, end = np.zeros(3, np.int64), np.array([0, 5, 5]), np.array([10, 15, 10])
+    >>> thread, start, end = np.zeros(4, np.int64), np.array([0, 5, 6, 2]), np.array([10, 15, 9, 4])
     >>> lanes_of(thread, start, end).tolist()
-    [0, 1, 0]
+    [0, 1, 1, 0]
     """
     lane = np.zeros(thread.size, np.int64)
     left = np.arange(thread.size)

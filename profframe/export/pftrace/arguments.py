@@ -70,10 +70,10 @@ def members(texts: pa.Array) -> Members:
 
     Examples
     --------
-    >>> found = members(pa.array(['{"a": [1, 2], "b":"x,y"}', None, "7"], pa.large_string()))
-    >>> found.owner.tolist(), found.names.to_pylist(), found.values.to_pylist()
+    >>> objects = members(pa.array(['{"a": [1, 2], "b":"x,y"}', None, "7"], pa.large_string()))
+    >>> objects.owner.tolist(), objects.names.to_pylist(), objects.values.to_pylist()
     ([0, 0], [b'a', b'b'], [b'[1, 2]', b'"x,y"'])
-    >>> found.are_whole.tolist()
+    >>> objects.are_whole.tolist()
     [True, False, False]
     """
     count = len(texts)
@@ -116,9 +116,9 @@ def members(texts: pa.Array) -> Members:
     return Members(row[at], names, wire.between(data, start, end), are_whole)
 
 
-def debug_annotations(found: Members, name_iids: Ints) -> Message:
+def debug_annotations(objects: Members, name_iids: Ints) -> Message:
     """A message of each member."""
-    values = found.values
+    values = objects.values
     count = len(values)
     if not count:
         return [values]
@@ -168,9 +168,9 @@ def debug_annotations(found: Members, name_iids: Ints) -> Message:
     ]
 
 
-def numbers_in(found: Members) -> tuple[Ints, npt.NDArray[np.float64]]:
+def numbers_in(objects: Members) -> tuple[Ints, npt.NDArray[np.float64]]:
     """Those members whose values are numbers, and these."""
-    numbers = found.values.cast(pa.large_string())
+    numbers = objects.values.cast(pa.large_string())
     at = np.flatnonzero(_matches(numbers, r"^-?[0-9]{1,300}(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?$"))
     return at, numbers.take(pa.array(at)).cast(pa.float64()).to_numpy()
 
@@ -209,10 +209,10 @@ def _structure(letters: Bytes) -> Ints:
 def _first_letters(letters: Bytes, edges: Ints) -> Bytes:
     """The first letter of each row that is no space; 0 of an empty one."""
     start, _ = _trimmed(letters, edges[:-1], edges[1:])
-    found = np.zeros(start.size, np.uint8)
+    begin = np.zeros(start.size, np.uint8)
     has = start < edges[1:]
-    found[has] = letters[start[has]]
-    return found
+    begin[has] = letters[start[has]]
+    return begin
 
 
 def _trimmed(letters: Bytes, start: Ints, end: Ints) -> tuple[Ints, Ints]:

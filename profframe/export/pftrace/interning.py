@@ -24,32 +24,32 @@ _MOST: Final = 1 << 17
 class Interned:
     """The texts that have numbers, by kind, and those that no packet has given them yet."""
 
-    known: dict[int, pa.Array] = field(default_factory=dict)
-    new: list[tuple[int, bytes]] = field(default_factory=list)
+    texts: dict[int, pa.Array] = field(default_factory=dict)
+    new: list[bytes] = field(default_factory=list)
 
     @property
     def is_full(self) -> bool:
         """Whether it is time to forget."""
-        return any(len(texts) > _MOST for texts in self.known.values())
+        return any(len(texts) > _MOST for texts in self.texts.values())
 
     def forget(self) -> None:
         """Begin anew, as a packet has to say."""
-        self.known.clear()
+        self.texts.clear()
 
     def numbers(self, kind: int, texts: pa.Array) -> Ints:
         """The number of each text; 0 is NULL."""
         encoded = texts.cast(pa.large_string()).dictionary_encode()
         distinct = encoded.dictionary
-        known = self.known.get(kind, pa.array([], pa.large_string()))
-        place = pc.index_in(distinct, known)
+        earlier = self.texts.get(kind, pa.array([], pa.large_string()))
+        place = pc.index_in(distinct, earlier)
         new = distinct.filter(pc.is_null(place))
         if len(new):
-            iids = np.arange(len(known) + 1, len(known) + 1 + len(new))
+            iids = np.arange(len(earlier) + 1, len(earlier) + 1 + len(new))
             entries = [*wire.numbers(1, iids), *wire.lengths(2, [wire.texts(new)])]
-            told = wire.joined(wire.lengths(kind, entries))
-            self.new.append((kind, bytes(wire.contents(told))))
-            self.known[kind] = known = pa.concat_arrays([known, new])
-            place = pc.index_in(distinct, known)
+            messages = wire.joined(wire.lengths(kind, entries))
+            self.new.append(bytes(wire.contents(messages)))
+            self.texts[kind] = earlier = pa.concat_arrays([earlier, new])
+            place = pc.index_in(distinct, earlier)
         iid = np.append(place.to_numpy().astype(np.int64) + 1, 0)
         numbers: Ints = iid[pc.fill_null(encoded.indices, len(distinct)).to_numpy()]
         return numbers
@@ -57,4 +57,4 @@ class Interned:
     def take(self) -> bytes | None:
         """What the next packet has to say of new texts."""
         new, self.new = self.new, []
-        return b"".join(entries for _, entries in new) or None
+        return b"".join(new) or None

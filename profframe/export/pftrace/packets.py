@@ -163,14 +163,14 @@ class Packets:
         code = _codes(pid) * width + _codes(tid)
         distinct, place = np.unique(code * (UNENDED + 1) + lane, return_inverse=True)
         pids, tids = ([None, *column.dictionary.to_pylist()] for column in (pid, tid))
-        found = [
+        uuids = [
             self.tracks.number(
                 Key(pids[both // (UNENDED + 1) // width], tids[both // (UNENDED + 1) % width],
                     both % (UNENDED + 1))
             )
             for both in distinct.tolist()
         ]  # fmt: skip
-        return np.array(found, np.int64)[place]
+        return np.array(uuids, np.int64)[place]
 
 
 class _Encoded:
@@ -195,20 +195,20 @@ class _Encoded:
         kind[is_slice | is_unended] = _BEGIN
         is_legacy = self._is(*_LEGACY_PHASES)
         kind[is_legacy] = 0
-        found = members(self.rows["args"])
+        arguments = members(self.rows["args"])
         values: list[memoryview | bytes] = []
         counted: Message = []
         if is_counter.any():
-            track, kind, counted, values = self._counters(found, is_counter, track, kind)
+            track, kind, counted, values = self._counters(arguments, is_counter, track, kind)
         event = [
             *numbers(_TYPE, kind, kind > 0),
             *numbers(_TRACK, track),
             *self._named(CATEGORY, "category", _CATEGORY_IID),
             *self._named(NAME, "name", _NAME_IID),
-            *self._annotations(found, is_counter),
+            *self._annotations(arguments, is_counter),
             *self._legacy(is_legacy),
             *counted,
-            *lengths(exported.EVENT_KEY, self._own(found, is_slice, is_counter)),
+            *lengths(exported.EVENT_KEY, self._own(arguments, is_slice, is_counter)),
         ]
         times, has_time = self._times()
         packets = self.file.packed(times, has_time, event)
@@ -242,12 +242,12 @@ class _Encoded:
         iid = self.file.interned.numbers(kind, self.rows[column])
         return numbers(field_, iid, iid > 0)
 
-    def _annotations(self, found: Members, is_counter: Mask) -> Message:
-        iids = self.file.interned.numbers(ARGUMENT, found.names.cast(pa.large_string()))
-        each = wire.joined(lengths(_ANNOTATION, debug_annotations(found, iids)))
-        first = np.searchsorted(found.owner, np.arange(self.count + 1))
+    def _annotations(self, arguments: Members, is_counter: Mask) -> Message:
+        iids = self.file.interned.numbers(ARGUMENT, arguments.names.cast(pa.large_string()))
+        each = wire.joined(lengths(_ANNOTATION, debug_annotations(arguments, iids)))
+        first = np.searchsorted(arguments.owner, np.arange(self.count + 1))
         shown = [wire.grouped(each, first)]
-        is_whole = _has(self.rows["args"]) & ~found.are_whole & ~is_counter
+        is_whole = _has(self.rows["args"]) & ~arguments.are_whole & ~is_counter
         if not is_whole.any():
             return shown
         at = np.flatnonzero(is_whole)
@@ -257,7 +257,7 @@ class _Encoded:
         whole = lengths(_ANNOTATION, whole)
         return [*shown, wire.spread(wire.joined(whole), at, self.count)]
 
-    def _own(self, found: Members, is_slice: Mask, is_counter: Mask) -> Message:
+    def _own(self, arguments: Members, is_slice: Mask, is_counter: Mask) -> Message:
         """What only profframe reads."""
         rows = self.rows
         duration = pc.fill_null(rows["dur_ns"], 0).to_numpy()
@@ -275,8 +275,8 @@ class _Encoded:
         if rows["bind_id"].null_count < self.count:
             direction = self._direction()
             parts += numbers(exported.DIRECTION, direction, direction > 0)
-        size = np.bincount(found.owner, minlength=self.count)
-        has_text = _has(rows["args"]) & (~found.are_whole | (size == 0) | is_counter)
+        size = np.bincount(arguments.owner, minlength=self.count)
+        has_text = _has(rows["args"]) & (~arguments.are_whole | (size == 0) | is_counter)
         if has_text.any():
             parts += self._text(exported.ARGS, rows["args"], has_text)
         return parts
@@ -318,20 +318,20 @@ class _Encoded:
         return shown
 
     def _counters(
-        self, found: Members, is_counter: Mask, track: Ints, kind: Ints
+        self, arguments: Members, is_counter: Mask, track: Ints, kind: Ints
     ) -> tuple[Ints, Ints, Message, list[memoryview | bytes]]:
         """Values of counters: the first of a row is in its packet, others in packets of theirs."""
-        at, values = numbers_in(found)
-        chosen = is_counter[found.owner[at]]
+        at, values = numbers_in(arguments)
+        chosen = is_counter[arguments.owner[at]]
         at, values = at[chosen], values[chosen]
-        owner = found.owner[at]
+        owner = arguments.owner[at]
         frame = pl.DataFrame(
             {
                 **{
                     name: self.rows[name].take(pa.array(owner))
                     for name in ("pid", "tid", "name", "id")
                 },
-                "series": found.names.take(pa.array(at)).cast(pa.large_string()),
+                "series": arguments.names.take(pa.array(at)).cast(pa.large_string()),
             }
         )
         distinct = frame.unique(maintain_order=True).with_row_index("place")
@@ -372,7 +372,8 @@ def hashes(ids: pa.Array) -> Ints:
     plain = pc.if_else(is_number, ids, "0").cast(pa.int64()).to_numpy()
     hashed = pl.Series(ids.cast(pa.large_string())).hash().to_numpy().view(np.int64)
     beyond: Ints = hashed | np.int64(-1 << 63)
-    return np.where(_flags(is_number), plain, beyond)
+    shown: Ints = np.where(_flags(is_number), plain, beyond)
+    return shown
 
 
 def _packet(*fields: tuple[int, int | str | bytes | None]) -> bytes:
