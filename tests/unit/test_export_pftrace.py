@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import polars as pl
 import pytest
 
 import profframe
-from profframe.errors import ExportError, SourceError
+from profframe.errors import ExportError, ProfframeError, SourceError
 from profframe.export.pftrace import interning
 from profframe.loading.files import read_trace
 from profframe.trace.trace import Trace
 from tests.conftest import Run
+from tests.members import few
 from tests.pftrace_round_trip import Viewed, differences_of_forms, parsed, pb
 from tests.unit.test_export_job import AHEAD, source
 
@@ -261,6 +263,33 @@ def test_a_cut_file_reads_up_to_there(job: Trace, tmp_path: Path) -> None:
     assert back.traces["rank"].to_list() == [0, 1, 2]
     assert "truncated" in back.quality["check"].to_list()
     assert 0 < back.events.height < job.events.height
+
+
+@pytest.mark.parametrize("seed", few(range(8), 2))
+def test_a_damaged_file_is_read_or_refused(seed: int, job: Trace, tmp_path: Path) -> None:
+    job.export_chrome_trace(tmp_path / "o.pftrace", tracks=["blame"], collectives=True)
+    data = (tmp_path / "o.pftrace").read_bytes()
+    random = Random(seed)
+    for _ in range(8):
+        damaged = bytearray(data)
+        for _ in range(random.choice((1, 3, 30))):
+            at = random.randrange(len(damaged))
+            damaged[at : at + random.randrange(3)] = random.randbytes(random.randrange(3))
+        (tmp_path / "damaged.pftrace").write_bytes(bytes(damaged))
+        try:
+            back = profframe.load(tmp_path / "damaged.pftrace")
+        except ProfframeError:
+            continue
+        assert back.sql("SELECT count(args) FROM events").height == 1
+
+
+def test_metadata_that_is_no_text_is_nothing(job: Trace, tmp_path: Path) -> None:
+    job.export_chrome_trace(tmp_path / "o.pftrace")
+    data = (tmp_path / "o.pftrace").read_bytes()
+    broken = data.replace(b'"clocks"', b'"\xff\xfeocks"')
+    (tmp_path / "o.pftrace").write_bytes(broken)
+    back = profframe.load(tmp_path / "o.pftrace")
+    assert back.events.height == job.events.height
 
 
 def test_only_whole_traces_are_written_under_a_name_of_protobuf(tmp_path: Path) -> None:

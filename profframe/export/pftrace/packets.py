@@ -394,9 +394,10 @@ def _flags(values: pa.Array) -> Mask:
     return mask
 
 
-def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int64]:
+def _codes(column: pa.DictionaryArray) -> Ints:
     """Codes of a column from 1 on; 0 is NULL."""
-    return pc.fill_null(column.indices, -1).to_numpy().astype(np.int64) + 1
+    codes: Ints = pc.fill_null(column.indices, -1).to_numpy().astype(np.int64) + 1
+    return codes
 
 
 def _loaded(text: str | None) -> Any:

@@ -16,7 +16,7 @@ from profframe.errors import MissingExtraError, SourceError
 from profframe.intervals import Ints, Mask
 from profframe.readers.chrome import base_of
 from profframe.readers.perfetto import exported
-from profframe.readers.perfetto.state import State
+from profframe.readers.perfetto.state import State, plain_text
 from profframe.readers.perfetto.wire import (
     LENGTH,
     Bytes,
@@ -281,7 +281,7 @@ class Reading:
 
     def _take_metadata(self, bundle: Any) -> None:
         """Take what a file of profframe says of itself."""
-        members = {entry.name: entry.json_value for entry in bundle.metadata}
+        members = {plain_text(e.name): plain_text(e.json_value) for e in bundle.metadata}
         state = self.state
         if state.exported is None:
             state.exported = exported.exported_of(members)
