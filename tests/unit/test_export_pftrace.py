@@ -269,7 +269,7 @@ def test_a_cut_file_reads_up_to_there(job: Trace, tmp_path: Path) -> None:
 def test_a_damaged_file_is_read_or_refused(seed: int, job: Trace, tmp_path: Path) -> None:
     job.export_chrome_trace(tmp_path / "o.pftrace", tracks=["blame"], collectives=True)
     data = (tmp_path / "o.pftrace").read_bytes()
-    random = Random(seed)
+    random = Random(seed)  # noqa: S311
     for _ in range(8):
         damaged = bytearray(data)
         for _ in range(random.choice((1, 3, 30))):
