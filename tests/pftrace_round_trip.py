@@ -41,7 +41,8 @@ def differences_of_forms(trace: Trace, folder: Path, **options: Any) -> list[str
 
 def _of_table(name: str, one: pl.DataFrame, other: pl.DataFrame) -> Iterable[str]:
     if one.shape != other.shape:
-        yield f"{name}: {one.shape}, then {other.shape}: {one.head(5).rows()}, {other.head(5).rows()}"
+        rows = [frame.head(5).rows() for frame in (one, other)]
+        yield f"{name}: {one.shape}, then {other.shape}: {rows}"
         return
     for column in one.columns:
         if (name, column) == ("traces", "source"):
