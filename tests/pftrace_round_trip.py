@@ -30,7 +30,7 @@ def differences_of_forms(trace: Trace, folder: Path, **options: Any) -> list[str
     for path in paths:
         trace.export_chrome_trace(path, **options)
         read.append(profframe.load(path))
-    found = []
+    found: list[str] = []
     for name in TABLES:
         one, other = (getattr(trace, name) for trace in read)
         if name == "quality":  # a text that has a member twice is repaired where it is JSON
