@@ -103,5 +103,4 @@ WHERE
     events.start_ns IS NOT NULL
     AND events.dur_ns >= 0
     AND events.is_async IS NOT TRUE
-    AND (is_busy(events.kind) OR events.kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead'))
-ORDER BY events.event_id;
+    AND (is_busy(events.kind) OR events.kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead'));

@@ -51,16 +51,14 @@ def explanation(
     sides = base, other
     of = slots(base.trees, other.trees)
     about = kinds.with_causes(slot_rows(sides, of, connects))
-    parts = [
-        piece_rows(name, its, own, of.gap, connect)
-        for name, its, own, connect in zip(SIDES, sides, (of.base, of.other), connects, strict=True)
-    ]
+    owns = of.base, of.other
+    parts = of_each(2, lambda n: piece_rows(SIDES[n], sides[n], owns[n], of.gap, connects[n]))
     shared = about.select("slot", "in_both")
     rows = pl.concat([part.rows for part in parts]).join(shared, on="slot", how="left")
     lost = {name: part.lost_ns for name, part in zip(SIDES, parts, strict=True)}
     counts = {name: its.count for name, its in zip(SIDES, sides, strict=True)}
-    rows = with_delays(rows, lost, counts, LATE).drop("in_both").join(about, on="slot", how="left")
-    rows = named(rows, base.has_devices or other.has_devices)
+    rows = with_delays(rows, lost, counts, LATE)
+    rows = named(rows, about, has_devices=base.has_devices or other.has_devices)
     return Explanation(
         table(rows, about, sides),
         base_ns=base.mean_ns,

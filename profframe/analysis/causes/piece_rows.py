@@ -100,8 +100,10 @@ def piece_rows(name: str, of: Side, own: Ints, gap: Ints, connect: Connect) -> P
     return PieceRows(rows, lost_ns)
 
 
-def named(rows: pl.DataFrame, has_devices: bool) -> pl.DataFrame:
+def named(rows: pl.DataFrame, about: pl.DataFrame, *, has_devices: bool) -> pl.DataFrame:
     """Pieces with their final cause, and the names by which they are added up."""
+    of_slots = about.select("slot", "in_both", "op_has_both", "place", "group", "cause")
+    rows = rows.drop("in_both", "delay", "delay_kind").join(of_slots, on="slot", how="left")
     kind = pl.col("kind").replace_strict(dict(enumerate(KINDS)))
     of_slot = pl.col("cause")
     launching = kind.is_in(["launch", "op"] if has_devices else ["launch"])
@@ -128,4 +130,4 @@ def named(rows: pl.DataFrame, has_devices: bool) -> pl.DataFrame:
         .then(pl.format("line {}", "line"))
         .otherwise(pl.format("{}", "group"))
     )
-    return rows.with_columns(bundle=bundle)
+    return rows.select("side", "sample", "slot", "cause", "line_name", "ns", bundle=bundle)

@@ -10,6 +10,7 @@ import polars as pl
 from profframe.analysis.alignment.forest import mixed
 from profframe.analysis.causes.sides import Connect, Side, texts
 from profframe.analysis.causes.slots import Slots
+from profframe.analysis.critical_path.job import of_each
 from profframe.intervals import Ints, Mask, nearest
 
 SIDES: Final = ("base", "other")
@@ -44,10 +45,9 @@ def slot_rows(
     """
     frame = pl.DataFrame({"slot": np.arange(of.count), "gap": of.gap})
     others = _others(sides)
-    for name, side, own, connect, is_other in zip(
-        SIDES, sides, (of.base, of.other), connects, others, strict=True
-    ):
-        rows = _of_side(name, side, own, of, connect)
+    owns = of.base, of.other
+    parts = of_each(2, lambda n: _of_side(SIDES[n], sides[n], owns[n], of, connects[n]))
+    for name, rows, is_other in zip(SIDES, parts, others, strict=True):
         flag = pl.Series(f"{name}_is_other", is_other[rows[f"{name}_node"].to_numpy()])
         frame = frame.join(rows.with_columns(flag), on="slot", how="left")
     both = [
