@@ -60,7 +60,7 @@ END;
 CREATE OR REPLACE TEMP MACRO call_nodes(events) AS TABLE
 WITH names AS MATERIALIZED (
     SELECT
-        kind, name, is_module,
+        hash(kind, name, is_module) AS key,
         (hash(call_label(kind, name)) >> 1)::BIGINT AS label,
         call_sort(kind, name, is_module) AS sort,
         starts_with(name, 'autograd::engine::')::BIGINT AS backward,
@@ -96,9 +96,7 @@ SELECT
     END AS category,
     coalesce(events.graph_position, -1) AS graph_position
 FROM query_table(events) AS events
-JOIN names
-    ON events.kind = names.kind AND events.name IS NOT DISTINCT FROM names.name
-    AND (events.python_module_id IS NOT NULL) = names.is_module
+JOIN names ON hash(events.kind, events.name, events.python_module_id IS NOT NULL) = names.key
 WHERE
     events.start_ns IS NOT NULL
     AND events.dur_ns >= 0
