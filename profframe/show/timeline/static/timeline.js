@@ -1,0 +1,537 @@
+"use strict";
+
+// timeline(element, head, text, options) draws what profframe/show/timeline packs into an element:
+// `head` says what `text` has, `options` may have `height` (most pixels). It gives back an object with
+// redraw(), find(text), goTo(slice), event(trace, event_id), window(trace, from, to), state() and
+// `opened`, a promise.
+const timeline = (() => {
+  const { make, count, duration, shortened } = drawing;
+  const HELP =
+    "Timeline. W and S zoom, A and D move, arrow keys go from slice to slice, F zooms to the slice, " +
+    "0 shows all, V takes what is seen as a span, / searches.";
+
+  class Timeline {
+    constructor(element, head, text, options) {
+      this.element = element;
+      this.options = options;
+      this.data = new timelineData.Data(head, text);
+      this.selects = true;
+      this.selectsByTouch = false;
+      this.pointer = null;
+      this.hits = null;
+      this.build();
+      this.opened = this.open();
+    }
+
+    // ---- what is there
+
+    build() {
+      this.box = make("div", "timeline-box");
+      this.bar = make("div", "timeline-bar");
+      this.scroller = make("div", "timeline-view");
+      this.scroller.style.maxHeight = `${this.options.height ?? 620}px`;
+      this.sheet = make("div", "timeline-sheet");
+      this.canvas = make("canvas", "timeline-canvas");
+      this.canvas.tabIndex = 0;
+      this.canvas.setAttribute("role", "application");
+      this.canvas.setAttribute("aria-label", HELP);
+      this.legend = make("div", "timeline-legend");
+      this.details = make("div", "timeline-details");
+      this.details.setAttribute("aria-live", "polite");
+      this.tip = make("div", "timeline-tip");
+      this.tip.hidden = true;
+      this.sheet.append(this.canvas);
+      this.scroller.append(this.sheet);
+      this.box.append(this.bar, this.scroller, this.legend, this.details, this.tip);
+      this.element.replaceChildren(this.box);
+      this.controls();
+    }
+
+    controls() {
+      this.search = make("input", "timeline-search");
+      this.search.type = "search";
+      this.search.placeholder = "Search names";
+      this.search.spellcheck = false;
+      this.search.setAttribute("aria-label", "Search names in the timeline");
+      this.search.addEventListener("input", () => this.find(this.search.value));
+      this.search.addEventListener("keydown", (event) => {
+        if (event.key === "Enter") this.step(event.shiftKey ? -1 : 1);
+        else if (event.key === "Escape") this.canvas.focus();
+      });
+      this.before = this.button("\u2039", () => this.step(-1), "The one before");
+      this.next = this.button("\u203a", () => this.step(1), "The next one");
+      this.marks = make("select", "timeline-marks");
+      this.marks.setAttribute("aria-label", "Findings of advice, in the timeline");
+      this.status = make("p", "timeline-status");
+      this.status.setAttribute("role", "status");
+      const zoomIn = this.button("+", () => this.zoomBy(0.5), "Zoom in");
+      const zoomOut = this.button("\u2212", () => this.zoomBy(2), "Zoom out");
+      const all = this.button("Show all", () => this.all());
+      this.mode = this.button("Drag selects", () => this.toggled());
+      this.mode.setAttribute("aria-pressed", "true");
+      this.bar.append(this.search, this.before, this.next, this.marks, this.status, zoomIn, zoomOut, all, this.mode);
+    }
+
+    button(text, work, label) {
+      const button = make("button", "", text);
+      button.type = "button";
+      if (label) button.setAttribute("aria-label", label);
+      button.addEventListener("click", work);
+      return button;
+    }
+
+    async open() {
+      const { data } = this;
+      await data.open();
+      data.critical = await data.path();
+      const { steps } = data.head;
+      steps.end = steps.begin.map((begin, i) => begin + steps.dur[i]);
+      data.blocks(null);
+      for (const [number] of data.head.traces.entries()) {
+        data.annotationsOf(number)?.blocks(null);
+      }
+      this.view = new timelineView.View(data, this.canvas, this.scroller, this.box);
+      this.findings();
+      this.relaid();
+      this.view.themed();
+      this.named();
+      this.all();
+      timelineInput.listen(this);
+      this.scroller.addEventListener("scroll", () => this.moved());
+      this.observer = new ResizeObserver(() => this.resized());
+      this.observer.observe(this.scroller);
+      this.paint();
+      this.told();
+      (window.requestIdleCallback ?? ((work) => setTimeout(work, 50)))(() => data.rest());
+    }
+
+    findings() {
+      const { marks } = this.data.head;
+      this.marks.hidden = !marks.some((mark) => mark.slices.length);
+      this.marks.append(make("option", "", "Findings"));
+      marks.forEach((mark, number) => {
+        if (!mark.slices.length) return;
+        const rank = this.data.head.traces.length > 1 ? ` (${mark.ranks})` : "";
+        const option = make("option", "", shortened(`${mark.severity}: ${mark.text}${rank}`));
+        option.value = String(number);
+        this.marks.append(option);
+      });
+      this.marks.addEventListener("change", () => this.mark(Number(this.marks.value)));
+    }
+
+    // Colours of kinds.
+    named() {
+      const { kinds } = this.view;
+      this.legend.replaceChildren(
+        ...[...kinds].map(([kind, colour]) => {
+          const item = make("span", "timeline-kind");
+          const swatch = make("i", "timeline-swatch");
+          swatch.style.backgroundColor = `rgb(${colour.join(" ")})`;
+          item.append(swatch, make("span", "", String(kind).replaceAll("_", " ")));
+          return item;
+        }),
+      );
+    }
+
+    // ---- what is seen
+
+    relaid() {
+      this.view.laid();
+      this.sheet.style.height = `${this.view.total}px`;
+      this.view.sized();
+    }
+
+    resized() {
+      const { view } = this;
+      const { from, to, width, height } = view;
+      view.sized();
+      if (view.width === width && view.height === height) return;
+      view.show(from, to);
+      this.moved();
+    }
+
+    // Draw with the next frame.
+    moved() {
+      if (this.isWaiting) return;
+      this.isWaiting = true;
+      requestAnimationFrame(() => {
+        this.isWaiting = false;
+        this.paint();
+      });
+    }
+
+    paint() {
+      timelineDraw.draw(this.view);
+      this.frames = (this.frames ?? 0) + 1;
+    }
+
+    redraw() {
+      if (!this.view) return;
+      this.view.sized();
+      this.view.themed();
+      this.named();
+      this.paint();
+    }
+
+    all() {
+      this.view.show(0, this.data.head.span);
+      this.moved();
+    }
+
+    zoomBy(factor) {
+      const { view } = this;
+      const box = view.selected >= 0 ? view.box(view.selected) : null;
+      const isSeen = box && box.right > 0 && box.left < view.width;
+      view.zoom(factor, isSeen ? Math.max(0, Math.min((box.left + box.right) / 2, view.width)) : view.width / 2);
+      this.moved();
+    }
+
+    zoomTo(slice) {
+      const { begin, end } = this.data;
+      const room = Math.max((end[slice] - begin[slice]) * 0.15, 5);
+      this.view.show(begin[slice] - room, end[slice] + room);
+      this.select(slice);
+    }
+
+    toggled() {
+      this.selects = !this.selects;
+      this.selectsByTouch = this.selects;
+      this.mode.textContent = this.selects ? "Drag selects" : "Drag moves";
+      this.mode.setAttribute("aria-pressed", String(this.selects));
+    }
+
+    at(event) {
+      const place = this.canvas.getBoundingClientRect();
+      return { x: event.clientX - place.left, y: event.clientY - place.top };
+    }
+
+    // ---- what is chosen
+
+    click({ x, y }) {
+      const { view } = this;
+      this.canvas.focus({ preventScroll: true });
+      const item = view.itemAt(y);
+      if (item?.key) {
+        if (!view.folded.delete(item.key)) view.folded.add(item.key);
+        this.relaid();
+        this.moved();
+        return;
+      }
+      if (item?.sort === "steps") {
+        const { steps } = this.data.head;
+        const time = view.time(x);
+        const i = steps.begin.findIndex((begin, n) => steps.trace[n] === item.trace && begin <= time && steps.end[n] >= time);
+        if (i >= 0) this.chosen({ from: steps.begin[i], to: steps.end[i], top: null, bottom: null }, item.trace);
+        return;
+      }
+      const slice = view.sliceAt(x, y);
+      if (slice >= 0) this.select(slice);
+      else this.cleared();
+    }
+
+    cleared() {
+      this.view.selected = -1;
+      this.view.arrows = [];
+      this.view.span = null;
+      this.details.replaceChildren();
+      this.told();
+      this.moved();
+    }
+
+    async select(slice) {
+      const { view, data } = this;
+      view.selected = slice;
+      view.span = null;
+      this.moved();
+      await data.rest();
+      if (view.selected !== slice) return;
+      view.arrows = this.flows(slice);
+      this.details.replaceChildren(...timelineDetails.slice(this, slice));
+      this.told();
+      this.moved();
+    }
+
+    // Selected, and where it can be seen.
+    goTo(slice) {
+      const { view, data } = this;
+      const { begin, end } = data;
+      const line = data.lineOf(slice);
+      const keys = [`lane ${line.lane.number}`, `trace ${line.lane.trace}`];
+      if (keys.map((key) => view.folded.delete(key)).some(Boolean)) this.relaid();
+      const dur = end[slice] - begin[slice];
+      const wide = dur / view.perPixel;
+      const isSeen = begin[slice] >= view.from && end[slice] <= view.to;
+      if (!isSeen || wide < 20) {
+        const width = wide < 20 || wide > view.width ? Math.max(dur * 12, 100) : view.width * view.perPixel;
+        const middle = (begin[slice] + end[slice]) / 2;
+        view.show(middle - width / 2, middle + width / 2);
+      }
+      const item = view.itemOfLine.get(line.number);
+      const y = view.y(item);
+      if (y < timelineDraw.RULER || y + item.height > view.height) {
+        this.scroller.scrollTop = item.top - view.height / 2;
+      }
+      return this.select(slice);
+    }
+
+    // From launches to what they launched.
+    flows(slice) {
+      const { data } = this;
+      if (data.launch[slice] >= 0) return [[data.launch[slice], slice]];
+      if (data.laneOf(slice).sort !== "host") return [];
+      return data.launchedIn(slice).map((launched) => [data.launch[launched], launched]);
+    }
+
+    hover(at, event) {
+      const { view, data } = this;
+      const slice = at ? view.sliceAt(at.x, at.y) : -1;
+      if (slice !== view.hovered) {
+        view.hovered = slice;
+        this.canvas.style.cursor = slice >= 0 ? "pointer" : "default";
+        this.tip.hidden = slice < 0;
+        const shown = slice >= 0 ? slice : view.selected;
+        view.arrows = shown >= 0 && data.isWhole ? this.flows(shown) : [];
+        if (slice >= 0) this.tip.replaceChildren(...timelineDetails.tip(data, slice));
+        this.moved();
+      }
+      if (slice < 0) return;
+      const { clientWidth, clientHeight } = document.documentElement;
+      const { offsetWidth, offsetHeight } = this.tip;
+      const over = event.clientY + 16 + offsetHeight > clientHeight;
+      const top = over ? event.clientY - offsetHeight - 12 : event.clientY + 16;
+      this.tip.style.left = `${Math.max(Math.min(event.clientX + 12, clientWidth - offsetWidth - 4), 4)}px`;
+      this.tip.style.top = `${Math.max(top, 4)}px`;
+    }
+
+    // ---- spans
+
+    // What is dragged over: from one point to another, on the lanes between them.
+    span(one, other) {
+      const { view } = this;
+      if (!one) {
+        view.span = null;
+        this.moved();
+        return;
+      }
+      const times = [view.time(one.x), view.time(other.x)].sort((a, b) => a - b);
+      const heights = [one.y, other.y].sort((a, b) => a - b);
+      const isAll = one.y < timelineDraw.RULER;
+      const on = (y) => y - timelineDraw.RULER + view.scrolled;
+      view.span = {
+        from: Math.max(times[0], 0),
+        to: Math.min(times[1], this.data.head.span),
+        top: isAll ? null : on(heights[0]),
+        bottom: isAll ? null : on(heights[1]),
+      };
+      view.selected = -1;
+      view.arrows = [];
+      this.moved();
+    }
+
+    spanChosen() {
+      if (this.view.span && this.view.span.to > this.view.span.from) this.chosen(this.view.span);
+    }
+
+    async chosen(span, trace = null) {
+      const { view, data } = this;
+      const { top, bottom } = span;
+      const touched = (item) => top === null || (item.top + item.height > top && item.top < bottom);
+      const lanes = new Set();
+      for (const item of view.items) {
+        if (item.lane && touched(item) && (trace === null || item.lane.trace === trace)) lanes.add(item.lane);
+      }
+      view.span = span;
+      view.selected = -1;
+      view.arrows = [];
+      await data.rest();
+      this.details.replaceChildren(...timelineDetails.span(this, span, lanes));
+      this.told();
+      this.moved();
+    }
+
+    seenSpan() {
+      const { view } = this;
+      const to = Math.min(view.to, this.data.head.span);
+      return this.chosen({ from: Math.max(view.from, 0), to, top: null, bottom: null });
+    }
+
+    // ---- names and findings
+
+    find(text) {
+      const { view, data } = this;
+      const wanted = text.toLowerCase();
+      const { names } = data.head;
+      this.sought(wanted ? Uint8Array.from(names, (name) => ((name ?? "").toLowerCase().includes(wanted) ? 1 : 0)) : null);
+      if (this.search.value !== text) this.search.value = text;
+      return view.first;
+    }
+
+    findName(what) {
+      const { names } = this.data.head;
+      this.find(names[what] ?? "");
+      this.sought(Uint8Array.from(names, (name) => Number(name === names[what])));
+    }
+
+    sought(first) {
+      const { view, data } = this;
+      view.first = first;
+      this.hits = null;
+      this.marks.selectedIndex = 0;
+      data.blocks(first);
+      for (const marked of data.annotations) marked?.blocks(first);
+      view.coloured();
+      this.total = first ? data.counts.reduce((sum, number, what) => sum + (first[what] ? number : 0), 0) : 0;
+      this.told();
+      this.moved();
+    }
+
+    mark(number) {
+      const mark = this.data.head.marks[number];
+      if (!mark) return;
+      this.sought(null);
+      this.search.value = "";
+      this.marks.value = String(number);
+      this.hits = mark.slices;
+      this.place = -1;
+      this.step(1);
+    }
+
+    // To the next of what was searched for, or of what shows a finding.
+    step(by) {
+      if (this.hits) {
+        this.place = (this.place + by + this.hits.length) % this.hits.length;
+        this.goTo(this.hits[this.place]);
+        return;
+      }
+      const slice = this.view.first ? this.neighbour(by) : -1;
+      if (slice >= 0) this.goTo(slice);
+    }
+
+    // The next match by begin, and place of those at once; after the last one the first.
+    neighbour(by) {
+      const { data, view } = this;
+      const { begin, what } = data;
+      const at = view.selected;
+      const now = at < 0 ? -Infinity : begin[at];
+      const isAfter = (i) => by * (begin[i] - now) > 0 || (begin[i] === now && by * (i - at) > 0);
+      const isBefore = (i, j) => j < 0 || by * (begin[i] - begin[j]) < 0 || (begin[i] === begin[j] && by * (i - j) < 0);
+      let [next, first] = [-1, -1];
+      for (let i = 0; i < data.size; i++) {
+        if (!view.first[what[i]]) continue;
+        if (isBefore(i, first)) first = i;
+        if (i !== at && isAfter(i) && isBefore(i, next)) next = i;
+      }
+      return next >= 0 ? next : first;
+    }
+
+    told() {
+      const { data, view } = this;
+      const { head } = data;
+      const isSearch = Boolean(view.first) || Boolean(this.hits);
+      this.before.disabled = this.next.disabled = !isSearch;
+      if (this.hits) {
+        const { events } = head.marks[Number(this.marks.value)];
+        const all = events > this.hits.length ? ` (${count(events)} show it)` : "";
+        this.status.textContent = `${count(this.place + 1)} of ${count(this.hits.length)}${all}`;
+      } else if (view.first) this.status.textContent = `${count(this.total)} found`;
+      else {
+        const left = head.lanes.reduce((sum, lane) => sum + lane.left_out, 0);
+        const untimed = head.untimed ? `; ${count(head.untimed)} without a start are not drawn` : "";
+        const out = left ? `; ${count(left)} short ones are left out` : "";
+        this.status.textContent = `${count(data.size)} slices in ${duration(head.span)}${out}${untimed}`;
+      }
+    }
+
+    // ---- keys
+
+    key(key, isShifted) {
+      const { view } = this;
+      const work = {
+        ArrowLeft: () => this.along(-1),
+        ArrowRight: () => this.along(1),
+        ArrowUp: () => this.across(-1),
+        ArrowDown: () => this.across(1),
+        Escape: () => this.cleared(),
+        Home: () => this.all(),
+        0: () => this.all(),
+        f: () => view.selected >= 0 && this.zoomTo(view.selected),
+        v: () => this.seenSpan(),
+        "/": () => this.search.focus(),
+        Enter: () => this.step(isShifted ? -1 : 1),
+      }[key];
+      work?.();
+      return Boolean(work);
+    }
+
+    // To the slice before or after on the same line; first to one that is seen.
+    along(by) {
+      const { view, data } = this;
+      if (view.selected < 0) return this.first();
+      const line = data.lineOf(view.selected);
+      const next = view.selected + by;
+      if (next >= line.from && next < line.to) this.goTo(next);
+    }
+
+    // To the parent, or the first child; where there is none, to the line above or below.
+    across(by) {
+      const { view, data } = this;
+      if (view.selected < 0) return this.first();
+      const number = data.lineOf(view.selected).number + by;
+      const line = data.lines[number];
+      if (!line || line.from === line.to) return;
+      const at = Math.min(data.firstAt(line, data.begin[view.selected]), line.to - 1);
+      this.goTo(at);
+    }
+
+    first() {
+      const { view, data } = this;
+      for (const item of view.items) {
+        if (item.sort !== "row" || !item.lane || item.line.from === item.line.to) continue;
+        const at = data.firstAt(item.line, view.from);
+        if (at < item.line.to) return void this.goTo(at);
+      }
+    }
+
+    // ---- from outside
+
+    // The slice of an event; -1 where it is left out.
+    async event(trace, event_id) {
+      const { data } = this;
+      await data.rest();
+      for (let i = 0; i < data.size; i++) {
+        if (data.event[i] === event_id && data.laneOf(i).trace === trace) return i;
+      }
+      return -1;
+    }
+
+    // Show a stretch of time by the clock of a trace, as a span.
+    window(trace, from, to) {
+      const zero = BigInt(this.data.head.traces[trace].zero);
+      const [begin, end] = [Number(from - zero), Number(to - zero)];
+      const room = Math.max((end - begin) * 0.5, 100);
+      this.view.show(begin - room, end + room);
+      this.moved();
+      return this.chosen({ from: begin, to: Math.max(end, begin + 1), top: null, bottom: null }, trace);
+    }
+
+    state() {
+      const { view, data } = this;
+      return {
+        from: view.from,
+        to: view.to,
+        perPixel: view.perPixel,
+        width: view.width,
+        selected: view.selected,
+        hovered: view.hovered,
+        span: view.span,
+        found: view.first ? this.total : null,
+        slices: data.size,
+        arrows: view.arrows,
+        frames: this.frames,
+        items: view.items.map(({ sort, title, top, height }) => ({ sort, title, top, height })),
+      };
+    }
+  }
+
+  return (element, head, text, options = {}) => new Timeline(element, head, text, options);
+})();
