@@ -98,12 +98,13 @@ class Timeline:
 @cache
 def script() -> str:
     """The scripts, which define ``timeline``."""
-    return "\n".join(path.read_text(encoding="utf-8") for path in scripts())
+    files = (_HERE.parent / "drawing.js", *scripts())
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
 
 
 def scripts() -> tuple[Path, ...]:
-    """The files of the scripts, in their order."""
-    return (_HERE.parent / "drawing.js", *(_HERE / "static" / name for name in _SCRIPTS))
+    """The files of the scripts after ``drawing.js``, in their order."""
+    return tuple(_HERE / "static" / name for name in _SCRIPTS)
 
 
 @cache

@@ -8,6 +8,7 @@
   choices();
   const flames = [...document.querySelectorAll("[data-flame]")].map(flame);
   links();
+  const lanes = places.open();
   draw(charts);
   themes(() => redraw(charts, true));
   whereabouts();
@@ -45,7 +46,7 @@
 
   function redraw(charts, all) {
     for (const chart of charts) if (chart.isSeen && (all || chart.isStale)) chart.draw();
-    for (const graph of flames) graph?.redraw?.();
+    for (const graph of [...flames, lanes]) graph?.redraw?.();
   }
 
   function flame(box) {
@@ -126,5 +127,7 @@
     };
   }
 
-  document.documentElement.dataset.ready = "true";
+  Promise.resolve(lanes?.opened).then(() => {
+    document.documentElement.dataset.ready = "true";
+  });
 })();

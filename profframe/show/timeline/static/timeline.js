@@ -357,13 +357,22 @@ const timeline = (() => {
 
     // ---- names and findings
 
-    find(text) {
-      const { view, data } = this;
-      const wanted = text.toLowerCase();
-      const { names } = data.head;
-      this.sought(wanted ? Uint8Array.from(names, (name) => ((name ?? "").toLowerCase().includes(wanted) ? 1 : 0)) : null);
+    // Names with this text in them, or with the pieces of it that dots stand between.
+    find(text, goes = false) {
+      const pieces = text.toLowerCase().split("\u2026").filter(Boolean);
+      const matches = (name) => {
+        let at = 0;
+        return pieces.every((piece) => {
+          const found = name.indexOf(piece, at);
+          at = found + piece.length;
+          return found >= 0;
+        });
+      };
+      const { names } = this.data.head;
+      const first = Uint8Array.from(names, (name) => Number(matches((name ?? "").toLowerCase())));
+      this.sought(pieces.length ? first : null);
       if (this.search.value !== text) this.search.value = text;
-      return view.first;
+      if (goes) this.step(1);
     }
 
     findName(what) {
@@ -502,6 +511,20 @@ const timeline = (() => {
         if (data.event[i] === event_id && data.laneOf(i).trace === trace) return i;
       }
       return -1;
+    }
+
+    async goToEvent(trace, event_id) {
+      const slice = await this.event(trace, event_id);
+      if (slice >= 0) await this.goTo(slice);
+      else this.status.textContent = `slice ${event_id} is left out`;
+    }
+
+    goToStep(trace, step) {
+      const { steps } = this.data.head;
+      const i = steps.step.findIndex((one, n) => one === step && steps.trace[n] === trace);
+      if (i < 0) return null;
+      this.view.show(steps.begin[i], steps.end[i]);
+      return this.chosen({ from: steps.begin[i], to: steps.end[i], top: null, bottom: null }, trace);
     }
 
     // Show a stretch of time by the clock of a trace, as a span.
