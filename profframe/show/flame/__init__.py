@@ -121,9 +121,8 @@ def options() -> dict[str, Any]:
 @cache
 def script() -> str:
     """The script, which defines ``flameGraph``."""
-    return "\n".join(
-        path.read_text(encoding="utf-8") for path in (_HERE.parent / "drawing.js", _HERE / "flame.js")
-    )
+    files = (_HERE.parent / "drawing.js", _HERE / "flame.js")
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
 
 
 @cache

@@ -45,7 +45,8 @@ class Timeline:
     Examples
     --------
     >>> from profframe import load
-    >>> load("examples/cpu_training.json.gz").plot.timeline().to_html().startswith("<!doctype html>")
+    >>> lanes = load("examples/cpu_training.json.gz").plot.timeline()
+    >>> lanes.to_html().startswith("<!doctype html>")
     True
     """
 

@@ -1,7 +1,7 @@
-"""Columns of integers as bytes: what is known of a value is taken off first, then they are deflated.
+"""Columns of integers as bytes: what is likely of a value is taken off, the rest is deflated.
 
-Each column is made of planes: first the lowest bytes of all values, then the next ones. Columns with
-a sign have it in the lowest bit. Where values are missing, a plane of zeros and ones says where.
+Each column is made of planes: first the lowest bytes of all values, then the next ones. Columns
+with a sign have it in the lowest bit. Where values are missing, a plane of ones says so.
 ``static/data.js`` reads all this.
 """
 
@@ -81,13 +81,13 @@ def beyond_children(self_ns: Ints, parent: Ints, dur: Ints) -> Ints:
 
 
 def packed(columns: Sequence[Column]) -> tuple[list[dict[str, Any]], bytes]:
-    """What each column is made of, and the bytes of all of them.
+    r"""What each column is made of, and the bytes of all of them.
 
     Examples
     --------
     >>> heads, body = packed([Column("a", np.array([0, 300]))])
     >>> heads[0]["width"], zlib.decompress(body)
-    (2, b'\\x00,\\x00\\x01')
+    (2, b'\x00,\x00\x01')
     """
     planes = [_planes(column) for column in columns]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -100,9 +100,11 @@ def packed(columns: Sequence[Column]) -> tuple[list[dict[str, Any]], bytes]:
 
 
 def _planes(column: Column) -> tuple[Mapping[str, Any], bytes]:
-    values, missing = column.values.astype(np.int64), column.is_missing
-    has_missing = missing is not None and bool(missing.any())
-    if has_missing:
+    values = column.values.astype(np.int64)
+    missing = (
+        None if column.is_missing is None or not column.is_missing.any() else column.is_missing
+    )
+    if missing is not None:
         values = np.where(missing, 0, values)
     is_signed = bool((values < 0).any())
     if is_signed:
@@ -110,6 +112,6 @@ def _planes(column: Column) -> tuple[Mapping[str, Any], bytes]:
     width = max((int(values.max(initial=0)).bit_length() + 7) // 8, 1)
     digits = np.ascontiguousarray(values, "<i8").view(np.uint8).reshape(-1, 8)[:, :width]
     body = np.ascontiguousarray(digits.T).tobytes()
-    if has_missing:
-        body += np.asarray(missing, np.uint8).tobytes()
-    return {"width": width, "signed": is_signed, "missing": has_missing}, body
+    if missing is not None:
+        body += missing.astype(np.uint8).tobytes()
+    return {"width": width, "signed": is_signed, "missing": missing is not None}, body

@@ -71,7 +71,8 @@ class Placed:
 
 def placed(rows: Recorded) -> Placed:
     """Find the place of each slice."""
-    slices = rows.slices.with_columns(trace_numbers(rows.traces, rows.slices)).with_row_index("_source")
+    trace = trace_numbers(rows.traces, rows.slices)
+    slices = rows.slices.with_columns(trace).with_row_index("_source")
     timed = slices.filter(pl.col("start_ns").is_not_null())
     zeros = _zeros(rows, timed)
     keys = _lane_keys(timed)
@@ -170,9 +171,7 @@ def _lanes(keys: pl.DataFrame, rows: Recorded) -> pl.DataFrame:
 def _lane(lane: dict[str, Any], rows: Recorded) -> Lane:
     names = dict.fromkeys(("device", "stream", "thread"))
     names |= {name: lane[f"_{name}"] for name in names}
-    return Lane(
-        trace=lane["_trace"], sort=_NAMES[lane["_sort"]], title=_title(lane, rows), **names
-    )
+    return Lane(trace=lane["_trace"], sort=_NAMES[lane["_sort"]], title=_title(lane, rows), **names)
 
 
 def _title(lane: dict[str, Any], rows: Recorded) -> str:

@@ -106,13 +106,15 @@ def _counters(trace: Traced) -> pl.DataFrame:
     """All counters in one form, at most `_POINTS` points each."""
     queues = pl.DataFrame(trace.answer("queue_depth", points=_POINTS)).select(
         *KEY, "device", "stream", pl.lit("queue depth").alias("name"),
-        pl.lit(None, pl.String).alias("unit"), "time_ns", pl.col("depth").cast(pl.Float64).alias("value"),
+        pl.lit(None, pl.String).alias("unit"), "time_ns",
+        pl.col("depth").cast(pl.Float64).alias("value"),
     )  # fmt: skip
+    device_type = pl.col("device_type").fill_null("unknown device")
     records = pl.DataFrame(trace.answer("memory_timeline", points=_POINTS))
     memory = [
         records.filter(pl.col(f"{what}_bytes").is_not_null()).select(
             *KEY, "device", pl.lit(None, queues.schema["stream"]).alias("stream"),
-            pl.format("memory {}: {}", pl.lit(what), pl.col("device_type").fill_null("?")).alias("name"),
+            pl.format("memory {}: {}", pl.lit(what), device_type).alias("name"),
             pl.lit("bytes").alias("unit"), "time_ns",
             pl.col(f"{what}_bytes").cast(pl.Float64).alias("value"),
         )
