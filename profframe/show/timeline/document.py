@@ -57,7 +57,8 @@ def document(rows: Recorded, most_bytes: int | None = BUDGET_BYTES) -> Document:
         heads, body = packed(columns(content))
         if most_bytes is None or len(body) <= most_bytes or share * whole.begin.size < 1:
             return Document(head(content, whole) | {"columns": heads}, body)
-        share *= _CLOSE * most_bytes / len(body)
+        fixed = sum(one["bytes"] for one in heads if one["name"].startswith("path"))
+        share *= _CLOSE * max(most_bytes - fixed, 0) / (len(body) - fixed)
 
 
 def longest(slices: Placed, share: float) -> Mask:

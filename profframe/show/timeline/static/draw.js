@@ -48,7 +48,7 @@ const timelineDraw = (() => {
       bands(view, item, steps, top, high, (i) => colours.bands[i % 2]);
     } else if (item.sort === "path") {
       const path = view.data.critical;
-      bands(view, item, path, top, high, (i) => colours.bounds[path.bound[i]]);
+      if (path) bands(view, item, path, top, high, (i) => colours.bounds[path.bound[i]]);
     }
   }
 
@@ -85,7 +85,7 @@ const timelineDraw = (() => {
       named(view, context, item, steps, y, (i) => `step ${steps.step[i]}`);
     } else if (item.sort === "path") {
       context.fillStyle = colours.ink;
-      backed(view, context, "critical path", 4, y + item.height / 2, true);
+      backed(view, context, fitted(context, item.title, view.width - 8), 4, y + item.height / 2, true);
     }
   }
 

@@ -45,7 +45,9 @@ const timelineLayout = (() => {
       if (head.traces.length > 1) add(TRACE, { sort: "trace", trace: number, key: `trace ${number}`, title: trace.title });
       if (folded.has(`trace ${number}`)) return;
       if (head.steps.trace.includes(number)) add(BAND, { sort: "steps", trace: number, title: "steps" });
-      if (data.critical?.trace.includes(number)) add(BAND, { sort: "path", trace: number, title: "critical path" });
+      const { left_out, of } = head.path;
+      const path = `critical path of ${of}${left_out ? ` (${drawing.count(left_out)} stretches are left out)` : ""}`;
+      if (data.critical?.trace.includes(number) || left_out) add(BAND, { sort: "path", trace: number, title: path });
       const marked = data.annotationsOf(number);
       if (marked) {
         const key = `annotations ${number}`;

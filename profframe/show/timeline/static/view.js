@@ -111,6 +111,7 @@ const timelineView = (() => {
       const item = this.itemAt(y);
       if (item?.sort === "path") {
         const { critical } = this.data;
+        if (!critical) return -1;
         const time = this.time(x);
         const i = this.after(critical.begin, time) - 1;
         return i >= 0 && critical.end[i] >= time ? critical.slice[i] : -1;
