@@ -14,7 +14,7 @@ const timelineDraw = (() => {
     const { canvas, raster, ratio, width, height } = view;
     const pixels = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
     if (canvas.width !== pixels[0] || canvas.height !== pixels[1]) [canvas.width, canvas.height] = pixels;
-    const context = canvas.getContext("2d", { alpha: false });
+    const context = canvas.getContext("2d", { alpha: false, willReadFrequently: true });
     raster.clear(context, ...pixels, view.colours.ground);
     const items = view.seen();
     for (const item of items) pixelsOf(view, item);

@@ -318,8 +318,8 @@ const timeline = (() => {
       const isAll = one.y < timelineDraw.RULER;
       const on = (y) => y - timelineDraw.RULER + view.scrolled;
       view.span = {
-        from: Math.max(times[0], 0),
-        to: Math.min(times[1], this.data.head.span),
+        from: Math.max(Math.round(times[0]), 0),
+        to: Math.min(Math.round(times[1]), this.data.head.span),
         top: isAll ? null : on(heights[0]),
         bottom: isAll ? null : on(heights[1]),
       };
@@ -351,8 +351,8 @@ const timeline = (() => {
 
     seenSpan() {
       const { view } = this;
-      const to = Math.min(view.to, this.data.head.span);
-      return this.chosen({ from: Math.max(view.from, 0), to, top: null, bottom: null });
+      const to = Math.min(Math.ceil(view.to), this.data.head.span);
+      return this.chosen({ from: Math.max(Math.floor(view.from), 0), to, top: null, bottom: null });
     }
 
     // ---- names and findings
