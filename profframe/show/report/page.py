@@ -45,9 +45,9 @@ def html(title: str, summary: str, note: str, sections: Mapping[str, Section]) -
         *(timeline_scripts() if has_timelines else []),
     ]
     scripts = [
-        *([_code(_VEGA)] if has_charts else []),
         *(["\n".join(map(_code, drawn))] if drawn else []),
         "\n".join(_code(_HERE / "static" / name) for name in _SCRIPTS),
+        *([_code(_VEGA)] if has_charts else []),  # it takes longest, and is needed last
     ]
     styles = [
         _HERE / "static" / "page.css",

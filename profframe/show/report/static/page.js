@@ -2,14 +2,14 @@
 
 // What the page does when it has been read: tables, charts, flame graphs, themes, where you are.
 (() => {
+  const lanes = places.open();
   for (const box of document.querySelectorAll(".table[data-frame]")) new Table(box);
   for (const box of document.querySelectorAll("[data-sliders]")) new Sliders(box);
   const charts = [...document.querySelectorAll("[data-chart]")].map((box) => new Chart(box));
   choices();
   const flames = [...document.querySelectorAll("[data-flame]")].map(flame);
   links();
-  const lanes = places.open();
-  draw(charts);
+  document.addEventListener("DOMContentLoaded", () => draw(charts));
   themes(() => redraw(charts, true));
   whereabouts();
   window.addEventListener("resize", settled(() => redraw(charts, false)));

@@ -301,11 +301,11 @@ const timelineDraw = (() => {
     context.fillStyle = view.colours.soft;
     const [unit, name] = UNITS.find(([least]) => Math.max(view.to, size) >= least) ?? UNITS.at(-1);
     const digits = Math.max(0, Math.min(12, -Math.floor(Math.log10(size / unit) + 1e-9)));
+    const shown = new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
     for (const time of times) {
       const x = Math.round(view.x(time));
       context.fillRect(x, RULER - 7, 1, 6);
-      const text = (time / unit).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-      context.fillText(`${text} ${name}`, x + 4, RULER / 2);
+      context.fillText(`${shown.format(time / unit)} ${name}`, x + 4, RULER / 2);
     }
   }
 

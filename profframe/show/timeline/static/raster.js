@@ -1,7 +1,7 @@
 "use strict";
 
 // Lines of slices as pixels: each pixel has the colour of what fills most of it, as strong as it is
-// filled. What is narrower than a pixel is taken together; parts of a line that are, at once.
+// filled. What is narrower than a pixel is taken together, parts of a line at once.
 const timelineRaster = (() => {
   const FAINTEST = 0.3;
   const APART = 5;
@@ -40,7 +40,7 @@ const timelineRaster = (() => {
       const [small, large] = line.blocks;
       let i = data.firstAt(line, from);
       while (i < line.to && begin[i] < until) {
-        const block = this.block(data, line, i, from, scale, large) ?? this.block(data, line, i, from, scale, small);
+        const block = this.block(data, line, i, scale, large) ?? this.block(data, line, i, scale, small);
         if (block) {
           const x = Math.max(Math.floor((begin[i] - from) * scale), 0);
           const part = (i - line.from) / block.size;
@@ -61,13 +61,12 @@ const timelineRaster = (() => {
       this.copy(top, height);
     }
 
-    // The part of a line that begins with a slice, if all of it is in one pixel.
-    block(data, line, i, from, scale, blocks) {
+    // The part of a line that begins with a slice, if it is narrower than a pixel: the pixel that it
+    // begins in has all of it.
+    block(data, line, i, scale, blocks) {
       const place = i - line.from;
       if (place % blocks.size !== 0 || place / blocks.size >= blocks.busy.length) return null;
-      const left = Math.floor((data.begin[i] - from) * scale);
-      const right = (line.reach[place + blocks.size - 1] - from) * scale;
-      return left >= 0 && right < left + 1 ? blocks : null;
+      return (line.reach[place + blocks.size - 1] - data.begin[i]) * scale < 1 ? blocks : null;
     }
 
     slice(i, left, right, ahead, dur) {

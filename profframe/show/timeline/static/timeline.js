@@ -97,7 +97,10 @@ const timeline = (() => {
       this.named();
       this.all();
       timelineInput.listen(this);
-      this.scroller.addEventListener("scroll", () => this.moved());
+      this.scroller.addEventListener("scroll", () => {
+        this.view.scrolled = this.scroller.scrollTop;
+        this.moved();
+      });
       this.observer = new ResizeObserver(() => this.resized());
       this.observer.observe(this.scroller);
       this.paint();
@@ -161,6 +164,7 @@ const timeline = (() => {
     }
 
     paint() {
+      this.view.scrolled = this.scroller.scrollTop;
       timelineDraw.draw(this.view);
       this.frames = (this.frames ?? 0) + 1;
     }
@@ -270,6 +274,7 @@ const timeline = (() => {
       const y = view.y(item);
       if (y < timelineDraw.RULER || y + item.height > view.height) {
         this.scroller.scrollTop = item.top - view.height / 2;
+        view.scrolled = this.scroller.scrollTop;
       }
       return this.select(slice);
     }

@@ -24,6 +24,7 @@ const timelineView = (() => {
       this.from = 0;
       this.perPixel = 1;
       this.texts = new Map();
+      this.scrolled = 0;
     }
 
     // ---- time and pixels
@@ -81,10 +82,6 @@ const timelineView = (() => {
       this.total = height + RULER;
       this.itemOfLine = new Map();
       for (const item of items) if (item.sort === "row" && item.lane) this.itemOfLine.set(item.line.number, item);
-    }
-
-    get scrolled() {
-      return this.scroller.scrollTop;
     }
 
     y(item) {
