@@ -38,11 +38,11 @@ def html(title: str, summary: str, note: str, sections: Mapping[str, Section]) -
     parts = [part for section in sections.values() for part in section.leaves]
     has_charts = any(isinstance(part, Chart) for part in parts)
     has_flames = any(isinstance(part, Flame) for part in parts)
-    has_timelines = any(isinstance(part, Timeline) for part in parts)
+    timelines = [part for part in parts if isinstance(part, Timeline)]
     drawn = [
-        *([_DRAWING] if has_flames or has_timelines else []),
+        *([_DRAWING] if has_flames or timelines else []),
         *([_FLAME / "flame.js"] if has_flames else []),
-        *(timeline_scripts() if has_timelines else []),
+        *(timeline_scripts() if timelines else []),
     ]
     scripts = [
         *(["\n".join(map(_code, drawn))] if drawn else []),
@@ -52,7 +52,7 @@ def html(title: str, summary: str, note: str, sections: Mapping[str, Section]) -
     styles = [
         _HERE / "static" / "page.css",
         *([_FLAME / "flame.css"] if has_flames else []),
-        *([timeline_style()] if has_timelines else []),
+        *([timeline_style()] if timelines else []),
     ]
     return (
         _environment()
@@ -66,6 +66,7 @@ def html(title: str, summary: str, note: str, sections: Mapping[str, Section]) -
             styles=[_code(path) for path in styles],
             scripts=scripts,
             script_hashes=" ".join(map(_hash, scripts)),
+            timelines=timelines,
             data=units.script_json(_data(parts)),
         )
     )

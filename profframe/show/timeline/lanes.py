@@ -193,7 +193,7 @@ def _title(lane: dict[str, Any], rows: Recorded) -> str:
         if process := one.get("process_name"):
             words.append(f"({process})")
     if lane["_sort"] == APART:
-        words.append("- apart: what nests in nothing")
+        words.append("(not nested)")
     return units.middle(units.visible(" ".join(words)), 120)
 
 

@@ -6,6 +6,7 @@
 // `opened`, a promise.
 const timeline = (() => {
   const { make, count, duration, shortened } = drawing;
+  const MOST_OPEN = 2; // of more ranks only the first one is open at first
   const HELP =
     "Timeline. W and S zoom, A and D move, arrow keys go from slice to slice, F zooms to the slice, " +
     "0 shows all, V takes what is seen as a span, / searches.";
@@ -91,6 +92,9 @@ const timeline = (() => {
         data.annotationsOf(number)?.blocks(null);
       }
       this.view = new timelineView.View(data, this.canvas, this.scroller, this.box);
+      if (data.head.traces.length > MOST_OPEN) {
+        for (let n = 1; n < data.head.traces.length; n++) this.view.folded.add(`trace ${n}`);
+      }
       this.findings();
       this.relaid();
       this.view.themed();
