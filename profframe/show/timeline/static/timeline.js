@@ -148,6 +148,7 @@ const timeline = (() => {
       this.view.sized();
     }
 
+    // In another size the same stretch of time.
     resized() {
       const { view } = this;
       const { from, to, width, height } = view;
@@ -175,7 +176,7 @@ const timeline = (() => {
 
     redraw() {
       if (!this.view) return;
-      this.view.sized();
+      this.resized();
       this.view.themed();
       this.named();
       this.paint();
