@@ -89,7 +89,7 @@ def state(it: Opened) -> dict[str, Any]:
 def canvas(it: Opened) -> dict[str, float]:
     box = it.page.locator("canvas").bounding_box()
     assert box is not None
-    return {**box}
+    return {"x": box["x"], "y": box["y"], "width": box["width"], "height": box["height"]}
 
 
 def point(it: Opened, slice_number: int) -> tuple[float, float]:
@@ -181,7 +181,7 @@ def test_what_is_searched_for_is_where_its_columns_say(
 
 
 def test_pixels_of_a_slice_have_its_colour(it: Opened) -> None:
-    it.run("it.find('cudaStreamSynchronize', true)")
+    it.run("it.goToName('cudaStreamSynchronize', 0)")
     selected = state(it)["selected"]
     read = (
         "(i) => { const box = it.view.box(i), ratio = it.view.ratio; const at = (x) => [..."
@@ -339,7 +339,7 @@ def test_lanes_fold(it: Opened) -> None:
     it.page.mouse.click(place["x"] + 30, place["y"] + RULER + lane["top"] + 8)
     after = state(it)["items"]
     assert len(after) < len(before)
-    it.run("it.find('cudaStreamSynchronize', true)")
+    it.run("it.goToName('cudaStreamSynchronize', 0)")
     assert len(state(it)["items"]) == len(before)
 
 

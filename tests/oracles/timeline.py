@@ -25,7 +25,7 @@ def slices(document: Document) -> list[dict[str, Any]]:
                 end = begin + (columns["dur"][place] or 0)
                 started = [one for one in above if rows[one]["begin"] <= begin]
                 nests = lane["sort"] == "host" and started
-                what = columns["what"][place]
+                what = _of(columns, "what", place)
                 rows.append(
                     {
                         "trace": lane["trace"],
@@ -37,7 +37,7 @@ def slices(document: Document) -> list[dict[str, Any]]:
                         "name": head["names"][what],
                         "kind": head["kinds"][what],
                         "category": head["categories"][what],
-                        "parent": columns["parent"][place] + (started[-1] if nests else -1),
+                        "parent": _of(columns, "parent", place) + (started[-1] if nests else -1),
                     }
                 )
                 line.append(place)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,10 +26,12 @@ from tests.conftest import ROOT
 from tests.oracles.timeline import numbers, slices, sums
 
 LARGE = 2**52
-STREAM = {"category": "kernel", "thread": 9, "device": 0, "stream": 7}
+STREAM: dict[str, Any] = {"category": "kernel", "thread": 9, "device": 0, "stream": 7}
 
 
-def packed_slices(trace: Trace, most_bytes: int | None = None) -> tuple[Document, list[Row]]:
+def packed_slices(
+    trace: Trace, most_bytes: int | None = None
+) -> tuple[Document, list[dict[str, Any]]]:
     rows = recorded(trace)
     made = document(rows, most_bytes)
     return made, slices(made)
@@ -73,7 +77,7 @@ def test_examples(name: str) -> None:
 
 @st.composite
 def rank(draw: st.DrawFn) -> list[Row]:
-    rows = []
+    rows: list[Row] = []
     for number in range(draw(st.integers(1, 12))):
         begin = draw(st.integers(0, 50) | st.integers(0, LARGE))
         end = draw(st.none() | st.integers(0, 40).map(begin.__add__))
@@ -82,7 +86,10 @@ def rank(draw: st.DrawFn) -> list[Row]:
             rows.append(event(name, begin, end, **STREAM, correlation=draw(st.integers(1, 3))))
         else:
             category = draw(st.sampled_from(["cpu_op", "cuda_runtime", "user_annotation", "odd"]))
-            given_columns = {"correlation": draw(st.integers(1, 3)), "input_dims": f"[[{number}]]"}
+            given_columns: dict[str, Any] = {
+                "correlation": draw(st.integers(1, 3)),
+                "input_dims": f"[[{number}]]",
+            }
             thread = draw(st.integers(0, 1))
             rows.append(event(name, begin, end, category=category, thread=thread, **given_columns))
     if draw(st.booleans()):
@@ -166,7 +173,7 @@ def test_what_advice_and_the_path_are_of() -> None:
     path = trace.critical_path(slowest).events
     columns = {name: [*of] for name, of in numbers(made)}
     zero = int(made.head["traces"][0]["zero"])
-    assert [zero + one for one in sums(columns["path_begin"])] == path["start_ns"].to_list()
+    assert [zero + (one or 0) for one in sums(columns["path_begin"])] == path["start_ns"].to_list()
     assert columns["path_dur"] == path["dur_ns"].to_list()
     places = [*sums(columns["path_slice"])]
     events = [None if place is None else rows[place]["event_id"] for place in places]
@@ -234,6 +241,24 @@ def test_a_notebook_shows_it() -> None:
     assert isinstance(shown, Timeline)
     assert "slices; a notebook draws it" in repr(shown)
     assert shown.document.text in shown._repr_html_()
+
+
+@pytest.mark.parametrize("form", ["budget", "none"])
+def test_reports_have_it_or_not(form: str, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    trace = loaded(event("f", 0, 9))
+    trace.report(page, sections=["timeline", "provenance"], timeline=form)
+    html = page.read_text()
+    assert (
+        html.count('data-timeline="timeline"')
+        == html.count("const timeline = ")
+        == (form == "budget")
+    )
+
+
+def test_forms_are_named(tmp_path: Path) -> None:
+    with pytest.raises(profframe.UnknownNameError, match="budget"):
+        loaded(event("f", 0, 9)).report(tmp_path / "report.html", timeline="all")
 
 
 def test_nothing_to_draw() -> None:

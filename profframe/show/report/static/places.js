@@ -1,9 +1,10 @@
 "use strict";
 
-// Where rows of tables are in the timeline: an event, a time, a step, or all slices of a name.
+// Where rows of tables are in the timeline: a time, an event, all slices of a name, a step, a stream.
 const places = (() => {
-  const MOMENTS = ["start_ns", "time_ns", "peak_ns"];
-  const NAMES = ["name", "kernel", "op", "op_name"];
+  const EVENTS = ["evidence_events", "event_id", "first_event_id", "max_id", "op_id"];
+  const MOMENTS = ["start_ns", "time_ns"];
+  const NAMES = ["name", "op_name", "op"];
   const box = document.querySelector("[data-timeline]");
   let shown = null;
 
@@ -16,23 +17,27 @@ const places = (() => {
 
   // What shows a row; null where it has no place, or there is no timeline.
   function of(frame, row) {
-    if (!box) return null;
     const column = (name) => frame.columns.find((one) => one.name === name);
     const value = (name) => column(name)?.value(row) ?? null;
-    const evidence = /^\d+/.exec(value("evidence_events") ?? "");
-    const event = evidence ? Number(evidence[0]) : value("event_id");
-    if (event !== null) return async () => shown.goToEvent(traceOf(value), Number(event));
+    const events = EVENTS.map((name) => /^\d+/.exec(value(name) ?? "")).find(Boolean);
     const moment = MOMENTS.find((name) => value(name) !== null);
+    const name = NAMES.map(value).find((text) => text);
+    const step = value("step");
+    const trace = () => traceOf(value);
     if (moment) {
       const from = BigInt(column(moment).stated(row));
       const to = from + BigInt(value("dur_ns") ?? 0);
-      return async () => shown.window(traceOf(value), from, to);
+      return () => shown.window(trace(), from, to);
     }
-    const name = NAMES.map(value).find((text) => text);
-    if (name) return async () => shown.find(String(name), true);
-    const step = value("step");
-    return step === null ? null : async () => shown.goToStep(traceOf(value), Number(step));
+    if (events && !(name && value("calls") > 1)) return () => shown.goToEvent(trace(), Number(events[0]));
+    if (name) return () => shown.goToName(String(name), trace(), step);
+    if (step !== null) return () => shown.goToStep(trace(), Number(step));
+    if (value("stream") === null) return null;
+    return () => shown.goToStream(trace(), value("device"), value("stream"));
   }
+
+  // Whether rows of a table can have a place; sources and versions have none.
+  const has = (table) => box !== null && table.closest("section")?.id !== "provenance";
 
   // A button that shows the row in the timeline.
   function button(frame, row) {
@@ -55,6 +60,8 @@ const places = (() => {
   }
 
   return {
+    has,
+    of,
     button,
     open: () => {
       if (!box) return null;

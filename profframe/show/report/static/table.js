@@ -14,7 +14,7 @@ class Table {
     this.order = Array.from({ length: this.frame.rows }, (_, row) => row);
     this.sorted = null;
     this.numbered = new Map();
-    this.isPlaced = this.order.some((row) => places.button(this.frame, row));
+    this.isPlaced = places.has(box) && this.order.some((row) => places.of(this.frame, row));
     this.#build();
     this.#sortFirst();
     this.#draw();

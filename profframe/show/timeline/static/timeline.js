@@ -368,7 +368,7 @@ const timeline = (() => {
     // ---- names and findings
 
     // Names with this text in them, or with the pieces of it that dots stand between.
-    find(text, goes = false) {
+    find(text) {
       const pieces = text.toLowerCase().split("\u2026").filter(Boolean);
       const matches = (name) => {
         let at = 0;
@@ -382,7 +382,6 @@ const timeline = (() => {
       const first = Uint8Array.from(names, (name) => Number(matches((name ?? "").toLowerCase())));
       this.sought(pieces.length ? first : null);
       if (this.search.value !== text) this.search.value = text;
-      if (goes) this.step(1);
     }
 
     findName(what) {
@@ -529,9 +528,41 @@ const timeline = (() => {
       else this.status.textContent = `slice ${event_id} is left out`;
     }
 
+    // All slices of a name, and the first one of a trace, or of a step.
+    async goToName(name, trace, step = null) {
+      const { data, view } = this;
+      this.find(name);
+      const i = step === null ? -1 : this.stepOf(trace, step);
+      const from = i < 0 ? -Infinity : data.head.steps.begin[i];
+      let first = -1;
+      for (const line of data.lines) {
+        if (line.lane.trace !== trace) continue;
+        for (let slice = line.from; slice < line.to; slice++) {
+          if (!view.first[data.what[slice]] || data.begin[slice] < from) continue;
+          if (first < 0 || data.begin[slice] < data.begin[first]) first = slice;
+        }
+      }
+      if (first >= 0) await this.goTo(first);
+    }
+
+    goToStream(trace, device, stream) {
+      const { view } = this;
+      if (view.folded.delete(`trace ${trace}`)) this.relaid();
+      const item = view.items.find(
+        ({ lane }) => lane?.trace === trace && lane.stream === stream && (device === null || lane.device === device),
+      );
+      if (item) this.scroller.scrollTop = item.top - view.height / 3;
+      this.moved();
+    }
+
+    stepOf(trace, step) {
+      const { steps } = this.data.head;
+      return steps.step.findIndex((one, n) => one === step && steps.trace[n] === trace);
+    }
+
     goToStep(trace, step) {
       const { steps } = this.data.head;
-      const i = steps.step.findIndex((one, n) => one === step && steps.trace[n] === trace);
+      const i = this.stepOf(trace, step);
       if (i < 0) return null;
       this.view.show(steps.begin[i], steps.end[i]);
       return this.chosen({ from: steps.begin[i], to: steps.end[i], top: null, bottom: null }, trace);
