@@ -47,8 +47,8 @@ def html(title: str, summary: str, note: str, sections: Mapping[str, Section]) -
     scripts = [
         *(["\n".join(map(_code, drawn))] if drawn else []),
         "\n".join(_code(_HERE / "static" / name) for name in _SCRIPTS),
-        *([_code(_VEGA)] if has_charts else []),  # it takes longest, and is needed last
     ]
+    late_scripts = [_code(_VEGA)] if has_charts else []
     styles = [
         _HERE / "static" / "page.css",
         *([_FLAME / "flame.css"] if has_flames else []),
@@ -65,7 +65,8 @@ def html(title: str, summary: str, note: str, sections: Mapping[str, Section]) -
             version=__version__,
             styles=[_code(path) for path in styles],
             scripts=scripts,
-            script_hashes=" ".join(map(_hash, scripts)),
+            late_scripts=late_scripts,
+            script_hashes=" ".join(map(_hash, [*scripts, *late_scripts])),
             timelines=timelines,
             data=units.script_json(_data(parts)),
         )

@@ -42,11 +42,19 @@ def head(content: Content, whole: Placed) -> dict[str, Any]:
         "steps": _steps(content),
         "counters": [*_counters(content)],
         "marks": [*_marks(content)],
-        "path": {
-            "of": rows.path_of,
-            "bounds": bounds(rows.path),
-            "left_out": rows.path.height if rows.path.height > MOST_STRETCHES else 0,
-        },
+        "path": _path(content),
+    }
+
+
+def _path(content: Content) -> dict[str, Any]:
+    """What the critical path is of, and which traces it is on."""
+    path = content.rows.path
+    on = trace_numbers(content.rows.traces, path).unique().sort() if path.height else pl.Series()
+    return {
+        "of": content.rows.path_of,
+        "bounds": bounds(path),
+        "traces": on.to_list(),
+        "left_out": path.height if path.height > MOST_STRETCHES else 0,
     }
 
 

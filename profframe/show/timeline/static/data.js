@@ -24,27 +24,40 @@ const timelineData = (() => {
   // The planes of a column put together: numbers, and where there is none.
   function numbers(planes, column) {
     const { values: size, width, signed } = column;
-    const isWide = width > 4;
-    const out = isWide ? new Float64Array(size) : signed ? new Int32Array(size) : new Uint32Array(size);
-    if (width === 1) out.set(planes.subarray(0, size));
-    else if (!isWide) {
-      for (let plane = 0; plane < width; plane++) {
-        const from = plane * size;
-        const shift = 8 * plane;
-        for (let i = 0; i < size; i++) out[i] |= planes[from + i] << shift;
+    const missing = column.missing ? planes.subarray(width * size) : null;
+    if (width > 4) return { out: wide(planes, size, width, signed), missing };
+    const out = narrow(planes, size, width);
+    if (!signed) return { out: new Uint32Array(out.buffer), missing };
+    for (let i = 0; i < size; i++) out[i] = (out[i] >>> 1) ^ -(out[i] & 1);
+    return { out, missing };
+  }
+
+  // One loop for each width: this is the first thing that a page does, before it is compiled well.
+  function narrow(planes, size, width) {
+    const out = new Int32Array(size);
+    const [two, three, four] = [size, 2 * size, 3 * size];
+    if (width === 1) for (let i = 0; i < size; i++) out[i] = planes[i];
+    else if (width === 2) for (let i = 0; i < size; i++) out[i] = planes[i] | (planes[two + i] << 8);
+    else if (width === 3) {
+      for (let i = 0; i < size; i++) {
+        out[i] = planes[i] | (planes[two + i] << 8) | (planes[three + i] << 16);
       }
     } else {
-      for (let plane = width - 1; plane >= 0; plane--) {
-        const from = plane * size;
-        for (let i = 0; i < size; i++) out[i] = out[i] * 256 + planes[from + i];
+      for (let i = 0; i < size; i++) {
+        out[i] = planes[i] | (planes[two + i] << 8) | (planes[three + i] << 16) | (planes[four + i] << 24);
       }
     }
-    if (signed && isWide) {
-      for (let i = 0; i < size; i++) out[i] = out[i] % 2 ? -(out[i] + 1) / 2 : out[i] / 2;
-    } else if (signed) {
-      for (let i = 0; i < size; i++) out[i] = (out[i] >>> 1) ^ -(out[i] & 1);
+    return out;
+  }
+
+  function wide(planes, size, width, signed) {
+    const out = new Float64Array(size);
+    for (let plane = width - 1; plane >= 0; plane--) {
+      const from = plane * size;
+      for (let i = 0; i < size; i++) out[i] = out[i] * 256 + planes[from + i];
     }
-    return { out, missing: column.missing ? planes.subarray(width * size) : null };
+    if (signed) for (let i = 0; i < size; i++) out[i] = out[i] % 2 ? -(out[i] + 1) / 2 : out[i] / 2;
+    return out;
   }
 
   // Sums of differences; -1 where a value is missing.
@@ -153,6 +166,7 @@ const timelineData = (() => {
     }
 
     async openRest() {
+      await this.path();
       const names = ["parent", "self", "event", "launch", "op", "step", "dims"];
       const [parent, self, event, launch, op, step, dims] = await Promise.all(
         names.map((name) => this.column(name)),
@@ -261,11 +275,11 @@ const timelineData = (() => {
 
     // The critical path: stretches that follow one another.
     async path() {
-      if (!this.columns.has("path_begin")) return null;
+      if (!this.columns.has("path_begin")) return;
       const names = ["path_begin", "path_dur", "path_slice", "path_trace", "path_bound"];
       const [begin, dur, slice, trace, bound] = await Promise.all(names.map((name) => this.column(name)));
       const starts = summed(begin, Float64Array);
-      return {
+      this.critical = {
         begin: starts,
         end: starts.map((start, i) => start + dur.out[i]),
         slice: summed(slice, Int32Array),

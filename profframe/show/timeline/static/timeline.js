@@ -84,7 +84,6 @@ const timeline = (() => {
     async open() {
       const { data } = this;
       await data.open();
-      data.critical = await data.path();
       const { steps } = data.head;
       steps.end = steps.begin.map((begin, i) => begin + steps.dur[i]);
       data.blocks(null);
@@ -109,7 +108,8 @@ const timeline = (() => {
       this.observer.observe(this.scroller);
       this.paint();
       this.told();
-      (window.requestIdleCallback ?? ((work) => setTimeout(work, 50)))(() => data.rest());
+      const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 50));
+      idle(() => data.rest().then(() => this.moved()));
     }
 
     findings() {
