@@ -390,10 +390,10 @@ class Plots:
         """
         from profframe.show.timeline import Timeline
         from profframe.show.timeline.document import BUDGET_BYTES, document
-        from profframe.show.timeline.rows import recorded
+        from profframe.show.timeline.rows import MOST_READ, recorded
 
         with self.trace.asking() as trace:
-            rows = recorded(trace)
+            rows = recorded(trace, None if full else MOST_READ)
         if rows.slices["start_ns"].null_count() == rows.slices.height:
             raise ParameterError(f"timeline: {_NO_SLICES}")
         return Timeline(document(rows, None if full else BUDGET_BYTES))

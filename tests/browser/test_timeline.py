@@ -332,6 +332,16 @@ def test_findings_lead_to_their_slices(it: Opened, trace: profframe.Trace) -> No
     assert advice["finding"][0] in it.page.locator(".timeline-facts").inner_text()
 
 
+def test_counters_say_their_value(it: Opened, trace: profframe.Trace, shown: Timeline) -> None:
+    counter = next(one for one in state(it)["items"] if one["title"] == "queue depth")
+    place = canvas(it)
+    it.page.mouse.move(place["x"] + 600, place["y"] + RULER + counter["top"] + 20)
+    moment = it.run("it.view.time(600)") + int(shown.document.head["traces"][0]["zero"])
+    before = trace.queue_depth(points=1000).filter(pl.col("time_ns") <= int(moment))
+    tip = it.page.locator(".timeline-tip").inner_text()
+    assert tip.startswith(f"queue depth\n{before['depth'][-1]}, at ")
+
+
 def test_lanes_fold(it: Opened) -> None:
     before = state(it)["items"]
     lane = next(one for one in before if one["title"] == "main (python)")

@@ -160,6 +160,17 @@ def test_the_shortest_of_each_lane_are_left_out_and_said() -> None:
     assert [lane["left_out"] for lane in whole.head["lanes"]] == [0, 0]
 
 
+def test_of_very_many_the_longest_are_read() -> None:
+    trace = loaded(*(event("f", 100 * n, 100 * n + n) for n in range(1, 21)), event("g", 5, None))
+    rows = recorded(trace, 6)
+    durs = sorted(rows.slices["dur_ns"].drop_nulls().to_list())
+    assert 5 <= len(durs) <= 6
+    assert durs == [*range(21 - len(durs), 21)]
+    head = document(rows).head
+    assert head["unread"] == {"slices": 21 - rows.slices.height, "longest": rows.unread_ns}
+    assert rows.unread_ns == durs[0] - 1
+
+
 def test_what_advice_and_the_path_are_of() -> None:
     trace = profframe.load(ROOT / "examples" / "gpu_training.json.gz")
     made, rows = packed_slices(trace)

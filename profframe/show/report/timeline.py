@@ -15,19 +15,18 @@ FORMS: Final = ("budget", "full", "none")
 def timeline(context: Context) -> Section | None:
     """All slices over time."""
     from profframe.show.timeline.document import BUDGET_BYTES, document
-    from profframe.show.timeline.rows import recorded
+    from profframe.show.timeline.rows import MOST_READ, recorded
 
     if context.timeline == "none":
         return None
-    rows = recorded(context.trace)
+    is_full = context.timeline == "full"
+    rows = recorded(context.trace, None if is_full else MOST_READ)
     if rows.slices["start_ns"].null_count() == rows.slices.height:
         return None
-    packed = document(rows, None if context.timeline == "full" else BUDGET_BYTES)
-    left = sum(lane["left_out"] for lane in packed.head["lanes"])
-    cut = (
-        f"{left:,} of {rows.slices.height:,} slices, the shortest of each lane, are left out; "
-        "--timeline full has all."
-    )
+    packed = document(rows, None if is_full else BUDGET_BYTES)
+    left = rows.unread + sum(lane["left_out"] for lane in packed.head["lanes"])
+    number = rows.slices.height + rows.unread
+    cut = f"{left:,} of {number:,} slices, the shortest, are left out; --timeline full has all."
     part = Timeline(
         key="timeline",
         head=units.script_json(packed.head),

@@ -21,8 +21,6 @@ BUDGET_BYTES: Final = 6_600_000
 """Most bytes of columns in a page: 8.8 MB as text, of 12 MB for all of it."""
 _CLOSE: Final = 0.96
 """Of what would fit by the average, so much is tried."""
-_MOST_TRIED: Final = 4_000_000
-"""Of more slices the shortest are left out before any are packed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +48,6 @@ def document(rows: Recorded, most_bytes: int | None = BUDGET_BYTES) -> Document:
     """
     whole = placed(rows)
     share = 1.0
-    if most_bytes is not None:
-        share = min(share, _MOST_TRIED / max(whole.begin.size, 1))
     while True:
         content = Content(rows, whole if share == 1 else whole.kept(longest(whole, share)))
         heads, body = packed(columns(content))

@@ -31,6 +31,7 @@ def head(content: Content, whole: Placed) -> dict[str, Any]:
     return {
         "slices": int(slices.begin.size),
         "untimed": whole.untimed,
+        "unread": {"slices": rows.unread, "longest": rows.unread_ns},
         "span": int((slices.begin + slices.dur).max(initial=1)),
         "traces": _traces(content),
         "lanes": [*_lanes(content, whole)],

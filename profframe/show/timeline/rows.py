@@ -15,6 +15,8 @@ SLICE_COLUMNS: Final = (
     "stream", "step", "parent_id", "depth", "self_ns", "launch_id", "op_id", "input_dims",
 )  # fmt: skip
 KEY: Final = ("run", "rank")
+MOST_READ: Final = 3_000_000
+"""Of more slices only the longest are read, unless all are asked for: a page has no more room."""
 _POINTS: Final = 1000
 """Most points of a counter."""
 _MOST_PATH_EVENTS: Final = 2_000_000
@@ -64,6 +66,8 @@ class Recorded:
         Rows of the critical path of the slowest step, or of the whole trace.
     path_of
         What the path is of, in words.
+    unread, unread_ns
+        Number of slices that were not read, and their greatest duration.
     """
 
     traces: pl.DataFrame
@@ -75,13 +79,19 @@ class Recorded:
     counters: pl.DataFrame
     path: pl.DataFrame
     path_of: str
+    unread: int = 0
+    unread_ns: int = 0
 
 
-def recorded(trace: Traced) -> Recorded:
-    """Ask for everything that a timeline draws."""
+def recorded(trace: Traced, most: int | None = MOST_READ) -> Recorded:
+    """Ask for everything that a timeline draws: of more than ``most`` slices the longest."""
     traces = trace.traces.select(*KEY, "clock").sort(KEY)
-    slices = trace.scan("events").select(SLICE_COLUMNS).collect()
-    path, path_of = _path(trace, traces.height > 1, slices.height)
+    events = trace.scan("events").select(SLICE_COLUMNS)
+    number = events.select(pl.len()).collect().item()
+    unread_ns = -1 if most is None or number <= most else _too_short(events, most / number)
+    is_read = pl.col("dur_ns").is_null() | (pl.col("dur_ns") > unread_ns)
+    slices = (events if unread_ns < 0 else events.filter(is_read)).collect()
+    path, path_of = _path(trace, traces.height > 1, number)
     return Recorded(
         traces=pl.DataFrame(traces),
         slices=slices,
@@ -92,7 +102,15 @@ def recorded(trace: Traced) -> Recorded:
         counters=_counters(trace),
         path=path,
         path_of=path_of,
+        unread=number - slices.height,
+        unread_ns=max(unread_ns, 0),
     )
+
+
+def _too_short(events: pl.LazyFrame, share: float) -> int:
+    """A duration that so many slices are longer than."""
+    longer = pl.col("dur_ns").quantile(1 - share, interpolation="higher")
+    return int(events.select(longer).collect().item() or 0)
 
 
 def _offsets(trace: Traced, traces: pl.DataFrame) -> pl.DataFrame:

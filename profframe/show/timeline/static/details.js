@@ -217,5 +217,12 @@ const timelineDetails = (() => {
     ];
   }
 
-  return { slice, span, tip, totals };
+  // The value of a counter at a moment: that of the last one before.
+  function level(counter, time) {
+    const at = timelineData.firstWhere(0, counter.begin.length, (i) => counter.begin[i] > time) - 1;
+    const value = at < 0 ? "no value yet" : timelineDraw.amount(counter.value[at], counter.unit);
+    return [make("div", "timeline-name", counter.name), make("div", "", `${value}, at ${duration(time)}`)];
+  }
+
+  return { slice, span, tip, level };
 })();

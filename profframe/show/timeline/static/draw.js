@@ -309,5 +309,5 @@ const timelineDraw = (() => {
     }
   }
 
-  return { draw, RULER };
+  return { draw, amount, RULER };
 })();

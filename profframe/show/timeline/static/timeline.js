@@ -295,16 +295,19 @@ const timeline = (() => {
     hover(at, event) {
       const { view, data } = this;
       const slice = at ? view.sliceAt(at.x, at.y) : -1;
+      const item = at ? view.itemAt(at.y) : null;
+      const counter = item?.sort === "counter" ? item.counter : null;
       if (slice !== view.hovered) {
         view.hovered = slice;
         this.canvas.style.cursor = slice >= 0 ? "pointer" : "default";
-        this.tip.hidden = slice < 0;
         const shown = slice >= 0 ? slice : view.selected;
         view.arrows = shown >= 0 && data.isWhole ? this.flows(shown) : [];
         if (slice >= 0) this.tip.replaceChildren(...timelineDetails.tip(data, slice));
         this.moved();
       }
-      if (slice < 0) return;
+      this.tip.hidden = slice < 0 && !counter;
+      if (counter) this.tip.replaceChildren(...timelineDetails.level(counter, view.time(at.x)));
+      if (this.tip.hidden) return;
       const { clientWidth, clientHeight } = document.documentElement;
       const { offsetWidth, offsetHeight } = this.tip;
       const over = event.clientY + 16 + offsetHeight > clientHeight;
@@ -454,9 +457,11 @@ const timeline = (() => {
       } else if (view.first) this.status.textContent = `${count(this.total)} found`;
       else {
         const left = head.lanes.reduce((sum, lane) => sum + lane.left_out, 0);
+        const { slices: unread, longest } = head.unread;
+        const short = unread ? `; ${count(unread)} of ${duration(longest)} or less are left out of all lanes` : "";
         const untimed = head.untimed ? `; ${count(head.untimed)} without a start are not drawn` : "";
         const out = left ? `; ${count(left)} short ones are left out` : "";
-        this.status.textContent = `${count(data.size)} slices in ${duration(head.span)}${out}${untimed}`;
+        this.status.textContent = `${count(data.size)} slices in ${duration(head.span)}${out}${short}${untimed}`;
       }
     }
 
