@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profframe
-from profframe import Trace
+from profframe import Trace, cli
 from profframe.show.timeline import Timeline
 from profframe.show.timeline.document import Document, document
 from profframe.show.timeline.encoding import Column, packed
@@ -265,6 +265,15 @@ def test_reports_have_it_or_not(form: str, tmp_path: Path) -> None:
         == html.count("const timeline = ")
         == (form == "budget")
     )
+
+
+def test_the_verb_has_the_option(tmp_path: Path) -> None:
+    source, page = str(ROOT / "examples" / "cpu_training.json.gz"), tmp_path / "report.html"
+    sections = ["--section", "timeline", "--section", "provenance"]
+    for form, has_it in (("full", True), ("none", False)):
+        assert cli.run(["report", source, "-o", str(page), *sections, "--timeline", form]) == 0
+        assert ('id="timeline-packed"' in page.read_text()) == has_it
+    assert cli.run(["report", source, "-o", str(page), "--timeline", "all"]) == 2
 
 
 def test_forms_are_named(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _HERE: Final = Path(__file__).parent
 _SCRIPTS: Final = (
     "data.js", "layout.js", "raster.js", "draw.js", "view.js", "details.js", "input.js",
-    "timeline.js",
+    "search.js", "timeline.js",
 )  # fmt: skip
 _PAGE: Final = (
     ":root { color-scheme: light dark; } "

@@ -221,8 +221,8 @@ const timelineData = (() => {
       this.launchCalls = this.launched.map((i) => this.launch[i]);
     }
 
-    // Slices of devices that calls launched within a slice of a host.
-    launchedIn(slice) {
+    // Slices of devices that calls launched within a slice of a host: so many of them at most.
+    launchedIn(slice, most = Infinity) {
       const lane = this.laneOf(slice);
       const found = [];
       for (const line of lane.lines) {
@@ -230,7 +230,7 @@ const timelineData = (() => {
         const to = firstWhere(from, line.to, (i) => this.begin[i] > this.end[slice]);
         const { launchCalls } = this;
         let at = firstWhere(0, launchCalls.length, (i) => launchCalls[i] >= from);
-        for (; at < launchCalls.length && launchCalls[at] < to; at++) {
+        for (; at < launchCalls.length && launchCalls[at] < to && found.length < most; at++) {
           if (this.isInside(launchCalls[at], slice)) found.push(this.launched[at]);
         }
       }

@@ -6,7 +6,6 @@ const timelineDraw = (() => {
   const RULER = 24;
   const LABELLED = 28;
   const FONT = "11px system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif";
-  const MOST_ARROWS = 200;
   const MOST_UNDERLINES = 2000;
   const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]];
 
@@ -239,7 +238,7 @@ const timelineDraw = (() => {
   function arrows(view, context) {
     context.strokeStyle = view.colours.ink;
     context.lineWidth = 1.25;
-    for (const [from, to] of view.arrows.slice(0, MOST_ARROWS)) {
+    for (const [from, to] of view.arrows) {
       const one = view.box(from);
       const other = view.box(to);
       if (!one || !other) continue;
