@@ -198,4 +198,5 @@ def _made_with(options: Options) -> dict[str, str]:
         "charts": page.chart_libraries(),
         "sections": ", ".join(options.keys),
         "rows of a table": f"{options.rows:,}",
+        "timeline": options.timeline,
     }

@@ -46,12 +46,12 @@ const places = (() => {
     const made = document.createElement("button");
     made.type = "button";
     made.className = "place";
-    made.textContent = "\u2316";
+    made.textContent = "\u2192";
     made.title = "Show in the timeline";
     made.setAttribute("aria-label", made.title);
     made.addEventListener("click", async () => {
-      if (!shown) return;
-      await shown.opened;
+      await shown?.opened;
+      if (!shown?.view) return;
       await show();
       box.scrollIntoView({ block: "start" });
       shown.canvas.focus({ preventScroll: true });

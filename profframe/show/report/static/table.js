@@ -108,7 +108,7 @@ class Table {
       cell.append(button);
       row.append(cell);
     }
-    if (this.isPlaced) row.prepend(element("td", { "data-column": "" }));
+    if (this.isPlaced) row.prepend(element("td", { class: "place", "data-column": "" }));
     this.head.replaceChildren(row);
   }
 
