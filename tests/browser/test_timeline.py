@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import profframe
 from profframe.show.timeline import Timeline
 from tests import hostile
 from tests.browser.conftest import Open, Opened
+from tests.builders import event, loaded
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:
@@ -193,6 +195,55 @@ def test_pixels_of_a_slice_have_its_colour(it: Opened) -> None:
     found = it.run(read, selected)
     assert found["inside"] == found["shade"]
     assert found["before"] != found["shade"]
+
+
+FILLED: Final = """
+(row) => {
+    const item = it.view.items.filter((one) => one.sort === "row" && one.lane)[row];
+    const y = Math.round((it.view.y(item) + 3) * it.view.ratio);
+    const { width } = it.canvas;
+    const pixels = it.canvas.getContext("2d").getImageData(0, y, width, 1).data;
+    const isGround = (x) =>
+        it.view.colours.ground.every((part, i) => Math.abs(pixels[4 * x + i] - part) <= 40);
+    const filled = Array.from({ length: width }, (_, x) => x).filter((x) => !isGround(x));
+    return { filled, width, from: it.view.from, per: it.view.perPixel };
+}
+"""
+"""Pixels of a row that are not ground; lines of the grid are fainter than slices."""
+
+
+def test_no_slice_is_hidden_where_many_are_in_a_pixel(opened: Open, tmp_path: Path) -> None:
+    """Pixels are filled where there are slices and nowhere else, drawn one by one or at once."""
+    generator = random.Random(5)  # noqa: S311 -- times of slices
+    times, begin = [], 0
+    for _ in range(20_000):
+        begin += 100_000 if generator.random() < 0.002 else generator.randint(0, 30)
+        dur = generator.randint(20, 300)
+        times.append((begin, begin + dur))
+        begin += dur
+    rare = {*generator.sample(range(20_000), 30)}
+    names = ["rare" if number in rare else "f" for number in range(20_000)]
+    rows = [event(name, *time) for name, time in zip(names, times, strict=True)]
+    it = opened(page(loaded(*rows).plot.timeline(), tmp_path / "many.html"))
+    assert it.run("it.view.perPixel") > 16 * 300  # so many are drawn at once
+    for factor in (1, 0.3, 0.2):
+        it.run(f"it.view.zoom({factor}, 300), it.paint()")
+        seen = it.run(FILLED, 0)
+        covered: set[int] = set()
+        near: set[int] = set()
+        for left, right in ([(t - seen["from"]) / seen["per"] for t in time] for time in times):
+            covered |= {*range(max(math.ceil(left), 0), math.floor(right) - 1)}
+            near |= {*range(math.floor(left) - 1, math.floor(right) + 2)}
+        filled = {*seen["filled"]}
+        assert 50 < len(filled) < seen["width"]
+        assert filled <= near
+        assert {x for x in covered if x < seen["width"]} <= filled
+    it.run("it.all(), it.find('rare'), it.paint()")
+    seen = it.run(FILLED, 0)
+    owners = it.run("[...it.view.raster.owner].map((i) => it.data.head.names[it.data.what[i]])")
+    for number in rare:
+        x = int((times[number][0] - seen["from"]) / seen["per"])
+        assert "rare" in owners[max(x - 1, 0) : x + 2]
 
 
 def test_keys_and_mouse_zoom_and_move(it: Opened) -> None:
