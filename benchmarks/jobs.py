@@ -72,6 +72,8 @@ def measure(paths: list[Path]) -> dict[str, Any]:
     found["stretches"] = path.events.height
     changes = {"communication": 0.5, "stragglers": False, "host": 0.5}
     timed("what_if", lambda: trace.what_if(**changes))
+    timed("blame", trace.blame)
+    timed("stragglers", trace.stragglers)
     return found
 
 
@@ -99,7 +101,7 @@ def main() -> None:
     print(f"{found['stretches']:,} stretches on the path")
     print(f"load           {load['seconds']:7.1f} s  {load['peak'] / 1e9:5.2f} GB")
     asked = ("dependencies", "critical_path", "what_if")
-    for name in asked:
+    for name in (*asked, "blame", "stragglers"):
         part = found[name]
         ratio = part["seconds"] / load["seconds"]
         print(f"{name:<14} {part['seconds']:7.1f} s  {part['peak'] / 1e9:5.2f} GB  {ratio:5.2f}x")
@@ -108,7 +110,7 @@ def main() -> None:
     if not arguments.small:
         met = ["met" if value <= limit else "MISSED" for value, limit in
                ((total, TIME_LIMIT), (memory, MEMORY_LIMIT))]  # fmt: skip
-        print(f"together {total:.2f}x of loading: <= {TIME_LIMIT}x {met[0]}")
+        print(f"the first three together {total:.2f}x of loading: <= {TIME_LIMIT}x {met[0]}")
         print(f"memory {memory:.2f}x of loading: <= {MEMORY_LIMIT}x {met[1]}")
 
 

@@ -331,8 +331,8 @@ TIES: Final = (
         "25",
         "an op that ends as the call begins is not before it",
         "sql/answers/stragglers.sql",
-        "ops.start_ns + ops.dur_ns <= calls.at_ns",
-        "ops.start_ns + ops.dur_ns < calls.at_ns",
+        "ops.end_ns <= calls.at_ns",
+        "ops.end_ns < calls.at_ns",
         "tests/sql/test_golden.py::TestGolden::test_rows[stragglers-by_op]",
     ),
     Mutant(
@@ -470,6 +470,30 @@ RANKS: Final = (
         "        if since < 0:\n            taken.append((path, NONE, UNKNOWN, since, 0))\n",
         "",
         "tests/parity/test_blame.py::test_it_adds_up_where_not_all_clocks_are_known",
+    ),
+    Mutant(
+        "32g",
+        "mending what loads data mends all that a thread does",
+        "profframe/analysis/replay/remedies.py",
+        "rows &= _within(own, its.is_load) == (cause == _INPUT)",
+        "rows &= True",
+        "tests/parity/test_gains.py::test_a_late_loader_gains_what_the_loader_costs",
+    ),
+    Mutant(
+        "32h",
+        "what is done between a backward pass and a message is a forward",
+        "sql/lib/pipelines.sql",
+        "THEN got_forward AND piece = min(piece) OVER of_part",
+        "THEN true OR got_forward AND piece = min(piece) OVER of_part",
+        "tests/parity/test_pipelines.py::test_what_torch_did_is_what_its_schedule_says[1F1B]",
+    ),
+    Mutant(
+        "32i",
+        "clocks are as they are unless asked",
+        "sql/answers/stragglers.sql",
+        "coalesce(getvariable('corrected'), true)",
+        "coalesce(getvariable('corrected'), false)",
+        "tests/sql/test_headers.py::test_answers_that_compare_ranks_have_one_default_for_clocks",
     ),
 )
 

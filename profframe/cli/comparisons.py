@@ -14,7 +14,7 @@ from profframe.cli.loading import load
 from profframe.cli.output import Output, with_comment, with_output
 from profframe.cli.questions import check_question
 from profframe.cli.verbs import GREW, takes_dtype, takes_sources, verbs, with_facts
-from profframe.errors import ParameterError, UnknownNameError
+from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.show.units import visible
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def diff(
     from profframe.loading.diff_report import write as write_page
     from profframe.loading.explain import explain as explain_sides
     from profframe.loading.limits import hold
-    from profframe.show import causes, changes
+    from profframe.show import changes
     from profframe.show.comment import Limits, comment
     from profframe.show.report.page import check_installed
 
@@ -184,11 +184,24 @@ def diff(
             top=top,
             name_width=name_width,
             width=width,
-            why=causes.of_steps(explain_sides(*sides), top, name_width, width),
+            why=_why(sides, top, name_width, width),
         ),
         lambda: comment(rows, result.outside, sums, Limits(text, failures, verdicts), top=top),
     )
     return _failed(verdicts, failures, text)
+
+
+def _why(
+    sides: tuple[Trace, Trace], top: int, name_width: int, width: int | None
+) -> RenderableType | None:
+    """The causes as a table, if both sides have steps."""
+    from profframe.loading.explain import explain as explain_sides
+    from profframe.show import causes
+
+    try:
+        return causes.report(explain_sides(*sides), top, name_width, width)
+    except AnswerError:
+        return None
 
 
 @verbs.command()

@@ -77,8 +77,8 @@ def export(
     chrome: for Perfetto and chrome://tracing, with tracks beside it; ranks are together on one
     clock, as in export STORE --rank 0-63 --step 5 -o job.json.gz. speedscope: host threads, for
     https://www.speedscope.app. stacks: operators inside one another, folded, for flamegraph.pl and
-    the like. FILE is compressed if it ends in .gz or .zst. Perfetto's protobuf (.pftrace) is not
-    written.
+    the like. FILE is compressed if it ends in .gz or .zst. chrome is JSON, or Perfetto's protobuf
+    where FILE ends in .pftrace, .perfetto-trace or these and .gz.
     """
     tool = form or _form(output)
     of_chrome = {"--track": tracks, "--collectives": collectives, "--keep-clocks": keep_clocks}

@@ -323,7 +323,7 @@ def _rank_rankings(trace: Trace) -> Iterator[tuple[str, pl.DataFrame]]:
         return
     late = trace.stragglers()
     if late.height:
-        yield excerpts.stragglers_title(trace.clock_skew()), excerpts.stragglers(late)
+        yield excerpts.stragglers_title(late), excerpts.stragglers(late)
 
 
 def _row_counts(trace: Trace) -> pl.DataFrame:

@@ -25,7 +25,7 @@ _THREAD_LABELS: Final = {"thread_name": "name", "thread_sort_index": "sort_index
 
 def write(path: str | os.PathLike[str], events: ChromeEvents) -> None:
     """Write a trace: what its header says, its threads and its events."""
-    header = _header(events.trace)
+    header = header_of(events.trace)
     before = exact.dumps(header)[:-1] + ", " * bool(header)
     with written(path) as put:
         put(f'{before}"traceEvents": ['.encode())
@@ -34,16 +34,14 @@ def write(path: str | os.PathLike[str], events: ChromeEvents) -> None:
             put(f"{',' * (count > 0)}\n{label}".encode())
             count += 1
         count += put_lines(put, events.lines, first=not count)
-        own = "" if OWN_KEY in header else f', "{OWN_KEY}": {_own(events, count)}'
+        own = "" if OWN_KEY in header else f', "{OWN_KEY}": {own_of(events, count)}'
         put(f"\n]{own}}}\n".encode())
 
 
 def write_job(path: str | os.PathLike[str], job: Job) -> None:
     """Write several traces: what the header of each says, then the events of one after another."""
-    around: dict[str, Any] = {} if job.base_ns is None else {"baseTimeNanoseconds": job.base_ns}
-    around[JOB_KEY] = {"clocks": job.clocks, "traces": [_of_part(part) for part in job.parts]}
     with written(path) as put:
-        put(f'{exact.dumps(around)[:-1]}, "traceEvents": ['.encode())
+        put(f'{exact.dumps(job_header(job))[:-1]}, "traceEvents": ['.encode())
         is_first = True
         counts = []
         for part in job.parts:
@@ -53,10 +51,17 @@ def write_job(path: str | os.PathLike[str], job: Job) -> None:
                     is_first = False
                 count = put_lines(put, events.lines, first=is_first)
                 is_first = is_first and not count
-                counts.append(_counts(events, part, count))
+                counts.append(counts_of(events, part, count))
         with job.between() as lines:
             put_lines(put, lines, first=is_first)
         put(f'\n], "{OWN_KEY}": {exact.dumps({"traces": counts})}}}\n'.encode())
+
+
+def job_header(job: Job) -> dict[str, Any]:
+    """The members in front of the events of several traces."""
+    around: dict[str, Any] = {} if job.base_ns is None else {"baseTimeNanoseconds": job.base_ns}
+    around[JOB_KEY] = {"clocks": job.clocks, "traces": [_of_part(part) for part in job.parts]}
+    return around
 
 
 def _of_part(part: Part) -> dict[str, Any]:
@@ -66,14 +71,14 @@ def _of_part(part: Part) -> dict[str, Any]:
         "rank": part.trace["rank"],
         "base_ns": part.trace["base_ns"],
         "offset_ns": part.offset_ns,
-        "header": {k: v for k, v in _header(part.trace).items() if k != "baseTimeNanoseconds"},
+        "header": {k: v for k, v in header_of(part.trace).items() if k != "baseTimeNanoseconds"},
         "source": _source(part.trace),
         "processes": [*part.processes],
         "named_threads": [*part.named_threads],
     }
 
 
-def _counts(events: ChromeEvents, part: Part, count: int) -> dict[str, Any]:
+def counts_of(events: ChromeEvents, part: Part, count: int) -> dict[str, Any]:
     """How many events the file has of a trace, with the labels that it had before."""
     if not events.is_whole:
         return {}
@@ -91,7 +96,7 @@ def write_list(path: str | os.PathLike[str], lines: Lines) -> None:
         put(b"\n]\n")
 
 
-def _header(trace: Mapping[str, Any]) -> dict[str, Any]:
+def header_of(trace: Mapping[str, Any]) -> dict[str, Any]:
     """The members around the events, as the source had them."""
     header: dict[str, Any] = {}
     for column in ("metadata", "profiler_flags"):
@@ -105,7 +110,7 @@ def _header(trace: Mapping[str, Any]) -> dict[str, Any]:
     return header
 
 
-def _own(events: ChromeEvents, count: int) -> str:
+def own_of(events: ChromeEvents, count: int) -> str:
     """What the file cannot say in Kineto's words, and how many events were written."""
     own = _source(events.trace)
     if events.is_whole:
@@ -128,6 +133,12 @@ def _loaded(text: str | None) -> Any:
 
 
 def _labels(threads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Names and places of processes and threads as text of events."""
+    for label in labels_of(threads):
+        yield json.dumps({"ph": "M"} | label)
+
+
+def labels_of(threads: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Names and places of processes and threads, in their order."""
     processes: set[str | None] = set()
     for row in threads:
@@ -137,11 +148,11 @@ def _labels(threads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         for label, key in labels.items():
             if row[label] is None:
                 continue
-            event: dict[str, Any] = {"ph": "M", "name": label}
+            event: dict[str, Any] = {"name": label}
             if row["pid"] is not None:
                 event["pid"] = json.loads(ident(row["pid"]))
             if label in PROCESS_LABELS:
                 event["tid"] = 0
             elif row["tid"] is not None:
                 event["tid"] = json.loads(ident(row["tid"]))
-            yield json.dumps(event | {"args": {key: row[label]}})
+            yield event | {"args": {key: row[label]}}

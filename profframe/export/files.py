@@ -18,22 +18,34 @@ _PROTOBUF: Final = re.compile(r"\.(?:pftrace|perfetto-trace)(?:\.gz|\.zst)?\Z", 
 """Names by which other tools take a file for Perfetto's protobuf."""
 
 
+def is_protobuf(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is called as Perfetto's protobuf.
+
+    Examples
+    --------
+    >>> [is_protobuf(name) for name in ("a.pftrace.gz", "a.perfetto-trace", "a.json")]
+    [True, True, False]
+    """
+    return _PROTOBUF.search(os.fspath(path)) is not None
+
+
 @contextmanager
-def written(path: str | os.PathLike[str]) -> Iterator[Write]:
+def written(path: str | os.PathLike[str], *, protobuf: bool = False) -> Iterator[Write]:
     """Give a function that writes bytes; the file takes its place when all went well.
 
     What ends in ``.gz`` or ``.zst`` is compressed. A file that is there stays as it is when
-    something goes wrong. What is no file, as a pipe, is written to.
+    something goes wrong. What is no file, as a pipe, is written to. Only ``protobuf`` may be called
+    so.
 
     Raises
     ------
     ExportError
         The name is that of a form which is not written, or the file cannot be written.
     """
-    if _PROTOBUF.search(os.fspath(path)):
+    if is_protobuf(path) and not protobuf:
         raise ExportError(
-            f"{path}: Perfetto's protobuf is read, and not written; name it .json.gz: Perfetto "
-            "opens Chrome's JSON, too"
+            f"{path}: that is a name of Perfetto's protobuf, in which only whole traces are "
+            "written: choose another ending"
         )
     suffix = Path(os.path.realpath(path)).suffix.lower()
     with atomic_write(path) as draft, _opened(draft, suffix) as file:

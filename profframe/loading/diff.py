@@ -233,7 +233,8 @@ def comparison(
     return Comparison(frame(ordered.with_columns(side_names)), filled, measured, is_of_memory)
 
 
-def _check(names: Any, kernel_by: str, per: str, outside: str, steps: str) -> None:
+def check_names(names: Any) -> None:
+    """Raise a `ParameterError` unless these are names of two sides."""
     if (
         isinstance(names, str)
         or len(names) != 2
@@ -241,6 +242,10 @@ def _check(names: Any, kernel_by: str, per: str, outside: str, steps: str) -> No
         or names[0] == names[1]
     ):
         raise ParameterError(f"names: two different texts, not {names!r}")
+
+
+def _check(names: Any, kernel_by: str, per: str, outside: str, steps: str) -> None:
+    check_names(names)
     for parameter, value, choices in (
         ("kernel_by", kernel_by, KERNEL_BY),
         ("per", per, PER),

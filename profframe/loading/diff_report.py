@@ -9,6 +9,7 @@ from typing import Any
 from profframe.analysis.causes.explanation import Explanation
 from profframe.errors import ParameterError
 from profframe.export.files import written
+from profframe.loading.diff import check_names
 from profframe.loading.explain import explain
 from profframe.loading.load import load
 from profframe.query.selection import integer
@@ -69,8 +70,7 @@ def diff_report(
     True
     """
     page.check_installed()
-    if isinstance(names, str) or len(names) != 2 or len({*names}) != 2 or not all(names):
-        raise ParameterError(f"names: two different names, not {names!r}")
+    check_names(names)
     if integer("rows", rows) < 1:
         raise ParameterError("rows: a table needs at least one")
     sides = [side if isinstance(side, Trace) else load(side) for side in (base, other)]

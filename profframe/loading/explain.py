@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from profframe.analysis.causes.explanation import Explanation, explanation
+from profframe.errors import AnswerError
 from profframe.loading.load import load
-from profframe.trace.jobs import ranks_of
+from profframe.trace.jobs import parts_of
 from profframe.trace.trace import Trace
 
 
@@ -55,6 +56,12 @@ def explain(base: Any, other: Any) -> Explanation:
             Rate of the work whose operations are known, in its own time.
         ``base_shapes other_shapes base_types other_types``
             Of one of the calls, where they were recorded.
+        ``reason``
+            Of ``kernel_time``, where the trace shows it: ``launch_configuration`` (grid, block,
+            registers or shared memory differ), ``clock`` (that of the device differs by more than
+            2 %), or ``concurrent_work`` (more, or less, of its time other work ran beside it).
+        ``base_clock_mhz other_clock_mhz``
+            Mean clock of the device while the work ran, where the trace has samples of it.
         ``places``
             In how many places of the call tree.
         ``base_run base_rank base_event_ids other_run other_rank other_event_ids``
@@ -87,6 +94,8 @@ def explain(base: Any, other: Any) -> Explanation:
     ------
     SourceError
         A side cannot be read.
+    AnswerError
+        A side has no step: no op, call, annotation or work of a device takes time in it.
 
     Examples
     --------
@@ -99,5 +108,14 @@ def explain(base: Any, other: Any) -> Explanation:
     True
     """
     traces = [source if isinstance(source, Trace) else load(source) for source in (base, other)]
-    (keys, connect), (other_keys, other_connect) = map(ranks_of, traces)
-    return explanation((connect, other_connect), (keys, other_keys))
+    base_parts, other_parts = map(parts_of, traces)
+    made = explanation(
+        (base_parts.connection, other_parts.connection), (base_parts.keys, other_parts.keys)
+    )
+    for name, steps in (("base", made.base_steps), ("other", made.other_steps)):
+        if not steps:
+            raise AnswerError(
+                f"{name}: nothing to explain, as no op, call, annotation or work of a device takes "
+                "time in it"
+            )
+    return made

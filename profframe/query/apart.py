@@ -7,8 +7,9 @@ columns of each table, and looks up its files. Of many small ones it is better t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Final, TypeAlias
 
 import duckdb
@@ -57,6 +58,42 @@ class Apart:
                 begin, count = self.places[name].get((run, rank), (0, 0))
                 cursor.register(name, rows.slice(begin, count))
             yield cursor
+
+
+@dataclass(slots=True)
+class Parts:
+    """Connections to the rows of a session, or of some of its traces; few are read only once."""
+
+    session: Session
+    views: Mapping[str, Columns]
+    _lock: Lock = field(default_factory=Lock)
+    _read: list[Apart | None] = field(default_factory=list)
+
+    @property
+    def keys(self) -> list[Key]:
+        """The (run, rank) of all traces."""
+        return self.session.rows("traces").select("run", "rank").unique().sort("run", "rank").rows()
+
+    def connection(
+        self, run: str | None, rank: int | None
+    ) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """A cursor with a view per table; None stands for all runs, and for all ranks."""
+        traces = self.session.rows("traces")
+        is_whole = (run is None or traces["run"].n_unique() == 1) and (
+            rank is None or traces.height == 1
+        )
+        if is_whole:
+            return self.session.connection(self.views)
+        apart = None if rank is None else self._apart()
+        if apart is not None and rank is not None:
+            return apart.connection(run, rank)
+        return self.session.filter(runs=run, ranks=rank).connection(self.views)
+
+    def _apart(self) -> Apart | None:
+        with self._lock:
+            if not self._read:
+                self._read.append(Apart.of(self.session, self.views))
+        return self._read[0]
 
 
 def _split(rows: pa.Table) -> tuple[pa.Table, dict[Key, tuple[int, int]]]:

@@ -8,6 +8,7 @@ from typing import Final
 import polars as pl
 
 from profframe.show import units
+from profframe.show.excerpts import own_clocks
 from profframe.show.kernel_names import shortened
 
 _IS_WAIT: Final = pl.col("cause").eq("wait").fill_null(False)
@@ -27,10 +28,11 @@ def headline(rows: pl.DataFrame) -> str:
         part: units.duration(totals.get(part, 0) / max(steps, 1)).strip()
         for part in ("entry", "transfer")
     }
+    note = own_clocks(rows)
     each = f" per step, of {units.plural(steps, 'step')}" if steps else ""
     return (
         f"Collectives wait {times['entry']} for late ranks, and take {times['transfer']} "
-        f"with all ranks there{each}."
+        f"with all ranks there{each}{note and f', {note}'}."
     )
 
 

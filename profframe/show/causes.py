@@ -35,6 +35,12 @@ WORDS: Final = {
     "noise": "noise",
 }
 """What people read for each cause."""
+REASONS: Final = {
+    "launch_configuration": "launched otherwise",
+    "clock": "other clock",
+    "concurrent_work": "other work beside it",
+}
+"""What people read for each reason."""
 _ARROW: Final = " -> "
 
 
@@ -55,14 +61,6 @@ def title(of: Explanation) -> str:
     return f"Why a step takes {how}: {base}{_ARROW}{other}{share}, {counts}"
 
 
-def of_steps(
-    of: Explanation, top: int, name_width: int, width: int | None
-) -> RenderableType | None:
-    """The same as `report`, where both sides have something that takes time."""
-    has_steps = of.base_steps and of.other_steps
-    return report(of, top, name_width, width) if has_steps else None
-
-
 def report(of: Explanation, top: int, name_width: int, width: int | None) -> RenderableType:
     """The largest causes as a table; without a ``width`` lines have any length."""
     if of.causes.is_empty():
@@ -80,13 +78,19 @@ def rows(of: Explanation, top: int, name_width: int) -> pl.DataFrame:
         name: _both(pl.col(f"base_{name}"), pl.col(f"other_{name}")) for name in ("op", "kernel")
     }
     what = pl.concat_str(sides["op"], sides["kernel"], separator=": ", ignore_nulls=True)
+    cause = pl.concat_str(
+        pl.col("cause").replace(WORDS),
+        pl.col("reason").cast(pl.String).replace(REASONS),
+        separator=": ",
+        ignore_nulls=True,
+    )
 
     def text(name: str) -> str:
         name = units.visible(name)
         return units.middle(name, name_width) if name_width else name
 
     return of.causes.head(top).select(
-        pl.col("cause").replace(WORDS),
+        cause.alias("cause"),
         "change_ns",
         pl.col("share").alias("change_share"),
         what.map_elements(text, pl.String).fill_null("").alias("what"),

@@ -144,13 +144,15 @@ def stragglers(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(*columns, before).sort("held_up_ns", descending=True, maintain_order=True)
 
 
-def stragglers_title(skew: pl.DataFrame) -> str:
-    """A title, with a warning if the clocks differ by the answer `clock_skew`."""
-    import polars as pl
+def own_clocks(rows: pl.DataFrame) -> str:
+    """What is to be said of rows with ``is_corrected`` whose clocks were not all corrected."""
+    return "" if rows["is_corrected"].all() else "by the clocks of the ranks: see clock_skew"
 
-    doubtful = skew.filter(pl.col("note").str.contains("skewed|other_clock"))
-    note = " (their clocks differ: see clock_skew)" if doubtful.height else ""
-    return f"Ranks that others wait for{note}"
+
+def stragglers_title(rows: pl.DataFrame) -> str:
+    """A title of rows of `stragglers`."""
+    note = own_clocks(rows)
+    return f"Ranks that others wait for{f' ({note})' if note else ''}"
 
 
 def roofline(rows: pl.DataFrame) -> pl.DataFrame:

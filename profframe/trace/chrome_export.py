@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 import duckdb
 import polars as pl
 
+from profframe.analysis import clocks
 from profframe.analysis.critical_path import CriticalPath, find
-from profframe.analysis.export_lines.chrome import chrome_events
+from profframe.analysis.export_lines.chrome import ChromeEvents, chrome_events
+from profframe.analysis.export_lines.forms import COLUMNS, JSON, Form
 from profframe.analysis.export_lines.job import (
     ARRIVALS,
     CLOCKS,
-    OFFSETS,
     STREAMS,
     Job,
     Part,
     Row,
     base_of,
     check_clocks,
+    first_time,
     parts_of,
 )
 from profframe.analysis.export_lines.single_trace import single_trace
@@ -42,7 +44,8 @@ from profframe.analysis.export_lines.tracks import (
     titled_rows,
 )
 from profframe.errors import UnknownNameError
-from profframe.export import chrome
+from profframe.export import chrome, pftrace
+from profframe.export.files import is_protobuf
 from profframe.query.apart import Apart
 from profframe.query.catalogue import catalogue
 from profframe.query.header import Answer
@@ -123,10 +126,15 @@ def _on_own_clocks(what: Item, offsets: Mapping[tuple[str, int], int]) -> Item:
 
 
 def write(trace: Trace, path: str | PathLike[str], wanted: Wanted) -> None:
-    """Write the file."""
+    """Write the file: Perfetto's protobuf where its name is one of that, else Chrome's JSON."""
     session = trace._session.unlimited()  # noqa: SLF001 - a method of it
+    form = form_of(path)
     if session.rows("traces").height > 1:
-        chrome.write_job(path, _job(type(trace)(session), wanted))
+        job = _job(type(trace)(session), wanted, form)
+        if form is JSON:
+            chrome.write_job(path, job)
+        else:
+            pftrace.write_job(path, job)
         return
     is_whole = session.selection.is_of_traces
     with session.connection() as connection:
@@ -136,10 +144,25 @@ def write(trace: Trace, path: str | PathLike[str], wanted: Wanted) -> None:
             alone = _Shared(trace, {(row["run"], row["rank"]): 0} if row else {}, {}, wanted.clocks)
             added = added_rows(wanted.tracks, partial(_track, trace, alone), row)
         events = chrome_events(
-            connection, row, is_whole=is_whole, marked=wanted.marked, tracks=added
+            connection, row, is_whole=is_whole, marked=wanted.marked, tracks=added, form=form
         )
         done = _Done(wanted.progress, session)
-        chrome.write(path, replace(events, lines=done.watch(events.lines, "")))
+        write_events(path, replace(events, lines=done.watch(events.lines, "")), added)
+
+
+def form_of(path: str | PathLike[str]) -> Form:
+    """The form of events in a file of that name."""
+    return COLUMNS if is_protobuf(path) else JSON
+
+
+def write_events(
+    path: str | PathLike[str], events: ChromeEvents, tracks: pl.DataFrame | None = None
+) -> None:
+    """Write the events of one trace, which are in the form of the file's name."""
+    if form_of(path) is JSON:
+        chrome.write(path, events)
+    else:
+        pftrace.write(path, events, first_time(events.trace, tracks) or 0)
 
 
 class _Done:
@@ -161,7 +184,7 @@ class _Done:
                 self._progress(self._done, max(self._done, self._all), what)
 
 
-def _job(trace: Trace, wanted: Wanted) -> Job:
+def _job(trace: Trace, wanted: Wanted, form: Form) -> Job:
     """Several traces, prepared to be written one after another."""
     session = trace._session  # noqa: SLF001 - a method of it
     traces = session.rows("traces").sort(_KEY).to_dicts()
@@ -169,7 +192,7 @@ def _job(trace: Trace, wanted: Wanted) -> Job:
     offsets: dict[tuple[str, int], int] = {}
     whole = session.with_selection(session.selection.of_traces())
     if wanted.clocks == CLOCKS[0] or wanted.has_path_of_job:
-        rows = whole.answer(OFFSETS, {}).drop_nulls("offset_ns")
+        rows = whole.answer(clocks.offsets(), {})
         offsets = {(run, rank): offset for run, rank, offset in rows.rows()}
     wanted = wanted.on_own_clocks(offsets)
     ahead_of_job = offsets
@@ -199,6 +222,7 @@ def _job(trace: Trace, wanted: Wanted) -> Job:
         connect=_Connections(session, traces),
         watch=_Done(wanted.progress, session).watch,
         is_whole=session.selection.is_of_traces and (arrivals is None or arrivals.is_empty()),
+        form=form,
         marked=wanted.marked,
         tracks=tracks,
         arrivals=arrivals,

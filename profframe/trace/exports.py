@@ -48,7 +48,10 @@ def export_chrome_trace(
     collectives: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> None:
-    """Write a Chrome trace that Perfetto, chrome://tracing and `profframe.load` open.
+    """Write a trace that Perfetto, chrome://tracing and `profframe.load` open.
+
+    It is Chrome's JSON, or Perfetto's protobuf where the name ends in ``.pftrace`` or
+    ``.perfetto-trace`` (and maybe ``.gz``): the same events, in half of the bytes.
 
     Several ranks go into one file, on one clock: each is a group of processes of its own there,
     and `load` gives them back. Choose what is in it with `filter`.
@@ -57,14 +60,14 @@ def export_chrome_trace(
     ----------
     path
         File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
-        replaced at the end.
+        replaced at the end. `load` needs ``pip install 'profframe[perfetto]'`` for ``.pftrace``.
     legacy
         Write as torch's ``EventList.export_chrome_trace`` does: only what its ``events()``
         has, in microseconds since the profiler started.
     highlight
         Events to highlight: a critical path, or a frame with ``event_id`` (and ``run``
         and ``rank``, where they are of several traces). Their arguments have ``critical: 1``,
-        they are red in chrome://tracing, and arrows join the parts of a path (rows with
+        they are red in chrome://tracing (of JSON), and arrows join the parts of a path (rows with
         ``start_ns``, ``dur_ns`` and ``edge``, in their order) from one thread, stream or rank to
         another. Times of a frame are by the clock of the row's rank, as in ``events``.
     tracks
@@ -118,7 +121,7 @@ def export_chrome_trace(
 def augment(
     self: Trace, path: str | PathLike[str], dtype: object = None, *, override: bool = False
 ) -> None:
-    """Write a Chrome trace with the work of ops and kernels among their arguments.
+    """Write a trace with the work of ops and kernels among their arguments.
 
     Perfetto shows them: ``kernel_flop`` and ``kernel_num_gb`` (of 1e9 bytes) of host ops and
     kernels whose work is known, and of kernels on known devices ``achieved_flops_pct`` and
@@ -144,7 +147,7 @@ def augment(
     from profframe.analysis.export_lines.augment import augment
     from profframe.analysis.export_lines.chrome import chrome_events
     from profframe.analysis.export_lines.single_trace import single_trace
-    from profframe.export import chrome
+    from profframe.trace.chrome_export import form_of, write_events
 
     check_override(dtype, override)
     word = "" if dtype is None else peak_name(dtype)
@@ -152,7 +155,8 @@ def augment(
     with self._session.connection() as connection:
         trace = single_trace(connection)
         augment(connection, word, override=override)
-        chrome.write(path, chrome_events(connection, trace, is_whole=is_whole))
+        events = chrome_events(connection, trace, is_whole=is_whole, form=form_of(path))
+        write_events(path, events)
 
 
 def export_speedscope(self: Trace, path: str | PathLike[str], metric: str = "self_ns") -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 import duckdb
@@ -14,7 +13,6 @@ import pyarrow as pa
 from profframe import schema
 from profframe.analysis import dependencies as waits
 from profframe.analysis import selecting
-from profframe.analysis.causes.sides import Connect
 from profframe.analysis.critical_path import CriticalPath, job
 from profframe.analysis.critical_path import blame as blaming
 from profframe.analysis.critical_path import find as find_path
@@ -22,7 +20,7 @@ from profframe.analysis.replay import what_if as replay
 from profframe.analysis.replay.what_if import Wishes
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.models import Devices
-from profframe.query.apart import Apart
+from profframe.query.apart import Parts
 from profframe.query.selection import Text, integer, texts
 from profframe.query.session import Session
 from profframe.show.frame import frame
@@ -140,12 +138,14 @@ def blame(
         ``cost_ns held_up_ns``
             Time that it costs the job, and the part of it in which only this rank was awaited;
             below 0 where the late rank did less than the other. Of each rank they add up to
-            ``held_up_ns`` and ``shared_ns`` together of `stragglers` with the same ``corrected``,
-            and to ``held_up_ns``; NULL of transfers.
+            ``held_up_ns`` and ``shared_ns`` together of `stragglers` and to
+            ``held_up_ns``; NULL of transfers.
         ``steps cost_per_step_ns``
             Number of profiler steps, and the cost of one: of all, where there are none.
         ``part_share``
             Its share of the part.
+        ``is_corrected``
+            Clocks were corrected in all of them; false: times are as the ranks' clocks have them.
 
     Raises
     ------
@@ -234,39 +234,15 @@ def _of_run(session: Session, run: str | None) -> Session:
     return session if is_only else session.filter(runs=run)
 
 
-def _connect(session: Session, ranks: Sequence[int]) -> job.Connect:
+def _connect(session: Session) -> job.Connect:
     """Connections to tables of one rank of a run, or of all."""
-    tables = dict.fromkeys(("events", "traces", "flows", "devices"))
-    lock = Lock()
-    read: list[Apart | None] = []
-
-    def apart() -> Apart | None:
-        with lock:
-            if not read:
-                read.append(Apart.of(session, tables))
-        return read[0]
-
-    def connect(rank: int | None) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        if rank is None or len(ranks) == 1:
-            return session.connection(tables)
-        rows = apart()
-        if rows is None:
-            return session.filter(ranks=rank).connection(tables)
-        return rows.connection(None, rank)
-
-    return connect
+    parts = Parts(session, dict.fromkeys(("events", "traces", "flows", "devices")))
+    return lambda rank: parts.connection(None, rank)
 
 
-def ranks_of(self: Trace) -> tuple[list[tuple[str, int]], Connect]:
-    """The (run, rank) of a trace, and connections to the rows of one, or of all ranks of a run."""
-    session = self._session
-    tables = dict.fromkeys(("events", "traces"))
-
-    def connect(run: str, rank: int | None) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        part = session.filter(runs=run) if rank is None else session.filter(runs=run, ranks=rank)
-        return part.connection(tables)
-
-    return session.rows("traces").select("run", "rank").unique().sort("run", "rank").rows(), connect
+def parts_of(self: Trace) -> Parts:
+    """The rows of a trace by (run, rank)."""
+    return Parts(self._session, dict.fromkeys(("events", "traces", "counters")))
 
 
 @contextmanager
@@ -275,7 +251,7 @@ def _connections(session: Session, ranks: Sequence[int]) -> Iterator[job.Connect
 
     A connection takes as long to open as a small trace to be read. One rank alone is all of them.
     """
-    connect = _connect(session, ranks)
+    connect = _connect(session)
     with ExitStack() as stack:
         opened: dict[int | None, duckdb.DuckDBPyConnection] = {}
 
@@ -486,4 +462,4 @@ def replayed(
         gathered = _gathered(session, connect, ranks, what)
         key = (tuple(ranks), what)
         model = session.recent("model", key, lambda: replay.model(connect, gathered))
-    return model, _connect(session, ranks), session
+    return model, _connect(session), session

@@ -398,13 +398,13 @@ class Plots:
             raise ParameterError(f"timeline: {_NO_SLICES}")
         return Timeline(document(rows, None if full else BUDGET_BYTES))
 
-    def ranks(self, corrected: bool = False) -> AnyChart:
+    def ranks(self, corrected: bool = True) -> AnyChart:
         """Show what each rank's devices did, and which ranks the others waited for.
 
         Parameters
         ----------
         corrected
-            Take the offsets of `clock_skew` off the clocks.
+            Take the offsets of `clock_skew` off the clocks, where all are known.
 
         Returns
         -------
@@ -427,7 +427,7 @@ class Plots:
             parts.non_empty(waits if breakdown.is_empty() else breakdown, "ranks", _NO_DEVICES)
             return jobs.ranks(breakdown, waits)
 
-    def collectives(self, top: int = 15, corrected: bool = False) -> AnyChart:
+    def collectives(self, top: int = 15, corrected: bool = True) -> AnyChart:
         """Show the time that collectives take and wait, and the bandwidth that they reach.
 
         Parameters
@@ -435,7 +435,7 @@ class Plots:
         top
             So many kinds of collectives have a bar.
         corrected
-            Take the offsets of `clock_skew` off the clocks.
+            Take the offsets of `clock_skew` off the clocks, where all are known.
 
         Returns
         -------

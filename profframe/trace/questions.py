@@ -55,13 +55,13 @@ def collective_progress(self: "Trace") -> pl.DataFrame:
     return self.answer("collective_progress")
 
 
-def collective_summary(self: "Trace", corrected: bool = False) -> pl.DataFrame:
+def collective_summary(self: "Trace", corrected: bool = True) -> pl.DataFrame:
     """How fast collectives are, by group, what they do, data type and size.
 
     Parameters
     ----------
     corrected
-        Take the offsets of clock_skew off the clocks.
+        Take the offsets of clock_skew off the clocks, where all are known.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def collective_traffic(self: "Trace") -> pl.DataFrame:
 
 
 def collectives(
-    self: "Trace", per: str = "collective", mismatched: bool = False, corrected: bool = False
+    self: "Trace", per: str = "collective", mismatched: bool = False, corrected: bool = True
 ) -> pl.DataFrame:
     """Collectives matched across the ranks of each run: waits, latency, bandwidth, mismatches.
 
@@ -98,7 +98,7 @@ def collectives(
     mismatched
         Only those with a mismatch other than not_loaded.
     corrected
-        Take the offsets of clock_skew off the clocks.
+        Take the offsets of clock_skew off the clocks, where all are known.
 
     Returns
     -------
@@ -1027,7 +1027,7 @@ def steps(self: "Trace") -> pl.DataFrame:
     return self.answer("steps")
 
 
-def stragglers(self: "Trace", per: str = "rank", corrected: bool = False) -> pl.DataFrame:
+def stragglers(self: "Trace", per: str = "rank", corrected: bool = True) -> pl.DataFrame:
     """Which rank the others wait for, how often, for how long, and what it does longer before.
 
     Parameters
@@ -1035,7 +1035,7 @@ def stragglers(self: "Trace", per: str = "rank", corrected: bool = False) -> pl.
     per
         What has a row of its own. One of ``"rank"``, ``"op"``, ``"kernel"``.
     corrected
-        Take the offsets of clock_skew off the clocks.
+        Take the offsets of clock_skew off the clocks, where all are known.
 
     Returns
     -------

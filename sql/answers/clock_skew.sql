@@ -2,7 +2,8 @@
 -- One row per (run, rank), by run and rank.
 -- Estimated from matched collectives that wait for all ranks (all_reduce, all_gather, reduce_scatter, all_to_all, barrier): all
 -- ranks leave them at the same time, so the median difference of their ends is that of the clocks. A rank that shares none with
--- the reference is reached over the fewest others. Nothing is corrected by it unless an answer is told `corrected`.
+-- the reference is reached over the fewest others. Answers that compare ranks take it off, unless they are
+-- told `corrected = false`.
 -- note: unknown_origin: traces.clock is not utc; other_clock: it is not that of the run's lowest rank; other_origin: base_ns is
 -- not (times of utc clocks are comparable all the same); skewed: see skewed_ns; no_common_collective: nothing to estimate it
 -- from.

@@ -3,7 +3,7 @@
 -- Definitions are those of collectives. Of one rank alone of several, latency holds its wait, too.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces
--- parameter corrected BOOLEAN = false  take the offsets of clock_skew off the clocks
+-- parameter corrected BOOLEAN = true  take the offsets of clock_skew off the clocks, where all are known
 -- run                VARCHAR        run that the traces belong to
 -- ranks              BIGINT         number of ranks in the group; NULL where not known
 -- process_group      VARCHAR        process group; NULL where not known
@@ -26,7 +26,7 @@ WITH matches AS MATERIALIZED (
     FROM collective_matches(events, traces)
 ),
 waits AS (
-    FROM collective_waits(matches, traces, coalesce(getvariable('corrected'), false))
+    FROM collective_waits(matches, traces, coalesce(getvariable('corrected'), true))
     QUALIFY row_number() OVER (PARTITION BY run, number ORDER BY rank) = 1
 )
 SELECT

@@ -8,8 +8,9 @@
 -- mismatch lists in words: collective, size, dtype, group: ranks say different things; missing_rank: a rank of the group has a
 -- trace, but not this in it; not_loaded: of a rank of the group nothing is here; unmatched: the other side of a send is not
 -- known.
--- Times of several ranks are as their clocks have it, unless is_corrected; clock_skew shows by how much these differ. Where
--- traces.clock is unknown, or not the same for all of them, nothing is known of waits, unless corrected; nor of a rank alone.
+-- Ranks are compared on one clock, where clock_skew knows the offsets of all of them; else as their clocks have it,
+-- and is_corrected says so. Where traces.clock is then unknown, or not the same for all, nothing is known of waits; nor of a rank
+-- alone. start_ns and dur_ns are by the rank's own clock.
 -- bytes is what all of it comes to on one rank: out for all_gather, in for reduce_scatter; of all_to_all the mean over ranks.
 -- bus_gb_per_s is that times 2(n-1)/n for all_reduce, (n-1)/n for all_gather, reduce_scatter, all_to_all, gather, scatter, 1 for
 -- broadcast, reduce, send and recv; n is expected_ranks. Both are over latency_ns; 1 GB is 10^9 bytes.
@@ -17,7 +18,7 @@
 -- needs: events, traces
 -- parameter per        VARCHAR(collective|rank) = collective  what has a row of its own
 -- parameter mismatched BOOLEAN                  = false       only those with a mismatch other than not_loaded
--- parameter corrected  BOOLEAN                  = false       take the offsets of clock_skew off the clocks
+-- parameter corrected  BOOLEAN                  = true        take the offsets of clock_skew off the clocks, where all are known
 -- run                VARCHAR        run that the traces belong to
 -- ranks              BIGINT         number of ranks that have it
 -- number             BIGINT         number of the collective in its run, by its start on its lowest rank
@@ -50,7 +51,7 @@ WITH matches AS MATERIALIZED (
     FROM collective_matches(events, traces)
 ),
 waits AS (
-    FROM collective_waits(matches, traces, coalesce(getvariable('corrected'), false))
+    FROM collective_waits(matches, traces, coalesce(getvariable('corrected'), true))
 )
 SELECT
     run,

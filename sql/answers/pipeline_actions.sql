@@ -1,9 +1,10 @@
 -- pipeline_actions: what each rank of a pipeline did when: which stage, which microbatch, forward or backward.
 -- One row per action of a pipeline, by run, rank, start, event_id, stage and microbatch.
 -- Actions are what annotations, NVTX ranges or Python frames name: schedules of torch.distributed.pipelining, Megatron-LM and
--- DeepSpeed, `forward_mb_0`. Without any, they are what a rank with one stage computes between sends and receives whose peers the
--- source names: after data from a lower rank or for a higher one it is a forward, after data from a higher or for a lower one a
--- backward; what both is said of is forward_backward.
+-- DeepSpeed, `forward_mb_0`. Without any, they are what a rank with one stage computes between sends and receives: after data
+-- from a lower rank or for a higher one it is a forward, after data from a higher or for a lower one a backward. Between two
+-- messages autograd's ops say what is backward; without them, what both is said of is forward_backward. Where no peer is named,
+-- as by gloo without record_shapes, autograd alone says what is what, and stages are not known.
 -- An action lasts from the first start to the last end of what was launched in it on the devices (of a rank without devices, of
 -- the ops in it): communication before and behind it does not count, as it is what the stage waits for. Transfers and
 -- optimizers are rows where a slice names them. An action of two, OVERLAP_F_B, is two rows at the same time.

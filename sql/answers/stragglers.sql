@@ -5,7 +5,8 @@
 -- time as all others; the lowest does on a tie. By how much it holds up the job is what the job would gain if it came as the
 -- others: the last rank holds it up from when the last but one came. Where several are late, each that comes later than the
 -- middle one shares in what the job would gain if all of them came as that one: from when the rank before it came. Shares are of
--- the collectives that the rank takes part in, not of all. Times are as clocks have them, unless is_corrected: see clock_skew.
+-- the collectives that the rank takes part in, not of all. Of each rank held_up_ns and shared_ns add up to what blame says.
+-- Clocks are corrected where clock_skew knows all offsets; else times are as clocks have them, and is_corrected says so.
 -- What it did longer than the rank before it since both were last together is `excess`, by the times of its devices, as
 -- late_parts has it: its host, input, compute, copy, communication, or wait, for another rank or where nothing was recorded.
 -- Why it is late is another question: `cause` of blame, by the critical path before, with op and module. They differ where one
@@ -16,7 +17,7 @@
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, inputs, blame.
 -- needs: events, traces
 -- parameter per       VARCHAR(rank|op|kernel) = rank   what has a row of its own
--- parameter corrected BOOLEAN                 = false  take the offsets of clock_skew off the clocks
+-- parameter corrected BOOLEAN                 = true   take the offsets of clock_skew off the clocks, where all are known
 -- run              VARCHAR       run that the trace belongs to
 -- rank             INTEGER       rank within the run
 -- before_op        VARCHAR       host op before; per rank that of the longest hold-ups; NULL where not known, or per kernel
@@ -42,7 +43,7 @@ WITH matches AS MATERIALIZED (
 ),
 waits AS MATERIALIZED (
     SELECT *, last_rank = rank AND start_skew_ns > 0 AS is_last
-    FROM collective_waits(matches, traces, coalesce(getvariable('corrected'), false))
+    FROM collective_waits(matches, traces, coalesce(getvariable('corrected'), true))
     WHERE came_ns IS NOT NULL
 ),
 calls AS MATERIALIZED (
@@ -68,29 +69,35 @@ own_names AS (
         )
         OR regexp_matches(any_value(name), '^(c10d|_c10d|gloo:|mpi:|ProfilerStep#|record_param_comms)')
 ),
+-- One number for each thread of a rank, so that the join by time compares no texts.
+lines AS MATERIALIZED (
+    SELECT run, rank, line, row_number() OVER () AS lane
+    FROM (SELECT DISTINCT run, rank, line FROM calls)
+),
 ops AS (
-    SELECT run, rank, unnest(lines) AS line, start_ns, dur_ns, event_id, name
+    SELECT lines.lane, start_ns, dur_ns, start_ns + dur_ns AS end_ns, event_id, name
     FROM (
-        SELECT *, CASE WHEN (SELECT bool_or(line = -1) FROM calls) THEN [thread, -1] ELSE [thread] END AS lines
+        SELECT
+            run, rank, start_ns, dur_ns, event_id, name,
+            unnest(CASE WHEN (SELECT bool_or(line = -1) FROM calls) THEN [thread, -1] ELSE [thread] END) AS line
         FROM events
-        SEMI JOIN waits USING (run, rank)
         WHERE
             is_op(kind)
             AND start_ns IS NOT NULL
             AND dur_ns IS NOT NULL
             AND name NOT IN (FROM own_names)
             AND coalesce(getvariable('per'), 'rank') <> 'kernel'
-    )
+    ) AS op
+    JOIN lines ON op.run = lines.run AND op.rank = lines.rank AND op.line = lines.line
 ),
 before_op AS (
     SELECT
-        ops.run, ops.rank, calls.number,
+        calls.run, calls.rank, calls.number,
         arg_max(ops.name, {'ns': ops.dur_ns, 'at': ops.start_ns, 'id': -ops.event_id}) AS name
     FROM ops
-    ASOF JOIN calls
-        ON ops.run = calls.run AND ops.rank = calls.rank AND ops.line = calls.line AND ops.start_ns + ops.dur_ns <= calls.at_ns
+    ASOF JOIN (FROM calls JOIN lines USING (run, rank, line)) AS calls ON ops.lane = calls.lane AND ops.end_ns <= calls.at_ns
     WHERE calls.needs_cause AND (calls.since_ns IS NULL OR ops.start_ns >= calls.since_ns)
-    GROUP BY ops.run, ops.rank, calls.number
+    GROUP BY calls.run, calls.rank, calls.number
 ),
 before_kernel AS (
     SELECT

@@ -339,8 +339,8 @@ levels AS (
 clocks AS MATERIALIZED (
     SELECT
         lane, start_ns, max(greatest(end_ns, free_ns)) AS free_ns,
-        sum(sum(added_ns)) OVER (PARTITION BY lane ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS covered_ns
-    FROM busy_order('levels')
+        max(run_ns) - min(min(run_ns - added_ns)) OVER (PARTITION BY lane) AS covered_ns
+    FROM (SELECT *, sum(added_ns) OVER (ROWS UNBOUNDED PRECEDING) AS run_ns FROM busy_order('levels'))
     GROUP BY lane, start_ns
 ),
 bounds AS MATERIALIZED (

@@ -40,7 +40,7 @@ CREATE OR REPLACE TEMP MACRO call_sort(kind, name, is_module) AS CASE
     ELSE 0
 END;
 
--- call_nodes: one row per slice that takes time and is on a thread of the host or on a device.
+-- call_nodes: one row per slice that is on a thread of the host or on a device.
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id, start_ns, dur_ns  as in events
 -- column step BIGINT  its step; -1 for none
@@ -101,7 +101,6 @@ JOIN names
     AND (events.python_module_id IS NOT NULL) = names.is_module
 WHERE
     events.start_ns IS NOT NULL
-    AND events.dur_ns > 0
+    AND events.dur_ns >= 0
     AND events.is_async IS NOT TRUE
-    AND (is_busy(events.kind) OR events.kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead'))
-ORDER BY events.event_id;
+    AND (is_busy(events.kind) OR events.kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead'));

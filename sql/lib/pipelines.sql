@@ -4,8 +4,8 @@
 
 -- pipeline_calls: what the name of an annotation, of an NVTX range or of a Python frame says that a pipeline does: torch's
 -- schedules (`PP:1F0`, `PP:(0F1;2B0)OVERLAP_F_B`, `Forward 0`, methods of a stage), Megatron's (`forward_step`,
--- `backward-compute`, `send_forward_recv_backward`), DeepSpeed's instructions (`ForwardPass`), and `forward_mb_0`. Backward for
--- the input alone is backward.
+-- `backward-compute`, `send_forward_recv_backward`, its combined forward and backward), DeepSpeed's instructions (`ForwardPass`)
+-- and the methods that do them, and `forward_mb_0`. Backward for the input alone is backward.
 -- parameter name VARCHAR  name of a slice
 -- returns STRUCT[]  `stage`, `phase` and `microbatch` of each, NULL where the name does not say; no rows for any other name
 -- example: SELECT pipeline_calls('PP:(0F1;2B0)OVERLAP_F_B')
@@ -19,12 +19,17 @@ list_transform(
             THEN [regexp_replace(name, '[ _].*?(\d+)$', '\1')]
         WHEN regexp_full_match(
             name,
-            '(\w+\.)*(forward|backward)_step|(forward|backward)-(compute|send|recv)(-(forward|backward)-(send|recv))?'
-            '|(\w+\.)*(send|recv)_(forward|backward)(_(send|recv)_(forward|backward))?'
+            '(\w+\.)*((forward|backward)_step|combined_forward_backward_step)|(forward|backward)-compute'
+            '|((forward|backward)-){1,2}(send|recv)(-((forward|backward)-){1,2}(send|recv))?'
+            '|(\w+\.)*(send|recv)(_(forward|backward)){1,2}(_(send|recv)(_(forward|backward)){1,2})?'
             '|(ForwardPass|BackwardPass|SendActivation|RecvActivation|SendGrad|RecvGrad|ReduceGrads|ReduceTiedGrads)(\(.*\))?'
             '|.*[/\\]pipelining[/\\]stage\.py\(\d+\): (forward|backward|backward_weight)_one_chunk'
             '|.*[/\\]pipeline_parallel[/\\]schedules\.py\(\d+\): (forward|backward)_step'
-            '|.*[/\\]runtime[/\\]pipe[/\\]engine\.py\(\d+\): _exec_(forward|backward)_pass'
+            '|.*[/\\]pipeline_parallel[/\\]combined_1f1b\.py\(\d+\): combined_forward_backward_step'
+            '|.*[/\\]pipeline_parallel[/\\]p2p_communication\.py\(\d+\): (send|recv)(_(forward|backward)){1,2}'
+            '(_(send|recv)(_(forward|backward)){1,2})?'
+            '|.*[/\\]runtime[/\\]pipe[/\\]engine\.py\(\d+\): _exec_((forward|backward)_pass|(send|recv)_(activations|grads)'
+            '|reduce_(tied_)?grads|optimizer_step)'
         )
             THEN [
                 regexp_extract(
@@ -37,7 +42,8 @@ list_transform(
     lambda part: {
         'stage': try_cast(nullif(regexp_extract(part, '^\d+'), '') AS BIGINT),
         'phase': CASE
-            WHEN part = 'OptimizerStep' THEN 'optimizer'
+            WHEN part IN ('OptimizerStep', 'optimizer_step') THEN 'optimizer'
+            WHEN part = 'combined_forward_backward_step' THEN 'forward_backward'
             WHEN regexp_matches(part, '^\d*W\d*$|^backward_weight') THEN 'weight_gradient'
             WHEN regexp_matches(part, '^\d+F\d*$|^[Ff](orward|ORWARD)(Pass|_step|_pass|-compute|_one_chunk|\d*$)') THEN 'forward'
             WHEN regexp_matches(part, '^\d+[BI]\d*$|^[Bb](ackward|ACKWARD)(Pass|_step|_pass|-compute|_one_chunk|\d*$)')
@@ -109,6 +115,7 @@ WHERE latest_ns IS NULL OR end_ns > latest_ns;
 -- column is_device BOOLEAN  it is of a device
 -- column communicates BOOLEAN  it is communication
 -- column is_optimizer BOOLEAN  an optimizer launched it
+-- column is_backward BOOLEAN  a backward pass launched it; NULL where nothing says so of any work of the rank
 -- column at_ns BIGINT  start of the call that launched it, or its own; NULL where that is not known
 -- column start_ns BIGINT  its start
 -- column end_ns BIGINT  its end
@@ -130,6 +137,19 @@ optimizers AS (
     FROM query_table(events)
     WHERE is_op(kind) AND device IS NULL AND starts_with(name, 'Optimizer.') AND start_ns IS NOT NULL AND dur_ns IS NOT NULL
 ),
+backwards AS MATERIALIZED (
+    SELECT run, rank, start_ns, start_ns + dur_ns AS end_ns
+    FROM query_table(events)
+    WHERE
+        kind = 'host_op' AND starts_with(name, 'autograd::engine::evaluate_function: ') AND start_ns IS NOT NULL
+        AND dur_ns IS NOT NULL
+    QUALIFY coalesce(
+        end_ns > max(end_ns) OVER (
+            PARTITION BY run, rank ORDER BY start_ns, end_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ),
+        true
+    )
+),
 calls AS (
     SELECT
         work.run, work.rank, work.step, true AS is_device, work.class = 'communication' AS communicates, call.start_ns AS at_ns,
@@ -144,10 +164,14 @@ calls AS (
     ANTI JOIN work USING (run, rank)
     WHERE kind = 'host_op' AND start_ns IS NOT NULL AND dur_ns IS NOT NULL AND name IN (FROM own_names)
 )
-SELECT calls.*, coalesce(calls.at_ns < optimizers.end_ns, false) AS is_optimizer
+SELECT
+    calls.*, coalesce(calls.at_ns < optimizers.end_ns, false) AS is_optimizer,
+    CASE WHEN known.run IS NOT NULL THEN coalesce(calls.at_ns < backwards.end_ns, false) END AS is_backward
 FROM calls
 ASOF LEFT JOIN optimizers
-    ON calls.run = optimizers.run AND calls.rank = optimizers.rank AND calls.at_ns >= optimizers.start_ns;
+    ON calls.run = optimizers.run AND calls.rank = optimizers.rank AND calls.at_ns >= optimizers.start_ns
+ASOF LEFT JOIN backwards ON calls.run = backwards.run AND calls.rank = backwards.rank AND calls.at_ns >= backwards.start_ns
+LEFT JOIN (SELECT DISTINCT run, rank FROM backwards) AS known ON calls.run = known.run AND calls.rank = known.rank;
 
 -- pipeline_messages: what each rank sends to one other or receives from one, one row or more for each: by kernels and slices of
 -- collective_slices, by what an op of the host records, or where neither says with whom, by the inputs of `c10d::send` and
@@ -269,44 +293,67 @@ LEFT JOIN on_devices ON slices.run = on_devices.run AND slices.rank = on_devices
 
 -- pipeline_inferred: the same where no slice says it, by the order in which the host calls: what a rank launches after it
 -- received, and before it sends. Data from a lower rank or for a higher one is of a forward, data from a higher or for a lower
--- one of a backward; where both are said it is both. What neither follows the one nor leads to the other is no action.
+-- one of a backward; what neither follows the one nor leads to the other is no action. Where autograd says what is backward, work
+-- between two messages is cut where that changes: what is not is a forward if it comes first after data of a forward, or last
+-- before some; where no peer of a rank is known, if a backward op of it has its forward op there. Elsewhere, where both are said
+-- it is both.
 -- parameter messages TABLE  rows of pipeline_messages
 -- parameter work TABLE  rows of pipeline_work, without the ranks of pipeline_slices
+-- parameter events TABLE  `events`, or a part of it
 -- column run, rank, event_id, name, step, phase, microbatch, start_ns, end_ns  as in pipeline_marked
 -- column stage BIGINT  NULL: pipeline_places knows it
 -- example: WITH messages AS (FROM pipeline_messages(events)), work AS (FROM pipeline_work(events)) FROM
--- pipeline_inferred(messages, work)
-CREATE OR REPLACE TEMP MACRO pipeline_inferred(messages, work) AS TABLE
-WITH moments AS (
+-- pipeline_inferred(messages, work, events)
+CREATE OR REPLACE TEMP MACRO pipeline_inferred(messages, work, events) AS TABLE
+WITH talkers AS MATERIALIZED (
+    SELECT run, rank, bool_or(peer_rank IS NOT NULL) AS names_peers
+    FROM query_table(messages)
+    WHERE peer_rank IS DISTINCT FROM rank AND kind IN ('send', 'recv')
+    GROUP BY run, rank
+),
+linked AS (
+    SELECT run, rank, fwd_id AS event_id
+    FROM query_table(events)
+    SEMI JOIN (FROM talkers WHERE NOT names_peers) AS silent USING (run, rank)
+    WHERE fwd_id IS NOT NULL
+),
+moments AS (
     SELECT
-        run, rank, step, 0 AS turn, at_ns, NULL::BIGINT AS start_ns, NULL::BIGINT AS end_ns,
+        run, rank, step, 0 AS turn, at_ns, NULL::BIGINT AS start_ns, NULL::BIGINT AS end_ns, NULL::BOOLEAN AS is_backward,
         CASE WHEN kind = 'recv' THEN peer_rank < rank END AS got_forward,
         CASE WHEN kind = 'send' THEN peer_rank > rank END AS gave_forward
     FROM query_table(messages)
-    WHERE kind IN ('send', 'recv') AND peer_rank IS NOT NULL AND peer_rank <> rank
+    JOIN talkers USING (run, rank)
+    WHERE kind IN ('send', 'recv') AND CASE WHEN names_peers THEN peer_rank <> rank ELSE peer_rank IS NULL END
     UNION ALL
-    SELECT run, rank, step, 1, coalesce(at_ns, start_ns), start_ns, end_ns, NULL, NULL
+    SELECT run, rank, step, 1, start_ns, NULL, NULL, false, NULL, NULL
+    FROM query_table(events)
+    SEMI JOIN linked USING (run, rank, event_id)
+    WHERE start_ns IS NOT NULL
+    UNION ALL
+    SELECT run, rank, step, 1, coalesce(at_ns, start_ns), start_ns, end_ns, is_backward, NULL, NULL
     FROM query_table(work)
-    SEMI JOIN (FROM query_table(messages) WHERE peer_rank <> rank) AS talkers USING (run, rank)
+    SEMI JOIN talkers USING (run, rank)
     WHERE NOT communicates AND NOT is_optimizer
 ),
--- A part is messages with no work between them, and the work behind them in the same step.
+-- A part is messages with no work between them, and the work behind them in the same step; a piece is all forward or backward.
 cut AS (
     SELECT
         *,
-        coalesce(turn = 0 AND lag(turn) OVER in_order = 1 OR step IS DISTINCT FROM lag(step) OVER in_order, true) AS is_first
+        coalesce(turn = 0 AND lag(turn) OVER in_order = 1 OR step IS DISTINCT FROM lag(step) OVER in_order, true) AS is_first,
+        turn = 1 AND is_backward IS DISTINCT FROM lag(is_backward) OVER in_order AS is_change
     FROM moments
     WINDOW in_order AS (PARTITION BY run, rank ORDER BY at_ns, turn, start_ns, end_ns)
 ),
 numbered AS (
-    SELECT *, count(*) FILTER (is_first) OVER (
-        PARTITION BY run, rank ORDER BY at_ns, turn, start_ns, end_ns ROWS UNBOUNDED PRECEDING
-    ) AS part
+    SELECT
+        *, count(*) FILTER (is_first) OVER until_now AS part, count(*) FILTER (is_first OR is_change) OVER until_now AS piece
     FROM cut
+    WINDOW until_now AS (PARTITION BY run, rank ORDER BY at_ns, turn, start_ns, end_ns ROWS UNBOUNDED PRECEDING)
 ),
 parts AS (
     SELECT
-        run, rank, part, any_value(step) AS step, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
+        run, rank, part,
         coalesce(bool_or(got_forward), false) AS got_forward,
         coalesce(bool_or(NOT got_forward), false) AS got_backward,
         coalesce(bool_or(gave_forward), false) AS gave_forward,
@@ -316,20 +363,50 @@ parts AS (
 ),
 told AS (
     SELECT
-        *,
-        got_forward OR coalesce(lead(gave_forward) OVER in_order, false) AS is_forward,
+        run, rank, part, got_forward,
+        coalesce(lead(gave_forward) OVER in_order, false) AS gives_forward,
         got_backward OR coalesce(lead(gave_backward) OVER in_order, false) AS is_backward
     FROM parts
     WINDOW in_order AS (PARTITION BY run, rank ORDER BY part)
+),
+pieces AS (
+    SELECT
+        run, rank, part, piece, any_value(step) AS step, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
+        any_value(is_backward) AS is_backward, bool_or(start_ns IS NULL) AS has_backward
+    FROM numbered
+    WHERE turn = 1
+    GROUP BY run, rank, part, piece
+    HAVING min(start_ns) IS NOT NULL
+),
+known AS (
+    SELECT
+        pieces.run, pieces.rank, piece, step, start_ns, end_ns,
+        CASE
+            WHEN pieces.is_backward IS NULL THEN got_forward OR gives_forward
+            WHEN NOT names_peers THEN has_backward AND NOT pieces.is_backward
+            WHEN NOT pieces.is_backward
+                THEN got_forward AND piece = min(piece) OVER of_part
+                    OR gives_forward AND piece = max(piece) FILTER (NOT pieces.is_backward) OVER of_part
+            ELSE false
+        END AS is_forward,
+        CASE
+            WHEN pieces.is_backward IS NULL THEN told.is_backward
+            WHEN NOT names_peers THEN pieces.is_backward
+            ELSE pieces.is_backward AND (got_forward OR gives_forward OR told.is_backward)
+        END AS is_backward
+    FROM pieces
+    JOIN told ON pieces.run = told.run AND pieces.rank = told.rank AND pieces.part = told.part
+    JOIN talkers ON pieces.run = talkers.run AND pieces.rank = talkers.rank
+    WINDOW of_part AS (PARTITION BY pieces.run, pieces.rank, pieces.part)
 ),
 counted AS (
     SELECT
         *,
         count(*) FILTER (is_forward) OVER in_step AS forwards,
         count(*) FILTER (is_backward) OVER in_step AS backwards
-    FROM told
-    WHERE start_ns IS NOT NULL AND (is_forward OR is_backward)
-    WINDOW in_step AS (PARTITION BY run, rank, step ORDER BY part ROWS UNBOUNDED PRECEDING)
+    FROM known
+    WHERE is_forward OR is_backward
+    WINDOW in_step AS (PARTITION BY run, rank, step ORDER BY piece ROWS UNBOUNDED PRECEDING)
 )
 SELECT
     run, rank, NULL::BIGINT AS event_id, NULL::VARCHAR AS name, step, NULL::BIGINT AS stage,
@@ -372,7 +449,7 @@ other_work AS (
 actions AS (
     SELECT *, 'annotations' AS source FROM pipeline_marked(slices, work)
     UNION ALL BY NAME
-    SELECT *, 'messages' AS source FROM pipeline_inferred(messages, other_work)
+    SELECT *, 'messages' AS source FROM pipeline_inferred(messages, other_work, events)
 ),
 numbered AS (
     SELECT

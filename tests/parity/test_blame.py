@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -224,7 +226,9 @@ def test_what_only_the_late_rank_recorded_before_is_no_reason() -> None:
     rows = trace.blame(corrected=False).filter(part="entry")
     costs = dict(rows.group_by("cause").agg(pl.col("cost_ns").sum()).rows())
     assert costs == {"host": 1_000_000}
-    late = trace.stragglers().select("rank", "excess", "excess_ns", "held_up_ns").row(0)
+    late = (
+        trace.stragglers(corrected=False).select("rank", "excess", "excess_ns", "held_up_ns").row(0)
+    )
     assert late == (1, "host", 1_000_000, 1_000_000)
     check_sums(trace, corrected=False)
 
@@ -350,22 +354,55 @@ def test_on_the_command_line(tmp_path: Path, run: Run) -> None:
     code, out, _ = run(
         "blame", tmp_path / "store", "--per", "cause", "--step", 2, "--format", "csv"
     )
-    assert (code, out.splitlines()[1]) == (0, "r,1,entry,host,,,,,6000,6000,1,6000.0,1.0")
+    assert (code, out.splitlines()[1]) == (0, "r,1,entry,host,,,,,6000,6000,1,6000.0,1.0,true")
     code, out, _ = run("answer", "blame", tmp_path / "store", "-p", "per=rank", "--format", "csv")
-    assert (code, out.splitlines()[1]) == (0, "r,1,entry,,,,,,10000,10000,3,3333.3333333333335,1.0")
+    assert (code, out.splitlines()[1]) == (
+        0,
+        "r,1,entry,,,,,,10000,10000,3,3333.3333333333335,1.0,true",
+    )
     code, out, _ = run("blame", "examples/gpu_training.json.gz")
     assert out == "No rank waits for another one: no collectives of two ranks or more.\n"
     assert run("blame", tmp_path / "store", "--per", "kernel")[0] == 2
 
 
-def test_it_adds_up_on_real_ranks(traces: Path) -> None:
-    trace = profframe.load(traces / "facebookresearch__param/dlrm_kineto")
+def check_defaults(trace: Trace) -> pl.DataFrame:
+    """With nothing asked for, stragglers and blame say the same; what blame says of each rank."""
+    sums = trace.blame("rank").filter(part="entry").select("rank", "cost_ns", "held_up_ns")
+    late = trace.stragglers().filter(pl.col("held_up_ns") + pl.col("shared_ns") > 0)
+    behind = late.select("rank", pl.col("held_up_ns") + pl.col("shared_ns"), held="held_up_ns")
+    assert sums.height
+    assert sorted(sums.rows()) == sorted(behind.rows())
+    assert {*late["is_corrected"], *trace.blame()["is_corrected"]} == {True}
+    return sums
+
+
+@pytest.mark.long
+def test_it_adds_up_on_ranks_that_run_now(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    command = [sys.executable, "-m", "tests.unit.gloo_steps"]
+    ranks = [
+        subprocess.Popen([*command, str(rank), "3", str(tmp_path), "0.01"]) for rank in range(3)
+    ]
+    assert [rank.wait(timeout=120) for rank in ranks] == [0, 0, 0]
+    check_defaults(profframe.load(sorted(map(str, tmp_path.glob("*.json")))))
+
+
+REAL: Final = {
+    "eight ranks on GPUs": "facebookresearch__param/dlrm_kineto/*.gz",
+    "two ranks on NPUs": "xiaobingling93-pixel__Ascend-msinsight/v2/level0/rank*/*.gz",
+}
+
+
+@pytest.mark.parametrize("pattern", REAL.values(), ids=REAL)
+def test_it_adds_up_on_real_ranks(traces: Path, pattern: str) -> None:
+    trace = profframe.load(traces / pattern)
+    sums = check_defaults(trace)
     check_sums(trace)
     check_sums(trace, corrected=False)
     parts = trace.sql(PARTS)
-    assert parts["behind_ns"].sum() == trace.blame("rank").filter(part="entry")["cost_ns"].sum()
+    assert parts["behind_ns"].sum() == sums["cost_ns"].sum()
     assert parts["part_ns"].equals(parts["behind_ns"])
-    waits = trace.collectives(corrected=True)
+    waits = trace.collectives()
     transfer = trace.blame("rank").filter(part="transfer")["cost_ns"].sum()
     assert transfer == waits.filter(pl.col("ranks") > 1)["latency_ns"].sum()
 

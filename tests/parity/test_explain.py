@@ -15,9 +15,10 @@ import profframe
 from profframe.analysis.causes import rows
 from profframe.analysis.causes.pieces import BUSY, HOST, LAUNCH, NOTHING, pieces
 from profframe.analysis.causes.rows import Slices, Windows
+from profframe.errors import AnswerError
 from profframe.query.header import Answer
 from profframe.query.run import prepare
-from profframe.trace.jobs import ranks_of
+from profframe.trace.jobs import parts_of
 from profframe.trace.trace import Trace
 from tests.builders import Row, event, loaded
 
@@ -26,7 +27,8 @@ KERNEL: Final[dict[str, Any]] = {"category": "kernel", "device": 0, "thread": 9}
 
 
 def read(trace: Trace) -> tuple[Slices, Windows]:
-    (key,), connect = ranks_of(trace)
+    parts = parts_of(trace)
+    (key,), connect = parts.keys, parts.connection
     with connect(*key) as connection:
         prepare(connection, Answer("causes", rows.MACROS), {})
         of = rows.slices(connection)
@@ -214,3 +216,15 @@ def test_a_kernel_that_another_one_replaced_by_hand() -> None:
         (pytest.approx(1_024e5), pytest.approx(256e6))
     ]
     assert causes["change_ns"].sum() == 0
+
+
+def test_a_side_without_nodes_has_one_step_and_one_without_slices_is_an_error() -> None:
+    call = loaded(event("cudaFree", 0, 30, category="cuda_runtime"))
+    of = loaded(event("aten::mm", 0, 100))
+    why = profframe.explain(call, of)
+    assert (why.base_ns, why.other_ns, why.causes["change_ns"].sum()) == (30, 100, 70)
+    nothing = loaded(event("mine", 0, 30, category="mine"))
+    with pytest.raises(AnswerError, match=r"^other: nothing to explain"):
+        profframe.explain(of, nothing)
+    with pytest.raises(AnswerError, match=r"^base: nothing to explain"):
+        profframe.explain(nothing, of)

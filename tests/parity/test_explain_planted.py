@@ -157,6 +157,12 @@ def test_the_cause_of_an_edit_is_named_first(traces: Path, kind: str) -> None:
     assert outcome.is_right, "\n".join(outcome.lines())
 
 
+@pytest.mark.usefixtures("explain")
+def test_what_launched_work_hides_is_due_to_the_call_that_it_hides(traces: Path) -> None:
+    (outcome,) = run.outcomes(traces, 1, 100, ["recompile"])
+    assert outcome.said == pytest.approx(1, abs=0.1), "\n".join(outcome.lines())
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("explain")
 def test_the_causes_of_200_edits_are_named_first(traces: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from profframe.analysis.replay import remedies
 from profframe.analysis.replay.remedies import Changed, Remedy
@@ -24,7 +26,7 @@ from tests.builders import event, together
 from tests.conftest import Run
 from tests.jobs import NAMES, job
 from tests.oracles import jobs
-from tests.oracles.jobs import KERNEL, Op
+from tests.oracles.jobs import COLLECTIVE, HOST, INPUT, KERNEL, Op
 from tests.parity.test_what_if import faster_kernels, gpu, length, programs
 
 NOTHING: Final = np.empty(0, np.int64)
@@ -137,6 +139,61 @@ def test_a_job_run_again_gains_what_was_predicted(program: tuple[list[Op], list[
     after = length([faster_kernels(op, 0.5) for op in ops], len(ahead))
     assert error == 0
     assert gain == pytest.approx(before - after, abs=0.01 * before)
+
+
+@st.composite
+def loaders(draw: st.DrawFn) -> tuple[list[Op], int, list[int]]:
+    """Steps of three ranks or five that load data, and one of them whose loads and ops are slow."""
+    ranks, rng = draw(st.sampled_from([3, 5])), draw(st.randoms(use_true_random=False))
+    late = rng.randrange(ranks)
+    ops: list[Op] = []
+    for _ in range(rng.randrange(2, 6)):
+        kinds = [INPUT, HOST, *rng.choices((HOST, INPUT, KERNEL), k=rng.randrange(4)), COLLECTIVE]
+        for kind in kinds:
+            took = [rng.randrange(1_000, 50_000) for _ in range(ranks)]
+            if kind in {INPUT, HOST}:
+                took[late] += rng.randrange(300_000)
+            ops.append(Op(kind, took, [2_000] * ranks))
+    return ops, late, [0] + [rng.randrange(-(10**6), 10**6) for _ in range(ranks - 1)]
+
+
+@pytest.mark.parametrize(("cause", "kind"), [("input", INPUT), ("host", HOST)])
+@settings(deadline=None, max_examples=max(settings().max_examples // 4, 3))
+@given(program=loaders())
+def test_a_job_whose_loads_or_ops_alone_are_mended_gains_what_was_predicted(
+    cause: str, kind: str, program: tuple[list[Op], int, list[int]]
+) -> None:
+    ops, late, ahead = program
+    ranks = len(ahead)
+    model, _, _ = replayed(job(jobs.run(ops, ranks), ahead), None, None)
+    remedy = Remedy("stragglers", {late: Changed(NOTHING, None, NOTHING, is_all=True)}, cause)
+    [gain], error = remedies.gains(model, [remedy])
+    mended = []
+    for op in ops:
+        took = [*op.took]
+        if op.kind == kind:
+            took[late] = sorted(took)[ranks // 2]
+        mended.append(replace(op, took=took))
+    before, after = length(ops, ranks), length(mended, ranks)
+    assert error == 0
+    assert gain == pytest.approx(max(before - after, 0), abs=50 * len(ops))
+
+
+def test_a_late_loader_gains_what_the_loader_costs() -> None:
+    """Rank 2 loads for 3 ms more in each step; its op takes 1 ms more, which is not its data."""
+    took = [[100_000] * 4, [100_000] * 4, [50_000] * 4, [20_000] * 4]
+    took[0] = [100_000, 101_000, 3_100_000, 102_000]
+    took[1] = [100_000, 101_000, 1_100_000, 102_000]
+    step = [Op(INPUT, took[0]), Op(HOST, took[1]), Op(KERNEL, took[2], [2_000] * 4)]
+    ops = [*step, Op(COLLECTIVE, took[3], [2_000] * 4)] * 6
+    found = job(jobs.run(ops, 4), [0] * 4).advice().filter(rule="straggler")
+    [row] = found.to_dicts()
+    assert row["finding"].endswith("what takes longer before is its data loading")
+    assert row["ranks"] == [2]
+    mended = replace(ops[0], took=[*took[0][:2], 101_500, took[0][3]])
+    gain = length(ops, 4) - length([mended if op.kind == INPUT else op for op in ops], 4)
+    assert row["estimated_gain_ns"] == pytest.approx(gain, rel=0.001)
+    assert gain == pytest.approx(6 * 3_000_000, rel=0.01)
 
 
 class TestNoReplay:

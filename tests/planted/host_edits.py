@@ -15,6 +15,7 @@ from tests.planted.recorded import CALLS, OPS, Model, Slice
 LOOKUP: Final = "TorchDynamo Cache Lookup"
 REGION: Final = re.compile(r"Torch-Compiled Region(: \d+/\d+)?")
 COMPILED: Final = re.compile(r"## Call CompiledFxGraph|Torch-Compiled")
+LOADING: Final = "enumerate(Data"
 LOADER: Final = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
@@ -89,9 +90,12 @@ def recompile(drawn: Drawn) -> Where | None:
 
 
 def launch_bound(drawn: Drawn) -> Where | None:
-    """All ops and calls of the host take longer, so that the device waits."""
+    """All ops and calls take longer, so that the device waits; loading data does not."""
     own = [s for s in drawn.other.slices() if s.category in (*OPS, *CALLS) and not s.waits]
-    own = [s for s in own if s is not drawn.other.root]
+    loading = {
+        id(s) for top in drawn.other.slices() if top.name.startswith(LOADING) for s in top.walk()
+    }
+    own = [s for s in own if s is not drawn.other.root and id(s) not in loading]
     busy = sum(work.dur for work in drawn.other.works())
     time = sum(s.tail + sum(child.lead for child in s.children) for s in own)
     rest = making.host_time(drawn.other.root) - time
@@ -108,7 +112,7 @@ def launch_bound(drawn: Drawn) -> Where | None:
 def data_loading(drawn: Drawn) -> Where | None:
     """The next batch takes longer."""
     for model, more in ((drawn.base, 0), (drawn.other, drawn.size)):
-        loader = next((s for s in model.slices() if s.name.startswith("enumerate(Data")), None)
+        loader = next((s for s in model.slices() if s.name.startswith(LOADING)), None)
         if loader is None:
             category = making.annotation_category(model)
             loader = making.new_slice(LOADER, category, model.root.thread, 60_000)

@@ -22,6 +22,10 @@ _BOUND = (
     '{"ph":"X","ts":1,"dur":1,"pid":2,"bind_id":7,"flow_out":true,"args":{"a":[1, 2]}},'
     '{"ph":"X","ts":1,"dur":1,"pid":2,"bind_id":"9","flow_out":true}]'
 )
+_QUOTED = (
+    '[{"ph":"X","ts":1,"dur":1,"pid":1,"bind_id":"\\\\\\"x\\"","flow_out":true,"args":{"a":1}},'
+    '{"ph":"X","ts":3,"dur":1,"pid":1,"bind_id":"\\"","flow_in":true}]'
+)
 _ARROWS = (
     '[{"ph":"s","cat":"ac2g","id":5,"ts":1,"pid":1,"tid":1},'
     '{"ph":"f","cat":"ac2g","id":1099511627776,"ts":1,"pid":1,"tid":1},'
@@ -54,6 +58,7 @@ _ALL = f"[{','.join(text[1:-1] for text in (_BOUND, _ARROWS, _OPERATIONS, _DEVIC
 @given(st.lists(documents(), min_size=2, max_size=4), st.booleans(), st.booleans())
 @example([_ALL, _ALL], True, False)
 @example([_DEVICES, _ALL], False, True)
+@example([_QUOTED, _QUOTED], True, False)
 def test_ranks_that_were_written_together_read_back(
     texts: list[str], is_json: bool, has_runs: bool
 ) -> None:

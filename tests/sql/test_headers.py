@@ -126,6 +126,20 @@ class TestHeader:
         assert max(map(len, text.splitlines())) <= 130
 
 
+def test_answers_that_compare_ranks_have_one_default_for_clocks() -> None:
+    found = {
+        answer.name: (parameter.default, parameter.doc)
+        for answer in ANSWERS
+        for parameter in answer.parameters
+        if parameter.name == "corrected"
+    }
+    assert {"collectives", "stragglers", "pipeline_bubbles"} <= {*found}
+    doc = "take the offsets of clock_skew off the clocks, where all are known"
+    assert {*found.values()} == {(True, doc)}
+    waits = [answer.sql for answer in ANSWERS if "collective_waits(" in answer.sql]
+    assert all("coalesce(getvariable('corrected'), true)" in sql for sql in waits)
+
+
 def test_columns_are_fixed() -> None:
     columns = {answer.name: " ".join(c.name for c in answer.columns[2:]) for answer in ANSWERS}
     sums = (

@@ -260,5 +260,5 @@ def test_a_format_that_is_named_goes_before_the_ending(tmp_path: Path, run: Run)
 
 @pytest.mark.parametrize("names", ["ab", ("a",), ("a", "a"), ("a", "")])
 def test_names_that_are_no_two(tmp_path: Path, names: tuple[str, ...]) -> None:
-    with pytest.raises(ParameterError, match="two different names"):
+    with pytest.raises(ParameterError, match="two different texts"):
         profframe.diff_report(FP32, BF16, tmp_path / "diff.html", names)

@@ -399,3 +399,12 @@ def test_spans_and_options_that_cannot_be(
     code, _, error = run("export", str(folder), "-o", str(tmp_path / "o.json"), *words)
     assert code != 0
     assert message in error
+
+
+def test_a_label_of_another_name_is_none(trace: Trace, tmp_path: Path) -> None:
+    trace.export_chrome_trace(tmp_path / "o.json")
+    text = (tmp_path / "o.json").read_text().replace('"process_labels": {', '"process_la": {')
+    (tmp_path / "o.json").write_text(text)
+    back = profframe.load(tmp_path / "o.json")
+    assert back.threads["process_labels"].null_count() == back.threads.height
+    assert back.threads["process_name"].equals(trace.threads["process_name"], null_equal=True)

@@ -59,6 +59,7 @@ def test_names_that_torch_writes() -> None:
     assert said([*expected]) == expected
 
 
+MEGATRON = "megatron.core.pipeline_parallel"
 NAMES: dict[str, list[Call] | None] = {
     "Forward 3": [(None, "forward", 3)],
     "Backward 12": [(None, "backward", 12)],
@@ -72,6 +73,16 @@ NAMES: dict[str, list[Call] | None] = {
     "backward-send-forward-recv": [(None, "communication", None)],
     "send_forward_recv_backward": [(None, "communication", None)],
     "recv_forward": [(None, "communication", None)],
+    "forward-backward-send-forward-backward-recv": [(None, "communication", None)],
+    f"{MEGATRON}.p2p_communication.send_forward_backward_recv_forward_backward": [
+        (None, "communication", None)
+    ],
+    "megatron/core/pipeline_parallel/p2p_communication.py(9): send_backward_recv_forward": [
+        (None, "communication", None)
+    ],
+    "megatron/core/pipeline_parallel/combined_1f1b.py(9): combined_forward_backward_step": [
+        (None, "forward_backward", None)
+    ],
     "ForwardPass(buffer_id=2)": [(None, "forward", None)],
     "BackwardPass": [(None, "backward", None)],
     "SendGrad(buffer_id=1)": [(None, "communication", None)],
@@ -83,6 +94,13 @@ NAMES: dict[str, list[Call] | None] = {
     "torch/distributed/pipelining/stage.py(720): forward_one_chunk": [(None, "forward", None)],
     "megatron/core/pipeline_parallel/schedules.py(3): forward_step": [(None, "forward", None)],
     "deepspeed/runtime/pipe/engine.py(7): _exec_backward_pass": [(None, "backward", None)],
+    "deepspeed/runtime/pipe/engine.py(7): _exec_send_activations": [(None, "communication", None)],
+    "deepspeed/runtime/pipe/engine.py(7): _exec_recv_grads": [(None, "communication", None)],
+    "deepspeed/runtime/pipe/engine.py(7): _exec_reduce_tied_grads": [(None, "communication", None)],
+    "deepspeed/runtime/pipe/engine.py(7): _exec_optimizer_step": [(None, "optimizer", None)],
+    "deepspeed/runtime/pipe/engine.py(7): _exec_load_micro_batch": None,
+    "DeepSpeedEngine.forward": None,
+    f"{MEGATRON}.schedules.forward_backward_pipelining_with_interleaving.warmup": None,
     "PP:": None,
     "PP:F0": None,
     "PP:0F0x": None,

@@ -112,14 +112,14 @@ def test_by_order_it_shifts_what_follows_and_says_so(tmp_path: Path) -> None:
             return None
         return event | {"args": {k: v for k, v in event.get("args", {}).items() if k != "Seq"}}
 
-    rows = job(tmp_path, change).collectives()
+    rows = job(tmp_path, change).collectives(corrected=False)
     assert set(rows["matched_by"]) == {"order"}
     assert rows["mismatch"].to_list() == [None] * 9 + ["missing_rank"]
     assert rows["start_skew_ns"][2] == 60_000
     assert rows["start_skew_ns"][3] > 900_000
 
 
-def test_a_clock_that_is_3_ms_ahead_is_found_and_not_corrected_in_silence(tmp_path: Path) -> None:
+def test_a_clock_that_is_3_ms_ahead_is_found_corrected_and_said(tmp_path: Path) -> None:
     def change(rank: int, event: dict[str, Any]) -> dict[str, Any]:
         return event | {"ts": event["ts"] + 3000.0} if rank == 1 else event
 
@@ -128,15 +128,19 @@ def test_a_clock_that_is_3_ms_ahead_is_found_and_not_corrected_in_silence(tmp_pa
     assert rows["offset_ns"].to_list() == [0, 3_000_000, 0, 0]
     assert rows["error_ns"].to_list() == [0, 0, 0, 0]
     assert rows["note"].to_list() == [None, "skewed", None, None]
-    raw, corrected = trace.collectives(), trace.collectives(corrected=True)
+    raw, corrected = trace.collectives(corrected=False), trace.collectives()
     assert set(raw["start_skew_ns"]) == {3_020_000}
     assert set(raw["last_rank"]) == {1}
     assert not any(raw["is_corrected"])
     assert set(corrected["start_skew_ns"]) == {60_000}
     assert set(corrected["last_rank"]) == {3}
     assert all(corrected["is_corrected"])
-    assert trace.stragglers()["rank"][0] == 1
-    assert trace.stragglers(corrected=True)["rank"][0] == 3
+    assert trace.stragglers(corrected=False)["rank"][0] == 1
+    late = trace.stragglers()
+    assert (late["rank"][0], late["is_corrected"].all()) == (3, True)
+    assert trace.collective_summary()["max_skew_ns"].max() == 60_000
+    assert {*trace.blame()["is_corrected"]} == {True}
+    assert {*trace.blame(corrected=False)["is_corrected"]} == {False}
 
 
 def test_origins_of_the_clocks_are_in_the_times(tmp_path: Path) -> None:
@@ -229,10 +233,25 @@ def test_a_summary_says_who_is_waited_for(tmp_path: Path, run: Run) -> None:
     assert second.split()[0] == "0"
 
 
-def test_a_summary_says_if_clocks_differ(tmp_path: Path, run: Run) -> None:
+def test_a_summary_is_on_one_clock(tmp_path: Path, run: Run) -> None:
     job(tmp_path, lambda rank, event: event | {"ts": event["ts"] + 700.0 * rank})
+    title, _, first, _ = shown(tmp_path, run)
+    assert title == "Ranks that others wait for (top 2 of 4)"
+    assert first.split()[:7] == ["3", "10", "10", "100.0", "%", "200.000", "us"]
+
+
+def test_a_summary_says_if_clocks_cannot_be_told(tmp_path: Path, run: Run) -> None:
+    def change(_: int, event: dict[str, Any]) -> dict[str, Any]:
+        args = event.get("args", {})
+        return event | {"args": args | {"Collective name": "broadcast"} if args else args}
+
+    trace = job(tmp_path, change)
+    assert {*trace.stragglers()["is_corrected"]} == {False}
     title, *_ = shown(tmp_path, run)
-    assert title.startswith("Ranks that others wait for (their clocks differ: see clock_skew)")
+    note = "by the clocks of the ranks: see clock_skew"
+    assert title.startswith(f"Ranks that others wait for ({note})")
+    code, out, _ = run("blame", tmp_path)
+    assert (code, note in out) == (0, True)
 
 
 def test_a_summary_of_one_rank_says_nothing_of_it(tmp_path: Path, run: Run) -> None:
@@ -262,7 +281,7 @@ def test_eight_ranks_of_a_real_job(traces: Path) -> None:
     skew = columns(trace.clock_skew())
     assert skew["note"] == [None] * 8, "one machine has one clock"
     assert max(map(abs, skew["offset_ns"])) <= 2000, "the traces have whole microseconds"
-    late = columns(trace.stragglers())
+    late = columns(trace.stragglers(corrected=False))
     assert sum(late["times_last"]) == 8
     came = trace.collectives(per="rank").group_by("number").agg(pl.col("start_ns").sort())
     starts = came["start_ns"].to_list()

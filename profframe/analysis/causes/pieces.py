@@ -125,7 +125,7 @@ class _Threads:
     """What is the innermost slice of each thread of the host, at any moment."""
 
     def __init__(self, of: Slices) -> None:
-        host = np.flatnonzero((of.work == 0) & (of.thread >= 0))
+        host = np.flatnonzero((of.work == 0) & (of.thread >= 0) & (of.dur_ns > 0))
         self._origin = int(of.start_ns.min()) if of.start_ns.size else 0
         parent = of.parent[host]
         parent = np.where((parent >= 0) & (of.thread[parent] == of.thread[host]), parent, -1)

@@ -82,6 +82,10 @@ def slices(connection: duckdb.DuckDBPyConnection) -> Slices:
     table = select(connection, "FROM call_nodes(events)").to_arrow_table()
     columns = {field.name: numbers(table, field.name) for field in fields(Slices)}
     event_id = columns["event_id"]
+    if (np.diff(event_id) < 0).any():
+        order = np.argsort(event_id)
+        columns = {name: values[order] for name, values in columns.items()}
+        event_id = columns["event_id"]
     for name in ("parent", "launch"):
         columns[name] = last_equal(event_id, np.arange(event_id.size), columns[name])
     return Slices(**columns)

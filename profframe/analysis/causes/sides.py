@@ -13,17 +13,18 @@ import polars as pl
 import pyarrow as pa
 
 from profframe.analysis.causes import rows
-from profframe.analysis.causes.pieces import pieces, with_waits
+from profframe.analysis.causes.conditions import Conditions, conditions
+from profframe.analysis.causes.pieces import Pieces, pieces, with_waits
 from profframe.analysis.causes.rows import Slices, Windows
 from profframe.analysis.causes.trees import Trees, trees
-from profframe.analysis.causes.units import Units, units
+from profframe.analysis.clocks import MATCHES
 from profframe.facts.columns import last_equal, numbers
 from profframe.intervals import Ints
 from profframe.query.header import Answer
 from profframe.query.run import prepare, select
 
-Connect = Callable[[str, int | None], AbstractContextManager[duckdb.DuckDBPyConnection]]
-"""A connection to the rows of one (run, rank), or of all ranks of a run."""
+Connect = Callable[[str | None, int | None], AbstractContextManager[duckdb.DuckDBPyConnection]]
+"""A connection to the rows of one (run, rank), of all ranks of a run, or to all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +39,18 @@ class Side:
         What each part did, and when its steps ran.
     trees : Trees
         Call trees of all parts.
-    units : list of Units
-        Of each part.
+    pieces : list of Pieces
+        What every nanosecond of each part went to.
+    conditions : list of Conditions
+        Under which the work of each part ran.
     """
 
     keys: list[tuple[str, int]]
     slices: list[Slices]
     windows: list[Windows]
     trees: Trees
-    units: list[Units]
+    pieces: list[Pieces]
+    conditions: list[Conditions]
 
     @property
     def length(self) -> int:
@@ -70,6 +74,32 @@ class Side:
         )
 
     @property
+    def samples_of_windows(self) -> list[Ints]:
+        """Number of the sample of each window, of each part."""
+        number = {key: place for place, key in enumerate(self.samples)}
+        return [
+            np.array([number[run, step] for step in its.step.tolist()], np.int64)
+            for (run, _), its in zip(self.keys, self.windows, strict=True)
+        ]
+
+    @property
+    def sample_runs(self) -> Ints:
+        """Number of the run of each sample, ascending."""
+        runs = pl.Series([run for run, _ in self.samples], dtype=pl.String)
+        return runs.rle_id().cast(pl.Int64).to_numpy()
+
+    @property
+    def windows_per_sample(self) -> Ints:
+        """Number of windows of each sample."""
+        samples = np.concatenate(self.samples_of_windows) if self.windows else np.zeros(0, np.int64)
+        return np.bincount(samples, minlength=len(self.samples))
+
+    @property
+    def mean_ns(self) -> int:
+        """Mean length of a window, rounded half up."""
+        return (2 * self.length + self.count) // (2 * self.count) if self.count else 0
+
+    @property
     def has_devices(self) -> bool:
         """Whether any work of a device is in it."""
         return any(bool((of.work > 0).any()) for of in self.slices)
@@ -77,21 +107,21 @@ class Side:
 
 def side(connect: Connect, keys: Sequence[tuple[str, int]]) -> Side:
     """Read a side."""
-    read = []
+    read, under = [], []
     for run, rank in keys:
         with connect(run, rank) as connection:
             prepare(connection, Answer("causes", rows.MACROS), {})
             of = rows.slices(connection)
             read.append((of, rows.windows(connection, of)))
+            under.append(conditions(connection, of))
     forest = trees(read)
     waits = _waits(connect, keys)
-    sums = []
-    for part, (key, (of, steps)) in enumerate(zip(keys, read, strict=True)):
-        until = _waits_until(of, waits.get(key))
-        made = with_waits(pieces(of, steps), until)
-        sums.append(units(of, made, forest, part, steps.step))
+    made = [
+        with_waits(pieces(of, steps), _waits_until(of, waits.get(key)))
+        for key, (of, steps) in zip(keys, read, strict=True)
+    ]
     slices, windows = ([*column] for column in zip(*read, strict=True))
-    return Side([*keys], slices, windows, forest, sums)
+    return Side([*keys], slices, windows, forest, made, under)
 
 
 def _waits(
@@ -121,31 +151,43 @@ def _waits_until(of: Slices, waits: tuple[Ints, Ints] | None) -> Ints:
 
 def texts(connect: Connect, of: Side, part: Ints, row: Ints) -> pl.DataFrame:
     """Names, shapes and work of some slices; one row each, in their order, NULL for row -1."""
-    frames = []
-    for number, (run, rank) in enumerate(of.keys):
-        place = np.flatnonzero((part == number) & (row >= 0))
-        wanted = pa.table({"place": place, "event_id": of.slices[number].event_id[row[place]]})
-        with connect(run, rank) as connection:
-            prepare(connection, Answer("causes", _TEXTS), {})
-            connection.register("_wanted", wanted)
-            try:
-                table = select(connection, _TEXTS).to_arrow_table()
-            finally:
-                connection.unregister("_wanted")
-        frame = pl.DataFrame(table).with_columns(run=pl.lit(run), rank=pl.lit(rank, pl.Int32))
-        frames.append(frame.with_columns(pl.col(pl.Categorical).cast(pl.String)))
+    event_id = np.zeros(row.size, np.int64)
+    for number, its in enumerate(of.slices):
+        here = np.flatnonzero((part == number) & (row >= 0))
+        event_id[here] = its.event_id[row[here]]
+    place = np.flatnonzero(row >= 0)
+    runs, ranks = zip(*of.keys, strict=True)
+    part_of = part[place]
+    wanted = pa.table(
+        {
+            "place": place,
+            "run": pa.DictionaryArray.from_arrays(part_of, pa.array(runs)).cast(pa.string()),
+            "rank": np.array(ranks, np.int64)[part_of],
+            "event_id": event_id[place],
+        }
+    )
+    with connect(None, None) as connection:
+        prepare(connection, Answer("causes", _TEXTS), {})
+        connection.register("_wanted", wanted)
+        try:
+            table = select(connection, _TEXTS).to_arrow_table()
+        finally:
+            connection.unregister("_wanted")
+    frame = pl.DataFrame(table).with_columns(pl.col(pl.Categorical).cast(pl.String))
     places = pl.DataFrame({"place": np.arange(row.size)})
-    return places.join(pl.concat(frames), on="place", how="left", maintain_order="left")
+    return places.join(frame, on="place", how="left", maintain_order="left")
 
 
-_WAITS: Final = """
-    WITH matches AS (FROM collective_matches(events, traces))
+_WAITS: Final = f"""
+    WITH matches AS ({MATCHES})
     SELECT rank, event_id, start_ns + least(wait_ns, dur_ns) AS until_ns
     FROM collective_waits(matches, traces, true)
     WHERE wait_ns > 0
-"""
+"""  # noqa: S608 - of constants
 _TEXTS: Final = """
-    SELECT place, event_id, kind, name, short_name(kind, name) AS short_name, input_dims AS shapes,
-        coalesce(input_types, work_dtype) AS types, kernel_category AS category, flops, dur_ns
-    FROM _wanted JOIN events USING (event_id)
+    SELECT place, run, rank, event_id, kind, name, short_name(kind, name) AS short_name,
+        input_dims AS shapes, coalesce(input_types, work_dtype) AS types,
+        kernel_category AS category, flops, dur_ns,
+        concat_ws(' ', grid, block, registers, shared_memory_bytes) AS launch
+    FROM _wanted JOIN events USING (run, rank, event_id)
 """

@@ -88,6 +88,9 @@ def _nodes(of: Slices, steps: Windows) -> tuple[Ints, Ints, Ints]:
     raw = np.where(work, _DEEPEST, of.depth[node])
     order = np.lexsort((node, of.graph_position[node], of.start_ns[node], raw, time, place, step))
     node, depth, step = node[order], depth[order] + 1, step[order]
+    if not node.size:
+        none = np.full(1, -1, np.int64)
+        return none, none + 1, none
     first = np.flatnonzero(np.append(True, step[1:] != step[:-1])[: step.size])
     return (
         np.insert(node, first, -1),

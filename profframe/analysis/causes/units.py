@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from profframe.analysis.causes.delays import Delays
 from profframe.analysis.causes.pieces import BUSY, HOST, LAUNCH, NOTHING, WAIT, Pieces
 from profframe.analysis.causes.rows import (
     COMPILE,
@@ -34,8 +36,10 @@ KINDS: Final = (
 )
 """What happens in a piece; a collective waits for another rank, code is all that is no op."""
 _WORK, _WAIT, _LAUNCH, _OP, _CODE, _SYNC, _LOAD, _COMPILE, _RESUME, _NOTHING = range(len(KINDS))
-_LATEST: Final = 2**62
+LATE: Final = [KINDS.index(kind) for kind in ("launch", "op", "code", "nothing")]
+"""Kinds of pieces in which a device may wait because the host was late before."""
 _OF_SORT: Final = {SYNC: _SYNC, LOAD: _LOAD, COMPILE: _COMPILE, RESUME: _RESUME}
+_DELAY_KINDS: Final = np.array([_OF_SORT.get(sort, _OP) for sort in range(max(_OF_SORT) + 1)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,11 @@ class Units:
     window, node, kind : Ints
         Number of the window, node of the trees, and index of ``KINDS``.
     line : Ints
-        Of code the row of the innermost Python frame, else -1.
-    sync : Ints
-        While devices are idle the node around the last call in the window that waited for one,
-        else -1.
+        Of code the row of the innermost Python frame, of loading and compiling that of the
+        outermost slice that does so, else -1.
+    delay, delay_kind : Ints
+        While devices are idle the call before that may have made the host late: its node, and the
+        kind of what it is there for; else -1.
     ns : Ints
         Their time.
     """
@@ -59,13 +64,14 @@ class Units:
     node: Ints
     kind: Ints
     line: Ints
-    sync: Ints
+    delay: Ints
+    delay_kind: Ints
     ns: Ints
 
 
-def units(of: Slices, made: Pieces, tree: Trees, part: int, steps: Ints) -> Units:
+def units(of: Slices, made: Pieces, tree: Trees, steps: Ints, late: Delays) -> Units:
     """Add up the pieces of a rank, whose windows are of some steps."""
-    own = np.flatnonzero(tree.part == part)
+    own = np.flatnonzero(tree.part == late.part)
     node_of = np.full(of.event_id.size + 1, -1, np.int64)
     has_row = own[tree.row[own] >= 0]
     node_of[tree.row[has_row]] = has_row
@@ -84,31 +90,30 @@ def units(of: Slices, made: Pieces, tree: Trees, part: int, steps: Ints) -> Unit
     )
     host = np.flatnonzero(made.what == HOST)
     kind[host] = _kinds(of)[row[host]]
+    kind[(kind == _SYNC) & (late.around[node] >= 0) & (late.sort[node] != SYNC)] = _OP
     line = np.full(row.size, -1, np.int64)
-    code = np.flatnonzero(kind == _CODE)
-    frames = nearest(of.parent, (of.sort == FRAME) & (of.work == 0))
-    line[code] = frames[row[code]]
-    idle = ~np.isin(kind, (_WORK, _WAIT))
-    sync = np.where(idle, node_of[_last_sync(of, made, calls)], -1)
-    key = np.stack([made.window, node, kind, line, sync], axis=1)
+    for number, lines in _lines(of):
+        has_line = np.flatnonzero(kind == number)
+        line[has_line] = lines[row[has_line]]
+    delay = np.where(np.isin(kind, LATE), late.before(made.window, made.start_ns), -1)
+    delay_kind = np.where(delay >= 0, _DELAY_KINDS[late.sort[delay]], -1)
+    key = np.stack([made.window, node, kind, line, delay, delay_kind], axis=1)
     order = np.lexsort(key.T[::-1])
     key = key[order]
     first = np.flatnonzero(np.append(True, (key[1:] != key[:-1]).any(axis=1))[: order.size])
     sums = np.add.reduceat(made.ns[order], first) if first.size else made.ns[:0]
-    window, node, kind, line, sync = key[first].T
-    return Units(window, node, kind, line, sync, sums)
+    window, node, kind, line, delay, delay_kind = key[first].T
+    return Units(window, node, kind, line, delay, delay_kind, sums)
 
 
-def _last_sync(of: Slices, made: Pieces, calls: Ints) -> Ints:
-    """The call around the last one that waited for a device before each piece, in its window."""
-    syncs = np.flatnonzero((of.sort == SYNC) & (of.work == 0))
-    syncs = syncs[np.argsort(of.end_ns[syncs], kind="stable")]
-    last = np.searchsorted(of.end_ns[syncs], made.start_ns, side="right") - 1
-    row = np.where(last >= 0, np.append(syncs, -1)[last], -1)
-    begins = np.full(int(made.window.max(initial=-1)) + 1, _LATEST, np.int64)
-    np.minimum.at(begins, made.window, made.start_ns)
-    in_window = (row >= 0) & (of.start_ns[row] >= begins[made.window])
-    return np.where(in_window, np.append(calls, -1)[row], -1)
+def _lines(of: Slices) -> Iterator[tuple[int, Ints]]:
+    """Kinds of host time that have a line, and the row of the slice that names it."""
+    host = of.work == 0
+    yield _CODE, nearest(of.parent, host & (of.sort == FRAME))
+    for sort, kind in ((LOAD, _LOAD), (COMPILE, _COMPILE)):
+        marked = host & (of.sort == sort)
+        above = np.append(nearest(of.parent, marked), -1)[of.parent]
+        yield kind, nearest(of.parent, marked & (above < 0))
 
 
 def _kinds(of: Slices) -> Ints:

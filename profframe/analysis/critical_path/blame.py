@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from profframe.analysis.clocks import MATCHES
 from profframe.analysis.critical_path.before import before
 from profframe.analysis.critical_path.graph import NONE, SLICE, UNSET, WORK
 from profframe.analysis.critical_path.job import Connect, Job
@@ -76,10 +77,10 @@ def _compared(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with what `blamed` reads, while the block lasts."""
     with connect(None) as connection:
-        prepare(connection, Answer("blame", f"{_MATCHES} {_WAITS} {_PAIRS} {_BLAMED}"), {})
+        prepare(connection, Answer("blame", f"{MATCHES} {_WAITS} {_PAIRS} {_BLAMED}"), {})
         connection.execute("SET VARIABLE blame_corrected = ?::BOOLEAN", [corrected])
         connection.execute("SET VARIABLE blame_step = ?::BIGINT", [step])
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE _matches AS {_MATCHES}")
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE _matches AS {MATCHES}")
         connection.execute(f"CREATE OR REPLACE TEMP TABLE _waits AS {_WAITS}")
         pairs = _columns(connection, _PAIRS)
         late = np.unique(np.append(pairs["rank"], pairs["before_rank"])).tolist()
@@ -235,7 +236,6 @@ _TYPES: Final = {
     "module": "VARCHAR",
     "waits_for_rank": "INTEGER",
 }
-_MATCHES: Final = "FROM collective_matches(events, traces)"
 _WAITS: Final = """
     FROM collective_waits(_matches, traces, getvariable('blame_corrected'))
     WHERE came_ns IS NOT NULL
@@ -261,15 +261,16 @@ _SUMS: Final = """
     ),
     sums AS (
         SELECT run, part, {columns}, sum(cost_ns)::BIGINT AS cost_ns,
-            sum(held_up_ns)::BIGINT AS held_up_ns
-        FROM blamed(events, 'wanted', '_pairs', '_stretches')
+            sum(held_up_ns)::BIGINT AS held_up_ns, bool_and(is_corrected) AS is_corrected
+        FROM blamed(events, 'wanted', '_pairs', '_stretches') AS blamed
+        JOIN (SELECT DISTINCT match, is_corrected FROM wanted) AS clocks USING (match)
         GROUP BY ALL
         HAVING sum(cost_ns) <> 0 OR sum(held_up_ns) <> 0
     )
     SELECT
         run, rank, part, cause, name, op, module, waits_for_rank, cost_ns, held_up_ns, steps,
         cost_ns / greatest(steps, 1) AS cost_per_step_ns,
-        cost_ns / sum(cost_ns) OVER (PARTITION BY part) AS part_share
+        cost_ns / sum(cost_ns) OVER (PARTITION BY part) AS part_share, is_corrected
     FROM sums, steps
     ORDER BY part, cause IS NOT DISTINCT FROM 'wait', cost_ns DESC, rank, cause, name, op, module,
         waits_for_rank

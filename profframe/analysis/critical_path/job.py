@@ -17,6 +17,7 @@ import duckdb
 import numpy as np
 import polars as pl
 
+from profframe.analysis.clocks import MATCHES, offsets
 from profframe.analysis.critical_path import graph, rows
 from profframe.analysis.critical_path.graph import MEETING, NONE, WORK, Graph, Points, Slices, Works
 from profframe.analysis.critical_path.path import CALLS, CriticalPath, RankedStretches, described
@@ -185,7 +186,7 @@ def of_each(count: int, compute: Callable[[int], Value]) -> list[Value]:
 
 def prepared(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """The connection with the macros of this folder."""
-    text = CALLS + _MATCHES + _AHEAD + _MEMBERS
+    text = CALLS + MATCHES + _AHEAD + _MEMBERS
     prepare(connection, Answer("critical_path", text), {})
     return connection
 
@@ -207,16 +208,17 @@ def _path(gathered: Job) -> RankedStretches:
 def _meetings(
     connection: duckdb.DuckDBPyConnection, ranks: Sequence[int], *, corrected: bool
 ) -> Meetings:
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE _matches AS {_MATCHES}")
-    ahead = dict(select(connection, _AHEAD).fetchall()) if corrected else {}
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE _matches AS {MATCHES}")
+    clocks = select(connection, _AHEAD).fetchall() if corrected else []
+    ahead = {rank: offset_ns for _, rank, offset_ns in clocks}
     table = select(connection, _MEMBERS).to_arrow_table()
     connection.execute("DROP TABLE _matches")
     columns: Mapping[str, Ints] = {
         name: table[name].to_numpy().astype(np.int64, copy=False) for name in table.column_names
     }
-    offsets = np.array([ahead.get(rank, 0) for rank in ranks], np.int64)
+    of_ranks = np.array([ahead.get(rank, 0) for rank in ranks], np.int64)
     place = np.searchsorted(np.asarray(ranks), columns["rank"])
-    start, end = (columns[name] - offsets[place] for name in ("start_ns", "end_ns"))
+    start, end = (columns[name] - of_ranks[place] for name in ("start_ns", "end_ns"))
     return Meetings(
         columns["match"],
         place,
@@ -226,7 +228,7 @@ def _meetings(
         columns["numbered"],
         columns["message"],
         columns["bus_bytes"],
-        offsets.tolist(),
+        of_ranks.tolist(),
     )
 
 
@@ -382,8 +384,7 @@ def _empty() -> RankedStretches:
     return RankedStretches(Stretches(nothing, nothing, nothing, nothing), nothing, nothing)
 
 
-_MATCHES: Final = "FROM collective_matches(events, traces)"
-_AHEAD: Final = "SELECT rank, offset_ns FROM clock_offsets(_matches)"
+_AHEAD: Final = offsets("FROM _matches").sql
 _MEMBERS: Final = """
     SELECT match, member.rank AS rank, member.event_id AS event_id, member.start_ns AS start_ns,
         member.end_ns AS end_ns, (matched_by = 'seq')::BIGINT AS numbered,

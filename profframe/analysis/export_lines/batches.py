@@ -1,18 +1,28 @@
-"""The lines of a query, a batch at a time."""
+"""The rows of a query, a batch at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import duckdb
-import pyarrow as pa
 
-Lines: TypeAlias = Iterator[pa.Array]
-"""Batches of text; where the lines are elements of an array, each begins with a comma."""
+from profframe.analysis.export_lines.forms import LINE
+
+Lines: TypeAlias = Iterator[Any]
+"""Batches of events: arrays of text, or record batches of columns.
+
+Lines of text that are elements of an array begin with a comma each.
+"""
 
 _BATCH: Final = 65_536
-"""Lines that are in memory at once."""
+"""Events that are in memory at once."""
+
+
+def batches(relation: duckdb.DuckDBPyRelation) -> Lines:
+    """The rows of a query, which runs while they are read; of one column of lines its array."""
+    for batch in relation.to_arrow_reader(_BATCH):
+        yield batch.column(0) if batch.schema.names == [LINE] else batch
 
 
 def text_batches(relation: duckdb.DuckDBPyRelation) -> Lines:

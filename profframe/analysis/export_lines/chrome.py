@@ -10,15 +10,17 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 import pyarrow as pa
 
-from profframe.analysis.export_lines.batches import Lines, text_batches
+from profframe.analysis.export_lines.batches import Lines, batches
+from profframe.analysis.export_lines.forms import COLUMNS, JSON, Event, Form
 from profframe.analysis.export_lines.highlight import Highlight, highlight
 from profframe.analysis.export_lines.json_macros import MACROS
+from profframe.analysis.export_lines.lanes import NO_ENDS, Ends, ends_of_slices
 from profframe.readers.chrome.columns import (
     ALLOCATOR_DEVICES,
     INSTANT_CATEGORY,
@@ -104,13 +106,15 @@ class ChromeEvents:
     threads: Sequence[Mapping[str, Any]]
     """Rows of `threads`."""
     lines: Lines
-    """Elements of the array, behind names of processes and threads."""
+    """Events behind the names of processes and threads, in the form that was asked for."""
     is_whole: bool
     """All events of the source are there, and no others."""
     places: pa.Table | None = None
     """Where the stretches of a path are, for arrows between traces; of a part of a file only."""
     is_marked: bool = False
     """Some events are highlighted."""
+    ends: Ends = NO_ENDS
+    """Ends of slices, of events in columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +155,7 @@ def chrome_events(
     marked: pl.DataFrame | None = None,
     tracks: pl.DataFrame | None = None,
     place: Place = ALONE,
+    form: Form = JSON,
 ) -> ChromeEvents:
     """Prepare the lines of the one trace of a connection.
 
@@ -168,25 +173,28 @@ def chrome_events(
     if marked is not None:
         marks = highlight(connection, marked, trace, is_part=is_part)
     threads = connection.sql("FROM threads ORDER BY thread").to_arrow_table().to_pylist()
-    connection.execute("SET VARIABLE thread_keys = ?::VARCHAR[]", [_thread_keys(threads)])
+    _set_lines(connection, threads)
     rare = _Rare.of(connection)
-    arrows = None if is_part else marks.arrows
+    arrows = None if is_part else marks.arrows(form)
     is_json = trace.get("format") in JSON_FORMATS
-    queries = [*_queries(_rows(trace), is_json, rare, marks, arrows)]
-    lines: Lines = (batch for query in queries for batch in text_batches(connection.sql(query)))
+    queries = [*_queries(_rows(trace), is_json, rare, marks, arrows, form)]
+    lines: Lines = (batch for query in queries for batch in batches(connection.sql(query)))
     if tracks is not None and not tracks.is_empty():
-        lines = itertools.chain(lines, track_lines(connection, tracks))
+        lines = itertools.chain(lines, track_lines(connection, tracks, form))
     is_whole = is_whole and marks.places is None and tracks is None
     places = None
     if is_part and marks.places is not None:
         places = connection.sql(marks.places).to_arrow_table()
-    return ChromeEvents(trace, threads, lines, is_whole, places, marks != Highlight())
+    ends = ends_of_slices(connection, threads) if form is COLUMNS else NO_ENDS
+    return ChromeEvents(trace, threads, lines, is_whole, places, marks != Highlight(), ends)
 
 
-def track_lines(connection: duckdb.DuckDBPyConnection, tracks: pl.DataFrame) -> Lines:
+def track_lines(
+    connection: duckdb.DuckDBPyConnection, tracks: pl.DataFrame, form: Form = JSON
+) -> Lines:
     """Lines of tracks, on a connection that has `MACROS` and the variables of a `Place`."""
     connection.register("_tracks", tracks.with_row_index("number").to_arrow())
-    return (batch for query in _TRACKS for batch in text_batches(connection.sql(query)))
+    return (batch for query in _tracks(form) for batch in batches(connection.sql(query)))
 
 
 def ident(text: str) -> str:
@@ -196,14 +204,18 @@ def ident(text: str) -> str:
     return text if is_number and str(int(text)) == text else json.dumps(text)
 
 
-def _thread_keys(threads: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Members that say of which thread an event is, by its number."""
+def _set_lines(connection: duckdb.DuckDBPyConnection, threads: Sequence[Mapping[str, Any]]) -> None:
+    """Tell a connection process and thread by the number of a thread, and as members of JSON."""
     keys = [""] * (1 + max((row["thread"] for row in threads), default=0))
+    pids: list[str | None] = [None] * len(keys)
+    tids: list[str | None] = [None] * len(keys)
     for row in threads:
+        pids[row["thread"]], tids[row["thread"]] = row["pid"], row["tid"]
         keys[row["thread"]] = "".join(
             f',"{key}":{ident(row[key])}' for key in ("pid", "tid") if row[key] is not None
         )
-    return keys
+    for name, values in {"thread_keys": keys, "thread_pids": pids, "thread_tids": tids}.items():
+        connection.execute(f"SET VARIABLE {name} = ?::VARCHAR[]", [values])
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,107 +245,150 @@ class _Rare:
         return cls(*are_there)
 
 
-def _queries(
-    rows: str, is_json: bool, rare: _Rare, marks: Highlight, arrows: str | None
+def _queries(  # noqa: PLR0917
+    rows: str, is_json: bool, rare: _Rare, marks: Highlight, arrows: str | None, form: Form
 ) -> Iterator[str]:
-    """One query for each table, one column of text."""
+    """One query for each table, in a form."""
     args = marks.args.format("json_text(args)" if is_json else f"({_FILLED_ARGS})")
     # A begin event is what never ended; but one must not meet an end that was never begun.
     unended = "X" if rare.on_stack else "B"
-    arrow = _ARROW if rare.bound else "NULL"
-    common = f"common(category, {_JOINED_NAME}, pid, tid)"
-    slices = f"""
-        concat(',\n{{"ph":"', CASE WHEN dur_ns IS NULL THEN '{unended}' ELSE 'X' END, '"',
-               {common}, at_time(start_ns, dur_ns), {arrow}, {marks.member}, with_args({args}))"""
-    end = f"""
-        concat(',\n{{"ph":"e"', {common}, at_time(start_ns + dur_ns, NULL), {_OPERATION}, '}}')"""
-    if rare.apart:
-        slices = f"""
-        unnest(CASE WHEN async_id IS NULL THEN [{slices}] ELSE list_filter([
-            concat(',\n{{"ph":"b"', {common}, at_time(start_ns, NULL), {_OPERATION}, {arrow},
-                   {marks.member}, with_args({args})),
-            CASE WHEN dur_ns = 0 THEN {end} END
-        ], lambda line: line IS NOT NULL) END)"""
-    mark = """
-        concat(',\n{"ph":' || coalesce(to_json(phase), 'null'), common(category, name, pid, tid),
-               at_time(time_ns, dur_ns), ',"s":' || to_json(scope),
-               operation(instant_id, args), with_args(json_text(args)))"""
+    slice_ = replace(
+        _OF_LINE,
+        phase=f"CASE WHEN dur_ns IS NULL THEN '{unended}' ELSE 'X' END",
+        name=_JOINED_NAME,
+        time_ns="start_ns",
+        dur_ns="dur_ns",
+        arrow=_IS_BOUND if rare.bound else None,
+        mark=marks.member,
+        args=args,
+        number="event_id",
+    )
+    mark = replace(
+        _OF_LINE,
+        phase="phase",
+        dur_ns="dur_ns",
+        scope="scope",
+        operation="instant_id",
+        args="json_text(args)",
+    )
     if rare.lone_ends or rare.apart:
-        # Threads are numbered as they appear: an end comes before what has a later thread. And it
-        # comes before begins at its time, which it would close otherwise, and before ends without a
-        # begin, which would take its own.
-        yield f"""
-            WITH slices AS (
-                SELECT *, max(thread) OVER (ORDER BY event_id) AS seen FROM ({rows}))
-            SELECT line FROM (
-                SELECT {slices} AS line, seen, 2 AS part, event_id AS number FROM slices
-                UNION ALL
-                SELECT {end}, seen, 0, event_id FROM slices
-                WHERE async_id IS NOT NULL AND dur_ns > 0
-                UNION ALL
-                SELECT {mark}, max(thread) OVER (ORDER BY number), 1, number
-                FROM (SELECT *, row_number() OVER () AS number FROM instants)
-                WHERE phase IN {LONE_ENDS!r})
-            ORDER BY seen, part, number, line"""
+        yield _in_order_of_ends(rows, slice_, mark, rare, form)
     else:
         # Where arrows are looked up, rows may come in another order.
         order = "ORDER BY event_id" * rare.bound
-        yield f"SELECT {slices} FROM ({rows}) {order}"
-    allocation = ", ".join(f"""',"{key}":' || ({value})""" for key, value in _MEMORY.items())
-    own = f"""',"{OWN_ARGS_KEY}":{{"{OWN_CATEGORY}":' || to_json(category) || '}}'"""
+        yield f"SELECT {form.selected(slice_)} FROM ({rows}) {order}"
+    yield f"SELECT {form.selected(_ALLOCATION)} FROM memory"
     yield f"""
-        SELECT concat(',\n{{"ph":"i","cat":"{INSTANT_CATEGORY}","s":"t","name":"{MEMORY_NAME}"',
-                      getvariable('thread_keys')[thread + 1], at_time(time_ns, NULL),
-                      with_args('{{' || concat({allocation}, {own})[2:] || '}}'))
-        FROM memory"""
-    yield """
-        SELECT concat(',\n{"ph":' || to_json(phase), common(category, name, pid, tid),
-                      at_time(time_ns, NULL), ',"id":' || shared_id(flow_id),
-                      ',"bp":' || to_json(binding_point), with_args(json_text(args)))
+        SELECT {form.selected(_END_OF_ARROW)}
         FROM flows
         WHERE binding_point IS DISTINCT FROM 'bind_id'"""
     if arrows is not None:
         yield arrows
     # An event has a row for each value, and the row of the first is written.
-    yield """
-        SELECT concat(',\n{"ph":"C"', common(category, name, pid, tid), at_time(time_ns, NULL),
-                      ',"id":' || ident(counter_id),
-                      with_args(coalesce(json_text(args),
-                                         '{' || to_json(series) || ':' || value || '}')))
+    yield f"""
+        SELECT {form.selected(_VALUE)}
         FROM counters
         WHERE event_id IS NULL AND (series IS NULL OR args IS NULL OR NOT json_valid(args)
               OR series = json_keys(args)[1])"""
-    yield f"SELECT {mark} FROM instants WHERE coalesce(phase NOT IN {LONE_ENDS!r}, true)"
+    yield f"""
+        SELECT {form.selected(mark)}
+        FROM instants WHERE coalesce(phase NOT IN {LONE_ENDS!r}, true)"""
 
 
-_OPERATION: Final = "operation(async_id, args)"
+def _in_order_of_ends(rows: str, slice_: Event, mark: Event, rare: _Rare, form: Form) -> str:
+    """Slices, some of which are operations with a begin and an end, and ends without a begin.
+
+    Threads are numbered as they appear: an end comes before what has a later thread. And it comes
+    before begins at its time, which it would close otherwise, and before ends without a begin,
+    which would take its own.
+    """
+    begun, ends = form.selected(slice_), ""
+    if rare.apart:
+        is_apart = "async_id IS NOT NULL"
+        begin = replace(slice_, phase="'b'", dur_ns=None, operation="async_id")
+        end = replace(
+            _OF_LINE,
+            phase="'e'",
+            name=_JOINED_NAME,
+            time_ns="start_ns + dur_ns",
+            operation="async_id",
+            number="event_id",
+        )
+        ends = f"""
+                UNION ALL
+                SELECT {form.selected(begin)}, seen, 2, event_id, 0 FROM slices WHERE {is_apart}
+                UNION ALL
+                SELECT {form.selected(end)}, seen, CASE WHEN dur_ns = 0 THEN 2 ELSE 0 END, event_id,
+                       1
+                FROM slices WHERE {is_apart} AND dur_ns >= 0"""
+    return f"""
+            WITH slices AS (
+                SELECT *, max(thread) OVER (ORDER BY event_id) AS seen FROM ({rows}))
+            SELECT {form.names} FROM (
+                SELECT {begun}, seen, 2 AS part, event_id AS place, 0 AS nth
+                FROM slices WHERE async_id IS NULL{ends}
+                UNION ALL
+                SELECT {form.selected(mark)}, max(thread) OVER (ORDER BY place), 1, place, 0
+                FROM (SELECT *, row_number() OVER () AS place FROM instants)
+                WHERE phase IN {LONE_ENDS!r})
+            ORDER BY seen, part, place, nth"""
+
+
 _BOUND: Final = "flows WHERE binding_point = 'bind_id'"
-_ARROW: Final = f"""
-    CASE WHEN event_id IN (SELECT event_id FROM {_BOUND})
-         THEN concat(',"bind_id":' || (args->'$.bind_id')::VARCHAR,
-                     ',"flow_in":' || (args->'$.flow_in')::VARCHAR,
-                     ',"flow_out":' || (args->'$.flow_out')::VARCHAR) ELSE '' END"""
-_TRACKS: Final = (
-    """
-        SELECT concat(',\n{"ph":"M","name":"process_name","pid":',
-                      ident(getvariable('tracks_pid')), ',"tid":0,"args":{"name":',
-                      to_json(getvariable('tracks_name')), '}}')
-        FROM (FROM _tracks LIMIT 1)""",
-    """
-        SELECT concat(',\n{"ph":"M","name":"thread_name","pid":',
-                      ident(getvariable('tracks_pid')), ',"tid":', ident(line),
-                      ',"args":{"name":', to_json(line), '}}')
-        FROM _tracks WHERE dur_ns IS NOT NULL GROUP BY line ORDER BY min(number)""",
-    f"""
-        SELECT concat(',\n{{"ph":"C"', common('{OWN_KEY}', name, getvariable('tracks_pid'), NULL),
-                      at_time(time_ns - getvariable('ahead_ns'), NULL), with_args(args))
-        FROM _tracks WHERE dur_ns IS NULL ORDER BY number""",
-    f"""
-        SELECT concat(',\n{{"ph":"X"', common('{OWN_KEY}', name, getvariable('tracks_pid'), line),
-                      at_time(time_ns - getvariable('ahead_ns'), dur_ns), with_args(args))
-        FROM _tracks WHERE dur_ns IS NOT NULL ORDER BY number""",
+_IS_BOUND: Final = f"event_id IN (SELECT event_id FROM {_BOUND})"
+_OF_LINE: Final = Event("phase", "time_ns", category="category", name="name", pid="pid", tid="tid")
+_ALLOCATED: Final = ", ".join(f"""',"{key}":' || ({value})""" for key, value in _MEMORY.items())
+_OWN_OF_MEMORY: Final = f"""
+    ',"{OWN_ARGS_KEY}":{{"{OWN_CATEGORY}":' || to_json(category) || '}}'"""
+_ALLOCATION: Final = Event(
+    "'i'",
+    "time_ns",
+    category=f"'{INSTANT_CATEGORY}'",
+    name=f"'{MEMORY_NAME}'",
+    thread="thread",
+    scope="'t'",
+    args=f"'{{' || concat({_ALLOCATED}, {_OWN_OF_MEMORY})[2:] || '}}'",
 )
-"""What is added comes last, so that it numbers nothing anew."""
+_END_OF_ARROW: Final = replace(
+    _OF_LINE, id="flow_id", binding_point="binding_point", args="json_text(args)"
+)
+_VALUE: Final = replace(
+    _OF_LINE,
+    phase="'C'",
+    counter_id="counter_id",
+    args="""coalesce(json_text(args), '{' || to_json(series) || ':' || value || '}')""",
+)
+_OF_TRACK: Final = Event(
+    "phase",
+    "time_ns - getvariable('ahead_ns')",
+    category=f"'{OWN_KEY}'",
+    name="name",
+    pid="getvariable('tracks_pid')",
+    args="args",
+)
+
+
+def _tracks(form: Form) -> Iterator[str]:
+    """Queries of what is added; it comes last, so that it numbers nothing anew."""
+    label = replace(_OF_TRACK, phase="'M'", time_ns="NULL", category=None)
+    process = replace(
+        label,
+        name="'process_name'",
+        tid="'0'",
+        args="""'{"name":' || to_json(getvariable('tracks_name')) || '}'""",
+    )
+    yield f"SELECT {form.selected(process)} FROM (FROM _tracks LIMIT 1)"
+    thread = replace(
+        label, name="'thread_name'", tid="line", args="""'{"name":' || to_json(line) || '}'"""
+    )
+    yield f"""
+        SELECT {form.selected(thread)}
+        FROM _tracks WHERE dur_ns IS NOT NULL GROUP BY line ORDER BY min(number)"""
+    counter = replace(_OF_TRACK, phase="'C'")
+    yield f"SELECT {form.selected(counter)} FROM _tracks WHERE dur_ns IS NULL ORDER BY number"
+    slice_ = replace(_OF_TRACK, phase="'X'", tid="line", dur_ns="dur_ns")
+    yield f"SELECT {form.selected(slice_)} FROM _tracks WHERE dur_ns IS NOT NULL ORDER BY number"
+
 
 _JOINS: Final = r"""(
     kind = 'host_op' AND regexp_full_match(name, '\w+::\w+')

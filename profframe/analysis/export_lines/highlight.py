@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import duckdb
@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from profframe.analysis.export_lines.batches import Lines, text_batches
+from profframe.analysis.export_lines.batches import Lines, batches
+from profframe.analysis.export_lines.forms import Event, Form
 from profframe.errors import ParameterError
 
 MARK: Final = '"critical":1'
@@ -34,28 +35,41 @@ _PLACES: Final = """
            greatest(start_ns + dur_ns - 1, start_ns) AS to_ns
     FROM _path AS path JOIN events ON path.event_id = events.event_id"""
 _LAST_ID: Final = "(SELECT coalesce(max(try_cast(flow_id AS BIGINT)), 0) FROM flows)"
-_ARROWS: Final = f"""
-    WITH places AS ({{places}}),
-    pairs AS (SELECT places AS a, lead(places) OVER (ORDER BY number) AS b FROM places),
-    arrows AS (
-        SELECT a, b, {{last_id}} + row_number() OVER (ORDER BY a.number) AS id
-        FROM pairs WHERE a.line <> b.line
-    )
-    SELECT text FROM (
-        SELECT id, 0 AS part,
-               concat(',\n{{{{"ph":"s"', common('{CATEGORY}', a.edge, a.pid, a.tid),
-                      at_time(greatest(a.from_ns, least(a.end_ns, a.to_ns)), NULL), ',"id":', id,
-                      '}}}}') AS text
-        FROM arrows
-        UNION ALL
-        SELECT id, 1,
-               concat(',\n{{{{"ph":"f"', common('{CATEGORY}', a.edge, b.pid, b.tid),
-                      at_time(greatest(b.from_ns, least(b.begin_ns, b.to_ns)), NULL), ',"id":', id,
-                      ',"bp":"e"}}}}')
-        FROM arrows
-    )
-    ORDER BY id, part"""
-"""Arrows of a path, by the places of its stretches in `places`."""
+_ARROW_ID: Final = "arrow_id::VARCHAR"
+_START: Final = Event(
+    "'s'",
+    "greatest(a.from_ns, least(a.end_ns, a.to_ns))",
+    category=f"'{CATEGORY}'",
+    name="a.edge",
+    pid="a.pid",
+    tid="a.tid",
+    id=_ARROW_ID,
+)
+_END: Final = replace(
+    _START,
+    phase="'f'",
+    time_ns="greatest(b.from_ns, least(b.begin_ns, b.to_ns))",
+    pid="b.pid",
+    tid="b.tid",
+    binding_point="'e'",
+)
+
+
+def _arrows(places: str, last_id: str, form: Form) -> str:
+    """A query for the arrows of a path, by the places of its stretches; ids come after another."""
+    return f"""
+        WITH places AS ({places}),
+        pairs AS (SELECT places AS a, lead(places) OVER (ORDER BY number) AS b FROM places),
+        arrows AS (
+            SELECT a, b, {last_id} + row_number() OVER (ORDER BY a.number) AS arrow_id
+            FROM pairs WHERE a.line <> b.line
+        )
+        SELECT {form.names} FROM (
+            SELECT {form.selected(_START)}, arrow_id, 0 AS part FROM arrows
+            UNION ALL
+            SELECT {form.selected(_END)}, arrow_id, 1 FROM arrows
+        )
+        ORDER BY arrow_id, part"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +88,9 @@ class Highlight:
     member: str = "NULL"
     places: str | None = None
 
-    @property
-    def arrows(self) -> str | None:
-        """A query of lines: the arrows of a path in one trace; None where there is none."""
-        if self.places is None:
-            return None
-        return _ARROWS.format(places=self.places, last_id=_LAST_ID)
+    def arrows(self, form: Form) -> str | None:
+        """A query for the arrows of a path in one trace; None where there is none."""
+        return None if self.places is None else _arrows(self.places, _LAST_ID, form)
 
 
 def highlight(
@@ -126,10 +137,10 @@ def highlight(
     )
 
 
-def arrows_between(connection: duckdb.DuckDBPyConnection, places: pa.Table) -> Lines:
+def arrows_between(connection: duckdb.DuckDBPyConnection, places: pa.Table, form: Form) -> Lines:
     """Arrows of a path over several traces, on a connection that has `MACROS`.
 
     ``places`` has the rows of the query `Highlight.places` of each.
     """
     connection.register("_places", places)
-    return text_batches(connection.sql(_ARROWS.format(places="FROM _places", last_id=0)))
+    return batches(connection.sql(_arrows("FROM _places", "0", form)))

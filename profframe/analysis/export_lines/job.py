@@ -17,7 +17,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from profframe.analysis.export_lines.batches import Lines, text_batches
+from profframe.analysis.export_lines.batches import Lines, batches
 from profframe.analysis.export_lines.chrome import (
     ALONE,
     ChromeEvents,
@@ -25,6 +25,7 @@ from profframe.analysis.export_lines.chrome import (
     chrome_events,
     track_lines,
 )
+from profframe.analysis.export_lines.forms import JSON, Event, Form
 from profframe.analysis.export_lines.highlight import NOTHING_MARKED, arrows_between
 from profframe.analysis.export_lines.json_macros import MACROS
 from profframe.errors import ParameterError
@@ -40,12 +41,6 @@ _STRIDE: Final = 1000
 _LATE_NS: Final = 10**15
 """Times beyond this get a base in the file: viewers keep them as floating-point microseconds."""
 
-OFFSETS: Final = Answer(
-    "clock offsets",
-    """
-    WITH matches AS (FROM collective_matches(events, traces))
-    SELECT run, rank, offset_ns FROM clock_offsets(matches) ORDER BY run, rank""",
-)
 STREAMS: Final = Answer(
     "streams",
     """
@@ -101,7 +96,19 @@ _OTHER_VIEWS: Final = "".join(
         **dict.fromkeys(("flows", "counters", "instants"), ", pid_of(thread) AS pid"),
     }.items()
 )
-_COLLECTIVES: Final = f"""
+_ARRIVED: Final = Event(
+    "'s'",
+    "last.start_ns",
+    category=f"'{COLLECTIVE}'",
+    name="own.kind",
+    pid="last.pid",
+    tid="last.tid",
+    id="arrow_id::VARCHAR",
+)
+_AWAITED: Final = replace(
+    _ARRIVED, phase="'f'", time_ns="at_ns", pid="own.pid", tid="own.tid", binding_point="'e'"
+)
+_COLLECTIVES: Final = """
     WITH pairs AS (
         SELECT last, own, greatest(own.start_ns, least(last.start_ns, own.end_ns - 1)) AS at_ns
         FROM _arrivals AS own
@@ -111,21 +118,15 @@ _COLLECTIVES: Final = f"""
     ),
     arrows AS (
         SELECT *, getvariable('first_id') + row_number() OVER (
-            ORDER BY own.run, own.match, own.rank) AS id
+            ORDER BY own.run, own.match, own.rank) AS arrow_id
         FROM pairs WHERE at_ns >= last.start_ns
     )
-    SELECT text FROM (
-        SELECT id, 0 AS part,
-               concat(',\n{{"ph":"s"', common('{COLLECTIVE}', own.kind, last.pid, last.tid),
-                      at_time(last.start_ns, NULL), ',"id":', id, '}}') AS text
-        FROM arrows
+    SELECT {names} FROM (
+        SELECT {arrived}, arrow_id, 0 AS part FROM arrows
         UNION ALL
-        SELECT id, 1,
-               concat(',\n{{"ph":"f"', common('{COLLECTIVE}', own.kind, own.pid, own.tid),
-                      at_time(at_ns, NULL), ',"id":', id, ',"bp":"e"}}')
-        FROM arrows
+        SELECT {awaited}, arrow_id, 1 FROM arrows
     )
-    ORDER BY id, part"""
+    ORDER BY arrow_id, part"""
 """From where the last rank came to where the others were then: those that had left get none."""
 
 Row = Mapping[str, Any]
@@ -176,12 +177,23 @@ class Job:
     watch: Callable[[Lines, str], Lines]
     """Sees each batch of lines as it is written."""
     is_whole: bool
+    form: Form = JSON
     marked: pl.DataFrame | None = None
     tracks: Mapping[int | None, pl.DataFrame] | None = None
     """Rows of tracks by the place of the trace; None is for those of no trace."""
     arrivals: pl.DataFrame | None = None
     _places: list[pa.Table] = field(default_factory=list)
     _is_marked: bool = False
+
+    @property
+    def first_ns(self) -> int:
+        """A moment on the clock of the file that nothing in it is before."""
+        tracks = self.tracks or {}
+        times = [first_time({}, tracks.get(None))]
+        for part in self.parts:
+            place = part.place
+            times.append(first_time(part.trace, tracks.get(place.number), place.ahead_ns))
+        return min((ns for ns in times if ns is not None), default=0)
 
     @contextmanager
     def events(self, part: Part) -> Iterator[ChromeEvents]:
@@ -197,6 +209,7 @@ class Job:
                 marked=self.marked,
                 tracks=added,
                 place=part.place,
+                form=self.form,
             )
             self._is_marked |= events.is_marked
             if events.places is not None:
@@ -224,15 +237,19 @@ class Job:
     def _between(self, connection: duckdb.DuckDBPyConnection) -> Lines:
         arrows = 0
         if self._places:
-            for batch in arrows_between(connection, pa.concat_tables(self._places)):
+            for batch in arrows_between(connection, pa.concat_tables(self._places), self.form):
                 arrows += len(batch) // 2
                 yield batch
         if self.arrivals is not None:
             connection.execute("SET VARIABLE first_id = ?::BIGINT", [arrows])
             connection.register("_arrivals", self._arrivals(self.arrivals).to_arrow())
-            yield from text_batches(connection.sql(_COLLECTIVES))
+            form = self.form
+            query = _COLLECTIVES.format(
+                names=form.names, arrived=form.selected(_ARRIVED), awaited=form.selected(_AWAITED)
+            )
+            yield from batches(connection.sql(query))
         if self.tracks is not None and None in self.tracks:
-            yield from track_lines(connection, self.tracks[None])
+            yield from track_lines(connection, self.tracks[None], self.form)
 
     def _arrivals(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Places of collectives in the file: on its clock, by its processes."""
@@ -390,6 +407,14 @@ def _name_of(process: Row) -> str:
     if name is None:
         name = "no process" if process["pid"] is None else f"process {process['pid']}"
     return name if not labels or labels.strip() in name else f"{name} ({labels.strip()})"
+
+
+def first_time(trace: Row, tracks: pl.DataFrame | None, ahead_ns: int = 0) -> int | None:
+    """The earliest time of a trace and of tracks; None where there is none."""
+    times = [trace.get("start_ns")]
+    if tracks is not None:
+        times += tracks.select(pl.col("time_ns").min())["time_ns"].to_list()
+    return min((ns - ahead_ns for ns in times if ns is not None), default=None)
 
 
 def base_of(parts: Sequence[Part]) -> int | None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import polars as pl
 
+from profframe.analysis.export_lines.lanes import lanes_of
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.intervals import nest
 
 if TYPE_CHECKING:
     from profframe.analysis.critical_path import CriticalPath
@@ -229,7 +229,9 @@ def _track(title: str, frame: pl.DataFrame, *, apart: bool) -> pl.DataFrame:
     if not are_slices:
         return _counters(title, timed.sort("_time", maintain_order=True), time)
     lasting = timed.with_columns(duration.cast(pl.Int64).alias("_dur")).filter(pl.col("_dur") >= 0)
-    return _slices(lasting.sort("_time", maintain_order=True), by)
+    outer_first = [False, True]
+    rows = lasting.sort("_time", "_dur", descending=outer_first, maintain_order=True)
+    return _slices(rows, by)
 
 
 def _line(title: str, frame: pl.DataFrame, by: Sequence[str]) -> pl.Expr:
@@ -287,12 +289,7 @@ def _lanes(rows: pl.DataFrame) -> pl.Series:
     start = rows["_time"].to_numpy()
     end = start + rows["_dur"].to_numpy()
     _, group = np.unique(rows["_line"].to_numpy(), return_inverse=True)
-    lane = np.zeros(rows.height, np.int64)
-    left = np.arange(rows.height)
-    while left.size:
-        crossing = nest(group[left].astype(np.int64), start[left], end[left]).crossing
-        left = left[crossing]
-        lane[left] += 1
+    lane = lanes_of(group.astype(np.int64), start, end)
     number = pl.lit(pl.Series(lane + 1))
     beside = pl.when(number > 1).then(pl.format(" ({})", number)).otherwise(pl.lit(""))
     return rows.select(pl.col("_line") + beside).to_series()

@@ -37,6 +37,8 @@ class Details:
         Numbers of the names of works and slices, the same on all ranks.
     is_call, is_op : Mask
         Slices that are calls of the driver or its runtime, and those that are ops.
+    is_load : Mask
+        Slices in which a thread waits for its next batch of data.
     """
 
     classes: Ints
@@ -44,6 +46,7 @@ class Details:
     slice_name: Ints
     is_call: Mask
     is_op: Mask
+    is_load: Mask
 
 
 Change: TypeAlias = Callable[[Sequence[Lengths]], list[Lengths]]

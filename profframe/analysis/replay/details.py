@@ -19,15 +19,15 @@ from profframe.facts.columns import last_equal, numbers
 from profframe.intervals import Ints, Mask
 from profframe.query.run import select, selected
 
-MACROS: Final = "device_class() is_busy() is_call() kernel_limits() needs_flops()"
+MACROS: Final = "device_class() is_busy() is_call() is_data_load() kernel_limits() needs_flops()"
 """The macros that the queries of this module call."""
 
 
 def details(connection: duckdb.DuckDBPyConnection, graph: Graph) -> Details:
     """Read what changes need to know of a rank."""
     classes, work_name = _of(connection, graph.works.event, _WORKS, "class", "name")
-    name, kind = _of(connection, graph.slices.event, _SLICES, "name", "kind")
-    return Details(classes, work_name, name, kind == _CALL, kind == _OP)
+    name, kind, load = _of(connection, graph.slices.event, _SLICES, "name", "kind", "is_load")
+    return Details(classes, work_name, name, kind == _CALL, kind == _OP, load == 1)
 
 
 def chosen(
@@ -118,7 +118,8 @@ _WORKS: Final = f"""
 """
 _SLICES: Final = f"""
     SELECT event_id, (hash(name) >> 1)::BIGINT AS name,
-        CASE WHEN is_call(kind) THEN {_CALL} WHEN kind = 'host_op' THEN {_OP} ELSE 0 END AS kind
+        CASE WHEN is_call(kind) THEN {_CALL} WHEN kind = 'host_op' THEN {_OP} ELSE 0 END AS kind,
+        is_data_load(name)::BIGINT AS is_load
     FROM events WHERE NOT is_busy(kind) AND dur_ns > 0
 """
 _FACTORS: Final = """

@@ -23,7 +23,8 @@ from profframe.intervals import Ints, Mask
 
 _LIMIT: Final = np.int64(1) << 42
 """Times of a thread are below this number of nanoseconds, so that it and the thread are one."""
-CAUSES: Final = {"host": "", "input": "", "compute": "compute", "copy": "copy"}
+_INPUT: Final = "input"
+CAUSES: Final = {"host": "", _INPUT: "", "compute": "compute", "copy": "copy"}
 """Causes of late ranks that a replay can change, and the class of their work; else the host's."""
 
 
@@ -184,7 +185,10 @@ def _covered(at: Ints, start: Ints, end: Ints) -> Mask:
 
 
 def _stragglers(of: Model, parts: Sequence[Changed], late: Sequence[bool], cause: str) -> Change:
-    """Late ranks do what makes them late as the median rank does, in the time looked at."""
+    """Late ranks do what makes them late as the median rank does, in the time looked at.
+
+    Of a thread that is what it does in calls of a data loader, or all else.
+    """
     usual = changes.stragglers(of.job, of.details)
     number = CLASSES.index(CAUSES[cause]) if CAUSES[cause] else None
 
@@ -196,6 +200,7 @@ def _stragglers(of: Model, parts: Sequence[Changed], late: Sequence[bool], cause
                 new.append(old)
             elif number is None:
                 rows = _looked_at(own, own.graph.points.time, part.marks)
+                rows &= _within(own, its.is_load) == (cause == _INPUT)
                 new.append(replace(old, own=np.where(rows, typical.own, old.own)))
             else:
                 rows = _looked_at(own, own.graph.works.call_start, part.marks)

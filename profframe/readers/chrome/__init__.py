@@ -137,19 +137,40 @@ def read(
     for note in document.notes("events", source.damage):
         quality.note(*note)
     dropped = sum(document.repairs[check] for check in DROPS)
-    if job := None if as_one else job_of(document.header):
-        if not parser.source_pids and not is_pipe(source.path):  # it is behind the events
-            with closing(ByteSource(source.path)) as second:
-                return read(second, spool, threads, source_pids=job.pids)
-        parts = _of_job(rows, job, document.header, quality, dropped)
+    job = None if as_one else job_of(document.header)
+    if job and not parser.source_pids and not is_pipe(source.path):  # it is behind the events
+        with closing(ByteSource(source.path)) as second:
+            return read(second, spool, threads, source_pids=job.pids)
+    return trace_of(source.path, rows, document.header, quality, dropped, job=job, as_one=as_one)
+
+
+def trace_of(
+    path: Path,
+    rows: Rows,
+    members: Mapping[str, Any],
+    quality: Quality,
+    dropped: int,
+    *,
+    job: Job | None,
+    as_one: bool,
+) -> RawTrace:
+    """The trace that a file has by the members around its events.
+
+    Raises
+    ------
+    SeveralTracesError
+        It has several.
+    """
+    if job is not None:
+        parts = _of_job(rows, job, members, quality, dropped)
         if len(parts) == 1:
             return parts[0]
-        raise SeveralTracesError(source.path, len(parts), document.header, parts)
-    exported = _exported(document.header)
-    header = _header(document.header, rows, _base_ns(document.header))
+        raise SeveralTracesError(path, len(parts), members, parts)
+    exported = _exported(members)
+    header = _header(members, rows, _base_ns(members))
     count = windows(rows[Table.INSTANTS])
     if count > 1 and not as_one:
-        raise SeveralTracesError(source.path, count, document.header)
+        raise SeveralTracesError(path, count, members)
     if exported is not None:
         header = _exported_header(header, exported)
     else:  # an exported trace has the spans of all its cycles
@@ -288,6 +309,11 @@ def _has_phase(rows: Rows) -> bool:
         part.num_rows > (part["phase"].null_count if table is Table.INSTANTS else 0)
         for table, part in rows.items()
     )
+
+
+def base_of(members: Mapping[str, object]) -> int:
+    """What the times of a file are since."""
+    return _base_ns(members) or 0
 
 
 def _base_ns(members: Mapping[str, object]) -> int | None:

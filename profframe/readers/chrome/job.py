@@ -47,6 +47,7 @@ _ARGS_BEFORE: Final = f"""
     LEFT JOIN names USING (id)
     ORDER BY row"""  # noqa: S608 - of a constant
 _OF_PROCESS: Final = "process_"
+_LABELS: Final = ("process_name", "process_labels", "process_sort_index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,11 @@ def job_of(header: Mapping[str, object]) -> Job | None:
     try:
         traces = tuple(map(_trace, rows))
         processes = {
-            str(process["pid"]): Process(number, _text(process["was"]), dict(process["labels"]))
+            str(process["pid"]): Process(
+                number,
+                _text(process["was"]),
+                {name: process["labels"][name] for name in _LABELS if name in process["labels"]},
+            )
             for number, row in enumerate(rows)
             for process in row["processes"]
         }
@@ -229,7 +234,8 @@ def _with_bind_ids(rows: pa.Table) -> pa.Table:
         ids = connection.sql(_BIND_IDS).to_arrow_table()
         texts = ids["id"].cast(pa.string())
         is_text = pc.starts_with(texts, '"')
-        before = ids_before(pc.utf8_trim(texts, characters='"'))
+        inside = pc.if_else(is_text, pc.utf8_slice_codeunits(texts, 1, -1), texts)
+        before = ids_before(inside)
         quoted = pc.binary_join_element_wise('"', before, '"', "")
         names = pa.table({"id": texts, "before": pc.if_else(is_text, quoted, before)})
         connection.register("names", names)

@@ -284,6 +284,23 @@ def _colons(texts: pa.Array) -> int:
     return sum(int(np.count_nonzero(part == ord(":"))) for part in parts)
 
 
+def members_of_args(args: pa.Array, session: Session) -> dict[str, pa.Array]:
+    """What arguments say, by name, and these themselves; those that are no JSON become a text.
+
+    The arguments of an exported trace are without the columns that it has among them.
+    """
+    texts = pl.Series(args)
+    old, own = (texts.str.contains(regex).any() for regex in (_OLD_SPELLING, _OWN))
+    query = f"""
+        SELECT {_exported_columns("args")[1:] if own else "args"},
+               from_json(args, '{ARGS_TYPE}') AS members
+               {f", from_json(args, '{_OLD_ARGS_TYPE}') AS old" if old else ""}
+        FROM (SELECT CASE WHEN json_valid(args) THEN args ELSE to_json(args) END AS args
+              FROM arguments)"""
+    with session.registered("arguments", pa.table({"args": args})):
+        return _members(session.rows_of(query))
+
+
 def _members(rows: pa.Table) -> dict[str, pa.Array]:
     """Members of the structures in the rows, each as one array; later ones win."""
     flat = rows.flatten()

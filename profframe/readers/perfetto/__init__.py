@@ -16,7 +16,8 @@ from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
 from profframe.readers.build.rows import Batch, Header, Quality, RawTrace, gather
 from profframe.readers.bytes import ByteSource
-from profframe.readers.chrome import device_type_of
+from profframe.readers.chrome import SeveralTracesError, device_type_of, trace_of
+from profframe.readers.chrome.job import JOB_KEY
 from profframe.readers.chrome.session import Session
 from profframe.readers.perfetto.arrows import Arrows
 from profframe.readers.perfetto.events import Events
@@ -124,6 +125,8 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
         The package with Perfetto's messages is not installed.
     NotATraceError
         There is no packet in it.
+    SeveralTracesError
+        It has several traces.
     SourceError
         The file cannot be read.
     """
@@ -132,12 +135,23 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
     reading = Reading()
     lines = Lines(reading.state)
     trace = _Trace(reading, lines)
-    rows = gather(trace.batches(source), spool)
+    rows = gather(trace.batches(source, is_spooled=spool is not None), spool)
     if not reading.framing.packets:
         reason = reading.framing.damage or "it has no packets"
         damage = f"; {source.damage}" if source.damage else ""
         raise NotATraceError(
             f"{source.path}: not a trace: {reason}{damage} (expected packets of Perfetto)"
+        )
+    quality = _quality(trace, source)
+    if (own := reading.state.exported) is not None:
+        return trace_of(
+            source.path,
+            rows,
+            own.header,
+            quality,
+            trace.events.damaged,
+            job=own.job,
+            as_one=True,
         )
     header = Header(
         format="perfetto",
@@ -145,7 +159,6 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
         base_ns=reading.state.base_ns(),
         device_type=device_type_of([rows]),
     )
-    quality = _quality(trace, source)
     with parsing_database.connect() as connection:
         return assemble(
             rows,
@@ -175,8 +188,11 @@ class _Trace:
         self.stages = Stages(state, self.lines, arrows, session)
         self.counters = GpuCounters(state)
 
-    def batches(self, source: ByteSource) -> Iterator[Batch]:
+    def batches(self, source: ByteSource, *, is_spooled: bool) -> Iterator[Batch]:
         for packets in self.reading.packets(source.blocks()):
+            own = self.reading.state.exported
+            if is_spooled and own and own.job and (count := len(own.job.traces)) > 1:
+                raise SeveralTracesError(source.path, count, {JOB_KEY: None})
             yield from self.events.batches(packets)
             yield from self.stages.batches(packets)
             yield from self.counters.batches(packets)

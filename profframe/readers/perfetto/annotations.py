@@ -151,7 +151,7 @@ def _values(  # noqa: PLR0917
         add(own.owner, pc.coalesce(quoted(pa.array(looked_up, pa.string())), "null"))
     own = parts.of(_LEGACY_JSON, LENGTH)
     if own.owner.size:
-        add(own.owner, pa.array(map(_json, texts(buffer, own.value, own.size).to_pylist())))
+        add(own.owner, _json(texts(buffer, own.value, own.size), state))
     # Messages of their own types, and values in the form of before 2021.
     unread = int(np.isin(parts.number, (_NESTED, _PROTO)).sum())
     for number, (opening, closing) in ((_DICT, "{}"), (_ARRAY, "[]")):
@@ -194,8 +194,16 @@ def joined(owner: Ints, shown: pa.Array, count: int, opening: str, closing: str)
     return pc.if_else(pa.array(counts > 0), whole, pa.scalar(None, pa.string()))
 
 
-def _json(text: str) -> str:
-    """The JSON text that a writer gives, or a quoted text if it is none."""
+def _json(values: pa.Array, state: State) -> pa.Array:
+    """The JSON texts that a writer gives, quoted where they are none; all of our own are some."""
+    if state.exported is not None:
+        return values
+    encoded = values.dictionary_encode()
+    shown = pa.array(map(_json_of, encoded.dictionary.to_pylist()), pa.string())
+    return shown.take(encoded.indices)
+
+
+def _json_of(text: str) -> str:
     try:
         json.loads(text)
     except (ValueError, RecursionError):

@@ -20,6 +20,7 @@ from profframe.readers.chrome.columns import batch_of
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.parsing import ARGS_TYPE
 from profframe.readers.chrome.session import Session
+from profframe.readers.perfetto import exported
 from profframe.readers.perfetto.annotations import doubles, objects
 from profframe.readers.perfetto.arrows import Arrows
 from profframe.readers.perfetto.legacy import legacy_members
@@ -54,7 +55,7 @@ _EXTRA_COUNTERS: Final = ((31, 12), (45, 46))
 _READ: Final = frozenset({
     3, 22, 10, 23, 9, 11, 30, 44, 31, 12, 45, 46, 36, 47, 42, 48, 4, 6, 1, 16, 3000,
     # Time and instructions of the thread itself.
-    2, 17, 8, 20,
+    2, 17, 8, 20, exported.EVENT_KEY,
 })  # fmt: skip
 """Fields of events that are read, or say nothing that tables have."""
 _READ_NUMBERS: Final = np.array(sorted(_READ))
@@ -100,6 +101,8 @@ class Events:
             place = np.cumsum(~damaged) - 1
             parts = Fields(place[parts.owner], parts.number, parts.wire, parts.value, parts.size)
             rows = rows.where(kept)
+        if self.state.exported is not None:
+            rows, parts = _only_rows(rows, parts)
         if rows.owner.size:
             self._note(parts)
             yield from self._rows(packets, parts, rows.owner)
@@ -134,6 +137,14 @@ class Events:
             "pid": pa.array([pid for pid, _ in lines], pa.string()).take(line),
             "tid": pa.array([tid for _, tid in lines], pa.string()).take(line),
         }
+        if self.state.exported is not None:
+            shown = common | {"cat": categories, "name": names, "time_ns": time, "args": args}
+            batch, damaged = exported.rows_of(
+                packets.buffer, parts, shown, self.state.exported, self.session
+            )
+            self.damaged += damaged
+            yield batch
+            return
         yield from self._extra_counters(packets.buffer, parts, common, time, tracks, epoch)
         is_counter = type_ == _COUNTER
         if is_counter.any():
@@ -354,6 +365,15 @@ class Events:
                 own = packed(buffer, parts.of(number, VARINT, FIXED64, LENGTH))
                 if own.owner.size:
                     self.arrows.steps(members, own.owner, own.value, ends=ends)
+
+
+def _only_rows(events: Fields, parts: Fields) -> tuple[Fields, Fields]:
+    """Those events, and their fields, that are rows of a file of profframe."""
+    is_row = parts.has(exported.EVENT_KEY, events.owner.size)
+    place = np.cumsum(is_row) - 1
+    kept = parts.where(is_row[parts.owner])
+    kept = Fields(place[kept.owner], kept.number, kept.wire, kept.value, kept.size)
+    return events.where(is_row), kept
 
 
 def event_rows(members: dict[str, pa.Array], session: Session) -> Batch:

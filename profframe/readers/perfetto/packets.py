@@ -7,14 +7,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from profframe.errors import MissingExtraError, SourceError
 from profframe.intervals import Ints, Mask
-from profframe.readers.perfetto.state import State
+from profframe.readers.chrome import base_of
+from profframe.readers.perfetto import exported
+from profframe.readers.perfetto.state import State, plain_text
 from profframe.readers.perfetto.wire import (
     LENGTH,
     Bytes,
@@ -41,7 +43,8 @@ _PROCESS: Final = 43
 _THREAD: Final = 44
 _COMPRESSED: Final = 50
 _COMPRESSED_ZSTD: Final = 133
-_SETTING: Final = (_INTERNED, _DEFAULTS, _DESCRIPTOR, _PROCESS, _THREAD)
+_METADATA: Final = 5
+_SETTING: Final = (_INTERNED, _DEFAULTS, _DESCRIPTOR, _PROCESS, _THREAD, _METADATA)
 _NEEDS_STATE: Final = 2
 """Flag of packets that mean nothing without what their sequence has set before."""
 _OF_ALL: Final = (
@@ -256,7 +259,10 @@ class Reading:
             state.intern(epoch, protos.InternedData.FromString(text))
             self._take_extensions(epoch, text)
         elif number == _DESCRIPTOR:
-            state.describe(protos.TrackDescriptor.FromString(text))
+            line = None if state.exported is None else exported.line_of(text)
+            state.describe(protos.TrackDescriptor.FromString(text), line)
+        elif number == _METADATA:
+            self._take_metadata(protos.ChromeEventBundle.FromString(text))
         elif number == _SNAPSHOT:
             state.snapshot(sequence, protos.ClockSnapshot.FromString(text))
         elif number == _THREAD:
@@ -273,13 +279,24 @@ class Reading:
                 list(of_events.extra_double_counter_track_uuids),
             )
 
+    def _take_metadata(self, bundle: Any) -> None:
+        """Take what a file of profframe says of itself."""
+        members = {plain_text(e.name): plain_text(e.json_value) for e in bundle.metadata}
+        state = self.state
+        if state.exported is None:
+            state.exported = exported.exported_of(members)
+        if state.exported is not None:
+            state.exported.take(members)
+            if exported.ZERO_KEY in members:
+                state.zero = base_of(state.exported.header) - state.exported.zero_ns
+
     def _take_extensions(self, epoch: int, text: bytes) -> None:
         if _KERNELS_MARK not in text and _ARGUMENTS_MARK not in text:
             return
         buffer = np.frombuffer(text + bytes(16), np.uint8)
         parts, damaged = fields(buffer, np.array([0]), np.array([len(text)]))
         self.damaged += int(damaged.sum())
-        own = self.state.interned.setdefault(epoch, {})
+        interned = self.state.interned.setdefault(epoch, {})
         for number, kind in _EXTENSIONS.items():
             entries = parts.of(number, LENGTH)
             inside, damaged = fields(buffer, entries.value, entries.value + entries.size)
@@ -290,7 +307,7 @@ class Reading:
                 places = zip(
                     *(a.tolist() for a in (names.owner, names.value, names.size)), strict=True
                 )
-                own.setdefault(kind, {}).update(
+                interned.setdefault(kind, {}).update(
                     (iids[row], text[at : at + size].decode("utf-8", "replace"))
                     for row, at, size in places
                 )
@@ -301,7 +318,7 @@ class Reading:
         names = protos.TracePacket.DESCRIPTOR.fields_by_number
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
             name = names[number].name if number in names else f"field {number}"
-            if name not in _OF_ALL:
+            if name not in _OF_ALL and (number != _METADATA or self.state.exported is None):
                 self.passed[name] += count
 
     def _times(
@@ -312,8 +329,8 @@ class Reading:
         stamp = parts.numbers(_TIMESTAMP, count)
         clock = parts.numbers(_CLOCK, count)
         default = np.zeros(count, np.int64)
-        for own in np.unique(epoch).tolist():
-            default[epoch == own] = state.default_clocks.get(own, 0)
+        for part in np.unique(epoch).tolist():
+            default[epoch == part] = state.default_clocks.get(part, 0)
         # Where the packet is lost that names the clock, a time may be one of any.
         is_unknown = is_lacking & (clock == 0) & (default == 0)
         clock = np.where(clock == 0, default, clock)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from profframe.intervals import Ints
+from profframe.readers.perfetto.exported import Exported
 from profframe.readers.perfetto.wire import distinct_rows
 
 BOOTTIME: Final = 6
@@ -38,6 +39,8 @@ class Track:
     multiplier: int = 1
     is_incremental: bool = False
     total: float = 0.0
+    line: tuple[str | None, str | None] | None = None
+    """Process and thread, as profframe writes them."""
 
 
 @dataclass(slots=True)
@@ -95,6 +98,8 @@ class State:
     non_finite: int = 0
     """Values that are no number, or infinite."""
     next_epoch: int = 1
+    exported: Exported | None = None
+    """What a file of profframe says of itself."""
 
     def origin(self) -> int:
         """The moment from which times in rows count: the base, if it came before them."""
@@ -171,9 +176,10 @@ class State:
             if entries:
                 own.setdefault(kind, {}).update(entries)
 
-    def describe(self, descriptor: Any) -> None:
+    def describe(self, descriptor: Any, line: tuple[str | None, str | None] | None = None) -> None:
         """Add a track, or what is new of one."""
         track = self.tracks.setdefault(descriptor.uuid, Track())
+        track.line = line or track.line
         if descriptor.parent_uuid:
             track.parent = descriptor.parent_uuid
         own_name = descriptor.name or descriptor.static_name or descriptor.atrace_name

@@ -47,6 +47,8 @@ class Lines:
         return self.lines[key]
 
     def _line(self, uuid: int, track: Track) -> Line:
+        if track.line is not None and self.state.exported is not None:
+            return track.line
         around = self._around(track)
         pid = next((str(t.pid) for t in around if t.pid is not None), None)
         self._name_process(pid, around)
@@ -91,6 +93,8 @@ class Lines:
 
     def batch(self) -> Batch:
         """Names of all lines, as labels."""
+        if self.state.exported is not None:
+            return self.state.exported.batch()
         self._name()
         rows: list[tuple[str, str | None, str | None, str]] = []
         for pid, labels in self.processes.items():

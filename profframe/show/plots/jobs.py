@@ -10,6 +10,7 @@ import altair as alt
 import polars as pl
 
 from profframe.show import units
+from profframe.show.excerpts import own_clocks
 from profframe.show.kernel_names import shortened
 from profframe.show.plots import parts, times
 
@@ -32,7 +33,7 @@ def _waits(rows: pl.DataFrame) -> parts.AnyChart:
     before = parts.with_labels(before.hstack(short), "name", "kernel", missing=None).drop("name")
     frame = parts.in_unit(before, unit, **{held_up: "held_up_ns", waited: "wait_ns"})
     bars = parts.label_rows(frame, parts.TRACE, parts.MOST_BARS)
-    clocks = "" if frame["is_corrected"].all() else "by the clocks of the ranks: see clock_skew"
+    clocks = own_clocks(frame)
     tooltip = parts.tips(
         ("panel:N", "rank", ""),
         ("part:N", "", ""),
@@ -60,7 +61,9 @@ def collectives(rows: pl.DataFrame, top: int) -> parts.AnyChart:
     heading = parts.title(
         "Time of collectives" if alone else "Time of collectives, and waits for the last rank",
         parts.first(top, rows.height),
-        "with the waits for other ranks, which are not here" if alone else "",
+        "with the waits for other ranks, which are not here"
+        if alone
+        else own_clocks(rows.drop_nulls("skew_ns")),
     )
     measures = _TIMES[:1] if alone else _TIMES
     bars = parts.pairs(largest, measures, "label", f"Time ({unit.name})")

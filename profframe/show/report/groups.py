@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from profframe.errors import ParameterError
+from profframe.show.excerpts import own_clocks
 from profframe.show.report.parts import Part, Section
 from profframe.show.report.replies import Context, Reply, call_text
 
@@ -57,7 +58,8 @@ def _communicates(context: Context) -> bool:
 def _rank_parts(context: Context) -> list[Part]:
     parts: list[Part] = [*context.chart("ranks", "Time of each rank")]
     if stragglers := context.answer("stragglers"):
-        title = "Which rank the others wait for"
+        note = own_clocks(stragglers.frame)
+        title = f"Which rank the others wait for{note and f', {note}'}"
         parts.append(
             context.table(stragglers, "Stragglers", _STRAGGLERS, "held_up_ns", title=title)
         )

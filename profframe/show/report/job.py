@@ -82,6 +82,7 @@ _BLAME_DOCS: Final = {
     "cost_ns": "time that it costs the job (ns)",
     "held_up_ns": "part of it in which only this rank was awaited (ns)",
     "part_share": "its share of the part",
+    "is_corrected": "clocks of the ranks were corrected",
 }
 _Blame: TypeAlias = Callable[..., pl.DataFrame]
 _KERNEL_CAUSES: Final = ("compute", "communication", "copy")
@@ -128,7 +129,7 @@ def _steps(context: Context) -> Iterator[Part]:
     for measure, (column, *_) in lanes.MEASURES.items():
         if rows[column].max():
             draw = partial(lanes.heat_map, rows, measure)
-            calls = ("trace.step_times()", 'trace.collectives(per="rank", corrected=True)')
+            calls = ("trace.step_times()", 'trace.collectives(per="rank")')
             chart = context.drawn(f"job-{measure}", f"{measure} by rank and step", draw, calls)
             options.append((measure, chart))
     if options:

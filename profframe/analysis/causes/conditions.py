@@ -1,0 +1,71 @@
+"""Under which conditions work ran: at which clock of its device, and what ran beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from profframe.analysis.causes.rows import Slices
+from profframe.facts.columns import numbers
+from profframe.intervals import Ints
+from profframe.query.run import select
+
+Floats = NDArray[np.float64]
+CLOCKS: Final = """
+    SELECT device, time_ns, value * CASE unit
+        WHEN 'Hz' THEN 1e-6 WHEN 'kHz' THEN 1e-3 WHEN 'GHz' THEN 1e3 ELSE 1 END AS mhz
+    FROM counters
+    WHERE unit IN ('Hz', 'kHz', 'MHz', 'GHz') AND device IS NOT NULL AND time_ns IS NOT NULL
+        AND value > 0 AND name NOT ILIKE '%mem%'
+    ORDER BY device, time_ns, mhz
+"""
+"""Samples of the clocks of devices, but for those of their memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Of each slice of a rank.
+
+    Attributes
+    ----------
+    beside_ns : Ints
+        Of work of a device how long other work ran on it at the same time; else 0.
+    clock_mhz : Floats
+        Of work of a device the last sample of its clock before it began; NaN where there is none.
+    """
+
+    beside_ns: Ints
+    clock_mhz: Floats
+
+
+def conditions(connection: duckdb.DuckDBPyConnection, of: Slices) -> Conditions:
+    """Read the conditions of the slices of a connection that has one (run, rank)."""
+    table = select(connection, CLOCKS).to_arrow_table()
+    device, time = numbers(table, "device"), numbers(table, "time_ns")
+    mhz = table["mhz"].to_numpy()
+    beside = np.zeros(of.event_id.size, np.int64)
+    clock = np.full(of.event_id.size, np.nan)
+    works = np.flatnonzero(of.work > 0)
+    for number in np.unique(of.device[works]).tolist():
+        rows = works[of.device[works] == number]
+        beside[rows] = _beside(of.start_ns[rows], of.end_ns[rows])
+        own = device == number
+        last = np.searchsorted(time[own], of.start_ns[rows], side="right") - 1
+        clock[rows] = np.append(mhz[own], np.nan)[last]
+    return Conditions(beside, clock)
+
+
+def _beside(start: Ints, end: Ints) -> Ints:
+    """How long at least one other interval runs during each."""
+    times = np.concatenate([start, end])
+    order = np.argsort(times, kind="stable")
+    times, change = times[order], np.repeat([1, -1], start.size)[order]
+    is_shared = np.cumsum(change) > 1
+    shared = np.append(0, np.cumsum(np.where(is_shared[:-1], np.diff(times), 0)))
+    # Between events of one moment no time passes, so any of them stands for the others.
+    both: Ints = shared[np.searchsorted(times, end)] - shared[np.searchsorted(times, start)]
+    return both

@@ -1,0 +1,133 @@
+"""Pieces of the steps of both sides as rows: what they belong to, and which cause they have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from profframe.analysis.causes import kinds
+from profframe.analysis.causes.delays import delays
+from profframe.analysis.causes.sides import Connect, Side, texts
+from profframe.analysis.causes.units import KINDS, units
+from profframe.intervals import Ints
+
+_DIRECT: Final = {
+    "wait": kinds.WAIT,
+    "code": kinds.CODE,
+    "synchronization": kinds.SYNC,
+    "data_loading": kinds.LOADING,
+    "recompile": kinds.RECOMPILE,
+    "graph_break": kinds.BREAK,
+    "nothing": kinds.CODE,
+}
+"""Kinds of pieces that have one cause, whatever slot they are in."""
+_COLUMNS: Final = (
+    "sample",
+    "slot",
+    "kind",
+    "line",
+    "line_row",
+    "delay",
+    "delay_kind",
+    "part",
+    "ns",
+)
+_KEY: Final = ("sample", "slot", "kind", "line", "delay", "delay_kind")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PieceRows:
+    """Pieces of a side.
+
+    Attributes
+    ----------
+    rows : polars.DataFrame
+        ``side``, ``sample`` (run and step), ``slot kind line line_name``, ``delay`` (slot of the
+        call that may have made the host late, or -1), ``delay_kind`` and ``ns``.
+    lost_ns : int
+        How long calls take that only this side has.
+    """
+
+    rows: pl.DataFrame
+    lost_ns: int
+
+
+def piece_rows(name: str, of: Side, own: Ints, gap: Ints, connect: Connect) -> PieceRows:
+    """The pieces of a side, whose nodes have slots; those with a gap only one side has."""
+    frames, lost_ns = [], 0
+    samples = of.samples_of_windows
+    is_alone = gap[own] >= 0
+    for part, (its, made, steps) in enumerate(zip(of.slices, of.pieces, of.windows, strict=True)):
+        late = delays(its, of.trees, part, steps, is_alone)
+        lost_ns += int(late.ns.sum())
+        sums = units(its, made, of.trees, steps.step, late)
+        line = np.where(sums.line >= 0, np.append(its.label, 0)[sums.line], 0)
+        frames.append(
+            pl.DataFrame(
+                {
+                    "sample": samples[part][sums.window],
+                    "slot": own[sums.node],
+                    "kind": sums.kind,
+                    "line": line,
+                    "line_row": sums.line,
+                    "delay": np.where(sums.delay >= 0, own[sums.delay], -1),
+                    "delay_kind": sums.delay_kind,
+                    "part": part,
+                    "ns": sums.ns,
+                },
+                schema_overrides=dict.fromkeys(_COLUMNS, pl.Int64),
+            )
+        )
+    rows = pl.concat(frames)
+    lines = (
+        rows.filter(pl.col("line_row") >= 0)
+        .group_by("line")
+        .agg(pl.col("part", "line_row").first())
+    )
+    names = texts(
+        connect, of, lines["part"].to_numpy().astype(np.int64), lines["line_row"].to_numpy()
+    )
+    lines = lines.select("line").with_columns(line_name=names["name"])
+    rows = (
+        rows.group_by(_KEY)
+        .agg(pl.col("ns").sum())
+        .join(lines, on="line", how="left")
+        .with_columns(side=pl.lit(name))
+    )
+    return PieceRows(rows, lost_ns)
+
+
+def named(rows: pl.DataFrame, about: pl.DataFrame, *, has_devices: bool) -> pl.DataFrame:
+    """Pieces with their final cause, and the names by which they are added up."""
+    of_slots = about.select("slot", "in_both", "op_has_both", "place", "group", "cause")
+    rows = rows.drop("in_both", "delay", "delay_kind").join(of_slots, on="slot", how="left")
+    kind = pl.col("kind").replace_strict(dict(enumerate(KINDS)))
+    of_slot = pl.col("cause")
+    launching = kind.is_in(["launch", "op"] if has_devices else ["launch"])
+    cause = kind.replace_strict(_DIRECT, default=None, return_dtype=pl.String)
+    cause = pl.coalesce(
+        cause,
+        pl.when(launching & pl.col("in_both")).then(pl.lit(kinds.LAUNCH)).otherwise(of_slot),
+    )
+    rows = rows.with_columns(cause=cause)
+    at_place = (
+        pl.col("cause").is_in([kinds.FUSED, kinds.UNFUSED, kinds.SWAPPED, kinds.BREAK])
+        & ~pl.col("in_both")
+        & ~pl.col("op_has_both")
+    )
+    alone = pl.col("cause").is_in([kinds.SAME, kinds.TRANSFER, kinds.WAIT])
+    bundle = (
+        pl.when(at_place)
+        .then(pl.format("place {}", "place"))
+        .when(alone)
+        .then(pl.format("{}", "slot"))
+        .when(pl.col("cause") == kinds.LAUNCH)
+        .then(pl.lit("launch"))
+        .when(pl.col("line_name").is_not_null())
+        .then(pl.format("line {}", "line"))
+        .otherwise(pl.format("{}", "group"))
+    )
+    return rows.select("side", "sample", "slot", "cause", "line_name", "ns", bundle=bundle)

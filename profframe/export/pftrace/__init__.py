@@ -1,0 +1,81 @@
+"""A trace as Perfetto's protobuf: what `readers.perfetto` reads back, and Perfetto opens.
+
+Events are those of `export.chrome`, and so is what the header says, which is among the metadata.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from profframe.analysis.export_lines.batches import Lines
+from profframe.analysis.export_lines.chrome import ChromeEvents
+from profframe.analysis.export_lines.job import Job
+from profframe.analysis.export_lines.lanes import NO_LANES, Lanes
+from profframe.export.chrome import counts_of, header_of, job_header, labels_of, own_of
+from profframe.export.files import Write, written
+from profframe.export.pftrace.packets import Packets
+from profframe.readers.chrome.columns import OWN_KEY
+from profframe.readers.json import exact
+from profframe.readers.perfetto.exported import ZERO_KEY
+
+__all__ = ["write", "write_job"]
+
+_UTC: Final = "utc"
+
+
+def write(path: str | os.PathLike[str], events: ChromeEvents, first_ns: int) -> None:
+    """Write a trace: what its header says, its threads and its events.
+
+    No event is before ``first_ns``.
+    """
+    packets = Packets(first_ns)
+    with written(path, protobuf=True) as put:
+        put(packets.opening(is_utc=events.trace.get("clock") == _UTC and first_ns > 0))
+        header = header_of(events.trace)
+        put(packets.metadata(_members({ZERO_KEY: first_ns} | header)))
+        count = sum(_put(put, packets, events))
+        if OWN_KEY not in header:
+            put(packets.metadata({OWN_KEY: own_of(events, count)}))
+
+
+def write_job(path: str | os.PathLike[str], job: Job) -> None:
+    """Write several traces: what the header of each says, then the events of one after another."""
+    first_ns = job.first_ns
+    packets = Packets(first_ns)
+    is_utc = {part.trace["clock"] for part in job.parts} == {_UTC} and first_ns > 0
+    with written(path, protobuf=True) as put:
+        put(packets.opening(is_utc=is_utc))
+        put(packets.metadata(_members({ZERO_KEY: first_ns} | job_header(job))))
+        counts = []
+        for part in job.parts:
+            with job.events(part) as events:
+                _, count = _put(put, packets, events)
+                counts.append(counts_of(events, part, count))
+        with job.between() as rows:
+            _put_rows(put, packets, rows, NO_LANES)
+        put(packets.metadata({OWN_KEY: exact.dumps({"traces": counts})}))
+
+
+def _put(put: Write, packets: Packets, events: ChromeEvents) -> tuple[int, int]:
+    """Write the events of a trace behind its labels; how many there are of each."""
+    labels = [*labels_of(events.threads)]
+    put(packets.labels(labels))
+    for batch in events.ends.batches:
+        for part in packets.ends(batch):
+            put(part)
+    return len(labels), _put_rows(put, packets, events.lines, events.ends.lanes)
+
+
+def _put_rows(put: Write, packets: Packets, rows: Lines, lanes: Lanes) -> int:
+    count = 0
+    for batch in rows:
+        for part in packets.events(batch, lanes):
+            put(part)
+        count += len(batch)
+    return count
+
+
+def _members(header: Mapping[str, Any]) -> dict[str, str]:
+    return {name: exact.dumps(value) for name, value in header.items()}
