@@ -394,9 +394,10 @@ class Plots:
 
         with self.trace.asking() as trace:
             rows = recorded(trace, None if full else MOST_READ)
-        if rows.slices["start_ns"].null_count() == rows.slices.height:
+        packed = document(rows, None if full else BUDGET_BYTES)
+        if not packed.head["slices"]:
             raise ParameterError(f"timeline: {_NO_SLICES}")
-        return Timeline(document(rows, None if full else BUDGET_BYTES))
+        return Timeline(packed)
 
     def ranks(self, corrected: bool = True) -> AnyChart:
         """Show what each rank's devices did, and which ranks the others waited for.

@@ -281,6 +281,17 @@ def test_forms_are_named(tmp_path: Path) -> None:
         loaded(event("f", 0, 9)).report(tmp_path / "report.html", timeline="all")
 
 
+def test_times_that_are_months_away_are_counted() -> None:
+    """A script has no exact numbers for them, and all others would be a point."""
+    now = 1_790_000_000_000_000_000
+    rows = [event("f", now + n, now + n + 5) for n in range(3)]
+    head, slices_of = packed_slices(
+        loaded(event("g", 0, 9), *rows, event("h", now, now + 2**60), event("i", -(2**62), 0))
+    )
+    assert [row["name"] for row in slices_of] == ["f", "f", "f"]
+    assert (head.head["untimed"], head.head["traces"][0]["zero"]) == (3, str(now))
+
+
 def test_nothing_to_draw() -> None:
     with pytest.raises(profframe.ParameterError, match="no slices with a start"):
         loaded(event("f", None, None)).plot.timeline()

@@ -21,9 +21,9 @@ def timeline(context: Context) -> Section | None:
         return None
     is_full = context.timeline == "full"
     rows = recorded(context.trace, None if is_full else MOST_READ)
-    if rows.slices["start_ns"].null_count() == rows.slices.height:
-        return None
     packed = document(rows, None if is_full else BUDGET_BYTES)
+    if not packed.head["slices"]:
+        return None
     left = rows.unread + sum(lane["left_out"] for lane in packed.head["lanes"])
     number = rows.slices.height + rows.unread
     cut = f"{left:,} of {number:,} slices, the shortest, are left out; --timeline full has all."

@@ -18,6 +18,8 @@ HOST, APART, DEVICE = 0, 1, 2
 _NAMES: Final = {HOST: "host", APART: "apart", DEVICE: "device"}
 _MOST_ROWS: Final = 64
 """Rows of a lane for slices that overlap and do not nest; more of them share the last."""
+_FARTHEST: Final = 2**52
+"""Nanoseconds, 52 days: of sums of two such a script has exact numbers."""
 _LANE: Final = ("_trace", "_sort", "_device", "_stream", "_thread")
 
 
@@ -50,7 +52,7 @@ class Placed:
     zeros
         Of each trace the moment on its clock that is the beginning of the timeline.
     untimed
-        Number of slices without a start, which are in no lane.
+        Number of slices in no lane: without a start, or months away from the others.
     """
 
     lanes: tuple[Lane, ...]
@@ -73,7 +75,7 @@ def placed(rows: Recorded) -> Placed:
     """Find the place of each slice."""
     trace = trace_numbers(rows.traces, rows.slices)
     slices = rows.slices.with_columns(trace).with_row_index("_source")
-    timed = slices.filter(pl.col("start_ns").is_not_null())
+    timed = slices.filter(_is_drawn())
     zeros = _zeros(rows, timed)
     keys = _lane_keys(timed)
     lanes = _lanes(keys, rows)
@@ -93,6 +95,13 @@ def placed(rows: Recorded) -> Placed:
         zeros=zeros,
         untimed=slices.height - timed.height,
     )
+
+
+def _is_drawn() -> pl.Expr:
+    """Whether a slice has a time that is not too far from those of most others of its trace."""
+    start = pl.col("start_ns").cast(pl.Float64)
+    middle = start.quantile(0.5, interpolation="lower").over("_trace")
+    return ((start - middle).abs() <= _FARTHEST) & (pl.col("dur_ns").fill_null(0) <= _FARTHEST)
 
 
 def trace_numbers(traces: pl.DataFrame, frame: pl.DataFrame) -> pl.Series:

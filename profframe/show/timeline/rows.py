@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import polars as pl
 
-from profframe.errors import ParameterError, UnknownNameError
+from profframe.errors import AnswerError, ParameterError, UnknownNameError
 
 SLICE_COLUMNS: Final = (
     "run", "rank", "event_id", "kind", "category", "name", "start_ns", "dur_ns", "thread", "device",
@@ -173,7 +173,7 @@ def _path(trace: Traced, has_several: bool, events: int) -> tuple[pl.DataFrame, 
         return pl.DataFrame(), ""
     try:
         path = trace.critical_path(step, across_ranks=has_several)
-    except (ParameterError, UnknownNameError):
+    except (AnswerError, ParameterError, UnknownNameError):
         return pl.DataFrame(), ""
     what = "the whole trace" if step is None else f"step {step}, the slowest"
     return pl.DataFrame(path.events), what

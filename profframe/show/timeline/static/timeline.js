@@ -389,9 +389,9 @@ const timeline = (() => {
         const left = head.lanes.reduce((sum, lane) => sum + lane.left_out, 0);
         const { slices: unread, longest } = head.unread;
         const short = unread ? `; ${count(unread)} of ${duration(longest)} or less are left out of all lanes` : "";
-        const untimed = head.untimed ? `; ${count(head.untimed)} without a start are not drawn` : "";
+        const untimed = head.untimed ? `; ${count(head.untimed)} without a usable time are not drawn` : "";
         const out = left ? `; ${count(left)} short ones are left out` : "";
-        this.status.textContent = `${count(data.size)} slices in ${duration(head.span)}${out}${short}${untimed}`;
+        this.status.textContent = `${count(data.size)} ${data.size === 1 ? "slice" : "slices"} in ${duration(head.span)}${out}${short}${untimed}`;
       }
     }
 
