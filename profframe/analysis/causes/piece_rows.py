@@ -84,8 +84,10 @@ def piece_rows(name: str, of: Side, own: Ints, gap: Ints, connect: Connect) -> P
     rows = pl.concat(frames)
     lines = (
         rows.filter(pl.col("line_row") >= 0)
-        .group_by("line")
-        .agg(pl.col("part", "line_row").first())
+        .select("line", "part", "line_row")
+        .unique()
+        .sort("line", "part", "line_row")
+        .unique("line", keep="first", maintain_order=True)
     )
     names = texts(
         connect, of, lines["part"].to_numpy().astype(np.int64), lines["line_row"].to_numpy()

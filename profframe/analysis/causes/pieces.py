@@ -76,7 +76,8 @@ def _busy(of: Slices, works: Ints, steps: Windows) -> tuple[Ints, Ints]:
         own = start < end
         stretches.append((rows[own], start[own], end[own]))
     bounds = [steps.start_ns, steps.end_ns, *(column for part in stretches for column in part[1:])]
-    grid = np.unique(np.concatenate(bounds))
+    grid = np.sort(np.concatenate(bounds))
+    grid = grid[np.append(True, grid[1:] != grid[:-1])[: grid.size]]
     owner = np.full(max(grid.size - 1, 0), -1, np.int64)
     for rows, start, end in stretches:
         change = np.zeros(grid.size + 1, np.int64)

@@ -185,9 +185,17 @@ _WAITS: Final = f"""
     WHERE wait_ns > 0
 """  # noqa: S608 - of constants
 _TEXTS: Final = """
-    SELECT place, run, rank, event_id, kind, name, short_name(kind, name) AS short_name,
-        input_dims AS shapes, coalesce(input_types, work_dtype) AS types,
-        kernel_category AS category, flops, dur_ns,
-        concat_ws(' ', grid, block, registers, shared_memory_bytes) AS launch
-    FROM _wanted JOIN events USING (run, rank, event_id)
+    WITH wanted AS MATERIALIZED (
+        SELECT place, run, rank, event_id, kind, name, input_dims AS shapes,
+            coalesce(input_types, work_dtype) AS types, kernel_category AS category, flops, dur_ns,
+            concat_ws(' ', grid, block, registers, shared_memory_bytes) AS launch
+        FROM _wanted JOIN events USING (run, rank, event_id)
+    ),
+    names AS (
+        SELECT kind, name, short_name(kind, name) AS short_name
+        FROM (SELECT DISTINCT kind, name FROM wanted)
+    )
+    SELECT wanted.*, short_name
+    FROM wanted JOIN names
+        ON wanted.kind = names.kind AND wanted.name IS NOT DISTINCT FROM names.name
 """

@@ -1,4 +1,4 @@
-"""How long each slot took in each step, by what happened in it."""
+"""What happened in each piece of a step, and in which call."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _DELAY_KINDS: Final = np.array([_OF_SORT.get(sort, _OP) for sort in range(max(_O
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Sums of pieces: one row per window, node and kind.
+    """What each piece belongs to, in the order of pieces.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Units:
         While devices are idle the call before that may have made the host late: its node, and the
         kind of what it is there for; else -1.
     ns : Ints
-        Their time.
+        Its time.
     """
 
     window: Ints
@@ -70,7 +70,7 @@ class Units:
 
 
 def units(of: Slices, made: Pieces, tree: Trees, steps: Ints, late: Delays) -> Units:
-    """Add up the pieces of a rank, whose windows are of some steps."""
+    """Say what the pieces of a rank belong to, whose windows are of some steps."""
     own = np.flatnonzero(tree.part == late.part)
     node_of = np.full(of.event_id.size + 1, -1, np.int64)
     has_row = own[tree.row[own] >= 0]
@@ -97,13 +97,7 @@ def units(of: Slices, made: Pieces, tree: Trees, steps: Ints, late: Delays) -> U
         line[has_line] = lines[row[has_line]]
     delay = np.where(np.isin(kind, LATE), late.before(made.window, made.start_ns), -1)
     delay_kind = np.where(delay >= 0, _DELAY_KINDS[late.sort[delay]], -1)
-    key = np.stack([made.window, node, kind, line, delay, delay_kind], axis=1)
-    order = np.lexsort(key.T[::-1])
-    key = key[order]
-    first = np.flatnonzero(np.append(True, (key[1:] != key[:-1]).any(axis=1))[: order.size])
-    sums = np.add.reduceat(made.ns[order], first) if first.size else made.ns[:0]
-    window, node, kind, line, delay, delay_kind = key[first].T
-    return Units(window, node, kind, line, delay, delay_kind, sums)
+    return Units(made.window, node, kind, line, delay, delay_kind, made.ns)
 
 
 def _lines(of: Slices) -> Iterator[tuple[int, Ints]]:
