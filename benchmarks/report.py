@@ -31,7 +31,7 @@ from benchmarks.answers import FULL, SMALL, SOURCES, TRACES, tiled  # noqa: E402
 
 TIME_LIMIT: Final = 1.0
 """Of the time that loading takes."""
-SIZE_LIMIT: Final = 8_000_000
+SIZE_LIMIT: Final = 12_000_000
 OPEN_LIMIT: Final = 3.0
 EXAMPLE: Final = ROOT / "examples" / "cpu_training.json.gz"
 
@@ -90,7 +90,7 @@ def lines(name: str, path: Path, rounds: int, *, judged: bool) -> Iterator[str]:
 
     yield f"\n{name}: {path.stat().st_size / 1e6:.0f} MB, load {found['load']:.2f} s"
     yield f"{found['report']:8.2f} s   report: {ratio:.2f}x{verdict(ratio, TIME_LIMIT, '1x')}"
-    yield f"{found['bytes'] / 1e6:8.2f} MB{verdict(found['bytes'], SIZE_LIMIT, '8 MB')}"
+    yield f"{found['bytes'] / 1e6:8.2f} MB{verdict(found['bytes'], SIZE_LIMIT, '12 MB')}"
     if seconds is not None:
         yield f"{seconds:8.2f} s   until it is ready{verdict(seconds, OPEN_LIMIT, '3 s')}"
 

@@ -1,4 +1,4 @@
-"""Pictures of a report: ``python scripts/report_pictures.py`` writes docs/report*.png."""
+"""Pictures of a report: ``python scripts/report_pictures.py`` writes docs/*.png."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ document.documentElement.dataset.ready
 PICTURES: Final[tuple[tuple[str, int, int, Literal["light", "dark"], str], ...]] = (
     ("report.png", 1280, 1100, "light", "overview"),
     ("report_narrow.png", 390, 780, "dark", "flame"),
+    ("timeline.png", 1280, 760, "light", "timeline"),
 )
 """File, width, height, theme, section at the top."""
 

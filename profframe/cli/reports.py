@@ -40,6 +40,13 @@ from profframe.show.units import visible
     type=click.IntRange(1),
     help="Most rows of a table.",
 )
+@click.option(
+    "--timeline",
+    type=click.Choice(["budget", "full", "none"]),
+    default="budget",
+    show_default=True,
+    help="Slices of the timeline: as many as there is room for, all, or no timeline.",
+)
 @with_facts
 def report(
     sources: tuple[str, ...],
@@ -48,18 +55,19 @@ def report(
     *,
     sections: tuple[str, ...],
     rows: int,
+    timeline: str,
     facts: Mapping[str, Any],
 ) -> None:
     """Write everything on one HTML page.
 
-    Overview, advice, time, operators, kernels, idle time, queues, memory, modules, flame graph,
-    roofline, ranks, runs: tables to sort and search, and charts. The file needs nothing else, no
-    network either. Sections: overview, advice, time, operators, kernels, idle, queues, memory,
-    regions, flame, roofline, ranks, runs, quality, provenance.
+    Overview, advice, timeline, time, operators, kernels, idle time, queues, memory, modules, flame
+    graph, roofline, ranks, runs: tables to sort and search, and charts. The file needs nothing
+    else, no network either. Sections: overview, advice, timeline, time, operators, kernels, idle,
+    queues, memory, regions, flame, roofline, ranks, runs, quality, provenance.
     """
     from profframe.trace.report import Options
 
-    Options(title, sections or None, rows).check()
+    Options(title, sections or None, rows, timeline).check()
     trace = load(sources, facts=facts)
     with closing(Bar()) as bar:
         trace.report(
@@ -67,6 +75,7 @@ def report(
             title=title,
             sections=sections or None,
             rows=rows,
+            timeline=timeline,
             progress=lambda done, total, what: bar(done, total, f"report: {what}"),
         )
     size = output.stat().st_size / 1e6

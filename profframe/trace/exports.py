@@ -242,6 +242,7 @@ def report(
     title: str | None = None,
     sections: Text | None = None,
     rows: int = 1000,
+    timeline: str = "budget",
     progress: Callable[[int, int, str], None] | None = None,
 ) -> None:
     """Write a page about everything in the trace: one HTML file that opens anywhere.
@@ -257,19 +258,22 @@ def report(
     title
         What stands above the page; the name of the run, or the number of runs.
     sections
-        Only these: ``"overview"``, ``"advice"``, ``"time"``, ``"operators"``, ``"kernels"``,
-        ``"idle"``, ``"queues"``, ``"memory"``, ``"regions"``, ``"flame"``, ``"roofline"``,
-        ``"ranks"``, ``"job"``, ``"runs"``, ``"quality"``, ``"provenance"``. What a trace has
-        nothing of is left out anyway.
+        Only these: ``"overview"``, ``"advice"``, ``"timeline"``, ``"time"``, ``"operators"``,
+        ``"kernels"``, ``"idle"``, ``"queues"``, ``"memory"``, ``"regions"``, ``"flame"``,
+        ``"roofline"``, ``"ranks"``, ``"job"``, ``"runs"``, ``"quality"``, ``"provenance"``. What a
+        trace has nothing of is left out anyway.
     rows
         Most rows of a table.
+    timeline
+        ``"budget"``: as many slices as there is room for in a page of 12 MB, the shortest of each
+        lane left out first. ``"full"``: all of them. ``"none"``: no timeline.
     progress
         Called with the number of sections done, of all, and the name of the next.
 
     Raises
     ------
     UnknownNameError
-        There is no such section.
+        There is no such section, or no such form of the timeline.
     ParameterError
         ``rows`` is less than 1, or none of the sections has anything to show.
     MissingExtraError
@@ -290,6 +294,5 @@ def report(
     """
     from profframe.trace import report
 
-    report.write(
-        type(self)(self._session.unlimited()), path, report.Options(title, sections, rows), progress
-    )
+    options = report.Options(title, sections, rows, timeline)
+    report.write(type(self)(self._session.unlimited()), path, options, progress)

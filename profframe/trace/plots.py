@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from profframe.query.selection import Text
     from profframe.show.flame import FlameGraph
     from profframe.show.plots.parts import AnyChart
+    from profframe.show.timeline import Timeline
     from profframe.trace.trace import Trace
 
 _MOST_STEPPED: Final = 8
@@ -44,6 +45,7 @@ _NO_WORK: Final = (
 _NO_HOST: Final = (
     "this trace has no slices on the host; profile it, too (activities=[ProfilerActivity.CPU])"
 )
+_NO_SLICES: Final = "this trace has no slices with a start"
 _ONE_RANK: Final = "this trace has one rank; load those of a job together: load('run/*.json.gz')"
 _NO_COLLECTIVES: Final = "this trace has no collectives; profile a job of several ranks"
 _ONE_RUN: Final = "this trace has one run; load several: load('store'), load('runs/*.json.gz')"
@@ -366,6 +368,36 @@ class Plots:
         if rows.is_empty():
             raise ParameterError(f"flame: {_NO_HOST}")
         return FlameGraph(rows)
+
+    def timeline(self, full: bool = False) -> Timeline:
+        """Show all slices over time: threads, streams, counters, steps, the critical path.
+
+        Parameters
+        ----------
+        full
+            All slices; without it as many as 8.8 MB have room for, the shortest of each lane left
+            out first, which its lane says.
+
+        Returns
+        -------
+        Timeline
+            Drawn by scripts of its own: altair is not needed.
+
+        Raises
+        ------
+        ParameterError
+            There are no slices with a start.
+        """
+        from profframe.show.timeline import Timeline
+        from profframe.show.timeline.document import BUDGET_BYTES, document
+        from profframe.show.timeline.rows import MOST_READ, recorded
+
+        with self.trace.asking() as trace:
+            rows = recorded(trace, None if full else MOST_READ)
+        packed = document(rows, None if full else BUDGET_BYTES)
+        if not packed.head["slices"]:
+            raise ParameterError(f"timeline: {_NO_SLICES}")
+        return Timeline(packed)
 
     def ranks(self, corrected: bool = True) -> AnyChart:
         """Show what each rank's devices did, and which ranks the others waited for.

@@ -24,6 +24,7 @@ from profframe.show import units
 from profframe.show.report import page
 from profframe.show.report.replies import Context, context_of
 from profframe.show.report.sections import SECTIONS
+from profframe.show.report.timeline import FORMS
 
 if TYPE_CHECKING:
     from profframe.trace.trace import Trace
@@ -34,7 +35,7 @@ _MOST_TRACES: Final = 16
 """(run, rank) that sections show in detail."""
 _AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
 """Sections that are made at the same time: no question keeps all cores busy all of the time."""
-_LONG: Final = ("job", "advice", "flame", "regions", "ranks")
+_LONG: Final = ("job", "advice", "timeline", "flame", "regions", "ranks")
 _WAITS: Final = "overview"
 """It shows what other sections ask, too."""
 _OF_RUNS: Final = "runs"
@@ -49,6 +50,7 @@ class Options:
     title: str | None = None
     sections: str | Iterable[str] | None = None
     rows: int = 1000
+    timeline: str = FORMS[0]
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -66,6 +68,8 @@ class Options:
         page.check_installed()
         if not self.keys or integer("rows", self.rows) < 1:
             raise ParameterError("sections, rows: a page needs at least one of each")
+        if self.timeline not in FORMS:
+            raise UnknownNameError.among("timeline", self.timeline, FORMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ def write(
     scopes = _scopes(trace, traces)
     sections = {}
     with (
-        _conversations(scopes, options.rows, made_with) as ask,
+        _conversations(scopes, options, made_with) as ask,
         ThreadPoolExecutor(_AT_ONCE) as pool,
     ):
         futures = {key: pool.submit(SECTIONS[key], ask(key)) for key in _in_turn(keys)}
@@ -130,14 +134,15 @@ def _in_turn(keys: Iterable[str]) -> list[str]:
 
 @contextmanager
 def _conversations(
-    scopes: _Scopes, rows: int, made_with: dict[str, str]
+    scopes: _Scopes, options: Options, made_with: dict[str, str]
 ) -> Iterator[Callable[[str], Context]]:
     """Give a function from a section to what it asks: one conversation for each scope."""
     with ExitStack() as stack:
 
         @cache
         def conversation(scope: Trace) -> Context:
-            return context_of(stack.enter_context(scope.asking(_AT_ONCE)), rows, made_with)
+            asked_trace = stack.enter_context(scope.asking(_AT_ONCE))
+            return context_of(asked_trace, options.rows, made_with, options.timeline)
 
         yield lambda section: conversation(scopes.of(section))
 
@@ -193,4 +198,5 @@ def _made_with(options: Options) -> dict[str, str]:
         "charts": page.chart_libraries(),
         "sections": ", ".join(options.keys),
         "rows of a table": f"{options.rows:,}",
+        "timeline": options.timeline,
     }

@@ -13,6 +13,7 @@ import pytest
 
 import profframe
 from profframe import Trace
+from profframe.show import units
 from profframe.show.columns import cell
 from tests import hostile
 from tests.browser.conftest import Open, Opened
@@ -141,6 +142,39 @@ def test_the_flame_graph_zooms_and_searches(report: Callable[[str], Path], opene
     canvas.click(position={"x": size["width"] / 4, "y": 30})
     page.page.wait_for_timeout(300)
     assert canvas.screenshot() != before
+    assert page.problems == []
+
+
+def test_rows_lead_to_their_place_in_the_timeline(
+    report: Callable[[str], Path], opened: Open
+) -> None:
+    """An event, a name, a step and a moment, each from a table that has it."""
+    page = opened(report("cuda"))
+    trace = loaded("cuda")
+    details = page.page.locator(".timeline-details")
+
+    def followed(table: str) -> str:
+        row = page.page.locator(f'[data-frame="{table}"] tbody tr').first
+        row.get_by_role("button", name="Show in the timeline").click()
+        page.page.wait_for_timeout(300)
+        assert page.page.locator(".timeline-view").is_visible()
+        return str(details.inner_text())
+
+    evidence = trace.advice()["evidence_events"][0][0]
+    assert f"event_id\t{evidence}\n" in followed("advice")
+    longest = trace.self_times()["name"][0]
+    assert followed("self_times").startswith(longest)
+    calls = trace.events.filter(name=longest).height
+    assert page.page.locator(".timeline-status").inner_text() == f"{calls:,} found"
+    table = page.page.locator('[data-frame="time_breakdown"]')
+    row = table.locator("tbody tr", has=page.page.locator("[data-column=step]", has_text="2"))
+    row.get_by_role("button", name="Show in the timeline").click()
+    page.page.wait_for_timeout(300)
+    dur = trace.steps().filter(step=2)["dur_ns"][0]
+    assert details.inner_text().startswith(units.duration(dur).strip())
+    gap = trace.gaps().row(0, named=True)
+    assert followed("gaps").startswith(units.duration(gap["dur_ns"]).strip())
+    assert page.page.locator('[data-frame="made_with"] td.place').count() == 0
     assert page.problems == []
 
 

@@ -1,8 +1,8 @@
 """A flame graph: the rows of the answer `flame`, drawn on a canvas by a script of its own.
 
-The script (``flame.js``) and its style (``flame.css``) load nothing else. A page holds both once,
-and calls ``flameGraph(element, columns, options)`` for each graph: ``columns`` has an array for
-each of `COLUMNS`, `options()` gives the options.
+The script (``flame.js``, after ``drawing.js``) and its style (``flame.css``) load nothing else. A
+page holds both once, and calls ``flameGraph(element, columns, options)`` for each graph:
+``columns`` has an array for each of `COLUMNS`, `options()` gives the options.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ def options() -> dict[str, Any]:
 @cache
 def script() -> str:
     """The script, which defines ``flameGraph``."""
-    return (_HERE / "flame.js").read_text(encoding="utf-8")
+    files = (_HERE.parent / "drawing.js", _HERE / "flame.js")
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
 
 
 @cache

@@ -15,14 +15,19 @@ from profframe import __version__
 from profframe.errors import MissingExtraError
 from profframe.show import units
 from profframe.show.report import columns
-from profframe.show.report.parts import Chart, Flame, Part, Section, Sliders, Table
+from profframe.show.report.parts import Chart, Flame, Part, Section, Sliders, Table, Timeline
+from profframe.show.timeline import scripts as timeline_scripts
+from profframe.show.timeline import style_file as timeline_style
 
 if TYPE_CHECKING:
     import jinja2
 
 _HERE: Final = Path(__file__).parent
+_DRAWING: Final = _HERE.parent / "drawing.js"
 _FLAME: Final = _HERE.parent / "flame"
-_SCRIPTS: Final = ("format.js", "frames.js", "table.js", "charts.js", "sliders.js", "page.js")
+_SCRIPTS: Final = (
+    "format.js", "frames.js", "places.js", "table.js", "charts.js", "sliders.js", "page.js",
+)  # fmt: skip
 _VEGA: Final = _HERE / "vendor" / "vega.js"
 _ENDS: Final = re.compile("<(/script|/style|!--)", re.IGNORECASE)
 _PACKAGES: Final = ("altair", "jinja2")
@@ -33,12 +38,22 @@ def html(title: str, summary: str, note: str, sections: Mapping[str, Section]) -
     parts = [part for section in sections.values() for part in section.leaves]
     has_charts = any(isinstance(part, Chart) for part in parts)
     has_flames = any(isinstance(part, Flame) for part in parts)
+    timelines = [part for part in parts if isinstance(part, Timeline)]
+    drawn = [
+        *([_DRAWING] if has_flames or timelines else []),
+        *([_FLAME / "flame.js"] if has_flames else []),
+        *(timeline_scripts() if timelines else []),
+    ]
     scripts = [
-        *([_code(_VEGA)] if has_charts else []),
-        *([_code(_FLAME / "flame.js")] if has_flames else []),
+        *(["\n".join(map(_code, drawn))] if drawn else []),
         "\n".join(_code(_HERE / "static" / name) for name in _SCRIPTS),
     ]
-    styles = [_HERE / "static" / "page.css", *([_FLAME / "flame.css"] if has_flames else [])]
+    late_scripts = [_code(_VEGA)] if has_charts else []
+    styles = [
+        _HERE / "static" / "page.css",
+        *([_FLAME / "flame.css"] if has_flames else []),
+        *([timeline_style()] if timelines else []),
+    ]
     return (
         _environment()
         .get_template("page.html")
@@ -50,7 +65,9 @@ def html(title: str, summary: str, note: str, sections: Mapping[str, Section]) -
             version=__version__,
             styles=[_code(path) for path in styles],
             scripts=scripts,
-            script_hashes=" ".join(map(_hash, scripts)),
+            late_scripts=late_scripts,
+            script_hashes=" ".join(map(_hash, [*scripts, *late_scripts])),
+            timelines=timelines,
             data=units.script_json(_data(parts)),
         )
     )

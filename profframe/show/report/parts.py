@@ -1,4 +1,4 @@
-"""Parts of a section: facts, findings, tables, charts, sliders, flame graphs, waterfalls."""
+"""Parts of a section: facts, findings, tables, charts, sliders, flame graphs, timelines, ..."""
 
 from __future__ import annotations
 
@@ -165,6 +165,18 @@ class Flame:
 
 
 @dataclass(frozen=True, slots=True)
+class Timeline:
+    """A timeline: its head as JSON, and its columns as text."""
+
+    template: ClassVar[str] = "timeline.html"
+    key: str
+    head: str
+    packed: str
+    calls: tuple[str, ...]
+    cut: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A node of a tree that opens level by level; nodes come in preorder."""
 
@@ -214,6 +226,7 @@ Part = (
     | Chart
     | Sliders
     | Flame
+    | Timeline
     | Waterfall
     | Tree
     | Beside

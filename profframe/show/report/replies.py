@@ -37,6 +37,10 @@ class Reported(Protocol):
         """One row per (run, rank)."""
 
     @property
+    def threads(self) -> pl.DataFrame:
+        """One row per (pid, tid)."""
+
+    @property
     def devices(self) -> pl.DataFrame:
         """One row per device."""
 
@@ -47,6 +51,9 @@ class Reported(Protocol):
     @property
     def plot(self) -> Any:
         """Charts."""
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        """One table of the schema."""
 
     def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
         """Run an answer of the catalogue, or of a file."""
@@ -101,6 +108,8 @@ class Context:
     """``run rank start_ns``: moments are shown since then."""
     made_with: Mapping[str, str]
     """Versions and options, for the page to say."""
+    timeline: str = "budget"
+    """Which slices the timeline has: one of `profframe.show.report.timeline.FORMS`."""
 
     def filled_columns(self) -> set[str]:
         """Optional columns of `events` that have values."""
@@ -192,12 +201,14 @@ class Context:
         return Chart(key, label, spec, views, calls)
 
 
-def context_of(trace: Reported, rows: int, made_with: Mapping[str, str]) -> Context:
+def context_of(
+    trace: Reported, rows: int, made_with: Mapping[str, str], timeline: str = "budget"
+) -> Context:
     """The keys and starts of a trace, found once for all sections."""
     traces = trace.traces
     constant_keys = tuple(key for key in KEYS if traces[key].n_unique() < 2)
     starts = traces.select(*KEYS, pl.col("start_ns").fill_null(0))
-    return Context(trace, rows, constant_keys, starts, made_with)
+    return Context(trace, rows, constant_keys, starts, made_with, timeline)
 
 
 def call_text(name: str, **parameters: object) -> str:

@@ -14,6 +14,7 @@ from profframe.show.report.job import job
 from profframe.show.report.overview import overview
 from profframe.show.report.parts import Part, Section
 from profframe.show.report.replies import Context, Reply
+from profframe.show.report.timeline import timeline
 
 _ADVICE: Final = (
     "severity", "finding", "ranks", "estimated_gain_ns", "suggestion", "rule", "where",
@@ -100,6 +101,7 @@ SECTIONS: Final[Mapping[str, Callable[[Context], Section | None]]] = MappingProx
     {
         "overview": overview,
         "advice": advice,
+        "timeline": timeline,
         "time": devices.time,
         "inference": devices.inference,
         "operators": hosts.operators,

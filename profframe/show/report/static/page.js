@@ -1,17 +1,29 @@
 "use strict";
 
 // What the page does when it has been read: tables, charts, flame graphs, themes, where you are.
-(() => {
+(async () => {
+  const lanes = places.open();
+  await lanes?.opened; // it is large: what is small waits until it is drawn
   for (const box of document.querySelectorAll(".table[data-frame]")) new Table(box);
   for (const box of document.querySelectorAll("[data-sliders]")) new Sliders(box);
   const charts = [...document.querySelectorAll("[data-chart]")].map((box) => new Chart(box));
   choices();
   const flames = [...document.querySelectorAll("[data-flame]")].map(flame);
   links();
+  if (charts.length) late();
   draw(charts);
   themes(() => redraw(charts, true));
   whereabouts();
   window.addEventListener("resize", settled(() => redraw(charts, false)));
+
+  // Scripts that are run when they are needed: that of charts takes longest.
+  function late() {
+    for (const kept of document.querySelectorAll("script[data-late]")) {
+      const script = document.createElement("script");
+      script.textContent = kept.textContent;
+      document.head.append(script);
+    }
+  }
 
   // What is seen first, then the rest while there is nothing else to do: a print has all of it.
   function draw(charts) {
@@ -45,7 +57,7 @@
 
   function redraw(charts, all) {
     for (const chart of charts) if (chart.isSeen && (all || chart.isStale)) chart.draw();
-    for (const graph of flames) graph?.redraw?.();
+    for (const graph of [...flames, lanes]) graph?.redraw?.();
   }
 
   function flame(box) {

@@ -14,6 +14,7 @@ class Table {
     this.order = Array.from({ length: this.frame.rows }, (_, row) => row);
     this.sorted = null;
     this.numbered = new Map();
+    this.isPlaced = places.has(box) && this.order.some((row) => places.of(this.frame, row));
     this.#build();
     this.#sortFirst();
     this.#draw();
@@ -107,6 +108,7 @@ class Table {
       cell.append(button);
       row.append(cell);
     }
+    if (this.isPlaced) row.prepend(element("td", { class: "place", "data-column": "" }));
     this.head.replaceChildren(row);
   }
 
@@ -164,6 +166,11 @@ class Table {
 
   #row(row, columns) {
     const line = element("tr");
+    if (this.isPlaced) {
+      const cell = element("td", { class: "place", "data-column": "" });
+      cell.append(places.button(this.frame, row) ?? "");
+      line.append(cell);
+    }
     for (const column of columns) {
       const cell = element("td", { class: column.isNumber ? "number" : "text" });
       cell.dataset.column = column.name;

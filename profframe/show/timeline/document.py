@@ -1,0 +1,68 @@
+"""All that a page holds of a timeline: heads as JSON, and columns as bytes."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from profframe.intervals import Mask
+from profframe.show.timeline.columns import columns
+from profframe.show.timeline.content import Content
+from profframe.show.timeline.encoding import packed
+from profframe.show.timeline.heads import head
+from profframe.show.timeline.lanes import Placed, placed
+from profframe.show.timeline.rows import Recorded
+
+BUDGET_BYTES: Final = 6_600_000
+"""Most bytes of columns in a page: 8.8 MB as text, of 12 MB for all of it."""
+_CLOSE: Final = 0.96
+"""Of what would fit by the average, so much is tried."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """What a page holds."""
+
+    head: Mapping[str, Any]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The columns as a text that stands in HTML as it is."""
+        return base64.b64encode(self.body).decode()
+
+
+def document(rows: Recorded, most_bytes: int | None = BUDGET_BYTES) -> Document:
+    """Pack everything; of too many slices the shortest of each lane are left out.
+
+    Parameters
+    ----------
+    rows
+        What is drawn.
+    most_bytes
+        Most bytes of the columns; None for all slices.
+    """
+    whole = placed(rows)
+    share = 1.0
+    while True:
+        content = Content(rows, whole if share == 1 else whole.kept(longest(whole, share)))
+        heads, body = packed(columns(content))
+        if most_bytes is None or len(body) <= most_bytes or share * whole.begin.size < 1:
+            return Document(head(content, whole) | {"columns": heads}, body)
+        fixed = sum(one["bytes"] for one in heads if one["name"].startswith("path"))
+        share *= _CLOSE * max(most_bytes - fixed, 0) / (len(body) - fixed)
+
+
+def longest(slices: Placed, share: float) -> Mask:
+    """The longest slices of each lane, at least one; of those as long, the outer ones."""
+    order = np.lexsort((slices.row, -slices.dur, slices.lane))
+    counts = np.bincount(slices.lane, minlength=len(slices.lanes))
+    first = np.cumsum(counts) - counts
+    place = np.arange(order.size) - first[slices.lane[order]]
+    mask = np.zeros(order.size, np.bool_)
+    mask[order] = place < np.ceil(counts * share)[slices.lane[order]]
+    return mask

@@ -1,0 +1,117 @@
+"""Columns of integers as bytes: what is likely of a value is taken off, the rest is deflated.
+
+Each column is made of planes: first the lowest bytes of all values, then the next ones. Columns
+with a sign have it in the lowest bit. Where values are missing, a plane of ones says so.
+``static/data.js`` reads all this.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from profframe.intervals import Ints, Mask, child_sums, last_until
+
+_LEVEL: Final = 5
+"""Of zlib: of higher ones the same slices are 1 % smaller, and take twice as long."""
+_AT_ONCE: Final = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """Integers as they are stored; ``is_missing`` where there is none."""
+
+    name: str
+    values: Ints
+    is_missing: Mask | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """Slices in the order in which they are drawn, with the lines that they are on.
+
+    A line is a row of a lane; ``nests`` says of each slice whether it has a parent on the line
+    above, where it has one.
+    """
+
+    line: Ints
+    nests: Mask
+    begin: Ints
+    dur: Ints
+
+    @property
+    def is_first(self) -> Mask:
+        """Whether a slice is the first one of its line."""
+        return np.concatenate(([True], self.line[1:] != self.line[:-1]))[: self.line.size]
+
+    def gaps(self) -> Ints:
+        """From the end of the slice before on its line, or from the beginning."""
+        end = np.concatenate(([0], (self.begin + self.dur)[:-1]))[: self.begin.size]
+        return self.begin - np.where(self.is_first, 0, end)
+
+    def likely_parents(self) -> Ints:
+        """The last slice on the line above that has begun, or -1."""
+        around = last_until(self.line, self.begin, self.line - 1, self.begin)
+        return np.where(self.nests, around, -1)
+
+
+def differences(values: Ints, is_missing: Mask | None = None) -> Ints:
+    """From the value before, of those that there are.
+
+    Examples
+    --------
+    >>> differences(np.array([5, -1, 7]), np.array([False, True, False])).tolist()
+    [5, 0, 2]
+    """
+    if is_missing is None:
+        return np.diff(values, prepend=0)
+    out = np.zeros_like(values)
+    out[~is_missing] = np.diff(values[~is_missing], prepend=0)
+    return out
+
+
+def beyond_children(self_ns: Ints, parent: Ints, dur: Ints) -> Ints:
+    """Own time, over what is left of the duration without the slices directly inside."""
+    return self_ns - (dur - child_sums(parent, dur))
+
+
+def packed(columns: Sequence[Column]) -> tuple[list[dict[str, Any]], bytes]:
+    r"""What each column is made of, and the bytes of all of them.
+
+    Examples
+    --------
+    >>> heads, body = packed([Column("a", np.array([0, 300]))])
+    >>> heads[0]["width"], zlib.decompress(body)
+    (2, b'\x00,\x00\x01')
+    """
+    planes = [_planes(column) for column in columns]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        bodies = [*pool.map(lambda one: zlib.compress(one[1], _LEVEL), planes)]
+    heads = [
+        {"name": column.name, "values": int(column.values.size), "bytes": len(body), **head}
+        for column, (head, _), body in zip(columns, planes, bodies, strict=True)
+    ]
+    return heads, b"".join(bodies)
+
+
+def _planes(column: Column) -> tuple[Mapping[str, Any], bytes]:
+    values = column.values.astype(np.int64)
+    missing = (
+        None if column.is_missing is None or not column.is_missing.any() else column.is_missing
+    )
+    if missing is not None:
+        values = np.where(missing, 0, values)
+    is_signed = bool((values < 0).any())
+    if is_signed:
+        values = (values << 1) ^ (values >> 63)
+    width = max((int(values.max(initial=0)).bit_length() + 7) // 8, 1)
+    digits = np.ascontiguousarray(values, "<i8").view(np.uint8).reshape(-1, 8)[:, :width]
+    body = np.ascontiguousarray(digits.T).tobytes()
+    if missing is not None:
+        body += missing.astype(np.uint8).tobytes()
+    return {"width": width, "signed": is_signed, "missing": missing is not None}, body

@@ -1,0 +1,179 @@
+"""What a timeline draws, asked of a trace: slices, and what lies beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Final, Protocol
+
+import polars as pl
+
+from profframe.errors import AnswerError, ParameterError, UnknownNameError
+
+SLICE_COLUMNS: Final = (
+    "run", "rank", "event_id", "kind", "category", "name", "start_ns", "dur_ns", "thread", "device",
+    "stream", "step", "parent_id", "depth", "self_ns", "launch_id", "op_id", "input_dims",
+)  # fmt: skip
+KEY: Final = ("run", "rank")
+MOST_READ: Final = 3_000_000
+"""Of more slices only the longest are read, unless all are asked for: a page has no more room."""
+_POINTS: Final = 1000
+"""Most points of a counter."""
+_MOST_PATH_EVENTS: Final = 2_000_000
+"""Of a trace without steps with more events no critical path is asked for."""
+
+
+class Traced(Protocol):
+    """What is asked: `profframe.trace.trace.Trace`, as far as a timeline uses it."""
+
+    @property
+    def traces(self) -> pl.DataFrame:
+        """One row per (run, rank)."""
+
+    @property
+    def threads(self) -> pl.DataFrame:
+        """One row per (pid, tid)."""
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        """One table of the schema."""
+
+    def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
+        """Run an answer of the catalogue."""
+
+    def critical_path(self, step: int | None = None, *, across_ranks: bool = False) -> Any:
+        """Find what the end of a step had to wait for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """Rows of a trace that a timeline draws; times are on the clocks of their ranks.
+
+    Attributes
+    ----------
+    traces
+        ``run rank clock``, in the order of the page.
+    slices
+        `SLICE_COLUMNS` of every slice.
+    threads
+        Rows of the table ``threads``.
+    offsets
+        ``run rank offset_ns``: by how much a clock is ahead of that of the run.
+    steps, findings
+        Rows of the answers ``steps`` and ``advice``.
+    counters
+        ``run rank device stream name unit time_ns value``: queues, memory, and what was sampled.
+    path
+        Rows of the critical path of the slowest step, or of the whole trace.
+    path_of
+        What the path is of, in words.
+    unread, unread_ns
+        Number of slices that were not read, and their greatest duration.
+    """
+
+    traces: pl.DataFrame
+    slices: pl.DataFrame
+    threads: pl.DataFrame
+    offsets: pl.DataFrame
+    steps: pl.DataFrame
+    findings: pl.DataFrame
+    counters: pl.DataFrame
+    path: pl.DataFrame
+    path_of: str
+    unread: int = 0
+    unread_ns: int = 0
+
+
+def recorded(trace: Traced, most: int | None = MOST_READ) -> Recorded:
+    """Ask for everything that a timeline draws: of more than ``most`` slices the longest."""
+    traces = trace.traces.select(*KEY, "clock").sort(KEY)
+    events = trace.scan("events").select(SLICE_COLUMNS)
+    number = events.select(pl.len()).collect().item()
+    unread_ns = -1 if most is None or number <= most else _too_short(events, most / number)
+    is_read = pl.col("dur_ns").is_null() | (pl.col("dur_ns") > unread_ns)
+    slices = (events if unread_ns < 0 else events.filter(is_read)).collect()
+    path, path_of = _path(trace, traces.height > 1, number)
+    return Recorded(
+        traces=pl.DataFrame(traces),
+        slices=slices,
+        threads=pl.DataFrame(trace.threads),
+        offsets=_offsets(trace, traces),
+        steps=pl.DataFrame(trace.answer("steps")),
+        findings=pl.DataFrame(trace.answer("advice")),
+        counters=_counters(trace),
+        path=path,
+        path_of=path_of,
+        unread=number - slices.height,
+        unread_ns=max(unread_ns, 0),
+    )
+
+
+def _too_short(events: pl.LazyFrame, share: float) -> int:
+    """A duration that so many slices are longer than."""
+    longer = pl.col("dur_ns").quantile(1 - share, interpolation="higher")
+    return int(events.select(longer).collect().item() or 0)
+
+
+def _offsets(trace: Traced, traces: pl.DataFrame) -> pl.DataFrame:
+    """By how much clocks are ahead; of a trace alone there is nothing to compare."""
+    if traces.height < 2:
+        return traces.select(*KEY, pl.lit(None, pl.Int64).alias("offset_ns"))
+    return pl.DataFrame(trace.answer("clock_skew")).select(*KEY, "offset_ns")
+
+
+def _counters(trace: Traced) -> pl.DataFrame:
+    """All counters in one form, at most `_POINTS` points each."""
+    queues = pl.DataFrame(trace.answer("queue_depth", points=_POINTS)).select(
+        *KEY, "device", "stream", pl.lit("queue depth").alias("name"),
+        pl.lit(None, pl.String).alias("unit"), "time_ns",
+        pl.col("depth").cast(pl.Float64).alias("value"),
+    )  # fmt: skip
+    device_type = pl.col("device_type").fill_null("unknown device")
+    records = pl.DataFrame(trace.answer("memory_timeline", points=_POINTS))
+    memory = [
+        records.filter(pl.col(f"{what}_bytes").is_not_null()).select(
+            *KEY, "device", pl.lit(None, queues.schema["stream"]).alias("stream"),
+            pl.format("memory {}: {}", pl.lit(what), device_type).alias("name"),
+            pl.lit("bytes").alias("unit"), "time_ns",
+            pl.col(f"{what}_bytes").cast(pl.Float64).alias("value"),
+        )
+        for what in ("allocated", "reserved")
+    ]  # fmt: skip
+    return pl.concat([queues, *memory, _sampled(trace, queues.schema["stream"])])
+
+
+def _sampled(trace: Traced, stream: pl.DataType) -> pl.DataFrame:
+    """Counters that the source has: of each part of the time of a counter its greatest value."""
+    rows = pl.DataFrame(trace.answer("counter_series")).drop_nulls(["time_ns", "value"])
+    labels = [pl.col("name").fill_null("(no name)"), pl.col("series"), pl.col("counter_id")]
+    named = rows.select(
+        *KEY, "device", pl.lit(None, stream).alias("stream"),
+        pl.concat_str(labels, separator=" ", ignore_nulls=True).alias("name"),
+        "unit", "time_ns", "value",
+    )  # fmt: skip
+    keys = [*KEY, "device", "name", "unit"]
+    since = pl.col("time_ns") - pl.col("time_ns").min().over(keys)
+    span = (since.max().over(keys) + 1).cast(pl.Float64)
+    many = pl.len().over(keys) > _POINTS
+    part = pl.when(many).then((since * _POINTS / span).floor()).otherwise(pl.col("time_ns"))
+    thinned = (
+        named.with_columns(part.alias("_part"))
+        .sort("value", descending=True, nulls_last=True)
+        .unique([*keys, "_part"], keep="first", maintain_order=True)
+    )
+    return thinned.drop("_part").sort([*keys, "time_ns"], nulls_last=True)
+
+
+def _path(trace: Traced, has_several: bool, events: int) -> tuple[pl.DataFrame, str]:
+    """The critical path of the slowest step, across ranks where there are several."""
+    rows = pl.DataFrame(trace.answer("step_times")).drop_nulls(["step", "dur_ns"])
+    shared = pl.struct(KEY).n_unique().over("step")
+    slowest = rows.sort(shared, "dur_ns", -pl.col("step"), descending=True).head(1)
+    step = None if slowest.is_empty() else int(slowest["step"][0])
+    if step is None and events > _MOST_PATH_EVENTS:
+        return pl.DataFrame(), ""
+    try:
+        path = trace.critical_path(step, across_ranks=has_several)
+    except (AnswerError, ParameterError, UnknownNameError):
+        return pl.DataFrame(), ""
+    what = "the whole trace" if step is None else f"step {step}, the slowest"
+    return pl.DataFrame(path.events), what

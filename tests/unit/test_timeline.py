@@ -1,0 +1,302 @@
+"""What is packed of a timeline is what the tables say, and what is left out is said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import profframe
+from profframe import Trace, cli
+from profframe.show.timeline import Timeline
+from profframe.show.timeline.document import Document, document
+from profframe.show.timeline.encoding import Column, packed
+from profframe.show.timeline.lanes import placed, spread
+from profframe.show.timeline.rows import recorded
+from tests import hostile
+from tests.builders import Row, event, loaded, loaded_ranks, together
+from tests.conftest import ROOT
+from tests.oracles.timeline import numbers, slices, sums
+
+LARGE = 2**52
+STREAM: dict[str, Any] = {"category": "kernel", "thread": 9, "device": 0, "stream": 7}
+
+
+def packed_slices(
+    trace: Trace, most_bytes: int | None = None
+) -> tuple[Document, list[dict[str, Any]]]:
+    rows = recorded(trace)
+    made = document(rows, most_bytes)
+    return made, slices(made)
+
+
+def cut(value: object) -> object:
+    """What the page has of a value: 500 characters of a long text."""
+    return value[:500] + "…" if isinstance(value, str) and len(value) > 500 else value
+
+
+def check(trace: Trace) -> None:
+    """Every slice with a start is there once, where its columns say, with all columns."""
+    made, rows = packed_slices(trace)
+    traces = made.head["traces"]
+    found = {}
+    for row in rows:
+        of = traces[row["trace"]]
+        found[of["run"], of["rank"], row["event_id"]] = row | {
+            "start_ns": row["begin"] + int(of["zero"])
+        }
+    events = trace.events.filter(pl.col("start_ns").is_not_null())
+    assert len(found) == len(rows) == events.height
+    assert made.head["untimed"] == trace.events.height - events.height
+    for one in events.iter_rows(named=True):
+        row = found[one["run"], one["rank"], one["event_id"]]
+        for column, name in (
+            ("start_ns", "start_ns"), ("dur_ns", "dur"), ("name", "name"), ("kind", "kind"),
+            ("category", "category"), ("parent_id", "parent"), ("self_ns", "self"),
+            ("launch_id", "launch"), ("op_id", "op"), ("step", "step"), ("input_dims", "dims"),
+        ):  # fmt: skip
+            assert row[name] == cut(one[column]), column
+        lane = made.head["lanes"][row["lane"]]
+        if lane["sort"] == "host":
+            assert row["row"] == one["depth"]
+        if lane["sort"] == "device":
+            assert (lane["device"], lane["stream"]) == (one["device"], one["stream"])
+
+
+@pytest.mark.parametrize("name", ["cpu_training", "gpu_training", "cuda"])
+def test_examples(name: str) -> None:
+    check(profframe.load(ROOT / "examples" / f"{name}.json.gz"))
+
+
+@st.composite
+def rank(draw: st.DrawFn) -> list[Row]:
+    rows: list[Row] = []
+    for number in range(draw(st.integers(1, 12))):
+        begin = draw(st.integers(0, 50) | st.integers(0, LARGE))
+        end = draw(st.none() | st.integers(0, 40).map(begin.__add__))
+        name = draw(st.sampled_from(["f", "g", "ProfilerStep#3", "", None]))
+        if draw(st.booleans()):
+            rows.append(event(name, begin, end, **STREAM, correlation=draw(st.integers(1, 3))))
+        else:
+            category = draw(st.sampled_from(["cpu_op", "cuda_runtime", "user_annotation", "odd"]))
+            given_columns: dict[str, Any] = {
+                "correlation": draw(st.integers(1, 3)),
+                "input_dims": f"[[{number}]]",
+            }
+            thread = draw(st.integers(0, 1))
+            rows.append(event(name, begin, end, category=category, thread=thread, **given_columns))
+    if draw(st.booleans()):
+        rows.append(event("untimed", None, None))
+    return rows
+
+
+@settings(max_examples=max(1, settings().max_examples // 3))
+@given(st.lists(rank(), min_size=1, max_size=3))
+def test_drawn(ranks: list[list[Row]]) -> None:
+    check(loaded_ranks(ranks))
+
+
+@given(st.lists(st.integers(-(2**50), 2**50), min_size=1), st.data())
+def test_columns(values: list[int], data: st.DataObject) -> None:
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values))))
+    heads, body = packed([Column("a", np.array(values), mask), Column("b", np.array(values))])
+    columns = {name: [*of] for name, of in numbers(Document({"columns": heads}, body))}
+    assert columns["b"] == values
+    assert columns["a"] == [None if no else one for one, no in zip(values, mask, strict=True)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 30), st.integers(0, 9)), min_size=1))
+def test_rows_of_what_does_not_nest(rows: list[tuple[int, int, int]]) -> None:
+    lane, begin, dur = (np.array(column) for column in zip(*rows, strict=True))
+    row = spread(lane, begin, dur)
+    for key in set(zip(lane.tolist(), row.tolist(), strict=True)):
+        on_it = [(b, b + d) for (g, b, d), r in zip(rows, row, strict=True) if (g, r) == key]
+        assert all(other[0] >= one[1] for one, other in pairwise(sorted(on_it)))
+
+
+def test_a_lane_for_each_thread_and_stream() -> None:
+    trace = loaded(
+        event("f", 0, 10),
+        event("g", 0, 10, thread=3),
+        event("k", 5, 9, **STREAM),
+        event("k", 7, 12, **STREAM),
+        event("k", 5, 9, **STREAM | {"stream": 20}),
+        threads=[{"thread": 0, "thread_name": "main"}, {"thread": 3, "thread_name": "\x1b[31m"}],
+    )
+    lanes = document(recorded(trace)).head["lanes"]
+    assert [(lane["title"], lane["rows"]) for lane in lanes] == [
+        ("main", [1]),
+        ("\\x1b[31m", [1]),
+        ("device 0 stream 7", [1, 1]),
+        ("device 0 stream 20", [1]),
+    ]
+
+
+def test_the_shortest_of_each_lane_are_left_out_and_said() -> None:
+    generator = np.random.default_rng(1)
+    begins = np.cumsum(generator.integers(10_000, 20_000, 4_000))
+    durs = generator.integers(1, 9_999, 4_000)
+    pairs = zip(begins.tolist(), durs.tolist(), strict=True)
+    trace = loaded(
+        *(event("f", b, b + d, thread=number % 2) for number, (b, d) in enumerate(pairs))
+    )
+    whole, rows = packed_slices(trace)
+    most = len(whole.body) * 3 // 4
+    made, kept = packed_slices(trace, most)
+    assert 0.8 * most < len(made.body) <= most
+    for number, lane in enumerate(made.head["lanes"]):
+        all_of_it = sorted((row["dur"] for row in rows if row["lane"] == number), reverse=True)
+        there = sorted((row["dur"] for row in kept if row["lane"] == number), reverse=True)
+        assert there == all_of_it[: len(there)]
+        assert lane["left_out"] == len(all_of_it) - len(there) > 0
+        assert lane["shortest"] == there[-1]
+    assert [lane["left_out"] for lane in whole.head["lanes"]] == [0, 0]
+
+
+def test_of_very_many_the_longest_are_read() -> None:
+    trace = loaded(*(event("f", 100 * n, 100 * n + n) for n in range(1, 21)), event("g", 5, None))
+    rows = recorded(trace, 6)
+    durs = sorted(rows.slices["dur_ns"].drop_nulls().to_list())
+    assert 5 <= len(durs) <= 6
+    assert durs == [*range(21 - len(durs), 21)]
+    head = document(rows).head
+    assert head["unread"] == {"slices": 21 - rows.slices.height, "longest": rows.unread_ns}
+    assert rows.unread_ns == durs[0] - 1
+
+
+def test_what_advice_and_the_path_are_of() -> None:
+    trace = profframe.load(ROOT / "examples" / "gpu_training.json.gz")
+    made, rows = packed_slices(trace)
+    advice = trace.advice()
+    assert [
+        [rows[place]["event_id"] for place in mark["slices"]] for mark in made.head["marks"]
+    ] == advice["evidence_events"].to_list()
+    steps = trace.step_times()
+    slowest = steps.sort("dur_ns", descending=True)["step"][0]
+    assert made.head["path"]["of"] == f"step {slowest}, the slowest"
+    path = trace.critical_path(slowest).events
+    columns = {name: [*of] for name, of in numbers(made)}
+    zero = int(made.head["traces"][0]["zero"])
+    assert [zero + (one or 0) for one in sums(columns["path_begin"])] == path["start_ns"].to_list()
+    assert columns["path_dur"] == path["dur_ns"].to_list()
+    places = [*sums(columns["path_slice"])]
+    events = [None if place is None else rows[place]["event_id"] for place in places]
+    assert events == path["event_id"].to_list()
+    bounds = made.head["path"]["bounds"]
+    assert [bounds[n] for n in columns["path_bound"]] == path["bound"].to_list()
+
+
+def test_counters() -> None:
+    trace = profframe.load(ROOT / "examples" / "gpu_training.json.gz")
+    head = document(recorded(trace)).head
+    zero = int(head["traces"][0]["zero"])
+    counters = {(one["name"], one["device"], one["stream"]): one for one in head["counters"]}
+    queue = trace.queue_depth(points=1000)
+    assert counters["queue depth", 0, 7]["value"] == queue["depth"].to_list()
+    times = [zero + begin for begin in counters["queue depth", 0, 7]["begin"]]
+    assert times == queue["time_ns"].to_list()
+    memory = trace.memory_timeline()
+    for what in ("allocated", "reserved"):
+        one = counters[f"memory {what}: CUDA", 0, None]
+        assert one["value"] == memory[f"{what}_bytes"].to_list()
+        assert one["unit"] == "bytes"
+
+
+def test_sampled_counters_keep_their_greatest_values() -> None:
+    values = [float(number % 997) for number in range(5_000)]
+    rows = [
+        {"name": "power", "series": "W", "value": value, "unit": "W", "time_ns": 10 * number}
+        for number, value in enumerate(values)
+    ]
+    made = document(recorded(loaded(event("f", 0, 60_000), counters=rows)))
+    (counter,) = made.head["counters"]
+    assert (counter["name"], counter["unit"]) == ("power W", "W")
+    assert 900 <= len(counter["value"]) <= 1000
+    assert max(counter["value"]) == max(values)
+    assert counter["begin"] == sorted(counter["begin"])
+    at = dict(zip(counter["begin"], counter["value"], strict=True))
+    assert all(values[begin // 10] == value for begin, value in at.items())
+
+
+def test_ranks_are_on_one_clock_where_it_is_known() -> None:
+    starts = enumerate((5, 9))
+    trace = together(*(loaded(event("f", at, at + 10), run="r", rank=n) for n, at in starts))
+    assert set(trace.traces["clock"]) != {"utc"}
+    assert [int(one["zero"]) for one in document(recorded(trace)).head["traces"]] == [5, 9]
+
+
+def test_hostile_texts_do_not_act(hostile_trace: Trace) -> None:
+    made = document(recorded(hostile_trace))
+    head = made.head
+    texts = [
+        *head["names"], *head["categories"], *head["dims"],
+        *(lane["title"] for lane in head["lanes"]), *(one["title"] for one in head["traces"]),
+        *(one["name"] for one in head["counters"]), *(one["text"] for one in head["marks"]),
+    ]  # fmt: skip
+    assert [text for text in texts if text and hostile.ACTS.search(text)] == []
+    assert max(len(text or "") for text in head["names"]) < 4_000
+    names = Counter(hostile_trace.events["name"].fill_null("").to_list())
+    assert names["<!-- --> ]]> <![CDATA[ <plaintext>"] > 0
+    assert "<!-- --> ]]> <![CDATA[ <plaintext>" in head["names"]
+
+
+def test_a_notebook_shows_it() -> None:
+    shown = profframe.load(ROOT / "examples" / "cpu_training.json.gz").plot.timeline()
+    assert isinstance(shown, Timeline)
+    assert "slices; a notebook draws it" in repr(shown)
+    assert shown.document.text in shown._repr_html_()
+
+
+@pytest.mark.parametrize("form", ["budget", "none"])
+def test_reports_have_it_or_not(form: str, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    trace = loaded(event("f", 0, 9))
+    trace.report(page, sections=["timeline", "provenance"], timeline=form)
+    html = page.read_text()
+    assert (
+        html.count('data-timeline="timeline"')
+        == html.count("const timeline = ")
+        == (form == "budget")
+    )
+
+
+def test_the_verb_has_the_option(tmp_path: Path) -> None:
+    source, page = str(ROOT / "examples" / "cpu_training.json.gz"), tmp_path / "report.html"
+    sections = ["--section", "timeline", "--section", "provenance"]
+    for form, has_it in (("full", True), ("none", False)):
+        assert cli.run(["report", source, "-o", str(page), *sections, "--timeline", form]) == 0
+        assert ('id="timeline-packed"' in page.read_text()) == has_it
+    assert cli.run(["report", source, "-o", str(page), "--timeline", "all"]) == 2
+
+
+def test_forms_are_named(tmp_path: Path) -> None:
+    with pytest.raises(profframe.UnknownNameError, match="budget"):
+        loaded(event("f", 0, 9)).report(tmp_path / "report.html", timeline="all")
+
+
+def test_times_that_are_months_away_are_counted() -> None:
+    """A script has no exact numbers for them, and all others would be a point."""
+    now = 1_790_000_000_000_000_000
+    rows = [event("f", now + n, now + n + 5) for n in range(3)]
+    head, slices_of = packed_slices(
+        loaded(event("g", 0, 9), *rows, event("h", now, now + 2**60), event("i", -(2**62), 0))
+    )
+    assert [row["name"] for row in slices_of] == ["f", "f", "f"]
+    assert (head.head["untimed"], head.head["traces"][0]["zero"]) == (3, str(now))
+
+
+def test_nothing_to_draw() -> None:
+    with pytest.raises(profframe.ParameterError, match="no slices with a start"):
+        loaded(event("f", None, None)).plot.timeline()
+
+
+def test_places_of_what_is_kept() -> None:
+    whole = placed(recorded(loaded(event("f", 0, 9), event("g", 1, 2), event("h", 3, 4))))
+    assert whole.kept(np.array([True, False, True])).source.tolist() == [0, 2]
