@@ -18,10 +18,8 @@ _LEAST_SHARE: Final = 1e-3
 """What takes less of a step than this is not tested: it says nothing of the step."""
 _OFTEN: Final = 0.5
 """A call that fewer of the steps of its side have may be there by chance."""
-_MOST_NOISE: Final = 0.5
-"""So much of a change that is more than noise as a whole may be noise in its parts."""
-_LARGE: Final = 0.1
-"""A part of such a change that has a name, though it may be noise by itself."""
+_LARGE: Final = 0.05
+"""Such a part of a change that is more than noise has a name, though it may be noise by itself."""
 _STRUCTURAL: Final = (
     *(kinds.SWAPPED, kinds.ADDED, kinds.REMOVED, kinds.SHAPES, kinds.TYPES),
     *(kinds.FUSED, kinds.UNFUSED, kinds.BREAK),
@@ -34,9 +32,8 @@ def named_or_noise(
     """Rows that are more than noise; of the others those of a cause that is so as a whole.
 
     Other calls are no noise, however little they take, unless only some steps have them, or both
-    sides have them as often, elsewhere. What is left is one row. Where steps differ as a whole, but
-    most of that would be noise, the causes with a large part in it have their names, too, though
-    each by itself may be noise.
+    sides have them as often, elsewhere. What is left is one row. Where steps differ as a whole, the
+    causes with a large part in that have their names, too, though each by itself may be noise.
     """
     base, other = sides
 
@@ -60,8 +57,8 @@ def named_or_noise(
     small = causes.filter(~pl.col("significant"))
     whole = tests(values.with_columns(row=pl.lit(0, pl.Int64)), 1, sides)
     total = int(change(whole)[0])
-    if whole["significant"][0] and abs(int(change(small).sum())) > _MOST_NOISE * abs(total):
-        large = change(small) * np.sign(total) >= _LARGE * abs(total)
+    if whole["significant"][0]:
+        large = change(small).abs() >= _LARGE * abs(total)
         causes = pl.concat([causes.filter("significant"), small.filter(large)])
         small = small.filter(~large)
     else:
