@@ -332,6 +332,8 @@ def nearest(parent: Ints, marked: Mask) -> Ints:
     >>> nearest(np.array([-1, 0, 1, -1]), np.array([True, False, False, False])).tolist()
     [0, 0, 0, -1]
     """
+    if not marked.any():
+        return np.full(parent.size, -1, np.int64)
     ancestor = np.where(marked, np.arange(parent.size), parent)
     rows = np.flatnonzero(ancestor >= 0)
     while (rows := rows[~marked[ancestor[rows]]]).size:

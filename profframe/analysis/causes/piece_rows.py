@@ -35,7 +35,6 @@ _COLUMNS: Final = (
     "part",
     "ns",
 )
-_KEY: Final = ("sample", "slot", "kind", "line", "delay", "delay_kind")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,8 +93,7 @@ def piece_rows(name: str, of: Side, own: Ints, gap: Ints, connect: Connect) -> P
     )
     lines = lines.select("line").with_columns(line_name=names["name"])
     rows = (
-        rows.group_by(_KEY)
-        .agg(pl.col("ns").sum())
+        rows.drop("part", "line_row")
         .join(lines, on="line", how="left")
         .with_columns(side=pl.lit(name))
     )
@@ -123,13 +121,22 @@ def named(rows: pl.DataFrame, about: pl.DataFrame, *, has_devices: bool) -> pl.D
     alone = pl.col("cause").is_in([kinds.SAME, kinds.TRANSFER, kinds.WAIT])
     bundle = (
         pl.when(at_place)
-        .then(pl.format("place {}", "place"))
+        .then(_bundle(0, "place"))
         .when(alone)
-        .then(pl.format("{}", "slot"))
+        .then(_bundle(1, "slot"))
         .when(pl.col("cause") == kinds.LAUNCH)
-        .then(pl.lit("launch"))
+        .then(_bundle(2, pl.lit(0, pl.Int64)))
         .when(pl.col("line_name").is_not_null())
-        .then(pl.format("line {}", "line"))
-        .otherwise(pl.format("{}", "group"))
+        .then(_bundle(3, "line"))
+        .otherwise(_bundle(1, "group"))
     )
-    return rows.select("side", "sample", "slot", "cause", "line_name", "ns", bundle=bundle)
+    columns = ("side", "sample", "slot", "cause", "line_name", "ns")
+    return rows.select(*columns, bundle.struct.unnest())
+
+
+def _bundle(kind: int, number: str | pl.Expr) -> pl.Expr:
+    return pl.struct(pl.lit(kind, pl.Int64).alias("bundle_kind"), _number(number).alias("bundle"))
+
+
+def _number(of: str | pl.Expr) -> pl.Expr:
+    return (pl.col(of) if isinstance(of, str) else of).cast(pl.Int64)

@@ -14,6 +14,7 @@ from profframe.analysis.causes.slot_rows import SIDES
 from profframe.intervals import Ints
 
 _SHOWN: Final = 3
+_BUNDLE: Final = ("cause", "bundle_kind", "bundle")
 _CLOCK: Final = 0.02
 """A clock that differs by a smaller part does not count."""
 _BESIDE: Final = 0.1
@@ -36,11 +37,11 @@ SCHEMA: Final = (
 def table(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[Side, Side]) -> pl.DataFrame:
     """One row per cause and what it is about, the largest change first; columns of `SCHEMA`."""
     names = _bundles(rows, about)
-    lines = rows.group_by("cause", "bundle").agg(
+    lines = rows.group_by(_BUNDLE).agg(
         pl.col("line_name").filter(pl.col("side") == name).min().alias(f"{name}_line")
         for name in SIDES
     )
-    names = names.join(lines, on=["cause", "bundle"], how="left")
+    names = names.join(lines, on=_BUNDLE, how="left")
     has_line = pl.any_horizontal(pl.col(f"{name}_line").is_not_null() for name in SIDES)
     is_code = pl.col("cause").is_in([kinds.CODE, kinds.LOADING, kinds.RECOMPILE])
     is_launch = pl.col("cause") == kinds.LAUNCH
@@ -57,7 +58,7 @@ def table(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[Side, Side]) -> 
         for name in SIDES
     )
     keyed = names.with_columns(row=pl.struct(_KEY).rank("dense").cast(pl.Int64) - 1)
-    values = rows.join(keyed.select("cause", "bundle", "row"), on=["cause", "bundle"])
+    values = rows.join(keyed.select(*_BUNDLE, "row"), on=_BUNDLE)
     made = (
         keyed.group_by("row")
         .agg(
@@ -87,8 +88,8 @@ def table(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[Side, Side]) -> 
 
 
 def _bundles(rows: pl.DataFrame, about: pl.DataFrame) -> pl.DataFrame:
-    """The names of each (cause, bundle)."""
-    slot = rows.select("cause", "bundle", "slot").unique()
+    """The names of each bundle of a cause."""
+    slot = rows.select(*_BUNDLE, "slot").unique()
     members = slot.join(about.drop("cause"), on="slot", how="left")
     columns = []
     for name in SIDES:
@@ -106,7 +107,7 @@ def _bundles(rows: pl.DataFrame, about: pl.DataFrame) -> pl.DataFrame:
     launch = (pl.col(f"{name}_launch").replace("", None) for name in SIDES)
     columns.append((next(launch) != next(launch)).any().fill_null(False).alias("launch_differs"))
     columns.append(pl.col("is_other").any())
-    return members.sort("slot").group_by("cause", "bundle", maintain_order=True).agg(columns)
+    return members.sort("slot").group_by(_BUNDLE, maintain_order=True).agg(columns)
 
 
 def _work(name: str) -> list[pl.Expr]:
