@@ -335,7 +335,8 @@ def what_if(
     stragglers
         False: each op, gap between ops, and kernel takes what it takes on the median rank,
         matched by name and order; of two ranks on the one that takes less for all of that name.
-        If ranks do the same but for a tenth, what half of them lack takes no time.
+        If ranks do the same but for a tenth, what half of them lack takes no time. Where the job
+        would take longer so, no rank holds it up, and nothing changes.
     kernels, categories
         Factors of the time of kernels, copies and fills by name or category; ``*`` in a name
         stands for anything, and 0 takes them away.
