@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -143,7 +144,7 @@ def diff(
         check_question("samples", {"dtype": dtype})
     if output.is_page:
         check_installed()
-    name_width = 0 if output.full_names else name_width
+    output, name_width = _whole_names(output, name_width)
     sides = load((base,), facts=facts), load((other,), facts=facts)
     options: dict[str, Any] = {
         "per": per,
@@ -186,6 +187,13 @@ def diff(
     return _failed(verdicts, failures, text)
 
 
+def _whole_names(output: Output, name_width: int) -> tuple[Output, int]:
+    """Whole names, if either option asks for them."""
+    if output.full_names or not name_width:
+        return replace(output, full_names=True), 0
+    return output, name_width
+
+
 def _why(
     sides: tuple[Trace, Trace], top: int, name_width: int, width: int | None
 ) -> RenderableType | None:
@@ -226,10 +234,8 @@ def explain(
     from profframe.show import causes
 
     result = explain_sides(load((base,), facts=facts), load((other,), facts=facts))
-    width_of_name = 0 if output.full_names else name_width
-    output.emit(
-        result.causes, lambda width: causes.report(result, top, width_of_name, width), top=top
-    )
+    output, name_width = _whole_names(output, name_width)
+    output.emit(result.causes, lambda width: causes.report(result, top, name_width, width), top=top)
 
 
 @verbs.command()
