@@ -145,6 +145,7 @@ class Output:
         With ``chooses`` both have only the columns that are wanted.
         """
         from profframe.show import columns, terminal
+        from profframe.show.comment import rows_table
 
         self._check(frame)
         of_rows = human is None or (bool(self.columns) and not chooses)
@@ -154,7 +155,7 @@ class Output:
             rows = shown.select(self.columns) if self.columns else columns.compact(shown)
             human = functools.partial(terminal.table, rows)
             if of_rows or comment is None:
-                comment = functools.partial(terminal.markdown, rows)
+                comment = functools.partial(rows_table, rows)
         if self.form == "table" and self.file is None and human:
             self.echo(human(self.width))
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -42,7 +41,6 @@ _UNLIMITED: Final = 1_000_000
 _FOLLOWERS: Final = (("self_share", "self_ns"), ("share", "total_ns"), ("top_op", "share"))
 """Pairs: in a ranking the first column follows the second."""
 _MOST_HEADERS: Final = 8
-_MARKUP: Final = re.compile(r"[\\`*_<>|\[\]#~]")
 _LONGEST_HEADER: Final = 300
 """Characters of a value in a header that are shown."""
 
@@ -87,25 +85,6 @@ def table(
         left_out = ", ".join(headings.get(name, name) for name in cells if name not in widths)
         parts.append(Text(f"not shown, for want of width: {left_out}", style="dim"))
     return Group(*parts)
-
-
-def markdown(frame: pl.DataFrame) -> str:
-    r"""A frame as a table of Markdown, in human units, with all of its columns.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> print(markdown(pl.DataFrame({"name": ["a|b"], "self_ns": [1_500]})))
-    | name | self |
-    |---|---:|
-    | a\|b | 1.500 us |
-    <BLANKLINE>
-    """
-    rules = ["---:" if dtype.is_numeric() else "---" for dtype in frame.dtypes]
-    cells = [[_marked(text) for text in texts(frame, name)] for name in frame.columns]
-    lines = [[heading(name) for name in frame.columns], *zip(*cells, strict=True)]
-    rows = [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join([rows[0], f"|{'|'.join(rules)}|", *rows[1:], ""])
 
 
 def ranking(frame: pl.DataFrame, top: int, width: int | None, title: str) -> RenderableType:
@@ -227,11 +206,6 @@ def text(part: RenderableType, width: int | None = None) -> str:
     )
     plain.print(part)
     return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
-
-
-def _marked(text: str) -> str:
-    """Text that Markdown takes for nothing else."""
-    return _MARKUP.sub(r"\\\g<0>", text.strip())
 
 
 def _fitting(text: str, width: int) -> str:

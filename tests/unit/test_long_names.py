@@ -42,7 +42,7 @@ ARGUMENTS: Final[dict[str, list[str]]] = {
     "store verify": ["store", "verify", "STORE"],
 }
 """What each verb with rows is given."""
-UNITS: Final = {
+UNITS: Final[dict[str | None, str | tuple[str, ...]]] = {
     "ns": "_ns",
     "bytes": "bytes",
     "bytes/s": "bytes_per_s",
@@ -210,3 +210,12 @@ def test_names_of_columns_end_in_their_unit() -> None:
     ]
     assert len(columns) > 300
     assert [(n, c.name) for n, c in columns if not c.name.endswith(UNITS[c.unit])] == []
+
+
+def test_the_json_of_the_page_is_that_of_the_verb(root: Path, run: Run) -> None:
+    page = (root / "docs" / "formats.md").read_text()
+    (row,) = json.loads(re.search(r"^```json\n(.+?)\n```", page, re.MULTILINE)[1])  # type: ignore[index]
+    trace = str(root / "examples" / "gpu_training.json.gz")
+    out = run("answer", "kernels", trace, "--columns", ",".join(row), "--format", "json")[1]
+    assert json.loads(out)[0] == row
+    assert [*json.loads(out)[0]] == [*row]
