@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from profframe.cli.loading import load
-from profframe.cli.output import Output, with_comment, with_output
+from profframe.cli.output import Output, with_output, with_page
 from profframe.cli.questions import check_question
 from profframe.cli.verbs import GREW, takes_dtype, takes_sources, verbs, with_facts
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
@@ -68,11 +69,6 @@ if TYPE_CHECKING:
 )
 @click.option("--devices", is_flag=True, help="Kernels of each device are rows of their own.")
 @takes_dtype
-@click.option(
-    "--columns",
-    metavar="A,B",
-    help="Columns to show or write, as profframe.diff has them.  [default: a choice]",
-)
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
 @click.option(
     "--name-width",
@@ -88,7 +84,7 @@ if TYPE_CHECKING:
     help="Exit with 3 if something got worse by more; can be repeated.",
 )
 @with_facts
-@with_comment
+@with_page
 def diff(
     base: str,
     other: str,
@@ -102,7 +98,6 @@ def diff(
     steps: str,
     devices: bool,
     dtype: str | None,
-    columns: str | None,
     top: int,
     name_width: int,
     fail_on: tuple[str, ...],
@@ -149,6 +144,7 @@ def diff(
         check_question("samples", {"dtype": dtype})
     if output.is_page:
         check_installed()
+    output, name_width = _whole_names(output, name_width)
     sides = load((base,), facts=facts), load((other,), facts=facts)
     options: dict[str, Any] = {
         "per": per,
@@ -163,7 +159,6 @@ def diff(
             raise click.UsageError("-o FILE.html: of two traces, not of two memory snapshots")
         return _memory(*sides, pair, plain, limits, by=by, top=top, output=output)
     rows = result.rows
-    chosen = _some_columns(columns, rows.columns)
     sums = totals(rows)
     with _usage():
         verdicts = hold(limits, sides, pair, result, steps=steps, **options) if limits else []
@@ -173,22 +168,30 @@ def diff(
         write_page(output.file, explain_sides(*sides), sides, (pair[0], pair[1]))
         return _failed(verdicts, failures, text)
     output.emit(
-        rows.select(chosen) if chosen else rows,
+        rows,
         lambda width: changes.report(
             rows,
             result.outside,
             sums,
             (base, other),
             verdicts=verdicts,
-            columns=chosen,
+            columns=output.columns,
             top=top,
             name_width=name_width,
             width=width,
             why=_why(sides, top, name_width, width),
         ),
         lambda: comment(rows, result.outside, sums, Limits(text, failures, verdicts), top=top),
+        chooses=True,
     )
     return _failed(verdicts, failures, text)
+
+
+def _whole_names(output: Output, name_width: int) -> tuple[Output, int]:
+    """Whole names, if either option asks for them."""
+    if output.full_names or not name_width:
+        return replace(output, full_names=True), 0
+    return output, name_width
 
 
 def _why(
@@ -231,7 +234,8 @@ def explain(
     from profframe.show import causes
 
     result = explain_sides(load((base,), facts=facts), load((other,), facts=facts))
-    output.emit(result.causes, lambda width: causes.report(result, top, name_width, width))
+    output, name_width = _whole_names(output, name_width)
+    output.emit(result.causes, lambda width: causes.report(result, top, name_width, width), top=top)
 
 
 @verbs.command()
@@ -306,8 +310,14 @@ def check(
     output.emit(
         result.regressions,
         lambda width: checks.report(
-            (result.base, result.others), result.metrics, result.regressions, top=top, width=width
+            (result.base, result.others),
+            result.metrics,
+            result.regressions,
+            top=top,
+            width=width,
+            full_names=output.full_names,
         ),
+        top=top,
     )
     for metric in result.worse:
         what = checks.describe(metric.metric, metric.base, metric.other)
@@ -349,7 +359,12 @@ def _memory(
             return Group(Text(f"{text}; nothing differs, by {by}"), *lines)
         return Group(Text(text), *lines, terminal.ranking(changed, top, width, title))
 
-    output.emit(rows, human, lambda: memory_comment(rows, text, Limits(verdicts=verdicts), top=top))
+    output.emit(
+        rows,
+        human,
+        lambda: memory_comment(rows, text, Limits(verdicts=verdicts), top=top),
+        top=top,
+    )
     has_grown = plain is not None and verdicts[0].is_broken
     if plain is not None and has_grown:
         click.echo(f"grew by more than {written(plain)}: memory at the peak", err=True)
@@ -396,17 +411,6 @@ def _failed(verdicts: Sequence[Verdict], failures: Sequence[Growth], text: str) 
         what = changes.describe(row.what, row.name, row.base_ns, row.other_ns)
         click.echo(f"grew by more than {text.replace(' ', '')}: {what}", err=True)
     return GREW if _say_broken(verdicts) or failures else 0
-
-
-def _some_columns(text: str | None, columns: list[str]) -> list[str]:
-    """Names in a list of them."""
-    names = [] if text is None else [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in columns:
-            raise click.UsageError(str(UnknownNameError.among("column", name, columns)))
-    if len({*names}) < len(names):
-        raise click.UsageError(f"--columns: each once, not {text!r}")
-    return names
 
 
 def _some_runs(values: tuple[str, ...], names: Container[str]) -> tuple[str, ...] | int:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from profframe.cli.loading import load, naming
-from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
+from profframe.cli.output import Output, with_output
 from profframe.cli.questions import check_question
 from profframe.cli.verbs import one_option, takes_dtype, takes_sources, verbs, with_facts
 from profframe.show.units import visible
@@ -57,14 +57,17 @@ def roofline(
     trace = trace if devices is None else trace.with_devices(devices)
     rows = trace.roofline(by, dtype, override=override)
     if output.is_asked_for:
-        output.emit(rows, as_rows(rows, trace))
+        output.emit(rows, readable=output.of(trace), top=top)
         return
     title = f"Roofline by {by}"
     headline = Text(excerpts.roofline_headline(rows, trace.devices))
     if not rows.height:
-        echo(headline)
+        output.echo(headline)
         return
-    echo(headline, terminal.ranking(excerpts.roofline(rows), top, width_of_terminal(), title))
+    output.echo(
+        headline,
+        terminal.ranking(output.of(trace)(excerpts.roofline(rows)), top, output.width, title),
+    )
 
 
 @verbs.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from profframe.cli.loading import load
-from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
+from profframe.cli.output import Output, with_output
 from profframe.cli.verbs import one_option, verbs
 from profframe.errors import ParameterError
 
@@ -36,7 +36,7 @@ def hang(sources: tuple[str, ...], *, rank: int | None, top: int, output: Output
         )
     rows = trace.hangs()
     if output.is_asked_for:
-        output.emit(rows, as_rows(rows, trace))
+        output.emit(rows, readable=output.of(trace))
         return
     with trace.asking() as session:
-        echo(*terminal.words(first_words.dumps(session), top, width_of_terminal()))
+        output.echo(*terminal.words(first_words.dumps(session), top, output.width))

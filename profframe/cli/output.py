@@ -7,7 +7,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from profframe.cli.verbs import BAD_INPUT
+from profframe.errors import UnknownNameError
 from profframe.show.units import escaped, visible
 from profframe.system.atomic_files import atomic_write
 
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
     Human = Callable[[int | None], RenderableType]
+    Readable = Callable[[pl.DataFrame], pl.DataFrame]
 
 Result = TypeVar("Result")
-_ENDINGS: Final = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
-_COMMENT_ENDINGS: Final = {**_ENDINGS, ".md": "markdown"}
+_ENDINGS: Final = {".csv": "csv", ".json": "json", ".md": "markdown", ".parquet": "parquet"}
 _PAGE: Final = ".html"
+_KERNELS: Final = "SELECT DISTINCT name FROM events WHERE kind = 'kernel'"
 
 
 class _Stdout(io.FileIO):
@@ -93,24 +95,77 @@ class Output:
     form: str
     file: Path | None
     is_asked_for: bool
-    """Whether an option names the form or the file."""
+    """Whether an option names the form, the file or the columns: the rows of the verb are wanted,
+    and not what it says of them."""
+    columns: tuple[str, ...] = ()
+    """Columns that are wanted, in this order; none for all."""
+    full_names: bool = False
+    """Names of kernels with their types and arguments, also for people."""
 
     @property
     def is_page(self) -> bool:
         """Whether a page is asked for."""
         return self.form == _PAGE
 
+    @property
+    def width(self) -> int | None:
+        """Width of what people read; None for any, where whole names go elsewhere."""
+        from profframe.show.terminal import PIPE_WIDTH, Folding, console
+
+        if self.file is None and sys.stdout.isatty():
+            return Folding(console().width) if self.full_names else console().width
+        return None if self.full_names else PIPE_WIDTH
+
+    def echo(self, *parts: RenderableType) -> None:
+        """Print the parts with a line between them."""
+        from profframe.show import terminal
+
+        for number, part in enumerate(parts):
+            if number:
+                click.echo()
+            if sys.stdout.isatty():
+                terminal.console().print(part)
+            else:
+                click.echo(terminal.text(part, self.width), nl=False)
+
     def emit(
-        self, frame: pl.DataFrame, human: Human, comment: Callable[[], str] | None = None
+        self,
+        frame: pl.DataFrame,
+        human: Human | None = None,
+        comment: Callable[[], str] | None = None,
+        *,
+        readable: Readable | None = None,
+        top: int | None = None,
+        chooses: bool = False,
     ) -> None:
-        """Write a frame to the file or to stdout; ``comment`` gives it as Markdown."""
-        if self.form == "table" and self.file is None:
-            echo(human(width_of_terminal()))
+        """Write a frame to the file or to stdout, or those of its columns that are wanted.
+
+        Programs get it as it is. People get what ``human`` makes of a width, or else a table: of
+        at most ``top`` rows, as ``readable`` makes them. ``comment`` gives it as Markdown.
+        With ``chooses`` both have only the columns that are wanted.
+        """
+        from profframe.show import columns, terminal
+        from profframe.show.comment import rows_table
+
+        self._check(frame)
+        of_rows = human is None or (bool(self.columns) and not chooses)
+        if of_rows or (self.form == "markdown" and comment is None):
+            first = frame if top is None else frame.head(top)
+            shown = readable(first) if readable else self._short(first)
+            rows = shown.select(self.columns) if self.columns else columns.compact(shown)
+            human = functools.partial(terminal.table, rows)
+            if of_rows or comment is None:
+                comment = functools.partial(rows_table, rows)
+        if self.form == "table" and self.file is None and human:
+            self.echo(human(self.width))
             return
-        if self.form == "markdown" and comment is not None:
+        wanted = frame.select(self.columns) if self.columns else frame
+        if self.form == "markdown" and comment:
             data = comment().encode()
+        elif self.form == "table" and human:
+            data = terminal.text(human(self.width), self.width).encode()
         else:
-            data = _encoded(frame, self.form, human)
+            data = _encoded(wanted, self.form)
         if self.file is None:
             data = _visible_lines(data) if sys.stdout.isatty() else data
             sys.stdout.flush()
@@ -120,66 +175,114 @@ class Output:
             with atomic_write(self.file) as draft:
                 draft.write_bytes(data)
 
+    def of(self, trace: Trace, *, moments: bool = True) -> Readable:
+        """What people read of rows of a trace: short names of its kernels, times since its start.
+
+        Other texts stay as they are, whatever they look like. Without ``moments`` so do times.
+        """
+        from profframe.show import columns, kernel_names
+
+        def readable(frame: pl.DataFrame) -> pl.DataFrame:
+            rows = columns.since_start(frame, trace.traces) if moments else frame
+            short = {} if self.full_names else kernel_names.candidates(rows)
+            if short:
+                kernels = trace.sql(_KERNELS)["name"]
+                short = {name: short[name] for name in kernels if name in short}
+            return kernel_names.replaced(rows, short)
+
+        return readable
+
+    def _short(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Rows without a trace to ask: short names where a column says that they are kernels."""
+        import polars as pl
+
+        from profframe.show import kernel_names
+
+        if self.full_names:
+            return frame
+        if frame.schema.get("what") == pl.String:
+            frame = kernel_names.shortened(frame, "name", kernels=pl.col("what") == "kernel")
+        return kernel_names.shortened(frame, *(n for n in frame.columns if n.endswith("_kernel")))
+
+    def _check(self, frame: pl.DataFrame) -> None:
+        """Refuse columns that the frame lacks."""
+        for name in self.columns:
+            if name not in frame.columns:
+                error = UnknownNameError.among("column", name, frame.columns)
+                raise click.UsageError(f"--columns: {error}")
+
 
 def with_output(verb: Callable[..., Result]) -> Callable[..., Result]:
     """Give a verb the options of `Output`, as one argument ``output``."""
-    return _with_forms(verb, _ENDINGS)
+    return _with_options(verb)
 
 
-def with_comment(verb: Callable[..., Result]) -> Callable[..., Result]:
-    """The same of a verb that has Markdown, too, and a page by the ending of its file."""
-    return _with_forms(verb, _COMMENT_ENDINGS, has_page=True)
+def with_page(verb: Callable[..., Result]) -> Callable[..., Result]:
+    """The same of a verb that has a page, too, by the ending of its file."""
+    return _with_options(verb, has_page=True)
 
 
-def _with_forms(
-    verb: Callable[..., Result], endings: Mapping[str, str], *, has_page: bool = False
-) -> Callable[..., Result]:
+def _with_options(verb: Callable[..., Result], *, has_page: bool = False) -> Callable[..., Result]:
+    @click.option(
+        "--full-names", is_flag=True, help="Names of kernels with their types and arguments."
+    )
+    @click.option(
+        "--columns",
+        metavar="A,B",
+        callback=_names,
+        help="Columns of the rows to show or write, in this order.  [default: all, or a choice]",
+    )
     @click.option(
         "--format",
         "form",
-        type=click.Choice(["table", *endings.values()]),
+        type=click.Choice(["table", *_ENDINGS.values()]),
         help="Default: by the ending of FILE, else a table.",
     )
     @click.option("-o", "--output", type=Path, metavar="FILE", help="Write into a file.")
     @functools.wraps(verb)
-    def wrapper(form: str | None, output: Path | None, **others: Any) -> Result:
-        data_form = form or (endings.get(output.suffix, "table") if output else "table")
+    def wrapper(
+        form: str | None,
+        output: Path | None,
+        columns: tuple[str, ...],
+        *,
+        full_names: bool,
+        **others: Any,
+    ) -> Result:
+        data_form = form or (_ENDINGS.get(output.suffix, "table") if output else "table")
         if has_page and not form and output and output.suffix == _PAGE:
             data_form = _PAGE
         if data_form == "parquet" and output is None:
             raise click.UsageError("--format parquet needs -o FILE")
-        return verb(**others, output=Output(data_form, output, bool(form or output)))
+        is_asked_for = bool(form or output or columns)
+        given = Output(data_form, output, is_asked_for, columns, full_names)
+        return verb(**others, output=given)
 
     return wrapper
 
 
-def _encoded(frame: pl.DataFrame, form: str, human: Human) -> bytes:
+def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...]:
+    """Names of columns, each once."""
+    names = () if text is None else tuple(name.strip() for name in text.split(","))
+    if len({*names}) < len(names):
+        raise click.BadParameter(f"each once, not {text!r}")
+    return names
+
+
+def _encoded(frame: pl.DataFrame, form: str) -> bytes:
     if form == "json":
         return escaped(_without_bytes(frame).write_json()).encode() + b"\n"
     if form == "csv":
         from profframe.show.sheets import without_formulas
 
         return without_formulas(_flat(_without_bytes(frame))).write_csv().encode()
-    if form == "parquet":
-        file = io.BytesIO()
-        frame.write_parquet(file)
-        return file.getvalue()
-    from profframe.show import terminal
-
-    return terminal.text(human(None)).encode()
+    file = io.BytesIO()
+    frame.write_parquet(file)
+    return file.getvalue()
 
 
 def _visible_lines(data: bytes) -> bytes:
     """Data for a terminal, without bytes that it would act on."""
     return "\n".join(map(visible, data.decode().split("\n"))).encode()
-
-
-def as_rows(frame: pl.DataFrame, trace: Trace) -> Human:
-    """Show rows of a query; on a terminal without columns that carry no information."""
-    from profframe.show import columns, terminal
-
-    rows = columns.since_start(frame, trace.traces)
-    return lambda width: terminal.table(columns.compact(rows) if width else rows, width)
 
 
 def as_prose(frame: pl.DataFrame) -> Human:
@@ -205,24 +308,3 @@ def _flat(frame: pl.DataFrame) -> pl.DataFrame:
         for column in frame
         if column.dtype.is_nested()
     )
-
-
-def width_of_terminal() -> int | None:
-    """Width of the terminal; None if the output goes elsewhere."""
-    from profframe.show.terminal import console
-
-    return console().width if sys.stdout.isatty() else None
-
-
-def echo(*parts: RenderableType) -> None:
-    """Print the parts with a line between them."""
-    from profframe.show import terminal
-
-    width = width_of_terminal()
-    for number, part in enumerate(parts):
-        if number:
-            click.echo()
-        if width is None:
-            click.echo(terminal.text(part), nl=False)
-        else:
-            terminal.console().print(part)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from profframe.cli.loading import load, naming
-from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
+from profframe.cli.output import Output, with_output
 from profframe.cli.verbs import one_option, takes_sources, verbs, with_facts
 from profframe.errors import AnswerError
 
@@ -95,10 +95,10 @@ def what_if(
     with naming(sources, AnswerError):
         rows = trace.what_if(**arguments)
     if output.is_asked_for:
-        output.emit(rows, as_rows(rows, trace))
+        output.emit(rows, readable=output.of(trace))
         return
-    width = width_of_terminal()
-    echo(
+    width = output.width
+    output.echo(
         terminal.table(predictions.lengths(rows), width, predictions.title(rows)),
         terminal.table(predictions.bounds(rows), width, "What the end waits for"),
     )

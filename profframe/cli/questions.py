@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from profframe.cli.loading import load
-from profframe.cli.output import Output, as_prose, as_rows, with_output
+from profframe.cli.output import Output, as_prose, with_output
 from profframe.cli.verbs import (
     Terms,
     verbs,
     with_facts,
-    with_full_names,
     with_terms,
 )
 from profframe.errors import ParameterError, UnknownNameError
@@ -43,7 +42,6 @@ _PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instan
 @click.argument("sources", metavar="[TRACE...]", nargs=-1)
 @click.option("-p", "parameters", multiple=True, metavar="KEY=VALUE", help="Set a parameter.")
 @click.option("--sql", "as_sql", is_flag=True, help="Its SQL with all macros, for a bare shell.")
-@with_full_names
 @with_terms
 @with_facts
 @with_output
@@ -53,7 +51,6 @@ def answer(
     parameters: tuple[str, ...],
     *,
     as_sql: bool,
-    full_names: bool,
     terms: Terms,
     facts: Mapping[str, Any],
     output: Output,
@@ -63,7 +60,6 @@ def answer(
     NAME is one of its names, or a path that ends in .sql. Alone: the list of questions. With a
     NAME alone: its columns and parameters.
     """
-    from profframe.show import kernel_names
     from profframe.trace.query import answers
 
     if name is None:
@@ -73,10 +69,10 @@ def answer(
     values = dict(map(parameter, parameters))
     if sources and (name in _METHODS or name == "critical_path"):
         options = _options(values, _METHODS.get(name, _PATH))
-        trace = terms.apply(load(sources, facts=facts))
-        result = getattr(trace, name)(**options)
+        trace = load(sources, facts=facts)
+        result = getattr(terms.apply(trace), name)(**options)
         rows = result.events if name == "critical_path" else result
-        output.emit(rows, as_rows(rows, trace))
+        output.emit(rows, readable=output.of(trace))
         return
     check_question(name, values)
     if as_sql:
@@ -88,10 +84,9 @@ def answer(
         columns = _columns(name)
         output.emit(columns, as_prose(columns))
     else:
-        trace = terms.apply(load(sources, facts=facts))
-        rows = trace.answer(name, **values)
-        shown = rows if full_names else kernel_names.of_answer(name, rows)
-        output.emit(rows, as_rows(shown, trace))
+        trace = load(sources, facts=facts)
+        rows = terms.apply(trace).answer(name, **values)
+        output.emit(rows, readable=output.of(trace))
 
 
 @verbs.command()
@@ -115,9 +110,9 @@ def sql(
     allocator_events and stacks; of dumps of the flight recorder, recorded_collectives,
     process_groups and stacks. It reads nothing else but what --files names.
     """
-    trace = terms.apply(load((source,), facts=facts))
-    rows = trace.sql(query)
-    output.emit(rows, as_rows(rows, trace))
+    trace = load((source,), facts=facts)
+    rows = terms.apply(trace).sql(query)
+    output.emit(rows, readable=output.of(trace))
 
 
 def check_question(name: str | Answer, parameters: Mapping[str, object]) -> None:

@@ -134,9 +134,6 @@ _PARTS: Final = (
         help="Only this phase of inference, as decode or prefill; can be repeated.",
     ),
 )
-with_full_names = click.option(
-    "--full-names", is_flag=True, help="Names of kernels with their types and arguments."
-)
 takes_dtype = click.option(
     "--dtype", metavar="TYPE", help="Type of work whose type is not known, as bf16 or float16."
 )

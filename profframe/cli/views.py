@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from profframe.cli.loading import load, naming
-from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
+from profframe.cli.output import Output, with_output
 from profframe.cli.verbs import (
     one_option,
     takes_sources,
     verbs,
     with_facts,
-    with_full_names,
     with_parts,
 )
 from profframe.errors import AnswerError, UnknownNameError
@@ -42,8 +41,8 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
     "--sort", default="self_ns", show_default=True, metavar="COLUMN", help="Largest first."
 )
 @with_parts
-@with_full_names
 @with_facts
+@with_output
 def show(
     sources: tuple[str, ...],
     top: int,
@@ -52,13 +51,13 @@ def show(
     steps: Integers,
     *,
     phases: tuple[str, ...],
-    full_names: bool,
     facts: Mapping[str, Any],
+    output: Output,
 ) -> None:
     """Show where the time went (the default).
 
     Overview, what could be made faster, phases of inference, what the devices did and why they
-    waited, self times, kernels, and quality notes.
+    waited, self times, kernels, and quality notes. With --columns, --format or -o: the self times.
     """
     from profframe.query.catalogue import find
 
@@ -68,19 +67,24 @@ def show(
     trace = load(sources, facts=facts)
     with naming(sources):
         trace = trace.filter(ranks=ranks or None, steps=steps or None, phase=phases or None)
+    if output.is_asked_for:
+        output.emit(_self_times(trace, sort), readable=output.of(trace), top=top)
+        return
     with trace.asking() as session:  # a connection per question costs as much as the question
-        echo(*_parts(session, " ".join(sources), top, sort, full_names=full_names))
+        output.echo(*_parts(session, " ".join(sources), top, sort, output))
 
 
-def _parts(
-    trace: Trace, title: str, top: int, sort: str, *, full_names: bool
-) -> list[RenderableType]:
+def _self_times(trace: Trace, sort: str) -> pl.DataFrame:
+    return trace.self_times().sort(sort, descending=True, nulls_last=True, maintain_order=True)
+
+
+def _parts(trace: Trace, title: str, top: int, sort: str, output: Output) -> list[RenderableType]:
     """What `show` prints."""
-    from profframe.show import excerpts, kernel_names, terminal
+    from profframe.show import excerpts, terminal
     from profframe.show.findings import headlines
 
     summary = trace.summary()
-    width = width_of_terminal()
+    width = output.width
     parts = [terminal.summary(summary, title)]
     if not summary.words.is_all:
         parts.append(terminal.ranking(summary.overview, top, width, "Overview"))
@@ -91,20 +95,17 @@ def _parts(
     advice = trace.advice()
     if advice.height:
         parts.append(headlines(advice, _MAX_FINDINGS, "Findings, see profframe advice"))
-    self_times = trace.self_times().sort(
-        sort, descending=True, nulls_last=True, maintain_order=True
-    )
     rankings = [
         *_phases(trace),
         *_device_rankings(trace, top),
         *_rank_rankings(trace),
-        ("Self time", self_times),
+        ("Self time", _self_times(trace, sort)),
     ]
-    kernels = excerpts.kernels(trace.kernels(by="name" if full_names else "short_name"))
+    kernels = excerpts.kernels(trace.kernels(by="name" if output.full_names else "short_name"))
+    readable = output.of(trace, moments=False)
     for name, rows in (*rankings, ("Kernels", kernels)):
         if rows.height:
-            shown = rows if full_names else kernel_names.of_answer("", rows)
-            parts.append(terminal.ranking(shown, top, width, name))
+            parts.append(terminal.ranking(readable(rows), top, width, name))
     return [*parts, *_quality(summary, width)]
 
 
@@ -118,15 +119,20 @@ def _quality(summary: Summary, width: int | None) -> Iterator[RenderableType]:
 @verbs.command()
 @takes_sources
 @with_facts
-def info(sources: tuple[str, ...], facts: Mapping[str, Any]) -> None:
+@with_output
+def info(sources: tuple[str, ...], facts: Mapping[str, Any], output: Output) -> None:
     """Show what is inside.
 
-    Runs, ranks, what each trace's header says, tables, threads, and quality notes.
+    Runs, ranks, what each trace's header says, tables, threads, and quality notes. With --columns,
+    --format or -o: the table `traces`, a row for each rank.
     """
     from profframe.show import terminal
 
     trace = load(sources, facts=facts)
-    summary, width = trace.summary(), width_of_terminal()
+    if output.is_asked_for:
+        output.emit(trace.traces)
+        return
+    summary, width = trace.summary(), output.width
     parts = [
         terminal.summary(summary, " ".join(sources)),
         *(terminal.sentences(words) for words in summary.words.parts),
@@ -136,7 +142,7 @@ def info(sources: tuple[str, ...], facts: Mapping[str, Any]) -> None:
     ]
     if summary.quality.height:
         parts.append(terminal.notes(summary.quality, width))
-    echo(*parts)
+    output.echo(*parts)
 
 
 @verbs.command()
@@ -147,6 +153,7 @@ def info(sources: tuple[str, ...], facts: Mapping[str, Any]) -> None:
 @one_option("--rank", type=int, help="Which rank, where there are several.")
 @click.option("--rows", default=200, show_default=True, type=click.IntRange(1), help="Most slices.")
 @with_facts
+@with_output
 def tree(
     sources: tuple[str, ...],
     event_id: int | None,
@@ -156,17 +163,22 @@ def tree(
     rank: int | None,
     rows: int,
     facts: Mapping[str, Any],
+    output: Output,
 ) -> None:
     """Show host slices inside one another.
 
-    With their times, depth first. Without --event: all threads, the busiest first.
+    With their times, depth first. Without --event: all threads, the busiest first. With --columns,
+    --format or -o: a row for each slice, with its level.
     """
     from rich.text import Text
 
     trace = load(sources, facts=facts)
     with naming(sources, AnswerError):
         text = trace.tree(event_id, depth, run, rank, rows)
-    echo(Text(text, no_wrap=True, overflow="ellipsis"))
+    if output.is_asked_for:
+        output.emit(text.slices, readable=output.of(trace))
+        return
+    output.echo(Text(text, no_wrap=True, overflow="ellipsis"))
 
 
 @verbs.command("critical-path")
@@ -178,7 +190,6 @@ def tree(
 @click.option("--across-ranks", is_flag=True, help="Through all ranks of a run, on one clock.")
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
 @click.option("--overlay", type=Path, metavar="FILE", help="Write the trace with the path marked.")
-@with_full_names
 @with_facts
 @with_output
 def critical_path(
@@ -191,7 +202,6 @@ def critical_path(
     across_ranks: bool,
     top: int,
     overlay: Path | None,
-    full_names: bool,
     facts: Mapping[str, Any],
     output: Output,
 ) -> None:
@@ -213,25 +223,25 @@ def critical_path(
             overlay, highlight=result if result.events.height else None
         )
     if output.is_asked_for:
-        output.emit(result.events, as_rows(result.events, trace))
+        output.emit(result.events, readable=output.of(trace), top=top)
         return
     if result.run is None:
-        echo(Text(f"Critical path of {result.headline}"))
+        output.echo(Text(f"Critical path of {result.headline}"))
         return
-    width = width_of_terminal()
+    width = output.width
     tables = [
         terminal.table(result.bounds, width, f"Critical path of {visible(result.headline)}"),
         terminal.ranking(
-            path.longest(result.events, full_names=full_names),
+            path.longest(result.events, full_names=output.full_names),
             top,
             width,
             "What takes longest on it",
         ),
     ]
     if across_ranks:
-        waits = path.shortened_waits(result, full_names=full_names)
+        waits = path.shortened_waits(result, full_names=output.full_names)
         tables.append(terminal.ranking(waits, top, width, "What ranks wait for on others"))
-    echo(*tables)
+    output.echo(*tables)
 
 
 @verbs.command()
@@ -247,7 +257,6 @@ def critical_path(
 @one_option("--run", help="Which run, where there are several.")
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
 @click.option("--as-recorded", is_flag=True, help="Times as clocks have them, without offsets.")
-@with_full_names
 @with_facts
 @with_output
 def blame(
@@ -258,7 +267,6 @@ def blame(
     run: str | None,
     top: int,
     as_recorded: bool,
-    full_names: bool,
     facts: Mapping[str, Any],
     output: Output,
 ) -> None:
@@ -276,17 +284,17 @@ def blame(
     with naming(sources, AnswerError):
         rows = trace.blame(per, run, step, corrected=not as_recorded)
     if output.is_asked_for:
-        output.emit(rows, as_rows(rows, trace))
+        output.emit(rows, readable=output.of(trace), top=top)
         return
     if not rows.height:
-        echo(Text("No rank waits for another one: no collectives of two ranks or more."))
+        output.echo(Text("No rank waits for another one: no collectives of two ranks or more."))
         return
-    width = width_of_terminal()
-    echo(
+    width = output.width
+    output.echo(
         Text(shown.headline(rows)),
         *(
             terminal.ranking(part, top, width, title)
-            for title, part in shown.parts(rows, full_names=full_names)
+            for title, part in shown.parts(rows, full_names=output.full_names)
         ),
     )
 

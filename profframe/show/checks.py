@@ -24,6 +24,7 @@ def report(
     *,
     top: int,
     width: int | None,
+    full_names: bool = False,
 ) -> RenderableType:
     """The runs of both sides, how metrics differ, and which ops and kernels take longer."""
     lines = terminal.grid()
@@ -44,7 +45,7 @@ def report(
     import polars as pl
 
     first = regressions.head(top).select(*_COLUMNS)
-    rows = shortened(first, "name", kernels=pl.col("what") == "kernel")
+    rows = first if full_names else shortened(first, "name", kernels=pl.col("what") == "kernel")
     return Group(lines, Text(), terminal.table(rows, width, "Takes longer" + note))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from profframe.show import changes, checks, units
+from profframe.show import changes, checks, columns, units
 from profframe.show.kernel_names import short_name
 
 if TYPE_CHECKING:
@@ -129,6 +129,29 @@ def memory_comment(rows: pl.DataFrame, text: str, limits: Limits, *, top: int = 
     if cells:
         lines += _table(["at the peak", "base", "other", "change"], cells)
     return "\n".join(lines) + "\n"
+
+
+def rows_table(frame: pl.DataFrame) -> str:
+    """Any frame as a table, in human units, with all of its columns and whole texts.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> print(rows_table(pl.DataFrame({"name": ["mm", None], "self_ns": [1_500, 2]})), end="")
+    | name | self |
+    |---|---:|
+    | `mm` | 1.500 us |
+    |  | 0.002 us |
+    """
+    rules = ["---:" if dtype.is_numeric() else "---" for dtype in frame.dtypes]
+    cells = []
+    for column in frame:
+        words = [text.strip() for text in columns.texts(frame, column.name)]
+        is_text = not column.dtype.is_numeric()
+        cells.append([code(word, len(word) + 1) if is_text and word else word for word in words])
+    lines = [map(escaped, map(columns.heading, frame.columns)), *zip(*cells, strict=True)]
+    rows = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([rows[0], f"|{'|'.join(rules)}|", *rows[1:], ""])
 
 
 def code(name: str, most: int = _LONGEST_NAME) -> str:

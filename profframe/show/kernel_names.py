@@ -117,6 +117,45 @@ def shortened(frame: pl.DataFrame, *columns: str, kernels: pl.Expr | None = None
     return frame.with_columns(changed)
 
 
+def candidates(frame: pl.DataFrame) -> dict[str, str]:
+    """Texts of a frame that have another form if they are names of kernels, and that form."""
+    import polars as pl
+
+    return {
+        part: short
+        for column in frame
+        if column.dtype == pl.String
+        for text in column.drop_nulls().unique().to_list()
+        for part in (text, *text.split(ARROW))
+        if (short := short_name(part)) != part
+    }
+
+
+def replaced(frame: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
+    """A frame with other texts where these are, also between arrows.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> rows = pl.DataFrame({"sequence": ["void f<int>() -> g"]})
+    >>> replaced(rows, {"void f<int>()": "f"}).item()
+    'f -> g'
+    """
+    import polars as pl
+
+    changed = []
+    for column in frame if names else ():
+        if column.dtype != pl.String:
+            continue
+        texts = column.drop_nulls().unique().to_list()
+        short = {
+            text: names.get(text) or ARROW.join(names.get(p, p) for p in text.split(ARROW))
+            for text in texts
+        }
+        changed.append(pl.col(column.name).replace(short))
+    return frame.with_columns(changed)
+
+
 def of_answer(name: str, rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of an answer with short names of kernels."""
     import polars as pl

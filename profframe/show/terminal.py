@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 _NARROWEST: Final = 28
 """Text is cut to this width before a column is left out."""
+_NARROWEST_NAME: Final = 40
+"""So is a name in the first column, by which rows are told apart."""
+PIPE_WIDTH: Final = 160
+"""Width of what goes elsewhere than to a terminal."""
 _GAP: Final = 2
 _UNLIMITED: Final = 1_000_000
 _FOLLOWERS: Final = (("self_share", "self_ns"), ("share", "total_ns"), ("top_op", "share"))
@@ -39,6 +43,10 @@ _FOLLOWERS: Final = (("self_share", "self_ns"), ("share", "total_ns"), ("top_op"
 _MOST_HEADERS: Final = 8
 _LONGEST_HEADER: Final = 300
 """Characters of a value in a header that are shown."""
+
+
+class Folding(int):
+    """A width in which long text goes on in further lines, and is not cut."""
 
 
 def table(
@@ -49,21 +57,26 @@ def table(
 ) -> RenderableType:
     """A frame as a table; columns that do not fit are named below it.
 
-    Without a ``width`` lines have any length.
+    Long text is cut in its middle, as names differ at their ends. Without a ``width`` lines have
+    any length.
     """
     labels = {name: headings.get(name, heading(name)) for name in frame.columns}
     cells = {name: texts(frame, name) for name in frame.columns}
     text_columns = {name for name in frame.columns if not frame.schema[name].is_numeric()}
     widths = _widths(cells, labels, text_columns, width)
     grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    folds = isinstance(width, Folding)
     for name, columns in widths.items():
         grid.add_column(
             Text(labels[name]),
             justify="left" if name in text_columns else "right",
             width=columns,
-            no_wrap=True,
-            overflow="ellipsis",
+            no_wrap=not folds,
+            overflow="fold" if folds else "ellipsis",
         )
+    if not folds:
+        for name in text_columns & {*widths}:
+            cells[name] = [_fitting(text, widths[name]) for text in cells[name]]
     for row in zip(*(cells[name] for name in widths), strict=True):
         grid.add_row(*map(Text, row))
     parts: list[RenderableType] = [Text(title, style="bold cyan")] if title else []
@@ -178,12 +191,12 @@ def console(*, error: bool = False) -> Console:
     return Console(stderr=error, markup=False, highlight=False, emoji=False, force_jupyter=False)
 
 
-def text(part: RenderableType) -> str:
-    """What `rich` would print, as plain text of any width."""
+def text(part: RenderableType, width: int | None = None) -> str:
+    """What `rich` would print, as plain text of a width; None for any."""
     file = io.StringIO()
     plain = Console(
         file=file,
-        width=_UNLIMITED,
+        width=width or _UNLIMITED,
         markup=False,
         highlight=False,
         emoji=False,
@@ -193,6 +206,11 @@ def text(part: RenderableType) -> str:
     )
     plain.print(part)
     return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+
+
+def _fitting(text: str, width: int) -> str:
+    """Text cut in the middle to a width; what has wide characters is left to `rich`."""
+    return units.middle(text, width) if cell_len(text) == len(text) else text
 
 
 def grid() -> Table:
@@ -220,8 +238,10 @@ def _widths(
         return full
     widths: dict[str, int] = {}
     used = 0
+    first = next(iter(full), None)
     for name, columns in full.items():
-        least = min(columns, _NARROWEST) if name in text_columns else columns
+        narrowest = max(_NARROWEST_NAME, width * 2 // 5) if name == first else _NARROWEST
+        least = min(columns, narrowest) if name in text_columns else columns
         if widths and used + least > width:
             break
         widths[name] = min(least, width)

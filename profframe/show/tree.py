@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Final
+
+import polars as pl
 
 from profframe.analysis.call_tree import CallTree, Slice
 from profframe.show import units
 from profframe.show.lines import Lines
 
+_SCHEMA: Final = {
+    "event_id": pl.Int64,
+    "level": pl.Int64,
+    "thread": pl.Int64,
+    "name": pl.String,
+    "dur_ns": pl.Int64,
+    "self_ns": pl.Int64,
+    "device_ns": pl.Int64,
+    "root_ns": pl.Int64,
+    "hidden": pl.Int64,
+}
 _GAP: Final = "  "
 _INDENT: Final = "  "
 _LONGEST_NAME: Final = 120
 
 
 class Tree(Lines):
-    """Text of a tree."""
+    """Text of a tree, and its slices as rows."""
 
-    __slots__ = ()
+    slices: pl.DataFrame
+    """A row for each: ``event_id``, ``level`` from 0, ``thread``, ``name``, ``dur_ns``,
+    ``self_ns``, ``device_ns``, ``root_ns`` (length of the outermost one that is drawn) and
+    ``hidden`` (slices inside it that are too deep)."""
 
 
 def text(tree: CallTree) -> Tree:
     """A line for each slice below a line of headings; a last line counts what is not shown."""
-    return Tree("\n".join(_lines(tree)))
+    result = Tree("\n".join(_lines(tree)))
+    result.slices = pl.DataFrame(map(astuple, tree.slices), schema=_SCHEMA, orient="row")
+    return result
 
 
 def _lines(tree: CallTree) -> list[str]:

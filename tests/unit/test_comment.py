@@ -158,7 +158,11 @@ def test_nothing_at_all(run: Run, tmp_path: Path) -> None:
     assert "Neither side has an op, a kernel or an annotation." in text
 
 
-def test_other_verbs_have_no_markdown(run: Run, tmp_path: Path) -> None:
-    code, _, err = run("answer", "steps", tmp_path, "--format", "markdown")
-    assert code == 2
-    assert "'markdown' is not one of" in err
+def test_rows_of_other_verbs_are_a_table(root: Path, run: Run) -> None:
+    query = "SELECT 'a|b <i>' AS name, 1500 AS self_ns, NULL AS step"
+    trace = str(root / "examples" / "cpu_training.json.gz")
+    code, out, _ = run("sql", trace, query, "--format", "markdown")
+    assert code == 0
+    assert out == (
+        "| name | self |\n|---|---:|\n| <code>a&#124;b &#60;i&#62;</code> | 1.500 us |\n"
+    )

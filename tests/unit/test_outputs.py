@@ -30,6 +30,9 @@ NO_FILE: Final = {"convert"}
 """Verbs whose output is a store, written as stores are."""
 
 ARGUMENTS: Final[dict[str, list[str]]] = {
+    "show": ["show", "STORE"],
+    "info": ["info", "STORE"],
+    "tree": ["tree", "TRACE"],
     "answer": ["answer", "kernels", "STORE"],
     "sql": ["sql", "STORE", "SELECT name, dur_ns FROM events ORDER BY ALL"],
     "advice": ["advice", "STORE"],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
 
+from profframe.show.kernel_names import shortened
 from profframe.show.report.parts import Part, Section
 from profframe.show.report.replies import Context
 
@@ -51,8 +53,8 @@ _LAYERS: Final = (
     "layers_ns", "share", "p50_ns", "slowest_layer", "slowest_ns", "slowest_ratio", "sequence",
 )  # fmt: skip
 _ROOFLINE: Final = (
-    "device", "name", "calls", "total_ns", "share", "lost_ns", "bound", "flop_per_s", "flop_share",
-    "bytes_per_s", "bandwidth_share", "peak_dtype", "note",
+    "device", "short_name", "calls", "total_ns", "share", "lost_ns", "bound", "flop_per_s",
+    "flop_share", "bytes_per_s", "bandwidth_share", "peak_dtype", "note",
 )  # fmt: skip
 
 
@@ -175,6 +177,8 @@ def roofline(context: Context) -> Section | None:
     reply = context.answer("roofline")
     if not reply.frame.filter(pl.col("note").ne_missing("unknown_work")).height:
         return None
+    names = shortened(reply.frame.select(short_name="name"), "short_name")
+    reply = replace(reply, frame=reply.frame.hstack(names))
     return Section(
         "Roofline",
         "How close kernels came to what their device can do at most, and the time that was lost.",

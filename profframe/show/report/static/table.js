@@ -164,6 +164,10 @@ class Table {
     this.more.textContent = `Show ${format.count(Math.min(rest, Table.MORE))} more`;
   }
 
+  #whole(row, short) {
+    return this.frame.columns.find((column) => column.name === "name")?.shown(row) ?? short;
+  }
+
   #row(row, columns) {
     const line = element("tr");
     if (this.isPlaced) {
@@ -184,7 +188,8 @@ class Table {
         const text = element("span");
         text.textContent = shown;
         cell.append(text);
-        if (shown.length > 30) cell.title = shown;
+        const whole = column.name === "short_name" ? this.#whole(row, shown) : shown;
+        if (whole.length > 30) cell.title = whole;
       }
       line.append(cell);
     }
