@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from profframe.asking.pages import LEAST_TOKENS, MOST_TOKENS
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
 from profframe.cli.verbs import (
@@ -41,6 +42,12 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
 @click.option(
     "--sort", default="self_ns", show_default=True, metavar="COLUMN", help="Largest first."
 )
+@click.option(
+    "--budget",
+    type=click.IntRange(LEAST_TOKENS, MOST_TOKENS),
+    metavar="TOKENS",
+    help="For a language model: text of at most so many tokens, with event_ids.",
+)
 @with_parts
 @with_full_names
 @with_facts
@@ -48,6 +55,7 @@ def show(
     sources: tuple[str, ...],
     top: int,
     sort: str,
+    budget: int | None,
     ranks: Integers,
     steps: Integers,
     *,
@@ -68,6 +76,13 @@ def show(
     trace = load(sources, facts=facts)
     with naming(sources):
         trace = trace.filter(ranks=ranks or None, steps=steps or None, phase=phases or None)
+    if budget is not None:
+        from profframe.asking import tools
+        from profframe.asking.service import Service
+
+        reply = Service(trace).reply(tools.overview, budget)
+        click.echo(reply.text)
+        return
     with trace.asking() as session:  # a connection per question costs as much as the question
         echo(*_parts(session, " ".join(sources), top, sort, full_names=full_names))
 

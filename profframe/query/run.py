@@ -199,8 +199,8 @@ def query(
         sandbox.check(connection, sql, where, terms)
         macros.load(connection, sql)
         relation = connection.sql(sql)
-        if terms.rows is not None:
-            relation = relation.limit(terms.rows + 1)
+        if terms.most_rows is not None:
+            relation = relation.limit(terms.most_rows)
         rows = relation.materialize()
     _check_rows(rows, where, terms)
     return rows
@@ -246,8 +246,8 @@ def _computed(
     connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms
 ) -> duckdb.DuckDBPyRelation:
     """Run a SELECT that takes long to plan: DuckDB plans a statement once, a relation twice."""
-    if terms.rows is not None:
-        return connection.sql(sql).limit(terms.rows + 1).materialize()
+    if terms.most_rows is not None:
+        return connection.sql(sql).limit(terms.most_rows).materialize()
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {_RESULT} AS\n{sql}")
     rows = connection.sql(f"FROM {_RESULT}").materialize()
     connection.execute(f"DROP TABLE {_RESULT}")
