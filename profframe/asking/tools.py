@@ -58,7 +58,7 @@ _RECORDED: Final[Mapping[str, str]] = {
     "stacks": "no stacks",
     "modules": "no calls of modules",
     "launches": "no launches of device work",
-    "collectives": "no collectives",
+    "collectives": "no names of collectives",
     "phases": "no phases of inference",
     "counters": "no counters",
     "several_ranks": "no run of several ranks",
