@@ -93,9 +93,7 @@ def _png(drawn: Any) -> bytes:
     try:
         import vl_convert
     except ImportError as error:
-        raise MissingExtraError(
-            "pictures need vl-convert: pip install 'profframe[mcp]'"
-        ) from error
+        raise MissingExtraError("pictures need vl-convert: pip install 'profframe[mcp]'") from error
     with drawing():
         spec = drawn.to_dict(format="vega-lite")
     picture: bytes = vl_convert.vegalite_to_png(spec, allowed_base_urls=[])

@@ -190,7 +190,9 @@ class _Draft:
     def fill(self, limit: int) -> None:
         """Take rows in order until they take so many bytes."""
         if self._is_first:
-            self._empty = [f"# {s.title}: no rows" for s in self._result.sections if not len(s.rows)]
+            self._empty = [
+                f"# {s.title}: no rows" for s in self._result.sections if not len(s.rows)
+            ]
         room = limit - _size(self._lines())
         for section, begin in zip(self._result.sections, self._begin, strict=True):
             if begin >= section.rows.height:
@@ -226,9 +228,7 @@ class _Draft:
 
     def _part(self, section: Section, begin: int) -> _Part:
         rows = section.rows
-        constant = [
-            name for name in _KEYS if name in rows.columns and rows[name].n_unique() == 1
-        ]
+        constant = [name for name in _KEYS if name in rows.columns and rows[name].n_unique() == 1]
         empty = [name for name in rows.columns if rows[name].null_count() == rows.height]
         columns = [name for name in rows.columns if name not in {*constant, *empty}]
         shown = columns[: self._style.columns]
@@ -251,7 +251,7 @@ class _Draft:
         for start in range(part.begin, end, _CHUNK):
             for row in rows.slice(start, min(_CHUNK, end - start)).iter_rows():
                 cuts = set[str]()
-                yield _json(_plain([*row], self._style, cuts, is_row=True)), cuts
+                yield _json([_plain(value, self._style, cuts) for value in row]), cuts
 
     @property
     def text(self) -> str:
@@ -266,7 +266,9 @@ class _Draft:
         for part in self._parts:
             number, height = len(part.rows), part.section.rows.height
             of = f"{height:,} or more" if part.section.is_cut else f"{height:,}"
-            title = f"# {part.section.title}: rows {part.begin + 1:,}-{part.begin + number:,} of {of}"
+            title = (
+                f"# {part.section.title}: rows {part.begin + 1:,}-{part.begin + number:,} of {of}"
+            )
             lines += [title, *part.heading[1:], *part.rows]
         return [*lines, *self._empty, _END, *self._cuts()]
 
@@ -307,31 +309,29 @@ def _json(value: object) -> str:
     return escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-def _plain(value: Any, style: _Style, cuts: set[str], *, is_row: bool = False) -> Any:
+def _plain(value: Any, style: _Style, cuts: set[str]) -> Any:
     """A value as JSON has it, cut to a style; ``cuts`` gets what was cut."""
     match value:
         case None | bool() | int():
             return value
-        case str():
-            return _text(value, style, cuts)
         case float() | Decimal():
             return _number(value)
-        case bytes():
-            return _text(value.hex(), style, cuts)
         case dict():
-            keys = [*value][: 4 * style.items]
-            if len(keys) < len(value):
-                cuts.add(f"records after {len(keys)} fields")
-            return {_text(str(k), style, cuts): _plain(value[k], style, cuts) for k in keys}
-        case list() | tuple():
-            values = [*value]
-            shown = values if is_row else values[: style.items]
-            if len(shown) < len(values):
+            return _record(value, style, cuts)
+        case list():
+            shown = [_plain(item, style, cuts) for item in value[: style.items]]
+            if len(shown) < len(value):
                 cuts.add(f"lists after {len(shown)} values")
-                rest = f"and {len(values) - len(shown):,} more"
-                return [*(_plain(item, style, cuts) for item in shown), rest]
-            return [_plain(item, style, cuts) for item in shown]
-    return _text(str(value), style, cuts)
+                shown.append(f"and {len(value) - len(shown):,} more")
+            return shown
+    return _text(value.hex() if isinstance(value, bytes) else str(value), style, cuts)
+
+
+def _record(value: dict[Any, Any], style: _Style, cuts: set[str]) -> dict[str, Any]:
+    keys = [*value][: 4 * style.items]
+    if len(keys) < len(value):
+        cuts.add(f"records after {len(keys)} fields")
+    return {_text(str(key), style, cuts): _plain(value[key], style, cuts) for key in keys}
 
 
 def _text(text: str, style: _Style, cuts: set[str]) -> str:
@@ -344,6 +344,6 @@ def _number(value: float | Decimal) -> int | float | str:
     """A fraction with six digits, or what is large as an integer."""
     if not math.isfinite(value):
         return str(value)
-    if abs(value) >= _WHOLE_FROM or value == int(value):
+    if abs(float(value)) >= _WHOLE_FROM or value == int(value):
         return round(value)
     return float(f"{value:.{_DIGITS}g}")

@@ -199,7 +199,7 @@ def _questions(service: Service) -> list[Callable[..., CallToolResult]]:
         query: Annotated[str, Field(description="One SELECT of DuckDB over the tables.")],
         budget: Budget = DEFAULT_TOKENS,
     ) -> CallToolResult:
-        """Rows of one SELECT over events, memory, flows, ...; catalogue(about="events") has columns."""
+        """Rows of one SELECT of the tables; catalogue(about="events") has their columns."""
         return reply(budget, lambda asked: tools.sql(asked, query))
 
     def event(
@@ -237,6 +237,7 @@ def _comparisons(service: Service) -> list[Callable[..., CallToolResult]]:
         )
 
     def what_if(
+        *,
         step: Step = None,
         run: Run = None,
         communication: Factor = None,

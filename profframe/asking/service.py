@@ -63,9 +63,7 @@ class Service:
         self._pages = OrderedDict[str, tuple[Result, Offsets]]()
         self._last_page = 0
 
-    def reply(
-        self, question: Callable[[Asked], Result], budget: int = DEFAULT_TOKENS
-    ) -> Reply:
+    def reply(self, question: Callable[[Asked], Result], budget: int = DEFAULT_TOKENS) -> Reply:
         """The first page of what a tool finds.
 
         Parameters
@@ -107,14 +105,9 @@ class Service:
 
         return self._answered(kept, budget)
 
-    def _answered(
-        self, ask: Callable[[], tuple[Result, Offsets | None]], budget: int
-    ) -> Reply:
+    def _answered(self, ask: Callable[[], tuple[Result, Offsets | None]], budget: int) -> Reply:
         try:
-            if not LEAST_TOKENS <= budget <= MOST_TOKENS:
-                raise ParameterError(
-                    f"budget: from {LEAST_TOKENS:,} to {MOST_TOKENS:,} tokens, not {budget:,}"
-                )
+            _check(budget)
             with self._lock:
                 result, offsets = ask()
                 name = f"p{self._last_page + 1}"
@@ -130,6 +123,13 @@ class Service:
         self._pages[name] = result, offsets
         while len(self._pages) > KEPT_PAGES:
             self._pages.popitem(last=False)
+
+
+def _check(budget: int) -> None:
+    if not LEAST_TOKENS <= budget <= MOST_TOKENS:
+        raise ParameterError(
+            f"budget: from {LEAST_TOKENS:,} to {MOST_TOKENS:,} tokens, not {budget:,}"
+        )
 
 
 def sentence(error: Exception) -> str:

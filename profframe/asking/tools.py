@@ -114,11 +114,11 @@ class Asked:
     def section(self, title: str, rows: pl.DataFrame, first: int | None = None) -> Section:
         """Rows that are no more, and take no more memory, than they may."""
         rows = pl.DataFrame(rows)
-        size = rows.estimated_size()
+        size = int(rows.estimated_size())
         if size > MOST_BYTES:
             raise AnswerError(
-                f"{title}: the rows take {size >> 20:,} MiB, more than {MOST_BYTES >> 20:,}; select "
-                "fewer or shorter values"
+                f"{title}: the rows take {size >> 20:,} MiB, more than {MOST_BYTES >> 20:,}; "
+                "select fewer or shorter values"
             )
         return Section(title, rows.head(self.rows), first, is_cut=rows.height > self.rows)
 
@@ -180,21 +180,23 @@ def advice(asked: Asked, parameters: Mapping[str, object] | None = None) -> Resu
     if not findings.height:
         notes = [f"none of {number} rules fires: nothing is wrong that profframe looks for"]
         notes += _lacks(asked.trace)
-    return Result("advice", (asked.section("findings, the most severe first", findings),), (*notes,))
+    return Result(
+        "advice", (asked.section("findings, the most severe first", findings),), (*notes,)
+    )
 
 
 def catalogue(about: str = "") -> Result:
     """All questions and tables; or the columns and parameters of one of them."""
     if about in schema.TABLES:
         table = schema.TABLES[about]
-        rows = [(c.name, _type(c.type), c.unit, c.doc, c.null) for c in table.columns]
+        about_columns = [(c.name, _type(c.type), c.unit, c.doc, c.null) for c in table.columns]
         names = ("column", "type", "unit", "meaning", "null_means")
         title = f"columns of the table {about}, for SQL"
-        return _documentation(f"table {about}", Section(title, _frame(names, rows)))
+        return _documentation(f"table {about}", Section(title, _frame(names, about_columns)))
     if about in _ANALYSES:
         sentence, types = _ANALYSES[about]
-        rows = [(name, type_.__name__) for name, type_ in types.items()]
-        section = Section("its parameters", _frame(("parameter", "type"), rows))
+        names_and_types = [(name, type_.__name__) for name, type_ in types.items()]
+        section = Section("its parameters", _frame(("parameter", "type"), names_and_types))
         return _documentation(f"{about}: {sentence}", section)
     if about:
         question = _shipped(about)
@@ -208,7 +210,9 @@ def catalogue(about: str = "") -> Result:
         )
     questions = [(a.name, a.sentence, [p.name for p in a.parameters]) for a in all_answers()]
     questions += [(name, words, [*types]) for name, (words, types) in _ANALYSES.items()]
-    short = [(name, words, names if len(names) < 8 else ["..."]) for name, words, names in questions]
+    short = [
+        (name, words, names if len(names) < 8 else ["..."]) for name, words, names in questions
+    ]
     return _documentation(
         "catalogue",
         Section("answers", _frame(("answer", "what", "parameters"), sorted(short))),
@@ -345,12 +349,14 @@ def _lacks(trace: Trace) -> list[str]:
     """What the trace has nothing of, so that it cannot say anything about it."""
     row = trace.answer(sql_directory() / "asking" / "recorded.sql").row(0, named=True)
     lacking = [words for name, words in _RECORDED.items() if not row[name]]
-    return [f"of what it has not the trace cannot say anything: {', '.join(lacking)}"] if lacking else []
+    return (
+        [f"of what it has not the trace cannot say anything: {', '.join(lacking)}"]
+        if lacking
+        else []
+    )
 
 
-def _analysis(
-    asked: Asked, name: str, given: dict[str, object]
-) -> list[tuple[str, pl.DataFrame]]:
+def _analysis(asked: Asked, name: str, given: dict[str, object]) -> list[tuple[str, pl.DataFrame]]:
     types = _ANALYSES[name][1]
     for key, value in given.items():
         if key not in types:

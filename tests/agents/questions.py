@@ -165,6 +165,10 @@ def _mean_step(file: Raw) -> int:
     return (2 * sum(steps) + len(steps)) // (2 * len(steps))
 
 
+def _calls_and_time(slices: list[Slice]) -> tuple[int, int]:
+    return len(slices), raw.total(slices)
+
+
 def _nccl(file: Raw) -> list[Slice]:
     return [kernel for kernel in file.of("kernel") if kernel["name"].startswith("nccl")]
 
@@ -193,25 +197,21 @@ WITH_ANSWER: Final = (
         CPU,
         (_sql("SELECT count(*) AS calls, sum(dur_ns) AS ns FROM events WHERE name='aten::addmm'"),),
         _values("calls", "ns"),
-        lambda files: (len(files[0].named("aten::addmm")), raw.total(files[0].named("aten::addmm"))),
+        lambda files: _calls_and_time(files[0].named("aten::addmm")),
     ),
     Question(
         "What is the most memory that was allocated?",
         CPU, (_answer("memory_peak"),),
         _first("memory_peak", "allocated_bytes"),
         lambda files: (
-            max(
-                event["args"]["Total Allocated"]
-                for event in files[0].document["traceEvents"]
-                if event["name"] == "[memory]"
-            ),
+            max(event["args"]["Total Allocated"] for event in files[0].memory),
         ),
     ),
     Question(
         "Which call of aten::mm is the longest, and in which annotation is it?",
         CPU,
         (
-            _sql("SELECT event_id FROM events WHERE name = 'aten::mm' ORDER BY dur_ns DESC LIMIT 1"),
+            _sql("SELECT event_id FROM events WHERE name='aten::mm' ORDER BY dur_ns DESC LIMIT 1"),
             Call("event", _event),
         ),
         lambda texts: (
@@ -247,7 +247,7 @@ WITH_ANSWER: Final = (
     Question(
         "How many bytes were copied from the host to the device?",
         CUDA,
-        (_sql("SELECT sum(bytes) AS bytes FROM events WHERE kind='memcpy' AND name LIKE '%HtoD%'"),),
+        (_sql("SELECT sum(bytes) AS bytes FROM events WHERE kind='memcpy' AND name LIKE '%Hto%'"),),
         _values("bytes"),
         lambda files: (
             sum(e["args"]["bytes"] for e in files[0].of("gpu_memcpy") if "HtoD" in e["name"]),
@@ -339,9 +339,8 @@ WITH_ANSWER: Final = (
             ),
         ),
         _values("calls", "ns"),
-        lambda files: (
-            len([k for k in files[0].of("kernel") if k["name"].startswith("triton_")]),
-            raw.total(k for k in files[0].of("kernel") if k["name"].startswith("triton_")),
+        lambda files: _calls_and_time(
+            [kernel for kernel in files[0].of("kernel") if kernel["name"].startswith("triton_")]
         ),
     ),
     Question(
@@ -469,7 +468,7 @@ WITHOUT_ANSWER: Final = (
         "What is the most memory that was allocated?",
         GLOO, (_answer("memory_peak"),),
         _silent("no records of memory", "memory_peak"),
-        _is_silent(lambda file: [e for e in file.document["traceEvents"] if e["name"] == "[memory]"]),
+        _is_silent(lambda file: file.memory),
     ),
     Question(
         "What slows this program down?",

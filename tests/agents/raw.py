@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,11 @@ class Raw:
         return self.of(*WORK)
 
     @property
+    def memory(self) -> list[Slice]:
+        """Records of allocations."""
+        return [event for event in self.document["traceEvents"] if event["name"] == "[memory]"]
+
+    @property
     def steps(self) -> dict[int, int]:
         """Length of each profiler step."""
         marks = [e for e in self.of("user_annotation") if e["name"].startswith("ProfilerStep#")]
@@ -87,7 +93,7 @@ def covered(slices: Iterable[Slice]) -> int:
 def gaps(slices: Iterable[Slice]) -> list[int]:
     """How long nothing ran, each time between two pieces of work."""
     spans = union(slices)
-    return [after[0] - before[1] for before, after in zip(spans, spans[1:], strict=False)]
+    return [after[0] - before[1] for before, after in pairwise(spans)]
 
 
 def totals(slices: Iterable[Slice], key: str = "name") -> dict[Any, int]:

@@ -20,7 +20,9 @@ from tests import hostile
 from tests.agents.replies import tables
 from tests.conftest import ROOT, Run
 
-OURS = re.compile(r"profframe: |units: |note: |data from |from the doc|# |end of data|cut: |next page: ")
+OURS = re.compile(
+    r"profframe: |units: |note: |data from |from the doc|# |end of data|cut: |next page: "
+)
 CUDA = ROOT / "examples" / "cuda.json.gz"
 
 QUESTIONS = {
@@ -192,7 +194,7 @@ class TestErrors:
             (lambda asked: tools.answer(asked, "regressions"), "baseline"),
             (lambda asked: tools.event(asked, 10**6), "no event"),
             (lambda asked: tools.event(asked, 1, run="no"), "no run"),
-            (lambda asked: tools.diff(asked), "both sides are the same"),
+            (tools.diff, "both sides are the same"),
             (lambda asked: tools.diff(asked, "no", "cuda"), "no run named 'no'"),
             (lambda asked: tools.what_if(asked, {}), "give a change"),
             (lambda asked: tools.what_if(asked, {"device": "/etc/passwd"}), "/etc/passwd"),

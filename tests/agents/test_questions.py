@@ -21,6 +21,7 @@ from tests.agents.questions import (
     SAME,
     SILENT,
     WITHOUT_ANSWER,
+    Arguments,
     Question,
 )
 from tests.agents.raw import Raw
@@ -79,7 +80,7 @@ def test_few_calls_lead_to_the_answer(question: Question, copy: Path) -> None:
     for call in question.calls:
         arguments = call.given(texts)
 
-        def ask(asked: Asked, tool: str = call.tool, given: object = arguments) -> Result:
+        def ask(asked: Asked, tool: str = call.tool, given: Arguments = arguments) -> Result:
             result: Result = getattr(tools, tool)(asked, **given)
             return result
 

@@ -35,8 +35,8 @@ from mcp.client.streamable_http import streamable_http_client
 from profframe.asking.server import server
 
 EXAMPLE = ROOT / "examples" / "cuda.json.gz"
-TOKEN = "a token of the test, long enough"
-TOOLS = {
+TOKEN = "a token of the test, long enough"  # noqa: S105
+TOOLS: dict[str, dict[str, Any] | None] = {
     "overview": {}, "advice": {}, "catalogue": {}, "answer": {"name": "kernels"},
     "sql": {"query": "SELECT count(*) AS n FROM events"}, "event": {"event_id": 7},
     "diff": None, "what_if": {"launches": False}, "chart": {"name": "steps"}, "more": None,
@@ -91,11 +91,14 @@ def test_every_tool_is_there_and_only_reads(service: Service) -> None:
 
 
 def test_every_tool_replies(service: Service) -> None:
-    asked = [(name, arguments) for name, arguments in TOOLS.items() if arguments is not None]
+    asked: list[tuple[str, dict[str, Any]]] = [
+        (name, arguments) for name, arguments in TOOLS.items() if arguments is not None
+    ]
     for (name, _), result in zip(asked, call(service, *asked), strict=True):
         assert not result.is_error, (name, text(result))
         assert tokens(text(result)) <= 2000
-    [picture] = [c for c in call(service, ("chart", {"name": "kernels"}))[0].content[1:]]
+    [chart] = call(service, ("chart", {"name": "kernels"}))
+    [_, picture] = chart.content
     assert picture.mime_type == "image/png"
 
 
@@ -254,11 +257,11 @@ class TestHttp:
             **{name.replace("_", "-"): value for name, value in headers.items()},
         }
         for _ in range(50):
-            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
-                with suppress(ConnectionRefusedError):
-                    connection.request("POST", "/mcp", json.dumps(message), given)
-                    with connection.getresponse() as response:
-                        return response.status
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+            with closing(connection), suppress(ConnectionRefusedError):
+                connection.request("POST", "/mcp", json.dumps(message), given)
+                with connection.getresponse() as response:
+                    return response.status
             time.sleep(0.2)
         raise AssertionError("the server does not listen")
 
