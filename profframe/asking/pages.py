@@ -34,6 +34,7 @@ _DATA: Final = (
 )
 _DOCS: Final = "from the documentation, a JSON array or object a line"
 _END: Final = "end of data"
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _DIGITS: Final = 6
 _WHOLE_FROM: Final = 10 ** (_DIGITS - 1)
 _KEYS: Final = ("run", "rank")
@@ -306,7 +307,7 @@ def _size(lines: Sequence[str]) -> int:
 
 
 def _json(value: object) -> str:
-    return escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return escaped(_ENCODER.encode(value))
 
 
 def _plain(value: Any, style: _Style, cuts: set[str]) -> Any:

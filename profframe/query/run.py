@@ -119,7 +119,7 @@ def run(
             if not trusted:
                 sandbox.check(connection, answer.sql, where, terms)
             macros.load(connection, answer.sql, reuse=trusted)
-            relation = _computed(connection, answer.sql, terms)
+            relation = _computed(connection, answer.sql, terms, trusted=trusted)
     reset_variables(connection, (parameter.name for parameter in answer.parameters))
     _check_rows(relation, where, terms)
     _check_columns(answer, relation)
@@ -243,12 +243,13 @@ def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
 
 
 def _computed(
-    connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms
+    connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms, *, trusted: bool = True
 ) -> duckdb.DuckDBPyRelation:
     """Run a SELECT that takes long to plan: DuckDB plans a statement once, a relation twice."""
-    if terms.most_rows is not None:
+    if terms.most_rows is not None and not trusted:
         return connection.sql(sql).limit(terms.most_rows).materialize()
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE {_RESULT} AS\n{sql}")
+    limited = sql if terms.most_rows is None else f"FROM (\n{sql}\n) LIMIT {terms.most_rows}"
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {_RESULT} AS\n{limited}")
     rows = connection.sql(f"FROM {_RESULT}").materialize()
     connection.execute(f"DROP TABLE {_RESULT}")
     return rows
@@ -402,7 +403,7 @@ def _advice(
             shorter = answer.only(compress(answer.rules, applies), (SHARED_NAMES,))
             sql = sql_of(shorter)
             macros.load(connection, sql, reuse=trusted)
-            return _computed(connection, sql, terms)
+            return _computed(connection, sql, terms, trusted=trusted)
     except ProfframeError:
         _blame(connection, answer, replace(terms, rows=None))
         raise
@@ -446,7 +447,7 @@ def _blame(connection: duckdb.DuckDBPyConnection, answer: Advice, terms: Terms) 
 
 
 def _check_rows(relation: duckdb.DuckDBPyRelation, where: str, terms: Terms) -> None:
-    if terms.rows is not None and len(relation) > terms.rows:
+    if terms.rows is not None and not terms.cut_rows and len(relation) > terms.rows:
         raise AnswerError(
             f"{where}: gives more than the {terms.rows:,} rows that it may (rows=, --rows)"
         )
