@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from profframe.asking.result import Result
-from profframe.asking.tools import Asked
+from profframe.asking.tools import Subject
 from profframe.errors import MissingExtraError, ParameterError, UnknownNameError
 from profframe.show.plots import drawing
 
@@ -31,12 +31,12 @@ _MOST_PICTURE_BYTES: Final = 4 << 20
 _WIDEST: Final = 1600
 
 
-def chart(asked: Asked, name: str, parameters: Mapping[str, object] | None = None) -> Result:
+def chart(subject: Subject, name: str, parameters: Mapping[str, object] | None = None) -> Result:
     """A chart as PNG; its numbers are those of the answers that it draws.
 
     Parameters
     ----------
-    asked
+    subject
         The trace.
     name
         One of `PARAMETERS`.
@@ -61,8 +61,8 @@ def chart(asked: Asked, name: str, parameters: Mapping[str, object] | None = Non
     --------
     >>> from profframe import load
     >>> from profframe.asking.tools import Limits
-    >>> asked = Asked.of(load("examples/cpu_training.json.gz"), Limits())
-    >>> chart(asked, "steps").picture[1:4]
+    >>> subject = Subject.of(load("examples/cpu_training.json.gz"), Limits())
+    >>> chart(subject, "steps").picture[1:4]
     b'PNG'
     """
     if name not in PARAMETERS:
@@ -73,7 +73,7 @@ def chart(asked: Asked, name: str, parameters: Mapping[str, object] | None = Non
             raise UnknownNameError.among("parameter", key, PARAMETERS[name])
         if type(value) is not PARAMETERS[name][key]:
             raise ParameterError(f"parameter {key!r} is of type {PARAMETERS[name][key].__name__}")
-    draw: Callable[..., Any] = getattr(asked.trace.plot, name)
+    draw: Callable[..., Any] = getattr(subject.trace.plot, name)
     picture = _png(draw(**given))
     if len(picture) > _MOST_PICTURE_BYTES:
         raise ParameterError(

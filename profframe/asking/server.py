@@ -22,7 +22,7 @@ from profframe.asking import charts, tools
 from profframe.asking.pages import DEFAULT_TOKENS, LEAST_TOKENS, MOST_TOKENS, failure
 from profframe.asking.result import Result
 from profframe.asking.service import Reply, Service
-from profframe.asking.tools import Asked
+from profframe.asking.tools import Subject
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/mcp"
@@ -168,7 +168,7 @@ def _complaint(name: str, error: ToolError) -> str:
 def _questions(service: Service) -> list[Callable[..., CallToolResult]]:
     """Tools about one trace."""
 
-    def reply(budget: int, question: Callable[[Asked], Result]) -> CallToolResult:
+    def reply(budget: int, question: Callable[[Subject], Result]) -> CallToolResult:
         return _content(service.reply(question, budget))
 
     def overview(budget: Budget = DEFAULT_TOKENS) -> CallToolResult:
@@ -177,7 +177,7 @@ def _questions(service: Service) -> list[Callable[..., CallToolResult]]:
 
     def advice(parameters: Parameters = None, budget: Budget = DEFAULT_TOKENS) -> CallToolResult:
         """What makes the program slow, with the events that show it, the gain and what to do."""
-        return reply(budget, lambda asked: tools.advice(asked, parameters))
+        return reply(budget, lambda subject: tools.advice(subject, parameters))
 
     def catalogue(
         about: Annotated[str, Field(description="An answer or a table; empty for all.")] = "",
@@ -193,20 +193,20 @@ def _questions(service: Service) -> list[Callable[..., CallToolResult]]:
         budget: Budget = DEFAULT_TOKENS,
     ) -> CallToolResult:
         """The rows of one answer, as kernels, self_times, gaps, step_times, collectives."""
-        return reply(budget, lambda asked: tools.answer(asked, name, parameters, columns or ()))
+        return reply(budget, lambda subject: tools.answer(subject, name, parameters, columns or ()))
 
     def sql(
         query: Annotated[str, Field(description="One SELECT of DuckDB over the tables.")],
         budget: Budget = DEFAULT_TOKENS,
     ) -> CallToolResult:
         """Rows of one SELECT of the tables; catalogue(about="events") has their columns."""
-        return reply(budget, lambda asked: tools.sql(asked, query))
+        return reply(budget, lambda subject: tools.sql(subject, query))
 
     def event(
         event_id: int, run: Run = None, rank: Rank = None, budget: Budget = DEFAULT_TOKENS
     ) -> CallToolResult:
         """One event with all that is known of it, and what is around, inside, before and after."""
-        return reply(budget, lambda asked: tools.event(asked, event_id, run, rank))
+        return reply(budget, lambda subject: tools.event(subject, event_id, run, rank))
 
     def chart(
         name: Annotated[str, Field(description=f"One of {', '.join(charts.PARAMETERS)}.")],
@@ -214,7 +214,7 @@ def _questions(service: Service) -> list[Callable[..., CallToolResult]]:
         budget: Budget = DEFAULT_TOKENS,
     ) -> CallToolResult:
         """A chart as a picture (PNG)."""
-        return reply(budget, lambda asked: charts.chart(asked, name, parameters))
+        return reply(budget, lambda subject: charts.chart(subject, name, parameters))
 
     return [overview, advice, catalogue, answer, sql, event, chart]
 
@@ -232,7 +232,7 @@ def _comparisons(service: Service) -> list[Callable[..., CallToolResult]]:
         """Why a step of one run (or rank) takes longer than of another: causes that add up."""
         return _content(
             service.reply(
-                lambda asked: tools.diff(asked, base, other, base_rank, other_rank), budget
+                lambda subject: tools.diff(subject, base, other, base_rank, other_rank), budget
             )
         )
 
@@ -258,7 +258,7 @@ def _comparisons(service: Service) -> list[Callable[..., CallToolResult]]:
             "device": device, "launches": None if launches else False,
             "copies": None if copies else False, "stragglers": None if stragglers else False,
         }  # fmt: skip
-        return _content(service.reply(lambda asked: tools.what_if(asked, changes), budget))
+        return _content(service.reply(lambda subject: tools.what_if(subject, changes), budget))
 
     return [diff, what_if]
 

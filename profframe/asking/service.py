@@ -17,7 +17,7 @@ from profframe.asking.pages import (
     page,
 )
 from profframe.asking.result import Result
-from profframe.asking.tools import Asked, Limits
+from profframe.asking.tools import Limits, Subject
 from profframe.errors import ParameterError, ProfframeError
 from profframe.system.memory_limit import is_memory_error, refusal_message
 from profframe.trace.trace import Trace
@@ -43,7 +43,7 @@ class Service:
     Parameters
     ----------
     trace
-        What is asked.
+        What is subject.
     limits
         Most that a question may take.
 
@@ -53,17 +53,17 @@ class Service:
     >>> from profframe.asking import tools
     >>> service = Service(load("examples/cpu_training.json.gz"))
     >>> query = "SELECT count(*) AS events FROM events"
-    >>> print(service.reply(lambda asked: tools.sql(asked, query)).text.splitlines()[-2])
+    >>> print(service.reply(lambda subject: tools.sql(subject, query)).text.splitlines()[-2])
     [6244]
     """
 
     def __init__(self, trace: Trace, limits: Limits | None = None) -> None:
-        self._asked = Asked.of(trace, limits or Limits())
+        self._subject = Subject.of(trace, limits or Limits())
         self._lock = threading.Lock()
         self._pages = OrderedDict[str, tuple[Result, Offsets]]()
         self._last_page = 0
 
-    def reply(self, question: Callable[[Asked], Result], budget: int = DEFAULT_TOKENS) -> Reply:
+    def reply(self, question: Callable[[Subject], Result], budget: int = DEFAULT_TOKENS) -> Reply:
         """The first page of what a tool finds.
 
         Parameters
@@ -78,7 +78,7 @@ class Service:
         Reply
             Never an exception: what goes wrong is a sentence.
         """
-        return self._answered(lambda: (question(self._asked), None), budget)
+        return self._answered(lambda: (question(self._subject), None), budget)
 
     def more(self, page_name: str, budget: int = DEFAULT_TOKENS) -> Reply:
         """The next page of a result.

@@ -1,4 +1,4 @@
-"""What can be asked: each tool is a function of a trace that gives a `Result`.
+"""What can be subject: each tool is a function of a trace that gives a `Result`.
 
 A tool reads the trace that it is given and nothing else: it opens no file, and SQL runs on the
 closed connection of `profframe.query.sandbox`.
@@ -85,7 +85,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Subject:
     """A trace, within limits.
 
     Attributes
@@ -103,7 +103,7 @@ class Asked:
     rows: int
 
     @classmethod
-    def of(cls, trace: Trace, limits: Limits) -> Asked:
+    def of(cls, trace: Trace, limits: Limits) -> Subject:
         """A trace within these limits; a ParameterError names a wrong one."""
         within = trace.limited(limits.memory)
         timed = trace.limited(
@@ -123,9 +123,9 @@ class Asked:
         return Section(title, rows.head(self.rows), first, is_cut=rows.height > self.rows)
 
 
-def overview(asked: Asked) -> Result:
+def overview(subject: Subject) -> Result:
     """What is in the trace, what is wrong with it, and where the time went."""
-    trace = asked.trace
+    trace = subject.trace
     words = first_words(trace, trace.traces["format"])
     traces = pl.DataFrame(trace.overview()).join(
         pl.DataFrame(trace.traces).select(
@@ -133,21 +133,21 @@ def overview(asked: Asked) -> Result:
         ),
         on=["run", "rank"], how="left", maintain_order="left",
     )  # fmt: skip
-    sections = [asked.section("overview: what is in each trace", traces, 8)]
+    sections = [subject.section("overview: what is in each trace", traces, 8)]
     for part in words.parts:
         lines = pl.DataFrame({"sentence": [*part.what, *part.sentences, *part.excerpts]})
-        sections.append(asked.section(f"{part.label}: what matters most", lines))
-        sections += [asked.section(title, rows, 8) for title, rows in part.tables]
+        sections.append(subject.section(f"{part.label}: what matters most", lines))
+        sections += [subject.section(title, rows, 8) for title, rows in part.tables]
     if not words.is_all:
-        sections += _times(asked)
-    sections.append(asked.section("quality: repaired, dropped or doubtful", trace.quality, 4))
+        sections += _times(subject)
+    sections.append(subject.section("quality: repaired, dropped or doubtful", trace.quality, 4))
     hint = "next: advice for all findings, catalogue for all questions, event for one event"
     return Result("overview", tuple(sections), (*_lacks(trace), hint))
 
 
-def _times(asked: Asked) -> list[Section]:
+def _times(subject: Subject) -> list[Section]:
     """What a profiler's trace is looked at for first."""
-    trace = asked.trace
+    trace = subject.trace
     findings = _findings(trace)
     kernels = trace.kernels(by="short_name").select(
         "run", "rank", "short_name", "calls", "total_ns", "share", "category", "top_op"
@@ -157,21 +157,21 @@ def _times(asked: Asked) -> list[Section]:
     )
     breakdown = pl.DataFrame(trace.time_breakdown()).filter(pl.col("step").is_null())
     return [
-        asked.section(
+        subject.section(
             "findings of advice, the most severe first",
             findings.select(_FINDINGS[: _FINDINGS.index("suggestion")]), 5,
         ),
-        asked.section("time_breakdown: what the devices did with their time", breakdown, 4),
-        asked.section("step_times", trace.step_times(), 4),
-        asked.section("kernel_categories", trace.kernel_categories(), 5),
-        asked.section("kernels, the most device time first", kernels, 6),
-        asked.section("self_times, the most self time first", _longest(self_times, "self_ns"), 8),
+        subject.section("time_breakdown: what the devices did with their time", breakdown, 4),
+        subject.section("step_times", trace.step_times(), 4),
+        subject.section("kernel_categories", trace.kernel_categories(), 5),
+        subject.section("kernels, the most device time first", kernels, 6),
+        subject.section("self_times, the most self time first", _longest(self_times, "self_ns"), 8),
     ]  # fmt: skip
 
 
-def advice(asked: Asked, parameters: Mapping[str, object] | None = None) -> Result:
+def advice(subject: Subject, parameters: Mapping[str, object] | None = None) -> Result:
     """All findings of rules, with evidence and what to do."""
-    findings = _findings(asked.trace, parameters)
+    findings = _findings(subject.trace, parameters)
     question = find(_RULES)
     number = len(question.rules) if isinstance(question, Advice) else 0
     notes = [
@@ -179,9 +179,9 @@ def advice(asked: Asked, parameters: Mapping[str, object] | None = None) -> Resu
     ]
     if not findings.height:
         notes = [f"none of {number} rules fires: nothing is wrong that profframe looks for"]
-        notes += _lacks(asked.trace)
+        notes += _lacks(subject.trace)
     return Result(
-        "advice", (asked.section("findings, the most severe first", findings),), (*notes,)
+        "advice", (subject.section("findings, the most severe first", findings),), (*notes,)
     )
 
 
@@ -224,7 +224,7 @@ def catalogue(about: str = "") -> Result:
 
 
 def answer(
-    asked: Asked,
+    subject: Subject,
     name: str,
     parameters: Mapping[str, object] | None = None,
     columns: Sequence[str] = (),
@@ -232,25 +232,27 @@ def answer(
     """The rows of one answer of the catalogue."""
     given = {} if parameters is None else dict(parameters)
     if name in _ANALYSES:
-        sections = _analysis(asked, name, given)
+        sections = _analysis(subject, name, given)
         sentence = _ANALYSES[name][0]
     else:
         question = _shipped(name)
-        trace = asked.trace if isinstance(question, Advice) else asked.timed
+        trace = subject.trace if isinstance(question, Advice) else subject.timed
         sections, sentence = [(name, trace.answer(question, **given))], question.sentence
-    shown = tuple(asked.section(title, _chosen(rows, columns)) for title, rows in sections)
+    shown = tuple(subject.section(title, _chosen(rows, columns)) for title, rows in sections)
     is_empty = not any(section.rows.height for section in shown)
-    return Result(f"{name}: {sentence}", shown, (*(_lacks(asked.trace) if is_empty else ()),))
+    return Result(f"{name}: {sentence}", shown, (*(_lacks(subject.trace) if is_empty else ()),))
 
 
-def sql(asked: Asked, query: str) -> Result:
+def sql(subject: Subject, query: str) -> Result:
     """The rows of one SELECT over the tables."""
-    return Result("sql", (asked.section("rows of the query", asked.timed.sql(query)),))
+    return Result("sql", (subject.section("rows of the query", subject.timed.sql(query)),))
 
 
-def event(asked: Asked, event_id: int, run: str | None = None, rank: int | None = None) -> Result:
+def event(
+    subject: Subject, event_id: int, run: str | None = None, rank: int | None = None
+) -> Result:
     """One event, and what is around it."""
-    trace = one_trace(asked, run, rank)
+    trace = one_trace(subject, run, rank)
     rows = trace.answer(sql_directory() / "asking" / "surroundings.sql", event=event_id)
     if not rows.height:
         raise UnknownNameError(f"no event {event_id} in this run and rank")
@@ -260,22 +262,22 @@ def event(asked: Asked, event_id: int, run: str | None = None, rank: int | None 
     return Result(
         f"event {event_id}",
         (
-            asked.section("the event (this) and what is around it", rows.drop("stack")),
-            asked.section("all that is known of it", _turned(about.select(filled))),
+            subject.section("the event (this) and what is around it", rows.drop("stack")),
+            subject.section("all that is known of it", _turned(about.select(filled))),
         ),
         ("relation: around is from the inside out; before and after are on its thread or stream",),
     )
 
 
 def diff(
-    asked: Asked,
+    subject: Subject,
     base: str | None = None,
     other: str | None = None,
     base_rank: int | None = None,
     other_rank: int | None = None,
 ) -> Result:
     """Why a step of one run takes longer than one of another, as causes that add up."""
-    traces = asked.trace.traces
+    traces = subject.trace.traces
     runs = traces["run"].unique(maintain_order=True).to_list()
     if base is None and other is None and len(runs) == 2:
         base, other = runs
@@ -289,7 +291,7 @@ def diff(
             "with a second trace"
         )
     sides = [
-        asked.trace.filter(runs=run, ranks=rank)
+        subject.trace.filter(runs=run, ranks=rank)
         for run, rank in ((base, base_rank), (other, other_rank))
     ]
     why = explain(*sides)
@@ -308,32 +310,32 @@ def diff(
         notes.append("no cause is more than noise: the sides do not differ")
     return Result(
         f"diff: other minus base is {why.other_ns - why.base_ns} ns per step",
-        (asked.section("mean step", lengths), asked.section("causes", causes)),
+        (subject.section("mean step", lengths), subject.section("causes", causes)),
         tuple(notes),
     )
 
 
-def what_if(asked: Asked, changes: Mapping[str, object]) -> Result:
+def what_if(subject: Subject, changes: Mapping[str, object]) -> Result:
     """What a step, or the whole trace, would take if something were otherwise."""
     given = {name: value for name, value in changes.items() if value is not None}
     if not given.keys() - {"step", "run"}:
         raise ParameterError("what_if: give a change, as communication, host, kernels or launches")
-    rows = asked.trace.what_if(**given)  # type: ignore[arg-type]
+    rows = subject.trace.what_if(**given)  # type: ignore[arg-type]
     return Result(
         "what_if: a replay of what happened, with other lengths",
-        (asked.section("predictions", rows),),
+        (subject.section("predictions", rows),),
         ("nothing is the recorded length; replay_error says how far the unchanged replay is off",),
     )
 
 
-def one_trace(asked: Asked, run: str | None, rank: int | None) -> Trace:
+def one_trace(subject: Subject, run: str | None, rank: int | None) -> Trace:
     """The trace of one run and rank."""
-    traces = asked.trace.traces
+    traces = subject.trace.traces
     if run is not None or rank is not None:
-        trace = asked.timed.filter(runs=run, ranks=rank)
+        trace = subject.timed.filter(runs=run, ranks=rank)
         traces = trace.traces
     else:
-        trace = asked.timed
+        trace = subject.timed
     if traces.height != 1:
         raise ParameterError(
             f"there are {traces.height} traces of such a run and rank; give run and rank"
@@ -356,7 +358,9 @@ def _lacks(trace: Trace) -> list[str]:
     )
 
 
-def _analysis(asked: Asked, name: str, given: dict[str, object]) -> list[tuple[str, pl.DataFrame]]:
+def _analysis(
+    subject: Subject, name: str, given: dict[str, object]
+) -> list[tuple[str, pl.DataFrame]]:
     types = _ANALYSES[name][1]
     for key, value in given.items():
         if key not in types:
@@ -365,7 +369,7 @@ def _analysis(asked: Asked, name: str, given: dict[str, object]) -> list[tuple[s
             raise ParameterError(f"parameter {key!r} is of type {types[key].__name__}")
     if name == "regressions" and "baseline" not in given:
         raise ParameterError("regressions: give the baseline, names of runs as 'main-*'")
-    rows = getattr(asked.trace, name)(**given)
+    rows = getattr(subject.trace, name)(**given)
     if name != "critical_path":
         return [(name, rows)]
     stretches = _longest(rows.events, "dur_ns") if "dur_ns" in rows.events.columns else rows.events
@@ -377,7 +381,7 @@ def _analysis(asked: Asked, name: str, given: dict[str, object]) -> list[tuple[s
 
 def _shipped(name: str) -> Any:
     """An answer of the catalogue; never one of a file."""
-    names = [known.name for known in all_answers()]
+    names = [question.name for question in all_answers()]
     if name not in names:
         raise UnknownNameError.among("answer or table", name, [*names, *_ANALYSES, *schema.TABLES])
     return find(name)

@@ -11,7 +11,7 @@ from profframe import load, schema
 from profframe.asking import tools
 from profframe.asking.pages import tokens
 from profframe.asking.service import Service
-from profframe.asking.tools import Asked
+from profframe.asking.tools import Subject
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ def test_their_calls_are_answered(service: Service, call: str) -> None:
     keywords = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in tree.keywords}
     if name == "what_if":
         given, keywords = [keywords], {}
-    reply = service.reply(lambda asked: getattr(tools, name)(asked, *given, **keywords))
+    reply = service.reply(lambda subject: getattr(tools, name)(subject, *given, **keywords))
     if call == 'answer("blame", {"per": "rank"})':
         assert "rank" in reply.text
     else:
@@ -56,14 +56,14 @@ def test_their_calls_are_answered(service: Service, call: str) -> None:
 def test_the_reply_that_it_shows(service: Service) -> None:
     [query] = re.findall(r'`sql\("(SELECT [^`]*)"\)`', PAGE)
     [shown] = re.findall(r"^```text\n(.*?)\n```", PAGE, re.DOTALL | re.MULTILINE)
-    assert service.reply(lambda asked: tools.sql(asked, query)).text == shown
+    assert service.reply(lambda subject: tools.sql(subject, query)).text == shown
 
 
 def test_its_sql_runs(service: Service) -> None:
     [query] = re.findall(r"^```sql\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
-    def ask(asked: Asked) -> object:
-        return tools.sql(asked, query)
+    def ask(subject: Subject) -> object:
+        return tools.sql(subject, query)
 
     reply = service.reply(ask)  # type: ignore[arg-type]
     assert not reply.is_error, reply.text

@@ -15,7 +15,7 @@ from profframe.asking import charts, tools
 from profframe.asking.pages import LEAST_TOKENS, page, tokens
 from profframe.asking.result import Result, Section
 from profframe.asking.service import KEPT_PAGES, Reply, Service
-from profframe.asking.tools import Asked, Limits
+from profframe.asking.tools import Limits, Subject
 from tests import hostile
 from tests.agents.replies import tables
 from tests.conftest import ROOT, Run
@@ -28,18 +28,18 @@ CUDA = ROOT / "examples" / "cuda.json.gz"
 QUESTIONS = {
     "overview": tools.overview,
     "advice": tools.advice,
-    "self_times": lambda asked: tools.answer(asked, "self_times"),
-    "kernels": lambda asked: tools.answer(asked, "kernels"),
-    "threads": lambda asked: tools.sql(asked, "FROM threads"),
-    "traces": lambda asked: tools.sql(asked, "FROM traces"),
-    "events": lambda asked: tools.sql(asked, "FROM events"),
-    "event": lambda asked: tools.event(asked, 5),
-    "critical_path": lambda asked: tools.answer(asked, "critical_path"),
-    "what_if": lambda asked: tools.what_if(asked, {"host": 0.5}),
+    "self_times": lambda subject: tools.answer(subject, "self_times"),
+    "kernels": lambda subject: tools.answer(subject, "kernels"),
+    "threads": lambda subject: tools.sql(subject, "FROM threads"),
+    "traces": lambda subject: tools.sql(subject, "FROM traces"),
+    "events": lambda subject: tools.sql(subject, "FROM events"),
+    "event": lambda subject: tools.event(subject, 5),
+    "critical_path": lambda subject: tools.answer(subject, "critical_path"),
+    "what_if": lambda subject: tools.what_if(subject, {"host": 0.5}),
     "catalogue": lambda _: tools.catalogue(),
     "catalogue of an answer": lambda _: tools.catalogue("kernels"),
     "catalogue of a table": lambda _: tools.catalogue("events"),
-    "chart": lambda asked: charts.chart(asked, "kernels"),
+    "chart": lambda subject: charts.chart(subject, "kernels"),
 }
 
 
@@ -83,7 +83,7 @@ def test_hostile_names_stay_in_json_and_in_the_budget(
 
 
 def test_pages_have_every_row_once(cuda: Service) -> None:
-    rows, text = [], cuda.reply(lambda asked: tools.answer(asked, "self_times"), 900).text
+    rows, text = [], cuda.reply(lambda subject: tools.answer(subject, "self_times"), 900).text
     numbers = []
     while True:
         assert tokens(text) <= 900
@@ -98,15 +98,15 @@ def test_pages_have_every_row_once(cuda: Service) -> None:
 
 
 def test_a_page_says_what_it_leaves_out(cuda: Service) -> None:
-    text = cuda.reply(lambda asked: tools.answer(asked, "self_times"), 600).text
+    text = cuda.reply(lambda subject: tools.answer(subject, "self_times"), 600).text
     shown = len(tables(text)["self_times"])
     assert f"# self_times: rows 1-{shown} of 78" in text
     assert f"cut: rows: {78 - shown} of self_times" in text
 
 
 def test_a_page_that_is_no_longer_kept(cuda: Service) -> None:
-    def ask(asked: Asked) -> Result:
-        return tools.answer(asked, "self_times")
+    def ask(subject: Subject) -> Result:
+        return tools.answer(subject, "self_times")
 
     names = []
     for _ in range(KEPT_PAGES + 1):
@@ -119,11 +119,11 @@ def test_a_page_that_is_no_longer_kept(cuda: Service) -> None:
 
 def test_rows_beyond_the_limit_are_cut_and_named() -> None:
     service = Service(load(CUDA), Limits(rows=5))
-    text = service.reply(lambda asked: tools.sql(asked, "SELECT event_id FROM events")).text
+    text = service.reply(lambda subject: tools.sql(subject, "SELECT event_id FROM events")).text
     assert [row["event_id"] for row in tables(text)["rows of the query"]] == [0, 1, 2, 3, 4]
     assert "rows 1-5 of 5 or more" in text
     assert "cut: rows beyond the limit" in text
-    whole = service.reply(lambda asked: tools.sql(asked, "FROM range(5)")).text
+    whole = service.reply(lambda subject: tools.sql(subject, "FROM range(5)")).text
     assert "or more" not in whole
 
 
@@ -134,7 +134,7 @@ def test_values_of_all_types_are_json(cuda: Service) -> None:
         "'a'::BLOB AS bytes, DATE '2020-01-02' AS day, [1, NULL] AS list, {'a': 1} AS struct, "
         "true AS flag, chr(27) || chr(10) AS text"
     )
-    reply = cuda.reply(lambda asked: tools.sql(asked, query))
+    reply = cuda.reply(lambda subject: tools.sql(subject, query))
     [row] = tables(reply.text)["rows of the query"]
     assert row == {
         "largest": 2**63 - 1, "nan": "nan", "inf": "-inf", "third": 0.333333, "large": 123456790,
@@ -145,7 +145,7 @@ def test_values_of_all_types_are_json(cuda: Service) -> None:
 
 def test_long_and_wide_rows_fit_the_least_budget(cuda: Service) -> None:
     columns = ", ".join(f"repeat('x{n}', 100000) AS column_{n}" for n in range(300))
-    reply = cuda.reply(lambda asked: tools.sql(asked, f"SELECT {columns}"), LEAST_TOKENS)
+    reply = cuda.reply(lambda subject: tools.sql(subject, f"SELECT {columns}"), LEAST_TOKENS)
     assert tokens(reply.text) <= LEAST_TOKENS
     [row] = tables(reply.text)["rows of the query"]
     assert row["column_0"].startswith("x0x0")
@@ -176,7 +176,7 @@ def test_numbers_keep_six_digits() -> None:
 
 class TestErrors:
     def test_are_one_sentence(self, cuda: Service) -> None:
-        def fails(_: Asked) -> Result:
+        def fails(_: Subject) -> Result:
             raise KeyError("a\nb\x1b[31m")
 
         sentence = refused(cuda.reply(fails))
@@ -185,22 +185,25 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("question", "words"),
         [
-            (lambda asked: tools.answer(asked, "self_time"), "self_times"),
-            (lambda asked: tools.answer(asked, "mine.sql"), "no answer or table named 'mine.sql'"),
-            (lambda asked: tools.answer(asked, "kernels", {"tops": 3}), "top"),
-            (lambda asked: tools.answer(asked, "kernels", {"top": "x"}), "top"),
-            (lambda asked: tools.answer(asked, "kernels", None, ["nam"]), "name"),
-            (lambda asked: tools.answer(asked, "blame", {"per": 3}), "of type str"),
-            (lambda asked: tools.answer(asked, "regressions"), "baseline"),
-            (lambda asked: tools.event(asked, 10**6), "no event"),
-            (lambda asked: tools.event(asked, 1, run="no"), "no run"),
+            (lambda subject: tools.answer(subject, "self_time"), "self_times"),
+            (
+                lambda subject: tools.answer(subject, "mine.sql"),
+                "no answer or table named 'mine.sql'",
+            ),
+            (lambda subject: tools.answer(subject, "kernels", {"tops": 3}), "top"),
+            (lambda subject: tools.answer(subject, "kernels", {"top": "x"}), "top"),
+            (lambda subject: tools.answer(subject, "kernels", None, ["nam"]), "name"),
+            (lambda subject: tools.answer(subject, "blame", {"per": 3}), "of type str"),
+            (lambda subject: tools.answer(subject, "regressions"), "baseline"),
+            (lambda subject: tools.event(subject, 10**6), "no event"),
+            (lambda subject: tools.event(subject, 1, run="no"), "no run"),
             (tools.diff, "both sides are the same"),
-            (lambda asked: tools.diff(asked, "no", "cuda"), "no run named 'no'"),
-            (lambda asked: tools.what_if(asked, {}), "give a change"),
-            (lambda asked: tools.what_if(asked, {"device": "/etc/passwd"}), "/etc/passwd"),
-            (lambda asked: charts.chart(asked, "flame"), "no chart named 'flame'"),
-            (lambda asked: charts.chart(asked, "collectives"), "no collectives"),
-            (lambda asked: charts.chart(asked, "kernels", {"top": "3"}), "of type int"),
+            (lambda subject: tools.diff(subject, "no", "cuda"), "no run named 'no'"),
+            (lambda subject: tools.what_if(subject, {}), "give a change"),
+            (lambda subject: tools.what_if(subject, {"device": "/etc/passwd"}), "/etc/passwd"),
+            (lambda subject: charts.chart(subject, "flame"), "no chart named 'flame'"),
+            (lambda subject: charts.chart(subject, "collectives"), "no collectives"),
+            (lambda subject: charts.chart(subject, "kernels", {"top": "3"}), "of type int"),
             (lambda _: tools.catalogue("kernel"), "kernels"),
         ],
     )
@@ -209,7 +212,7 @@ class TestErrors:
 
 
 def test_a_picture_is_a_png(cuda: Service) -> None:
-    reply = cuda.reply(lambda asked: charts.chart(asked, "kernels", {"top": 3}))
+    reply = cuda.reply(lambda subject: charts.chart(subject, "kernels", {"top": 3}))
     assert reply.picture is not None
     assert reply.picture.startswith(b"\x89PNG")
     assert "a picture of " in reply.text
@@ -225,9 +228,9 @@ def test_the_command_line_has_the_same_overview(run: Run, cuda: Service) -> None
 
 def test_diff_of_two_ranks_of_a_run(tmp_path: Path) -> None:
     service = Service(load([hostile.written(tmp_path, rank) for rank in (0, 1)], run="job"))
-    reply = service.reply(lambda asked: tools.diff(asked, None, None, 0, 1))
+    reply = service.reply(lambda subject: tools.diff(subject, None, None, 0, 1))
     assert not reply.is_error, reply.text
     assert len(tables(reply.text)["mean step"]) == 2
-    assert "give run and rank" in refused(service.reply(lambda asked: tools.event(asked, 1)))
-    of_rank = service.reply(lambda asked: tools.event(asked, 1, rank=1)).text
+    assert "give run and rank" in refused(service.reply(lambda subject: tools.event(subject, 1)))
+    of_rank = service.reply(lambda subject: tools.event(subject, 1, rank=1)).text
     assert tables(of_rank)["the event (this) and what is around it"][0]["rank"] == 1

@@ -14,7 +14,7 @@ from profframe.asking import tools
 from profframe.asking.pages import tokens
 from profframe.asking.result import Result
 from profframe.asking.service import Service
-from profframe.asking.tools import Asked
+from profframe.asking.tools import Subject
 from tests.agents.questions import (
     NOTHING,
     QUESTIONS,
@@ -80,8 +80,8 @@ def test_few_calls_lead_to_the_answer(question: Question, copy: Path) -> None:
     for call in question.calls:
         arguments = call.given(texts)
 
-        def ask(asked: Asked, tool: str = call.tool, given: Arguments = arguments) -> Result:
-            result: Result = getattr(tools, tool)(asked, **given)
+        def ask(subject: Subject, tool: str = call.tool, given: Arguments = arguments) -> Result:
+            result: Result = getattr(tools, tool)(subject, **given)
             return result
 
         reply = service(paths).reply(ask)
