@@ -112,6 +112,7 @@ def listen(port: int) -> socket.socket:
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.bind((HOST, port))
+    listening.listen()  # clients wait until the trace is loaded
     return listening
 
 

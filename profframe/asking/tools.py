@@ -344,7 +344,7 @@ def one_trace(subject: Subject, run: str | None, rank: int | None) -> Trace:
 
 
 def _findings(trace: Trace, parameters: Mapping[str, object] | None = None) -> pl.DataFrame:
-    return pl.DataFrame(trace.advice(**dict(parameters or {}))).select(_FINDINGS)  # type: ignore[arg-type]
+    return pl.DataFrame(trace.answer(_RULES, **dict(parameters or {}))).select(_FINDINGS)
 
 
 def _lacks(trace: Trace) -> list[str]:

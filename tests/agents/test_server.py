@@ -23,7 +23,7 @@ from profframe.asking.service import Service
 from profframe.asking.tools import Limits
 from tests.agents.replies import tables
 from tests.conftest import ROOT, Run
-from tests.unit.test_sandbox import CANARY, REACHES, STATEMENTS
+from tests.unit.test_sandbox import CANARY, FINDING, REACHES, RULE, STATEMENTS
 
 pytest.importorskip("mcp", reason="needs mcp: pip install 'profframe[mcp]'")
 
@@ -157,11 +157,23 @@ class TestHostileSql:
         for result in call(
             service,
             ("answer", {"name": str(file)}),
-            ("answer", {"name": "roofline", "parameters": {"devices": str(file)}}),
-            ("advice", {"parameters": {"rules": str(file)}}),
             ("catalogue", {"about": str(file)}),
+            ("answer", {"name": "roofline", "parameters": {"devices": str(file)}}),
+            ("answer", {"name": "advice", "parameters": {"rules": str(file)}}),
+            ("advice", {"parameters": {"rules": str(file)}}),
+            ("what_if", {"device": str(file)}),
+            ("chart", {"name": "roofline", "parameters": {"devices": str(file)}}),
         ):
-            sentence(result)
+            assert "no answer or table" in sentence(result) or "named" in sentence(result)
+
+    def test_a_rule_of_its_own_is_not_read(self, service: Service, tmp_path: Path) -> None:
+        """A file that would be one, were it opened."""
+        file = tmp_path / "reaching.sql"
+        file.write_text(RULE + FINDING.replace("{reach}", "SELECT 'reached'"))
+        assert "reached" in set(load(EXAMPLE).advice(rules=[file])["where"])
+        for name, arguments in (("advice", {}), ("answer", {"name": "advice"})):
+            [result] = call(service, (name, {**arguments, "parameters": {"rules": str(file)}}))
+            assert "rules" in sentence(result)
 
     def test_ends_in_time(self) -> None:
         slow = Service(load(EXAMPLE), Limits(timeout_s=0.5))
