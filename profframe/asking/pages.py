@@ -107,7 +107,7 @@ def failure(sentence: str, budget: int = DEFAULT_TOKENS) -> str:
     return f"error: {_json(text)}"
 
 
-def page(result: Result, budget: int, page_name: str, offsets: Offsets | None = None) -> Page:
+def page(result: Result, budget: int, following: str, offsets: Offsets | None = None) -> Page:
     """Write as much of a result as fits.
 
     Parameters
@@ -116,8 +116,8 @@ def page(result: Result, budget: int, page_name: str, offsets: Offsets | None = 
         What to write.
     budget
         Most tokens, as `tokens` counts them; from `LEAST_TOKENS`.
-    page_name
-        What the text calls the next page.
+    following
+        How to get what does not fit, in words of profframe's own.
     offsets
         Where to begin; None for the first page.
 
@@ -144,7 +144,7 @@ second; an event_id counts within its run and rank
     begin = offsets or (0,) * len(result.sections)
     draft = None
     for style in _STYLES:
-        draft = _Draft(result, style, begin, is_first=offsets is None, page_name=page_name)
+        draft = _Draft(result, style, begin, is_first=offsets is None, following=following)
         draft.fill(budget * TOKEN_BYTES)
         if draft.goes_on:
             break
@@ -156,13 +156,13 @@ class _Draft:
     """A page that is being written."""
 
     def __init__(
-        self, result: Result, style: _Style, begin: Offsets, *, is_first: bool, page_name: str
+        self, result: Result, style: _Style, begin: Offsets, *, is_first: bool, following: str
     ) -> None:
         self._result = result
         self._style = style
         self._begin = begin
         self._is_first = is_first
-        self._page_name = page_name
+        self._following = following
         self._notes = [f"note: {visible(note)}" for note in result.notes] if is_first else []
         self._empty: list[str] = []
         self._parts: list[_Part] = []
@@ -294,7 +294,7 @@ class _Draft:
         if cut:
             yield f"cut: rows beyond the limit of {_some(cut)}: aggregate, filter or use LIMIT"
         if self.next is not None:
-            yield f'next page: more(page="{self._page_name}")'
+            yield f"next page: {self._following}"
 
 
 def _some(texts: Sequence[str]) -> str:

@@ -111,7 +111,7 @@ class Service:
             with self._lock:
                 result, offsets = ask()
                 name = f"p{self._last_page + 1}"
-                shown = page(result, budget, name, offsets)
+                shown = page(result, budget, f'more(page="{name}")', offsets)
                 if shown.next is not None:
                     self._keep(name, result, shown.next)
         except Exception as error:  # noqa: BLE001 - all become sentences

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from profframe.asking.pages import LEAST_TOKENS, MOST_TOKENS
+from profframe.asking.pages import LEAST_TOKENS, MOST_TOKENS, page
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
 from profframe.cli.verbs import (
@@ -77,11 +77,10 @@ def show(
     with naming(sources):
         trace = trace.filter(ranks=ranks or None, steps=steps or None, phase=phases or None)
     if budget is not None:
-        from profframe.asking import tools
-        from profframe.asking.service import Service
+        from profframe.asking.tools import Limits, Subject, overview
 
-        reply = Service(trace).reply(tools.overview, budget)
-        click.echo(reply.text)
+        result = overview(Subject.of(trace, Limits(memory=None)))
+        click.echo(page(result, budget, "a larger --budget, or profframe ask").text)
         return
     with trace.asking() as session:  # a connection per question costs as much as the question
         echo(*_parts(session, " ".join(sources), top, sort, full_names=full_names))
