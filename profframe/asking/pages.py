@@ -201,9 +201,10 @@ class _Draft:
             part = self._part(section, begin)
             room -= _size(part.heading)
             for line, cuts in self._encoded(part):
-                if room < _size([line]):
+                size = len(line.encode()) + 1
+                if room < size:
                     break
-                room -= _size([line])
+                room -= size
                 part.rows.append(line)
                 part.cuts.append(cuts)
             if part.rows:

@@ -28,6 +28,8 @@ _FREE: Final = Terms()
 
 _RESULT: Final = "_answer"
 """The table that holds a result for a moment."""
+_PLAIN: Final = re.compile(r"\s*(from|select|with)\b((?!pivot)[^;])*", re.IGNORECASE)
+"""A SELECT that can stand within parentheses as it is."""
 _UNKNOWN_MEMBER: Final = re.compile(r'does not have a column named "([^"]*)"')
 _OUT_OF_REACH: Final = re.compile(r'Permission Error: Cannot access \w+ "([^"]*)"')
 _UNKNOWN_NAME: Final = re.compile(
@@ -198,10 +200,7 @@ def query(
     with _one_line_errors(where, terms):
         sandbox.check(connection, sql, where, terms)
         macros.load(connection, sql)
-        relation = connection.sql(sql)
-        if terms.most_rows is not None:
-            relation = relation.limit(terms.most_rows)
-        rows = relation.materialize()
+        rows = _most(connection, sql, terms).materialize()
     _check_rows(rows, where, terms)
     return rows
 
@@ -242,12 +241,21 @@ def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
         return connection.sql(sql).to_arrow_table()
 
 
+def _most(connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms) -> duckdb.DuckDBPyRelation:
+    """A checked SELECT with the rows that it may have; planned once where it can stand in one."""
+    if terms.most_rows is None:
+        return connection.sql(sql)
+    if _PLAIN.fullmatch(sql):
+        return connection.sql(f"FROM (\n{sql}\n) LIMIT {terms.most_rows}")
+    return connection.sql(sql).limit(terms.most_rows)
+
+
 def _computed(
     connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms, *, trusted: bool = True
 ) -> duckdb.DuckDBPyRelation:
     """Run a SELECT that takes long to plan: DuckDB plans a statement once, a relation twice."""
     if terms.most_rows is not None and not trusted:
-        return connection.sql(sql).limit(terms.most_rows).materialize()
+        return _most(connection, sql, terms).materialize()
     limited = sql if terms.most_rows is None else f"FROM (\n{sql}\n) LIMIT {terms.most_rows}"
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {_RESULT} AS\n{limited}")
     rows = connection.sql(f"FROM {_RESULT}").materialize()
