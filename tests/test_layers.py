@@ -27,6 +27,7 @@ ROOMS = (
     "export",
     "trace",
     "loading",
+    "asking",
     "converting",
     "cli",
 )

@@ -15,6 +15,7 @@ import click
 
 from profframe.cli import (  # noqa: F401 - their verbs
     advice,
+    asking,
     comparisons,
     devices,
     exports,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from profframe.asking.pages import LEAST_TOKENS, MOST_TOKENS, page
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, with_output
 from profframe.cli.verbs import (
@@ -40,6 +41,12 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
 @click.option(
     "--sort", default="self_ns", show_default=True, metavar="COLUMN", help="Largest first."
 )
+@click.option(
+    "--budget",
+    type=click.IntRange(LEAST_TOKENS, MOST_TOKENS),
+    metavar="TOKENS",
+    help="For a language model: text of at most so many tokens, with event_ids.",
+)
 @with_parts
 @with_facts
 @with_output
@@ -50,6 +57,7 @@ def show(
     ranks: Integers,
     steps: Integers,
     *,
+    budget: int | None,
     phases: tuple[str, ...],
     facts: Mapping[str, Any],
     output: Output,
@@ -67,6 +75,12 @@ def show(
     trace = load(sources, facts=facts)
     with naming(sources):
         trace = trace.filter(ranks=ranks or None, steps=steps or None, phase=phases or None)
+    if budget is not None:
+        from profframe.asking.tools import Limits, Subject, overview
+
+        result = overview(Subject.of(trace, Limits(memory=None)))
+        click.echo(page(result, budget, "a larger --budget, or profframe ask").text)
+        return
     if output.is_asked_for:
         output.emit(_self_times(trace, sort), readable=output.of(trace), top=top)
         return

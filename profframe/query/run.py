@@ -28,6 +28,8 @@ _FREE: Final = Terms()
 
 _RESULT: Final = "_answer"
 """The table that holds a result for a moment."""
+_PLAIN: Final = re.compile(r"\s*(from|select|with)\b((?!pivot)[^;])*", re.IGNORECASE)
+"""A SELECT that can stand within parentheses as it is."""
 _UNKNOWN_MEMBER: Final = re.compile(r'does not have a column named "([^"]*)"')
 _OUT_OF_REACH: Final = re.compile(r'Permission Error: Cannot access \w+ "([^"]*)"')
 _UNKNOWN_NAME: Final = re.compile(
@@ -119,7 +121,7 @@ def run(
             if not trusted:
                 sandbox.check(connection, answer.sql, where, terms)
             macros.load(connection, answer.sql, reuse=trusted)
-            relation = _computed(connection, answer.sql, terms)
+            relation = _computed(connection, answer.sql, terms, trusted=trusted)
     reset_variables(connection, (parameter.name for parameter in answer.parameters))
     _check_rows(relation, where, terms)
     _check_columns(answer, relation)
@@ -198,10 +200,7 @@ def query(
     with _one_line_errors(where, terms):
         sandbox.check(connection, sql, where, terms)
         macros.load(connection, sql)
-        relation = connection.sql(sql)
-        if terms.rows is not None:
-            relation = relation.limit(terms.rows + 1)
-        rows = relation.materialize()
+        rows = _most(connection, sql, terms).materialize()
     _check_rows(rows, where, terms)
     return rows
 
@@ -242,13 +241,23 @@ def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
         return connection.sql(sql).to_arrow_table()
 
 
+def _most(connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms) -> duckdb.DuckDBPyRelation:
+    """A checked SELECT with the rows that it may have; planned once where it can stand in one."""
+    if terms.most_rows is None:
+        return connection.sql(sql)
+    if _PLAIN.fullmatch(sql):
+        return connection.sql(f"FROM (\n{sql}\n) LIMIT {terms.most_rows}")
+    return connection.sql(sql).limit(terms.most_rows)
+
+
 def _computed(
-    connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms
+    connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms, *, trusted: bool = True
 ) -> duckdb.DuckDBPyRelation:
     """Run a SELECT that takes long to plan: DuckDB plans a statement once, a relation twice."""
-    if terms.rows is not None:
-        return connection.sql(sql).limit(terms.rows + 1).materialize()
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE {_RESULT} AS\n{sql}")
+    if terms.most_rows is not None and not trusted:
+        return _most(connection, sql, terms).materialize()
+    limited = sql if terms.most_rows is None else f"FROM (\n{sql}\n) LIMIT {terms.most_rows}"
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {_RESULT} AS\n{limited}")
     rows = connection.sql(f"FROM {_RESULT}").materialize()
     connection.execute(f"DROP TABLE {_RESULT}")
     return rows
@@ -402,7 +411,7 @@ def _advice(
             shorter = answer.only(compress(answer.rules, applies), (SHARED_NAMES,))
             sql = sql_of(shorter)
             macros.load(connection, sql, reuse=trusted)
-            return _computed(connection, sql, terms)
+            return _computed(connection, sql, terms, trusted=trusted)
     except ProfframeError:
         _blame(connection, answer, replace(terms, rows=None))
         raise
@@ -446,7 +455,7 @@ def _blame(connection: duckdb.DuckDBPyConnection, answer: Advice, terms: Terms) 
 
 
 def _check_rows(relation: duckdb.DuckDBPyRelation, where: str, terms: Terms) -> None:
-    if terms.rows is not None and len(relation) > terms.rows:
+    if terms.rows is not None and not terms.cut_rows and len(relation) > terms.rows:
         raise AnswerError(
             f"{where}: gives more than the {terms.rows:,} rows that it may (rows=, --rows)"
         )

@@ -107,8 +107,22 @@ class Terms:
     timeout_s: float | None = None
     memory_limit: str | None = None
     rows: int | None = None
+    cut_rows: bool = False
+    """Rows beyond the limit are left out, and are no error."""
 
-    def limited(self, memory_limit: str | None, timeout_s: float | None, rows: int | None) -> Terms:
+    @property
+    def most_rows(self) -> int | None:
+        """How many rows to compute: one more where that is an error."""
+        return self.rows if self.rows is None or self.cut_rows else self.rows + 1
+
+    def limited(
+        self,
+        memory_limit: str | None,
+        timeout_s: float | None,
+        rows: int | None,
+        *,
+        cut_rows: bool = False,
+    ) -> Terms:
         """The same with these limits; a ParameterError names a wrong one."""
         if memory_limit is not None and not _BYTES.fullmatch(str(memory_limit)):
             raise ParameterError(
@@ -122,7 +136,9 @@ class Terms:
             )
         if rows is not None and not 0 <= integer("rows", rows) < _MAX_ROWS:
             raise ParameterError(f"rows: needs a number of rows, got {rows!r}")
-        return replace(self, memory_limit=memory_limit, timeout_s=timeout_s, rows=rows)
+        return replace(
+            self, memory_limit=memory_limit, timeout_s=timeout_s, rows=rows, cut_rows=cut_rows
+        )
 
     def register(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Let a connection read the tables by name."""

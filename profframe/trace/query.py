@@ -66,7 +66,7 @@ def answer(
     values = {parameter.name: parameter.default for parameter in question.parameters} | parameters
     key = tuple((name, str(value)) for name, value in sorted(values.items()))
     return session.once(
-        (question.sql, key, session.terms.rows),
+        (question.sql, key, session.terms.rows, session.terms.cut_rows),
         lambda: as_frame(self, _rows(self, question, parameters), docs),
     )
 
@@ -133,7 +133,7 @@ def sql(
 def _sql(self: Trace, query: str) -> pl.DataFrame:
     session = self._session
     return session.once(
-        (query, session.terms.rows),
+        (query, session.terms.rows, session.terms.cut_rows),
         lambda: as_frame(self, _with_derived(session, query).sql(query)),
     )
 

@@ -161,6 +161,7 @@ def limited(
     *,
     timeout_s: float | None = None,
     rows: int | None = None,
+    cut_rows: bool = False,
 ) -> Trace:
     """Ask questions within limits; a question that exceeds one is an error.
 
@@ -174,6 +175,8 @@ def limited(
         Seconds that a question may take.
     rows
         Rows that `sql` and `answer` may return.
+    cut_rows
+        Leave out what is beyond ``rows``, which then is no error.
 
     Returns
     -------
@@ -191,7 +194,7 @@ def limited(
     >>> load("examples/cpu_training.json.gz").limited("1GB").self_times().height > 0
     True
     """
-    terms = self._session.terms.limited(memory_limit, timeout_s, rows)
+    terms = self._session.terms.limited(memory_limit, timeout_s, rows, cut_rows=cut_rows)
     return type(self)(self._session.with_terms(terms))
 
 

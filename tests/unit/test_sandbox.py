@@ -449,6 +449,10 @@ class TestLimits:
         file.write_text("SELECT range FROM range(3)")
         assert trace.sql("FROM range(3)", rows=3)["range"].to_list() == [0, 1, 2]
         assert trace.limited(rows=3).answer(file)["range"].to_list() == [0, 1, 2]
+        cut = trace.limited(rows=2, cut_rows=True)
+        assert cut.sql("FROM range(3)")["range"].to_list() == [0, 1]
+        assert cut.answer(file)["range"].to_list() == [0, 1]
+        assert cut.self_times().equals(trace.self_times().head(2))
         for line in (
             refused(lambda: trace.sql("FROM range(3)", rows=2)),
             refused(lambda: trace.limited(rows=2).answer(file)),

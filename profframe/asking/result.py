@@ -1,0 +1,56 @@
+"""What a tool gives: tables with their titles, in words of profframe's own, and maybe a picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table of a result.
+
+    Attributes
+    ----------
+    title
+        What its rows are, without any text of a trace.
+    rows
+        Its rows; units are in the names of columns.
+    first
+        Most rows on the first page; None for as many as fit.
+    is_cut
+        There are more rows than were computed.
+    """
+
+    title: str
+    rows: pl.DataFrame
+    first: int | None = None
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """All that a tool found.
+
+    Attributes
+    ----------
+    title
+        What it is, without any text of a trace.
+    sections
+        Its tables, the most important first.
+    notes
+        Sentences of profframe's own, on the first page.
+    picture
+        A chart as PNG.
+    is_of_trace
+        The rows come from a trace, not from the documentation.
+    """
+
+    title: str
+    sections: tuple[Section, ...] = ()
+    notes: tuple[str, ...] = ()
+    picture: bytes | None = None
+    is_of_trace: bool = True

@@ -1,0 +1,420 @@
+"""What can be subject: each tool is a function of a trace that gives a `Result`.
+
+A tool reads the trace that it is given and nothing else: it opens no file, and SQL runs on the
+closed connection of `profframe.query.sandbox`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+import pyarrow as pa
+
+from profframe import schema
+from profframe.asking.result import Result, Section
+from profframe.errors import AnswerError, ParameterError, UnknownNameError
+from profframe.loading.explain import explain
+from profframe.query.catalogue import catalogue as all_answers
+from profframe.query.catalogue import find
+from profframe.query.header import sql_directory
+from profframe.query.rules import Advice
+from profframe.show.first_words import first_words
+from profframe.trace.trace import Trace
+
+MOST_BYTES: Final = 256 << 20
+"""Most memory that the rows of one result may take."""
+_RULES: Final = "advice"
+
+_ANALYSES: Final[Mapping[str, tuple[str, Mapping[str, type]]]] = {
+    "blame": (
+        "which ranks hold up a job, and what they do meanwhile that others do not.",
+        {"per": str, "run": str, "step": int},
+    ),
+    "critical_path": (
+        "what the end of a step had to wait for.",
+        {"step": int, "run": str, "rank": int, "annotation": str, "across_ranks": bool},
+    ),
+    "outliers": (
+        "runs or steps that are unlike the rest.",
+        {"per": str, "top": int, "ops": int},
+    ),
+    "regressions": (
+        "ops and kernels that take longer than in several runs before.",
+        {"baseline": str, "runs": str, "kernel_by": str},
+    ),
+    "trend": ("metrics from run to run, and where they change for good.", {"metric": str}),
+}
+"""Questions without a file of SQL: a sentence, and their parameters."""
+
+_RECORDED: Final[Mapping[str, str]] = {
+    "device_work": "no work of devices",
+    "host_ops": "no operators of the host",
+    "steps": "no profiler steps",
+    "memory": "no records of memory by the profiler",
+    "input_shapes": "no input shapes",
+    "stacks": "no stacks",
+    "modules": "no calls of modules",
+    "launches": "no launches of device work",
+    "collectives": "no names of collectives",
+    "phases": "no phases of inference",
+    "counters": "no counters",
+    "several_ranks": "no run of several ranks",
+}
+_CAUSES: Final = (
+    "cause", "base_op", "other_op", "base_kernel", "other_kernel", "base_ns", "other_ns",
+    "change_ns", "share", "significant", "p_value", "base_calls", "other_calls", "reason",
+    "base_shapes", "other_shapes", "base_types", "other_types", "places", "base_run", "base_rank",
+    "base_event_ids", "other_run", "other_rank", "other_event_ids",
+)  # fmt: skip
+_FINDINGS: Final = (
+    "run", "rank", "rule", "severity", "finding", "estimated_gain_ns", "evidence_events", "events",
+    "suggestion", "gain_basis", "where", "ranks", "link",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Most that a question may take: seconds, memory of DuckDB, and rows."""
+
+    timeout_s: float | None = 60
+    memory: str | None = "2GB"
+    rows: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A trace, within limits.
+
+    Attributes
+    ----------
+    trace
+        With a limit of memory alone: advice replays only where there is no limit of time.
+    timed
+        With all limits; of more rows than it may give it gives the first.
+    rows
+        Most rows.
+    """
+
+    trace: Trace
+    timed: Trace
+    rows: int
+
+    @classmethod
+    def of(cls, trace: Trace, limits: Limits) -> Subject:
+        """A trace within these limits; a ParameterError names a wrong one."""
+        within = trace.limited(limits.memory)
+        timed = trace.limited(
+            limits.memory, timeout_s=limits.timeout_s, rows=limits.rows + 1, cut_rows=True
+        )
+        return cls(within, timed, limits.rows)
+
+    def section(self, title: str, rows: pl.DataFrame, first: int | None = None) -> Section:
+        """Rows that are no more, and take no more memory, than they may."""
+        rows = pl.DataFrame(rows)
+        size = int(rows.estimated_size())
+        if size > MOST_BYTES:
+            raise AnswerError(
+                f"{title}: the rows take {size >> 20:,} MiB, more than {MOST_BYTES >> 20:,}; "
+                "select fewer or shorter values"
+            )
+        return Section(title, rows.head(self.rows), first, is_cut=rows.height > self.rows)
+
+
+def overview(subject: Subject) -> Result:
+    """What is in the trace, what is wrong with it, and where the time went."""
+    trace = subject.trace
+    words = first_words(trace, trace.traces["format"])
+    traces = pl.DataFrame(trace.overview()).join(
+        pl.DataFrame(trace.traces).select(
+            "run", "rank", "format", "device_type", "world_size", "backend"
+        ),
+        on=["run", "rank"], how="left", maintain_order="left",
+    )  # fmt: skip
+    sections = [subject.section("overview: what is in each trace", traces, 8)]
+    for part in words.parts:
+        lines = pl.DataFrame({"sentence": [*part.what, *part.sentences, *part.excerpts]})
+        sections.append(subject.section(f"{part.label}: what matters most", lines))
+        sections += [subject.section(title, rows, 8) for title, rows in part.tables]
+    if not words.is_all:
+        sections += _times(subject)
+    sections.append(subject.section("quality: repaired, dropped or doubtful", trace.quality, 4))
+    hint = "next: advice for all findings, catalogue for all questions, event for one event"
+    return Result("overview", tuple(sections), (*_lacks(trace), hint))
+
+
+def _times(subject: Subject) -> list[Section]:
+    """What a profiler's trace is looked at for first."""
+    trace = subject.trace
+    findings = _findings(trace)
+    kernels = trace.kernels(by="short_name").select(
+        "run", "rank", "short_name", "calls", "total_ns", "share", "category", "top_op"
+    )
+    self_times = trace.self_times().select(
+        "run", "rank", "name", "kind", "calls", "self_ns", "total_ns"
+    )
+    breakdown = pl.DataFrame(trace.time_breakdown()).filter(pl.col("step").is_null())
+    return [
+        subject.section(
+            "findings of advice, the most severe first",
+            findings.select(_FINDINGS[: _FINDINGS.index("suggestion")]), 5,
+        ),
+        subject.section("time_breakdown: what the devices did with their time", breakdown, 4),
+        subject.section("step_times", trace.step_times(), 4),
+        subject.section("kernel_categories", trace.kernel_categories(), 5),
+        subject.section("kernels, the most device time first", kernels, 6),
+        subject.section("self_times, the most self time first", _longest(self_times, "self_ns"), 8),
+    ]  # fmt: skip
+
+
+def advice(subject: Subject, parameters: Mapping[str, object] | None = None) -> Result:
+    """All findings of rules, with evidence and what to do."""
+    findings = _findings(subject.trace, parameters)
+    question = find(_RULES)
+    number = len(question.rules) if isinstance(question, Advice) else 0
+    notes = [
+        "evidence_events are event_ids of the finding's run and rank; events counts all of them"
+    ]
+    if not findings.height:
+        notes = [f"none of {number} rules fires: nothing is wrong that profframe looks for"]
+        notes += _lacks(subject.trace)
+    return Result(
+        "advice", (subject.section("findings, the most severe first", findings),), (*notes,)
+    )
+
+
+def catalogue(about: str = "") -> Result:
+    """All questions and tables; or the columns and parameters of one of them."""
+    if about in schema.TABLES:
+        table = schema.TABLES[about]
+        about_columns = [(c.name, _type(c.type), c.unit, c.doc, c.null) for c in table.columns]
+        names = ("column", "type", "unit", "meaning", "null_means")
+        title = f"columns of the table {about}, for SQL"
+        return _documentation(f"table {about}", Section(title, _frame(names, about_columns)))
+    if about in _ANALYSES:
+        sentence, types = _ANALYSES[about]
+        names_and_types = [(name, type_.__name__) for name, type_ in types.items()]
+        section = Section("its parameters", _frame(("parameter", "type"), names_and_types))
+        return _documentation(f"{about}: {sentence}", section)
+    if about:
+        question = _shipped(about)
+        parameters = [(p.name, p.type, str(p.default), p.doc) for p in question.parameters]
+        columns_of = [(c.name, c.type, c.unit, c.doc) for c in question.columns]
+        return _documentation(
+            f"{about}: {question.sentence}",
+            Section("its parameters", _frame(("name", "type", "default", "meaning"), parameters)),
+            Section("its columns", _frame(("name", "type", "unit", "meaning"), columns_of)),
+            notes=(question.grain, *question.notes[:4]),
+        )
+    questions = [(a.name, a.sentence, [p.name for p in a.parameters]) for a in all_answers()]
+    questions += [(name, words, [*types]) for name, (words, types) in _ANALYSES.items()]
+    short = [
+        (name, words, names if len(names) < 8 else ["..."]) for name, words, names in questions
+    ]
+    return _documentation(
+        "catalogue",
+        Section("answers", _frame(("answer", "what", "parameters"), sorted(short))),
+        notes=(
+            "catalogue(about=NAME) has columns and parameters of an answer or a table",
+            f"tables for sql: {', '.join(schema.TABLES)}",
+        ),
+    )
+
+
+def answer(
+    subject: Subject,
+    name: str,
+    parameters: Mapping[str, object] | None = None,
+    columns: Sequence[str] = (),
+) -> Result:
+    """The rows of one answer of the catalogue."""
+    given = {} if parameters is None else dict(parameters)
+    if name in _ANALYSES:
+        sections = _analysis(subject, name, given)
+        sentence = _ANALYSES[name][0]
+    else:
+        question = _shipped(name)
+        trace = subject.trace if isinstance(question, Advice) else subject.timed
+        sections, sentence = [(name, trace.answer(question, **given))], question.sentence
+    shown = tuple(subject.section(title, _chosen(rows, columns)) for title, rows in sections)
+    is_empty = not any(section.rows.height for section in shown)
+    return Result(f"{name}: {sentence}", shown, (*(_lacks(subject.trace) if is_empty else ()),))
+
+
+def sql(subject: Subject, query: str) -> Result:
+    """The rows of one SELECT over the tables."""
+    return Result("sql", (subject.section("rows of the query", subject.timed.sql(query)),))
+
+
+def event(
+    subject: Subject, event_id: int, run: str | None = None, rank: int | None = None
+) -> Result:
+    """One event, and what is around it."""
+    trace = one_trace(subject, run, rank)
+    rows = trace.answer(sql_directory() / "asking" / "surroundings.sql", event=event_id)
+    if not rows.height:
+        raise UnknownNameError(f"no event {event_id} in this run and rank")
+    details = trace.sql(f"FROM events WHERE event_id = {event_id:d}")
+    about = pl.DataFrame(details)
+    filled = [name for name in about.columns if about[name][0] is not None]
+    return Result(
+        f"event {event_id}",
+        (
+            subject.section("the event (this) and what is around it", rows.drop("stack")),
+            subject.section("all that is known of it", _turned(about.select(filled))),
+        ),
+        ("relation: around is from the inside out; before and after are on its thread or stream",),
+    )
+
+
+def diff(
+    subject: Subject,
+    base: str | None = None,
+    other: str | None = None,
+    base_rank: int | None = None,
+    other_rank: int | None = None,
+) -> Result:
+    """Why a step of one run takes longer than one of another, as causes that add up."""
+    traces = subject.trace.traces
+    runs = traces["run"].unique(maintain_order=True).to_list()
+    if base is None and other is None and len(runs) == 2:
+        base, other = runs
+    if len(runs) == 1:
+        base, other = base or runs[0], other or runs[0]
+    if base is None or other is None:
+        raise ParameterError(f"diff: name the runs, base and other; there are {len(runs)}")
+    if (base, base_rank) == (other, other_rank):
+        raise ParameterError(
+            "diff: both sides are the same; name two runs, or two ranks, or start profframe ask "
+            "with a second trace"
+        )
+    sides = [
+        subject.trace.filter(runs=run, ranks=rank)
+        for run, rank in ((base, base_rank), (other, other_rank))
+    ]
+    why = explain(*sides)
+    lengths = pl.DataFrame(
+        {
+            "side": ["base", "other"],
+            "run": [base, other],
+            "rank": pl.Series([base_rank, other_rank], dtype=pl.Int64),
+            "step_ns": [why.base_ns, why.other_ns],
+            "steps": [why.base_steps, why.other_steps],
+        }
+    )
+    causes = why.causes.select(_CAUSES)
+    notes = ["change_ns of all causes adds up to the change of the mean step; noise is one of them"]
+    if not causes.filter(pl.col("cause") != "noise").height:
+        notes.append("no cause is more than noise: the sides do not differ")
+    return Result(
+        f"diff: other minus base is {why.other_ns - why.base_ns} ns per step",
+        (subject.section("mean step", lengths), subject.section("causes", causes)),
+        tuple(notes),
+    )
+
+
+def what_if(subject: Subject, changes: Mapping[str, object]) -> Result:
+    """What a step, or the whole trace, would take if something were otherwise."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    if not given.keys() - {"step", "run"}:
+        raise ParameterError("what_if: give a change, as communication, host, kernels or launches")
+    rows = subject.trace.what_if(**given)  # type: ignore[arg-type]
+    return Result(
+        "what_if: a replay of what happened, with other lengths",
+        (subject.section("predictions", rows),),
+        ("nothing is the recorded length; replay_error says how far the unchanged replay is off",),
+    )
+
+
+def one_trace(subject: Subject, run: str | None, rank: int | None) -> Trace:
+    """The trace of one run and rank."""
+    traces = subject.trace.traces
+    if run is not None or rank is not None:
+        trace = subject.timed.filter(runs=run, ranks=rank)
+        traces = trace.traces
+    else:
+        trace = subject.timed
+    if traces.height != 1:
+        raise ParameterError(
+            f"there are {traces.height} traces of such a run and rank; give run and rank"
+        )
+    return trace
+
+
+def _findings(trace: Trace, parameters: Mapping[str, object] | None = None) -> pl.DataFrame:
+    return pl.DataFrame(trace.answer(_RULES, **dict(parameters or {}))).select(_FINDINGS)
+
+
+def _lacks(trace: Trace) -> list[str]:
+    """What the trace has nothing of, so that it cannot say anything about it."""
+    row = trace.answer(sql_directory() / "asking" / "recorded.sql").row(0, named=True)
+    lacking = [words for name, words in _RECORDED.items() if not row[name]]
+    return (
+        [f"of what it has not the trace cannot say anything: {', '.join(lacking)}"]
+        if lacking
+        else []
+    )
+
+
+def _analysis(
+    subject: Subject, name: str, given: dict[str, object]
+) -> list[tuple[str, pl.DataFrame]]:
+    types = _ANALYSES[name][1]
+    for key, value in given.items():
+        if key not in types:
+            raise UnknownNameError.among("parameter", key, types)
+        if type(value) is not types[key]:
+            raise ParameterError(f"parameter {key!r} is of type {types[key].__name__}")
+    if name == "regressions" and "baseline" not in given:
+        raise ParameterError("regressions: give the baseline, names of runs as 'main-*'")
+    rows = getattr(subject.trace, name)(**given)
+    if name != "critical_path":
+        return [(name, rows)]
+    stretches = _longest(rows.events, "dur_ns") if "dur_ns" in rows.events.columns else rows.events
+    return [
+        ("what the length is made of", rows.bounds),
+        ("stretches of the path, the longest first", stretches),
+    ]
+
+
+def _shipped(name: str) -> Any:
+    """An answer of the catalogue; never one of a file."""
+    names = [question.name for question in all_answers()]
+    if name not in names:
+        raise UnknownNameError.among("answer or table", name, [*names, *_ANALYSES, *schema.TABLES])
+    return find(name)
+
+
+def _chosen(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    for column in columns:
+        if column not in rows.columns:
+            raise UnknownNameError.among("column", column, rows.columns)
+    return rows.select(columns) if columns else rows
+
+
+def _longest(rows: pl.DataFrame, column: str) -> pl.DataFrame:
+    return rows.sort(column, descending=True, nulls_last=True, maintain_order=True)
+
+
+def _turned(rows: pl.DataFrame) -> pl.DataFrame:
+    """A row as one of column and value each."""
+    values = rows.row(0)
+    texts = [str(value) if isinstance(value, (list, dict)) else value for value in values]
+    return pl.DataFrame(
+        {"column": rows.columns, "value": pl.Series(map(str, texts), dtype=pl.String)}
+    )
+
+
+def _type(type_: pa.DataType) -> str:
+    return str(type_.value_type if pa.types.is_dictionary(type_) else type_)
+
+
+def _documentation(title: str, *sections: Section, notes: tuple[str, ...] = ()) -> Result:
+    shown = tuple(section for section in sections if section.rows.height)
+    return Result(title, shown, notes, is_of_trace=False)
+
+
+def _frame(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=[*names], orient="row", infer_schema_length=None)

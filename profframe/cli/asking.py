@@ -1,0 +1,87 @@
+"""The verb `ask`: a server for programs that ask questions."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from profframe.cli.loading import load
+from profframe.cli.verbs import takes_sources, verbs, with_facts
+from profframe.errors import MissingExtraError
+
+_TOKEN: Final = "PROFFRAME_TOKEN"  # noqa: S105 - the name of a variable
+_LEAST_CHARACTERS: Final = 16
+
+
+@verbs.command()
+@takes_sources
+@click.option(
+    "--http",
+    "port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="HTTP on 127.0.0.1 in place of stdin and stdout; 0 is any free port.",
+)
+@click.option(
+    "--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Most time of a question."
+)
+@click.option(
+    "--memory", default="2GB", show_default=True, metavar="SIZE", help="Most memory of a question."
+)
+@click.option(
+    "--rows", default=10_000, show_default=True, metavar="N", help="Most rows of a result."
+)
+@with_facts
+def ask(
+    sources: tuple[str, ...],
+    port: int | None,
+    timeout: float,
+    memory: str,
+    rows: int,
+    *,
+    facts: Mapping[str, Any],
+) -> None:
+    """Serve answers to a program, by the Model Context Protocol.
+
+    It reads these traces and nothing else. Over HTTP a client sends the token that stands in
+    PROFFRAME_TOKEN, or that is made and written to stderr. Needs pip install 'profframe[mcp]'.
+    """
+    try:
+        from profframe.asking import server
+    except ImportError as error:
+        raise MissingExtraError("ask needs mcp: pip install 'profframe[mcp]'") from error
+    from profframe.asking.service import Service
+    from profframe.asking.tools import Limits
+    from profframe.errors import ParameterError
+    from profframe.query.sandbox import Terms
+
+    try:
+        Terms().limited(memory, timeout, rows)
+    except ParameterError as error:
+        raise click.UsageError(str(error)) from error
+    token = _token() if port is not None else ""
+    listening = None if port is None else server.listen(port)
+    service = Service(load(sources, facts=facts), Limits(timeout, memory, rows))
+    if listening is None:
+        server.run_stdio(service)
+        return
+    address = f"http://{server.HOST}:{listening.getsockname()[1]}{server.PATH}"
+    origin = "of PROFFRAME_TOKEN" if _TOKEN in os.environ else token
+    click.echo(f"{address}\nAuthorization: Bearer {origin}", err=True)
+    server.run_http(service, listening, token)
+
+
+def _token() -> str:
+    """The token that clients have to send."""
+    token = os.environ.get(_TOKEN)
+    if token is None:
+        return secrets.token_urlsafe(32)
+    if len(token) < _LEAST_CHARACTERS or not token.isascii() or not token.isprintable():
+        raise click.UsageError(
+            f"{_TOKEN}: needs at least {_LEAST_CHARACTERS} printable characters of ASCII"
+        )
+    return token
