@@ -245,13 +245,13 @@ def explain(
     required=True,
     multiple=True,
     metavar="RUN|PATTERN|N",
-    help="Runs to hold others against, at least two; N: the N runs before these.",
+    help="Earlier runs to compare with, at least two; N: the N runs before these.",
 )
 @click.option(
     "--runs",
     multiple=True,
     metavar="RUN|PATTERN|N",
-    help="Runs that are held against it; N: the latest N.  [default: all others; with --baseline N"
+    help="Runs to compare with them; N: the latest N.  [default: all others; with --baseline N"
     " the latest]",
 )
 @click.option(
@@ -279,7 +279,7 @@ def check(
     top: int,
     output: Output,
 ) -> int:
-    """Hold runs against several runs before.
+    """Compare runs with several earlier runs.
 
     TRACE is a store or traces of several runs. Shown are the ops and kernels that take longer, by
     more than they vary from run to run. With --format or -o: these rows, with all columns.

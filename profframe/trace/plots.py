@@ -57,7 +57,7 @@ class Plots:
 
     A chart's data are the rows of its answer, with columns in the chart's units beside those of the
     answer. Each (run, rank) has a colour or a panel of its own; what is left out is said below the
-    title. A chart of something that the trace has nothing of raises a `ParameterError`.
+    title. A trace without data for a chart raises a `ParameterError`.
 
     Parameters
     ----------

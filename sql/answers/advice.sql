@@ -3,11 +3,11 @@
 -- evidence. What several ranks of a run have for the same cause is one finding, of the rank that has the largest gain: `ranks`
 -- has all of them. The same cause is the same `where` and suggestion of a rule, or the same `cause` of any rules that have this
 -- column. Rules are the files of `sql/rules`, and yours: each is a SELECT over the same tables. Times are of the profiler's
--- steps, or of the whole trace where it has none. A finding without evidence is none. Gains of several findings may be of the
--- same time, so they do not add up. Where a rule says what its suggestion amounts to in a replay (`docs/what_if.md`), the gain is
--- what the replay of all ranks of the run says, for all of them that have the finding; severity goes by it, and `gain_basis` says
--- so. In SQL alone the gains are those of the rules: `profframe answer advice --sql` prints it with all rules in it, for a bare
--- shell.
+-- steps, or of the whole trace where it has none. A rule without evidence gives no finding. Gains of several findings may be of
+-- the same time, so they do not add up. Where a rule says what its suggestion amounts to in a replay (`docs/what_if.md`), the
+-- gain is what the replay of all ranks of the run says, for all of them that have the finding; severity goes by it, and
+-- `gain_basis` says so. In SQL alone the gains are those of the rules: `profframe answer advice --sql` prints it with all rules
+-- in it, for a bare shell.
 -- needs: events
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run; of several the one that the finding and its events are of

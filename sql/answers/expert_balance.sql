@@ -1,6 +1,6 @@
 -- expert_balance: how evenly ranks get the tokens of experts: bytes and time.
 -- One row per (run, step, collective, process_group, rank), or with per=collective one per rank of each, in this order.
--- Collectives are those of collectives: every all_to_all, and the kernels of libraries for expert parallelism (DeepEP and others)
+-- Counts every all_to_all that `collectives` has, and the kernels of libraries for expert parallelism (DeepEP and others)
 -- that dispatch tokens to experts or combine what these return. Bytes are what the source says of the rank's own input and
 -- output, or where it says no output, what all ranks of the group send to it; kernels of such libraries say none. A
 -- rank's transfer is its time without its wait for the last rank; where waits are not known it is not known either. Shares of

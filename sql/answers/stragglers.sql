@@ -1,19 +1,19 @@
 -- stragglers: which rank the others wait for, how often, for how long, and what it does longer before.
 -- One row per (run, rank) that takes part in collectives with others; with per=op or per=kernel one for each thing it did before.
 -- Ordered by run, the time that others were held up, the longest first, then by rank and names.
--- Collectives are those of collectives, two ranks or more of each. A rank comes last if it starts one last, and not at the same
--- time as all others; the lowest does on a tie. By how much it holds up the job is what the job would gain if it came as the
--- others: the last rank holds it up from when the last but one came. Where several are late, each that comes later than the
+-- Counts the rows of `collectives` that at least two ranks take part in. A rank comes last if it starts one last, and not at the
+-- same time as all others; of a tie it is the lowest. By how much it holds up the job is what the job would gain if it came as
+-- the others: the last rank holds it up from when the last but one came. Where several are late, each that comes later than the
 -- middle one shares in what the job would gain if all of them came as that one: from when the rank before it came. Shares are of
 -- the collectives that the rank takes part in, not of all. Of each rank held_up_ns and shared_ns add up to what blame says.
--- Clocks are corrected where clock_skew knows all offsets; else times are as clocks have them, and is_corrected says so.
--- What it did longer than the rank before it since both were last together is `excess`, by the times of its devices, as
--- late_parts has it: its host, input, compute, copy, communication, or wait, for another rank or where nothing was recorded.
--- Why it is late is another question: `cause` of blame, by the critical path before, with op and module. They differ where one
--- of these times hides another, as a kernel that takes longer on a stream that nothing waits for. What it did before: the
--- longest host op or annotation on the thread of the call, wholly between the call of the rank's collective before on that
--- thread and this one; where the call is not known, on any thread of the rank and between the starts of the two. And the
--- longest kernel, copy or fill that started on its devices between these starts. Communication itself does not count.
+-- Clocks are corrected where clock_skew knows all offsets; else times are as clocks have them, and is_corrected says so. What it
+-- did longer than the rank before it since both were last together is `excess`, by the times of its devices, as late_parts has
+-- it: its host, input, compute, copy, communication, or wait, for another rank or where nothing was recorded. Why it is late is
+-- another question: `cause` of blame, by the critical path before, with op and module. They differ where one of these times hides
+-- another, as a kernel that takes longer on a stream that nothing waits for. What it did before: the longest host op or
+-- annotation on the thread of the call, wholly between the call of the rank's collective before on that thread and this one;
+-- where the call is not known, on any thread of the rank and between the starts of the two. And the longest kernel, copy or fill
+-- that started on its devices between these starts. Communication itself does not count.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, inputs, blame.
 -- needs: events, traces
 -- parameter per       VARCHAR(rank|op|kernel) = rank   what has a row of its own

@@ -3,7 +3,7 @@
 -- A synchronisation or a copy that waits costs time only if the device has nothing to do afterwards, because the host could not
 -- launch ahead meanwhile: counted is the gap of the device that begins during the call, up to the call that launched the next
 -- work, and no more than the call took. So waiting at the end of the program or for other ranks costs nothing. A fiftieth of the
--- time is about what one such call in a step of 10 ms costs. Without steps one call alone is no habit.
+-- time is about what one such call in a step of 10 ms costs. In a trace without steps a single call is not reported.
 -- What it advises goes by the call, the op around it, and whether copied memory is pinned.
 -- suggestion: Take it out of the step: no .item(), .tolist(), .cpu(), print or if on values of the device, no nonzero or boolean
 -- indexing, and copies from pinned memory with non_blocking=True.
