@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import polars as pl
@@ -10,7 +11,7 @@ import polars as pl
 from profframe.analysis.causes import kinds
 from profframe.analysis.causes.delays import with_delays
 from profframe.analysis.causes.piece_rows import named, piece_rows
-from profframe.analysis.causes.sides import Connect, side
+from profframe.analysis.causes.sides import Connect, divided, side
 from profframe.analysis.causes.slot_rows import SIDES, slot_rows
 from profframe.analysis.causes.slots import slots
 from profframe.analysis.causes.table import table
@@ -49,10 +50,16 @@ def explanation(
     """Explain the difference of two sides, of which ``keys`` are the (run, rank)."""
     base, other = of_each(2, lambda number: side(connects[number], keys[number]))
     sides = base, other
-    of = slots(base.trees, other.trees)
+    with ThreadPoolExecutor(1, "profframe-pieces") as pool:
+        dividing = [pool.submit(divided, its) for its in sides]
+        of = slots(base.trees, other.trees)
+    made = [future.result() for future in dividing]
     about = kinds.with_causes(slot_rows(sides, of, connects))
     owns = of.base, of.other
-    parts = of_each(2, lambda n: piece_rows(SIDES[n], sides[n], owns[n], of.gap, connects[n]))
+    is_alone = [of.gap[own] >= 0 for own in owns]
+    parts = of_each(
+        2, lambda n: piece_rows(SIDES[n], sides[n], made[n], owns[n], is_alone[n], connects[n])
+    )
     shared = about.select("slot", "in_both")
     rows = pl.concat([part.rows for part in parts]).join(shared, on="slot", how="left")
     lost = {name: part.lost_ns for name, part in zip(SIDES, parts, strict=True)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,9 +11,10 @@ import polars as pl
 
 from profframe.analysis.causes import kinds
 from profframe.analysis.causes.delays import delays
+from profframe.analysis.causes.pieces import Pieces
 from profframe.analysis.causes.sides import Connect, Side, texts
 from profframe.analysis.causes.units import KINDS, units
-from profframe.intervals import Ints
+from profframe.intervals import Ints, Mask
 
 _DIRECT: Final = {
     "wait": kinds.WAIT,
@@ -54,12 +56,18 @@ class PieceRows:
     lost_ns: int
 
 
-def piece_rows(name: str, of: Side, own: Ints, gap: Ints, connect: Connect) -> PieceRows:
-    """The pieces of a side, whose nodes have slots; those with a gap only one side has."""
+def piece_rows(  # noqa: PLR0917 -- a side, and what is known of it by now
+    name: str,
+    of: Side,
+    pieces: Sequence[Pieces],
+    own: Ints,
+    is_alone: Mask,
+    connect: Connect,
+) -> PieceRows:
+    """The pieces of a side, whose nodes have slots, and may be of calls that only this side has."""
     frames, lost_ns = [], 0
     samples = of.samples_of_windows
-    is_alone = gap[own] >= 0
-    for part, (its, made, steps) in enumerate(zip(of.slices, of.pieces, of.windows, strict=True)):
+    for part, (its, made, steps) in enumerate(zip(of.slices, pieces, of.windows, strict=True)):
         late = delays(its, of.trees, part, steps, is_alone)
         lost_ns += int(late.ns.sum())
         sums = units(its, made, of.trees, steps.step, late)

@@ -39,8 +39,8 @@ class Side:
         What each part did, and when its steps ran.
     trees : Trees
         Call trees of all parts.
-    pieces : list of Pieces
-        What every nanosecond of each part went to.
+    waits_until : list of Ints
+        Until when each slice of each part waited for another rank.
     conditions : list of Conditions
         Under which the work of each part ran.
     """
@@ -49,7 +49,7 @@ class Side:
     slices: list[Slices]
     windows: list[Windows]
     trees: Trees
-    pieces: list[Pieces]
+    waits_until: list[Ints]
     conditions: list[Conditions]
 
     @property
@@ -116,12 +116,17 @@ def side(connect: Connect, keys: Sequence[tuple[str, int]]) -> Side:
             under.append(conditions(connection, of))
     forest = trees(read)
     waits = _waits(connect, keys)
-    made = [
-        with_waits(pieces(of, steps), _waits_until(of, waits.get(key)))
-        for key, (of, steps) in zip(keys, read, strict=True)
-    ]
+    until = [_waits_until(of, waits.get(key)) for key, (of, _) in zip(keys, read, strict=True)]
     slices, windows = ([*column] for column in zip(*read, strict=True))
-    return Side([*keys], slices, windows, forest, made, under)
+    return Side([*keys], slices, windows, forest, until, under)
+
+
+def divided(of: Side) -> list[Pieces]:
+    """What every nanosecond of each part went to."""
+    return [
+        with_waits(pieces(its, steps), until)
+        for its, steps, until in zip(of.slices, of.windows, of.waits_until, strict=True)
+    ]
 
 
 def _waits(
