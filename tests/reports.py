@@ -17,7 +17,7 @@ import polars as pl
 
 import profframe
 from profframe import Trace
-from profframe.show.kernel_names import of_answer
+from profframe.show.kernel_names import of_answer, shortened
 from profframe.show.report import columns
 from tests.conftest import ROOT, TRACES
 
@@ -63,7 +63,7 @@ ASKED: Final[dict[str, Callable[[Trace], pl.DataFrame]]] = {
     "unfreed": Trace.unfreed,
     "modules": Trace.modules,
     "annotations": Trace.annotations,
-    "roofline": Trace.roofline,
+    "roofline": lambda trace: _with_short_names(trace.roofline()),
     "stragglers": Trace.stragglers,
     "clock_skew": Trace.clock_skew,
     "collective_summary": Trace.collective_summary,
@@ -121,7 +121,12 @@ def check_numbers(tables: Mapping[str, Rows], trace: Trace) -> None:
         for name, rows in tables.items():
             if name in ASKED:
                 answer = ASKED[name](asked)
-                check_rows(name, rows, answer if name == "kernels" else of_answer(name, answer))
+                is_whole = "short_name" in answer.columns
+                check_rows(name, rows, answer if is_whole else of_answer(name, answer))
+
+
+def _with_short_names(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.hstack(shortened(rows.select(short_name="name"), "short_name"))
 
 
 def check_rows(name: str, rows: Rows, answer: pl.DataFrame) -> None:
