@@ -81,7 +81,7 @@ def delays(of: Slices, tree: Trees, part: int, steps: Windows, is_alone: Mask) -
     node, row, window = node[inside], row[inside], window[inside]
     order = np.lexsort((node, of.end_ns[row], window))
     node, row, window = node[order], row[order], window[order]
-    sort = _sorts(of, tree, own, around, is_alone)
+    sort = _sorts(of, tree, part, around, is_alone)
     return Delays(part, node, window, of.end_ns[row], ns[node], around, sort)
 
 
@@ -98,17 +98,15 @@ def _launching(of: Slices) -> Ints:
     return threads
 
 
-def _sorts(of: Slices, tree: Trees, own: Mask, around: Ints, is_alone: Mask) -> Ints:
+def _sorts(of: Slices, tree: Trees, part: int, around: Ints, is_alone: Mask) -> Ints:
     """What the outermost call around each node is there for."""
-    node_of = np.full(of.event_id.size + 1, -1, np.int64)
-    rows = np.flatnonzero(own)
-    node_of[tree.row[rows]] = rows
+    node_of = tree.node_of(part, of.event_id.size)
     calls = of.around(of.is_call)
     sort = np.full(tree.row.size + 1, NO_SORT, np.int64)
     for number in _PRECEDENCE:
         marked = np.flatnonzero((of.sort == number) & (of.work == 0))
         sort[_of(around, node_of[calls[marked]])] = number
-    works = np.flatnonzero(own & tree.is_work & is_alone)
+    works = np.flatnonzero((tree.part == part) & tree.is_work & is_alone)
     is_kernel = (of.work != COPY)[tree.row[works]]
     launching = around[works[is_kernel]]
     sort[launching[sort[launching] == SYNC]] = NO_SORT

@@ -48,6 +48,13 @@ class Trees:
         """Number of the tree of each node."""
         return np.cumsum(self.row < 0) - 1
 
+    def node_of(self, part: int, slices: int) -> Ints:
+        """Node of each of so many slices of a rank, and of row -1; -1 is none."""
+        own = np.flatnonzero((self.part == part) & (self.row >= 0))
+        nodes = np.full(slices + 1, -1, np.int64)
+        nodes[self.row[own]] = own
+        return nodes
+
 
 def trees(parts: Sequence[tuple[Slices, Windows]]) -> Trees:
     """Make the trees of all ranks of a side."""

@@ -72,9 +72,7 @@ class Units:
 def units(of: Slices, made: Pieces, tree: Trees, steps: Ints, late: Delays) -> Units:
     """Say what the pieces of a rank belong to, whose windows are of some steps."""
     own = np.flatnonzero(tree.part == late.part)
-    node_of = np.full(of.event_id.size + 1, -1, np.int64)
-    has_row = own[tree.row[own] >= 0]
-    node_of[tree.row[has_row]] = has_row
+    node_of = tree.node_of(late.part, of.event_id.size)
     calls = of.around(of.is_call)
     row = made.row
     slice_of = np.where(made.what == HOST, np.append(calls, -1)[row], row)

@@ -7,7 +7,6 @@ page holds both once, and calls ``flameGraph(element, columns, options)`` for ea
 
 from __future__ import annotations
 
-import html
 import os
 import uuid
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from profframe.schema import KINDS
 from profframe.show import units
 from profframe.show.plots import palette
+from profframe.show.standalone import page
 from profframe.show.units import script_json
 from profframe.system.atomic_files import atomic_write
 
@@ -31,10 +31,6 @@ COLUMNS: Final = (
 )  # fmt: skip
 """Columns of the answer that are drawn."""
 _HERE: Final = Path(__file__).parent
-_PAGE: Final = (
-    ":root { color-scheme: light dark; } "
-    "body { margin: 0; background: light-dark(#ffffff, #18191b); }"
-)
 _LONGEST: Final = 500
 """Characters of a name that are passed to the script, which shows 300."""
 _GREY: Final = palette.CLASSES["others"]
@@ -66,13 +62,7 @@ class FlameGraph:
 
     def to_html(self) -> str:
         """The graph as a page that loads no other file."""
-        return (
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<title>{html.escape(self._title())}</title>\n"
-            f"<style>{_PAGE}</style>\n"
-            f"</head>\n<body>\n{self._repr_html_()}</body>\n</html>\n"
-        )
+        return page(self._title(), self._repr_html_())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page into a file.

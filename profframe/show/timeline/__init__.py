@@ -8,7 +8,6 @@ take an object for each slice, which a million of them have no room for.
 
 from __future__ import annotations
 
-import html
 import os
 import uuid
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from profframe.show import units
+from profframe.show.standalone import page
 from profframe.system.atomic_files import atomic_write
 
 if TYPE_CHECKING:
@@ -27,10 +27,6 @@ _SCRIPTS: Final = (
     "data.js", "layout.js", "raster.js", "draw.js", "view.js", "details.js", "input.js",
     "search.js", "timeline.js",
 )  # fmt: skip
-_PAGE: Final = (
-    ":root { color-scheme: light dark; } "
-    "body { margin: 0; background: light-dark(#ffffff, #18191b); }"
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,13 +50,7 @@ class Timeline:
 
     def to_html(self) -> str:
         """The timeline as a page that loads no other file."""
-        return (
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<title>{html.escape(self._title())}</title>\n"
-            f"<style>{_PAGE}</style>\n"
-            f"</head>\n<body>\n{self._repr_html_()}</body>\n</html>\n"
-        )
+        return page(self._title(), self._repr_html_())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page into a file.
