@@ -71,10 +71,10 @@ SERIOUS: Final = (
     ),
     Mutant(
         "3",
-        "the title of a flame graph is not escaped",
-        "profframe/show/flame/__init__.py",
-        "<title>{html.escape(self._title())}</title>",
-        "<title>{self._title()}</title>",
+        "the title of a saved drawing is not escaped",
+        "profframe/show/standalone.py",
+        "<title>{html.escape(title)}</title>",
+        "<title>{title}</title>",
         "tests/test_hostile.py::TestPages::test_flame_graph",
     ),
     Mutant(
