@@ -1090,7 +1090,7 @@ def total_average(self: "Trace") -> pl.DataFrame:
 
 
 def unfreed(self: "Trace", top: int = 100) -> pl.DataFrame:
-    """The largest blocks that were allocated in the trace and never freed, and the op that allocated each.
+    """The largest blocks that were allocated in the trace and never freed, and the op of each.
 
     Parameters
     ----------
