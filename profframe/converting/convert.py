@@ -133,17 +133,20 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         if number is not None and not (type(number) is int and number > 0):
             raise ParameterError(f"{name}: needs an integer above 0, not {number!r}")
     if executor is not None and workers is not None:
-        raise ParameterError("workers are of this machine; an executor has its own")
+        raise ParameterError(
+            "workers sets processes on this machine; an executor has its own workers"
+        )
     target, paths = destination(store), as_list(sources)
     if len(paths) == 1 and stores.is_store(Path(paths[0])):
         given = (run, rank, pattern, compat, captures, categories, execution_trace, memory)
         if any(value is not None for value in given):
             raise ParameterError(
-                "a store has its names already, and facts: run, rank, pattern, compat, captures, "
+                "a store already has names and facts, so it takes none of run, rank, pattern, "
+                "compat, captures, "
                 "kernel_categories, execution_trace, memory"
             )
         if not isinstance(target, Folder):
-            raise ParameterError(f"{os.fspath(store)}: a store is copied to a folder only")
+            raise ParameterError(f"{os.fspath(store)}: a store can only be copied to a folder")
         return _copy(Trace.from_store(paths[0]), target.root)
     files = items(paths, run, rank, None if pattern is None else Pattern.of(pattern))
     target.prepare()

@@ -181,7 +181,7 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
 
     def __enter__(self) -> Self:
         if self._depth:
-            raise ParameterError("this profile is running already; a block in it needs its own")
+            raise ParameterError("this profile is already running; a nested block needs its own")
         if self._enabled:
             if (self._is_used or self._cycles) and (self._is_plain or not self._accumulates):
                 self._reset()
@@ -207,8 +207,8 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
         """Profile each call of a function."""
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise ParameterError(
-                f"{function.__qualname__} is a generator: what runs between its values is its "
-                "caller's; profile the loop over it, as in: with profframe.profile() as prof: ..."
+                f"{function.__qualname__} is a generator: between its values its caller "
+                "runs; profile the loop over it, as in: with profframe.profile() as prof: ..."
             )
         if inspect.iscoroutinefunction(function):
 
@@ -259,8 +259,7 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
             raise SourceError("no trace: nothing is recorded with enabled=False")
         if not self._cycles:
             raise SourceError(
-                "no trace yet: the profile has not ended, or its schedule has not come to the end "
-                "of a cycle"
+                "no trace yet: the profile has not ended, or no cycle of its schedule has ended"
             )
         return live.Cycles(tuple(self._cycles))
 
@@ -270,7 +269,7 @@ def _check_one_profiler(arguments: Mapping[str, object]) -> None:
     of_profiler = [name for name in _OF_PROFILER if name in arguments]
     if of_autograd and of_profiler:
         raise ParameterError(
-            f"{of_autograd[0]} is of torch.autograd.profiler.profile, and {of_profiler[0]} of "
+            f"{of_autograd[0]} belongs to torch.autograd.profiler.profile, and {of_profiler[0]} of "
             "torch.profiler.profile, whose activities= say which devices are recorded: give those "
             "of one"
         )

@@ -212,7 +212,7 @@ def comparison(
             raise ParameterError(f"{name} ({read.source}): {text}")
     for name, read in zip(names, sides, strict=True):
         if per == "step" and not read.side.samples.height:
-            raise ParameterError(f"per='step': nothing of {name!r} is in a profiler step")
+            raise ParameterError(f"per='step': {name!r} has nothing inside profiler steps")
     means = [
         _mean_outside(prefix, read.side, read.outside)
         for prefix, read in zip(_SIDES, sides, strict=True)
@@ -242,7 +242,7 @@ def check_names(names: Any) -> None:
         or not all(isinstance(name, str) and name for name in names)
         or names[0] == names[1]
     ):
-        raise ParameterError(f"names: two different texts, not {names!r}")
+        raise ParameterError(f"names: needs two different texts, not {names!r}")
 
 
 def _check(names: Any, kernel_by: str, per: str, outside: str, steps: str) -> None:
@@ -256,7 +256,9 @@ def _check(names: Any, kernel_by: str, per: str, outside: str, steps: str) -> No
         if value not in choices:
             raise UnknownNameError.among(parameter, value, choices)
     if outside != "none" and per != "step":
-        raise ParameterError(f"outside={outside!r}: only with per='step'; a run counts all it has")
+        raise ParameterError(
+            f"outside={outside!r}: only with per='step'; per='run' counts everything"
+        )
 
 
 def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Read:

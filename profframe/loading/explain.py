@@ -116,7 +116,7 @@ def explain(base: Any, other: Any) -> Explanation:
     for name, steps in (("base", made.base_steps), ("other", made.other_steps)):
         if not steps:
             raise AnswerError(
-                f"{name}: nothing to explain, as no op, call, annotation or work of a device takes "
+                f"{name}: nothing to explain, because no op, call, annotation or device work takes "
                 "time in it"
             )
     return made

@@ -69,7 +69,7 @@ def diff_memory(
     >>> from profframe import diff_memory
     >>> diff_memory("examples/fp32.json.gz", "examples/bf16.json.gz")
     Traceback (most recent call last):
-    profframe.errors.ParameterError: base: no allocations of a memory snapshot in it
+    profframe.errors.ParameterError: base: it has no allocations of a memory snapshot
     """
     if by not in BY:
         raise UnknownNameError.among("by", by, BY)
@@ -129,7 +129,7 @@ def _side(source: Any, name: str, by: str) -> pl.DataFrame:
     trace = source if isinstance(source, Trace) else load(source)
     rows = pl.DataFrame(trace.memory_stacks(by=by, top=0))
     if rows["run"].n_unique() > 1:
-        raise ParameterError(f"{name}: several runs, where memory of one is compared with another")
+        raise ParameterError(f"{name}: has several runs, but a side must be one run")
     if not rows.height:
-        raise ParameterError(f"{name}: no allocations of a memory snapshot in it")
+        raise ParameterError(f"{name}: it has no allocations of a memory snapshot")
     return rows

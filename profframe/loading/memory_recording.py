@@ -86,7 +86,7 @@ def _allocator(name: str) -> Any:
         ) from error
     if not torch.cuda.is_available():
         raise SourceError(
-            f"profframe.{name} needs a CUDA device: torch {torch.__version__} sees none here. On "
+            f"profframe.{name} needs a CUDA device: torch {torch.__version__} sees none. On "
             "the host, profframe.profile(profile_memory=True) records memory"
         )
     return torch.cuda.memory
@@ -150,7 +150,7 @@ class record_memory:  # noqa: N801 -- beside `profile`
         try:
             memory._record_memory_history(**self._arguments)  # noqa: SLF001
         except (TypeError, ValueError) as error:
-            raise ParameterError(f"torch does not record memory so: {error}") from error
+            raise ParameterError(f"torch refused to record memory: {error}") from error
         self._trace = None
         return self
 

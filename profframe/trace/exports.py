@@ -109,7 +109,7 @@ def export_chrome_trace(
 
     for name, value in (("highlight", highlight), ("tracks", tracks)):
         if legacy and value is not None:
-            raise ParameterError(f"{name}: not in the form that torch writes (legacy=True)")
+            raise ParameterError(f"{name}: not available in torch's own format (legacy=True)")
     if legacy:
         with self._session.connection() as connection:
             chrome.write_list(path, listed_lines(connection))

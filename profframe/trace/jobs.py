@@ -222,7 +222,7 @@ def _job(self: Trace, run: str | None, what: str) -> tuple[Session, str | None, 
     runs = traces["run"].unique().to_list()
     if len(runs) > 1:
         raise ParameterError(
-            f"{what} is of one run, and there are {len(runs)} "
+            f"{what} covers one run, and there are {len(runs)} "
             f"({selecting.some_traces(traces.rows())}); choose one: run=..."
         )
     return session, next(iter(runs), None), traces["rank"].to_list()

@@ -28,26 +28,27 @@ _NO_DEVICES: Final = (
 _NO_STEPS: Final = "this trace has no profiler steps; call prof.step() at the end of each step"
 _NO_MEMORY: Final = "this trace has no records of memory; profile with profile_memory=True"
 _NO_SNAPSHOT: Final = (
-    "no memory snapshot is in it; record one with torch.cuda.memory._record_memory_history() and "
+    "the trace has no memory snapshot; record one with torch.cuda.memory._record_memory_history() "
+    "and "
     "torch.cuda.memory._dump_snapshot(FILE), and load it"
 )
-_NO_SEGMENTS: Final = "no memory snapshot with segments is in it"
+_NO_SEGMENTS: Final = "the trace has no memory snapshot with segments"
 _NO_LAUNCHES: Final = (
-    "no work on a device has its launch in this trace; profile the host, too "
+    "no device work has its launch in this trace; profile the host, too "
     "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
 )
 _NO_GAPS: Final = (
-    "in this trace no device had nothing to do between two pieces of work, or none was used"
+    "in this trace no device was idle between two pieces of work, or no device was used"
 )
-_NO_WORK: Final = (
-    "no kernel has both FLOPs and bytes that are known; profile with record_shapes=True"
-)
+_NO_WORK: Final = "no kernel has known FLOPs and bytes; profile with record_shapes=True"
 _NO_HOST: Final = (
-    "this trace has no slices on the host; profile it, too (activities=[ProfilerActivity.CPU])"
+    "this trace has no host slices; profile the host, too (activities=[ProfilerActivity.CPU])"
 )
 _NO_SLICES: Final = "this trace has no slices with a start"
-_ONE_RANK: Final = "this trace has one rank; load those of a job together: load('run/*.json.gz')"
-_NO_COLLECTIVES: Final = "this trace has no collectives; profile a job of several ranks"
+_ONE_RANK: Final = (
+    "this trace has one rank; load all ranks of a job together: load('run/*.json.gz')"
+)
+_NO_COLLECTIVES: Final = "this trace has no collectives; profile a job with several ranks"
 _ONE_RUN: Final = "this trace has one run; load several: load('store'), load('runs/*.json.gz')"
 
 
