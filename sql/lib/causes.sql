@@ -1,7 +1,7 @@
--- What a step is made of, for finding what changed in it.
+-- What a step consists of, to find what changed in it.
 -- In a bare shell read `devices.sql`, `kernel_names.sql`, `inputs.sql`, `steps.sql` and `critical_path.sql` of `sql/lib` first.
 
--- call_label: what makes two slices the same call, whatever number its name has: that of a step, of a module among those of its
+-- call_label: what makes two slices the same call, whatever number its name contains: of a step, of a module among those of its
 -- class, of an annotation, of a line.
 -- parameter kind VARCHAR  kind of a slice
 -- parameter name VARCHAR  its name
@@ -18,10 +18,10 @@ CREATE OR REPLACE TEMP MACRO call_label(kind, name) AS CASE
 END;
 
 -- call_sort: what the host does in a slice: 1 op, 2 annotation, 3 module, 4 Python frame, 5 call, 6 a call that waits for a
--- device, 7 loading data, 8 compiling, 9 going on after a graph break; 0 anything else.
+-- device, 7 loading data, 8 compiling, 9 continuing after a graph break; 0 anything else.
 -- parameter kind VARCHAR  kind of a slice
 -- parameter name VARCHAR  its name
--- parameter is_module BOOLEAN  it is the call of a module
+-- parameter is_module BOOLEAN  whether it is the call of a module
 -- returns INTEGER  the number
 -- example: SELECT call_sort('host_op', 'aten::mm', false)
 CREATE OR REPLACE TEMP MACRO call_sort(kind, name, is_module) AS CASE
@@ -43,19 +43,19 @@ END;
 -- call_nodes: one row per slice that is on a thread of the host or on a device.
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id, start_ns, dur_ns  as in events
--- column step BIGINT  its step; -1 for none
+-- column step BIGINT  its step; -1 if there is none
 -- column depth INTEGER  number of slices around it
--- column parent BIGINT  event_id of the slice around it; -1 for none, as in the next three
+-- column parent BIGINT  event_id of the slice around it; -1 if there is none, like the next three
 -- column launch BIGINT  event_id of the call that launched it
 -- column thread INTEGER  thread of the host
 -- column device INTEGER  device
--- column work INTEGER  1 computation, 2 communication, 3 copy of a device; 0 of the host
+-- column work INTEGER  device work: 1 computation, 2 communication, 3 copy; 0: on the host
 -- column sort INTEGER  as in call_sort
 -- column label BIGINT  number of its call_label
 -- column backward BIGINT  1: autograd runs it
--- column detail BIGINT  number of what else there is: of work its name, of an op its shapes and types
--- column category BIGINT  number of its category, if that tells what it does: products, attention, communication; else 0
--- column graph_position BIGINT  as in events; -1 for none
+-- column detail BIGINT  number of its details: the name of work, the shapes and types of an op
+-- column category BIGINT  number of its category, if that is specific: products, attention, communication; else 0
+-- column graph_position BIGINT  as in events; -1 if there is none
 -- example: FROM call_nodes(events)
 CREATE OR REPLACE TEMP MACRO call_nodes(events) AS TABLE
 WITH slices AS NOT MATERIALIZED (
