@@ -20,7 +20,7 @@ from profframe.loading.diff import comparison
 from profframe.loading.limits import hold, of_each_run
 from profframe.show.checks import remarks, state
 from tests.builders import stored, together
-from tests.conftest import Run
+from tests.conftest import Run, real_trace
 
 Rows = Sequence[Mapping[str, object]]
 MS: Final = 10**6
@@ -152,8 +152,8 @@ def test_idle_time_makes_a_step_longer(run: Run, tmp_path: Path) -> None:
     ]
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert "broken 5 % step, 100.000 ms -> 106.000 ms (+6.0 %) mean of the steps" in " ".join(lines)
-    for limit in ("step=6%", "step=6ms", "step=7%"):
-        assert run("diff", *sides, "--fail-on", limit)[::2] == (0, "")
+    held_by = ("--fail-on", "step=6%", "--fail-on", "step=6ms", "--fail-on", "step=7%")
+    assert run("diff", *sides, *held_by)[::2] == (0, "")
     assert run("diff", *sides[::-1], "--fail-on", "step=0%")[::2] == (0, "")
 
 
@@ -264,9 +264,9 @@ def named_side(scale: int) -> Trace:
     )
 
 
-@pytest.mark.parametrize(
-    ("metric", "base", "other"),
-    [
+NAMED: Final = {
+    metric: (base, other)
+    for metric, base, other in [
         ("op:aten::mm", 10, 20),
         ("op:aten::*", 11, 21),
         ("op:*", 11, 21),
@@ -281,23 +281,33 @@ def named_side(scale: int) -> Trace:
         ("category:[eg]*", 130, 230),
         ("category:copy", 5, 10),
         ("kernel_ns", 130, 230),
-    ],
-)
-def test_what_a_name_holds(metric: str, base: int, other: int) -> None:
-    sides = named_side(1), named_side(2)
-    found = held(*sides, f"{metric}=50%", f"{metric}=100%")
-    assert means(found) == [
-        (base, other, other > 1.5 * base),
-        (base, other, other > 2 * base),
     ]
-    assert [one[2] for one in means(held(*sides[::-1], f"{metric}=0%"))] == [base > other]
+}
+"""What metrics are of `named_side`, of scale 1 and of scale 2."""
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_any_name(name: str) -> None:
+def test_what_a_name_holds() -> None:
+    """All are asked at once: each limit is held by itself."""
+    sides = named_side(1), named_side(2)
+    for percent in (50, 100):
+        found = means(held(*sides, *(f"{metric}={percent}%" for metric in NAMED)))
+        assert dict(zip(NAMED, found, strict=True)) == {
+            metric: (base, other, 100 * (other - base) > percent * base)
+            for metric, (base, other) in NAMED.items()
+        }
+    back = means(held(*sides[::-1], *(f"{metric}=0%" for metric in NAMED)))
+    assert dict(zip(NAMED, back, strict=True)) == {
+        metric: (other, base, base > other) for metric, (base, other) in NAMED.items()
+    }
+
+
+def test_any_name() -> None:
     """A name that is there is no pattern."""
-    base, other = (trace([op(name, ns), op("xx", 99)]) for ns in (10, 20))
-    assert means(held(base, other, f"op:{name}=5%")) == [(10, 20, True)]
+    base, other = (
+        trace([op(name, ns + n) for n, name in enumerate(ODD)] + [op("xx", 99)]) for ns in (10, 30)
+    )
+    found = means(held(base, other, *(f"op:{name}=5%" for name in ODD)))
+    assert found == [(10 + n, 30 + n, True) for n in range(len(ODD))]
 
 
 @pytest.mark.parametrize(
@@ -312,18 +322,21 @@ def test_any_name(name: str) -> None:
         ("throughput_per_s", "throughput_per_s: on neither side: it is not known"),
     ],
 )
-def test_what_neither_side_has_is_an_error(
-    metric: str, message: str, run: Run, tmp_path: Path
-) -> None:
+def test_what_neither_side_has_is_an_error(metric: str, message: str) -> None:
     with pytest.raises((ParameterError, UnknownNameError), match=message):
         held(named_side(1), named_side(2), f"{metric}=5%")
+    empty = trace([])
+    with pytest.raises((ParameterError, UnknownNameError), match=f"^{metric.partition(':')[0]}"):
+        held(empty, empty, f"{metric}=5%")
+
+
+@pytest.mark.parametrize("metric", ["op:aten::nn", "memory"])
+def test_so_it_is_on_the_command_line(metric: str, run: Run, tmp_path: Path) -> None:
+    """A name that is unknown, and a parameter that cannot be: the two errors that there are."""
     named_side(1).to_parquet(tmp_path / "a")
     code, out, err = run("diff", tmp_path / "a", tmp_path / "a", "--fail-on", f"{metric}=5%")
     assert (code, out) == (2, "")
     assert err.count("Error: --fail-on: ") == 1
-    empty = trace([])
-    with pytest.raises((ParameterError, UnknownNameError), match=f"^{metric.partition(':')[0]}"):
-        held(empty, empty, f"{metric}=5%")
 
 
 def test_per_step_samples_are_steps() -> None:
@@ -457,8 +470,7 @@ def test_real_pairs(traces: Path) -> None:
     """Sums are those of the answers; against itself nothing grew, whatever is held."""
     folder = traces / "AMD-AGI__TraceLens"
     sides = [
-        profframe.load(folder / device / "Qwen1.5-0.5B-Chat.json.gz")
-        for device in ("h100", "mi300")
+        real_trace(folder / device / "Qwen1.5-0.5B-Chat.json.gz") for device in ("h100", "mi300")
     ]
     words = (
         "step",
@@ -481,6 +493,5 @@ def test_real_pairs(traces: Path) -> None:
         modules = trace.modules(per="run").filter(pl.col("name").str.contains("Attention"))
         times = modules["total_device_ns"].to_list()
         assert max(times) <= value["module:*Attention*"] <= sum(times)
-    for trace in sides:
-        texts = [f"{word}=0%" for word in words if word != "kernel:*gemm*"]
-        assert not any(one.is_above for one in held(trace, trace, *texts))
+    texts = [f"{word}=0%" for word in words if word != "kernel:*gemm*"]
+    assert not any(one.is_above for one in held(sides[0], sides[0], *texts))
