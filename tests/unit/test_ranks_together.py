@@ -17,6 +17,7 @@ from profframe.query import apart
 from profframe.query.apart import Apart
 from profframe.trace.trace import Trace
 from tests.builders import event, loaded, together
+from tests.members import few
 
 AHEAD: Final = (7, 10**10, 10**10 - 5_000)
 
@@ -65,9 +66,16 @@ def rank(number: int, seed: int) -> Trace:
     return loaded(*rows, rank=number, header={"clock": "utc"}, flows=flows)
 
 
-@pytest.fixture(scope="module", params=range(2))
+@pytest.fixture(scope="module", params=few(range(2), 1))
 def job(request: pytest.FixtureRequest) -> Trace:
     return together(*(rank(number, request.param) for number in range(3)))
+
+
+@pytest.fixture(scope="module")
+def store(job: Trace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("job") / "store"
+    job.to_parquet(path)
+    return path
 
 
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,33 +83,35 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "MOST_EVENTS", 0)
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda trace: trace.critical_path(across_ranks=True).events,
-        lambda trace: trace.critical_path(1, across_ranks=True).events,
-        lambda trace: trace.critical_path(annotation="aten::mm", across_ranks=True).events,
-        lambda trace: trace.critical_path(
-            annotation="aten::mm", instance=1, across_ranks=True
-        ).events,
-        lambda trace: trace.blame(),
-        lambda trace: trace.dependencies(),
-        lambda trace: trace.what_if(1, communication=0.5, kernels={"gemm": 2.0}, stragglers=False),
-    ],
-)  # fmt: skip
+ASKED: Final[dict[str, Callable[[Trace], pl.DataFrame]]] = {
+    "path": lambda trace: trace.critical_path(across_ranks=True).events,
+    "path of a step": lambda trace: trace.critical_path(1, across_ranks=True).events,
+    "path of the first": lambda trace: (
+        trace.critical_path(annotation="aten::mm", across_ranks=True).events
+    ),
+    "path of the second": lambda trace: (
+        trace.critical_path(annotation="aten::mm", instance=1, across_ranks=True).events
+    ),
+    "blame": lambda trace: trace.blame(),
+    "dependencies": lambda trace: trace.dependencies(),
+    "what-if": lambda trace: trace.what_if(
+        1, communication=0.5, kernels={"gemm": 2.0}, stragglers=False
+    ),
+}
+FEW: Final = ("path of the second", "blame", "dependencies", "what-if")
+"""A step and no choice at all take the ways of an instance and of the dependencies."""
+
+
+@pytest.mark.parametrize("ask", few(ASKED, FEW))
 def test_answers_are_those_of_one_by_one(
-    job: Trace,
-    ask: Callable[[Trace], pl.DataFrame],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    job: Trace, store: Path, ask: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job.to_parquet(tmp_path / "store")
-    asked = ask(job)
+    asked = ASKED[ask](job)
     assert asked.height > 1
-    assert ask(profframe.load(tmp_path / "store")).equals(asked)
+    assert ASKED[ask](profframe.load(store)).equals(asked)
     one_by_one(monkeypatch)
-    assert ask(Trace.from_tables(job.tables)).equals(asked)
-    assert ask(profframe.load(tmp_path / "store")).equals(asked)
+    assert ASKED[ask](Trace.from_tables(job.tables)).equals(asked)
+    assert ASKED[ask](profframe.load(store)).equals(asked)
 
 
 def test_dependencies_are_of_all_kinds(job: Trace) -> None:
@@ -117,11 +127,10 @@ def test_an_annotation_that_is_not_there(job: Trace, monkeypatch: pytest.MonkeyP
 
 
 def test_files_are_those_of_one_by_one(
-    job: Trace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    job.to_parquet(tmp_path / "store")
     for name in ("together", "apart"):
-        trace = profframe.load(tmp_path / "store").filter(ranks=[0, 2], steps=1)
+        trace = profframe.load(store).filter(ranks=[0, 2], steps=1)
         trace.export_chrome_trace(tmp_path / name, tracks=["queue_depth"], collectives=True)
         one_by_one(monkeypatch)
     assert (tmp_path / "together").read_bytes() == (tmp_path / "apart").read_bytes()
