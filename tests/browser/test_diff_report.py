@@ -11,6 +11,7 @@ from profframe.show.columns import cell
 from tests import hostile
 from tests.browser.conftest import Open, Opened
 from tests.builders import loaded
+from tests.members import few
 from tests.unit.test_diff_report import BF16, FP32, steps
 
 
@@ -76,12 +77,18 @@ def test_nodes_open_level_by_level(page_of_diff: Path, opened: Open) -> None:
     silent(page)
 
 
-def test_hostile_names(tmp_path: Path, opened: Open) -> None:
+ALL_TITLES = "".join(hostile.NAMES[:6])
+"""Those that would run, one behind the other: in the normal run they share a page."""
+
+
+@pytest.mark.parametrize(
+    "title", few([ALL_TITLES, *hostile.NAMES[:6]], [ALL_TITLES]), ids=["all", *range(6)]
+)
+def test_hostile_names(title: str, tmp_path: Path, opened: Open) -> None:
     path = tmp_path / "diff.html"
     names = hostile.NAMES
     sides = loaded(*steps(5_000, *names)), loaded(*steps(9_000, *names, op=names[1]))
-    for title in names[:6]:
-        profframe.diff_report(*sides, path, (f"a{title}", f"b{title}"), title=title)
-        page = opened(path)
-        silent(page)
-        assert page.run(f"typeof {hostile.MARK}") == "undefined"
+    profframe.diff_report(*sides, path, (f"a{title}", f"b{title}"), title=title)
+    page = opened(path)
+    silent(page)
+    assert page.run(f"typeof {hostile.MARK}") == "undefined"

@@ -137,7 +137,7 @@ def test_hostile_names_are_only_names(opened: Open, tmp_path: Path, hostile_file
 
 
 def test_nothing_and_deep(opened: Open, tmp_path: Path) -> None:
-    depth = 3_000
+    depth = 1_000
     slices = (event("f", i, 2 * depth - i) for i in range(depth))
     it = opened(page(FlameGraph(loaded(*slices).flame()), tmp_path / "deep.html"))
     assert len(state(it)["boxes"]) == depth + 1

@@ -10,6 +10,7 @@ import pytest
 from profframe.show.columns import cell
 from tests import hostile, step_jobs
 from tests.browser.conftest import Open, Opened
+from tests.members import few
 
 LATE: Final = 500_000
 RESULT: Final = "#job .prediction"
@@ -114,17 +115,23 @@ def test_sliders_say_what_is_predicted(page_of_job: Path, opened: Open) -> None:
     silent(page)
 
 
-def test_hostile_names(tmp_path: Path, opened: Open) -> None:
+ALL_NAMES: Final = "".join(hostile.NAMES[:6])
+"""Names that would run, one behind the other: in the normal run they share a page."""
+
+
+@pytest.mark.parametrize(
+    "name", few([ALL_NAMES, *hostile.NAMES[:6]], [ALL_NAMES]), ids=["all", *range(6)]
+)
+def test_hostile_names(name: str, tmp_path: Path, opened: Open) -> None:
     """Ops with names that would run, on the path and in its tooltips."""
-    for number, name in enumerate(hostile.NAMES[:6]):
-        job = step_jobs.job(2, 2, {(1, 1): 10**6}, name=name, run=hostile.RUN)
-        job.report(tmp_path / f"{number}.html", sections=["job"])
-        page = opened(tmp_path / f"{number}.html")
-        page.page.locator('[data-chart="job-path"] svg .mark-rect.role-mark path').first.hover()
-        assert name in page.page.locator(".tooltip").inner_text()
-        silent(page)
-        assert not page.run(f"() => '{hostile.MARK}' in window")
-        assert page.run("() => document.querySelectorAll('main img, main script').length") == 0
+    job = step_jobs.job(2, 2, {(1, 1): 10**6}, name=name, run=hostile.RUN)
+    job.report(tmp_path / "job.html", sections=["job"])
+    page = opened(tmp_path / "job.html")
+    page.page.locator('[data-chart="job-path"] svg .mark-rect.role-mark path').first.hover()
+    assert name in page.page.locator(".tooltip").inner_text()
+    silent(page)
+    assert not page.run(f"() => '{hostile.MARK}' in window")
+    assert page.run("() => document.querySelectorAll('main img, main script').length") == 0
 
 
 def test_print_has_it(page_of_job: Path, opened: Open) -> None:

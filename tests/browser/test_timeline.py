@@ -22,7 +22,7 @@ from tests.conftest import ROOT
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-DRAWN: Final = 100
+DRAWN: Final = 40
 RULER: Final = 24
 SETTLE_MS: Final = 120
 
