@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import profframe
 from profframe import schema, store
 from profframe.errors import AnswerError, ParameterError, StoreError, UnknownNameError
+from profframe.query.catalogue import find
 from profframe.trace.trace import Trace
 from tests.builders import Row, stored, table
 
@@ -93,21 +94,36 @@ FILTERS: dict[str, Callable[[Trace], Trace]] = {
 }
 
 
-"""What is filtered has other rows, but the same answers: of all rows, all are asked."""
+"""What is filtered has other rows, but the same answers: of all rows, more are asked."""
 SOME_ANSWERS = ("self_times", "memory_peak", "time_breakdown")
 FILLED = (*rank_tables("", 0), "allocations", "nodes")
 """Tables with rows, and two of those without."""
 
 
-def everything(trace: Trace, answers: Iterable[str] = ()) -> dict[str, pl.DataFrame]:
-    """Tables, and these or all answers without parameters."""
+def reading_every_table() -> list[str]:
+    """The fewest answers, by and large, that together read every table; the others read no more."""
+    needs = {name: {*find(name).needs} for name in profframe.answers()["name"]}
+    chosen: list[str] = []
+    while any(needs.values()):
+        chosen.append(max(needs, key=lambda name: len(needs[name])))
+        read = needs[chosen[-1]]
+        needs = {name: tables - read for name, tables in needs.items()}
+    return chosen
+
+
+def everything(
+    trace: Trace, answers: Iterable[str], tables: Iterable[str] = FILLED
+) -> dict[str, pl.DataFrame]:
+    """Tables, and answers without parameters."""
     with trace.asking() as asked:
-        return rows_of(asked, answers)
+        return rows_of(asked, answers, tables)
 
 
-def rows_of(asked: Trace, answers: Iterable[str] = ()) -> dict[str, pl.DataFrame]:
-    tables = {name: getattr(asked, name) for name in (FILLED if answers else schema.TABLES)}
-    return tables | {name: asked.answer(name) for name in answers or profframe.answers()["name"]}
+def rows_of(
+    asked: Trace, answers: Iterable[str], tables: Iterable[str] = FILLED
+) -> dict[str, pl.DataFrame]:
+    rows = {name: getattr(asked, name) for name in tables}
+    return rows | {name: asked.answer(name) for name in answers}
 
 
 @pytest.fixture(scope="module")
@@ -117,16 +133,24 @@ def asked(trace: Trace) -> Iterator[Trace]:
         yield asked
 
 
-@pytest.fixture(scope="module")
-def whole(asked: Trace) -> dict[str, pl.DataFrame]:
-    """Everything of the trace in memory."""
-    return rows_of(asked)
+@pytest.fixture(scope="module", params=["some", pytest.param("all", marks=pytest.mark.long)])
+def answers(request: pytest.FixtureRequest) -> list[str]:
+    """Those that are asked of all rows; each one by itself is in `tests/sql`."""
+    if request.param == "all":
+        return profframe.answers()["name"].to_list()
+    return reading_every_table()
 
 
 @pytest.fixture(scope="module")
-def whole_of_store(from_store: Trace) -> dict[str, pl.DataFrame]:
-    """Everything of the trace in a store."""
-    return everything(from_store)
+def whole(asked: Trace, answers: list[str]) -> dict[str, pl.DataFrame]:
+    """Tables and answers of the trace in memory."""
+    return rows_of(asked, answers, schema.TABLES)
+
+
+@pytest.fixture(scope="module")
+def whole_of_store(from_store: Trace, answers: list[str]) -> dict[str, pl.DataFrame]:
+    """Tables and answers of the trace in a store."""
+    return everything(from_store, answers, schema.TABLES)
 
 
 @pytest.mark.parametrize("choose", FILTERS.values(), ids=FILTERS)
@@ -303,9 +327,9 @@ def test_text_is_plain_and_sums_are_integers(
 
 
 def test_methods_are_their_answers(
-    trace: Trace, asked: Trace, whole: dict[str, pl.DataFrame]
+    trace: Trace, asked: Trace, answers: list[str], whole: dict[str, pl.DataFrame]
 ) -> None:
-    for name in profframe.answers()["name"]:
+    for name in answers:
         assert getattr(asked, name)().equals(whole[name])
     options = {"group_by_input_shape": True, "group_by_stack_n": 2, "group_by_overload_name": True}
     grouped = trace.key_averages(True, 2, True)
