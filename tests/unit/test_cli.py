@@ -352,21 +352,21 @@ def test_what_nobody_thought_of_is_one_line_too(
     def fail(*_: object) -> None:
         raise RuntimeError("two\nlines")
 
-    monkeypatch.setattr(Trace, "self_times", fail)
+    monkeypatch.setattr(Trace, "sql", fail)
 
-    assert run(store)[2].startswith(r"error: internal: RuntimeError: two\nlines")
+    assert run("sql", store, "SELECT 1")[2].startswith(r"error: internal: RuntimeError: two\nlines")
     monkeypatch.setenv("PROFFRAME_DEBUG", "1")
     with pytest.raises(RuntimeError):
-        run(store)
+        run("sql", store, "SELECT 1")
 
 
 def test_an_interrupt_is_130(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Trace, "self_times", interrupt)
+    monkeypatch.setattr(Trace, "sql", interrupt)
 
-    assert cli.run([store]) == 130
+    assert cli.run(["sql", store, "SELECT 1"]) == 130
 
 
 def test_what_goes_wrong_after_an_interrupt_is_130(
@@ -378,9 +378,9 @@ def test_what_goes_wrong_after_an_interrupt_is_130(
         finally:
             raise RuntimeError("Set changed size during iteration")
 
-    monkeypatch.setattr(Trace, "self_times", interrupt)
+    monkeypatch.setattr(Trace, "sql", interrupt)
 
-    assert cli.run([store]) == 130
+    assert cli.run(["sql", store, "SELECT 1"]) == 130
 
 
 def test_what_duckdb_makes_of_an_interrupt_is_130(
@@ -400,10 +400,11 @@ def test_progress_is_for_terminals_and_for_what_takes_a_while(tmp_path: Path) ->
     code = (
         "import sys; from profframe.cli import loading, run; loading.QUIET_S = 0; run(sys.argv[1:])"
     )
-    patient = [sys.executable, "-c", code, str(small)]
+    asked = ["sql", str(small), "SELECT name FROM events"]
+    patient = [sys.executable, "-c", code, *asked]
 
     assert "loading" in on_terminal(80, patient)
-    assert "loading" not in on_terminal(80, [*MODULE, str(small)])
+    assert "loading" not in on_terminal(80, [*MODULE, *asked])
     piped = subprocess.run(patient, check=True, capture_output=True, text=True)
     assert piped.stderr == ""
 

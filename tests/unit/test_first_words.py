@@ -92,14 +92,24 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[list[Path], st
 def test_a_command_line_says_what_it_is_and_what_matters(
     case: tuple[list[Path], str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    check_said(case, [], capsys)
+
+
+def test_info_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make, what, finding = FILES["snapshots"]
+    check_said((make(tmp_path / "files"), what, finding), ["info"], capsys)
+
+
+def check_said(
+    case: tuple[list[Path], str, str], verb: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     files, what, finding = case
-    for verb in ([], ["info"]):
-        assert cli.run([*verb, *map(str, files)]) == 0
-        said = capsys.readouterr().out
-        assert what in said
-        assert finding in said
-        assert "\x1b" not in said
-        assert "No rule" not in said
+    assert cli.run([*verb, *map(str, files)]) == 0
+    said = capsys.readouterr().out
+    assert what in said
+    assert finding in said
+    assert "\x1b" not in said
+    assert "No rule" not in said
 
 
 def test_a_notebook_says_the_same(case: tuple[list[Path], str, str]) -> None:
@@ -110,20 +120,17 @@ def test_a_notebook_says_the_same(case: tuple[list[Path], str, str]) -> None:
     assert "<b>" not in page.text.replace("<b>\\x1b", "")
 
 
-def test_a_report_says_the_same(case: tuple[list[Path], str, str], tmp_path: Path) -> None:
-    files, _, finding = case
-    trace = profframe.load(files)
-    trace.report(tmp_path / "report.html")
+@pytest.mark.parametrize("kind", few(FILES, ["dumps", "snapshots"]))
+def test_a_report_says_the_same(kind: str, tmp_path: Path) -> None:
+    """Words of a report are those of the terminal: one kind of rank, and one with memory."""
+    make, _, finding = FILES[kind]
+    profframe.load(make(tmp_path / "files")).report(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert finding in text
     assert HOSTILE not in text
-
-
-def test_a_report_of_dumps_has_no_clocks_of_slices(tmp_path: Path) -> None:
-    profframe.load(late(tmp_path / "files")).report(tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text()
-    assert "How far each rank came" in text
-    assert "How far the clocks are apart" not in text
+    if kind == "dumps":  # no slices, whose clocks could be apart
+        assert "How far each rank came" in text
+        assert "How far the clocks are apart" not in text
 
 
 def test_a_trace_has_no_such_words(example: Path) -> None:
@@ -212,7 +219,10 @@ def test_advice_of_files_without_times_is_what_matters_in_them(
     said = capsys.readouterr().out
     assert "no findings of rules, which look at times" in said
     assert finding in said
-    assert cli.run(["advice", *map(str, files), "--format", "json"]) == 0
+
+
+def test_such_advice_has_no_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["advice", *map(str, timeline(tmp_path / "files")), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
 
 
