@@ -19,6 +19,7 @@ from profframe.asking.tools import Limits, Subject
 from tests import hostile
 from tests.agents.replies import tables
 from tests.conftest import ROOT, Run
+from tests.members import few
 
 OURS = re.compile(
     r"profframe: |units: |note: |data from |from the doc|# |end of data|cut: |next page: "
@@ -71,8 +72,14 @@ def check_lines(text: str) -> None:
             assert "DROP TABLE" not in line
 
 
-@pytest.mark.parametrize("budget", [LEAST_TOKENS, 700, 2000])
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize(
+    ("name", "budget"),
+    few(
+        [(name, budget) for name in QUESTIONS for budget in (LEAST_TOKENS, 700, 2000)],
+        [*((name, LEAST_TOKENS) for name in QUESTIONS), ("events", 700), ("self_times", 2000)],
+        arguments=2,
+    ),
+)
 def test_hostile_names_stay_in_json_and_in_the_budget(
     of_hostile: Service, name: str, budget: int
 ) -> None:
