@@ -28,7 +28,7 @@ sys.dont_write_bytecode = False
 hypothesis.settings.register_profile(
     "profframe",
     deadline=None,
-    max_examples=int(os.environ.get("PROFFRAME_EXAMPLES", "8")),
+    max_examples=int(os.environ.get("PROFFRAME_EXAMPLES", "5")),
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("profframe")
@@ -141,16 +141,16 @@ def pytest_unconfigure() -> None:
 
 
 def _unlike(paths: list[Path]) -> list[Path]:
-    """Without those of which two of about that size come before them in their folder."""
+    """Without those of which one of about that size comes before them in their folder."""
     sizes = {path: path.stat().st_size for path in paths}
 
     def like(path: Path, other: Path) -> bool:
-        return path.parent == other.parent and abs(sizes[path] - sizes[other]) < sizes[path] / 5
+        return path.parent == other.parent and abs(sizes[path] - sizes[other]) < sizes[path] / 2
 
     return [
         path
         for place, path in enumerate(paths)
-        if sum(like(path, other) for other in paths[:place]) < 2
+        if not any(like(path, other) for other in paths[:place])
     ]
 
 

@@ -10,15 +10,15 @@ import pytest
 from tests.fuzz.children import LIMIT_S, fuzz
 
 FUZZERS: Final = (
-    ("databases", 12, 5000, LIMIT_S),
-    ("documents", 20, 5000, LIMIT_S),
+    ("databases", 6, 5000, LIMIT_S),
+    ("documents", 10, 5000, LIMIT_S),
     ("interrupts", 1, 60, 180),
     ("kills", 1, 160, 300),
-    ("manifests", 15, 1500, LIMIT_S),
-    ("packets", 12, 2000, LIMIT_S),
-    ("questions", 40, 5000, LIMIT_S),
-    ("stores", 4, 1500, LIMIT_S),
-    ("trace_bytes", 12, 5000, LIMIT_S),
+    ("manifests", 8, 1500, LIMIT_S),
+    ("packets", 6, 2000, LIMIT_S),
+    ("questions", 20, 5000, LIMIT_S),
+    ("stores", 2, 1500, LIMIT_S),
+    ("trace_bytes", 6, 5000, LIMIT_S),
     ("writers", 0, 1, 200),
 )
 """Module, how many cases it runs in every run and with ``-m long``, seconds that one may take."""

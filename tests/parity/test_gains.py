@@ -123,7 +123,7 @@ def test_a_straggler_gains_what_the_job_takes_less_without_it() -> None:
     assert row["gain_basis"].startswith("replayed with the late ranks doing this as the median")
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=max(settings().max_examples // 2, 4))
 @given(programs())
 def test_a_job_run_again_gains_what_was_predicted(program: tuple[list[Op], list[int]]) -> None:
     ops, ahead = program
@@ -158,7 +158,7 @@ def loaders(draw: st.DrawFn) -> tuple[list[Op], int, list[int]]:
 
 
 @pytest.mark.parametrize(("cause", "kind"), [("input", INPUT), ("host", HOST)])
-@settings(deadline=None, max_examples=max(settings().max_examples // 4, 3))
+@settings(deadline=None, max_examples=max(settings().max_examples // 4, 2))
 @given(program=loaders())
 def test_a_job_whose_loads_or_ops_alone_are_mended_gains_what_was_predicted(
     cause: str, kind: str, program: tuple[list[Op], int, list[int]]

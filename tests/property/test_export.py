@@ -48,7 +48,7 @@ def of_another_format(trace: Trace) -> Trace:
     )
 
 
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=max(1, settings().max_examples // 2))
 @given(documents(), st.booleans())
 @example('[{"ph":"B","ts":1},{"ph":"E","ts":0},{"ph":"E","ts":1,"tid":2},{"ph":"X"}]', False)
 @example('[{"ph":"E","ts":5,"tid":1},{"ph":"E","ts":4},{"ph":"B","ts":5,"tid":1}]', False)

@@ -54,7 +54,7 @@ _ALL = f"[{','.join(text[1:-1] for text in (_BOUND, _ARROWS, _OPERATIONS, _DEVIC
 """Numbers and ids that clash where two ranks have them."""
 
 
-@settings(max_examples=settings().max_examples // 6)
+@settings(max_examples=max(1, settings().max_examples // 6))
 @given(st.lists(documents(), min_size=2, max_size=4), st.booleans(), st.booleans())
 @example([_ALL, _ALL], True, False)
 @example([_DEVICES, _ALL], False, True)

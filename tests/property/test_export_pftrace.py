@@ -22,7 +22,7 @@ from tests.property.test_reading import documents
 pytest.importorskip("perfetto")
 
 
-@settings(max_examples=settings().max_examples // 3)
+@settings(max_examples=max(1, settings().max_examples // 3))
 @given(documents(), st.booleans())
 @example(_ALL, True)
 @example(_ALL, False)
@@ -38,7 +38,7 @@ def test_one_trace_reads_back_as_from_json(text: str, is_json: bool) -> None:
         assert differences_of_forms(trace, Path(folder)) == []
 
 
-@settings(max_examples=settings().max_examples // 6)
+@settings(max_examples=max(1, settings().max_examples // 6))
 @given(st.lists(documents(), min_size=2, max_size=3), st.booleans())
 @example([_ALL, _ALL], True)
 def test_ranks_together_read_back_as_from_json(texts: list[str], has_runs: bool) -> None:
