@@ -19,6 +19,7 @@ from profframe.trace.trace import Trace
 from tests.builders import Row, event, loaded, together
 from tests.conftest import Run
 from tests.jobs import NAMES, job
+from tests.members import few
 from tests.oracles.jobs import COLLECTIVE, HOST, INPUT, KERNEL, Op
 from tests.oracles.jobs import run as done
 
@@ -104,7 +105,7 @@ def check_culprit(where: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("where", CAUSES)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", few(range(2), 1))
 def test_who_is_delayed_is_named_with_the_cause(where: str, seed: int) -> None:
     check_culprit(where, seed)
 
@@ -126,7 +127,7 @@ def by_cause(trace: Trace) -> dict[tuple[int, str, int | None], int]:
     }
 
 
-@pytest.mark.parametrize("slower", [0, 1])
+@pytest.mark.parametrize("slower", few([0, 1], 1))
 def test_who_waits_for_a_late_rank_is_not_to_blame(slower: int) -> None:
     """Rank 1 is late to its neighbour, and so both are to the others, whichever comes first."""
     ranks, pairs = 4, [(0, 1), (2, 3)]
@@ -393,7 +394,7 @@ REAL: Final = {
 }
 
 
-@pytest.mark.parametrize("pattern", REAL.values(), ids=REAL)
+@pytest.mark.parametrize("pattern", few(REAL.values(), 1), ids=REAL)
 def test_it_adds_up_on_real_ranks(traces: Path, pattern: str) -> None:
     trace = profframe.load(traces / pattern)
     sums = check_defaults(trace)
