@@ -119,13 +119,13 @@ class TestAsTorch:
         for grouping, style in combinations(6, 4):
             assert_same(trace, profiles[name], grouping, style)
 
-    @pytest.mark.parametrize("name", ["training", "async_regions", "hostile_names"])
+    @pytest.mark.parametrize("name", few(["async_regions", "training", "hostile_names"], 1))
     def test_event_list(self, profiles: Library, name: str) -> None:
         trace = profframe.load(profiles[name].events)
         for grouping, style in combinations(6, 2):
             assert_same(trace, profiles[name], grouping, style)
 
-    @pytest.mark.parametrize("style", few([*STYLES[4:], *OTHER_STYLES], 12), ids=str)
+    @pytest.mark.parametrize("style", few([*STYLES[4:], *OTHER_STYLES], 8), ids=str)
     def test_every_option(self, profiles: Library, style: Options) -> None:
         taken = profiles["verbose"]
         assert_same(loaded(taken, "live"), taken, GROUPINGS[-1], style)
