@@ -96,14 +96,17 @@ def test_reasons(
         more += [beside(of["beside"])] if "beside" in of else []
         launch = {key: of[key] for key in of if key == "block"}
         sides.append(written(tmp_path / f"{name}.json", us, *more, **launch))
-    there, back = profframe.explain(*sides).causes, profframe.explain(*sides[::-1]).causes
+    found = [profframe.explain(*sides).causes]
+    if reason == "clock" or "beside" in other:  # the other two take the way of the clock
+        found.append(profframe.explain(*sides[::-1]).causes)
     of_kernel = [
         of.filter((pl.col("base_kernel") == "gemm") & (pl.col("other_kernel") == "gemm"))
-        for of in (there, back)
+        for of in found
     ]
     for rows in of_kernel:
         assert rows["cause"].to_list() == ["kernel_time"]
         assert rows["reason"].to_list() == [reason]
-    assert of_kernel[0]["change_ns"][0] > 0 > of_kernel[1]["change_ns"][0]
+    assert of_kernel[0]["change_ns"][0] > 0
+    assert all(rows["change_ns"][0] < 0 for rows in of_kernel[1:])
     assert of_kernel[0]["base_clock_mhz"].to_list() == [base.get("mhz")]
     assert of_kernel[0]["other_clock_mhz"].to_list() == [other.get("mhz")]

@@ -14,6 +14,7 @@ import profframe
 from profframe.trace.trace import Trace
 from tests.builders import event, loaded, together
 from tests.jobs import job, row
+from tests.members import few
 from tests.oracles.jobs import COLLECTIVE, HOST, INPUT, KERNEL, Op, run
 from tests.round_trip import differences, document, faults
 
@@ -44,7 +45,7 @@ def drawn(seed: int) -> tuple[Op, ...]:
     )
 
 
-@pytest.fixture(scope="module", params=range(2))
+@pytest.fixture(scope="module", params=few(range(2), 1))
 def trace(request: pytest.FixtureRequest) -> Trace:
     return job(run([*drawn(request.param)], RANKS), AHEAD)
 
