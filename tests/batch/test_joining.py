@@ -93,9 +93,7 @@ def test_one_run_and_rank_with_all_tables_as_load_has_them(tmp_path: Path) -> No
             assert not list(store.glob(".[ts]*"))
 
 
-@pytest.mark.parametrize(
-    "how", few(["folder", "glob", "pattern", "workers"], ["pattern", "workers"])
-)
+@pytest.mark.parametrize("how", few(["folder", "glob", "pattern", "workers"], ["workers"]))
 def test_however_they_are_given(how: str, tmp_path: Path) -> None:
     paths = job(tmp_path / "job")
     source: Any = {"folder": paths[0].parent, "glob": str(tmp_path / "job" / "*")}.get(how, paths)
@@ -123,7 +121,7 @@ def test_once_more_nothing_is_read_but_to_hash(
     assert {path: path.stat().st_ino for path in store.rglob("*.parquet")} == before
 
 
-@pytest.mark.parametrize("changed", few([0, 1, 2], [0, 1]))
+@pytest.mark.parametrize("changed", few([0, 1, 2], [1]))
 def test_what_has_changed_takes_its_place_with_the_others(changed: int, tmp_path: Path) -> None:
     paths, store = job(tmp_path / "job"), tmp_path / "store"
     convert(paths, store)

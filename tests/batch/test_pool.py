@@ -17,6 +17,7 @@ import profframe
 from profframe.converting.pool import LocalPool
 from profframe.errors import SourceError
 from tests.batch.sources import names, write
+from tests.members import few
 
 SCRIPT = """
 import sys
@@ -71,7 +72,7 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("['written', 'written']\n", "")
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", few(["fork", "spawn"], 1))
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_pool_of_processes_of_the_user(method: str, tmp_path: Path) -> None:
     """Also one of forked processes, from one in which polars has threads already."""

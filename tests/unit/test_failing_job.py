@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 import profframe
-from tests.members import few
 from tests.unit.test_flight_recorder import ROOT, run_ranks
 
 KINDS = ("trace", "snapshot", "nccl_trace", "et")
@@ -97,7 +96,8 @@ def test_a_bare_shell_says_the_same(store: Path) -> None:
         check(*(shell.sql(statement(*pair)).pl() for pair in (OUT_OF_MEMORY, HANGS)))
 
 
-@pytest.mark.parametrize("last", few(KINDS, ("trace",)))
+@pytest.mark.long  # tests/batch/test_joining.py has orders of files made by hand
+@pytest.mark.parametrize("last", KINDS)
 def test_what_comes_last_makes_no_difference(
     last: str, job: Path, store: Path, tmp_path: Path
 ) -> None:
