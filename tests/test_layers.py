@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -108,13 +110,49 @@ def texts(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
+def names(tree: ast.AST) -> Iterator[str]:
+    """Names of variables, parameters and attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name):
+                yield name
+
+
+def prints(tree: ast.AST) -> Iterator[int]:
+    """Lines in which something is printed."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "print"
+        ):
+            yield node.lineno
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a module imports, its texts and names, and the lines in which it prints."""
+
+    imported: tuple[str, ...]
+    texts: tuple[str, ...]
+    names: frozenset[str]
+    prints: tuple[int, ...]
+
+
+@cache
+def said(path: Path) -> Said:
+    """Each module is parsed once for all tests; trees of all would be large."""
+    tree = ast.parse(path.read_text())
+    return Said((*imported(tree),), (*texts(tree),), frozenset(names(tree)), (*prints(tree),))
+
+
 @pytest.mark.parametrize("path", modules(), ids=module_id)
 def test_imports_run_one_way(path: Path) -> None:
     if room(path) in ("__init__", "__main__"):
         return
     allowed = ROOMS[: ROOMS.index(room(path)) + 1]
-    names = [name.split(".") for name in imported(ast.parse(path.read_text()))]
-    ours = {parts[1] for parts in names if parts[0] == "profframe" and len(parts) > 1}
+    imports = [name.split(".") for name in said(path).imported]
+    ours = {parts[1] for parts in imports if parts[0] == "profframe" and len(parts) > 1}
     assert ours - {*allowed, "__version__"} == set()
 
 
@@ -126,26 +164,15 @@ def test_every_room_is_in_the_order() -> None:
 def test_words_of_a_format_stay_in_its_reader(path: Path) -> None:
     if module_id(path) in MAY_NAME_FORMAT_WORDS:
         return
-    found = {
-        word for text in texts(ast.parse(path.read_text())) for word in FORMAT_WORDS.findall(text)
-    }
+    found = {word for text in said(path).texts for word in FORMAT_WORDS.findall(text)}
     assert found == set()
-
-
-def names(tree: ast.AST) -> Iterator[str]:
-    """Names of variables, parameters and attributes."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name):
-                yield name
 
 
 @pytest.mark.parametrize("path", modules(*GIVEN_DATA), ids=module_id)
 def test_what_shows_or_writes_asks_no_database(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    assert "duckdb" not in {name.split(".")[0] for name in imported(tree)}
-    assert "connection" not in {*names(tree)}
-    assert [text for text in texts(tree) if SQL_TEXT.match(text)] == []
+    assert "duckdb" not in {name.split(".")[0] for name in said(path).imported}
+    assert "connection" not in said(path).names
+    assert [text for text in said(path).texts if SQL_TEXT.match(text)] == []
 
 
 def test_sql_names_no_words_of_a_format() -> None:
@@ -190,5 +217,4 @@ def test_nothing_imports_torch() -> None:
 def test_nothing_prints_below_the_command_line(path: Path) -> None:
     if room(path) == "cli":
         return
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-    assert [c.lineno for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"] == []
+    assert said(path).prints == ()
