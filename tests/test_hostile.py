@@ -18,6 +18,7 @@ from profframe import Trace, cli, schema
 from profframe.show import units
 from profframe.show.flame import FlameGraph
 from tests import hostile, reports
+from tests.members import few
 from tests.pages import Page
 
 FORMULA = re.compile(r"\s*[=+\-@]")
@@ -38,7 +39,7 @@ class TestNotebook:
         page = shown(hostile_trace)
         assert units.visible(hostile.RUN)[:40] in page.text
 
-    @pytest.mark.parametrize("name", profframe.answers()["name"])
+    @pytest.mark.parametrize("name", few(profframe.answers()["name"], 20))
     def test_answers(self, hostile_trace: Trace, name: str) -> None:
         page = shown(hostile_trace.answer(name))
         assert len(page.styles) == 1

@@ -10,6 +10,7 @@ import pytest
 
 import profframe
 from tests.fuzz.verbs import check_verb
+from tests.members import few
 
 HUGE: Final = ("7" * 5000, "9" * 30, "1e400", "-9223372036854775808")
 """Python reads no integer of more than 4,300 digits."""
@@ -49,7 +50,11 @@ HEADER: Final = {
 }
 
 
-@pytest.mark.parametrize("number", HUGE, ids=lambda number: f"{number[:6]} of {len(number)}")
+@pytest.mark.parametrize(
+    "number",
+    few(HUGE, [n for n in HUGE if n[0] != "9"]),
+    ids=lambda number: f"{number[:6]} of {len(number)}",
+)
 def test_huge_numbers(number: str, tmp_path: Path) -> None:
     events = [_SLICE | event for event in EVENTS]
     text = json.dumps(HEADER | {"traceEvents": events}).replace(f'"{_N}"', number)

@@ -36,7 +36,7 @@ def check(trace: Trace, found: pl.DataFrame) -> None:
         assert found[column].str.len_chars().ge(1).all()
 
 
-@pytest.mark.parametrize("source", few(SOURCES, 4))
+@pytest.mark.parametrize("source", few(SOURCES, 2))
 def test_findings_are_shown_by_events_of_the_trace(traces: Path, source: str) -> None:
     trace = load(traces / source)
     check(trace, trace.advice())

@@ -70,7 +70,7 @@ def test_pairs(pair: str, traces: Path) -> None:
     assert profframe.explain(sides[0], sides[0]).causes.is_empty()
 
 
-@pytest.mark.parametrize("pair", few(PAIRS, ["H100 to MI300X, Qwen", "before and after a fix"]))
+@pytest.mark.parametrize("pair", few(PAIRS, ["H100 to MI300X, Qwen"]))
 def test_products_are_paired(pair: str, traces: Path) -> None:
     """No product of matrices is gone, with another one in its place that is new."""
     sides = [profframe.load(traces / name) for name in PAIRS[pair]]

@@ -9,8 +9,8 @@ import pytest
 
 from tests.reports import KINDS, check_numbers, data, loaded, tables_of
 
-ALIKE = ("cuda, real", "rocm", "mtia", "ascend", "graphs", "nvprof")
-"""Their reports have the sections of CUDA's or Nsight's; a browser opens that of Ascend."""
+ALIKE = ("cpu", "cuda, real", "rocm", "mtia", "8 ranks", "graphs", "nvprof")
+"""Their reports have the sections of CUDA's, of Nsight's, or of the two ranks of Ascend."""
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import yaml
 
 import profframe
 from profframe.analysis import fail_on
+from tests.members import few
 
 BASH: Final = shutil.which("bash") or "bash"
 ROOT: Final = Path(__file__).parent.parent.parent
@@ -94,11 +95,15 @@ def test_its_script_writes_a_trace_with_steps_and_memory(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("after", "code"),
-    [
-        ({"steps": [100, 101, 99, 100], "memory": [5, 6]}, 0),
-        ({"steps": [120, 121, 119, 120], "memory": [5, 6]}, 3),
-        ({"steps": [100, 101, 99, 100], "memory": []}, 2),
-    ],
+    few(
+        [
+            ({"steps": [100, 101, 99, 100], "memory": [5, 6]}, 0),
+            ({"steps": [120, 121, 119, 120], "memory": [5, 6]}, 3),
+            ({"steps": [100, 101, 99, 100], "memory": []}, 2),
+        ],
+        [({"steps": [120, 121, 119, 120], "memory": [5, 6]}, 3)],
+        arguments=2,
+    ),
     ids=["alike", "longer", "nothing of memory"],
 )
 def test_its_shell_lines_run(

@@ -120,7 +120,7 @@ def false_alarms(
     return alarms / COMPARISONS
 
 
-@pytest.mark.parametrize("numbers", few([(3, 3), (5, 5), (3, 8), (10, 10)], [(3, 3), (3, 8)]))
+@pytest.mark.parametrize("numbers", few([(3, 3), (5, 5), (3, 8), (10, 10)], [(3, 8)]))
 @pytest.mark.parametrize(
     "of",
     [
@@ -138,7 +138,7 @@ def test_repeated_runs_are_seldom_called_different(of: Noise, numbers: tuple[int
     assert false_alarms(of, numbers) <= MOST
 
 
-@pytest.mark.parametrize("numbers", few([(3, 3), (5, 5), (3, 8), (8, 3)], [(3, 8), (8, 3)]))
+@pytest.mark.parametrize("numbers", few([(3, 3), (5, 5), (3, 8), (8, 3)], [(8, 3)]))
 @pytest.mark.parametrize("louder", [3.0, 10.0])
 def test_a_louder_side_is_seldom_called_different(louder: float, numbers: tuple[int, int]) -> None:
     assert false_alarms(normal, numbers, louder=louder) <= MOST
