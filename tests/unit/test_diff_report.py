@@ -224,11 +224,19 @@ def test_a_trace_against_itself(tmp_path: Path) -> None:
     assert Nodes(path).nodes == []
 
 
-def test_names_are_texts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "titles",
+    few(
+        [["".join(hostile.NAMES[n : n + 4]) for n in (0, 4, 8)], hostile.NAMES[:12]],
+        1,
+    ),
+    ids=["four at once", "one by one"],
+)
+def test_names_are_texts(titles: Sequence[str], tmp_path: Path) -> None:
     path = tmp_path / "diff.html"
     names = hostile.NAMES
     sides = loaded(*steps(5_000, *names)), loaded(*steps(9_000, *names, op=names[1]))
-    for title in names[:12]:
+    for title in titles:
         profframe.diff_report(*sides, path, (f"a{title}", f"b{title}"), title=title)
         text = path.read_text()
         assert not hostile.ACTS.search(text), title

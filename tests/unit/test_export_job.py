@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -90,8 +90,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trace(folder: Path) -> Trace:
-    return profframe.load(folder)
+def trace(folder: Path) -> Iterator[Trace]:
+    with profframe.load(folder).asking() as trace:
+        yield trace
 
 
 def again(trace: Trace, path: Path, **options: Any) -> Trace:

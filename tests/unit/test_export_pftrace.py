@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,12 +27,13 @@ HOSTILE = 'a"b\\c\n\x00\x1f\u2028\U0001f525 /*%s'
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
     folder = tmp_path_factory.mktemp("files") / "job"
     folder.mkdir()
     for rank in range(3):
         (folder / f"rank{rank}.json").write_text(source(rank))
-    return profframe.load(folder)
+    with profframe.load(folder).asking() as trace:
+        yield trace
 
 
 def loaded(tmp_path: Path, *events: dict[str, Any], **around: Any) -> Trace:

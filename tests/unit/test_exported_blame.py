@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,9 @@ def drawn(seed: int) -> tuple[Op, ...]:
 
 
 @pytest.fixture(scope="module", params=few(range(2), 1))
-def trace(request: pytest.FixtureRequest) -> Trace:
-    return job(run([*drawn(request.param)], RANKS), AHEAD)
+def trace(request: pytest.FixtureRequest) -> Iterator[Trace]:
+    with job(run([*drawn(request.param)], RANKS), AHEAD).asking() as trace:
+        yield trace
 
 
 def added(path: Path, line: str) -> list[dict[str, Any]]:

@@ -50,24 +50,28 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def gpu(root: Path) -> Trace:
+def gpu(root: Path) -> Iterator[Trace]:
     """A made-up training run on one device, with steps, memory, shapes and collectives."""
-    return profframe.load(root / "examples" / "gpu_training.json.gz")
+    with profframe.load(root / "examples" / "gpu_training.json.gz").asking() as trace:
+        yield trace
 
 
 @pytest.fixture(scope="module")
-def cpu(example: Path) -> Trace:
-    return profframe.load(example)
+def cpu(example: Path) -> Iterator[Trace]:
+    with profframe.load(example).asking() as trace:
+        yield trace
 
 
 @pytest.fixture(scope="module")
-def job(traces: Path) -> Trace:
+def job(traces: Path) -> Iterator[Trace]:
     """Eight ranks of a real job."""
-    return profframe.load(traces / "facebookresearch__param" / "dlrm_kineto" / "worker*.json.gz")
+    folder = traces / "facebookresearch__param" / "dlrm_kineto"
+    with profframe.load(folder / "worker*.json.gz").asking() as trace:
+        yield trace
 
 
 @pytest.fixture(scope="module")
-def runs() -> Trace:
+def runs() -> Iterator[Trace]:
     """Eight runs of an op, a kernel of the same name and a step; the first two get slower."""
     events: list[dict[str, object]] = []
     for number in range(8):
@@ -79,7 +83,8 @@ def runs() -> Trace:
         events += [run | {"kind": kind} | slow for kind in ("host_op", "kernel")]
         events += [run | {"kind": "annotation"} | step]
     traces = [{"run": f"night-{n}", "rank": 0, "clock": "relative"} for n in range(8)]
-    return stored(events=events, traces=traces)
+    with stored(events=events, traces=traces).asking() as trace:
+        yield trace
 
 
 def frames(chart: Any) -> Iterator[pl.DataFrame]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,9 +29,10 @@ SECTIONS: Final = re.compile(r'<section id="(\w+)"')
 
 
 @pytest.fixture(scope="module")
-def trace() -> Trace:
+def trace() -> Iterator[Trace]:
     """Four ranks and six steps; in step 3 rank 2 comes half a millisecond late."""
-    return step_jobs.job(late={(3, 2): LATE})
+    with step_jobs.job(late={(3, 2): LATE}).asking() as trace:
+        yield trace
 
 
 def written(trace: Trace, folder: Path, *sections: str) -> Path:

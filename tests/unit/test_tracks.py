@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ COUNTED = {"counter_series", "counter_summary"}
 
 
 @pytest.fixture(scope="module")
-def trace() -> Trace:
-    return profframe.load(EXAMPLE, run="r")
+def trace() -> Iterator[Trace]:
+    with profframe.load(EXAMPLE, run="r").asking() as trace:
+        yield trace
 
 
 def again(trace: Trace, path: Path, **options: Any) -> Trace:
@@ -50,10 +52,11 @@ def test_events_facts_and_answers_stay_as_they_are(trace: Trace, tmp_path: Path)
     source = ("source", "source_events", "accounted")
     assert_frame_equal(beside.traces.drop(source), trace.traces.drop(source))
     others = {"instants", "counters", "threads"}
-    for answer in catalogue():
-        reads = others & {*answer.needs} or any(column in answer.sql for column in source)
-        if reads and answer.name not in COUNTED:
-            assert_frame_equal(beside.answer(answer.name), trace.answer(answer.name))
+    with beside.asking() as asked:
+        for answer in catalogue():
+            reads = others & {*answer.needs} or any(column in answer.sql for column in source)
+            if reads and answer.name not in COUNTED:
+                assert_frame_equal(asked.answer(answer.name), trace.answer(answer.name))
 
 
 def test_tracks_hold_what_their_answers_do(trace: Trace, tmp_path: Path) -> None:
