@@ -432,7 +432,9 @@ class Training:
             with self.on.op("aten::_fused_adamw_", ((), "TensorList")):
                 self.on.spend(35)
                 count = sum(map(math.prod, self.parameters))
-                name = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdam>"
+                name = (
+                    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdam>"
+                )
                 self.on.launch(name, moved=20.0 * count)
             return
         parts = (

@@ -205,7 +205,9 @@ class Job:
             else:
                 with rank.op("aten::mm", rows, weight, **numbered):
                     rank.spend(6)
-                    rank.launch("nvjet_tst_128x256_64x4_coopA_TNT", flops=2.0 * TOKENS * width * out)
+                    rank.launch(
+                        "nvjet_tst_128x256_64x4_coopA_TNT", flops=2.0 * TOKENS * width * out
+                    )
         self._undone[rank.number].append((self.sequence, rows, weight))
 
     @staticmethod
@@ -227,7 +229,9 @@ class Job:
             for first, second in (((tokens, out), (out, width)), ((width, tokens), (tokens, out))):
                 with rank.op("aten::mm", (first, HALF), (second, HALF)):
                     rank.spend(5)
-                    rank.launch("nvjet_tst_128x256_64x4_coopA_NNT", flops=2.0 * tokens * width * out)
+                    rank.launch(
+                        "nvjet_tst_128x256_64x4_coopA_NNT", flops=2.0 * tokens * width * out
+                    )
 
     def _communicate(self, name: str, *, after_compute: bool = False) -> None:
         """A collective: it ends on all ranks when the data of the last to come is there."""
@@ -248,7 +252,9 @@ class Job:
         with rank.slice("Optimizer.step#AdamW.step", "user_annotation"):
             with rank.op("aten::_fused_adamw_", tensors, tensors, tensors, tensors):
                 rank.spend(30)
-                name = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdam>"
+                name = (
+                    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdam>"
+                )
                 rank.launch(name, moved=14.0 * BLOCKS * WEIGHTS / RANKS)
         with rank.slice("train.py(38): log", "python_function"):
             scalar: Tensor = ((), "float")
@@ -271,7 +277,9 @@ _LAYERS: Final = (
 def main() -> None:
     """Bind the command line to the traces of a job."""
     parser = argparse.ArgumentParser(description="Make up a training job on four GPUs.")
-    parser.add_argument("folder", type=Path, help="where to write rank0.json.gz, rank1.json.gz, ...")
+    parser.add_argument(
+        "folder", type=Path, help="where to write rank0.json.gz, rank1.json.gz, ..."
+    )
     parser.add_argument("--steps", type=int, default=4, help="profiler steps (default 4)")
     arguments = parser.parse_args()
     job = Job()
