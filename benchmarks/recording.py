@@ -66,8 +66,10 @@ def seconds(training: Iterator[None], count: int, prof: Any = None) -> float:
     return (time.process_time() - start) / count
 
 
-def recorded(options: Mapping[str, bool], count: int, width: int, folder: Path) -> tuple[float, ...]:
-    """CPU seconds of a step that is recorded, bytes of it in a file and in gzip, seconds to write."""
+def recorded(
+    options: Mapping[str, bool], count: int, width: int, folder: Path
+) -> tuple[float, ...]:
+    """CPU seconds of a recorded step, its bytes in a file and in gzip, and seconds to write it."""
     training, path = steps(width), folder / "trace.json.gz"
     with profile(schedule=schedule(wait=1, warmup=2, active=count), **options) as prof:
         seconds(training, 3, prof)
@@ -83,7 +85,9 @@ def recorded(options: Mapping[str, bool], count: int, width: int, folder: Path) 
 def main() -> None:
     """Print a table of Markdown."""
     parser = argparse.ArgumentParser(description="What recording costs.")
-    parser.add_argument("--steps", type=int, default=10, help="steps that are recorded (default 10)")
+    parser.add_argument(
+        "--steps", type=int, default=10, help="steps that are recorded (default 10)"
+    )
     parser.add_argument("--repeats", type=int, default=3, help="the least of so many (default 3)")
     parser.add_argument("--width", type=int, default=256, help="model width (default 256)")
     size = parser.parse_args()
@@ -92,7 +96,9 @@ def main() -> None:
     seconds(training, 3)
     plain = min(seconds(training, size.steps) for _ in range(size.repeats))
     print(f"A step without a profiler takes {plain * 1000:.1f} ms of CPU time.\n")
-    print("| options | step | a step in the file | in gzip | writing a step |\n|---|---|---|---|---|")
+    print(
+        "| options | step | a step in the file | in gzip | writing a step |\n|---|---|---|---|---|"
+    )
     with tempfile.TemporaryDirectory() as folder:
         for name, options in OPTIONS.items():
             runs = [

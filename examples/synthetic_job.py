@@ -187,7 +187,8 @@ class Job:
 
     def _layer(self, rank: Rank, name: str, module: int, out: int, width: int) -> None:
         self.sequence += 1
-        rows, weight = ((TOKENS, width), HALF), ((width, out), HALF)
+        rows: Tensor = ((TOKENS, width), HALF)
+        weight: Tensor = ((width, out), HALF)
         numbered = {"Sequence number": self.sequence, "Fwd thread id": 0}
         said = {"Python module id": module}
         with rank.slice(f"nn.Module: {name}", "python_function", **said):

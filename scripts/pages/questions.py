@@ -283,7 +283,8 @@ def _rows(value: Any) -> pl.DataFrame:
 def _pretty(value: Any) -> str:
     """What an IPython prompt shows."""
     with mock.patch.dict(os.environ, {"COLUMNS": str(WIDTH)}):
-        return pretty(value)
+        text: str = pretty(value)  # type: ignore[no-untyped-call]
+    return text
 
 
 if __name__ == "__main__":
