@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import glob
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from profframe.cli.shell import folded
 from profframe.show.opening import INDENT
-from profframe.show.units import visible
 
 if TYPE_CHECKING:
     from profframe.show.opening import Opening, TimeParts
@@ -17,8 +17,6 @@ _MUCH: Final = 0.1
 """Part of the time from which on it is worth a question of its own."""
 _MOST_LINES: Final = 4
 """Lines that a command may take; longer ones say TRACE in place of the paths."""
-_JOINT: Final = 2
-"""Columns of what joins a line with the next."""
 _OF_WORDS: Final = {
     "flight recorder": (("hang",), "who did not come, and the stacks"),
     "memory": (("answer", "memory_stacks"), "who holds the memory, by stack"),
@@ -31,9 +29,6 @@ _FACTS: Final = {
     "compat": "--compat",
     "kernel_categories": "--kernel-categories",
 }
-_UNREADABLE: Final = re.compile(r"[\ud800-\udfff]")
-"""Bytes of a file's name that are no text."""
-_SURROGATE: Final = 0xDC00
 
 
 def next_commands(
@@ -53,8 +48,9 @@ def next_commands(
         Columns of a line; None for any.
     """
     options = [*_options(facts)]
+    paths = [*_paths(sources)]
     for place, (verb, comment) in enumerate(_verbs(opening, len(sources))):
-        words = ["profframe", *verb, *map(_path, sources), *options]
+        words = ["profframe", *verb, *paths, *options]
         command = folded(words, width, INDENT)
         if command.count("\n") >= _MOST_LINES:
             command = shlex.join(["profframe", *verb]) + " TRACE..."
@@ -111,80 +107,23 @@ def _options(facts: Mapping[str, Any]) -> Iterator[str]:
             yield str(value)
 
 
-def _path(source: str) -> str:
-    """A source that is no option, and that can be read again."""
-    if source == "-":
-        return "TRACE"
-    return f"./{source}" if source.startswith("-") else source
+def _paths(sources: Sequence[str]) -> Iterator[str]:
+    """Sources that are no options and can be read again; a glob, if it has just these files."""
+    if "-" in sources:
+        yield "TRACE"
+        return
+    if len(sources) > 1:
+        prefix = _common(sources)
+        ending = _common([source[len(prefix) :][::-1] for source in sources])[::-1]
+        pattern = f"{glob.escape(prefix)}*{glob.escape(ending)}"
+        if {*glob.glob(pattern)} == {*sources}:  # noqa: PTH207 -- names as they were given
+            sources = [pattern]
+    for source in sources:
+        yield f"./{source}" if source.startswith("-") else source
 
 
-def shell_word(word: str) -> str:
-    r"""A word as a shell reads it, without bytes that a terminal would act on.
-
-    Examples
-    --------
-    >>> print(shell_word("my trace.json"), shell_word("it's"), shell_word("a\x1b[31m\n"))
-    'my trace.json' 'it'"'"'s' $'a\x1b[31m\n'
-    """
-    if visible(word) == word:
-        return shlex.quote(word)
-    text = word.replace("\\", "\\\\").replace("'", "\\'")
-    text = _UNREADABLE.sub(lambda match: f"\\x{(ord(match[0]) - _SURROGATE) & 0xFF:02x}", text)
-    return f"$'{''.join(map(_escaped, text))}'"
-
-
-def _escaped(character: str) -> str:
-    shown = visible(character)
-    if shown == character or not shown.startswith("\\x"):
-        return shown
-    return shown if ord(character) < 0x80 else f"\\u{ord(character):04x}"
-
-
-def folded(words: Sequence[str], width: int | None, indent: int = 0) -> str:
-    r"""Words as a command, of several lines joined by backslashes where one is too short for it.
-
-    A path that is longer than a line goes on in the next one; a shell joins the parts.
-
-    Parameters
-    ----------
-    words
-        Words as they are, not quoted.
-    width
-        Columns of a line; None for any.
-    indent
-        Columns before the first line; before another one only where there is room.
-
-    Examples
-    --------
-    >>> print(folded(["profframe", "advice", "trace one.json"], 20))
-    profframe advice \
-    'trace one.json'
-    >>> print(folded(["profframe", "folder/trace.json"], 12))
-    profframe \
-    folder/trac\
-    e.json
-    """
-    quoted = [shell_word(word) for word in words]
-    if width is None or indent + len(" ".join(quoted)) <= width:
-        return " ".join(quoted)
-    lines, line = [], " " * indent + quoted[0]
-    for word, text in zip(words[1:], quoted[1:], strict=True):
-        if len(line) + len(text) + _JOINT <= width:
-            line += f" {text}"
-            continue
-        lines.append(f"{line} \\")
-        line = " " * indent + text
-        if len(line) + _JOINT > width:
-            *begun, line = _pieces(word, width)
-            lines += [f"{piece}\\" for piece in begun]
-    return "\n".join([*lines, line])[indent:]
-
-
-def _pieces(word: str, width: int) -> Iterator[str]:
-    """A word in quoted parts that fit a line each."""
-    while word:
-        size = len(word)
-        while size > 1 and len(shell_word(word[:size])) + _JOINT > width:
-            size -= 1
-        yield shell_word(word[:size])
-        word = word[size:]
+def _common(texts: Sequence[str]) -> str:
+    """What all texts begin with."""
+    first, last = min(texts), max(texts)
+    size = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
+    return first if size is None else first[:size]

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from profframe.asking.pages import LEAST_TOKENS, MOST_TOKENS, page
+from profframe.cli import completion
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, with_output
 from profframe.cli.verbs import (
+    FILE,
     one_option,
     takes_sources,
     verbs,
@@ -39,7 +41,12 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
 @takes_sources
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
 @click.option(
-    "--sort", default="self_ns", show_default=True, metavar="COLUMN", help="Largest first."
+    "--sort",
+    default="self_ns",
+    show_default=True,
+    metavar="COLUMN",
+    help="Largest first.",
+    shell_complete=completion.self_time_columns,
 )
 @click.option(
     "--budget",
@@ -89,7 +96,8 @@ def show(
     with trace.asking() as session:  # a connection per question costs as much as the question
         opening = _opening(session, sort)
         commands = next_commands(opening, sources, facts, output.width)
-        first = opening_text(" ".join(sources), opening, commands, output.width)
+        more = f" and {len(sources) - 1:,} more" if len(sources) > 1 else ""
+        first = opening_text(f"{sources[0]}{more}", opening, commands, output.width)
         output.echo(first, *_parts(session, opening, top, output))
 
 
@@ -233,7 +241,7 @@ def tree(
 @one_option("--rank", type=int, help="Which rank, where there are several.")
 @click.option("--across-ranks", is_flag=True, help="Through all ranks of a run, on one clock.")
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
-@click.option("--overlay", type=Path, metavar="FILE", help="Write the trace with the path marked.")
+@click.option("--overlay", type=FILE, metavar="FILE", help="Write the trace with the path marked.")
 @with_facts
 @with_output
 def critical_path(
@@ -314,7 +322,7 @@ def blame(
     facts: Mapping[str, Any],
     output: Output,
 ) -> None:
-    """Show which ranks hold up a job, and what they do meanwhile that others do not.
+    """Show which ranks hold up a job, and what they do meanwhile.
 
     Milliseconds per step that each rank, op, module and cause costs: first what makes ranks late to
     collectives, then what collectives take with all ranks there. With --format or -o: all rows.

@@ -155,7 +155,7 @@ def title(opening: Opening) -> str:
     parts = [units.plural(runs, "run"), units.plural(ranks, noun) + of, _steps(overview)]
     span = overview["span_ns"].max()
     if isinstance(span, int) and overview["events"].sum():
-        longest = "the longest of " if ranks > 1 else ""
+        longest = "at most " if ranks > 1 else ""
         parts.append(f"{longest}{units.duration(span).strip()}")
     else:
         parts[-1] = "no events with a time" if overview["events"].sum() else "no events"
@@ -173,7 +173,8 @@ def lines(opening: Opening) -> Iterator[tuple[str, tuple[str, ...]]]:
         if len(what) > _MOST_WHAT:
             yield "", (f"and {len(what) - _MOST_WHAT} more such lines below",)
         return
-    yield "device", (_devices(opening),)
+    if summary.overview["events"].sum():
+        yield "device", (_devices(opening),)
     yield "recorded", _recorded(opening)
     parts = opening.time_parts
     if parts is None:
@@ -302,7 +303,11 @@ def _devices(opening: Opening) -> str:
     types = sorted(opening.summary.traces["device_type"].drop_nulls().unique())
     kind = units.visible(" + ".join(types)) or "device"
     if not overview["devices"].sum():
-        return f"{kind}, of an unknown number" if opening.breakdown.height else "none did anything"
+        return (
+            f"{kind}, of an unknown number"
+            if opening.breakdown.height
+            else "no work of a device in this trace"
+        )
     models = Counter(used["model"].fill_null(""))
     parts = [
         f"{count:,} x {units.middle(units.visible(model), _LONGEST_NAME)}"
@@ -366,11 +371,13 @@ def _time(parts: TimeParts, opening: Opening) -> tuple[str, ...]:
     listed = ", ".join(texts)
     cause = _cause(opening.idle)
     of_step = whole.partition(",")[0]
+    most = ", ".join(text for text in texts if not text.startswith("exposed copies"))
     return (
         f"{listed}{cause and f' ({cause})'} of {whole}",
         f"{listed} of {whole}",
         f"{listed} of {of_step}",
         listed,
+        most,
     )
 
 
@@ -391,13 +398,13 @@ def _shares(sums: pl.DataFrame, total: int, of: str = "") -> tuple[str, ...]:
         for name, ns in sums.head(_MOST_PARTS).iter_rows()
         if ns >= _LEAST_SHARE * total
     ]
-    return tuple(_listed(parts[:size], sums.height) + of for size in range(len(parts), 0, -1))
+    return tuple(_listed(parts[:size], sums.height, of) for size in range(len(parts), 0, -1))
 
 
-def _listed(parts: Sequence[str], number: int) -> str:
+def _listed(parts: Sequence[str], number: int, of: str = "") -> str:
     """The first of so many."""
     rest = number - len(parts)
-    return ", ".join([*parts, *([f"{rest:,} more"] if rest > 0 else [])])
+    return f"{', '.join(parts)}{of}{f', {rest:,} more' if rest > 0 else ''}"
 
 
 def _kernels(categories: pl.DataFrame) -> tuple[str, ...]:
@@ -444,4 +451,4 @@ def _host(self_times: pl.DataFrame) -> tuple[str, ...]:
         .agg(pl.col("self_ns").sum())
         .sort("self_ns", descending=True, maintain_order=True)
     )
-    return _shares(sums, total, " of the self time") if total > 0 else ()
+    return _shares(sums, total, " of self time") if total > 0 else ()
