@@ -105,7 +105,8 @@ def _sentence(name: str) -> str:
 
 def _answer(ctx: click.Context) -> Answer | None:
     """The answer that a command line names, in either place."""
-    names = [ctx.params.get("name"), *(ctx.params.get("sources") or ())]
+    # Behind an option that waits for its value click leaves arguments where they were.
+    names = [ctx.params.get("name"), *(ctx.params.get("sources") or ()), *ctx.args]
     return next((answer for name in names if name and (answer := _read(str(name)))), None)
 
 

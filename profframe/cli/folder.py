@@ -93,7 +93,7 @@ def listing(folder: Path) -> Listing:
         for entry in _scan(parent):
             seen += 1
             if seen > MOST_ENTRIES or read >= MOST_FILES or time.monotonic() > deadline:
-                result.left_out.append("only the first of many files and folders")
+                result.left_out.append(f"files and folders after the first {seen - 1:,}")
                 waiting.clear()
                 break
             path = os.path.relpath(entry.path, folder)
@@ -122,7 +122,7 @@ def _scan(folder: Path) -> list[os.DirEntry[str]]:
     """What is in a folder, by name; nothing where it cannot be read."""
     try:
         with os.scandir(folder) as entries:
-            return sorted(itertools.islice(entries, MOST_ENTRIES), key=lambda entry: entry.name)
+            return sorted(itertools.islice(entries, MOST_ENTRIES + 1), key=lambda entry: entry.name)
     except OSError:
         return []
 
@@ -148,19 +148,19 @@ def _is_store(path: str) -> bool:
     return is_store(path)
 
 
-def text(found_in: Listing, width: int) -> str:
+def text(result: Listing, width: int) -> str:
     """The listing, and what to type.
 
     Parameters
     ----------
-    found_in
+    result
         What lies here.
     width
         Columns of a line.
     """
-    entries = found_in.entries
+    entries = result.entries
     where = f"this folder and {DEPTH} levels of folders below it"
-    notes = [f"Not looked at: {note}." for note in found_in.left_out]
+    notes = [f"Not looked at: {note}." for note in result.left_out]
     if not entries:
         return "\n".join([f"No trace is in {where}.", *notes, "", _RECORDING])
     room = min(_LONGEST_PATH, max(width - 36, 20))

@@ -20,8 +20,9 @@ from profframe.cli.verbs import (
 from profframe.show.units import visible
 
 SECTIONS: Final = (
-    "overview", "advice", "timeline", "time", "operators", "kernels", "idle", "queues", "memory",
-    "regions", "flame", "roofline", "ranks", "job", "runs", "quality", "provenance",
+    "overview", "advice", "timeline", "time", "inference", "operators", "kernels", "idle", "queues",
+    "memory", "snapshot", "hangs", "execution", "regions", "flame", "roofline", "ranks", "job",
+    "runs", "quality", "provenance",
 )  # fmt: skip
 """Sections of a report, for shells to complete; what makes reports takes a second to import."""
 

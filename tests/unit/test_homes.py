@@ -68,7 +68,14 @@ def test_a_home_is_a_tilde(home: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["src/home/ada/x.py", "https://example.org/home/ada", "/rootfs/x", "/opt/x", "/root.py", "Users"],
+    [
+        "src/home/ada/x.py",
+        "https://example.org/home/ada",
+        "/rootfs/x",
+        "/opt/x",
+        "/root.py",
+        "Users",
+    ],
 )
 def test_other_paths_stay(text: str) -> None:
     assert without_homes(text) == text
