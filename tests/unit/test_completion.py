@@ -87,7 +87,7 @@ def test_options_and_choices_of_verbs() -> None:
 def test_sections_are_those_of_a_report() -> None:
     from profframe.show.report import sections
 
-    assert SECTIONS == tuple(sections.SECTIONS)
+    assert tuple(sections.SECTIONS) == SECTIONS
 
 
 @pytest.mark.parametrize("words", ["answer ", "t.json --sort ", "answer idle t.json -p "])
