@@ -60,20 +60,19 @@ class _Verbs(click.Group):
         """Verbs, and the traces that one may show without a verb."""
         from click.shell_completion import CompletionItem
 
-        file = CompletionItem(
-            incomplete, type="file"
-        )  # first: the script of bash forgets what was before
+        # It comes first: the script of bash forgets what was before it.
+        file = CompletionItem(incomplete, type="file")
         return [
             *([] if incomplete.startswith("-") else [file]),
             *super().shell_complete(ctx, incomplete),
         ]
 
-    def list_commands(self, _: click.Context) -> list[str]:  # type: ignore[override]
+    def list_commands(self, _: click.Context) -> list[str]:
         """All verbs, in the order of `--help`."""
         listed = [name for names in HELP_ORDER.values() for name in names]
         return [*listed, *sorted(self.commands.keys() - {*listed})]
 
-    def format_help(self, _: click.Context, formatter: click.HelpFormatter) -> None:  # type: ignore[override]
+    def format_help(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """One screen: a line for each verb."""
         formatter.write("Usage: profframe [VERB] TRACE... [OPTIONS]\n\n")
         formatter.write_text(inspect.cleandoc(self.help or ""))

@@ -23,7 +23,9 @@ HOMES = {
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trace with a home directory in frames, ops, annotations, stacks, and its header."""
-    rows = [("user_annotation", "ProfilerStep#1", 0, 900, {})]
+    rows: list[tuple[str, str, int, int, dict[str, object]]] = [
+        ("user_annotation", "ProfilerStep#1", 0, 900, {})
+    ]
     for number, home in enumerate(HOMES.values()):
         at, file = 100 * number, f"{home}/project/train.py(7): loop"
         args = {"Call stack": f"{file};{home}/project/main.py(1): run", "correlation": number}

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def labelled(printed: str) -> dict[str, list[str]]:
     return texts
 
 
-def written(folder: Path, name: str = "trace.json", **head: Any) -> Path:
+def written(folder: Path, **head: Any) -> Path:
     """Two steps of 100 us: the device computes 30 us, communicates 20 us and copies 10 us each."""
     slices = []
     for step, at in ((1, 0), (2, 100)):
@@ -60,13 +61,13 @@ def written(folder: Path, name: str = "trace.json", **head: Any) -> Path:
         | {"args": args | ({"device": 0, "stream": tid} if tid > 1 else {})}
         for category, text, tid, ts, dur, args in slices
     ]
-    path = folder / name
+    path = folder / "trace.json"
     path.write_text(json.dumps({"schemaVersion": 1, **head, "traceEvents": events}))
     return path
 
 
 def test_the_time_of_a_step_is_that_of_the_device(tmp_path: Path, run: Run) -> None:
-    head = {
+    head: dict[str, Any] = {
         "deviceProperties": [{"id": 0, "name": "My\x1b[31m Device"}],
         "record_shapes": 1,
         "with_stack": 0,
@@ -96,7 +97,7 @@ def test_every_number_is_that_of_an_answer(source: str, run: Run) -> None:
     steps = trace.time_breakdown().filter(pl.col("step").is_not_null())
     for name, part in (("compute", "compute_ns"), ("idle", "idle_ns")):
         if steps.height:
-            share = units.share(steps[part].sum() / steps["span_ns"].sum())
+            share = units.share(int(steps[part].sum()) / int(steps["span_ns"].sum()))
             assert f"{name} {share}" in lines["time"][0]
     categories = trace.kernel_categories().group_by("category").agg(pl.col("total_ns").sum())
     total = categories["total_ns"].sum()
@@ -107,7 +108,7 @@ def test_every_number_is_that_of_an_answer(source: str, run: Run) -> None:
         assert shares.items() <= expected.items()
     host = trace.self_times()
     for name, share in re.findall(r"(\S+) ([\d.]+ %)", " ".join(lines.get("host", []))):
-        assert units.share(host.filter(pl.col("name") == name)["self_share"].sum()) == share
+        assert units.share(float(host.filter(pl.col("name") == name)["self_share"].sum())) == share
     gains = [row.split("  ")[0] for row in lines.get("gain in all", [])]
     known = trace.advice()["estimated_gain_ns"].drop_nulls().sort(descending=True)
     expected_gains = [units.duration(ns).strip() if ns else "none" for ns in known]
@@ -129,9 +130,7 @@ ADVICE = {
 
 def findings(first: opening.Opening, *rows: tuple[str, int | None, list[int]]) -> opening.Opening:
     """The same with these findings."""
-    from dataclasses import replace
-
-    schema = {"estimated_gain_ns": pl.Int64, "ranks": pl.List(pl.Int64)}
+    schema: dict[str, Any] = {"estimated_gain_ns": pl.Int64, "ranks": pl.List(pl.Int64)}
     advice = [
         ADVICE | {"finding": text, "estimated_gain_ns": gain, "ranks": ranks}
         for text, gain, ranks in rows
@@ -152,6 +151,18 @@ def test_findings_are_in_the_order_of_their_gain(first: opening.Opening) -> None
         ["1.000 us", "little"],
         ["unknown", "unknown"],
     ]
+
+
+def test_ranks_of_a_finding_are_named_where_there_are_several(first: opening.Opening) -> None:
+    ranks = [first.summary.overview.with_columns(rank=pl.lit(n, pl.Int32)) for n in range(4)]
+    job = replace(first, summary=replace(first.summary, overview=pl.concat(ranks)))
+    rows = [("slow " * 40, 5_000, [0, 1, 3]), ("late", 1_000, [2])]
+    printed = text_of(findings(job, *rows), 100)
+    assert "1 run, 4 ranks, 2 steps each, at most 200.000 us" in printed
+    first_line, second = labelled(printed)["gain in all"]
+    assert first_line.endswith("… (ranks 0-1, 3)")
+    assert second.endswith("late (rank 2)")
+    assert "profframe blame trace.json" in printed
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])
