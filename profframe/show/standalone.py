@@ -15,10 +15,11 @@ _STYLE: Final = (
 
 def page(title: str, body: str) -> str:
     """A page with a title as text and a body as HTML."""
+    title = without_homes(title)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(without_homes(title))}</title>\n"
+        f"<title>{html.escape(title)}</title>\n"
         f"<style>{_STYLE}</style>\n"
         f"</head>\n<body>\n{body}</body>\n</html>\n"
     )

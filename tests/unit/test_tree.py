@@ -44,7 +44,9 @@ ADDMM = """\
 0.100 us  0.100 us  0.000 us   33.3 %      3    cudaLaunchKernel"""
 
 
-NO_SLICE = "event 6 ('sgemm', kernel) is not a host slice that nests, so it has no tree; event 3 launched it"
+NO_SLICE = (
+    "event 6 ('sgemm', kernel) is not a host slice that nests, so it has no tree; event 3 launched it"
+)
 
 
 traced = partial(loaded, threads=[{"thread": 0, "thread_name": "main"}])
