@@ -59,8 +59,8 @@ def folded(words: Sequence[str], width: int | None, indent: int = 0) -> str:
     'trace one.json'
     >>> print(folded(["profframe", "folder/trace.json"], 12))
     profframe \
-    folder/trac\
-    e.json
+    folder/tra\
+    ce.json
     """
     quoted = [shell_word(word) for word in words]
     if width is None or indent + len(" ".join(quoted)) <= width:
