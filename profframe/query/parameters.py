@@ -11,6 +11,7 @@ import duckdb
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.formulas.dtypes import peak_name
 from profframe.facts.torch_compat.releases import averages_frames, installed
+from profframe.query.arrangement import divided, shared
 from profframe.query.header import CONVERT, Answer, Parameter
 
 AS_TORCH: Final[Mapping[str, Callable[[], object]]] = MappingProxyType(
@@ -41,13 +42,16 @@ def reset_variables(connection: duckdb.DuckDBPyConnection, names: Iterable[str])
 
 
 def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object]:
-    """Values in the types that the header declares; None for the default."""
+    """Values in the types that the header declares; None for the default.
+
+    Those of `profframe.query.arrangement` are checked, and left out.
+    """
     declared = {parameter.name: parameter for parameter in answer.parameters}
+    _, parameters = divided(answer, parameters)
     unknown = next((name for name in parameters if name not in declared), None)
-    if unknown is not None and not declared:
-        raise ParameterError(f"answer {answer.name!r} takes no parameters, got {unknown!r}")
     if unknown is not None:
-        missing = UnknownNameError.among("parameter", unknown, declared)
+        known = [*declared, *(parameter.name for parameter in shared(answer))]
+        missing = UnknownNameError.among("parameter", unknown, known)
         raise ParameterError(f"answer {answer.name!r}: {missing}")
     converted = {
         name: None if value is None else _value(answer, declared[name], value)

@@ -20,7 +20,7 @@ from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer
 from profframe.query.rules import Advice
 from profframe.query.sandbox import Paths
-from profframe.query.selection import check_compat
+from profframe.query.selection import Text, check_compat
 from profframe.query.session import Session
 from profframe.show.frame import Frame
 from profframe.trace import gains as gained
@@ -44,7 +44,11 @@ def answer(
         Name of an answer, as `profframe.answers` lists them, or path of an ``.sql`` file; or
         the result of `profframe.query.catalogue.find` for these.
     **parameters
-        Values for the parameters that the answer declares.
+        Values for the parameters that the answer declares. Every answer takes three more, unless
+        it has its own of the name: ``sort``, columns to sort by, as ``"dur_ns"`` or
+        ``["rank", "-dur_ns"]``: numbers the largest first, texts from A to Z, ``+`` before a name
+        is the smallest first, ``-`` the largest; ``top``, only so many rows; ``columns``, only
+        these, in this order. What is equal stays in the order of the answer.
 
     Returns
     -------
@@ -56,9 +60,16 @@ def answer(
     UnknownNameError
         There is no such answer; the message suggests the nearest.
     ParameterError
-        The answer has no such parameter, or the value is of another type.
+        The answer has no such parameter or column, or the value is of another type.
     AnswerError
         The SQL cannot be run.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> trace = load("examples/cpu_training.json.gz")
+    >>> trace.answer("self_times", sort="calls", top=2, columns=["name", "calls"]).rows()
+    [('aten::copy_', 459), ('aten::empty_strided', 405)]
     """
     question = find(answer)
     session = self._session
@@ -156,7 +167,8 @@ def advice(self: Trace, rules: Paths = (), **parameters: object) -> pl.DataFrame
         Files and folders of rules beside those of profframe; `profframe.query.rules` has their
         form.
     **parameters
-        Thresholds of rules, as ``data_loading_share=0.1``; `docs/rules.md` has them.
+        Thresholds of rules, as ``data_loading_share=0.1``; `docs/rules.md` has them. And ``sort``,
+        ``top`` and ``columns``, as `answer` has them.
 
     Returns
     -------
@@ -180,6 +192,10 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
     group_by_overload_name: bool = False,
     include_python_functions: bool | None = None,
     compat: str | None = None,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """Times, memory and flops by operator, grouped as torch's ``key_averages`` groups.
 
@@ -194,6 +210,8 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
         where none is.
     compat
         ``"torch"``: exactly torch's rows, which tell no kinds apart but user annotations.
+    sort, top, columns
+        Order, number and columns of the rows, as `answer` has them.
 
     Returns
     -------
@@ -213,6 +231,9 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
         group_by_overload_name=group_by_overload_name,
         include_python_functions=include_python_functions,
         compat=compat,
+        sort=sort,
+        top=top,
+        columns=columns,
     )
 
 
@@ -223,6 +244,9 @@ def roofline(
     devices: Devices | None = None,
     *,
     override: bool = False,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """How close the devices' work came to what they can do, and the time that was lost.
 
@@ -238,6 +262,8 @@ def roofline(
         Models of devices beside and before the known ones, as `profframe.load` takes them.
     override
         Hold all work against the peak of ``dtype``, also where its own type is known.
+    sort, top, columns
+        Order, number and columns of the rows, as `answer` has them.
 
     Raises
     ------
@@ -245,7 +271,9 @@ def roofline(
         There is no such data type, or ``override`` has none.
     """
     trace = self if devices is None else self.with_devices(devices)
-    return trace.answer("roofline", by=by, dtype=dtype, override=override)
+    return trace.answer(
+        "roofline", by=by, dtype=dtype, override=override, sort=sort, top=top, columns=columns
+    )
 
 
 def answers() -> pl.DataFrame:
