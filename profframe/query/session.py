@@ -261,6 +261,8 @@ class Session:
         DuckDB over the source on these terms.
     answers
         Answers so far; None to keep none.
+    whole
+        The source before any filter; None where there was none.
     """
 
     source: Source
@@ -268,27 +270,37 @@ class Session:
     terms: Terms
     database: Database
     answers: Answers | None = None
+    whole: Source | None = None
 
     @classmethod
     def of(
-        cls, source: Source, selection: Selection | None = None, terms: Terms | None = None
+        cls,
+        source: Source,
+        selection: Selection | None = None,
+        terms: Terms | None = None,
+        whole: Source | None = None,
     ) -> Session:
         """A session over the rows of a source; by default all of them."""
         terms = terms or Terms()
-        return cls(source, selection or Selection(), terms, _OPEN.of(source, terms))
+        database = _OPEN.of(source, terms)
+        return cls(source, selection or Selection(), terms, database, whole=whole)
 
-    def __reduce__(self) -> tuple[Callable[..., Session], tuple[Source, Selection, Terms]]:
-        return Session.of, (self.source, self.selection, self.terms)
+    def __reduce__(
+        self,
+    ) -> tuple[Callable[..., Session], tuple[Source, Selection, Terms, Source | None]]:
+        return Session.of, (self.source, self.selection, self.terms, self.whole)
 
     def with_source(self, source: Source) -> Session:
         """The same over another source."""
-        return self if source is self.source else Session.of(source, self.selection, self.terms)
+        if source is self.source:
+            return self
+        return Session.of(source, self.selection, self.terms, self.whole)
 
     def with_terms(self, terms: Terms) -> Session:
         """The same on other terms."""
         if terms.shares_connection(self.terms):
             return replace(self, terms=terms)
-        return Session.of(self.source, self.selection, terms)
+        return Session.of(self.source, self.selection, terms, self.whole)
 
     def unlimited(self) -> Session:
         """The same for profframe's own questions, without a limit of rows."""
@@ -300,7 +312,20 @@ class Session:
             return self
         if self.answers is None:
             return replace(self, selection=selection)
-        return Session.of(self.source, selection, self.terms)  # kept answers are of other rows
+        # kept answers are of other rows
+        return Session.of(self.source, selection, self.terms, self.whole)
+
+    def alone(self) -> Session:
+        """The same for longer than the block of `remembering` lasts."""
+        if self.answers is None:
+            return self
+        return Session.of(self.source, self.selection, self.terms, self.whole)
+
+    def unfiltered(self) -> Session | None:
+        """The same, unlimited, with all rows there were before any filter; None without one."""
+        if self.whole is None:
+            return None
+        return Session.of(self.whole, terms=replace(self.terms, rows=None))
 
     @contextmanager
     def remembering(self, at_once: int = 1) -> Iterator[Session]:
@@ -417,6 +442,8 @@ class Session:
             names = texts("phase", phase)
             selection = selection.phases(names, self._phase_windows(source, selection, names))
         part = self.with_source(source).with_selection(selection.time(start_ns, end_ns))
+        if part is not self:
+            part = replace(part, whole=self.source if self.whole is None else self.whole)
         is_whole = all(part_of is None for part_of in (steps, phase, start_ns, end_ns))
         return part if is_whole else _remaining(part)
 

@@ -28,6 +28,7 @@ class Frame(pl.DataFrame):
     """A polars DataFrame that shows itself in human units, by the endings of its columns' names.
 
     In all else it is a polars DataFrame: exact values, ``repr`` and ``print``, the same methods.
+    Where an answer has no rows, they say why below (`why_empty`).
     Their results are frames, too. Lazy queries, `polars.concat` and the like give a plain
     DataFrame, which ``Frame(rows)`` turns into a frame without a copy.
 
@@ -49,6 +50,23 @@ class Frame(pl.DataFrame):
 
     _starts: pl.LazyFrame | None = None
     _docs: Mapping[str, str] = _NO_DOCS
+    _why: Callable[[], str | None] | None = None
+
+    @property
+    def why_empty(self) -> str | None:
+        """Why there are no rows, as ``no profiler steps in this trace; call prof.step() ...``.
+
+        None where there are some, or where it is not known, as of rows that you have filtered.
+        The trace is asked when this is read, or the frame shown.
+        """
+        return None if self.height or self._why is None else self._why()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        text, reason = super().__str__(), self.why_empty
+        return text if reason is None else f"{text}\nno rows: {reason}"
 
     def _repr_html_(self, *, _from_series: bool = False) -> str:
         from profframe.show import notebook
@@ -58,6 +76,7 @@ class Frame(pl.DataFrame):
             columns=_limit("POLARS_FMT_MAX_COLS", notebook.COLUMNS, self.width),
             starts=_read_starts(self._starts),
             docs=self._docs,
+            why_empty=self.why_empty,
         )
         return notebook.frame_html(self, options)
 
@@ -66,11 +85,15 @@ class Frame(pl.DataFrame):
         from profframe.show import terminal
 
         del cycle
-        printer.text(terminal.frame_text(self, _rows(self.height), _read_starts(self._starts)))
+        starts = _read_starts(self._starts)
+        printer.text(terminal.frame_text(self, _rows(self.height), starts, self.why_empty))
 
 
 def frame(
-    rows: pl.DataFrame, starts: pl.LazyFrame | None = None, docs: Mapping[str, str] = _NO_DOCS
+    rows: pl.DataFrame,
+    starts: pl.LazyFrame | None = None,
+    docs: Mapping[str, str] = _NO_DOCS,
+    why: Callable[[], str | None] | None = None,
 ) -> Frame:
     """Make rows show themselves in human units; nothing is copied.
 
@@ -82,6 +105,8 @@ def frame(
         ``run rank start_ns`` of the traces that the rows are of; looked up when they are shown.
     docs
         What is in a column, by its name.
+    why
+        Asks why there are no rows, if so.
 
     Returns
     -------
@@ -95,6 +120,7 @@ def frame(
     """
     result = Frame(rows)
     result._starts, result._docs = starts, docs  # noqa: SLF001 - its own kind
+    result._why = None if rows.height else why  # noqa: SLF001 - its own kind
     return result
 
 
@@ -130,7 +156,7 @@ def _as_frame(method: Callable[..., Any]) -> Callable[..., Any]:
         rows = method(self, *args, **kwargs)
         if rows is self or not isinstance(rows, pl.DataFrame):
             return rows
-        return frame(rows, self._starts, self._docs)
+        return frame(rows, self._starts, self._docs, self._why)
 
     return wrapper
 
@@ -144,7 +170,7 @@ def _groups_as_frame(method: Callable[..., Any]) -> Callable[..., Any]:
         agg = groups.agg
 
         def aggregate(*aggs: Any, **named_aggs: Any) -> Frame:
-            return frame(agg(*aggs, **named_aggs), self._starts, self._docs)
+            return frame(agg(*aggs, **named_aggs), self._starts, self._docs, self._why)
 
         groups.agg = aggregate
         return groups

@@ -15,6 +15,7 @@ import polars as pl
 
 from profframe import schema
 from profframe.facts.models import Devices
+from profframe.query import reasons
 from profframe.query.catalogue import advice as with_rules
 from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer
@@ -78,7 +79,12 @@ def answer(
     key = tuple((name, str(value)) for name, value in sorted(values.items()))
     return session.once(
         (question.sql, key, session.terms.rows, session.terms.cut_rows),
-        lambda: as_frame(self, _rows(self, question, parameters), docs),
+        lambda: as_frame(
+            self,
+            _rows(self, question, parameters),
+            docs,
+            lambda session: reasons.of_answer(session, question, parameters),
+        ),
     )
 
 
@@ -145,7 +151,11 @@ def _sql(self: Trace, query: str) -> pl.DataFrame:
     session = self._session
     return session.once(
         (query, session.terms.rows, session.terms.cut_rows),
-        lambda: as_frame(self, _with_derived(session, query).sql(query)),
+        lambda: as_frame(
+            self,
+            _with_derived(session, query).sql(query),
+            why=lambda asked: reasons.of_sql(asked, query),
+        ),
     )
 
 

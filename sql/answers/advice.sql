@@ -9,6 +9,8 @@
 -- `gain_basis` says so. In SQL alone the gains are those of the rules: `profframe answer advice --sql` prints it with all rules
 -- in it, for a bare shell.
 -- needs: events
+-- recorded: slices
+-- no rows: no rule fires: nothing is wrong that profframe looks for
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run; of several the one that the finding and its events are of
 -- rule              VARCHAR        name of the rule: a file of sql/rules, or yours

@@ -7,6 +7,7 @@
 -- All but calls and host_ns are NULL where the rows that would tell were filtered out of the trace.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions.
 -- needs: events
+-- recorded: annotations
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
 -- step                      BIGINT       profiler step that they started in, or captured ones were replayed in; NULL in none

@@ -3,6 +3,7 @@
 -- Definitions are those of collectives. Of one rank alone of several, latency holds its wait, too.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces
+-- recorded: collective_calls
 -- parameter corrected BOOLEAN = true  take the offsets of clock_skew off the clocks, where all are known
 -- run                VARCHAR        run that the traces belong to
 -- ranks              BIGINT         number of ranks in the group; NULL where not known

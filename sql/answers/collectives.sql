@@ -16,6 +16,7 @@
 -- broadcast, reduce, send and recv; n is expected_ranks. Both are over latency_ns; 1 GB is 10^9 bytes.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces
+-- recorded: collective_calls
 -- parameter per        VARCHAR(collective|rank) = collective  what has a row of its own
 -- parameter mismatched BOOLEAN                  = false       only those with a mismatch other than not_loaded
 -- parameter corrected  BOOLEAN                  = true        take the offsets of clock_skew off the clocks, where all are known

@@ -7,6 +7,8 @@
 -- the mean are over ranks with the same other columns. What is not known comes last.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces
+-- recorded: collective_calls
+-- no rows: there is no all_to_all, dispatch or combine among the collectives
 -- parameter per       VARCHAR(step|collective) = step  what has a row of its own
 -- parameter corrected BOOLEAN                  = true  take the offsets of clock_skew off the clocks, where all are known
 -- run                    VARCHAR         run that the traces belong to

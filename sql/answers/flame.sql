@@ -11,6 +11,7 @@
 -- Of a filtered trace nodes are of the slices that are left. Where these overlap without nesting, `others` may be below zero.
 -- In a bare shell read from `sql/lib` first: lanes, devices, steps.
 -- needs: events
+-- recorded: slices
 -- parameter top        BIGINT = 5000  most nodes of a run and rank, without others and outside; 0 for all
 -- parameter min_share  DOUBLE = 0.0  nodes with a smaller share of both host and device time are not kept
 -- run             VARCHAR      run that the trace belongs to

@@ -3,6 +3,8 @@
 -- A request is served from one free block of a pool: it fails where inactive bytes are enough and the largest free block is not.
 -- The request is that of the parameter, else the largest that failed on the device. `out_of_memory` has the sums of a device.
 -- needs: segments, blocks, allocator_events
+-- recorded: segments
+-- no rows: no segment has blocks
 -- parameter request_bytes BIGINT = 0  a request to place, in bytes; 0 for the largest that failed on the device
 -- run                  VARCHAR         run that the snapshot belongs to
 -- rank                 INTEGER         rank within the run

@@ -7,6 +7,7 @@
 -- first of a block, behind its last one, or between them.
 -- In a bare shell read from `sql/lib` first: sequences, graphs.
 -- needs: events
+-- recorded: graphs
 -- parameter per  VARCHAR(graph|layer) = graph  what has rows: blocks of graphs, or each of their layers
 -- run              VARCHAR        run that the trace belongs to
 -- rank             INTEGER        rank within the run

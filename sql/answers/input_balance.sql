@@ -5,6 +5,7 @@
 -- without a call in the step do not count in it. Steps of different ranks are the same step by their number.
 -- In a bare shell read from `sql/lib` first: collectives, inputs.
 -- needs: events
+-- recorded: data_loads
 -- run               VARCHAR       run that the trace belongs to
 -- rank              INTEGER       rank within the run
 -- step              BIGINT        N of the step; NULL for the whole traces

@@ -6,6 +6,8 @@
 -- copies computes, a fill does, too. Kernels that compute and communicate at once are what their category says.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, busy.
 -- needs: events
+-- recorded: device_work
+-- no rows: no device work has a start and a duration
 -- parameter per  VARCHAR(rank|step|stream) = rank  what has rows of its own
 -- run         VARCHAR        run that the trace belongs to
 -- rank        INTEGER        rank within the run

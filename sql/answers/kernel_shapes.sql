@@ -3,6 +3,7 @@
 -- Kernels that the source says nothing of are rows, too, with NULL.
 -- The means of blocks_per_sm and occupancy are by the time of the kernels that have one; without a duration none counts.
 -- needs: events
+-- recorded: kernels
 -- parameter per_op BOOLEAN = false  rows by the op that launched the kernel, too
 -- run                  VARCHAR         run that the trace belongs to
 -- rank                 INTEGER         rank within the run

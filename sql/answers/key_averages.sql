@@ -9,6 +9,7 @@
 -- that of the torch that is installed: false since 2.14, and where none is; in a bare shell it is true.
 -- In a bare shell read from `sql/lib` first: key_events.
 -- needs: events, memory, instants, traces
+-- recorded: slices|memory|instants
 -- parameter group_by_input_shape     BOOLEAN = false  slices with other input shapes are another row
 -- parameter group_by_stack_n         INTEGER = 0      slices with other first n frames of the stack are another row
 -- parameter group_by_overload_name   BOOLEAN = false  other overloads of an operator are another row

@@ -7,6 +7,7 @@
 -- A percentile is one of the values: the least that so many percent of them do not exceed.
 -- In a bare shell read from `sql/lib` first: devices.
 -- needs: events
+-- recorded: device_work
 -- parameter outlier_call_ns  BIGINT = 50000   calls longer than this, in ns, are outliers
 -- parameter outlier_delay_ns BIGINT = 100000  delays longer than this, in ns, are outliers
 -- run                VARCHAR      run that the trace belongs to

@@ -4,6 +4,7 @@
 -- Copies whose bytes or duration are not known are in no rate.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
+-- recorded: copies
 -- parameter by  VARCHAR(direction|name) = direction  name: copies of pinned and of pageable memory are rows of their own
 -- run               VARCHAR           run that the trace belongs to
 -- rank              INTEGER           rank within the run

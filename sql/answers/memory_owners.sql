@@ -7,6 +7,8 @@
 -- profile goes first as it has the thread of each record, so its op, and finer times; a snapshot's stacks are in `memory_stacks`.
 -- In a bare shell read from `sql/lib` first: memory.
 -- needs: events, memory, allocations
+-- recorded: memory|allocations
+-- no rows: no record of memory has an address
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
 -- device_type      VARCHAR         CPU, CUDA, ...; NULL where the source does not say

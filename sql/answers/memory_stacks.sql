@@ -6,6 +6,7 @@
 -- frame that is the call of an nn.Module. category: as `allocations` has it.
 -- In a bare shell read from `sql/lib` first: stacks, snapshots.
 -- needs: allocations, allocator_events, stacks, events
+-- recorded: allocations
 -- parameter by   VARCHAR(stack|frame|module|category) = stack  what has a row
 -- parameter at   VARCHAR(peak|oom) = peak  what is called the peak: that, or when memory ran out the last time
 -- parameter top  BIGINT = 100  most rows of each (run, rank, device); 0 for all

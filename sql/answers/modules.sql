@@ -11,6 +11,8 @@
 -- All but calls and host_ns are NULL where the rows that would tell were filtered out of the trace.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions, backward.
 -- needs: events
+-- recorded: modules
+-- no rows: no slice of the host is in a module
 -- parameter per       VARCHAR(step|run) = step  what has rows: each step, or all of a run together
 -- parameter together  VARCHAR = ''              names as a JSON list: one row for all modules of these names, without others
 -- run                       VARCHAR      run that the trace belongs to

@@ -5,6 +5,7 @@
 -- rows themselves are in `counters`, with the `event_id` of the slice, whose `op_id` is in `events`. A value that is no number
 -- (nan, inf) is in no sum.
 -- needs: events, counters
+-- recorded: counted_slices
 -- run         VARCHAR      run that the trace belongs to
 -- rank        INTEGER      rank within the run
 -- op          VARCHAR      name of the innermost op around the slice or its launch; NULL where none is known

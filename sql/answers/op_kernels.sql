@@ -9,6 +9,7 @@
 -- of the frames of the user's own code; a mark of a phase of inference is its phase, as `decode phase`.
 -- In a bare shell read from `sql/lib` first: devices, sequences, frames, phase_names, sites.
 -- needs: events
+-- recorded: kernels
 -- parameter group_by_input_shape BOOLEAN = false  ops with other input shapes have rows of their own
 -- parameter copies               BOOLEAN = false  copies and fills of memory are part of the sequences, as if they were kernels
 -- run                   VARCHAR      run that the trace belongs to

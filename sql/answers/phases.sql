@@ -8,6 +8,7 @@
 -- more than twice the median of the phase, of prefill and mixed per token.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, roofline, phase_names, phases.
 -- needs: events, devices
+-- recorded: phases
 -- parameter per  VARCHAR(phase|batch|occurrence) = phase  what has rows: phases, each size of batch, or each occurrence
 -- run                       VARCHAR              run that the trace belongs to
 -- rank                      INTEGER              rank within the run

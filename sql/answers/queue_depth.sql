@@ -7,6 +7,8 @@
 -- rows, those of its greatest and of its least depth, the earliest on a tie; one where the two are the same.
 -- In a bare shell read from `sql/lib` first: lanes, devices, queues.
 -- needs: events
+-- recorded: launches
+-- no rows: no device work has both a start and the start of its launch
 -- parameter points  BIGINT = 0  most rows of a stream, from 2; 0 for every change
 -- run      VARCHAR      run that the trace belongs to
 -- rank     INTEGER      rank within the run

@@ -7,6 +7,7 @@
 -- Steps of different ranks are the same step by their number.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
+-- recorded: host_ops|calls|device_work|steps
 -- run           VARCHAR      run that the traces belong to
 -- ranks         BIGINT       number of ranks that have it
 -- step          BIGINT       N of the step; NULL for the whole traces

@@ -8,6 +8,8 @@
 -- limit and no lost time; of all others the bytes are the limit.
 -- In a bare shell read from `sql/lib` first: sequences, roofline.
 -- needs: events, devices
+-- recorded: kernels
+-- no rows: no kernel has a duration
 -- parameter by       VARCHAR(kernel|op|shapes|dtype) = kernel  what has a row: kernel name, op, op with input shapes, data type
 -- parameter dtype    VARCHAR(fp64|fp32|tf32|fp16|bf16|fp8|fp6|fp4|int8) = ''  data type of the work whose type is not known
 -- parameter override BOOLEAN = false  hold all work against the peak of `dtype`, also where its own type is known

@@ -4,6 +4,7 @@
 -- step of each rank is a step time. The devices' times are NULL where no rank used a device.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, memory, traces.
 -- needs: events, memory, traces
+-- recorded: traces
 -- parameter per_step  BIGINT = 0  tokens, samples or whatever a step works through on all ranks together; 0: not known
 -- run                         VARCHAR         run
 -- ranks                       BIGINT          number of ranks

@@ -6,6 +6,7 @@
 -- A peak is that of the kernel's device in the data type of its work; of an op those of its kernels count.
 -- In a bare shell read from `sql/lib` first: devices, kernel_names, roofline.
 -- needs: events, devices
+-- recorded: host_ops|annotations|kernels
 -- parameter per        VARCHAR(run|step) = run                    step: each step, and nothing that is in none
 -- parameter kernel_by  VARCHAR(name|short_name|shapes|category) = name  shapes: op around the launch with its input shapes
 -- parameter copies     BOOLEAN = false                            copies and fills of memory are kernels, too

@@ -2,6 +2,8 @@
 -- One row per piece of (run, rank, device), by device, the largest segments first, then by segment_id and place in the segment.
 -- A piece is blocks of the same state side by side.
 -- needs: segments, blocks
+-- recorded: segments
+-- no rows: no segment has blocks
 -- parameter segments  BIGINT = 32    most segments of each (run, rank, device), the largest; 0 for all
 -- parameter pieces    BIGINT = 2000  most pieces of each (run, rank, device), the largest; 0 for all
 -- run              VARCHAR         run that the snapshot belongs to

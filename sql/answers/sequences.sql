@@ -5,6 +5,8 @@
 -- which a filter took the calls or the end has none.
 -- In a bare shell read from `sql/lib` first: devices, sequences.
 -- needs: events
+-- recorded: kernels, launches
+-- no rows: no slice of the host launched as many kernels as `min_kernels`
 -- parameter name        VARCHAR = ''     text in the name of the slices, taken as it is written; '' for the outermost of all
 -- parameter min_kernels BIGINT  = 3      leave out shorter sequences
 -- parameter top         BIGINT  = 10     so many rows of each run and rank; 0: all

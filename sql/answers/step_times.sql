@@ -4,6 +4,7 @@
 -- step launched it. It is NULL where the rank used no device, and of a step that never ended.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
+-- recorded: steps
 -- run                      VARCHAR       run that the trace belongs to
 -- rank                     INTEGER       rank within the run
 -- step                     BIGINT        N of the step

@@ -16,6 +16,8 @@
 -- that started on its devices between these starts. Communication itself does not count.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, inputs, blame.
 -- needs: events, traces
+-- recorded: collective_calls, several_ranks
+-- no rows: no collective has two ranks or more here on clocks that can be compared
 -- parameter per       VARCHAR(rank|op|kernel) = rank   what has a row of its own
 -- parameter corrected BOOLEAN                 = true   take the offsets of clock_skew off the clocks, where all are known
 -- run              VARCHAR       run that the trace belongs to

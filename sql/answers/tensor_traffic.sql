@@ -4,6 +4,8 @@
 -- Views and what only looks at sizes move no bytes. A tensor counts once for each call, whole, however often the call takes
 -- it; what is only allocated (aten::empty) is not written. Caches are not known, so that a device may move fewer bytes.
 -- needs: nodes, tensors
+-- recorded: nodes
+-- no rows: no op of the execution trace writes or communicates a tensor
 -- run                       VARCHAR        run that the execution trace belongs to
 -- rank                      INTEGER        rank within the run
 -- name                      VARCHAR        name of the calls

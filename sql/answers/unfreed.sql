@@ -6,6 +6,8 @@
 -- A `ProfilerStep#N` is an annotation, too.
 -- In a bare shell read from `sql/lib` first: memory.
 -- needs: events, memory
+-- recorded: memory
+-- no rows: all memory that was allocated in the trace was freed
 -- parameter top  BIGINT = 100  most rows of each (run, rank); 0 for all
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
