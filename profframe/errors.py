@@ -14,18 +14,34 @@
       AnswerError             a question that cannot be answered
         UnknownNameError      no answer, table or column of that name; suggests the nearest
         ParameterError        a parameter that the answer or method does not take
+          ArgumentError       an argument that the method does not take; suggests the right call
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Self
 
 _MOST_KNOWN = 12
+_LEAST_ALIKE = 0.5
 
 
 class ProfframeError(Exception):
-    """Base of every error that profframe raises on purpose."""
+    """Base of every error that profframe raises on purpose.
+
+    Attributes
+    ----------
+    instead
+        What was given, and what it is most likely meant to be; None where nothing is like it.
+    """
+
+    instead: tuple[str, str] | None = None
+
+    def meaning(self, instead: tuple[str, str] | None) -> Self:
+        """The same error, which knows what was meant."""
+        self.instead = instead
+        return self
 
 
 class SourceError(ProfframeError):
@@ -81,7 +97,25 @@ class UnknownNameError(AnswerError):
         no answer named 'self_time'; did you mean 'self_times'? (known: kernels, self_times)
         """
         names = sorted(names)
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = nearest(name, names)
+        hint = f"; did you mean {near!r}?" if near else ""
         shown = names if len(names) <= _MOST_KNOWN else [*names[:_MOST_KNOWN], "..."]
-        return cls(f"no {what} named {name!r}{hint} (known: {', '.join(shown)})")
+        error = cls(f"no {what} named {name!r}{hint} (known: {', '.join(shown)})")
+        return error.meaning((name, near) if near else None)
+
+
+class ArgumentError(ParameterError, TypeError):
+    """A function was called with an argument that it does not take; suggests the right call."""
+
+
+def nearest(name: str, names: Iterable[str], least: float = _LEAST_ALIKE) -> str | None:
+    """The name that is most like another one, upper and lower case alike; None without any.
+
+    Examples
+    --------
+    >>> nearest("Gap", ["idle", "gaps"]), nearest("gaps", ["memory"])
+    ('gaps', None)
+    """
+    lower = {other.lower(): other for other in reversed(list(names))}
+    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=least)
+    return lower[near[0]] if near else None

@@ -38,6 +38,8 @@ _METHODS: Final[Mapping[str, Mapping[str, type]]] = {
     "outliers": {"per": str, "top": int, "ops": int},
 }
 """Questions without a file of SQL that give one table, and their parameters."""
+QUESTIONS: Final = (*_METHODS, "critical_path")
+"""Names that `answer` takes beside those of the catalogue."""
 _PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instance": int}
 
 
@@ -84,7 +86,7 @@ def answer(
         output.emit(catalogue, as_prose(catalogue))
         return
     values = _values(parameters, sort=sort, top=top)
-    if not (sources and (name in _METHODS or name == "critical_path")):
+    if not (sources and name in QUESTIONS):
         values, output = _checked(name, values, output, is_asked=bool(sources))
     if as_sql:
         from profframe.query.catalogue import find
@@ -101,7 +103,7 @@ def answer(
     with naming(sources):
         trace = trace.filter(ranks=ranks or None, steps=steps or None, phase=phases or None)
     trace = terms.apply(trace)
-    rows = _analysis(trace, name, values) if name in {*_METHODS, "critical_path"} else None
+    rows = _analysis(trace, name, values) if name in QUESTIONS else None
     if rows is None:
         rows = trace.answer(name, **values)
     output.emit(rows, readable=output.of(trace))

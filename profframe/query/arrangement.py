@@ -63,7 +63,8 @@ class Arrangement:
             for name in wanted:
                 if name not in names:
                     missing = UnknownNameError.among("column", name, names)
-                    raise ParameterError(f"{where}: {parameter}: {missing}")
+                    error = ParameterError(f"{where}: {parameter}: {missing}")
+                raise error.meaning(missing.instead)
 
     def sql(self, types: Mapping[str, Any], place: str, most_rows: int | None = None) -> str:
         """What follows ``FROM rows`` to sort and cut them.

@@ -23,6 +23,12 @@ _RESULT: Final = "_answer"
 _PLAIN: Final = re.compile(r"\s*(from|select|with)\b((?!pivot)[^;])*", re.IGNORECASE)
 """A SELECT that can stand within parentheses as it is."""
 _UNKNOWN_MEMBER: Final = re.compile(r'does not have a column named "([^"]*)"')
+_NEAR: Final = re.compile(
+    r'"?(?P<wrong>\w+)"? '
+    r"(?:not found in FROM clause! Candidate bindings: |does not exist!? Did you mean )"
+    r'"(?:\w+\.)?(?P<right>\w+)"'
+)
+"""What DuckDB suggests in place of a name."""
 _OUT_OF_REACH: Final = re.compile(r'Permission Error: Cannot access \w+ "([^"]*)"')
 _UNKNOWN_NAME: Final = re.compile(
     r"Table with name .* does not exist|Referenced (column|table) .* not found"
@@ -121,4 +127,6 @@ def one_line_errors(where: str, terms: Terms = FREE) -> Iterator[None]:
             columns = {column.name for table in schema.TABLES.values() for column in table}
             raise UnknownNameError.among("column", member.group(1), columns) from error
         kind = UnknownNameError if _UNKNOWN_NAME.search(line) else AnswerError
-        raise kind(f"{where}: {line}") from error
+        near = _NEAR.search(line)
+        instead = (near["wrong"], near["right"]) if near else None
+        raise kind(f"{where}: {line}").meaning(instead) from error

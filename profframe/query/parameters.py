@@ -52,7 +52,7 @@ def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object
     if unknown is not None:
         known = [*declared, *(parameter.name for parameter in shared(answer))]
         missing = UnknownNameError.among("parameter", unknown, known)
-        raise ParameterError(f"answer {answer.name!r}: {missing}")
+        raise ParameterError(f"answer {answer.name!r}: {missing}").meaning(missing.instead)
     converted = {
         name: None if value is None else _value(answer, declared[name], value)
         for name, value in parameters.items()
@@ -88,5 +88,5 @@ def _value(answer: Answer, parameter: Parameter, value: object) -> object:
         ) from None
     if parameter.choices and converted not in parameter.choices:
         missing = UnknownNameError.among(parameter.name, str(value), parameter.choices)
-        raise ParameterError(f"answer {answer.name!r}: {missing}")
+        raise ParameterError(f"answer {answer.name!r}: {missing}").meaning(missing.instead)
     return converted

@@ -207,20 +207,24 @@ def _of_tables(
     """Of tables that a query names: one without rows, or columns without values."""
     counts = _counts(session, tables, words)
     before = {} if whole is None else _counts(whole, tables, set())
+    has = {} if all(counts.values()) else _recorded(session)
     for table in tables:
         if not counts[table]:
             if rows := before.get(table):
                 yield f"the filter leaves no row of {table}; there {_rows(rows)} in the whole trace"
-            lack = LACKING.get(_OF_TABLES.get(table, ""))
-            yield f"the table {table} has no rows" + (f": {_lacking([lack])}" if lack else "")
-    empty = [name for name, count in counts.items() if "." in name and not count]
+            yield f"the table {table} has no rows{_because(_OF_TABLES.get(table), has)}"
     parts = ["no row meets what the query asks for"]
-    if tables:
-        parts = [f"no row meets what the query asks for; {_rows_of(counts, tables)}"]
-    for name in empty:
-        lack = LACKING.get(_OF_COLUMNS.get(name.partition(".")[2], ""))
-        parts.append(f"{name} is NULL in all" + (f": {_lacking([lack])}" if lack else ""))
+    parts += [_rows_of(counts, tables)] if tables else []
+    for name, count in counts.items():
+        table, _, column = name.partition(".")
+        if column and not count:
+            parts.append(f"{name} is NULL in all{_because(_OF_COLUMNS.get(column), has)}")
     yield "; ".join(parts)
+
+
+def _because(name: str | None, has: Mapping[str, bool]) -> str:
+    """What the trace lacks, if it does."""
+    return "" if name is None or has[name] else f": {_lacking([LACKING[name]])}"
 
 
 def _counts(session: Session, tables: list[str], words: set[str]) -> dict[str, int]:
