@@ -151,8 +151,8 @@ def _of_usage(arguments: Sequence[str], error: click.ClickException) -> int:
 
 def _suggesting(message: str, suggested: Suggestion) -> str:
     """What is wrong, without the long list of what is known, and what to type."""
-    said = suggested.reason or _KNOWN.sub("", message)
-    return f"{said}{'' if said.endswith('?') else ';'} try: {suggested.command}"
+    reason = suggested.reason or _KNOWN.sub("", message)
+    return f"{reason}{'' if reason.endswith('?') else ';'} try: {suggested.command}"
 
 
 def _report(error: Exception, arguments: Sequence[str]) -> int:

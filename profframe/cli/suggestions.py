@@ -26,6 +26,12 @@ _WORD: Final = re.compile(r"'([^']*)'")
 _LEAST_ALIKE: Final = 0.6
 """How like a verb, an answer or an option a word has to be that is none."""
 _MOST_STEPS: Final = 8
+_FILTERS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("step", "steps"), "--step"),
+    **dict.fromkeys(("rank", "ranks"), "--rank"),
+    **dict.fromkeys(("phase", "phases"), "--phase"),
+}
+"""Options that choose a part of the trace, by what they may be called."""
 _ANSWER: Final = "answer"
 _SHOW: Final = "show"
 _UNLESS_SAFE: Final = re.compile(r'["$`\\!]')
@@ -112,9 +118,9 @@ def suggestion(
     line, reason = _mended_by(_read(group.commands, arguments), error), None
     problem: Exception | None = None
     for _ in range(_MOST_STEPS):
-        found = next((result for step in _STEPS if (result := step(line))), None)
-        if found is not None:
-            line, reason = found[0], reason or found[1]
+        better = next((result for step in _STEPS if (result := step(line))), None)
+        if better is not None:
+            line, reason = better[0], reason or better[1]
             continue
         problem = _problem(group, line)
         mended = _mended_by(line, problem)
@@ -330,6 +336,18 @@ def _option(line: _Line) -> tuple[_Line, str] | None:
     return None
 
 
+def _filter(line: _Line) -> tuple[_Line, str] | None:
+    """A part of the trace that is given as a parameter: `-p step=2`."""
+    parameters = _parameters(line)
+    for place, item in enumerate(line.items):
+        name, equals, value = item[-1].partition("=")
+        option = _FILTERS.get(name)
+        if item[0] == "-p" and equals and option and name not in parameters:
+            items = (*line.items[:place], (option, value), *line.items[place + 1 :])
+            return replace(line, items=items), f"{name} is an option, and no parameter"
+    return None
+
+
 def _parameters(line: _Line) -> list[str]:
     """Parameters of the answer that is asked."""
     from profframe.query.catalogue import catalogue
@@ -344,24 +362,22 @@ def _parameters(line: _Line) -> list[str]:
     ]
 
 
-_STEPS: Final[tuple[_Step, ...]] = (_verb, _verb_behind, _answer, _sql, _option)
+_STEPS: Final[tuple[_Step, ...]] = (_verb, _verb_behind, _answer, _sql, _option, _filter)
 
 
 def _problem(group: click.Group, line: _Line) -> Exception | None:
     """What is wrong with a line as far as can be told without running it."""
     from profframe.cli.questions import QUESTIONS, check_question, parameter
 
+    if line.verb not in line.verbs:
+        return click.UsageError(f"no verb named {line.verb!r}")
     try:
-        with group.make_context("profframe", line.arguments) as context:
-            rest = [*context._protected_args, *context.args]  # noqa: SLF001 - as click itself
-            name, command, rest = group.resolve_command(context, rest)
-            if command is None or name is None:
-                return click.UsageError("no verb")
-            with command.make_context(name, rest, parent=context) as parsed:
-                question = parsed.params.get("name") if name == _ANSWER else None
-                if question is not None and question not in QUESTIONS:
-                    values = dict(map(parameter, parsed.params["parameters"]))
-                    check_question(question, values)
+        parts = [part for item in line.items for part in item]
+        parent = click.Context(group, info_name="profframe")
+        with line.verbs[line.verb].make_context(line.verb, parts, parent=parent) as parsed:
+            question = parsed.params.get("name") if line.verb == _ANSWER else None
+            if question is not None and question not in QUESTIONS:
+                check_question(question, dict(map(parameter, parsed.params["parameters"])))
     except click.exceptions.Exit:
         return None
     except (click.ClickException, ProfframeError) as problem:

@@ -143,20 +143,20 @@ def trace_files(sources: Iterable[Source]) -> Files:
 
 def _nearest(path: Path) -> str | None:
     """A path that is there and most like one that is not, folder by folder."""
-    found = Path(path.anchor)
+    nearby = Path(path.anchor)
     for part in path.parts[1:] if path.anchor else path.parts:
-        if part == os.pardir or (found / part).exists():
-            found /= part
+        if part == os.pardir or (nearby / part).exists():
+            nearby /= part
             continue
         try:
-            names = [entry.name for entry in islice(os.scandir(found), _MOST_ENTRIES)]
+            names = [entry.name for entry in islice(os.scandir(nearby), _MOST_ENTRIES)]
         except OSError:
             return None
         near = nearest(part, (name for name in names if not name.startswith(".")), _LEAST_ALIKE)
         if near is None:
             return None
-        found /= near
-    return os.fspath(found)
+        nearby /= near
+    return os.fspath(nearby)
 
 
 def _files_in(folder: Path) -> list[Path]:

@@ -13,6 +13,7 @@ from profframe.facts.formulas.dtypes import peak_name
 from profframe.facts.torch_compat.releases import averages_frames, installed
 from profframe.query.arrangement import divided, shared
 from profframe.query.header import CONVERT, Answer, Parameter
+from profframe.query.selection import filter_of
 
 AS_TORCH: Final[Mapping[str, Callable[[], object]]] = MappingProxyType(
     {"include_python_functions": lambda: averages_frames(installed())}
@@ -50,8 +51,13 @@ def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object
     _, parameters = divided(answer, parameters)
     unknown = next((name for name in parameters if name not in declared), None)
     if unknown is not None:
-        known = [*declared, *(parameter.name for parameter in shared(answer))]
-        missing = UnknownNameError.among("parameter", unknown, known)
+        names = [*declared, *(parameter.name for parameter in shared(answer))]
+        if part := filter_of(unknown, names):
+            raise ParameterError(
+                f"answer {answer.name!r}: no parameter named {unknown!r}; did you mean "
+                f"trace.filter({part}={parameters[unknown]!r}).answer({answer.name!r})?"
+            )
+        missing = UnknownNameError.among("parameter", unknown, names)
         raise ParameterError(f"answer {answer.name!r}: {missing}").meaning(missing.instead)
     converted = {
         name: None if value is None else _value(answer, declared[name], value)

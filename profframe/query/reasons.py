@@ -185,7 +185,7 @@ def _of_answer(
     given = {
         parameter.name: own[parameter.name]
         for parameter in question.parameters
-        if own.get(parameter.name) not in {None, parameter.default}
+        if own.get(parameter.name) not in (None, parameter.default)
     }
     if given and (rows := session.answer(question, {}).height):
         with_them = ", ".join(f"{name}={value!r}" for name, value in given.items())
