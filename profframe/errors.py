@@ -130,6 +130,7 @@ def nearest(name: str, names: Iterable[str], least: float = _LEAST_ALIKE) -> str
 def naming_arguments(
     function: Callable[Arguments, Value],
     elsewhere: Callable[[str, tuple[Any, ...], dict[str, Any]], str | None] = lambda *_: None,
+    called: str | None = None,
 ) -> Callable[Arguments, Value]:
     """The same function; of an argument that it does not take an error says the right call.
 
@@ -140,6 +141,8 @@ def naming_arguments(
     elsewhere
         Of the name of an argument, all by position and all by name: the call that takes it; None
         without any.
+    called
+        What it is called; None for its own name.
 
     Raises
     ------
@@ -164,7 +167,9 @@ def naming_arguments(
     def wrapper(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
         if not kwargs.keys() <= names:
             name = next(name for name in kwargs if name not in names)
-            raise _no_argument(function.__name__, name, names, elsewhere(name, args, kwargs))
+            raise _no_argument(
+                called or function.__name__, name, names, elsewhere(name, args, kwargs)
+            )
         return function(*args, **kwargs)
 
     return wrapper

@@ -195,7 +195,8 @@ def _mended_by(line: _Line, error: BaseException | None) -> _Line:
         item if _is_word(item) and Path(item[0]).exists() else tuple(map(mended, item))
         for item in line.items
     )
-    return replace(line, verb=right if line.verb == wrong else line.verb, items=items)
+    mended_line = replace(line, verb=right if line.verb == wrong else line.verb, items=items)
+    return mended_line if mended_line == line else _read(line.verbs, mended_line.arguments)
 
 
 def _answers() -> list[str]:

@@ -26,7 +26,7 @@ def saying_right_calls(owner: Class, behind: str = "") -> Class:
             names = method.__code__.co_varnames[: method.__code__.co_argcount]
             names += method.__code__.co_varnames[len(names) :][: method.__code__.co_kwonlyargcount]
             elsewhere = partial(_through_filter, f"{behind}{name}", frozenset(names))
-            setattr(owner, name, naming_arguments(method, elsewhere))
+            setattr(owner, name, naming_arguments(method, elsewhere, name))
     return owner
 
 
