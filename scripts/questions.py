@@ -73,7 +73,7 @@ def _function(answer: Answer) -> Iterator[str]:
         yield f"    {parameter.name}"
         yield from _paragraph(_meaning(parameter), 8)
     yield f"    {', '.join(p.name for p in shared(answer))}"
-    yield "        Order, number and columns of the rows, as `answer` has them."
+    yield "        Order, number and columns of the rows, as for `answer`."
     yield from ("", "    Returns", "    -------", "    polars.DataFrame")
     columns = " ".join(column.name for column in answer.columns)
     yield from _paragraph(f"{_sentence(answer.grain)} Columns: ``{columns}``.", 8)

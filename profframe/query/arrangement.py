@@ -22,12 +22,12 @@ PARAMETERS: Final = (
         "sort",
         "VARCHAR",
         None,
-        "columns to sort by, as dur_ns or rank,-dur_ns: numbers the largest first, texts from A to "
-        "Z; +NAME is the smallest first, -NAME the largest; NULL comes last, and what is equal "
-        "stays in the order of the answer",
+        "columns to sort by, such as dur_ns or rank,-dur_ns: the largest number first, text from "
+        "A to Z; +NAME puts the smallest first, -NAME the largest; NULL comes last, and rows that "
+        "are equal keep the order of the answer",
     ),
-    Parameter("top", "BIGINT", 0, "only so many rows, the first in this order; 0 for all"),
-    Parameter("columns", "VARCHAR", None, "only these columns, in this order, as name,dur_ns"),
+    Parameter("top", "BIGINT", 0, "at most this many rows, the first in that order; 0 for all"),
+    Parameter("columns", "VARCHAR", None, "only these columns, in this order, such as name,dur_ns"),
 )
 """What every answer takes beside its own parameters."""
 _NAMES: Final = tuple(parameter.name for parameter in PARAMETERS)

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 def annotations(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """What ran on the host and the devices for each user annotation, step by step.
+    """What ran on host and devices for each user annotation, step by step.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, step, name), by run, rank, step (none first), first start, name.
-        Columns: ``run rank step name calls host_ns kernels device_ns busy_ns span_ns
+        One row per (run, rank, step, name), by run, rank, step (rows outside steps first), first
+        start, name. Columns: ``run rank step name calls host_ns kernels device_ns busy_ns span_ns
         exposed_communication_ns idle_ns``.
     """
     return self.answer("annotations", sort=sort, top=top, columns=columns)
@@ -42,14 +42,14 @@ def clock_skew(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """Whether the ranks of a run are on one clock, and by how much their clocks differ.
+    """Whether the ranks of a run share one clock, and how far their clocks differ.
 
     Parameters
     ----------
     skewed_ns
-        Offsets beyond this, in ns, and beyond three times their error are noted as skewed.
+        Offsets beyond this, in ns, and beyond three times their error are marked skewed.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -63,12 +63,12 @@ def clock_skew(
 def collective_progress(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """How far each rank came in each process group: who is ahead, who behind.
+    """How far each rank came in each process group: which ranks are ahead, which behind.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -88,22 +88,22 @@ def collective_summary(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """How fast collectives are, by group, what they do, data type and size.
+    """How fast collectives are, by group, operation, data type and size.
 
     Parameters
     ----------
     corrected
-        Take the offsets of clock_skew off the clocks, where all are known.
+        Correct clocks by the offsets of clock_skew, if all are known.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
         One row per (run, process_group, collective, dtype, bytes), the most time first, then by run
-        and what it is. Columns: ``run ranks process_group collective dtype bytes calls mismatches
-        total_ns mean_ns min_ns p50_ns max_ns skew_ns max_skew_ns algorithm_gb_per_s bus_gb_per_s
-        is_corrected``.
+        and these columns. Columns: ``run ranks process_group collective dtype bytes calls
+        mismatches total_ns mean_ns min_ns p50_ns max_ns skew_ns max_skew_ns algorithm_gb_per_s
+        bus_gb_per_s is_corrected``.
     """
     return self.answer(
         "collective_summary", corrected=corrected, sort=sort, top=top, columns=columns
@@ -113,12 +113,12 @@ def collective_summary(
 def collective_traffic(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """How many bytes each rank sends to each other one by all_to_all and send.
+    """How many bytes each rank sends to each other rank by all_to_all and send.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -144,19 +144,19 @@ def collectives(
     Parameters
     ----------
     per
-        What has a row of its own. One of ``"collective"``, ``"rank"``.
+        What each row is. One of ``"collective"``, ``"rank"``.
     mismatched
-        Only those with a mismatch other than not_loaded.
+        Only collectives with a mismatch other than not_loaded.
     corrected
-        Take the offsets of clock_skew off the clocks, where all are known.
+        Correct clocks by the offsets of clock_skew, if all are known.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per collective, or with per=rank one per rank of each, by run, number and rank.
-        Columns: ``run ranks number rank process_group collective collective_seq matched_by
+        One row per collective, or with per=rank one per collective and rank, by run, number and
+        rank. Columns: ``run ranks number rank process_group collective collective_seq matched_by
         expected_ranks missing_ranks mismatch step dtype bytes imbalance event_id kernels start_ns
         dur_ns wait_ns transfer_ns start_skew_ns end_skew_ns last_rank latency_ns algorithm_gb_per_s
         bus_gb_per_s is_corrected``.
@@ -180,14 +180,14 @@ def communication_parts(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """What ranks compute and communicate in each step, and what of it is waiting.
+    """What ranks compute and communicate in each step, and how much of it is waiting.
 
     Parameters
     ----------
     corrected
-        Take the offsets of clock_skew off the clocks, where all are known.
+        Correct clocks by the offsets of clock_skew, if all are known.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -217,7 +217,7 @@ def counter_series(
     name
         Only counters with this text in their name, taken literally.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -244,7 +244,7 @@ def counter_summary(
     name
         Only counters with this text in their name, taken literally.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -259,12 +259,12 @@ def counter_summary(
 def evaluation(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """How long each host slice took itself, and whether the devices had work meanwhile.
+    """Self time of each host slice, and whether the devices had work meanwhile.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -284,25 +284,25 @@ def expert_balance(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """How evenly ranks get the tokens of experts: bytes and time.
+    """How evenly expert tokens are spread over ranks: bytes and time.
 
     Parameters
     ----------
     per
-        What has a row of its own. One of ``"step"``, ``"collective"``.
+        What each row is. One of ``"step"``, ``"collective"``.
     corrected
-        Take the offsets of clock_skew off the clocks, where all are known.
+        Correct clocks by the offsets of clock_skew, if all are known.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
         One row per (run, step, collective, process_group, rank), or with per=collective one per
-        rank of each, in this order. Columns: ``run rank step collective process_group number ranks
-        calls sent_bytes received_bytes received_over_mean received_max_over_mean most_received_rank
-        dur_ns wait_ns transfer_ns transfer_over_mean transfer_max_over_mean slowest_rank
-        is_corrected``.
+        collective and rank, in this order. Columns: ``run rank step collective process_group number
+        ranks calls sent_bytes received_bytes received_over_mean received_max_over_mean
+        most_received_rank dur_ns wait_ns transfer_ns transfer_over_mean transfer_max_over_mean
+        slowest_rank is_corrected``.
     """
     return self.answer(
         "expert_balance", per=per, corrected=corrected, sort=sort, top=top, columns=columns
@@ -312,18 +312,18 @@ def expert_balance(
 def exposed_communication(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """When the devices communicated and none of them computed.
+    """When the devices communicated while none of them computed.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, stretch of time), by run, rank, start_ns. Columns: ``run rank
-        start_ns dur_ns``.
+        One row per (run, rank, time span), by run, rank, start_ns. Columns: ``run rank start_ns
+        dur_ns``.
     """
     return self.answer("exposed_communication", sort=sort, top=top, columns=columns)
 
@@ -336,16 +336,16 @@ def flame(
     sort: Text | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """The call tree of the host, merged by path, for a flame graph.
+    """The host's call tree, merged by path, for a flame graph.
 
     Parameters
     ----------
     top
-        Most nodes of a run and rank, without others and outside; 0 for all.
+        Maximum nodes of a run and rank, without others and outside; 0 for all.
     min_share
-        Nodes with a smaller share of both host and device time are not kept.
+        Drop nodes with a smaller share of both host and device time.
     sort, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -365,19 +365,19 @@ def fragmentation(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """Memory that the allocator holds and nothing uses, by segment of a memory snapshot.
+    """Memory that the allocator holds but nothing uses, by segment of a memory snapshot.
 
     Parameters
     ----------
     request_bytes
         A request to place, in bytes; 0 for the largest that failed on the device.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per segment with blocks of (run, rank), by device, the most inactive bytes first,
+        One row per segment with blocks, per (run, rank), by device, the most inactive bytes first,
         then by segment_id. Columns: ``run rank device segment_id segment_type pool stream bytes
         active_bytes inactive_bytes free_blocks largest_free_bytes unused_bytes inactive_share
         request_bytes fits_block fits_segment is_releasable``.
@@ -396,24 +396,24 @@ def gaps(
     sort: Text | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """The longest gaps of the devices, why, and what the host did for most of each.
+    """The longest gaps of the devices, their cause, and what the host did during most of each.
 
     Parameters
     ----------
     top
-        Number of gaps of each run and rank; each takes time.
+        Number of gaps per run and rank; each takes time.
     per
         Gaps of each device as a whole, or of each stream. One of ``"device"``, ``"stream"``.
     kernel_wait_ns
-        Gaps of this and more, in ns, are no kernel_wait.
+        Gaps of at least this, in ns, are not kernel_wait.
     sort, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per gap, the `top` longest of each (run, rank), by run and rank, the longest first,
-        then by start. Columns: ``run rank device stream start_ns dur_ns share cause before_id
+        One row per gap, the `top` longest per (run, rank), by run and rank, the longest first, then
+        by start. Columns: ``run rank device stream start_ns dur_ns share cause before_id
         before_name after_id after_name thread owner_id owner_sort owner_name owner_ns line_id
         line_name line_ns module_id module_name module_ns op_id op_name op_ns annotation_id
         annotation_name annotation_ns frame_id frame_name frame_ns call_id call_name call_ns``.
@@ -431,14 +431,14 @@ def graph_layers(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """The layers that repeat in replays of graphs, and the one slower than its like.
+    """The layers that repeat within graph replays, and the slowest of them.
 
     Parameters
     ----------
     per
-        What has rows: blocks of graphs, or each of their layers. One of ``"graph"``, ``"layer"``.
+        What each row is: a block of a graph, or one of its layers. One of ``"graph"``, ``"layer"``.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -454,12 +454,12 @@ def graph_layers(
 def hang_sides(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """Each rank's side of what hangs: its call, sizes, types, time and stack.
+    """Each rank's side of a hang: its call, sizes, types, time and stack.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -475,12 +475,12 @@ def hang_sides(
 def hangs(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """Collectives that a rank did not arrive at, that ranks disagree about or that did not end.
+    """Collectives that a rank did not reach, that ranks disagree about, or that did not end.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -509,9 +509,9 @@ def idle(
     per
         Gaps of each stream, or of each device as a whole. One of ``"stream"``, ``"device"``.
     kernel_wait_ns
-        Gaps of this and more, in ns, are no kernel_wait.
+        Gaps of at least this, in ns, are not kernel_wait.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -540,12 +540,12 @@ def idle_owners(
     Parameters
     ----------
     by
-        What has a row. One of ``"line"``, ``"module"``, ``"op"``, ``"annotation"``, ``"frame"``,
+        What each row is. One of ``"line"``, ``"module"``, ``"op"``, ``"annotation"``, ``"frame"``,
         ``"call"``.
     per
         Gaps of each device as a whole, or of each stream. One of ``"device"``, ``"stream"``.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -560,19 +560,19 @@ def idle_owners(
 def input_balance(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """How long each rank waits for its input, and which of them holds up the others.
+    """How long each rank waits for its input, and which rank holds up the others.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, step, rank) with a call of a DataLoader, by run, the rows without a step
-        first, then by step and rank. Columns: ``run rank step ranks calls load_ns wait_ns
-        mean_wait_ns median_wait_ns max_wait_ns over_median_ns wait_over_mean slowest_rank``.
+        One row per (run, step, rank) with DataLoader calls, by run, the rows without a step first,
+        then by step and rank. Columns: ``run rank step ranks calls load_ns wait_ns mean_wait_ns
+        median_wait_ns max_wait_ns over_median_ns wait_over_mean slowest_rank``.
     """
     return self.answer("input_balance", sort=sort, top=top, columns=columns)
 
@@ -585,14 +585,14 @@ def kernel_categories(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """What the devices' time went to: matrix products, attention, collectives, ...
+    """Where device time went: matrix products, attention, collectives, ...
 
     Parameters
     ----------
     per
-        What has rows of its own. One of ``"rank"``, ``"step"``, ``"stream"``.
+        What rows are split by. One of ``"rank"``, ``"step"``, ``"stream"``.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -617,10 +617,10 @@ def kernel_overlap(
     Parameters
     ----------
     per
-        What has a row of its own; collective: every kernel. One of ``"rank"``, ``"process_group"``,
-        ``"collective"``.
+        What each row is; collective: every communication kernel. One of ``"rank"``,
+        ``"process_group"``, ``"collective"``.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -645,9 +645,9 @@ def kernel_shapes(
     Parameters
     ----------
     per_op
-        Rows by the op that launched the kernel, too.
+        Also split rows by the op that launched the kernel.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -662,12 +662,12 @@ def kernel_shapes(
 def kernel_types(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """How long the devices of each trace computed, communicated and copied, alone and at once.
+    """How long the devices of each trace computed, communicated and copied, alone and together.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -687,7 +687,7 @@ def kernels(
     sort: Text | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """Device time by kernel name, and the op that each kernel works for most.
+    """Device time by kernel name, and the op that launched most of it.
 
     Parameters
     ----------
@@ -695,11 +695,11 @@ def kernels(
         Short_name: no return type, template arguments, parameters. One of ``"name"``,
         ``"short_name"``, ``"category"``, ``"class"``.
     top
-        N: the N largest of each rank, and one row `others`; 0: all.
+        N: the N largest per rank, and one row `others`; 0: all.
     copies
-        Copies and fills of memory, too.
+        Include memory copies and fills.
     sort, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -721,7 +721,7 @@ def launches(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """What the calls that launch work cost the host, and how long their work waited.
+    """What launch calls cost the host, and how long their work waited.
 
     Parameters
     ----------
@@ -730,7 +730,7 @@ def launches(
     outlier_delay_ns
         Delays longer than this, in ns, are outliers.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -763,10 +763,9 @@ def memory_bandwidth(
     Parameters
     ----------
     by
-        Name: copies of pinned and of pageable memory are rows of their own. One of ``"direction"``,
-        ``"name"``.
+        Name: separate rows for pinned and pageable memory. One of ``"direction"``, ``"name"``.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -790,12 +789,12 @@ def memory_growth(
     sort: Text | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """What a memory snapshot has more of at one time than at another.
+    """What a memory snapshot holds more of at one time than at another.
 
     Parameters
     ----------
     by
-        What has a row. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
+        What each row is. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
     from_ns
         From this time, on the clock that traces.clock names; 0 for the beginning.
     to_ns
@@ -805,16 +804,16 @@ def memory_growth(
     until
         To the last end of an annotation of this name.
     top
-        Most rows of each (run, rank, device); 0 for all.
+        Maximum rows per (run, rank, device); 0 for all.
     sort, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per name of (run, rank, device) with memory made or freed for good in between, by
-        device, the largest change first. Columns: ``run rank device stack_id name from_bytes
-        to_bytes change_bytes made_bytes made_blocks freed_bytes freed_blocks stack``.
+        One row per name, per (run, rank, device), with memory allocated or freed for good in
+        between, by device, largest change first. Columns: ``run rank device stack_id name
+        from_bytes to_bytes change_bytes made_bytes made_blocks freed_bytes freed_blocks stack``.
     """
     return self.answer(
         "memory_growth",
@@ -832,12 +831,12 @@ def memory_growth(
 def memory_owners(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """What was allocated when the most was, by the op that asked for it.
+    """What was allocated at the memory peak, by the op that requested it.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -852,12 +851,12 @@ def memory_owners(
 def memory_peak(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """When the most memory was allocated on each device, by which op, and what stayed.
+    """When the most memory was allocated on each device, by which op, and what was never freed.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -883,20 +882,20 @@ def memory_stacks(
     Parameters
     ----------
     by
-        What has a row. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
+        What each row is. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
     at
-        What is called the peak: that, or when memory ran out the last time. One of ``"peak"``,
-        ``"oom"``.
+        Which moment peak columns describe: the peak, or the last time that memory ran out. One of
+        ``"peak"``, ``"oom"``.
     top
-        Most rows of each (run, rank, device); 0 for all.
+        Maximum rows per (run, rank, device); 0 for all.
     sort, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per name of (run, rank, device), by device, what held the most at the peak first,
-        then at the end, then by name. Columns: ``run rank device stack_id name peak_ns peak_bytes
+        One row per name, per (run, rank, device), by device, the most held at the peak first, then
+        at the end, then by name. Columns: ``run rank device stack_id name peak_ns peak_bytes
         peak_blocks peak_share end_bytes end_blocks unfreed_bytes unfreed_blocks allocations
         allocated_bytes stack``.
     """
@@ -916,16 +915,16 @@ def memory_timeline(
     Parameters
     ----------
     points
-        Most rows of a device; 0 for every record.
+        Maximum rows per device; 0 for every record.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per allocation or free, by run, rank, device_type, device and time; of one instant
-        the allocations first. Columns: ``run rank device_type device time_ns bytes allocated_bytes
-        reserved_bytes op_id op_name``.
+        One row per allocation or free, by run, rank, device_type, device and time; allocations
+        first within an instant. Columns: ``run rank device_type device time_ns bytes
+        allocated_bytes reserved_bytes op_id op_name``.
     """
     return self.answer("memory_timeline", points=points, sort=sort, top=top, columns=columns)
 
@@ -939,16 +938,16 @@ def modules(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """What ran on the host and the devices for each nn.Module, forward and backward.
+    """What ran on host and devices for each nn.Module, forward and backward.
 
     Parameters
     ----------
     per
-        What has rows: each step, or all of a run together. One of ``"step"``, ``"run"``.
+        What rows are split by: steps, or nothing within a run. One of ``"step"``, ``"run"``.
     together
-        Names as a JSON list: one row for all modules of these names, without others.
+        Names as a JSON list: one row for all modules with these names, and no others.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -965,17 +964,17 @@ def modules(
 def op_counters(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """Hardware counters by op, of slices that counted while they ran (CUPTI's range profiler).
+    """Hardware counters by op, from CUPTI's range profiler.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, op, series), by run, rank, the first such slice of the op, op,
+        One row per (run, rank, op, series), by run, rank, the op's first slice with counters, op,
         series. Columns: ``run rank op series matched_by ops ranges total mean_value min_value
         max_value``.
     """
@@ -991,16 +990,16 @@ def op_kernels(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """Which op launched which kernels, one after the other, how often and with what delays.
+    """Which op launched which kernels in which order, how often and with what delays.
 
     Parameters
     ----------
     group_by_input_shape
-        Ops with other input shapes have rows of their own.
+        Separate rows for different input shapes.
     copies
-        Copies and fills of memory are part of the sequences, as if they were kernels.
+        Include memory copies and fills in the sequences.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1029,21 +1028,21 @@ def optimizable_events(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """Where the devices ran out of work, the host slices that are the most worth a look.
+    """The host slices most worth optimizing where the devices ran out of work.
 
     Parameters
     ----------
     n
-        Rows of each (run, rank).
+        Rows per (run, rank).
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per host slice, the best `n` of each (run, rank), by run, rank, the highest score
-        first, then start and event_id. Columns: ``run rank event_id name kind start_ns dur_ns
-        self_ns idle_ns idle_share score source_location``.
+        One row per host slice, the best `n` per (run, rank), by run, rank, the highest score first,
+        then start and event_id. Columns: ``run rank event_id name kind start_ns dur_ns self_ns
+        idle_ns idle_share score source_location``.
     """
     return self.answer("optimizable_events", n=n, sort=sort, top=top, columns=columns)
 
@@ -1051,17 +1050,17 @@ def optimizable_events(
 def out_of_memory(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """Each time that memory ran out: what was asked for, and what held the rest.
+    """Each time that memory ran out: the request, and what held the rest.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per record `oom` of (run, rank), in their order. Columns: ``run rank device
+        One row per record `oom`, per (run, rank), in their order. Columns: ``run rank device
         allocator_event_id time_ns requested_bytes device_free_bytes missing_bytes held_bytes
         held_blocks reserved_bytes inactive_bytes largest_free_bytes segment_free_bytes fits_block
         fits_segment fits_sum frame holder_bytes holder_frame holder_stack_id stack``.
@@ -1077,13 +1076,13 @@ def overview(
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank), also where it has no events, by run and rank. Columns: ``run rank
-        events span_ns threads devices kernels device_busy_ns steps``.
+        One row per (run, rank), also without events, by run and rank. Columns: ``run rank events
+        span_ns threads devices kernels device_busy_ns steps``.
     """
     return self.answer("overview", sort=sort, top=top, columns=columns)
 
@@ -1096,24 +1095,24 @@ def phases(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """Phases of inference: requests, tokens, time of host and devices, graph or eager.
+    """Inference phases: requests, tokens, host and device time, graph or eager.
 
     Parameters
     ----------
     per
-        What has rows: phases, each size of batch, or each occurrence. One of ``"phase"``,
+        What each row is: a phase, a batch size of it, or an occurrence. One of ``"phase"``,
         ``"batch"``, ``"occurrence"``.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
         One row per (run, rank, phase, execution, is_warmup), by run, rank, first start; with `per`
-        also by batch, or one of each. Columns: ``run rank phase execution is_warmup batch name
-        event_id start_ns calls mean_batch tokens prefill_tokens decode_tokens host_ns span_ns
-        p50_span_ns max_span_ns tokens_per_s kernels graphs device_ns graph_share busy_ns idle_ns
-        idle_share communication_ns exposed_communication_ns known_share roofline_share``.
+        also by batch, or one per. Columns: ``run rank phase execution is_warmup batch name event_id
+        start_ns calls mean_batch tokens prefill_tokens decode_tokens host_ns span_ns p50_span_ns
+        max_span_ns tokens_per_s kernels graphs device_ns graph_share busy_ns idle_ns idle_share
+        communication_ns exposed_communication_ns known_share roofline_share``.
     """
     return self.answer("phases", per=per, sort=sort, top=top, columns=columns)
 
@@ -1121,12 +1120,12 @@ def phases(
 def pipeline_actions(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """What each rank of a pipeline did when: which stage, which microbatch, forward or backward.
+    """What each pipeline rank did when: which stage, which microbatch, forward or backward.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1146,14 +1145,14 @@ def pipeline_bubbles(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """How long each rank of a pipeline waited for others: before, between and after its work.
+    """How long each pipeline rank waited for others: before, between and after its work.
 
     Parameters
     ----------
     corrected
-        Take the offsets of clock_skew off the clocks, where all are known.
+        Correct clocks by the offsets of clock_skew, if all are known.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1168,12 +1167,12 @@ def pipeline_bubbles(
 def python_lines(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """The host's own time, the devices' time and idle time by line of the user's code.
+    """Host self time, device time and idle time by line of the user's code.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1193,14 +1192,14 @@ def queue_depth(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """How much work was waiting for each stream: launched, and not begun.
+    """How much work was waiting for each stream: launched but not begun.
 
     Parameters
     ----------
     points
-        Most rows of a stream, from 2; 0 for every change.
+        Maximum rows per stream, from 2; 0 for every change.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1226,7 +1225,7 @@ def queue_summary(
     full_depth
         Depth from which a queue counts as full, so that a launch blocks.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1241,12 +1240,12 @@ def queue_summary(
 def rank_balance(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """How evenly each class of time is spread over ranks, as a whole and in each step.
+    """How evenly each class of time is spread over ranks, overall and in each step.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1261,12 +1260,12 @@ def rank_balance(
 def recompute(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """What ran once more in backward, for activation checkpointing, by module and op.
+    """What ran again in backward, for activation checkpointing, by module and op.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1285,14 +1284,14 @@ def runs(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """How long each run and its steps took, what its devices did, and its peak of memory.
+    """How long each run and its steps took, what its devices did, and its memory peak.
 
     Parameters
     ----------
     per_step
-        Tokens, samples or whatever a step works through on all ranks together; 0: not known.
+        Tokens, samples or other units that a step processes on all ranks together; 0: not known.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1323,21 +1322,22 @@ def samples(
     Parameters
     ----------
     per
-        Step: each step, and nothing that is in none. One of ``"run"``, ``"step"``.
+        Step: each step, and nothing outside steps. One of ``"run"``, ``"step"``.
     kernel_by
         Shapes: op around the launch with its input shapes. One of ``"name"``, ``"short_name"``,
         ``"shapes"``, ``"category"``.
     copies
-        Copies and fills of memory are kernels, too.
+        Treat memory copies and fills as kernels.
     outside
-        By step, rows without one for what is in none. One of ``"none"``, ``"kernels"``, ``"all"``.
+        With per=step, also rows for what is outside steps. One of ``"none"``, ``"kernels"``,
+        ``"all"``.
     devices
-        Kernels of each device are rows of their own.
+        Separate rows for the kernels of each device.
     dtype
-        Data type of the work whose type is not known. One of ``"fp64"``, ``"fp32"``, ``"tf32"``,
+        Data type assumed for work of unknown type. One of ``"fp64"``, ``"fp32"``, ``"tf32"``,
         ``"fp16"``, ``"bf16"``, ``"fp8"``, ``"fp6"``, ``"fp4"``, ``"int8"``.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1374,16 +1374,16 @@ def segment_map(
     Parameters
     ----------
     segments
-        Most segments of each (run, rank, device), the largest; 0 for all.
+        Maximum segments per (run, rank, device), the largest; 0 for all.
     pieces
-        Most pieces of each (run, rank, device), the largest; 0 for all.
+        Maximum pieces per (run, rank, device), the largest; 0 for all.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per piece of (run, rank, device), by device, the largest segments first, then by
+        One row per piece, per (run, rank, device), by device, the largest segments first, then by
         segment_id and place in the segment. Columns: ``run rank device segment_id segment_type
         segment_bytes offset_bytes bytes state blocks segments pieces``.
     """
@@ -1400,7 +1400,7 @@ def self_times(
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1422,20 +1422,20 @@ def sequences(
     sort: Text | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """Which kernels run one after the other under an op, annotation or module, and how often.
+    """Which kernels run in sequence under an op, annotation or module, and how often.
 
     Parameters
     ----------
     name
-        Text in the name of the slices, taken as it is written; '' for the outermost of all.
+        Text in the name of the slices, taken literally; '' for all outermost slices.
     min_kernels
         Leave out shorter sequences.
     top
-        So many rows of each run and rank; 0: all.
+        Maximum rows per run and rank; 0: all.
     copies
-        Copies and fills of memory are part of the sequences, as if they were kernels.
+        Include memory copies and fills in the sequences.
     sort, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1464,26 +1464,26 @@ def snapshot_timeline(
     sort: Text | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """Memory of a snapshot over time: allocated, active and reserved, or what held it.
+    """Memory of a snapshot over time: allocated, active and reserved bytes, or what held them.
 
     Parameters
     ----------
     by
-        What has a row at each moment. One of ``"device"``, ``"stack"``, ``"frame"``, ``"module"``,
+        What each row of a moment is. One of ``"device"``, ``"stack"``, ``"frame"``, ``"module"``,
         ``"category"``.
     points
-        Most moments of a device, from 5; 0 for all.
+        Maximum moments per device, from 5; 0 for all.
     top
-        Most names of a device; 0 for all.
+        Maximum names per device; 0 for all.
     sort, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per moment of (run, rank, device), by device and moment, and in it per name, the
-        largest at the peak first. Columns: ``run rank device event_id time_ns stack_id name is_rest
-        allocated_bytes active_bytes reserved_bytes``.
+        One row per moment, per (run, rank, device), by device and moment, and within it per name,
+        the largest at the peak first. Columns: ``run rank device event_id time_ns stack_id name
+        is_rest allocated_bytes active_bytes reserved_bytes``.
     """
     return self.answer(
         "snapshot_timeline", by=by, points=points, top=top, sort=sort, columns=columns
@@ -1498,7 +1498,7 @@ def step_times(
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1518,7 +1518,7 @@ def steps(
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1538,22 +1538,22 @@ def stragglers(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """Which rank the others wait for, how often, for how long, and what it does longer before.
+    """Which rank the others wait for, how often, for how long, and what took it longer before.
 
     Parameters
     ----------
     per
-        What has a row of its own. One of ``"rank"``, ``"op"``, ``"kernel"``.
+        What each row is. One of ``"rank"``, ``"op"``, ``"kernel"``.
     corrected
-        Take the offsets of clock_skew off the clocks, where all are known.
+        Correct clocks by the offsets of clock_skew, if all are known.
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
         One row per (run, rank) that takes part in collectives with others; with per=op or
-        per=kernel one for each thing it did before. Columns: ``run rank before_op before_kernel
+        per=kernel one for each op or kernel before. Columns: ``run rank before_op before_kernel
         collectives times_last last_share times_first held_up_ns max_held_up_ns shared_ns excess
         excess_ns late_ns mean_late_ns max_late_ns wait_ns mean_wait_ns communication_ns
         is_corrected``.
@@ -1571,7 +1571,7 @@ def tensor_traffic(
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1587,12 +1587,12 @@ def tensor_traffic(
 def time_breakdown(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """What the devices of each trace did with their time: compute, communicate, copy, nothing.
+    """How the devices of each trace spent their time: compute, communicate, copy, idle.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1612,7 +1612,7 @@ def total_average(
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1627,21 +1627,21 @@ def total_average(
 def unfreed(
     self: "Trace", top: int = 100, *, sort: Text | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """The largest blocks that were allocated in the trace and never freed, and who allocated them.
+    """The largest blocks that were allocated in the trace and never freed, and the op of each.
 
     Parameters
     ----------
     top
-        Most rows of each (run, rank); 0 for all.
+        Maximum rows per (run, rank); 0 for all.
     sort, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per block of (run, rank, device_type, device), the largest first, then by run, rank,
-        time, device and address. Columns: ``run rank device_type device address bytes time_ns op_id
-        op_name annotation_id annotation_name``.
+        One row per block, per (run, rank, device_type, device), the largest first, then by run,
+        rank, time, device and address. Columns: ``run rank device_type device address bytes time_ns
+        op_id op_name annotation_id annotation_name``.
     """
     return self.answer("unfreed", top=top, sort=sort, columns=columns)
 
@@ -1649,18 +1649,18 @@ def unfreed(
 def utilization(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """How much of the time each device worked, and how much of it its kernels could fill.
+    """How much of the time each device worked, and how much of the device its kernels could fill.
 
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, device, step), by run, rank, device, step, the row of no step first.
-        Columns: ``run rank device step span_ns kernel_ns busy_ns kernel_share busy_share
+        One row per (run, rank, device, step), by run, rank, device, step, the row without a step
+        first. Columns: ``run rank device step span_ns kernel_ns busy_ns kernel_share busy_share
         sm_efficiency occupancy``.
     """
     return self.answer("utilization", sort=sort, top=top, columns=columns)
@@ -1674,12 +1674,12 @@ def work_rates(
     Parameters
     ----------
     sort, top, columns
-        Order, number and columns of the rows, as `answer` has them.
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, device, moment in which a rate changes), in this order. Columns:
+        One row per (run, rank, device, moment at which a rate changes), in this order. Columns:
         ``run rank device time_ns flop_per_s bytes_per_s``.
     """
     return self.answer("work_rates", sort=sort, top=top, columns=columns)
