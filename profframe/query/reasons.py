@@ -240,7 +240,9 @@ def _counts(session: Session, tables: list[str], words: set[str]) -> dict[str, i
 
 
 def _recorded(session: Session) -> dict[str, bool]:
-    return session.answer(find(sql_directory() / "asking" / "recorded.sql"), {}).row(0, named=True)
+    """What the rows of a session have; asked once of each trace."""
+    question = find(sql_directory() / "asking" / "recorded.sql")
+    return session.recent("recorded", None, lambda: session.answer(question, {}).row(0, named=True))
 
 
 def _of_nothing(has: Mapping[str, bool], had: Mapping[str, bool]) -> Iterator[str]:

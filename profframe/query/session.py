@@ -262,7 +262,9 @@ class Session:
     answers
         Answers so far; None to keep none.
     whole
-        The source before any filter; None where there was none.
+        The session before any filter; None if there was none.
+    outside
+        The same session outside the block of `remembering`; None if it is not in one.
     """
 
     source: Source
@@ -270,7 +272,8 @@ class Session:
     terms: Terms
     database: Database
     answers: Answers | None = None
-    whole: Source | None = None
+    whole: Session | None = None
+    outside: Session | None = None
 
     @classmethod
     def of(
@@ -278,7 +281,7 @@ class Session:
         source: Source,
         selection: Selection | None = None,
         terms: Terms | None = None,
-        whole: Source | None = None,
+        whole: Session | None = None,
     ) -> Session:
         """A session over the rows of a source; by default all of them."""
         terms = terms or Terms()
@@ -287,7 +290,7 @@ class Session:
 
     def __reduce__(
         self,
-    ) -> tuple[Callable[..., Session], tuple[Source, Selection, Terms, Source | None]]:
+    ) -> tuple[Callable[..., Session], tuple[Source, Selection, Terms, Session | None]]:
         return Session.of, (self.source, self.selection, self.terms, self.whole)
 
     def with_source(self, source: Source) -> Session:
@@ -317,15 +320,13 @@ class Session:
 
     def alone(self) -> Session:
         """The same for longer than the block of `remembering` lasts."""
-        if self.answers is None:
-            return self
-        return Session.of(self.source, self.selection, self.terms, self.whole)
+        return self if self.outside is None else self.outside.with_terms(self.terms)
 
     def unfiltered(self) -> Session | None:
-        """The same, unlimited, with all rows there were before any filter; None without one."""
+        """All rows that there were before any filter, without a limit of them; None without one."""
         if self.whole is None:
             return None
-        return Session.of(self.whole, terms=replace(self.terms, rows=None))
+        return self.whole.with_terms(replace(self.terms, rows=None))
 
     @contextmanager
     def remembering(self, at_once: int = 1) -> Iterator[Session]:
@@ -346,7 +347,7 @@ class Session:
         connection.execute(f"SET external_threads = {min(at_once, threads)}")
         try:
             with stopping(database.interrupt):
-                yield replace(self, database=database, answers=answers)
+                yield replace(self, database=database, answers=answers, outside=self)
         finally:
             database.close()
 
@@ -443,7 +444,7 @@ class Session:
             selection = selection.phases(names, self._phase_windows(source, selection, names))
         part = self.with_source(source).with_selection(selection.time(start_ns, end_ns))
         if part is not self:
-            part = replace(part, whole=self.source if self.whole is None else self.whole)
+            part = replace(part, whole=self.alone() if self.whole is None else self.whole)
         is_whole = all(part_of is None for part_of in (steps, phase, start_ns, end_ns))
         return part if is_whole else _remaining(part)
 

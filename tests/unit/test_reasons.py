@@ -133,6 +133,13 @@ def trace(request: pytest.FixtureRequest) -> Trace:
     return TRACES[request.param]()
 
 
+@pytest.fixture(scope="module")
+def answers(trace: Trace) -> dict[str, profframe.Frame]:
+    """All answers of the catalogue."""
+    with trace.asking() as asking:
+        return {answer.name: asking.answer(answer.name) for answer in catalogue()}
+
+
 def test_every_answer_says_what_it_needs() -> None:
     for answer in catalogue():
         reasons.check(answer)
@@ -153,19 +160,20 @@ def test_what_is_recorded_is_what_polars_says(trace: Trace) -> None:
     assert row == {name: bool(has(trace)) for name, has in HAS.items()}
 
 
-def test_no_answer_has_rows_without_what_it_needs(trace: Trace) -> None:
+def test_no_answer_has_rows_without_what_it_needs(
+    trace: Trace, answers: dict[str, profframe.Frame]
+) -> None:
     """Else the reason could be a guess."""
-    with trace.asking() as asking:
-        for answer in catalogue():
-            lacks = [names for names in answer.recorded if not any(HAS[n](trace) for n in names)]
-            if lacks:
-                assert not asking.answer(answer.name).height, (answer.name, lacks)
+    for answer in catalogue():
+        lacks = [names for names in answer.recorded if not any(HAS[n](trace) for n in names)]
+        if lacks:
+            assert not answers[answer.name].height, (answer.name, lacks)
 
 
-def test_every_empty_answer_has_a_true_reason(trace: Trace) -> None:
-    with trace.asking() as asking:
-        rows = {answer.name: asking.answer(answer.name) for answer in catalogue()}
-    for name, frame in rows.items():
+def test_every_empty_answer_has_a_true_reason(
+    trace: Trace, answers: dict[str, profframe.Frame]
+) -> None:
+    for name, frame in answers.items():
         if frame.height:
             assert frame.why_empty is None
             continue
