@@ -92,8 +92,8 @@ def answer(
         from profframe.query.catalogue import find
         from profframe.query.run import script
 
-        columns = {"columns": output.columns} if output.columns else {}
-        click.echo(script(find(name), values | columns), nl=False)
+        chosen = {"columns": ",".join(output.columns)} if output.columns else {}
+        click.echo(script(find(name), values | chosen), nl=False)
         return
     if not sources:
         columns_of = _columns(name)

@@ -99,9 +99,10 @@ class Arrangement:
         if self.sort:
             keys = rows.select(name for name, _ in self.sort).with_row_index(_PLACE)
             with duckdb.connect() as connection:
-                relation = connection.from_arrow(keys.to_arrow())
+                connection.register("rows", keys.to_arrow())
+                relation = connection.table("rows")
                 types = dict(zip(relation.columns, relation.types, strict=True))
-                ordered = relation.query("rows", f"FROM rows{self.sql(types, _PLACE)}")
+                ordered = connection.sql(f"FROM rows{self.sql(types, _PLACE)}")
                 places = ordered.to_arrow_table()[_PLACE]
             rows = rows[pl.Series(places)]
         elif self.top is not None:

@@ -153,7 +153,7 @@ def _sql(self: Trace, query: str) -> pl.DataFrame:
         lambda: as_frame(
             self,
             _with_derived(session, query).sql(query),
-            why=lambda asked: reasons.of_sql(asked, query),
+            why=lambda session: reasons.of_sql(session, query),
         ),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 import pytest
@@ -134,7 +134,7 @@ def trace(request: pytest.FixtureRequest) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def answers(trace: Trace) -> dict[str, profframe.Frame]:
+def answers(trace: Trace) -> dict[str, Any]:
     """All answers of the catalogue."""
     with trace.asking() as asking:
         return {answer.name: asking.answer(answer.name) for answer in catalogue()}
@@ -160,9 +160,7 @@ def test_what_is_recorded_is_what_polars_says(trace: Trace) -> None:
     assert row == {name: bool(has(trace)) for name, has in HAS.items()}
 
 
-def test_no_answer_has_rows_without_what_it_needs(
-    trace: Trace, answers: dict[str, profframe.Frame]
-) -> None:
+def test_no_answer_has_rows_without_what_it_needs(trace: Trace, answers: dict[str, Any]) -> None:
     """Else the reason could be a guess."""
     for answer in catalogue():
         lacks = [names for names in answer.recorded if not any(HAS[n](trace) for n in names)]
@@ -170,9 +168,7 @@ def test_no_answer_has_rows_without_what_it_needs(
             assert not answers[answer.name].height, (answer.name, lacks)
 
 
-def test_every_empty_answer_has_a_true_reason(
-    trace: Trace, answers: dict[str, profframe.Frame]
-) -> None:
+def test_every_empty_answer_has_a_true_reason(trace: Trace, answers: dict[str, Any]) -> None:
     for name, frame in answers.items():
         if frame.height:
             assert frame.why_empty is None
@@ -260,7 +256,7 @@ def _is_empty(trace: Trace) -> bool:
         ),
     ],
 )
-def test_reasons(ask: Callable[[Trace], profframe.Frame], reason: str | None) -> None:
+def test_reasons(ask: Callable[[Trace], Any], reason: str | None) -> None:
     why = ask(loaded(event("aten::mm", 0, 10))).why_empty
     if reason is None:
         assert why is None
@@ -270,20 +266,19 @@ def test_reasons(ask: Callable[[Trace], profframe.Frame], reason: str | None) ->
 
 def test_parameters_that_leave_nothing_are_the_reason() -> None:
     trace = loaded(event("aten::mm", 0, 10), counters=[{"name": "a", "time_ns": 1, "value": 1.0}])
-    why = trace.counter_summary(name="no such").why_empty
-    assert why == "none with name='no such'; there is 1 row without"
+    rows: Any = trace.counter_summary(name="no such")
+    assert rows.why_empty == "none with name='no such'; there is 1 row without"
 
 
 def test_a_filter_of_a_filter_and_of_captured_work_knows_the_whole_trace() -> None:
     trace = loaded(event("ProfilerStep#1", 0, 90, category="user_annotation"), event("a", 5, 9))
     part = trace.filter(steps=1).filter(kinds="kernel")
-    assert part.steps().why_empty == (
-        "the filter leaves no profiler steps; the whole trace has some"
-    )
+    rows: Any = part.steps()
+    assert rows.why_empty == ("the filter leaves no profiler steps; the whole trace has some")
 
 
 def test_a_frame_without_rows_shows_why() -> None:
-    rows = loaded(event("aten::mm", 0, 10)).kernels()
+    rows: Any = loaded(event("aten::mm", 0, 10)).kernels()
     reason = "no kernels of a device in this trace; record with activities="
     assert f"\nno rows: {reason}" in str(rows)
     assert str(rows) == repr(rows)
@@ -300,7 +295,7 @@ def test_a_frame_without_rows_shows_why() -> None:
 
 def test_a_store_that_is_gone_has_no_reason(tmp_path: Path) -> None:
     loaded(event("aten::mm", 0, 10)).to_parquet(tmp_path / "store")
-    rows = profframe.load(tmp_path / "store").kernels()
+    rows: Any = profframe.load(tmp_path / "store").kernels()
     for path in sorted((tmp_path / "store").rglob("*.parquet")):
         path.unlink()
     assert rows.why_empty is None
