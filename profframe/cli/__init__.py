@@ -36,7 +36,7 @@ from profframe.system.memory_limit import check_start, is_memory_error, refusal_
 
 NAMED: Final = (NoTraceFoundError, AnswerError)
 """Errors that may come of what was typed, not of what was read."""
-_KNOWN: Final = re.compile(r" \(known: [^()]*\)| \(?Did you mean (one of: )?'.*'\??\)?$")
+_LISTED: Final = re.compile(r" \(known: [^()]*\)| \(?Did you mean (one of: )?'.*'\??\)?$")
 _IMPORTING: Final = "<frozen importlib._bootstrap>"
 _RETRY_S: Final = 0.05
 _GRACE_S: Final = 1.5
@@ -151,7 +151,7 @@ def _of_usage(arguments: Sequence[str], error: click.ClickException) -> int:
 
 def _suggesting(message: str, suggested: Suggestion) -> str:
     """What is wrong, without the long list of what is known, and what to type."""
-    reason = suggested.reason or _KNOWN.sub("", message)
+    reason = suggested.reason or _LISTED.sub("", message)
     return f"{reason}{'' if reason.endswith('?') else ';'} try: {suggested.command}"
 
 
