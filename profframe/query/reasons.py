@@ -176,11 +176,17 @@ def _of_answer(
 ) -> Iterator[str]:
     has = _recorded(session)
     had = {} if whole is None else _recorded(whole)
-    yield from _of_nothing(has, had)
-    for names in question.recorded:
-        if not any(has[name] for name in names):
-            lacks = [LACKING[name] for name in names]
-            yield _lacking(lacks, was_there=any(map(had.get, names)))
+    unmet = [names for names in question.recorded if not any(has[name] for name in names)]
+    is_nothing = has["traces"] and not any(has[name] for name in _CONTENTS)
+    if is_nothing and not any(had.get(name) for name in _CONTENTS):
+        yield "the trace is empty"
+    for names in unmet:
+        if not any(had.get(name) for name in names):
+            yield _lacking([LACKING[name] for name in names])
+    if is_nothing:
+        yield "the filter leaves nothing of the trace"
+    for names in unmet:
+        yield _lacking([LACKING[name] for name in names], was_there=True)
     own = divided(question, parameters)[1]
     given = {
         parameter.name: own[parameter.name]
@@ -243,12 +249,6 @@ def _recorded(session: Session) -> dict[str, bool]:
     """What the rows of a session have; asked once of each trace."""
     question = find(sql_directory() / "asking" / "recorded.sql")
     return session.recent("recorded", None, lambda: session.answer(question, {}).row(0, named=True))
-
-
-def _of_nothing(has: Mapping[str, bool], had: Mapping[str, bool]) -> Iterator[str]:
-    if not any(has[name] for name in _CONTENTS) and has["traces"]:
-        is_filtered = any(had.get(name) for name in _CONTENTS)
-        yield "the filter leaves nothing of the trace" if is_filtered else "the trace is empty"
 
 
 def _lacking(lacks: list[Lack], *, was_there: bool = False) -> str:

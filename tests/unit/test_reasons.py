@@ -244,7 +244,7 @@ def _is_empty(trace: Trace) -> bool:
         ),
         (lambda t: t.sql("SELECT 1 WHERE false"), "no row meets what the query asks for"),
         (lambda t: t.filter(kinds="kernel").steps(), "no profiler steps in this trace; call"),
-        (lambda t: t.filter(kinds="kernel").self_times(), "the filter leaves no slices of any"),
+        (lambda t: t.filter(kinds="kernel").self_times(), "the filter leaves nothing of the trace"),
         (
             lambda t: t.filter(start_ns=50).sql("FROM events"),
             "the filter leaves no row of events; there is 1 row in the whole trace",
@@ -272,7 +272,7 @@ def test_parameters_that_leave_nothing_are_the_reason() -> None:
 
 def test_a_filter_of_a_filter_and_of_captured_work_knows_the_whole_trace() -> None:
     trace = loaded(event("ProfilerStep#1", 0, 90, category="user_annotation"), event("a", 5, 9))
-    part = trace.filter(steps=1).filter(kinds="kernel")
+    part = trace.filter(steps=1).filter(kinds="host_op")
     rows: Any = part.steps()
     assert rows.why_empty == ("the filter leaves no profiler steps; the whole trace has some")
 
@@ -315,7 +315,7 @@ def test_the_command_line_says_why(arguments: tuple[str, ...], run: Run) -> None
 def test_the_command_line_says_why_of_sql_and_filters(run: Run) -> None:
     assert run("sql", CPU, "FROM counters")[1].startswith("no rows: the table counters has no rows")
     shown = run("answer", "gaps", GPU, "--step", "2", "--columns", "dur_ns")[1]
-    assert shown.startswith("     dur")
+    assert shown.lstrip().startswith("dur\n")
     assert run("answer", "counter_series", GPU, "-p", "name=x")[1].startswith(
         "no rows: no counters"
     )
