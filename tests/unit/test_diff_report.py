@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from profframe.show.report import why_flames
 from tests import hostile
 from tests.builders import Row, event, loaded
 from tests.conftest import Run
+from tests.members import few
 from tests.reports import data, tables_of, typed
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
