@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -55,8 +56,8 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if language == "sh":
             arguments = shlex.split(block)
             assert arguments[0] == "profframe"
-            command = [sys.executable, "-m", "profframe", *arguments[1:]]
-            subprocess.run(command, cwd=path, check=True)
+            with chdir(path):
+                assert cli.run(arguments[1:]) == 0
     return path
 
 
