@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from profframe.query.rules import REPLAYS, shipped_rules
+from profframe.query.rules import CLAIMS, ORDER, REPLAYS, shipped_rules
 
 HEAD: Final = """\
 # Rules
@@ -58,6 +58,18 @@ replayed. The words are:
 
 REPLAYS
 
+No two findings of a rank are of the same time. A line `-- claims: WORD` says of which moments a
+finding is, of the slices in `changed_events` or of a list of `span(start_ns, end_ns)` in a column
+`claimed`:
+
+CLAIMS
+
+What a rule claims is taken off those behind it, so that the narrowest cause has it: first rules of
+your own, then ORDER. A column `claimed_ns` has how much a finding claims, and `claimed_part()`
+stands for it in the text: what is left of it is put there, as a part of `claimed_of_ns`, else of
+the time that is looked at. With less than `least_ns` left there is no finding. The gain is less by
+the same part.
+
 A rule reads the tables of the trace, as every question does; `trace.given(...).advice(...)` and
 `--files DIR` give it own frames and files beside them.
 
@@ -73,7 +85,10 @@ computed once for all of them, read by their bare names.
 def page() -> str:
     """The text."""
     words = "\n".join(f"- `{word}`: {meaning};" for word, meaning in REPLAYS.items())
-    lines = [HEAD.replace("REPLAYS", words.removesuffix(";") + ".")]
+    moments = "\n".join(f"- `{word}`: {meaning};" for word, meaning in CLAIMS.items())
+    head = HEAD.replace("REPLAYS", words.removesuffix(";") + ".")
+    head = head.replace("CLAIMS", moments.removesuffix(";") + ".")
+    lines = [head.replace("ORDER", ", ".join(f"`{name}`" for name in ORDER))]
     for rule in shipped_rules():
         sentence = rule.answer.sentence
         lines += [f"## {rule.name}", "", sentence[:1].upper() + sentence[1:], "", rule.answer.grain]
@@ -81,6 +96,8 @@ def page() -> str:
         lines += [f"Needs {' and '.join(f'`{table}`' for table in rule.answer.needs)}.", ""]
         if rule.replay:
             lines += [f"Gain: a replay with {rule.replayed_with} (`{rule.replay}`).", ""]
+        if rule.claims:
+            lines += [f"Claims time at which {CLAIMS[rule.claims]}.", ""]
         if rule.parameters:
             lines += ["| threshold | type | default | what it does |", "|---|---|---|---|"]
             lines += [f"| `{p.name}` | {p.type} | {p.default} | {p.doc} |" for p in rule.parameters]

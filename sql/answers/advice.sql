@@ -3,10 +3,11 @@
 -- evidence. What several ranks of a run have for the same cause is one finding, of the rank that has the largest gain: `ranks`
 -- has all of them. The same cause is the same `where` and suggestion of a rule, or the same `cause` of any rules that have this
 -- column. Rules are the files of `sql/rules`, and yours: each is a SELECT over the same tables. Times are of the profiler's
--- steps, or of the whole trace where it has none. A rule without evidence gives no finding. Gains of several findings may be of
--- the same time, so they do not add up. Where a rule says what its suggestion amounts to in a replay (`docs/what_if.md`), the
--- gain is what the replay of all ranks of the run says, for all of them that have the finding; severity goes by it, and
--- `gain_basis` says so. In SQL alone the gains are those of the rules: `profframe answer advice --sql` prints it with all rules
+-- steps, or of the whole trace where it has none. A rule without evidence gives no finding. No two findings are of the same time
+-- of a rank: the one with the narrowest cause has it, `docs/rules.md` has the order, and the rest say that they do not count it.
+-- A gain is no more than the time that is looked at; each is of its suggestion alone, so that gains need not add up. Where a
+-- rule says what its suggestion amounts to in a replay (`docs/what_if.md`), the gain is what the replay of all ranks of the run
+-- says, for all of them that have the finding; severity goes by it, and `gain_basis` says so. In SQL alone the gains are those of the rules: `profframe answer advice --sql` prints it with all rules
 -- in it, for a bare shell.
 -- needs: events
 -- run               VARCHAR        run that the trace belongs to

@@ -7,6 +7,7 @@
 -- requests, and look at what the host does in python_lines; record without stacks before you believe the amount.
 -- link: https://docs.sglang.ai/advanced_features/server_arguments.html
 -- replay: host, what the host does in these steps taking no time
+-- claims: idle
 -- only if: EXISTS (FROM events WHERE inference_phase IN ('decode', 'verify', 'draft'))
 -- needs: events
 -- parameter host_bound_decode_share DOUBLE = 0.2  least part of the time of these steps that is a finding
@@ -30,7 +31,7 @@ SELECT
     bound.run,
     bound.rank,
     severity_of(sum(idle_ns), window_ns) AS severity,
-    'Devices are idle for ' || part_text(sum(idle_ns), sum(span_ns), 0) || ' of generating tokens as graphs, in '
+    'Devices are idle for ' || claimed_part() || ' of generating tokens as graphs, in '
     || counted(count(*), 'step')
     || CASE
         WHEN sum(graphs) > 2 * count(*)
@@ -40,6 +41,10 @@ SELECT
     strongest(event_id, idle_ns) AS evidence_events,
     count(*) AS events,
     list(event_id) AS changed_events,
+    list(span(start_ns, span_end_ns)) AS claimed,
+    sum(idle_ns) AS claimed_ns,
+    sum(span_ns) AS claimed_of_ns,
+    coalesce(getvariable('host_bound_decode_share'), 0.2) * sum(span_ns) AS least_ns,
     sum(idle_ns) AS estimated_gain_ns,
     'time in these steps in which no device was busy' AS gain_basis,
     shown(any_value(owners.label)) AS "where"
