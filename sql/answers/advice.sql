@@ -7,8 +7,8 @@
 -- of a rank: the one with the narrowest cause has it, `docs/rules.md` has the order, and the rest say that they do not count it.
 -- A gain is no more than the time that is looked at; each is of its suggestion alone, so that gains need not add up. Where a
 -- rule says what its suggestion amounts to in a replay (`docs/what_if.md`), the gain is what the replay of all ranks of the run
--- says, for all of them that have the finding; severity goes by it, and `gain_basis` says so. In SQL alone the gains are those of the rules: `profframe answer advice --sql` prints it with all rules
--- in it, for a bare shell.
+-- says, for all of them that have the finding; severity goes by it, and `gain_basis` says so. In SQL alone the gains are those of
+-- the rules: `profframe answer advice --sql` prints it with all rules in it, for a bare shell.
 -- needs: events
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run; of several the one that the finding and its events are of

@@ -144,8 +144,8 @@ HAVING share < 1;
 -- column *  as in found
 -- example: WITH windows AS (FROM shared_windows(events)), found AS (SELECT run, rank, 'low' AS severity, name AS finding,
 -- 0::BIGINT AS estimated_gain_ns, 0::BIGINT AS own_gain_ns, 'idle' AS claims, event_id AS claim_order, 1 AS claimed_ns,
--- 9 AS claimed_of_ns, 0 AS least_ns, [span(start_ns, start_ns + dur_ns)] AS claimed, NULL::BIGINT[] AS changed_events FROM events) FROM
--- settled_findings(found, events, windows)
+-- 9 AS claimed_of_ns, 0 AS least_ns, [span(start_ns, start_ns + dur_ns)] AS claimed, NULL::BIGINT[] AS changed_events FROM
+-- events) FROM settled_findings(found, events, windows)
 CREATE OR REPLACE TEMP MACRO settled_findings(found, events, shared_windows) AS TABLE
 WITH numbered AS MATERIALIZED (
     SELECT * EXCLUDE (finding), finding AS words, row_number() OVER () AS finding
