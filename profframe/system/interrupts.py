@@ -8,15 +8,19 @@ the pipe can stop the query. Then Python takes its next step, and raises Keyboar
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Final
 
 Stop = Callable[[], object]
 """Stops an operation; called from another thread."""
+_PATIENCE_S: Final = 0.2
+"""How long a thread may take to end after its query was stopped."""
 
 
 @contextmanager
@@ -43,11 +47,16 @@ def stopping(stop: Stop, timeout_s: float | None = None) -> Iterator[threading.E
     if timer is not None:
         timer.daemon = True
         timer.start()
+    limit = _LIMIT.current
+    if limit is not None:
+        limit.stops.append(stop)
     try:
         gets_signals = threading.current_thread() is threading.main_thread() and os.name != "nt"
         with _watcher(os.getpid()).calling(stop) if gets_signals else contextlib.nullcontext():
             yield is_late
     finally:
+        if limit is not None:
+            limit.stops.remove(stop)
         if timer is not None:
             timer.cancel()
 
@@ -93,3 +102,91 @@ class _Watcher:
 @cache
 def _watcher(process: int) -> _Watcher:  # noqa: ARG001 - a fork has no threads of its parent
     return _Watcher()
+
+
+@contextmanager
+def within(seconds: float | None) -> Iterator[None]:
+    """End a block that takes longer, as Ctrl-C would; what it waits for in a library is stopped.
+
+    Parameters
+    ----------
+    seconds
+        Most time; None for no limit.
+
+    Raises
+    ------
+    TimeoutError
+        It took longer.
+
+    Examples
+    --------
+    >>> with within(0.01):
+    ...     while True:
+    ...         pass
+    Traceback (most recent call last):
+    TimeoutError
+    """
+    if seconds is None:
+        yield
+        return
+    limit = _TimeLimit(threading.get_ident(), seconds)
+    outer, _LIMIT.current = _LIMIT.current, limit
+    threading.Thread(target=limit.watch, name="profframe-limit", daemon=True).start()
+    try:
+        yield
+    except BaseException as error:
+        if limit.is_late:
+            raise TimeoutError from error
+        raise
+    finally:
+        _LIMIT.current = outer
+        limit.close()
+
+
+class _TimeLimit:
+    """Ends what a thread does when its time is over."""
+
+    def __init__(self, thread: int, seconds: float) -> None:
+        self.is_late = False
+        self.stops: list[Stop] = []
+        self._thread = thread
+        self._seconds = seconds
+        self._done = threading.Event()
+        self._lock = threading.Lock()
+
+    def watch(self) -> None:
+        """Wait; then stop queries, and where the thread goes on nevertheless, the thread."""
+        if self._done.wait(self._seconds):
+            return
+        self.is_late = True
+        while True:
+            for stop in [*self.stops]:
+                with contextlib.suppress(Exception):  # it may have ended meanwhile
+                    stop()
+            if self._done.wait(_PATIENCE_S):
+                return
+            with self._lock:
+                if not self._done.is_set():
+                    _raise_in(self._thread, KeyboardInterrupt)
+
+    def close(self) -> None:
+        """From now on nothing is stopped, nor raised in the thread."""
+        with self._lock:
+            self._done.set()
+            if self.is_late:
+                _raise_in(self._thread, None)
+
+
+class _Limit(threading.local):
+    """The limit of what this thread does."""
+
+    current: _TimeLimit | None = None
+
+
+_LIMIT: Final = _Limit()
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Raise an error in a thread between two steps of Python; None takes it back."""
+    raised = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
