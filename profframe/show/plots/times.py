@@ -131,10 +131,15 @@ def kernel_categories(rows: pl.DataFrame) -> parts.AnyChart:
     return parts.in_panels(chart, panels, heading, height=alt.Step(parts.BAR), own_y=True)
 
 
-def kernels(rows: pl.DataFrame) -> parts.AnyChart:
-    """The kernels that took the most device time."""
+def kernels(rows: pl.DataFrame, full_names: pl.DataFrame | None = None) -> parts.AnyChart:
+    """The kernels that took the most device time; ``full_names`` are of rows by short names."""
     unit = parts.fitting_unit(parts.TIME, rows, "total_ns")
-    labels = parts.with_labels(parts.with_labels(rows), "top_op", "top op", missing=None)
+    named = parts.with_short_labels(rows)
+    if full_names is not None:
+        named = named.drop(parts.FULL_NAME).join(
+            _full_names(full_names), on=["run", "rank", "name"], how="left", maintain_order="left"
+        )
+    labels = parts.with_labels(named, "top_op", "top op", missing=None)
     frame = parts.in_unit(labels, unit, total="total_ns", mean="mean_ns").with_columns(
         pl.col("class").fill_null("others").alias("of class")
     )
@@ -160,6 +165,7 @@ def kernels(rows: pl.DataFrame) -> parts.AnyChart:
                 ("calls:Q", "calls", ",d"),
                 ("mean:Q", f"mean ({unit.name})", ",.4f"),
                 ("top op:N", "most for op", ""),
+                (f"{parts.FULL_NAME}:N", parts.FULL_NAME, ""),
             ),
         )
     )
@@ -200,6 +206,17 @@ def idle(rows: pl.DataFrame) -> parts.AnyChart:
             height=alt.Step(parts.BAR),
             title=parts.title(f"Why each {what} had nothing to do", bars.cut(what)),
         )
+    )
+
+
+def _full_names(rows: pl.DataFrame) -> pl.DataFrame:
+    """Of each short name the full one with the most device time, and how many others there are."""
+    named = parts.with_labels(rows.drop_nulls("short_name"), label=parts.FULL_NAME)
+    others = pl.when(pl.len() > 1).then(pl.format(" and {} more", pl.len() - 1)).otherwise(pl.lit(""))
+    return (
+        named.sort("total_ns", descending=True, nulls_last=True, maintain_order=True)
+        .group_by("run", "rank", name="short_name", maintain_order=True)
+        .agg(pl.col(parts.FULL_NAME).first() + others)
     )
 
 
