@@ -91,25 +91,23 @@ class Subject:
     Attributes
     ----------
     trace
-        With a limit of memory alone: advice replays only where there is no limit of time.
-    timed
-        With all limits; of more rows than it may give it gives the first.
+        With a limit of memory alone.
+    cut
+        With one of rows, too: of more rows than it may give it gives the first.
     rows
         Most rows.
     """
 
     trace: Trace
-    timed: Trace
+    cut: Trace
     rows: int
 
     @classmethod
     def of(cls, trace: Trace, limits: Limits) -> Subject:
         """A trace within these limits; a ParameterError names a wrong one."""
         within = trace.limited(limits.memory)
-        timed = trace.limited(
-            limits.memory, timeout_s=limits.timeout_s, rows=limits.rows + 1, cut_rows=True
-        )
-        return cls(within, timed, limits.rows)
+        cut = trace.limited(limits.memory, rows=limits.rows + 1, cut_rows=True)
+        return cls(within, cut, limits.rows)
 
     def section(self, title: str, rows: pl.DataFrame, first: int | None = None) -> Section:
         """Rows that are no more, and take no more memory, than they may."""
@@ -236,7 +234,7 @@ def answer(
         sentence = _ANALYSES[name][0]
     else:
         question = _shipped(name)
-        trace = subject.trace if isinstance(question, Advice) else subject.timed
+        trace = subject.trace if isinstance(question, Advice) else subject.cut
         sections, sentence = [(name, trace.answer(question, **given))], question.sentence
     shown = tuple(subject.section(title, _chosen(rows, columns)) for title, rows in sections)
     is_empty = not any(section.rows.height for section in shown)
@@ -245,7 +243,7 @@ def answer(
 
 def sql(subject: Subject, query: str) -> Result:
     """The rows of one SELECT over the tables."""
-    return Result("sql", (subject.section("rows of the query", subject.timed.sql(query)),))
+    return Result("sql", (subject.section("rows of the query", subject.cut.sql(query)),))
 
 
 def event(
@@ -332,10 +330,10 @@ def one_trace(subject: Subject, run: str | None, rank: int | None) -> Trace:
     """The trace of one run and rank."""
     traces = subject.trace.traces
     if run is not None or rank is not None:
-        trace = subject.timed.filter(runs=run, ranks=rank)
+        trace = subject.cut.filter(runs=run, ranks=rank)
         traces = trace.traces
     else:
-        trace = subject.timed
+        trace = subject.cut
     if traces.height != 1:
         raise ParameterError(
             f"there are {traces.height} traces of such a run and rank; give run and rank"

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -31,7 +33,6 @@ def stopping(stop: Stop, timeout_s: float | None = None) -> Iterator[threading.E
 
     Examples
     --------
-    >>> import time
     >>> with stopping(lambda: None, timeout_s=0.01) as is_late:
     ...     time.sleep(0.2)
     >>> is_late.is_set()
@@ -129,9 +130,10 @@ def within(seconds: float | None) -> Iterator[None]:
     if seconds is None:
         yield
         return
-    limit = _TimeLimit(threading.get_ident(), seconds)
+    limit = _TimeLimit(threading.get_ident(), time.monotonic() + seconds)
     outer, _LIMIT.current = _LIMIT.current, limit
-    threading.Thread(target=limit.watch, name="profframe-limit", daemon=True).start()
+    clock = _clock(os.getpid())
+    clock.add(limit)
     try:
         yield
     except BaseException as error:
@@ -140,41 +142,88 @@ def within(seconds: float | None) -> Iterator[None]:
         raise
     finally:
         _LIMIT.current = outer
-        limit.close()
+        clock.remove(limit)
+        limit.leave()
 
 
 class _TimeLimit:
     """Ends what a thread does when its time is over."""
 
-    def __init__(self, thread: int, seconds: float) -> None:
+    def __init__(self, thread: int, until: float) -> None:
+        self.until = until
         self.is_late = False
         self.stops: list[Stop] = []
         self._thread = thread
-        self._seconds = seconds
-        self._done = threading.Event()
+        self._is_done = False
         self._lock = threading.Lock()
 
-    def watch(self) -> None:
-        """Wait; then stop queries, and where the thread goes on nevertheless, the thread."""
-        if self._done.wait(self._seconds):
-            return
-        self.is_late = True
-        while True:
-            for stop in [*self.stops]:
-                with contextlib.suppress(Exception):  # it may have ended meanwhile
-                    stop()
-            if self._done.wait(_PATIENCE_S):
-                return
-            with self._lock:
-                if not self._done.is_set():
-                    _raise_in(self._thread, KeyboardInterrupt)
-
-    def close(self) -> None:
-        """From now on nothing is stopped, nor raised in the thread."""
+    def end(self) -> None:
+        """Stop queries; and where the thread goes on nevertheless, the next time the thread."""
         with self._lock:
-            self._done.set()
+            if self._is_done:
+                return
+            if self.is_late:
+                _raise_in(self._thread, KeyboardInterrupt)
+            self.is_late = True
+        self.until = time.monotonic() + _PATIENCE_S
+        for stop in [*self.stops]:
+            with contextlib.suppress(Exception):  # it may have ended meanwhile
+                stop()
+
+    def leave(self) -> None:
+        """From now on nothing is raised in the thread."""
+        try:
+            self._close()
+        except KeyboardInterrupt:  # at the last moment
+            self._close()
+            if self.is_late:
+                raise TimeoutError from None
+            raise
+
+    def _close(self) -> None:
+        with self._lock:
+            self._is_done = True
             if self.is_late:
                 _raise_in(self._thread, None)
+
+
+class _Clock:
+    """A thread that ends what is late, throughout the life of a process."""
+
+    def __init__(self) -> None:
+        self._limits: list[_TimeLimit] = []
+        self._changed = threading.Condition()
+        self._wakes = math.inf
+        threading.Thread(target=self._watch, name="profframe-limits", daemon=True).start()
+
+    def add(self, limit: _TimeLimit) -> None:
+        """Watch a limit; the thread is woken only for one that comes before all others."""
+        with self._changed:
+            self._limits.append(limit)
+            if limit.until < self._wakes:
+                self._changed.notify()
+
+    def remove(self, limit: _TimeLimit) -> None:
+        """Watch it no longer."""
+        with self._changed:
+            self._limits.remove(limit)
+
+    def _watch(self) -> None:
+        while True:
+            with self._changed:
+                now = time.monotonic()
+                due = [limit for limit in self._limits if limit.until <= now]
+                if not due:
+                    self._wakes = min((one.until for one in self._limits), default=math.inf)
+                    forever = self._wakes == math.inf
+                    self._changed.wait(None if forever else self._wakes - now)
+            for limit in due:
+                limit.end()
+
+
+@cache
+def _clock(process: int) -> _Clock:  # noqa: ARG001 - a fork has no threads of its parent
+    return _Clock()
 
 
 class _Limit(threading.local):
