@@ -47,7 +47,10 @@ const timelineDetails = (() => {
     if (parents.length) rows.push(["parents, innermost first", links(timeline, parents)]);
     if (one.launch >= 0) rows.push(["launched by", links(timeline, [one.launch])]);
     if (one.op >= 0) rows.push(["op", links(timeline, [one.op])]);
+    if (one.forward >= 0) rows.push(["forward", links(timeline, [one.forward])]);
     if (one.lane.sort === "host") {
+      const backward = data.backwardsOf(one.slice);
+      if (backward.length) rows.push(["backward", links(timeline, backward)]);
       const launched = data.launchedIn(one.slice);
       const ns = launched.reduce((sum, i) => sum + data.end[i] - data.begin[i], 0);
       const title = `launched in it: ${count(launched.length)}, ${duration(ns)}`;

@@ -48,7 +48,8 @@ const timeline = (() => {
       this.tip.hidden = true;
       this.sheet.append(this.canvas);
       this.scroller.append(this.sheet);
-      this.box.append(this.bar, this.scroller, this.legend, this.details, this.tip);
+      this.printed = make("p", "timeline-printed");
+      this.box.append(this.bar, this.scroller, this.printed, this.legend, this.details, this.tip);
       this.element.replaceChildren(this.box);
       this.controls();
     }
@@ -109,6 +110,7 @@ const timeline = (() => {
         this.view.scrolled = this.scroller.scrollTop;
         this.moved();
       });
+      window.addEventListener("beforeprint", () => this.outOfView());
       this.observer = new ResizeObserver(() => this.resized());
       this.observer.observe(this.scroller);
       this.paint();
@@ -289,8 +291,19 @@ const timeline = (() => {
       return this.select(slice);
     }
 
-    // From launches to what they launched.
+    // From launches to what they launched, and from forward to backward.
     flows(slice) {
+      const { data } = this;
+      const forward = data.forward[slice];
+      const back = data.backwardsOf(slice).slice(0, MOST_ARROWS);
+      return [
+        ...(forward >= 0 ? [[forward, slice]] : []),
+        ...back.map((backward) => [slice, backward]),
+        ...this.launchFlows(slice),
+      ];
+    }
+
+    launchFlows(slice) {
       const { data } = this;
       if (data.launch[slice] >= 0) return [[data.launch[slice], slice]];
       if (data.laneOf(slice).sort !== "host") return [];
@@ -390,9 +403,23 @@ const timeline = (() => {
         const { slices: unread, longest } = head.unread;
         const short = unread ? `; ${count(unread)} of ${duration(longest)} or less are left out of all lanes` : "";
         const untimed = head.untimed ? `; ${count(head.untimed)} without a usable time are not drawn` : "";
+        const path = head.path.lacks ? `; critical path: ${head.path.lacks}` : "";
         const out = left ? `; ${count(left)} short ones are left out` : "";
-        this.status.textContent = `${count(data.size)} ${data.size === 1 ? "slice" : "slices"} in ${duration(head.span)}${out}${short}${untimed}`;
+        this.status.textContent = `${count(data.size)} ${data.size === 1 ? "slice" : "slices"} in ${duration(head.span)}${out}${short}${untimed}${path}`;
       }
+    }
+
+    // What a print does not show: times before and after, and lanes above and below.
+    outOfView() {
+      const { view, data } = this;
+      const { span } = data.head;
+      const seen = new Set(view.seen().filter((item) => item.lane).map((item) => item.lane));
+      const hidden = data.head.lanes.length - seen.size;
+      const [from, to] = [Math.max(view.from, 0), Math.min(view.to, span)];
+      const words = [];
+      if (from > 0 || to < span) words.push(`it shows ${duration(from)} to ${duration(to)} of ${duration(span)}`);
+      if (hidden) words.push(`${count(hidden)} of ${count(data.head.lanes.length)} lanes are out of view`);
+      this.printed.textContent = words.length ? `Printed as it was on the screen: ${words.join("; ")}.` : "";
     }
 
     // ---- keys
