@@ -111,7 +111,7 @@ _HOMES: Final = {
     "supported_activities": "profframe.loading.capture",
     "trace_handler": "profframe.loading.capture",
 }
-"""Where the names are whose modules take long to import."""
+"""Modules of the names that take long to import."""
 
 
 def __getattr__(name: str) -> object:

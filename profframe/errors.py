@@ -5,15 +5,15 @@
     ProfframeError            base: str(error) is one line that says what, where, and what to do
       SourceError             a source that cannot be read
         NotATraceError        readable, but not a trace of a known format
-        NoTraceFoundError     a path, glob or directory with nothing to read in it
-      MemoryLimitError        something that needs more memory than the process may take
+        NoTraceFoundError     a path, glob or directory without any trace
+      MemoryLimitError        something needs more memory than the process may take
       StoreError              a Parquet store that cannot be read or written
-        StoreVersionError     written with a schema version that this release does not know
+        StoreVersionError     a store with a schema version that this release does not know
       ExportError             a file that cannot be written
       MissingExtraError       a package that is not installed; the message has the pip line
       AnswerError             a question that cannot be answered
-        UnknownNameError      no answer, table or column of that name; suggests the nearest
-        ParameterError        a parameter that the answer or method does not take
+        UnknownNameError      no answer, table or column with that name; suggests the nearest
+        ParameterError        a parameter that is unknown or has an invalid value
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ProfframeError(Exception):
 
 
 class SourceError(ProfframeError):
-    """A source could not be read; the message names the file and the place in it."""
+    """A source could not be read; the message names the file and the position in it."""
 
 
 class NotATraceError(SourceError):
@@ -37,7 +37,7 @@ class NotATraceError(SourceError):
 
 
 class NoTraceFoundError(SourceError):
-    """A path, glob or directory led to nothing that could be read."""
+    """A path, glob or directory contains no trace."""
 
 
 class MemoryLimitError(ProfframeError):
@@ -57,7 +57,7 @@ class ExportError(ProfframeError):
 
 
 class MissingExtraError(ProfframeError):
-    """A package is not installed that this needs; the message has the pip line."""
+    """A required package is not installed; the message has the pip line."""
 
 
 class AnswerError(ProfframeError):
@@ -65,11 +65,11 @@ class AnswerError(ProfframeError):
 
 
 class ParameterError(AnswerError):
-    """A parameter is unknown or has a value that cannot be used."""
+    """A parameter is unknown or has an invalid value."""
 
 
 class UnknownNameError(AnswerError):
-    """No such answer, table or column."""
+    """There is no such answer, table or column."""
 
     @classmethod
     def among(cls, what: str, name: str, names: Iterable[str]) -> UnknownNameError:

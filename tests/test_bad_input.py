@@ -333,7 +333,7 @@ LOADED: Final[dict[str, Case]] = {
         "args",
         (r'{"cfg":"C:\\ud800","bw":null}',),
     ),
-    "text that is not closed": Case(
+    "text without a closing quote": Case(
         trace('{"ph":"X","cat":"cpu_op,"name":"op","pid":1,"tid":1,"ts":1,"dur":2}'),
         {"missing_quote": 1},
     ),

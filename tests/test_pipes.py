@@ -79,7 +79,7 @@ def test_a_pipe_in_a_folder_is_no_file_of_it(tmp_path: Path) -> None:
 
 def test_a_cache_refuses_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
-    with pytest.raises(profframe.ParameterError, match="a pipe is read once"):
+    with pytest.raises(profframe.ParameterError, match="a pipe can be read only once"):
         profframe.load(tmp_path / "pipe.json", cache=tmp_path / "cache")
 
 

@@ -144,7 +144,7 @@ def _check_single(connection: duckdb.DuckDBPyConnection) -> None:
     traces = connection.sql("SELECT DISTINCT run, rank FROM events ORDER BY ALL").fetchall()
     if len(traces) > 1:
         raise ParameterError(
-            f"a tree is of one (run, rank), and there are {len(traces):,} "
+            f"a tree covers one (run, rank), and there are {len(traces):,} "
             f"({some_traces(traces, 3)}); choose one with run and rank"
         )
 
@@ -163,7 +163,7 @@ def _range(connection: duckdb.DuckDBPyConnection, event_id: int | None) -> tuple
     if first is None:
         launcher = "" if launch is None else f"; event {launch} launched it"
         raise ParameterError(
-            f"event {event_id} ({name!r}, {kind}) is no host slice that nests, so it has no "
+            f"event {event_id} ({name!r}, {kind}) is not a host slice that nests, so it has no "
             f"tree{launcher}"
         )
     last = connection.execute(_PLACE, [last_id]).fetchone()

@@ -104,7 +104,7 @@ def limits_of(texts: Iterable[str]) -> dict[str, Most]:
     for metric, limit in map(limit_of, texts):
         before = lowest.get(metric, limit)
         if isinstance(before, fail_on.Amount) != isinstance(limit, fail_on.Amount):
-            raise ParameterError(f"a limit is of % or an amount, not both: {metric}")
+            raise ParameterError(f"a limit is a percentage or an amount, not both: {metric}")
         lowest[metric] = min(limit, before, key=_size)
     return lowest
 
@@ -166,7 +166,7 @@ def check(
     metrics = _compare_metrics(values, base, others)
     for pattern in metric_limits:
         if not any(_matches(pattern, metric) for metric in metrics["metric"]):
-            raise ParameterError(f"metric {pattern!r}: not known of the runs on both sides")
+            raise ParameterError(f"metric {pattern!r}: not known for the runs of both sides")
     rows = regressions.compare_runs(samples, base, others)
     regressed = regressions.regressions(rows)
     worse = _worse_metrics(metrics, metric_limits)

@@ -192,7 +192,7 @@ def percent(text: str) -> Fraction:
     """
     match = _PERCENT.fullmatch(text)
     if match is None:
-        raise ParameterError(f"a limit is a number and %, as in 5%, not {text!r}")
+        raise ParameterError(f"a limit is a number and %, such as 5%, not {text!r}")
     return Fraction(match[1]) / 100
 
 
@@ -235,7 +235,7 @@ def limit(text: str) -> Limit:
         most = Amount(Fraction(match[1]), match[2])
     else:
         raise ParameterError(
-            f"a limit is a number and %, as in 5%, or an amount, as in 2ms and 200MB, not {size!r}"
+            f"a limit is a percentage, such as 5%, or an amount, such as 2ms or 200MB, not {size!r}"
         )
     unit = unit_of(metric)
     if isinstance(most, Amount):

@@ -68,7 +68,7 @@ def sides(order: Sequence[str], baseline: Runs, runs: Runs | None) -> tuple[list
     overlap = [run for run in others if run in baseline_runs]
     if overlap:
         raise ParameterError(
-            f"run {overlap[0]!r} is in the baseline and in what is held against it"
+            f"run {overlap[0]!r} is both in the baseline and among the runs to compare with it"
         )
     if len(base) < LEAST_BASELINE:
         raise ParameterError(
@@ -76,7 +76,7 @@ def sides(order: Sequence[str], baseline: Runs, runs: Runs | None) -> tuple[list
             f"found {len(base)} of {len(order)}"
         )
     if not others:
-        raise ParameterError("baseline: there is no other run to hold against it")
+        raise ParameterError("baseline: there is no other run to compare with it")
     return base, others
 
 

@@ -101,7 +101,8 @@ class Service:
         def kept() -> tuple[Result, Offsets]:
             if page_name not in self._pages:
                 raise ParameterError(
-                    f"no page {page_name!r} is kept, as only the latest {KEPT_PAGES} are; ask again"
+                    f"no page {page_name!r} is kept, because only the latest {KEPT_PAGES} are; ask "
+                    "again"
                 )
             return self._pages[page_name]
 

@@ -317,7 +317,9 @@ def what_if(subject: Subject, changes: Mapping[str, object]) -> Result:
     """What a step, or the whole trace, would take if something were otherwise."""
     given = {name: value for name, value in changes.items() if value is not None}
     if not given.keys() - {"step", "run"}:
-        raise ParameterError("what_if: give a change, as communication, host, kernels or launches")
+        raise ParameterError(
+            "what_if: give a change, such as communication, host, kernels or launches"
+        )
     rows = subject.trace.what_if(**given)  # type: ignore[arg-type]
     return Result(
         "what_if: a replay of what happened, with other lengths",
@@ -366,7 +368,7 @@ def _analysis(
         if type(value) is not types[key]:
             raise ParameterError(f"parameter {key!r} is of type {types[key].__name__}")
     if name == "regressions" and "baseline" not in given:
-        raise ParameterError("regressions: give the baseline, names of runs as 'main-*'")
+        raise ParameterError("regressions: give the baseline, names of runs such as 'main-*'")
     rows = getattr(subject.trace, name)(**given)
     if name != "critical_path":
         return [(name, rows)]

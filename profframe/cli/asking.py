@@ -82,6 +82,6 @@ def _token() -> str:
         return secrets.token_urlsafe(32)
     if len(token) < _LEAST_CHARACTERS or not token.isascii() or not token.isprintable():
         raise click.UsageError(
-            f"{_TOKEN}: needs at least {_LEAST_CHARACTERS} printable characters of ASCII"
+            f"{_TOKEN}: needs at least {_LEAST_CHARACTERS} printable ASCII characters"
         )
     return token

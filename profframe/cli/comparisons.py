@@ -137,7 +137,7 @@ def diff(
     plain, limits = _limits(fail_on)
     pair = names.split(",")
     if len({*pair}) != 2 or len(pair) != 2 or not all(pair):
-        raise click.UsageError(f"--names: two different names, as in before,after, not {names!r}")
+        raise click.UsageError(f"--names: two different names, such as before,after, not {names!r}")
     if outside != "none" and per != "step":
         raise click.UsageError(f"--outside {outside}: only with --per step")
     if dtype is not None:
@@ -156,7 +156,7 @@ def diff(
     result = comparison(*sides, pair, outside=outside, steps=steps, **options)
     if result.is_of_memory:
         if output.is_page:
-            raise click.UsageError("-o FILE.html: of two traces, not of two memory snapshots")
+            raise click.UsageError("-o FILE.html: compares two traces, not two memory snapshots")
         return _memory(*sides, pair, plain, limits, by=by, top=top, output=output)
     rows = result.rows
     sums = totals(rows)

@@ -83,7 +83,7 @@ def export(
     tool = form or _form(output)
     of_chrome = {"--track": tracks, "--collectives": collectives, "--keep-clocks": keep_clocks}
     for option in (name for name, is_given in of_chrome.items() if is_given and tool != "chrome"):
-        raise click.UsageError(f"{option} is for chrome, not for {tool}")
+        raise click.UsageError(f"{option} works only with chrome, not with {tool}")
     trace = load(sources)
     with naming(sources):
         trace = trace.filter(

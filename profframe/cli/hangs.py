@@ -31,8 +31,8 @@ def hang(sources: tuple[str, ...], *, rank: int | None, top: int, output: Output
         trace.sql("SELECT count(*) FROM recorded_collectives").item()
     ):
         raise ParameterError(
-            f"{' '.join(sources)}: no records of a flight recorder in it (give the dumps of all "
-            "ranks; TORCH_FR_BUFFER_SIZE=2000 records, and a time-out of NCCL writes them)"
+            f"{' '.join(sources)}: no flight recorder records in it (give the dumps of all ranks; "
+            "TORCH_FR_BUFFER_SIZE=2000 records them, and an NCCL timeout writes them)"
         )
     rows = trace.hangs()
     if output.is_asked_for:

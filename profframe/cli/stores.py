@@ -52,7 +52,9 @@ def convert(
     from profframe.show import stores
 
     if dask is not None and workers is not None:
-        raise click.UsageError("--workers are of this machine; a Dask cluster has its own")
+        raise click.UsageError(
+            "--workers sets processes on this machine; a Dask cluster has its own workers"
+        )
     with dask_workers(dask) if dask else nullcontext() as executor, closing(Bar()) as bar:
         files = batch(
             [*sources],

@@ -90,7 +90,9 @@ class Bucket(Destination):
                 files.put_file(str(folder / name), f"{target}/{name}")
         staged = self.find(staged_key)
         if staged is None:
-            raise StoreError(f"{self.url}: what was converted is gone; is it being deleted?")
+            raise StoreError(
+                f"{self.url}: the converted files are gone; is something deleting them?"
+            )
         return staged
 
     def publish(self, staged: Record, *, replace: bool) -> bool:

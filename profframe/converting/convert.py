@@ -63,57 +63,57 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     execution_trace: Source | Iterable[Source] | None = None,
     memory: Source | Iterable[Source] | None = None,
 ) -> pl.DataFrame:
-    """Convert many traces into one Parquet store, each on a worker of its own.
+    """Convert many traces into one Parquet store, in parallel.
 
-    A file that the store has already, with the same content and under the same names, is left as it
-    is; so a batch that was stopped, or killed, goes on where it was. A file that has changed since
-    takes the place of what it was. Two files never do: those that share run and rank are numbered
-    by their start, as `load` does it, after what the store has of that name. A memory snapshot and
-    a dump of the flight recorder join the trace of their run and rank, as in `load`, also where one
-    of them is in the store already. A file that cannot be converted is a row with its error; the
-    others go on.
+    A file that the store already has, with the same content and names, is skipped; so a batch that
+    was stopped or killed resumes when it is run again. A file that has changed replaces its old
+    version. Two files never replace each other: those that share run and rank are numbered by their
+    start, as in `load`, after those that the store already has. A memory snapshot, flight recorder
+    dump or execution trace joins the trace of its run and rank, as in `load`, even if one of them
+    is already in the store. A file that cannot be converted is a row with its error; the others
+    continue.
 
     Parameters
     ----------
     sources
-        A trace file, a folder of traces, a glob, a URL that fsspec knows, or several of these. Or a
-        store, alone, to copy it.
+        A trace file, a folder of traces, a glob, a URL that fsspec supports, or several of these.
+        Or a single store, to copy it.
     store
-        Folder of the store, made if it does not exist; or a URL that fsspec knows.
+        Folder of the store, created if it does not exist; or a URL that fsspec supports.
     executor
         Where to convert: anything with ``submit``, such as
-        ``dask.distributed.Client(...).get_executor()``. Its workers need to see the files and the
-        store under the same paths. None for processes of this machine, as many as it has cores and
+        ``dask.distributed.Client(...).get_executor()``. Its workers must see the files and the
+        store under the same paths. None for processes on this machine, as many as it has cores and
         memory for.
     run, rank
-        Names for all of them; by default from each trace itself and its path, as for `load`.
+        Run and rank of all of them; by default from each trace itself and its path, as for `load`.
     pattern
-        Where run and rank are in the paths, from their end: ``"{run}/rank{rank}.json.gz"``. Within
-        a name ``*`` stands for anything.
+        Position of run and rank in the paths, from their end: ``"{run}/rank{rank}.json.gz"``. ``*``
+        stands for anything within a path component.
     threads
         Threads that each worker may use; None for its share of the machine.
     progress
         Called with a `Progress` at the start and after each file.
     workers
-        Processes of this machine; by default as many as it has cores, fewer for a few small files.
+        Processes on this machine; by default one per core, fewer for a few small files.
     compat, captures, kernel_categories, execution_trace, memory
-        As for `load`. Workers need to see these files, too.
+        As for `load`. Workers must see these files, too.
 
     Returns
     -------
     polars.DataFrame
         One row per file, in the order of the sources: ``source``; ``status``: ``written``,
-        ``joined`` (its tables are beside those of the trace of that run and rank), ``unchanged``,
-        ``failed``, or ``skipped`` (found in a folder or by a glob, no trace, and named like none);
-        ``run``, ``rank`` and ``events`` of what the store has of it; ``bytes`` of
-        the file; ``seconds`` that the worker needed; ``error``.
+        ``joined`` (its tables joined those of the trace of that run and rank), ``unchanged``,
+        ``failed``, or ``skipped`` (found in a folder or by a glob, but neither a trace nor named
+        like one); ``run``, ``rank`` and ``events`` in the store; ``bytes`` of the file; ``seconds``
+        that the worker needed; ``error``.
 
     Raises
     ------
     ParameterError
-        A parameter has a value that cannot be.
+        A parameter is invalid.
     NoTraceFoundError
-        No source leads anywhere.
+        No source exists.
     StoreError
         The store cannot be written.
 
@@ -133,17 +133,20 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         if number is not None and not (type(number) is int and number > 0):
             raise ParameterError(f"{name}: needs an integer above 0, not {number!r}")
     if executor is not None and workers is not None:
-        raise ParameterError("workers are of this machine; an executor has its own")
+        raise ParameterError(
+            "workers sets processes on this machine; an executor has its own workers"
+        )
     target, paths = destination(store), as_list(sources)
     if len(paths) == 1 and stores.is_store(Path(paths[0])):
         given = (run, rank, pattern, compat, captures, categories, execution_trace, memory)
         if any(value is not None for value in given):
             raise ParameterError(
-                "a store has its names already, and facts: run, rank, pattern, compat, captures, "
+                "a store already has names and facts, so it takes none of run, rank, pattern, "
+                "compat, captures, "
                 "kernel_categories, execution_trace, memory"
             )
         if not isinstance(target, Folder):
-            raise ParameterError(f"{os.fspath(store)}: a store is copied to a folder only")
+            raise ParameterError(f"{os.fspath(store)}: a store can only be copied to a folder")
         return _copy(Trace.from_store(paths[0]), target.root)
     files = items(paths, run, rank, None if pattern is None else Pattern.of(pattern))
     target.prepare()

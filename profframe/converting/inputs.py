@@ -81,7 +81,9 @@ def items(
     """
     for name, value in (("run", run), ("rank", rank)):
         if pattern is not None and pattern.has(name) and value is not None:
-            raise ParameterError(f"the {name} is given, and in the pattern {pattern.text!r} too")
+            raise ParameterError(
+                f"the {name} is given both as an argument and in the pattern {pattern.text!r} too"
+            )
     by_source: dict[str, Item] = {}
     errors: list[Exception] = []
     for source in sources:

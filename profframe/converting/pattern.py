@@ -58,7 +58,9 @@ class Pattern:
         groups = match.groupdict()
         digits = groups.get("rank")
         if digits is not None and not (len(digits) <= 10 and int(digits) < _MOST_RANKS):
-            raise SourceError(f"{path}: {digits} is no rank: it is from 0 to {_MOST_RANKS - 1}")
+            raise SourceError(
+                f"{path}: {digits} is not a rank: a rank is from 0 to {_MOST_RANKS - 1}"
+            )
         return groups.get("run"), None if digits is None else int(digits)
 
 

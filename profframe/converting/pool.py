@@ -94,7 +94,7 @@ class LocalPool(Executor):
             except (EOFError, OSError):
                 self._drop(worker)
         raise SourceError(
-            "the worker process died, twice; is it out of memory? (fewer workers need less)"
+            "the worker process died twice; is it out of memory? (fewer workers need less)"
         )
 
     def _worker(self) -> _Worker:

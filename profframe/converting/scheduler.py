@@ -229,7 +229,7 @@ class Batch:
             for member in members:
                 self._again(member)
         else:
-            self._fail(index, StoreError("what was converted is gone from the store"))
+            self._fail(index, StoreError("the converted files are gone from the store"))
 
     def _again(self, index: int) -> None:
         """Convert a file again; its runs wait for it."""
@@ -306,7 +306,7 @@ class Batch:
             return []
         shown = ", ".join(sorted(missing))
         reason = StoreError(
-            f"run {stored.run!r}, rank {stored.rank} was made of it and {shown}: convert them "
+            f"run {stored.run!r}, rank {stored.rank} was made from it and {shown}: convert them "
             "together, or remove that run from the store"
         )
         for index in indices:

@@ -90,7 +90,7 @@ def files_of(url: str) -> Iterator[tuple[str, int, bool]]:
             names = sorted(e["name"] for e in files.ls(path, detail=True) if e["type"] == "file")
             paths = [p for p in names if not PurePosixPath(p).name.startswith(".")]
             if not paths:
-                raise NoTraceFoundError(f"{url}: no files there")
+                raise NoTraceFoundError(f"{url}: no files at this URL")
         else:
             yield url, files.size(path) or 0, True
             return

@@ -44,8 +44,8 @@ def written(path: str | os.PathLike[str], *, protobuf: bool = False) -> Iterator
     """
     if is_protobuf(path) and not protobuf:
         raise ExportError(
-            f"{path}: that is a name of Perfetto's protobuf, in which only whole traces are "
-            "written: choose another ending"
+            f"{path}: this ending means Perfetto's protobuf, which is for whole traces only: "
+            "choose another ending"
         )
     suffix = Path(os.path.realpath(path)).suffix.lower()
     with atomic_write(path) as draft, _opened(draft, suffix) as file:

@@ -332,5 +332,5 @@ def _check_pattern(pattern: object, where: str) -> None:
         pc.match_substring_regex(pa.array([""]), pattern)
     except pa.ArrowInvalid as error:
         raise ParameterError(
-            f"{where}: {pattern!r:.80} is no regular expression: {error}"
+            f"{where}: {pattern!r:.80} is not a regular expression: {error}"
         ) from None

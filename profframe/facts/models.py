@@ -163,7 +163,7 @@ def models(devices: Devices | None = None) -> Mapping[str, Model]:
     for name, entry in overrides.items():
         if "match" not in entry:
             raise ParameterError(
-                f"devices: {name!r}: no such model is known; a new one needs match"
+                f"devices: {name!r}: there is no such model; a new one needs match"
             )
     all_entries = overrides | {
         name: entry for name, entry in builtin.items() if name not in overrides
@@ -316,7 +316,7 @@ def _check(entry: object, source: str, forms: _Forms = _FORMS) -> None:
             raise ParameterError(f"{source}: {UnknownNameError.among('field', str(key), forms)}")
         is_valid, form = forms[key]
         if not is_valid(value) and not (value is None and key in _VALUES):
-            raise ParameterError(f"{source}: {key} is to be {form}, got {value!r:.60}")
+            raise ParameterError(f"{source}: {key} must be {form}, got {value!r:.60}")
         if key == "match":
             for description in value:
                 _check(description, f"{source}: match", _MATCH)

@@ -1,4 +1,4 @@
-"""The profiler of torch, with a `Trace` as its result; torch is imported on first use."""
+"""torch's profiler, with a `Trace` as its result; torch is imported on first use."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ def _torch(name: str, module: str = "torch.profiler") -> Any:
 
 
 class profile(live.Recorder):  # noqa: N801 -- as torch calls it
-    """Profile a block or a function with torch's profiler, and get a `Trace` of it.
+    """Profile a block or a function with torch's profiler, and get a `Trace`.
 
     A ``with`` block gets this object; other methods (``step()``, ``add_metadata()``,
     ``key_averages()``, ``table()``, ...) are those of torch's profiler, and ``print`` shows its
-    table. As a decorator it profiles each call of a function or coroutine function; a call within
-    such a call is part of it. Each block and each call has its own profiler and starts the schedule
-    anew; with ``acc_events=True`` they go on, and the trace has them all.
+    table. As a decorator it profiles each call of a function or coroutine function; a
+    nested call is part of the outer one. Each block and each call has its own profiler and restarts
+    the schedule; with ``acc_events=True`` they continue, and the trace has all of them.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
     **arguments
         Those of ``torch.profiler.profile``: ``activities``, ``schedule``, ``on_trace_ready``,
         ``record_shapes``, ``profile_memory``, ``with_stack``, ``with_flops``, ``acc_events``, ...
-        Or those of ``torch.autograd.profiler.profile``, which then does the work: ``use_device``,
+        Or those of ``torch.autograd.profiler.profile``, which is then used instead: ``use_device``,
         ``use_cuda``, ``use_cpu``, ``use_kineto``.
 
     Raises
@@ -109,7 +109,7 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
     MissingExtraError
         torch is not installed.
     ParameterError
-        Arguments of both of torch's profilers.
+        There are arguments of both of torch's profilers.
 
     Examples
     --------
@@ -181,7 +181,7 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
 
     def __enter__(self) -> Self:
         if self._depth:
-            raise ParameterError("this profile is running already; a block in it needs its own")
+            raise ParameterError("this profile is already running; a nested block needs its own")
         if self._enabled:
             if (self._is_used or self._cycles) and (self._is_plain or not self._accumulates):
                 self._reset()
@@ -207,8 +207,8 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
         """Profile each call of a function."""
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise ParameterError(
-                f"{function.__qualname__} is a generator: what runs between its values is its "
-                "caller's; profile the loop over it, as in: with profframe.profile() as prof: ..."
+                f"{function.__qualname__} is a generator: between its values its caller "
+                "runs; profile the loop over it, as in: with profframe.profile() as prof: ..."
             )
         if inspect.iscoroutinefunction(function):
 
@@ -234,13 +234,13 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
     def trace(self) -> Trace:
         """The recording as a trace, loaded on first use.
 
-        With a schedule it is the last cycle that ended, with ``acc_events=True`` all that have;
+        With a schedule it is the last finished cycle, with ``acc_events=True`` all finished cycles;
         `trace_handler` keeps each as a run. The end of a block also ends its cycle.
 
         Raises
         ------
         SourceError
-            Nothing has been recorded: the block has not ended, no cycle of the schedule has, or
+            Nothing has been recorded: neither the block nor a cycle of the schedule has ended, or
             the profile is not enabled.
         """
         if self._trace is None:
@@ -259,8 +259,7 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
             raise SourceError("no trace: nothing is recorded with enabled=False")
         if not self._cycles:
             raise SourceError(
-                "no trace yet: the profile has not ended, or its schedule has not come to the end "
-                "of a cycle"
+                "no trace yet: the profile has not ended, or no cycle of its schedule has ended"
             )
         return live.Cycles(tuple(self._cycles))
 
@@ -270,7 +269,7 @@ def _check_one_profiler(arguments: Mapping[str, object]) -> None:
     of_profiler = [name for name in _OF_PROFILER if name in arguments]
     if of_autograd and of_profiler:
         raise ParameterError(
-            f"{of_autograd[0]} is of torch.autograd.profiler.profile, and {of_profiler[0]} of "
+            f"{of_autograd[0]} belongs to torch.autograd.profiler.profile, and {of_profiler[0]} of "
             "torch.profiler.profile, whose activities= say which devices are recorded: give those "
             "of one"
         )
@@ -297,30 +296,30 @@ def _as_it_is(profiler: Any) -> Any:
 def trace_handler(
     store: str | PathLike[str], run: str | None = None, rank: int | None = None
 ) -> Callable[[Any], None]:
-    """Make an ``on_trace_ready`` that writes each cycle into a Parquet store.
+    """Create an ``on_trace_ready`` callback that writes each cycle into a Parquet store.
 
     The first cycle is run ``run``, the later ones are ``run.1``, ``run.2``, ... It
-    replaces nothing in the store: where a rank has a run of that name already, as after a restart,
-    the numbers continue. It only reads the profiler, which can still be exported.
+    replaces nothing in the store: if a rank already has a run of that name, as after a restart, the
+    numbers continue. It only reads the profiler, which can still be exported.
 
     Parameters
     ----------
     store
-        Folder of the store; made if it does not exist. All ranks may share it.
+        Folder of the store, created if it does not exist. All ranks may share it.
     run
-        Name of the run, the same on every rank; by default that of the script.
+        Name of the run, the same on every rank; by default the name of the script.
     rank
         By default that of ``torch.distributed``, else of the environment (``RANK``), else 0.
 
     Returns
     -------
     callable
-        To be given to ``torch.profiler.profile`` or `profframe.profile` as ``on_trace_ready``.
+        Pass it to ``torch.profiler.profile`` or `profframe.profile` as ``on_trace_ready``.
 
     Raises
     ------
     ParameterError
-        ``run`` or ``rank`` has no valid value.
+        ``run`` or ``rank`` is invalid.
     MissingExtraError
         torch is not installed.
 

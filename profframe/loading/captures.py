@@ -95,7 +95,7 @@ def _sources(path: Path) -> list[CaptureSource]:
             sources.append(CaptureSource(readable(path.name), tables, graphs, rank))
     if not sources:
         raise NotATraceError(
-            f"{path}: no capture: it has no calls between the begin and the end of a capture of a "
-            "graph (record one with the profiler on while the graph is captured)"
+            f"{path}: not a capture: it has no calls between the begin and the end of a graph "
+            "capture (run the profiler while the graph is captured)"
         )
     return sources

@@ -25,19 +25,19 @@ _SIDES: Final = ("base", "other")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """What differs between two sides.
+    """The differences between two sides.
 
     Attributes
     ----------
     rows
-        As `diff` returns them.
+        As returned by `diff`.
     outside
-        ``what``, and of each side ``base_outside`` and ``base_outside_ns``: what is in no profiler
-        step and left out, mean per step; one row for each kind of which there is any.
+        ``what``, and for each side ``base_outside`` and ``base_outside_ns``: what is outside
+        profiler steps and left out, mean per step; one row for each kind that has any.
     sides
-        What was measured of each.
+        The measurements of each side.
     is_of_memory
-        Both sides are memory snapshots, and nothing else.
+        Whether both sides are memory snapshots, and nothing else.
     """
 
     rows: pl.DataFrame
@@ -73,38 +73,38 @@ def diff(
     """Compare two sides: what took more or less time, what is new and what is gone.
 
     The time of an op is its self time on the host, that of a kernel its duration, that of an
-    annotation its whole duration; so ops add up to the host's self time, kernels to all kernel
-    time, and annotations to nothing. Ranks of a run are added up. Where a side holds several runs
-    (or steps), its numbers are means per run (per step); where a row is absent it counts as 0.
-    Where both do, each row is tested against the noise: of the rows that are ``significant``, 5 %
-    are noise on average, and where there is nothing but noise, at most one comparison in twenty
-    has any. `profframe.analysis.stats.noise` says how. One run alone says nothing of the noise.
+    annotation its whole duration; so ops add up to the host's self time, and kernels to all kernel
+    time, but annotations do not add up. Ranks of a run are added up. If a side has several runs (or
+    steps), its numbers are means per run (or step); an absent row counts as 0. If both sides do,
+    each row is tested against the noise: of the ``significant`` rows, 5 % are noise on average, and
+    if there is only noise, at most one comparison in twenty has any. See
+    `profframe.analysis.stats.noise`. A single run says nothing about the noise.
 
-    Two memory snapshots are compared as `diff_memory` does, by stack.
+    Two memory snapshots are compared by stack, as in `diff_memory`.
 
     Parameters
     ----------
     base, other
         A `Trace`, or anything that `profframe.load` takes: a path, a glob, a list, a store.
     names
-        What to call the sides; they are the columns ``base`` and ``other``.
+        Names of the sides, for the columns ``base`` and ``other``.
     kernel_by
         What kernels are matched by: ``"name"``; ``"short_name"``, without return type, template
         arguments and parameters; ``"shapes"``, the op that launched them and its input shapes; or
-        ``"category"``, as ``"gemm"``.
+        ``"category"``, such as ``"gemm"``.
     per
         What is counted, averaged and compared: ``"run"``, or ``"step"``, which leaves out what is
-        in no profiler step, unless ``outside`` says otherwise.
+        outside profiler steps unless ``outside`` says otherwise.
     copies
-        Copies and fills of memory are kernels, too.
+        Treat memory copies and fills as kernels.
     outside
-        Per step, what is in no step counts, too, an even part of it in each: ``"kernels"``, those
-        of the devices (as where their launch was cut off), or ``"all"``. Rows with some of it are
-        not tested.
+        Per step, also count what is outside steps, spread evenly over them: ``"kernels"``, those on
+        the devices (such as kernels launched before recording began), or ``"all"``. Rows with some
+        of it are not tested.
     devices
-        Kernels of each device are rows of their own.
+        Separate rows for the kernels of each device.
     dtype
-        Data type, as ``"bf16"`` or ``"float16"``, of the work whose type is not known.
+        Data type assumed for work of unknown type, such as ``"bf16"`` or ``"float16"``.
 
     Returns
     -------
@@ -115,36 +115,37 @@ def diff(
         ``base_calls other_calls``
             Executions, mean per sample.
         ``base_ns other_ns change_ns ratio``
-            Time, mean per sample rounded half up; other less base; other / base, NULL where that
-            is nothing. NULL where no time is known.
+            Time, mean per sample rounded half up; other minus base; other / base, NULL if base is
+            0. NULL if no time is known.
         ``contribution``
-            ``change_ns`` over the sum of its kind; NULL where that is 0, and of annotations.
+            ``change_ns`` over the sum of its kind; NULL if that is 0, and for annotations.
         ``status``
             ``added``, ``removed``, ``changed`` or ``equal``, by calls and time.
         ``change_low_ns change_high_ns``
-            Confidence interval of the change (95 %); NULL, as the next three, without repetitions,
-            and where ``outside`` counts some of it.
+            Confidence interval of the change (95 %); NULL, like the next three, without
+            repetitions, and if ``outside`` counts some of it.
         ``p_value q_value significant``
-            Of each row alone; the part of the rows up to this p-value that is noise; q at most 5 %.
+            For each row alone; the share of rows up to this p-value that is noise; whether q is at
+            most 5 %.
         ``base_call_ns other_call_ns``
-            Time of a call, rounded half up; NULL where there is none, or no time is known.
+            Time per call, rounded half up; NULL if there are no calls, or no time is known.
         ``warning``
-            Where both sides have calls, but not as many: how the number and the time of a call
-            changed, as the totals compare different amounts of work; else NULL.
+            If both sides have calls, but not equally many: how the number and the time per call
+            changed, because the totals compare different amounts of work; else NULL.
         ``base_device_ns other_device_ns``
             Device time: launched by the op itself, of the kernel, or launched in the annotation.
         ``base_flops other_flops base_flops_per_s other_flops_per_s``
             Known floating-point work, in the row of the op that owns it and of the kernels that do
-            it, and the rate in the time of its kernels (of the op where it launched none).
+            it, and the rate over the time of its kernels (of the op if it launched none).
         ``base_bytes other_bytes base_bytes_per_s other_bytes_per_s``
             Bytes read and written, in the same way.
         ``base_flop_share other_flop_share base_bandwidth_share other_bandwidth_share``
-            Part of the devices' peaks that the work achieved, in the time of the kernels on known
-            devices: of FLOP/s in their data type, and of the rate of the memory, as in `roofline`.
+            Share of the device peaks that the work achieved, over the time of kernels on known
+            devices: of FLOP/s in their data type, and of memory bandwidth, as in `roofline`.
         ``base_outside_ns other_outside_ns``
-            Time of all rows of this kind that is in no step and left out, mean per sample.
+            Time of all rows of this kind that is outside steps and left out, mean per sample.
         ``base_steps_left_out other_steps_left_out``
-            Steps of the sides that do not count, as they are not steady.
+            Steps of the sides that do not count because they are not steady.
         ``device``
             Device of the kernels with ``devices=True``, else NULL.
         ``base_samples other_samples base other``
@@ -153,8 +154,8 @@ def diff(
     Raises
     ------
     ParameterError
-        A value cannot be used, or a side has no steps, or no times (dumps, execution traces, and
-        a memory snapshot beside something else).
+        A value is invalid, or a side has no steps, or no times (dumps, execution traces, and a
+        memory snapshot compared with something else).
     SourceError
         A side cannot be read.
 
@@ -195,7 +196,7 @@ def comparison(
     devices: bool = False,
     dtype: str | None = None,
 ) -> Comparison:
-    """Compare two sides as `diff` does, and say what it leaves out."""
+    """Compare two sides as `diff` does, with what it leaves out."""
     _check(names, kernel_by, per, outside, steps)
     options = {
         "per": per,
@@ -211,7 +212,7 @@ def comparison(
             raise ParameterError(f"{name} ({read.source}): {text}")
     for name, read in zip(names, sides, strict=True):
         if per == "step" and not read.side.samples.height:
-            raise ParameterError(f"per='step': nothing of {name!r} is in a profiler step")
+            raise ParameterError(f"per='step': {name!r} has nothing inside profiler steps")
     means = [
         _mean_outside(prefix, read.side, read.outside)
         for prefix, read in zip(_SIDES, sides, strict=True)
@@ -241,7 +242,7 @@ def check_names(names: Any) -> None:
         or not all(isinstance(name, str) and name for name in names)
         or names[0] == names[1]
     ):
-        raise ParameterError(f"names: two different texts, not {names!r}")
+        raise ParameterError(f"names: needs two different texts, not {names!r}")
 
 
 def _check(names: Any, kernel_by: str, per: str, outside: str, steps: str) -> None:
@@ -255,7 +256,9 @@ def _check(names: Any, kernel_by: str, per: str, outside: str, steps: str) -> No
         if value not in choices:
             raise UnknownNameError.among(parameter, value, choices)
     if outside != "none" and per != "step":
-        raise ParameterError(f"outside={outside!r}: only with per='step'; a run counts all it has")
+        raise ParameterError(
+            f"outside={outside!r}: only with per='step'; per='run' counts everything"
+        )
 
 
 def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Read:

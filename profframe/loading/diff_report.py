@@ -28,25 +28,25 @@ def diff_report(
     title: str | None = None,
     rows: int = 1000,
 ) -> None:
-    """Write why a step takes more or less as one page of HTML, which loads no other file.
+    """Write why a step takes more or less time, as one HTML page that loads no other file.
 
-    The page has the steps of both sides, bars that lead from one to the other by kind of cause,
-    a table of all causes, the calls of both as one tree, to open level by level, and a flame graph
-    of each side, in which what changed is underlined. It has what `explain` says.
+    The page shows the result of `explain`: the steps of both sides, bars that lead from one to the
+    other by kind of cause, a table of all causes, the calls of both sides as one tree that opens
+    level by level, and a flame graph for each side in which changes are underlined.
 
     Parameters
     ----------
     base, other
         A `Trace`, or anything that `profframe.load` takes.
     path
-        The file; one that is there is replaced. A name that ends in ``.gz`` or ``.zst`` is
-        compressed.
+        File to write; an existing file is replaced. It is compressed if the name ends in ``.gz`` or
+        ``.zst``.
     names
-        What to call the sides.
+        Names of the sides.
     title
-        Heading of the page. Without one it is made of the names.
+        Heading of the page; by default made from the names.
     rows
-        Most rows of a table.
+        Maximum rows per table.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def diff_report(
     ExportError
         The file cannot be written.
     ParameterError
-        Names are not two different texts, or a table has no rows.
+        Names are not two different texts, or ``rows`` is less than 1.
 
     Examples
     --------

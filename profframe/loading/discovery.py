@@ -105,7 +105,7 @@ def trace_files(sources: Iterable[Source]) -> Files:
     for source in sources:
         path = _STDIN if os.fspath(source) == "-" else Path(source)
         if store.is_store(path):
-            raise ParameterError(f"{path} is a store; a store is given alone")
+            raise ParameterError(f"{path} is a store, which must be the only source")
         if path.is_dir():
             files = _files_in(path)
             if not files:

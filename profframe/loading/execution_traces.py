@@ -22,8 +22,8 @@ class ExecutionTraces(GivenFiles):
         """Raise an error for a file of another format."""
         if raw.header.format != execution_trace.FORMAT:
             raise NotATraceError(
-                f"{path}: a trace of format {raw.header.format!r}, not an execution trace, as "
-                "torch's ExecutionTraceObserver writes it"
+                f"{path}: a trace of format {raw.header.format!r}, not an execution trace from "
+                "torch's ExecutionTraceObserver"
             )
 
     def of(self, tables: Tables, rank: int | None, *, is_alone: bool) -> RawTrace | None:

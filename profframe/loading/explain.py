@@ -14,12 +14,12 @@ from profframe.trace.trace import Trace
 def explain(base: Any, other: Any) -> Explanation:
     """Explain the difference of a step between two sides: each nanosecond of it has a cause.
 
-    The steps of a side are aligned to each other and to those of the other side, call by call: by
-    what a call is, what it contains and where it is, not by the names of kernels. Each nanosecond
-    of a step belongs to one piece of work of a device, or to what the host did while none was
-    busy. What the pieces of a call take on both sides has one cause, so the causes add up to the
-    difference of the mean steps, exactly. Steps of the warm-up are left out, as `Trace.steps`
-    has them; without profiler steps the whole trace is one.
+    The steps of a side are aligned with each other and with those of the other side, call by call:
+    by what a call is, what it contains and where it is, not by kernel names. Each nanosecond of a
+    step belongs to one piece of device work, or to what the host did while no device was busy. The
+    time of a call on both sides has one cause, so the causes add up exactly to the difference of
+    the mean steps. Warm-up steps, as in `Trace.steps`, are left out; without profiler steps the
+    whole trace is one step.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def explain(base: Any, other: Any) -> Explanation:
     Returns
     -------
     Explanation
-        ``base_ns`` and ``other_ns``, the mean length of a step, how many there are, and
+        ``base_ns`` and ``other_ns``, the mean length of a step, the number of steps, and
         ``causes``, one row each, the largest change first:
 
         ``cause``
@@ -38,64 +38,65 @@ def explain(base: Any, other: Any) -> Explanation:
             ``fusion_made``, ``fusion_lost``, ``graph_break``, ``recompile``,
             ``collective_transfer``, ``collective_wait`` (for another rank), ``launch_bound``
             (devices wait for ops and launches), ``data_loading``, ``synchronization``,
-            ``host_code`` (devices wait for code between ops); and ``noise``: all
-            that differs no more than steps do among themselves, as one row.
+            ``host_code`` (devices wait for code between ops); and ``noise``: everything that
+            differs no more than steps of one side differ from each other, as one row.
         ``base_op other_op base_kernel other_kernel``
-            Calls and kernels of both sides; NULL where a side has none. Of ``host_code`` the
-            Python frame or annotation.
+            Calls and kernels of both sides; NULL if a side has none. For ``host_code``, the Python
+            frame or annotation.
         ``base_ns other_ns change_ns``
             Mean per step; they add up to the steps and to their difference.
         ``share``
-            Part of the whole difference; NULL where there is none.
+            Share of the whole difference; NULL if there is none.
         ``change_low_ns change_high_ns p_value significant``
             Confidence interval of the change (95 %), and whether it is more than noise (of the
             rows that are, 1 % are noise on average); NULL without repeated steps.
         ``base_calls other_calls base_call_ns other_call_ns``
-            Pieces of work per step, and the mean time of one, hidden or not; NULL for none.
+            Pieces of work per step, and the mean time of one, hidden or not; NULL if there are
+            none.
         ``base_flops_per_s other_flops_per_s``
-            Rate of the work whose operations are known, in its own time.
+            Rate of work with known FLOPs, over its own time.
         ``base_shapes other_shapes base_types other_types``
-            Of one of the calls, where they were recorded.
+            Those of one of the calls, if they were recorded.
         ``reason``
-            Of ``kernel_time``, where the trace shows it: ``launch_configuration`` (grid, block,
-            registers or shared memory differ), ``clock`` (that of the device differs by more than
-            2 %), or ``concurrent_work`` (more, or less, of its time other work ran beside it).
+            For ``kernel_time``, if the trace shows it: ``launch_configuration`` (grid, block,
+            registers or shared memory differ), ``clock`` (the device clock differs by more than
+            2 %), or ``concurrent_work`` (other work ran beside it for more, or less, of its time).
         ``base_clock_mhz other_clock_mhz``
-            Mean clock of the device while the work ran, where the trace has samples of it.
+            Mean device clock while the work ran, if the trace has samples of it.
         ``places``
-            In how many places of the call tree.
+            Number of places in the call tree.
         ``base_run base_rank base_event_ids other_run other_rank other_event_ids``
-            Events of one step, to look at.
+            Example events from one step.
 
         ``tree``, one row per place of the call tree, in which both sides are aligned:
 
         ``slot parent depth``
-            Its number, that of the call around it (-1: none), and how many are around it. A root
-            is the step itself, or what is in none. What is in other calls on the two sides is in
-            that of one of them.
+            Its number, that of the call around it (-1: none), and the number of calls around it. A
+            root is the step itself, or what is outside steps. A call with different parents on the
+            two sides is placed in one of them.
         ``side kind base_name other_name``
             ``both``, or the only side that has it; its kind of event, and its names. A root has no
             name.
         ``cause``
-            Of most of what it changed by itself, as above, before noise is told apart; NULL where
-            that is nothing.
+            The cause of most of its own change, as above, before noise is separated; NULL if it did
+            not change.
         ``base_self_ns other_self_ns``
-            Mean per step of what belongs to it alone.
+            Mean per step of its own time.
         ``base_ns other_ns change_ns``
-            The same with all that is in it; roots add up to the steps.
+            The same with everything inside it; roots add up to the steps.
         ``largest_change_ns``
-            Size of the largest ``change_ns`` of it and of all that is in it.
+            Size of the largest ``change_ns`` of it and everything inside it.
         ``base_calls other_calls``
             Calls per step.
         ``base_run base_rank base_event_id other_run other_rank other_event_id``
-            An event of it on each side.
+            Example event on each side.
 
     Raises
     ------
     SourceError
         A side cannot be read.
     AnswerError
-        A side has no step: no op, call, annotation or work of a device takes time in it.
+        A side has no step: no op, call, annotation or device work takes time in it.
 
     Examples
     --------
@@ -115,7 +116,7 @@ def explain(base: Any, other: Any) -> Explanation:
     for name, steps in (("base", made.base_steps), ("other", made.other_steps)):
         if not steps:
             raise AnswerError(
-                f"{name}: nothing to explain, as no op, call, annotation or work of a device takes "
+                f"{name}: nothing to explain, because no op, call, annotation or device work takes "
                 "time in it"
             )
     return made

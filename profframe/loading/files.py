@@ -44,7 +44,9 @@ def open_files(files: Files, options: LoadOptions) -> Trace:
 def _cached(files: Files, options: LoadOptions, folder: Path) -> Path:
     """The store of the files in a cache, written if it is new."""
     for path in filter(is_pipe, files.paths):
-        raise ParameterError(f"{path}: cache knows files by their content, and a pipe is read once")
+        raise ParameterError(
+            f"{path}: cache identifies files by their content, but a pipe can be read only once"
+        )
     cached = store_of(folder, files.paths, options.run, options.rank, options.facts.key())
     if not store.is_store(cached):
         draft = cached.with_name(f".tmp-{uuid.uuid4().hex}")
@@ -161,7 +163,7 @@ def _check_use(facts: FactOptions, traces: Sequence[NamedTrace]) -> None:
     for name, files, table, owners in given:
         if files is not None and not any(table in trace.raw.tables for trace in traces):
             shown = ", ".join(map(str, files.paths))
-            raise ParameterError(f"{name}: {shown}: of none of the {owners} of the traces")
+            raise ParameterError(f"{name}: {shown}: belongs to none of the {owners} of the traces")
 
 
 def _without_given(files: Files, facts: FactOptions) -> Files:

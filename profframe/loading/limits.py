@@ -156,7 +156,7 @@ def hold_peaks(limits: Sequence[Limit], rows: pl.DataFrame) -> list[Verdict]:
     """
     for one in limits:
         if one.metric != "memory":
-            raise ParameterError(f"{one.metric}: of memory snapshots there is memory alone")
+            raise ParameterError(f"{one.metric}: memory snapshots have only memory")
     base, other = (
         Sampled(("",), (int(rows[f"{side}_peak_bytes"].sum()),)) for side in ("base", "other")
     )
@@ -243,8 +243,8 @@ def _modules(limit: Limit, base: _Side, other: _Side) -> Measure:
     for side, names in zip((base, other), existing, strict=True):
         if not names:
             raise ParameterError(
-                f"{limit.metric}: {side.name} says nothing of modules: "
-                "profile(with_modules=True) or with_stack=True records them"
+                f"{limit.metric}: {side.name} has no modules: profile(with_modules=True) or "
+                "with_stack=True records them"
             )
     chosen = _fitting(limit.name, existing[0] | existing[1], None)
     if not chosen:
@@ -293,7 +293,7 @@ def _exposed(base: _Side, other: _Side) -> Measure:
         (side.trace.kernel_categories()["class"] == "communication").any() for side in (base, other)
     ]
     if not any(communicates):
-        raise ParameterError("exposed_communication: on neither side a device communicates")
+        raise ParameterError("exposed_communication: no device communicates on either side")
     column = "exposed_communication_ns"
     if not base.is_by_step:
         return _of_runs(column, base, other, "exposed_communication")

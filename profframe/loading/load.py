@@ -51,74 +51,75 @@ def load(
     Parameters
     ----------
     source
-        A trace file (Chrome trace JSON or an execution trace, plain, gzip or zstd, or a database of
-        nvprof or Nsight Systems: known by content), a glob, a directory of traces (not recursive; a
-        glob with ``**`` is), a list of these, or a Parquet store. A file of several traces, as
-        torch's ``combine_with`` writes it, is a run for each. Or a finished profile: a
-        `profframe.profile`, a ``torch.profiler.profile``, a ``torch.autograd.profiler.profile``,
-        its ``kineto_results``, an ``EventList`` or a list of ``FunctionEvent``; it stays as it is.
+        A trace file, recognised by its content (Chrome trace JSON or an execution trace, plain,
+        gzip or zstd, or a database from nvprof or Nsight Systems), a glob, a directory of traces
+        (not recursive; a glob with ``**`` is), a list of these, or a Parquet store. Each trace in a
+        file with several traces, as written by torch's ``combine_with``, is a separate run. Or a
+        finished profile: a `profframe.profile`, a ``torch.profiler.profile``, a
+        ``torch.autograd.profiler.profile``, its ``kineto_results``, an ``EventList`` or a list of
+        ``FunctionEvent``; it is not changed.
     run, rank
-        Names for what is loaded; by default from the trace itself and its path. A live profile is
-        the run ``live`` of this process's rank in ``torch.distributed``.
+        Run and rank of what is loaded; by default from the trace itself and its path. A live
+        profile is the run ``live``, with this process's rank in ``torch.distributed``.
     cache
-        Directory that keeps what was loaded as a store, so that the next load of the same content
-        opens in milliseconds.
+        Directory that keeps loaded traces as a store, so the next load of the same content takes
+        milliseconds.
     kinds
         Classifier that replaces `profframe.facts.kinds.RULES`.
     compat
-        ``"torch"`` for facts as torch's own ``events()`` has them, also where those are wrong:
-        device time by External id, stacks of backward functions without a sequence number, and
-        FLOPs of convolutions without padding, as in ``torch._inductor.analysis``.
+        ``"torch"`` for facts as in torch's own ``events()``, even where they are wrong: device time
+        by External id, stacks of backward functions without a sequence number, and FLOPs of
+        convolutions without padding, as in ``torch._inductor.analysis``.
     fx_metadata
-        What the nodes of compiled graphs are called and where in the model they are from, as
-        ``torch.fx.traceback._FX_METADATA_REGISTRY`` has it in the process that recorded; its JSON
-        does, too. For a live profile it is taken from there.
+        Names and model lines of the nodes of compiled graphs:
+        ``torch.fx.traceback._FX_METADATA_REGISTRY`` of the recording process, or its JSON. A live
+        profile takes it from there.
     formulas
-        Work of ops, by their names, that `profframe.facts.formulas.FORMULAS` does not have or has
-        otherwise; None for an op whose formula is not to be used.
+        Formulas for the work of ops, by name, that add to or replace those of
+        `profframe.facts.formulas.FORMULAS`; None removes the formula of an op.
     devices
-        Models of devices beside and before those of ``profframe/facts/devices.json``, in the form
-        that `profframe.facts.models` describes: a mapping by their names, or a JSON file.
+        Device models that take precedence over ``profframe/facts/devices.json``, in the form that
+        `profframe.facts.models` describes: a mapping by name, or a JSON file.
     kernel_categories
-        What kernels are, before what ``profframe/facts/kernel_categories.json`` says, in the form
-        that `profframe.facts.kernel_categories` describes: ``{"^my_a2a": "expert_parallel"}``, or
-        a JSON file.
+        Kernel categories that take precedence over ``profframe/facts/kernel_categories.json``, in
+        the form that `profframe.facts.kernel_categories` describes: ``{"^my_a2a":
+        "expert_parallel"}``, or a JSON file.
     captures
-        A trace, glob or folder of traces, or a list of these, in which the graphs were captured
-        that this trace replays: the work of each replay gets the op, module and Python stack of
-        the call that was captured. Captures in the trace itself are used without this.
+        A trace, glob or folder of traces, or a list of these, that recorded the capture of the
+        graphs that this trace replays: the work of each replay gets the op, module and Python stack
+        of the captured call. Captures in the trace itself are used without this.
     execution_trace
-        A file that torch's ``ExecutionTraceObserver`` wrote of the same process, or a list or glob
+        A file that torch's ``ExecutionTraceObserver`` wrote for the same process, or a list or glob
         of them for several ranks: the tables `nodes` and `tensors` have the tensors of each op, and
-        `flows` of the category ``data`` lead from the op that wrote one to those that read it.
+        `flows` of category ``data`` lead from the op that wrote a tensor to those that read it.
     memory
         A memory snapshot of the same process (`torch.cuda.memory._dump_snapshot`), or a list or
-        glob of them for several ranks: its tables are beside those of the trace, and each
-        allocation has its op, step and category. ``load([trace, snapshot])`` does that too, where
-        both have the same run and rank.
+        glob of them for several ranks: its tables join those of the trace, and each allocation has
+        its op, step and category. ``load([trace, snapshot])`` does the same if both have the same
+        run and rank.
     runs, ranks, steps
-        What to keep, as for `Trace.filter`. Of a store, no other files are opened, and questions
-        read the columns that they need.
+        What to keep, as for `Trace.filter`. In a store, no other files are opened, and questions
+        read only the columns that they need.
     memory_limit
         Memory for questions, such as ``"2GB"``, as for `Trace.limited`.
     progress
-        Called with the bytes that are read and all bytes.
+        Called with the bytes read so far and the total.
 
     Returns
     -------
     Trace
-        All of them in one; ``.quality`` says what was repaired, dropped or skipped.
+        All loaded traces in one; ``.quality`` says what was repaired, dropped or skipped.
 
     Raises
     ------
     NoTraceFoundError
-        When the path leads nowhere, or to a directory without traces.
+        The path does not exist, or is a directory without traces.
     NotATraceError
-        When a file is not a trace.
+        A file is not a trace.
     SourceError
-        When a file cannot be read, or a profile is still running.
+        A file cannot be read, or a profile is still running.
     UnknownNameError
-        When there is no such run, rank or step.
+        There is no such run, rank or step.
 
     Examples
     --------
@@ -148,27 +149,27 @@ def load(
 
 
 def load_nvprof(path: Source, run: str | None = None, rank: int | None = None) -> Trace:
-    """Load a database that ``nvprof -o`` wrote; any other trace is an error.
+    """Load a database written by ``nvprof -o``; any other trace is an error.
 
     Parameters
     ----------
     path
         The database.
     run, rank
-        As `load` takes them.
+        As for `load`.
 
     Returns
     -------
     Trace
-        Like that of `load`: markers as host ops and annotations with the kernels that were
-        launched in them, on their own thread.
+        As from `load`: markers are host ops and annotations that own the kernels launched inside
+        them, on their own thread.
 
     Raises
     ------
     NotATraceError
-        When it is not a database of nvprof.
+        It is not an nvprof database.
     SourceError
-        When it cannot be read.
+        It cannot be read.
 
     Examples
     --------

@@ -33,9 +33,9 @@ def diff_memory(
     base, other
         A `Trace`, or anything that `profframe.load` takes, of one run.
     names
-        What to call the sides; they are the columns ``base`` and ``other``.
+        Names of the sides, for the columns ``base`` and ``other``.
     by
-        What has a row: ``"stack"``, ``"frame"``, ``"module"`` or ``"category"``, as in
+        What each row is: ``"stack"``, ``"frame"``, ``"module"`` or ``"category"``, as in
         `memory_stacks`.
 
     Returns
@@ -47,11 +47,11 @@ def diff_memory(
         ``name stack``
             As in `memory_stacks`.
         ``base_peak_bytes other_peak_bytes change_peak_bytes``
-            Bytes at the peak, and other less base; 0 where a side has none.
+            Bytes at the peak, and other minus base; 0 if a side has none.
         ``base_peak_blocks other_peak_blocks``
-            Allocations of them.
+            Number of their allocations.
         ``base_end_bytes other_end_bytes change_end_bytes base_end_blocks other_end_blocks``
-            The same of what is held at the end.
+            The same for what is held at the end.
         ``status``
             ``added``, ``removed``, ``changed`` or ``equal``.
         ``base other``
@@ -60,7 +60,7 @@ def diff_memory(
     Raises
     ------
     ParameterError
-        A side has several runs or no allocations, or a value cannot be used.
+        A side has several runs or no allocations, or a value is invalid.
     SourceError
         A side cannot be read.
 
@@ -69,7 +69,7 @@ def diff_memory(
     >>> from profframe import diff_memory
     >>> diff_memory("examples/fp32.json.gz", "examples/bf16.json.gz")
     Traceback (most recent call last):
-    profframe.errors.ParameterError: base: no allocations of a memory snapshot in it
+    profframe.errors.ParameterError: base: it has no allocations of a memory snapshot
     """
     if by not in BY:
         raise UnknownNameError.among("by", by, BY)
@@ -129,7 +129,7 @@ def _side(source: Any, name: str, by: str) -> pl.DataFrame:
     trace = source if isinstance(source, Trace) else load(source)
     rows = pl.DataFrame(trace.memory_stacks(by=by, top=0))
     if rows["run"].n_unique() > 1:
-        raise ParameterError(f"{name}: several runs, where memory of one is compared with another")
+        raise ParameterError(f"{name}: has several runs, but a side must be one run")
     if not rows.height:
-        raise ParameterError(f"{name}: no allocations of a memory snapshot in it")
+        raise ParameterError(f"{name}: it has no allocations of a memory snapshot")
     return rows

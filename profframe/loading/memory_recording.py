@@ -24,18 +24,18 @@ _MAX_ENTRIES: Final = 1_000_000
 def memory_snapshot(
     path: str | PathLike[str] | None = None, run: str | None = None, rank: int | None = None
 ) -> Trace:
-    """Take a snapshot of what torch's allocator of CUDA memory holds now.
+    """Take a snapshot of what torch's CUDA memory allocator holds now.
 
-    What it did before is in the snapshot where it was recorded: in a block of `record_memory`, or
-    since ``torch.cuda.memory._record_memory_history()``.
+    The snapshot also has what the allocator did before, if that was recorded: in a block of
+    `record_memory`, or since ``torch.cuda.memory._record_memory_history()``.
 
     Parameters
     ----------
     path
-        Where to keep the snapshot, as ``torch.cuda.memory._dump_snapshot`` writes it; None for
-        nowhere.
+        File to write the snapshot to, in the format of ``torch.cuda.memory._dump_snapshot``; None
+        for no file.
     run, rank
-        Names of the trace; by default ``live``, and the rank of this process in its job.
+        Run and rank of the trace; by default ``live``, and the rank of this process in its job.
 
     Returns
     -------
@@ -86,30 +86,31 @@ def _allocator(name: str) -> Any:
         ) from error
     if not torch.cuda.is_available():
         raise SourceError(
-            f"profframe.{name} needs a CUDA device: torch {torch.__version__} sees none here. On "
+            f"profframe.{name} needs a CUDA device: torch {torch.__version__} sees none. On "
             "the host, profframe.profile(profile_memory=True) records memory"
         )
     return torch.cuda.memory
 
 
 class record_memory:  # noqa: N801 -- beside `profile`
-    """Record what torch's allocator of CUDA memory does in a block, and take a snapshot at its end.
+    """Record what torch's CUDA memory allocator does in a block, and take a snapshot at its end.
 
-    The snapshot is taken also where the block ends in an error, such as
-    ``torch.cuda.OutOfMemoryError``. The end of the block ends any recording, so a block in another
-    one has no place.
+    The snapshot is taken even if the block ends in an error, such as
+    ``torch.cuda.OutOfMemoryError``. The end of the block ends any recording, so blocks cannot be
+    nested.
 
     Parameters
     ----------
     path
-        Where to keep the snapshot; None for nowhere.
+        File to write the snapshot to; None for no file.
     max_entries
-        Most records to keep, the last ones. The snapshot has up to several KB of each, with its
-        stack.
+        Maximum records to keep, the last ones. The snapshot needs up to several KB for each, with
+        its stack.
     run, rank
-        As `memory_snapshot` takes them.
+        As for `memory_snapshot`.
     **arguments
-        Others of ``torch.cuda.memory._record_memory_history``, such as ``stacks="python"``.
+        Other arguments of ``torch.cuda.memory._record_memory_history``, such as
+        ``stacks="python"``.
 
     Raises
     ------
@@ -118,7 +119,7 @@ class record_memory:  # noqa: N801 -- beside `profile`
     SourceError
         There is no CUDA device, or torch could not write the snapshot.
     ParameterError
-        An argument has no valid value.
+        An argument is invalid.
 
     Examples
     --------
@@ -149,7 +150,7 @@ class record_memory:  # noqa: N801 -- beside `profile`
         try:
             memory._record_memory_history(**self._arguments)  # noqa: SLF001
         except (TypeError, ValueError) as error:
-            raise ParameterError(f"torch does not record memory so: {error}") from error
+            raise ParameterError(f"torch refused to record memory: {error}") from error
         self._trace = None
         return self
 
@@ -170,7 +171,7 @@ class record_memory:  # noqa: N801 -- beside `profile`
 
     @property
     def trace(self) -> Trace:
-        """The snapshot of the end of the block.
+        """The snapshot taken at the end of the block.
 
         Raises
         ------

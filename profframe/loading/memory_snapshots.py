@@ -20,8 +20,8 @@ class MemorySnapshots(GivenFiles):
         """Raise an error for a file of another format."""
         if raw.header.format != memory_snapshot.FORMAT:
             raise NotATraceError(
-                f"{path}: a trace of format {raw.header.format!r}, not a memory snapshot, as "
-                "torch.cuda.memory._dump_snapshot writes it"
+                f"{path}: a trace of format {raw.header.format!r}, not a memory snapshot from "
+                "torch.cuda.memory._dump_snapshot"
             )
 
     def join(self, tables: Tables, rank: int | None, *, is_alone: bool) -> Tables:

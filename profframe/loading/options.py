@@ -141,7 +141,7 @@ class LoadOptions:
         check_names(self.run, self.rank)
         if self.facts.formulas is not None and self.cache is not None:
             raise ParameterError(
-                "cache cannot tell formulas apart; load without it, and keep the trace by "
+                "cache cannot distinguish formulas; load without it, and keep the trace with "
                 "load(source, formulas=...).to_parquet(path)"
             )
 

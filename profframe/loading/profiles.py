@@ -24,7 +24,7 @@ def open_profile(profile: object, options: LoadOptions) -> Trace:
     """
     if options.cache is not None:
         raise ParameterError(
-            "cache keeps what was loaded from files; to keep a live profile, write "
+            "cache works only for files; to keep a live profile, write "
             "load(profile).to_parquet(path)"
         )
     facts, rank = options.facts, options.rank

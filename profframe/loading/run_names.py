@@ -95,7 +95,7 @@ def name_parts(
     if len(parts) > 1 and all(raw.header.run is not None for raw in parts):
         if rank is not None:
             raise ParameterError(
-                f"rank: {path} has {len(parts)} traces, with ranks of their own; "
+                f"rank: {path} has {len(parts)} traces, with their own ranks; "
                 f"to keep one of them: ranks={rank}"
             )
         return [name_trace(path, raw, run) for raw in parts]

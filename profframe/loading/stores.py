@@ -38,8 +38,6 @@ def open_store(path: Path, options: LoadOptions) -> Trace:
         if getattr(options.facts, name) is not None:
             raise ParameterError(f"{name} {reason}")
     if options.run is not None or options.rank is not None:
-        raise ParameterError(
-            "run and rank name what is loaded from traces; use .filter(runs=, ranks=) on a store"
-        )
+        raise ParameterError("run and rank apply to traces; for a store use .filter(runs=, ranks=)")
     trace = Trace.from_store(path, runs=options.runs, ranks=options.ranks)
     return trace.limited(options.memory_limit).filter(steps=options.steps)

@@ -53,9 +53,9 @@ REPLAYS: Final = {
     "calls": "the events take no time, and wait for no device",
     "ops": "what threads do in the events takes no time, nor does the work launched in them",
     "works": "the kernels or copies take changed_factors times as long",
-    "stragglers": "the late ranks do what makes them late as the median rank does it",
+    "stragglers": "what makes the late ranks late takes as long as on the median rank",
 }
-"""What a suggestion may amount to in a replay."""
+"""How a replay may simulate a suggestion."""
 
 CLAIMS: Final = {
     "idle": "no device of the rank is busy",

@@ -101,8 +101,8 @@ def read_parts(path: Path, progress: Progress | None = None) -> list[RawTrace]:
             return [*several.parts]
         if is_pipe(path):
             raise SourceError(
-                f"{path}: {several.count} traces in one file, which a pipe cannot be read twice "
-                "for: write it to a file, and load that"
+                f"{path}: {several.count} traces in one file, and a pipe cannot be read "
+                "twice: write it to a file, and load that"
             ) from None
         return chrome.read_parts(path, several)
 
@@ -120,6 +120,6 @@ def _read_database(path: Path, progress: Progress | None, spool: Spool | None) -
     shown = ", ".join(names[:_MOST_TABLES]) + (", ..." if len(names) > _MOST_TABLES else "")
     raise NotATraceError(
         f"{path}: not a trace: an SQLite database with {shown or 'no tables'} (expected one that "
-        "nvprof -o wrote, with CUDA activities, or nsys export --type sqlite; CPU samples are no "
-        "trace)"
+        "nvprof -o wrote, with CUDA activities, or nsys export --type sqlite; CPU samples are not "
+        "a trace)"
     )

@@ -25,18 +25,19 @@ _GROUP_METHODS: Final = ("group_by", "group_by_dynamic", "rolling")
 
 
 class Frame(pl.DataFrame):
-    """A polars DataFrame that shows itself in human units, by the endings of its columns' names.
+    """A polars DataFrame shown in human units, chosen by the endings of its column names.
 
-    In all else it is a polars DataFrame: exact values, ``repr`` and ``print``, the same methods.
-    Their results are frames, too. Lazy queries, `polars.concat` and the like give a plain
-    DataFrame, which ``Frame(rows)`` turns into a frame without a copy.
+    Otherwise it is a polars DataFrame: exact values, ``repr`` and ``print``, the same methods.
+    Their results are frames, too. Lazy queries, `polars.concat` and similar give a plain DataFrame,
+    which
+    ``Frame(rows)`` turns into a frame without a copy.
 
-    In a notebook it is a table of HTML, at an IPython prompt one of text. Both have units (ms, GiB,
-    GB/s, %) by the endings ``_ns``, ``_bytes``, ``_bytes_per_s``, ``_share``, ...; times of the
-    trace's clock as time since the trace's start; no columns that are empty, and no constant run
-    and rank. Tooltips have the exact number, the whole text, and what a column is. The number of
-    rows and columns is that of ``polars.Config`` (``set_tbl_rows``); by default all of 50 rows, 20
-    of more, and 75 columns.
+    In a notebook it is an HTML table, at an IPython prompt a text table. Both use units (ms, GiB,
+    GB/s, %) by the endings ``_ns``, ``_bytes``, ``_bytes_per_s``, ``_share``, ...; show points in
+    time relative to the start of the trace; and leave out empty columns and a constant run and
+    rank. Tooltips have the exact number, the whole text, and the meaning of the column. The number
+    of rows and columns follows ``polars.Config`` (``set_tbl_rows``); by default all rows up to 50,
+    else 20, and 75 columns.
 
     Examples
     --------
@@ -72,16 +73,16 @@ class Frame(pl.DataFrame):
 def frame(
     rows: pl.DataFrame, starts: pl.LazyFrame | None = None, docs: Mapping[str, str] = _NO_DOCS
 ) -> Frame:
-    """Make rows show themselves in human units; nothing is copied.
+    """Show rows in human units; nothing is copied.
 
     Parameters
     ----------
     rows
         Any DataFrame.
     starts
-        ``run rank start_ns`` of the traces that the rows are of; looked up when they are shown.
+        ``run rank start_ns`` of the traces that the rows belong to; read when the rows are shown.
     docs
-        What is in a column, by its name.
+        Descriptions of columns, by name.
 
     Returns
     -------

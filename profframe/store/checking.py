@@ -71,7 +71,7 @@ def _check_content(file: Path) -> None:
     recorded = manifest.read(file.parent).files.get(file.name)
     with reading(file):
         if recorded is not None and recorded.sha256 != checksum(file):
-            raise ValueError("not as it was written: its checksum differs")
+            raise ValueError("not as written: its checksum differs")
         with duckdb.connect() as connection:
             try:
                 rows = relation([str(file)])

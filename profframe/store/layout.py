@@ -257,7 +257,7 @@ def check_own(root: Path, folder: Path) -> None:
     for part in folder.relative_to(root).parts:
         path /= part
         if part == ".." or path.is_symlink():
-            raise StoreError(f"{path}: a link; nothing is changed behind a link in a store")
+            raise StoreError(f"{path}: a link; profframe changes nothing behind links in a store")
 
 
 @contextmanager

@@ -94,7 +94,7 @@ def read(folder: Path) -> Manifest:
             _checked(entries.get("replaces", {}), "replaces", _check_replaced(folder.name)),
         )
     except (TypeError, ValueError) as error:
-        raise StoreError(f"{file}: not a manifest of profframe: {error}") from error
+        raise StoreError(f"{file}: not a profframe manifest: {error}") from error
 
 
 def optional_tables(content: bytes) -> frozenset[str]:
@@ -163,7 +163,7 @@ def age(pack: str) -> tuple[int, str]:
 
 
 def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _object(value: object, what: str) -> Mapping[str, Any]:
@@ -195,7 +195,7 @@ def _members(value: object) -> Mapping[Key, int]:
         member = _object(item, "a member")
         key = _run(member.get("run")), _number(member.get("rank"), "a member's rank", MOST_RANK)
         if key in events:
-            raise ValueError(f"run {reprlib.repr(key[0])}, rank {key[1]} is twice a member")
+            raise ValueError(f"run {reprlib.repr(key[0])}, rank {key[1]} is a member twice")
         events[key] = _number(member.get("events"), "a member's number of events", _MOST)
     return MappingProxyType(events)
 
@@ -209,7 +209,7 @@ def _run(value: object) -> str:
 
 def _number(value: object, what: str, most: int) -> int:
     if type(value) is not int or not 0 <= value <= most:
-        raise ValueError(f"{what} is {reprlib.repr(value)}, not a whole number up to {most}")
+        raise ValueError(f"{what} is {reprlib.repr(value)}, not an integer up to {most}")
     return value
 
 
@@ -218,7 +218,7 @@ def _check_replaced(pack: str) -> Callable[[str, object], str]:
 
     def check(name: str, value: object) -> str:
         if not is_name(name):
-            raise ValueError(f"it replaces {reprlib.repr(name)}, which is no folder of a store")
+            raise ValueError(f"it replaces {reprlib.repr(name)}, which is not a folder of a store")
         is_pack = name.startswith(PACK)
         if is_pack and age(name) >= age(pack):
             raise ValueError(f"it replaces {name}, which is later than itself")

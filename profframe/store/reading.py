@@ -274,11 +274,11 @@ def scan(
     """
     root = Path(path)
     if not root.is_dir():
-        raise StoreError(f"{root}: no such folder; a store is made by to_parquet() or convert")
+        raise StoreError(f"{root}: no such folder; create a store with to_parquet() or convert")
     if not is_store(root):
         raise StoreError(
             f"{root}: not a profframe store: no run=.../rank=.../traces.parquet in it; "
-            "a store is made by to_parquet() or convert"
+            "create a store with to_parquet() or convert"
         )
     return _scan(root, runs, ranks, _LISTINGS)
 
@@ -337,7 +337,9 @@ def _metadata_of_this_version(root: Path, file: Path) -> pq.FileMetaData:
         metadata = traces.metadata
     version = (metadata.metadata or {}).get(VERSION_KEY)
     if version is None:
-        raise StoreError(f"{file}: Parquet, but not of profframe: it has no {VERSION_KEY.decode()}")
+        raise StoreError(
+            f"{file}: Parquet, but not written by profframe: it has no {VERSION_KEY.decode()}"
+        )
     if version != str(schema.SCHEMA_VERSION).encode():
         raise StoreVersionError(
             f"{root}: store of schema version {version.decode(errors='replace')}, this profframe "

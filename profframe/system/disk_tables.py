@@ -103,7 +103,9 @@ class Spool:
 
     def _error(self, error: OSError) -> StoreError:
         reason = error.strerror or error
-        return StoreError(f"{self._folder}: cannot hold a trace while it is converted: {reason}")
+        return StoreError(
+            f"{self._folder}: cannot hold the temporary tables of a conversion: {reason}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

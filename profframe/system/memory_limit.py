@@ -83,8 +83,8 @@ def check(size: int = 0) -> None:
     if room is not None and room < RESERVE + size:
         raise MemoryLimitError(
             f"needs more than the {max(0, room) >> 20:,} MB that this process may still take; "
-            "profframe convert writes a trace into a store in parts, of which "
-            "load(store, memory_limit=) reads what a question needs"
+            "profframe convert writes a trace into a store in parts, and "
+            "load(store, memory_limit=) reads only what a question needs"
         )
 
 
@@ -94,7 +94,7 @@ def check_start() -> None:
     if room is not None and room < _LIBRARIES_MEMORY:
         raise MemoryLimitError(
             f"{max(0, room) >> 20:,} MB of memory are left by the limit of this process (cgroup), "
-            f"and {_LIBRARIES_MEMORY >> 20:,} MB are needed to begin with"
+            f"and {_LIBRARIES_MEMORY >> 20:,} MB are needed to start"
         )
     room = _address_space()
     if room is None:
@@ -105,8 +105,8 @@ def check_start() -> None:
     if room < needed:
         raise MemoryLimitError(
             f"{room >> 20:,} MB of address space are left by the limit of this process (ulimit "
-            f"-v), and {needed >> 20:,} MB are needed to begin with; most of that takes no memory: "
-            "limit memory itself, as by a cgroup"
+            f"-v), and {needed >> 20:,} MB are needed to start; most of that takes no memory: "
+            "limit memory itself, for example with a cgroup"
         )
 
 

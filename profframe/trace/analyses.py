@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 def trend(self: Trace, metric: Text = "step_p50_ns", per_step: int = 0) -> pl.DataFrame:
     """Follow metrics from run to run, and find where they change for good.
 
-    Runs are ordered by their start where all are on the clock of the world, else by name. A
-    change point is a run from which on the metric has another level. Where nothing changes, at
-    most one call in a hundred finds any, however many metrics it has;
-    `profframe.analysis.stats.change_points` says how.
+    Runs are ordered by start if all have wall-clock times, else by name. A change point is a run
+    from which on the metric has a new level. If nothing changes, at most one call in a hundred
+    reports a change, however many metrics it has;
+    see `profframe.analysis.stats.change_points`.
 
     Parameters
     ----------
     metric
         One or several: a column of `runs`; ``op:NAME`` for the self time of an op, or
-        ``kernel:NAME`` for the time of a kernel, all ranks together. ``*`` in a name stands
-        for anything: ``op:*`` are all ops.
+        ``kernel:NAME`` for the time of a kernel, over all ranks. ``*`` in a name stands for
+        anything: ``op:*`` means all ops.
     per_step
-        As for `runs`, where the metric is ``throughput_per_s``.
+        As for `runs`, for the metric ``throughput_per_s``.
 
     Returns
     -------
@@ -40,17 +40,17 @@ def trend(self: Trace, metric: Text = "step_p50_ns", per_step: int = 0) -> pl.Da
         One row per metric and run, in the order of the runs:
 
         ``metric run start_ns``
-            Start of the run; NULL where runs are ordered by name.
+            Start of the run; NULL if runs are ordered by name.
         ``value``
-            Of the run; NULL where it has none. An op that a run does not have takes 0.
+            Value of the run; NULL if it has none. An op that a run lacks counts 0.
         ``level``
             Median of the runs from one change to the next.
         ``is_change``
-            The run is the first of another level.
+            Whether the run is the first of a new level.
         ``ratio``
-            This level over the one before, at a change.
+            At a change, this level over the previous one.
         ``p_value``
-            Chance of a change as clear where there is none, at a change.
+            At a change, the chance of one as clear if nothing changed.
 
     Raises
     ------
@@ -83,53 +83,54 @@ def regressions(
     copies: bool = False,
     every: bool = False,
 ) -> pl.DataFrame:
-    """Find ops and kernels that take longer than in several runs before, beyond noise.
+    """Find ops and kernels that take longer than in several earlier runs, beyond noise.
 
-    The time of an op is its self time, so what contains a slow op is not slow; that of a kernel
-    is its duration. Ranks of a run are added up. Each row is tested by how much it differs from
-    run to run; where the rows of a run go up and down together, as on a warm machine, that is
-    its ``pace``, and times are tested over it: what got slower only as everything did is no
-    regression. Where nothing but noise differs, at most one call in a hundred finds any.
+    The time of an op is its self time, so an op that contains a slow op is not slow itself; the
+    time of a kernel is its duration. Ranks of a run are added up. Each row is tested by how much it
+    differs from run to run. If all rows of a run go up and down together, as on a warm machine,
+    that is its ``pace``, and times are tested relative to it: what got slower only because
+    everything did is not a regression. If only noise differs, at most one call in a hundred finds a
+    regression.
 
     Parameters
     ----------
     baseline
-        Names or patterns (``"main-*"``) of at least two runs; or a number: of runs just before
-        those that are held against them.
+        Names or patterns (``"main-*"``) of at least two runs; or the number of runs just before the
+        compared ones.
     runs
-        What is held against the baseline, all together: names or patterns; or a number, of
-        the latest runs. Without it, all other runs; the latest, where the baseline is a number.
+        Runs to compare with the baseline, all together: names or patterns, or the number of latest
+        runs. By default all other runs, or the latest run if the baseline is a number.
     kernel_by, copies
         As for `profframe.diff`.
     every
-        All ops and kernels, and not only those that regressed.
+        Return all ops and kernels, not only those that regressed.
 
     Returns
     -------
     polars.DataFrame
-        One row per op or kernel, what grew most first:
+        One row per op or kernel, the largest growth first:
 
         ``what name``
             ``op`` or ``kernel``, and its name.
         ``base_calls other_calls base_ns other_ns change_ns ratio``
-            Means per run; a run without it counts 0.
+            Means per run; runs without it count 0.
         ``pace``
-            How slow the runs are as a whole, ops and kernels each for themselves: 1.1 is 10 %
-            slower than the baseline; 1 where rows do not go up and down together.
+            How slow the runs are overall, separately for ops and kernels: 1.1 is 10 % slower than
+            the baseline; 1 if rows do not go up and down together.
         ``change_low_ns change_high_ns``
             Confidence interval (95 %) of the change at equal pace.
         ``p_value q_value significant``
-            Of each row alone; the part of the rows up to this p-value that is noise; q at most
-            1 %.
+            For each row alone; the share of rows up to this p-value that is noise; whether q is at
+            most 1 %.
         ``base_runs other_runs``
             Number of runs.
 
     Raises
     ------
     UnknownNameError
-        No run has that name or fits that pattern.
+        No run has that name or matches that pattern.
     ParameterError
-        The baseline is less than two runs, or nothing is left to hold against it.
+        The baseline has fewer than two runs, or no run is left to compare with it.
 
     Examples
     --------
@@ -146,42 +147,41 @@ change, found 1 of 1
 
 
 def outliers(self: Trace, per: str = "run", top: int = 10, ops: int = 3) -> pl.DataFrame:
-    """Find runs or steps that are unlike the rest, and the ops that make them so.
+    """Find runs or steps that are unlike the rest, and the ops that make the difference.
 
-    A run is held against the median of the others, by each of its span, median step, self time
-    of ops, time of kernels, exposed communication, idle time and peaks of memory. A step is
-    held against the median of the other steps of its run and rank, where there are three or
-    more. Where nothing but noise differs, about one call in a hundred finds any.
+    A run is compared with the median of the others by its span, median step, self time of ops, time
+    of kernels, exposed communication, idle time and memory peaks. A step is compared with the
+    median of the other steps of its run and rank, if there are three or more. If only noise
+    differs, about one call in a hundred finds an outlier.
 
     Parameters
     ----------
     per
         ``"run"`` or ``"step"``.
     top
-        The most unlike so many runs or steps.
+        Maximum number of runs or steps, the most unlike first.
     ops
-        The so many ops and kernels that differ most in time, for each.
+        Maximum number of ops and kernels for each, those that differ most in time.
 
     Returns
     -------
     polars.DataFrame
-        One row per run (or step), metric that is unlike, and op; the most unlike first:
+        One row per run (or step), metric that is unlike the rest, and op; the most unlike first:
 
         ``run rank step metric value typical``
-            The value and the median that it is held against. Rank and step are NULL for runs.
+            The value and the median that it is compared with. Rank and step are NULL for runs.
         ``score q_value``
-            Distance in units of the noise, with its sign; part of those as far off that is
-            noise.
+            Signed distance in units of the noise; share of rows at least as far off that is noise.
         ``what name spent_ns typical_ns excess_ns``
-            An op or kernel, its time (self time of ops), its median, and the difference; NULL
-            where the metric is no time.
+            An op or kernel, its time (self time for ops), its median, and the difference; NULL if
+            the metric is not a time.
 
     Raises
     ------
     UnknownNameError
         ``per`` is something else.
     ParameterError
-        A number is below zero, or no integer.
+        A number is negative, or not an integer.
 
     Examples
     --------

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 def to_parquet(self: Trace, path: str | PathLike[str]) -> None:
-    """Write every (run, rank) into a Parquet store; one that is there already is replaced.
+    """Write every (run, rank) into a Parquet store, replacing those that exist.
 
     Parameters
     ----------
     path
-        The store; made if it does not exist.
+        The store; created if it does not exist.
 
     Raises
     ------
     StoreError
-        It cannot be written; what was in it is still there.
+        It cannot be written; its previous contents are kept.
     """
     for part in self._session.source.split():
         store.write(type(self)(self._session.with_source(part)).tables, path)
@@ -48,59 +48,58 @@ def export_chrome_trace(
     collectives: bool = False,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> None:
-    """Write a trace that Perfetto, chrome://tracing and `profframe.load` open.
+    """Write a trace file for Perfetto, chrome://tracing and `profframe.load`.
 
-    It is Chrome's JSON, or Perfetto's protobuf where the name ends in ``.pftrace`` or
-    ``.perfetto-trace`` (and maybe ``.gz``): the same events, in half of the bytes.
+    It is Chrome's JSON, or Perfetto's protobuf if the name ends in ``.pftrace`` or
+    ``.perfetto-trace`` (optionally with ``.gz``): the same events in half the bytes.
 
-    Several ranks go into one file, on one clock: each is a group of processes of its own there,
-    and `load` gives them back. Choose what is in it with `filter`.
+    Several ranks go into one file, on one clock: each is its own group of processes, and `load`
+    restores them. Choose the contents with `filter`.
 
     Parameters
     ----------
     path
-        File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
-        replaced at the end. `load` needs ``pip install 'profframe[perfetto]'`` for ``.pftrace``.
+        File to write, compressed if it ends in ``.gz`` or ``.zst``; an existing file is replaced at
+        the end. `load` needs ``pip install 'profframe[perfetto]'`` for ``.pftrace``.
     legacy
-        Write as torch's ``EventList.export_chrome_trace`` does: only what its ``events()``
-        has, in microseconds since the profiler started.
+        Write like torch's ``EventList.export_chrome_trace``: only what its ``events()`` has, in
+        microseconds since the profiler started.
     highlight
-        Events to highlight: a critical path, or a frame with ``event_id`` (and ``run``
-        and ``rank``, where they are of several traces). Their arguments have ``critical: 1``,
-        they are red in chrome://tracing (of JSON), and arrows join the parts of a path (rows with
-        ``start_ns``, ``dur_ns`` and ``edge``, in their order) from one thread, stream or rank to
-        another. Times of a frame are by the clock of the row's rank, as in ``events``.
+        Events to highlight: a critical path, or a frame with ``event_id`` (and ``run`` and ``rank``
+        for several traces). Their arguments get ``critical: 1``, they are red in chrome://tracing
+        (JSON only), and arrows join the parts of a path (rows with ``start_ns``, ``dur_ns`` and
+        ``edge``, in order) across threads, streams and ranks. Times in a frame are on the clock of
+        the row's rank, as in ``events``.
     tracks
-        What to add, as a list or by titles: ``"queue_depth"``, ``"memory"``,
+        Tracks to add, as a list or by title: ``"queue_depth"``, ``"memory"``,
         ``"exposed_communication"``, ``"critical_path"`` (of each rank), ``"path_across_ranks"``,
         ``"blame"``, ``"achieved_flop_per_s"``, the name of any other answer, a frame, or a critical
-        path. Rows with ``start_ns`` and ``dur_ns``
-        become slices on lines of their own, those with ``time_ns`` counters of their numbers;
-        each device and stream has its own. They are of a process ``profframe``. `load` keeps
-        added slices in ``instants`` and added counters in ``counters``: nothing counts them.
-        Of several ranks each has those rows that have its ``run`` and ``rank``, on its clock; a
-        path over several ranks is also one line of a process for all, and so are rows without a
-        rank, whose times are those of the file. ``"path_across_ranks"`` and ``"blame"`` are there
-        alone, of the steps that are written: each slice of the latter is the time by which a rank
-        was late to a collective, named by what cost most in it, and its ``cost_ns`` and
-        ``held_up_ns`` are those of `blame`.
+        path. Rows with ``start_ns`` and ``dur_ns`` become slices on separate lines, rows with
+        ``time_ns`` become counters; each device and stream has its own. They are in a process
+        ``profframe``. `load` keeps added slices in ``instants`` and added counters in ``counters``:
+        they do not count as work. With several ranks, each gets the rows with its ``run`` and
+        ``rank``, on its clock; a path across ranks also gets one line in a process for all, and so
+        do rows without a rank, whose times are those of the file. ``"path_across_ranks"`` and
+        ``"blame"`` appear only there, for the steps that are written: each slice of the latter is
+        the time by which a rank was late to a collective, named after what cost most, and its
+        ``cost_ns`` and ``held_up_ns`` are those of `blame`.
     clocks
-        ``"corrected"``: the offsets of `clock_skew` are taken off the times of several ranks
-        where they are known, and the file says so. ``"recorded"``: times stay as they are.
+        ``"corrected"``: known offsets of `clock_skew` are subtracted from the times of several
+        ranks, and the file says so. ``"recorded"``: times stay as they are.
     collectives
-        Whether arrows of the category ``collective`` lead from the rank that came last to each
-        collective to the others that waited in it.
+        Whether arrows of category ``collective`` lead from the rank that came last to each
+        collective to the others that waited for it.
     progress
-        Called with the number of events written, of all, and what is being written.
+        Called with the number of events written, the total, and what is being written.
 
     Raises
     ------
     UnknownNameError
-        There is no track and no answer of that name.
+        There is no track or answer with that name.
     ParameterError
-        Nothing that was highlighted is in the file, or a track has no column of times or values,
-        or such are to be written as torch does, which holds one (run, rank). Or clocks have not
-        the same origin, and no collective says by how much they differ.
+        None of the highlighted events is in the file; a track has no column of times or values;
+        these are requested with ``legacy``, which holds one (run, rank); or clocks have different
+        origins, and no collective relates them.
     ExportError
         The file cannot be written.
     """
@@ -110,7 +109,7 @@ def export_chrome_trace(
 
     for name, value in (("highlight", highlight), ("tracks", tracks)):
         if legacy and value is not None:
-            raise ParameterError(f"{name}: not in the form that torch writes (legacy=True)")
+            raise ParameterError(f"{name}: not available in torch's own format (legacy=True)")
     if legacy:
         with self._session.connection() as connection:
             chrome.write_list(path, listed_lines(connection))
@@ -121,12 +120,12 @@ def export_chrome_trace(
 def augment(
     self: Trace, path: str | PathLike[str], dtype: object = None, *, override: bool = False
 ) -> None:
-    """Write a trace with the work of ops and kernels among their arguments.
+    """Write a trace with the work of ops and kernels in their arguments.
 
-    Perfetto shows them: ``kernel_flop`` and ``kernel_num_gb`` (of 1e9 bytes) of host ops and
-    kernels whose work is known, and of kernels on known devices ``achieved_flops_pct`` and
-    ``achieved_bandwidth_pct``, percent of the peaks that `roofline` takes. All else stays as
-    `export_chrome_trace` writes it. A trace can be augmented again.
+    Perfetto shows them: ``kernel_flop`` and ``kernel_num_gb`` (of 1e9 bytes) for host ops and
+    kernels with known work, and for kernels on known devices ``achieved_flops_pct`` and
+    ``achieved_bandwidth_pct``, percentages of the peaks that `roofline` uses. Everything else is as
+    in `export_chrome_trace`. A trace can be augmented again.
 
     Parameters
     ----------
@@ -134,13 +133,13 @@ def augment(
         File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
         replaced at the end.
     dtype, override
-        Data type that work of unknown type is taken for, or with ``override`` all work, as in
+        Data type assumed for work of unknown type, or with ``override`` for all work, as in
         `roofline`.
 
     Raises
     ------
     ParameterError
-        There are several (run, rank): a file holds one. There is no such data type.
+        There are several (run, rank), but a file holds one; or there is no such data type.
     ExportError
         The file cannot be written.
     """
@@ -160,7 +159,7 @@ def augment(
 
 
 def export_speedscope(self: Trace, path: str | PathLike[str], metric: str = "self_ns") -> None:
-    """Write host threads for https://www.speedscope.app: a profile of each (run, rank, thread).
+    """Write host threads for https://www.speedscope.app: a profile for each (run, rank, thread).
 
     Parameters
     ----------
@@ -168,8 +167,8 @@ def export_speedscope(self: Trace, path: str | PathLike[str], metric: str = "sel
         File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
         replaced at the end.
     metric
-        ``"self_ns"``: the thread over time. ``"self_device_ns"``: as wide as the devices worked
-        for it.
+        ``"self_ns"``: the thread over time. ``"self_device_ns"``: widths are the device time that
+        it launched.
 
     Raises
     ------
@@ -182,8 +181,8 @@ def export_speedscope(self: Trace, path: str | PathLike[str], metric: str = "sel
 
     Notes
     -----
-    Of slices that overlap without nesting the first is cut where the second begins; the
-    profile's name says how many. Nanoseconds are since the first slice of the (run, rank).
+    If slices overlap without nesting, the first is cut where the second begins; the profile's name
+    says how many were cut. Nanoseconds count from the first slice of the (run, rank).
     """
     from profframe.analysis.export_lines.speedscope import thread_profiles
     from profframe.export import speedscope
@@ -198,11 +197,11 @@ def export_stacks(
     metric: str = "self_cpu_time_total",
     by: str = "stack",
 ) -> None:
-    """Write stacks in the folded form that flame graphs are drawn from, as torch does.
+    """Write stacks in the folded format of flame graphs, as torch does.
 
-    A line is one event: its frames, the outermost first, and whole microseconds. Where no
-    stacks were recorded, but calls of Python functions were, the frames are those around the
-    event (``python_stack``).
+    A line is one event: its frames, the outermost first, and whole microseconds. If no stacks were
+    recorded, but calls of Python functions were, the frames are those around the event
+    (``python_stack``).
 
     Parameters
     ----------
@@ -211,17 +210,17 @@ def export_stacks(
         replaced at the end.
     metric
         ``self_cpu_time_total``, or ``self_cuda_time_total`` (also ``xpu``, ``privateuse1``)
-        for the time of the devices, whatever their type; or ``self_ns``, ``self_device_ns``.
+        for device time, whatever the type of device; or ``self_ns``, ``self_device_ns``.
     by
-        ``"stack"``, or ``"path"``: a line is a node of `flame`, its frames are the slices
-        around it, and the number is nanoseconds; the lines add up to all that there is.
+        ``"stack"``; or ``"path"``: a line is a node of `flame`, its frames are the slices around
+        it, and the number is nanoseconds; the lines add up to the total.
 
     Raises
     ------
     UnknownNameError
-        There is no such metric; the message suggests the nearest. Or ``by`` is something else.
+        There is no such metric, or no such ``by``; the message suggests the nearest.
     ParameterError
-        No event has a stack; or by path, none has time of its own.
+        No event has a stack; or, by path, no event has self time.
     ExportError
         The file cannot be written.
     """
@@ -245,37 +244,37 @@ def report(
     timeline: str = "budget",
     progress: Callable[[int, int, str], None] | None = None,
 ) -> None:
-    """Write a page about everything in the trace: one HTML file that opens anywhere.
+    """Write a report about the whole trace: one HTML file that opens anywhere.
 
-    It needs no network and no server. Its tables are the answers, each with its call; what is
-    cut is said there. Of more than 16 traces, details are of the latest run and its first
-    ranks; all runs are in section ``runs``.
+    It needs no network and no server. Its tables are the answers, each with its call; a cut table
+    says so. For more than 16 traces, details cover the latest run and its first ranks; all runs
+    are in section ``runs``.
 
     Parameters
     ----------
     path
-        File to write; one that is there is replaced at the end.
+        File to write; an existing file is replaced at the end.
     title
-        What stands above the page; the name of the run, or the number of runs.
+        Title of the page; by default the name of the run, or the number of runs.
     sections
         Only these: ``"overview"``, ``"advice"``, ``"timeline"``, ``"time"``, ``"operators"``,
         ``"kernels"``, ``"idle"``, ``"queues"``, ``"memory"``, ``"regions"``, ``"flame"``,
-        ``"roofline"``, ``"ranks"``, ``"job"``, ``"runs"``, ``"quality"``, ``"provenance"``. What a
-        trace has nothing of is left out anyway.
+        ``"roofline"``, ``"ranks"``, ``"job"``, ``"runs"``, ``"quality"``, ``"provenance"``.
+        Sections without data are always left out.
     rows
-        Most rows of a table.
+        Maximum rows per table.
     timeline
-        ``"budget"``: as many slices as there is room for in a page of 12 MB, the shortest of each
-        lane left out first. ``"full"``: all of them. ``"none"``: no timeline.
+        ``"budget"``: as many slices as fit into a page of 12 MB; the shortest of each lane are left
+        out first. ``"full"``: all of them. ``"none"``: no timeline.
     progress
-        Called with the number of sections done, of all, and the name of the next.
+        Called with the number of sections done, the total, and the name of the next.
 
     Raises
     ------
     UnknownNameError
-        There is no such section, or no such form of the timeline.
+        There is no such section, or no such value for ``timeline``.
     ParameterError
-        ``rows`` is less than 1, or none of the sections has anything to show.
+        ``rows`` is less than 1, or no section has anything to show.
     MissingExtraError
         altair or jinja2 is not installed (``pip install 'profframe[report]'``).
     ExportError

@@ -1,4 +1,4 @@
-"""Advice, with gains that replays of the runs say."""
+"""Advice, with gains from replays of the runs."""
 
 from __future__ import annotations
 

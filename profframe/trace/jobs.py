@@ -1,4 +1,4 @@
-"""Questions of a whole job: its critical path, blame, dependencies, and predictions."""
+"""Questions about a whole job: its critical path, blame, dependencies, and predictions."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     step
         N of a profiler step: from its start to the end of the last work that it launched.
     run, rank
-        The trace, where there are several.
+        The trace, if there are several.
     annotation
-        Name of an annotation in place of a step.
+        Name of an annotation to use instead of a step.
     instance
-        Which of the annotations of that name, from 0.
+        Which of the annotations with that name, from 0.
     across_ranks
-        Follow it through all ranks of a run, on one clock: from each collective to the rank that
-        came last.
+        Follow the path through all ranks of a run, on one clock: from each collective to the rank
+        that came last.
 
     Returns
     -------
     CriticalPath
-        Its ``events`` without a gap, its ``length_ns``, and its ``bounds``: how much of the
-        length is bound by what. Across ranks ``waits`` says which ranks the others waited for, and
-        what these did. Without step and annotation it is of the whole trace.
+        Its ``events`` without gaps, its ``length_ns``, and its ``bounds``: how much of the length
+        is bound by what. Across ranks, ``waits`` says which ranks the others waited for, and what
+        these did. Without step and annotation, the path is that of the whole trace.
 
     Raises
     ------
     UnknownNameError
-        There is no such run, rank, step or annotation; the message says which there are.
+        There is no such run, rank, step or annotation; the message lists the existing ones.
     ParameterError
-        There are several (run, rank), or a value is of the wrong type.
+        There are several (run, rank), or a value has the wrong type.
 
     Examples
     --------
@@ -96,63 +96,63 @@ def blame(
     *,
     corrected: bool = True,
 ) -> pl.DataFrame:
-    """Find what each rank, op, module and cause costs a job: what late ranks did before others.
+    """Find what each rank, op, module and cause costs a job: what made ranks late.
 
-    A rank that comes later than the middle one to a collective is behind the rank before it. What
-    it did since both were last together, and that rank did not, is to blame: the critical path of
-    each of them back from there, so host time that hides behind work of the devices costs
-    nothing. A rank that is late only because it waited for another one has that as its cause,
-    ``wait``, and the rank that it waited for.
+    A rank that comes to a collective later than the median rank is late by the time since the rank
+    before it. What it did since both were last together, and the other rank did not, is to blame.
+    Both are compared along their critical paths, so host time that hides behind device work costs
+    nothing. A rank that is late only because it waited for another one has the cause ``wait``, and
+    the rank that it waited for.
 
     Parameters
     ----------
     per
-        What has a row: ``"name"`` (rank, cause, name, op and module), ``"op"`` (rank, cause and
-        op), ``"module"``, ``"cause"`` or ``"rank"``; the columns of the others are NULL.
+        What each row is: ``"name"`` (rank, cause, name, op and module), ``"op"`` (rank, cause and
+        op), ``"module"``, ``"cause"`` or ``"rank"``; other columns are NULL.
     run
         The run, where there are several.
     step
         N of a profiler step: only collectives that were launched in it.
     corrected
-        Take the offsets of `clock_skew` off the clocks, where all are known.
+        Correct clocks by the offsets of `clock_skew`, if all are known.
 
     Returns
     -------
     polars.DataFrame
-        What costs most first, what was late only because it waited last; then transfers:
+        The most costly first, waits for other ranks last; then transfers:
 
         ``run rank``
-            The late rank; NULL of transfers.
+            The late rank; NULL for transfers.
         ``part``
-            ``entry``: late ranks, which the others wait for at the entry of collectives.
-            ``transfer``: what collectives took with all ranks there.
+            ``entry``: late ranks, which the others wait for when they enter collectives.
+            ``transfer``: what collectives took once all ranks were there.
         ``cause``
-            ``host``, ``input`` (in a call of a data loader), ``launch`` (until work began),
+            ``host``, ``input`` (in a data loader call), ``launch`` (until work began),
             ``compute``, ``copy``, ``communication``, or ``wait``: for another rank, or where
             nothing was recorded.
         ``name op module``
             The slice, the innermost op and the innermost module around it or its launch.
         ``waits_for_rank``
-            The rank that it waited for; itself, where it was late to a collective of one group,
-            and then for the same reason to one of another: the reason counts there.
+            The rank that it waited for. It is the rank itself if it was late to a collective of one
+            group, and then for the same reason to one of another group: the reason counts there.
         ``cost_ns held_up_ns``
-            Time that it costs the job, and the part of it in which only this rank was awaited;
-            below 0 where the late rank did less than the other. Of each rank they add up to
-            ``held_up_ns`` and ``shared_ns`` together of `stragglers` and to
-            ``held_up_ns``; NULL of transfers.
+            Time that it costs the job, and the part of it in which only this rank was missing;
+            negative if the late rank did less than the other. For each rank, ``cost_ns`` adds up to
+            ``held_up_ns`` plus ``shared_ns`` of `stragglers`, and ``held_up_ns`` to its
+            ``held_up_ns``, which is NULL for transfers.
         ``steps cost_per_step_ns``
-            Number of profiler steps, and the cost of one: of all, where there are none.
+            Number of profiler steps, and the cost per step; the whole cost if there are none.
         ``part_share``
             Its share of the part.
         ``is_corrected``
-            Clocks were corrected in all of them; false: times are as the ranks' clocks have them.
+            Whether clocks were corrected in all of them; if not, times are as recorded.
 
     Raises
     ------
     UnknownNameError
-        There is no such run, or ``per`` is something else.
+        There is no such run, or no such ``per``.
     ParameterError
-        There are several runs, or a value is of the wrong type.
+        There are several runs, or a value has the wrong type.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def _job(self: Trace, run: str | None, what: str) -> tuple[Session, str | None, 
     runs = traces["run"].unique().to_list()
     if len(runs) > 1:
         raise ParameterError(
-            f"{what} is of one run, and there are {len(runs)} "
+            f"{what} covers one run, and there are {len(runs)} "
             f"({selecting.some_traces(traces.rows())}); choose one: run=..."
         )
     return session, next(iter(runs), None), traces["rank"].to_list()
@@ -267,7 +267,7 @@ def _connections(session: Session, ranks: Sequence[int]) -> Iterator[job.Connect
 def dependencies(self: Trace) -> pl.DataFrame:
     """What had to wait for what: launches, streams, waits, collectives of all ranks, and more.
 
-    In SQL it is the table `dependencies`. It is found when it is asked for.
+    In SQL it is the table `dependencies`. It is computed when a query names it.
 
     Returns
     -------
@@ -316,10 +316,11 @@ def what_if(
     device: str | None = None,
     devices: Devices | None = None,
 ) -> pl.DataFrame:
-    """Predict what a step, or the whole trace, would take if something were otherwise.
+    """Predict how long a step, or the whole trace, would take after a change.
 
-    What happened is replayed on all ranks of a run, on one clock: each activity begins when all
-    that it waited for is done. `docs/what_if.md` says what a replay knows and what it does not.
+    The recording is replayed on all ranks of a run, on one clock: each activity begins when
+    everything it waited for is done. `docs/what_if.md` explains what a replay can and cannot
+    predict.
 
     Parameters
     ----------
@@ -328,47 +329,47 @@ def what_if(
     run
         The run, where there are several.
     communication
-        Factor of the time of transfers. Where the other ranks are not loaded, waiting for them
-        cannot be told from transfer: then of all communication.
+        Factor for the time of transfers; for all communication if the other ranks are not loaded,
+        because waiting then cannot be told from transfer.
     bandwidth_gb_per_s, latency_us
-        Instead, of the slowest link: a transfer takes the latency, and the time of its bytes.
+        Alternatively, the slowest link: a transfer takes the latency plus the time of its bytes.
     stragglers
-        False: each op, gap between ops, and kernel takes what it takes on the median rank,
-        matched by name and order; of two ranks on the one that takes less for all of that name.
-        If ranks do the same but for a tenth, what half of them lack takes no time. Where the job
-        would take longer so, no rank holds it up, and nothing changes.
+        False: each op, gap between ops, and kernel takes as long as on the median rank, matched by
+        name and order; with two ranks, as on the one that takes less for all of that name. If ranks
+        share nine tenths, what half of them lack takes no time. If the job would then take longer,
+        no rank holds it up, and nothing changes.
     kernels, categories
-        Factors of the time of kernels, copies and fills by name or category; ``*`` in a name
-        stands for anything, and 0 takes them away.
+        Factors for the time of kernels, copies and fills by name or category; ``*`` in a name
+        stands for anything, and 0 removes them.
     launches
         False: calls that launch work, and the ops around them, take no time, as in a graph.
     host
-        Factor of the time of all that threads do.
+        Factor for the time of everything that threads do.
     copies
         False: copies take no time, as if they ran beside everything else.
     fused
-        Names of ops, modules or annotations: the work that each launches is one kernel, as long
-        as the longest of it.
+        Names of ops, modules or annotations: the kernels that each launches become one, as long as
+        the longest.
     device
-        Name of a model of `docs/devices.md`: work with known operations and bytes scales
-        by its peaks, what moves more than it computes by its bandwidth.
+        Name of a model in `docs/devices.md`: work with known FLOPs and bytes scales by its peaks,
+        memory-bound work by its bandwidth.
     devices
         More models, as `load` takes them.
 
     Returns
     -------
     polars.DataFrame
-        One row for what is (``nothing`` changed), one for each change, and one for all of them
+        One row without a change (``nothing``), one for each change, and one for all of them
         together:
 
         ``change``
-            What is otherwise.
+            The change.
         ``now_ns predicted_ns saved_ns saved_share``
             Length of the step as recorded and as predicted.
         ``low_ns high_ns``
-            From the shortest to the longest prediction, if what is not recorded is taken
-            otherwise: work that came later than usual after all that is known comes when it came;
-            waits that only the order suggests do not count.
+            The shortest and the longest prediction under other assumptions about what is not
+            recorded: work that came later than its known causes explain comes when it came; waits
+            that only the order suggests do not count.
         ``replay_error``
             Replay of the unchanged step over what was recorded, minus 1.
         ``host_ns launch_ns compute_ns communication_ns copy_ns sync_ns idle_ns``
@@ -414,9 +415,9 @@ def what_if_grid(
     communication: Sequence[float] = FACTORS,
     host: Sequence[float] = FACTORS,
 ) -> pl.DataFrame:
-    """Predict what a step, or the whole trace, would take for many factors at once.
+    """Predict how long a step, or the whole trace, would take for many factors at once.
 
-    As `what_if` does for one factor of communication and one of the host.
+    Like `what_if` with one factor for communication and one for the host.
 
     Parameters
     ----------
@@ -425,14 +426,14 @@ def what_if_grid(
     run
         The run, where there are several.
     communication
-        Factors of the time of transfers.
+        Factors for the time of transfers.
     host
-        Factors of the time of all that threads do.
+        Factors for the time of everything that threads do.
 
     Returns
     -------
     polars.DataFrame
-        One row for each pair, by ``communication`` and then ``host`` as they were given, with the
+        One row for each pair, by ``communication`` and then ``host`` in the given order, with the
         ``now_ns predicted_ns saved_ns saved_share`` of `what_if`.
 
     Raises
@@ -440,7 +441,7 @@ def what_if_grid(
     UnknownNameError
         There is no such run or step.
     ParameterError
-        There are several runs, or a factor is below 0 or no number.
+        There are several runs, or a factor is negative or not a number.
 
     Examples
     --------

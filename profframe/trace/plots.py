@@ -28,26 +28,27 @@ _NO_DEVICES: Final = (
 _NO_STEPS: Final = "this trace has no profiler steps; call prof.step() at the end of each step"
 _NO_MEMORY: Final = "this trace has no records of memory; profile with profile_memory=True"
 _NO_SNAPSHOT: Final = (
-    "no memory snapshot is in it; record one with torch.cuda.memory._record_memory_history() and "
+    "the trace has no memory snapshot; record one with torch.cuda.memory._record_memory_history() "
+    "and "
     "torch.cuda.memory._dump_snapshot(FILE), and load it"
 )
-_NO_SEGMENTS: Final = "no memory snapshot with segments is in it"
+_NO_SEGMENTS: Final = "the trace has no memory snapshot with segments"
 _NO_LAUNCHES: Final = (
-    "no work on a device has its launch in this trace; profile the host, too "
+    "no device work has its launch in this trace; profile the host, too "
     "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
 )
 _NO_GAPS: Final = (
-    "in this trace no device had nothing to do between two pieces of work, or none was used"
+    "in this trace no device was idle between two pieces of work, or no device was used"
 )
-_NO_WORK: Final = (
-    "no kernel has both FLOPs and bytes that are known; profile with record_shapes=True"
-)
+_NO_WORK: Final = "no kernel has known FLOPs and bytes; profile with record_shapes=True"
 _NO_HOST: Final = (
-    "this trace has no slices on the host; profile it, too (activities=[ProfilerActivity.CPU])"
+    "this trace has no host slices; profile the host, too (activities=[ProfilerActivity.CPU])"
 )
 _NO_SLICES: Final = "this trace has no slices with a start"
-_ONE_RANK: Final = "this trace has one rank; load those of a job together: load('run/*.json.gz')"
-_NO_COLLECTIVES: Final = "this trace has no collectives; profile a job of several ranks"
+_ONE_RANK: Final = (
+    "this trace has one rank; load all ranks of a job together: load('run/*.json.gz')"
+)
+_NO_COLLECTIVES: Final = "this trace has no collectives; profile a job with several ranks"
 _ONE_RUN: Final = "this trace has one run; load several: load('store'), load('runs/*.json.gz')"
 
 
@@ -55,14 +56,14 @@ _ONE_RUN: Final = "this trace has one run; load several: load('store'), load('ru
 class Plots:
     """Charts of a trace, made with altair (``pip install 'profframe[plot]'``).
 
-    A chart's data are the rows of its answer, with columns in the chart's units beside those of the
-    answer. Each (run, rank) has a colour or a panel of its own; what is left out is said below the
-    title. A trace without data for a chart raises a `ParameterError`.
+    A chart's data are the rows of its answer, with additional columns in the chart's units. Each
+    (run, rank) has its own colour or panel; the subtitle says what is left out. A chart without
+    data raises a `ParameterError`.
 
     Parameters
     ----------
     trace
-        What is asked.
+        The trace.
 
     Examples
     --------
@@ -75,13 +76,13 @@ class Plots:
     trace: Trace
 
     def breakdown(self, per: str | None = None) -> AnyChart:
-        """What the devices did with their time: compute, communicate, copy, nothing.
+        """How the devices spent their time: compute, communicate, copy, idle.
 
         Parameters
         ----------
         per
-            ``"step"``, or ``"trace"`` for a bar per (run, rank). Without it, steps where a trace
-            has several, of at most eight traces.
+            ``"step"``, or ``"trace"`` for a bar per (run, rank). By default steps, if a trace has
+            several and there are at most eight traces.
 
         Returns
         -------
@@ -91,7 +92,7 @@ class Plots:
         Raises
         ------
         ParameterError
-            No device was used, or steps were asked for and there are none.
+            No device was used, or there are no steps.
         UnknownNameError
             ``per`` is something else.
         """
@@ -110,7 +111,7 @@ class Plots:
             return times.breakdown_of_steps(steps) if by_step else times.breakdown_of_traces(traces)
 
     def steps(self) -> AnyChart:
-        """How long each step took, and for how much of it a device was busy.
+        """How long each step took, and how much of it a device was busy.
 
         Returns
         -------
@@ -129,7 +130,7 @@ class Plots:
             return times.steps(parts.non_empty(rows, "steps", _NO_STEPS))
 
     def kernel_categories(self) -> AnyChart:
-        """Show what the time of the devices went to: matrix products, attention, collectives, ...
+        """Show where device time went: matrix products, attention, collectives, ...
 
         Returns
         -------
@@ -155,8 +156,8 @@ class Plots:
         Parameters
         ----------
         top
-            So many kernels of each (run, rank), and one bar for all others. Without it, 15, or 5
-            where there are several.
+            Number of kernels per (run, rank), with one bar for all others. By default 15, or 5 if
+            there are several traces.
         by, copies
             As for the answer.
 
@@ -186,8 +187,8 @@ class Plots:
         Parameters
         ----------
         points
-            Most points of a device, as for the answer; 0 for all. Without it, 1000, or as many as
-            altair takes of all devices together.
+            Maximum points per device, as for the answer; 0 for all. By default 1000, or as many as
+            altair can draw for all devices together.
 
         Returns
         -------
@@ -207,16 +208,16 @@ class Plots:
             return moments.memory(rows, self.trace.answer("memory_peak"), self.trace.traces)
 
     def snapshot_timeline(self, by: str | None = None, points: int | None = None) -> AnyChart:
-        """Show what held memory over time, by a memory snapshot.
+        """Show what held memory over time, from a memory snapshot.
 
         Parameters
         ----------
         by
-            ``"category"``, ``"module"``, ``"frame"`` or ``"stack"``. Without it categories, or
-            where none is known frames.
+            ``"category"``, ``"module"``, ``"frame"`` or ``"stack"``. By default categories, or
+            frames if no category is known.
         points
-            Most moments of a device, as for the answer; 0 for all. Without it, as many as altair
-            takes of all devices together.
+            Maximum moments per device, as for the answer; 0 for all. By default as many as altair
+            can draw for all devices together.
 
         Returns
         -------
@@ -252,7 +253,7 @@ class Plots:
         Returns
         -------
         altair.Chart or altair.FacetChart
-            A bar for each of the largest segments, by `segment_map`.
+            A bar for each of the largest segments, from `segment_map`.
 
         Raises
         ------
@@ -270,13 +271,13 @@ class Plots:
             return snapshots.segments(parts.non_empty(rows, "segments", _NO_SEGMENTS))
 
     def queue_depth(self, points: int | None = None) -> AnyChart:
-        """Show how much work was launched and had not begun.
+        """Show how much work was launched but had not begun.
 
         Parameters
         ----------
         points
-            Most points of a stream, as for the answer; 0 for all. Without it, 1000, or as many as
-            altair takes of all streams together.
+            Maximum points per stream, as for the answer; 0 for all. By default 1000, or as many as
+            altair can draw for all streams together.
 
         Returns
         -------
@@ -286,7 +287,7 @@ class Plots:
         Raises
         ------
         ParameterError
-            No launch of work on a device is known.
+            No launch of device work is known.
         """
         with drawing():
             from profframe.show.plots import moments, parts
@@ -296,7 +297,7 @@ class Plots:
             return moments.queue_depth(rows, self.trace.traces)
 
     def idle(self, per: str = "stream", kernel_wait_ns: int = 30_000) -> AnyChart:
-        """Show why streams or devices had nothing to do, and how long.
+        """Show why streams or devices were idle, and for how long.
 
         Parameters
         ----------
@@ -322,7 +323,7 @@ class Plots:
     def roofline(
         self, by: str = "kernel", dtype: object = None, *, override: bool = False
     ) -> AnyChart:
-        """Show how close the devices' work came to what they can do.
+        """Show how close device work came to the hardware's limits.
 
         Parameters
         ----------
@@ -347,7 +348,7 @@ class Plots:
             return work.roofline(rows, parts.non_empty(measured, "roofline", _NO_WORK))
 
     def flame(self, top: int = 5000, min_share: float = 0) -> FlameGraph:
-        """Show the call tree of the host, merged by path, with its own time or that of devices.
+        """Show the host's call tree, merged by path, with host or device time.
 
         Parameters
         ----------
@@ -357,7 +358,7 @@ class Plots:
         Returns
         -------
         FlameGraph
-            The rows of `flame`, drawn by a script of its own: altair is not needed.
+            The rows of `flame`, drawn by its own script, without altair.
 
         Raises
         ------
@@ -377,13 +378,13 @@ class Plots:
         Parameters
         ----------
         full
-            All slices; without it as many as 8.8 MB have room for, the shortest of each lane left
-            out first, which its lane says.
+            Show all slices; otherwise as many as fit into 8.8 MB. The shortest of each lane are
+            left out first, and the lane says so.
 
         Returns
         -------
         Timeline
-            Drawn by scripts of its own: altair is not needed.
+            Drawn by its own scripts, without altair.
 
         Raises
         ------
@@ -407,7 +408,7 @@ class Plots:
         Parameters
         ----------
         corrected
-            Take the offsets of `clock_skew` off the clocks, where all are known.
+            Correct clocks by the offsets of `clock_skew`, if all are known.
 
         Returns
         -------
@@ -417,7 +418,7 @@ class Plots:
         Raises
         ------
         ParameterError
-            There is one rank, or nothing is known of them.
+            There is only one rank, or there is no data about ranks.
         """
         with drawing():
             from profframe.show.plots import jobs, parts
@@ -431,14 +432,14 @@ class Plots:
             return jobs.ranks(breakdown, waits)
 
     def collectives(self, top: int = 15, corrected: bool = True) -> AnyChart:
-        """Show the time that collectives take and wait, and the bandwidth that they reach.
+        """Show how long collectives take and wait, and their bandwidth.
 
         Parameters
         ----------
         top
-            So many kinds of collectives have a bar.
+            Number of kinds of collectives with a bar.
         corrected
-            Take the offsets of `clock_skew` off the clocks, where all are known.
+            Correct clocks by the offsets of `clock_skew`, if all are known.
 
         Returns
         -------
@@ -473,7 +474,7 @@ class Plots:
         Raises
         ------
         ParameterError
-            There is one run, or no run has a value.
+            There is only one run, or no run has a value.
         """
         with drawing():
             import polars as pl
@@ -489,19 +490,19 @@ class Plots:
             )
 
     def regressions(self, baseline: Any, runs: Any = None, top: int = 20) -> AnyChart:
-        """Show ops and kernels that take longer than in several runs before, beyond noise.
+        """Show ops and kernels that take longer than in several earlier runs, beyond noise.
 
         Parameters
         ----------
         baseline, runs
             As for `Trace.regressions`.
         top
-            So many ops and kernels.
+            Maximum number of ops and kernels.
 
         Returns
         -------
         altair.LayerChart
-            Bars with their confidence intervals; none where nothing got slower.
+            Bars with confidence intervals; no bars if nothing got slower.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Questions to a trace: an answer by name or from a file, SQL, and answers with special arguments.
+"""Questions about a trace: an answer by name or from a file, SQL, and special answers.
 
 `profframe.trace.questions` has a function for each other answer.
 """
@@ -36,13 +36,13 @@ _DEPENDENCIES: Final = re.compile(rf"\b{schema.DEPENDENCIES.name}\b", re.IGNOREC
 def answer(
     self: Trace, answer: str | PathLike[str] | Answer, /, **parameters: object
 ) -> pl.DataFrame:
-    """Run an answer of the catalogue, or an SQL file of your own.
+    """Run an answer of the catalogue, or your own SQL file.
 
     Parameters
     ----------
     answer
-        Name of an answer, as `profframe.answers` lists them, or path of an ``.sql`` file; or
-        the result of `profframe.query.catalogue.find` for these.
+        Name of an answer as listed by `profframe.answers`, path of an ``.sql`` file, or the result
+        of `profframe.query.catalogue.find` for these.
     **parameters
         Values for the parameters that the answer declares.
 
@@ -56,7 +56,7 @@ def answer(
     UnknownNameError
         There is no such answer; the message suggests the nearest.
     ParameterError
-        The answer has no such parameter, or the value is of another type.
+        The answer has no such parameter, or the value has the wrong type.
     AnswerError
         The SQL cannot be run.
     """
@@ -89,16 +89,16 @@ def sql(
 ) -> pl.DataFrame:
     """Run one SELECT over the tables by name: ``events``, ``memory``, ``dependencies``, ...
 
-    It reads these tables and those given here, and nothing else of the machine.
+    It can read these tables and what is given here, and nothing else on the machine.
 
     Parameters
     ----------
     query
         DuckDB SQL.
     tables, files
-        As `given` takes them, for this question.
+        As for `given`, for this query.
     memory_limit, timeout_s, rows
-        As `limited` takes them, for this question.
+        As for `limited`, for this query.
 
     Returns
     -------
@@ -108,12 +108,11 @@ def sql(
     Raises
     ------
     UnknownNameError
-        A table or column is not there; the message suggests the nearest.
+        There is no such table or column; the message suggests the nearest.
     ParameterError
-        Another argument cannot be used.
+        Another argument is invalid.
     AnswerError
-        It is not one SELECT, it reads more than is given, it exceeds a limit, or DuckDB refused
-        it.
+        It is not one SELECT, reads more than it may, exceeds a limit, or DuckDB refused it.
 
     Examples
     --------
@@ -139,7 +138,7 @@ def _sql(self: Trace, query: str) -> pl.DataFrame:
 
 
 def _with_derived(session: Session, query: str) -> Session:
-    """The session with `dependencies` beside its tables, if SQL names it."""
+    """The session with the table `dependencies` added, if the SQL names it."""
     if not _DEPENDENCIES.search(query):
         return session
     rows = dependency_table(session.unlimited())
@@ -148,15 +147,15 @@ def _with_derived(session: Session, query: str) -> Session:
 
 
 def advice(self: Trace, rules: Paths = (), **parameters: object) -> pl.DataFrame:
-    """What makes the program slow or waste memory, the events that show it, and what to do.
+    """What makes the program slow or wastes memory, the evidence, and what to do.
 
     Parameters
     ----------
     rules
-        Files and folders of rules beside those of profframe; `profframe.query.rules` has their
+        Files and folders of rules in addition to profframe's own; `profframe.query.rules` has their
         form.
     **parameters
-        Thresholds of rules, as ``data_loading_share=0.1``; `docs/rules.md` has them.
+        Thresholds of rules, such as ``data_loading_share=0.1``; `docs/rules.md` lists them.
 
     Returns
     -------
@@ -166,7 +165,7 @@ def advice(self: Trace, rules: Paths = (), **parameters: object) -> pl.DataFrame
     Raises
     ------
     ParameterError
-        No rule has such a parameter, or the value is of another type.
+        No rule has such a parameter, or the value has the wrong type.
     AnswerError
         A rule cannot be read or run; the message names its file.
     """
@@ -186,14 +185,13 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
     Parameters
     ----------
     group_by_input_shape, group_by_stack_n, group_by_overload_name
-        What else makes rows of their own: input shapes, the first n frames of the stack,
-        overloads.
+        What else to group by: input shapes, the first n frames of the stack, overloads.
     include_python_functions
-        Whether Python functions have rows, which `with_stack=True` records. None is yes; with
-        ``compat="torch"`` it is what it is in the torch that is installed: no since 2.14, and no
-        where none is.
+        Whether Python functions, recorded by `with_stack=True`, have rows. None means yes; with
+        ``compat="torch"`` it follows the installed torch: no since 2.14, and no if none is
+        installed.
     compat
-        ``"torch"``: exactly torch's rows, which tell no kinds apart but user annotations.
+        ``"torch"``: exactly torch's rows, which distinguish no kinds except user annotations.
 
     Returns
     -------
@@ -203,7 +201,7 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
     Raises
     ------
     ParameterError
-        A value cannot be used.
+        A value is invalid.
     """
     check_compat(compat)
     return self.answer(
@@ -224,37 +222,37 @@ def roofline(
     *,
     override: bool = False,
 ) -> pl.DataFrame:
-    """How close the devices' work came to what they can do, and the time that was lost.
+    """How close device work came to the hardware's limits, and the time that was lost.
 
     Parameters
     ----------
     by
-        What has a row: ``"kernel"`` (its name), ``"op"``, ``"shapes"`` (op and input shapes)
-        or ``"dtype"``.
+        What each row is: ``"kernel"`` (by name), ``"op"``, ``"shapes"`` (op and input shapes) or
+        ``"dtype"``.
     dtype
-        Data type that work of unknown type is taken for: ``"bf16"``, ``"float16"``,
+        Data type assumed for work of unknown type: ``"bf16"``, ``"float16"``,
         ``torch.float32``; `float32` is fp32, never tf32.
     devices
-        Models of devices beside and before the known ones, as `profframe.load` takes them.
+        Device models that take precedence over the known ones, as for `profframe.load`.
     override
-        Hold all work against the peak of ``dtype``, also where its own type is known.
+        Compare all work with the peak of ``dtype``, even if its type is known.
 
     Raises
     ------
     ParameterError
-        There is no such data type, or ``override`` has none.
+        There is no such data type, or ``override`` comes without one.
     """
     trace = self if devices is None else self.with_devices(devices)
     return trace.answer("roofline", by=by, dtype=dtype, override=override)
 
 
 def answers() -> pl.DataFrame:
-    """List the answers that come with profframe.
+    """List the answers of profframe.
 
     Returns
     -------
     polars.DataFrame
-        ``name``, ``sentence``, and ``parameters`` as ``NAME=DEFAULT``, of each.
+        ``name``, ``sentence``, and ``parameters`` as ``NAME=DEFAULT`` for each.
 
     Examples
     --------

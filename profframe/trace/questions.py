@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 
 
 def annotations(self: "Trace") -> pl.DataFrame:
-    """What ran on the host and the devices for each user annotation, step by step.
+    """What ran on host and devices for each user annotation, step by step.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, step, name), by run, rank, step (none first), first start, name.
-        Columns: ``run rank step name calls host_ns kernels device_ns busy_ns span_ns
+        One row per (run, rank, step, name), by run, rank, step (rows outside steps first), first
+        start, name. Columns: ``run rank step name calls host_ns kernels device_ns busy_ns span_ns
         exposed_communication_ns idle_ns``.
     """
     return self.answer("annotations")
 
 
 def clock_skew(self: "Trace", skewed_ns: int = 50_000) -> pl.DataFrame:
-    """Whether the ranks of a run are on one clock, and by how much their clocks differ.
+    """Whether the ranks of a run share one clock, and how far their clocks differ.
 
     Parameters
     ----------
     skewed_ns
-        Offsets beyond this, in ns, and beyond three times their error are noted as skewed.
+        Offsets beyond this, in ns, and beyond three times their error are marked skewed.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def clock_skew(self: "Trace", skewed_ns: int = 50_000) -> pl.DataFrame:
 
 
 def collective_progress(self: "Trace") -> pl.DataFrame:
-    """How far each rank came in each process group: who is ahead, who behind.
+    """How far each rank came in each process group: which ranks are ahead, which behind.
 
     Returns
     -------
@@ -56,26 +56,26 @@ def collective_progress(self: "Trace") -> pl.DataFrame:
 
 
 def collective_summary(self: "Trace", corrected: bool = True) -> pl.DataFrame:
-    """How fast collectives are, by group, what they do, data type and size.
+    """How fast collectives are, by group, operation, data type and size.
 
     Parameters
     ----------
     corrected
-        Take the offsets of clock_skew off the clocks, where all are known.
+        Correct clocks by the offsets of clock_skew, if all are known.
 
     Returns
     -------
     polars.DataFrame
         One row per (run, process_group, collective, dtype, bytes), the most time first, then by run
-        and what it is. Columns: ``run ranks process_group collective dtype bytes calls mismatches
-        total_ns mean_ns min_ns p50_ns max_ns skew_ns max_skew_ns algorithm_gb_per_s bus_gb_per_s
-        is_corrected``.
+        and these columns. Columns: ``run ranks process_group collective dtype bytes calls
+        mismatches total_ns mean_ns min_ns p50_ns max_ns skew_ns max_skew_ns algorithm_gb_per_s
+        bus_gb_per_s is_corrected``.
     """
     return self.answer("collective_summary", corrected=corrected)
 
 
 def collective_traffic(self: "Trace") -> pl.DataFrame:
-    """How many bytes each rank sends to each other one by all_to_all and send.
+    """How many bytes each rank sends to each other rank by all_to_all and send.
 
     Returns
     -------
@@ -94,17 +94,17 @@ def collectives(
     Parameters
     ----------
     per
-        What has a row of its own. One of ``"collective"``, ``"rank"``.
+        What each row is. One of ``"collective"``, ``"rank"``.
     mismatched
-        Only those with a mismatch other than not_loaded.
+        Only collectives with a mismatch other than not_loaded.
     corrected
-        Take the offsets of clock_skew off the clocks, where all are known.
+        Correct clocks by the offsets of clock_skew, if all are known.
 
     Returns
     -------
     polars.DataFrame
-        One row per collective, or with per=rank one per rank of each, by run, number and rank.
-        Columns: ``run ranks number rank process_group collective collective_seq matched_by
+        One row per collective, or with per=rank one per collective and rank, by run, number and
+        rank. Columns: ``run ranks number rank process_group collective collective_seq matched_by
         expected_ranks missing_ranks mismatch step dtype bytes imbalance event_id kernels start_ns
         dur_ns wait_ns transfer_ns start_skew_ns end_skew_ns last_rank latency_ns algorithm_gb_per_s
         bus_gb_per_s is_corrected``.
@@ -113,12 +113,12 @@ def collectives(
 
 
 def communication_parts(self: "Trace", corrected: bool = True) -> pl.DataFrame:
-    """What ranks compute and communicate in each step, and what of it is waiting.
+    """What ranks compute and communicate in each step, and how much of it is waiting.
 
     Parameters
     ----------
     corrected
-        Take the offsets of clock_skew off the clocks, where all are known.
+        Correct clocks by the offsets of clock_skew, if all are known.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def counter_summary(self: "Trace", name: str = "") -> pl.DataFrame:
 
 
 def evaluation(self: "Trace") -> pl.DataFrame:
-    """How long each host slice took itself, and whether the devices had work meanwhile.
+    """Self time of each host slice, and whether the devices had work meanwhile.
 
     Returns
     -------
@@ -180,48 +180,48 @@ def evaluation(self: "Trace") -> pl.DataFrame:
 
 
 def expert_balance(self: "Trace", per: str = "step", corrected: bool = True) -> pl.DataFrame:
-    """How evenly ranks get the tokens of experts: bytes and time.
+    """How evenly expert tokens are spread over ranks: bytes and time.
 
     Parameters
     ----------
     per
-        What has a row of its own. One of ``"step"``, ``"collective"``.
+        What each row is. One of ``"step"``, ``"collective"``.
     corrected
-        Take the offsets of clock_skew off the clocks, where all are known.
+        Correct clocks by the offsets of clock_skew, if all are known.
 
     Returns
     -------
     polars.DataFrame
         One row per (run, step, collective, process_group, rank), or with per=collective one per
-        rank of each, in this order. Columns: ``run rank step collective process_group number ranks
-        calls sent_bytes received_bytes received_over_mean received_max_over_mean most_received_rank
-        dur_ns wait_ns transfer_ns transfer_over_mean transfer_max_over_mean slowest_rank
-        is_corrected``.
+        collective and rank, in this order. Columns: ``run rank step collective process_group number
+        ranks calls sent_bytes received_bytes received_over_mean received_max_over_mean
+        most_received_rank dur_ns wait_ns transfer_ns transfer_over_mean transfer_max_over_mean
+        slowest_rank is_corrected``.
     """
     return self.answer("expert_balance", per=per, corrected=corrected)
 
 
 def exposed_communication(self: "Trace") -> pl.DataFrame:
-    """When the devices communicated and none of them computed.
+    """When the devices communicated while none of them computed.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, stretch of time), by run, rank, start_ns. Columns: ``run rank
-        start_ns dur_ns``.
+        One row per (run, rank, time span), by run, rank, start_ns. Columns: ``run rank start_ns
+        dur_ns``.
     """
     return self.answer("exposed_communication")
 
 
 def flame(self: "Trace", top: int = 5000, min_share: float = 0.0) -> pl.DataFrame:
-    """The call tree of the host, merged by path, for a flame graph.
+    """The host's call tree, merged by path, for a flame graph.
 
     Parameters
     ----------
     top
-        Most nodes of a run and rank, without others and outside; 0 for all.
+        Maximum nodes of a run and rank, without others and outside; 0 for all.
     min_share
-        Nodes with a smaller share of both host and device time are not kept.
+        Drop nodes with a smaller share of both host and device time.
 
     Returns
     -------
@@ -234,7 +234,7 @@ def flame(self: "Trace", top: int = 5000, min_share: float = 0.0) -> pl.DataFram
 
 
 def fragmentation(self: "Trace", request_bytes: int = 0) -> pl.DataFrame:
-    """Memory that the allocator holds and nothing uses, by segment of a memory snapshot.
+    """Memory that the allocator holds but nothing uses, by segment of a memory snapshot.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def fragmentation(self: "Trace", request_bytes: int = 0) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        One row per segment with blocks of (run, rank), by device, the most inactive bytes first,
+        One row per segment with blocks, per (run, rank), by device, the most inactive bytes first,
         then by segment_id. Columns: ``run rank device segment_id segment_type pool stream bytes
         active_bytes inactive_bytes free_blocks largest_free_bytes unused_bytes inactive_share
         request_bytes fits_block fits_segment is_releasable``.
@@ -255,22 +255,22 @@ def fragmentation(self: "Trace", request_bytes: int = 0) -> pl.DataFrame:
 def gaps(
     self: "Trace", top: int = 20, per: str = "device", kernel_wait_ns: int = 30_000
 ) -> pl.DataFrame:
-    """The longest gaps of the devices, why, and what the host did for most of each.
+    """The longest gaps of the devices, their cause, and what the host did during most of each.
 
     Parameters
     ----------
     top
-        Number of gaps of each run and rank; each takes time.
+        Number of gaps per run and rank; each takes time.
     per
         Gaps of each device as a whole, or of each stream. One of ``"device"``, ``"stream"``.
     kernel_wait_ns
-        Gaps of this and more, in ns, are no kernel_wait.
+        Gaps of at least this, in ns, are not kernel_wait.
 
     Returns
     -------
     polars.DataFrame
-        One row per gap, the `top` longest of each (run, rank), by run and rank, the longest first,
-        then by start. Columns: ``run rank device stream start_ns dur_ns share cause before_id
+        One row per gap, the `top` longest per (run, rank), by run and rank, the longest first, then
+        by start. Columns: ``run rank device stream start_ns dur_ns share cause before_id
         before_name after_id after_name thread owner_id owner_sort owner_name owner_ns line_id
         line_name line_ns module_id module_name module_ns op_id op_name op_ns annotation_id
         annotation_name annotation_ns frame_id frame_name frame_ns call_id call_name call_ns``.
@@ -279,12 +279,12 @@ def gaps(
 
 
 def graph_layers(self: "Trace", per: str = "graph") -> pl.DataFrame:
-    """The layers that repeat in replays of graphs, and the one slower than its like.
+    """The layers that repeat within graph replays, and the slowest of them.
 
     Parameters
     ----------
     per
-        What has rows: blocks of graphs, or each of their layers. One of ``"graph"``, ``"layer"``.
+        What each row is: a block of a graph, or one of its layers. One of ``"graph"``, ``"layer"``.
 
     Returns
     -------
@@ -298,7 +298,7 @@ def graph_layers(self: "Trace", per: str = "graph") -> pl.DataFrame:
 
 
 def hang_sides(self: "Trace") -> pl.DataFrame:
-    """Each rank's side of what hangs: its call, sizes, types, time and stack.
+    """Each rank's side of a hang: its call, sizes, types, time and stack.
 
     Returns
     -------
@@ -312,7 +312,7 @@ def hang_sides(self: "Trace") -> pl.DataFrame:
 
 
 def hangs(self: "Trace") -> pl.DataFrame:
-    """Collectives that a rank did not arrive at, that ranks disagree about or that did not end.
+    """Collectives that a rank did not reach, that ranks disagree about, or that did not end.
 
     Returns
     -------
@@ -333,7 +333,7 @@ def idle(self: "Trace", per: str = "stream", kernel_wait_ns: int = 30_000) -> pl
     per
         Gaps of each stream, or of each device as a whole. One of ``"stream"``, ``"device"``.
     kernel_wait_ns
-        Gaps of this and more, in ns, are no kernel_wait.
+        Gaps of at least this, in ns, are not kernel_wait.
 
     Returns
     -------
@@ -352,7 +352,7 @@ def idle_owners(self: "Trace", by: str = "line", per: str = "device") -> pl.Data
     Parameters
     ----------
     by
-        What has a row. One of ``"line"``, ``"module"``, ``"op"``, ``"annotation"``, ``"frame"``,
+        What each row is. One of ``"line"``, ``"module"``, ``"op"``, ``"annotation"``, ``"frame"``,
         ``"call"``.
     per
         Gaps of each device as a whole, or of each stream. One of ``"device"``, ``"stream"``.
@@ -368,25 +368,25 @@ def idle_owners(self: "Trace", by: str = "line", per: str = "device") -> pl.Data
 
 
 def input_balance(self: "Trace") -> pl.DataFrame:
-    """How long each rank waits for its input, and which of them holds up the others.
+    """How long each rank waits for its input, and which rank holds up the others.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, step, rank) with a call of a DataLoader, by run, the rows without a step
-        first, then by step and rank. Columns: ``run rank step ranks calls load_ns wait_ns
-        mean_wait_ns median_wait_ns max_wait_ns over_median_ns wait_over_mean slowest_rank``.
+        One row per (run, step, rank) with DataLoader calls, by run, the rows without a step first,
+        then by step and rank. Columns: ``run rank step ranks calls load_ns wait_ns mean_wait_ns
+        median_wait_ns max_wait_ns over_median_ns wait_over_mean slowest_rank``.
     """
     return self.answer("input_balance")
 
 
 def kernel_categories(self: "Trace", per: str = "rank") -> pl.DataFrame:
-    """What the devices' time went to: matrix products, attention, collectives, ...
+    """Where device time went: matrix products, attention, collectives, ...
 
     Parameters
     ----------
     per
-        What has rows of its own. One of ``"rank"``, ``"step"``, ``"stream"``.
+        What rows are split by. One of ``"rank"``, ``"step"``, ``"stream"``.
 
     Returns
     -------
@@ -404,8 +404,8 @@ def kernel_overlap(self: "Trace", per: str = "rank") -> pl.DataFrame:
     Parameters
     ----------
     per
-        What has a row of its own; collective: every kernel. One of ``"rank"``, ``"process_group"``,
-        ``"collective"``.
+        What each row is; collective: every communication kernel. One of ``"rank"``,
+        ``"process_group"``, ``"collective"``.
 
     Returns
     -------
@@ -423,7 +423,7 @@ def kernel_shapes(self: "Trace", per_op: bool = False) -> pl.DataFrame:
     Parameters
     ----------
     per_op
-        Rows by the op that launched the kernel, too.
+        Also split rows by the op that launched the kernel.
 
     Returns
     -------
@@ -436,7 +436,7 @@ def kernel_shapes(self: "Trace", per_op: bool = False) -> pl.DataFrame:
 
 
 def kernel_types(self: "Trace") -> pl.DataFrame:
-    """How long the devices of each trace computed, communicated and copied, alone and at once.
+    """How long the devices of each trace computed, communicated and copied, alone and together.
 
     Returns
     -------
@@ -448,7 +448,7 @@ def kernel_types(self: "Trace") -> pl.DataFrame:
 
 
 def kernels(self: "Trace", by: str = "name", top: int = 0, copies: bool = False) -> pl.DataFrame:
-    """Device time by kernel name, and the op that each kernel works for most.
+    """Device time by kernel name, and the op that launched most of it.
 
     Parameters
     ----------
@@ -456,9 +456,9 @@ def kernels(self: "Trace", by: str = "name", top: int = 0, copies: bool = False)
         Short_name: no return type, template arguments, parameters. One of ``"name"``,
         ``"short_name"``, ``"category"``, ``"class"``.
     top
-        N: the N largest of each rank, and one row `others`; 0: all.
+        N: the N largest per rank, and one row `others`; 0: all.
     copies
-        Copies and fills of memory, too.
+        Include memory copies and fills.
 
     Returns
     -------
@@ -474,7 +474,7 @@ def kernels(self: "Trace", by: str = "name", top: int = 0, copies: bool = False)
 def launches(
     self: "Trace", outlier_call_ns: int = 50_000, outlier_delay_ns: int = 100_000
 ) -> pl.DataFrame:
-    """What the calls that launch work cost the host, and how long their work waited.
+    """What launch calls cost the host, and how long their work waited.
 
     Parameters
     ----------
@@ -502,8 +502,7 @@ def memory_bandwidth(self: "Trace", by: str = "direction") -> pl.DataFrame:
     Parameters
     ----------
     by
-        Name: copies of pinned and of pageable memory are rows of their own. One of ``"direction"``,
-        ``"name"``.
+        Name: separate rows for pinned and pageable memory. One of ``"direction"``, ``"name"``.
 
     Returns
     -------
@@ -525,12 +524,12 @@ def memory_growth(
     until: str = "",
     top: int = 100,
 ) -> pl.DataFrame:
-    """What a memory snapshot has more of at one time than at another.
+    """What a memory snapshot holds more of at one time than at another.
 
     Parameters
     ----------
     by
-        What has a row. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
+        What each row is. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
     from_ns
         From this time, on the clock that traces.clock names; 0 for the beginning.
     to_ns
@@ -540,14 +539,14 @@ def memory_growth(
     until
         To the last end of an annotation of this name.
     top
-        Most rows of each (run, rank, device); 0 for all.
+        Maximum rows per (run, rank, device); 0 for all.
 
     Returns
     -------
     polars.DataFrame
-        One row per name of (run, rank, device) with memory made or freed for good in between, by
-        device, the largest change first. Columns: ``run rank device stack_id name from_bytes
-        to_bytes change_bytes made_bytes made_blocks freed_bytes freed_blocks stack``.
+        One row per name, per (run, rank, device), with memory allocated or freed for good in
+        between, by device, largest change first. Columns: ``run rank device stack_id name
+        from_bytes to_bytes change_bytes made_bytes made_blocks freed_bytes freed_blocks stack``.
     """
     return self.answer(
         "memory_growth", by=by, from_ns=from_ns, to_ns=to_ns, since=since, until=until, top=top
@@ -555,7 +554,7 @@ def memory_growth(
 
 
 def memory_owners(self: "Trace") -> pl.DataFrame:
-    """What was allocated when the most was, by the op that asked for it.
+    """What was allocated at the memory peak, by the op that requested it.
 
     Returns
     -------
@@ -568,7 +567,7 @@ def memory_owners(self: "Trace") -> pl.DataFrame:
 
 
 def memory_peak(self: "Trace") -> pl.DataFrame:
-    """When the most memory was allocated on each device, by which op, and what stayed.
+    """When the most memory was allocated on each device, by which op, and what was never freed.
 
     Returns
     -------
@@ -588,18 +587,18 @@ def memory_stacks(
     Parameters
     ----------
     by
-        What has a row. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
+        What each row is. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
     at
-        What is called the peak: that, or when memory ran out the last time. One of ``"peak"``,
-        ``"oom"``.
+        Which moment peak columns describe: the peak, or the last time that memory ran out. One of
+        ``"peak"``, ``"oom"``.
     top
-        Most rows of each (run, rank, device); 0 for all.
+        Maximum rows per (run, rank, device); 0 for all.
 
     Returns
     -------
     polars.DataFrame
-        One row per name of (run, rank, device), by device, what held the most at the peak first,
-        then at the end, then by name. Columns: ``run rank device stack_id name peak_ns peak_bytes
+        One row per name, per (run, rank, device), by device, the most held at the peak first, then
+        at the end, then by name. Columns: ``run rank device stack_id name peak_ns peak_bytes
         peak_blocks peak_share end_bytes end_blocks unfreed_bytes unfreed_blocks allocations
         allocated_bytes stack``.
     """
@@ -612,27 +611,27 @@ def memory_timeline(self: "Trace", points: int = 1000) -> pl.DataFrame:
     Parameters
     ----------
     points
-        Most rows of a device; 0 for every record.
+        Maximum rows per device; 0 for every record.
 
     Returns
     -------
     polars.DataFrame
-        One row per allocation or free, by run, rank, device_type, device and time; of one instant
-        the allocations first. Columns: ``run rank device_type device time_ns bytes allocated_bytes
-        reserved_bytes op_id op_name``.
+        One row per allocation or free, by run, rank, device_type, device and time; allocations
+        first within an instant. Columns: ``run rank device_type device time_ns bytes
+        allocated_bytes reserved_bytes op_id op_name``.
     """
     return self.answer("memory_timeline", points=points)
 
 
 def modules(self: "Trace", per: str = "step", together: str = "") -> pl.DataFrame:
-    """What ran on the host and the devices for each nn.Module, forward and backward.
+    """What ran on host and devices for each nn.Module, forward and backward.
 
     Parameters
     ----------
     per
-        What has rows: each step, or all of a run together. One of ``"step"``, ``"run"``.
+        What rows are split by: steps, or nothing within a run. One of ``"step"``, ``"run"``.
     together
-        Names as a JSON list: one row for all modules of these names, without others.
+        Names as a JSON list: one row for all modules with these names, and no others.
 
     Returns
     -------
@@ -647,12 +646,12 @@ def modules(self: "Trace", per: str = "step", together: str = "") -> pl.DataFram
 
 
 def op_counters(self: "Trace") -> pl.DataFrame:
-    """Hardware counters by op, of slices that counted while they ran (CUPTI's range profiler).
+    """Hardware counters by op, from CUPTI's range profiler.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, op, series), by run, rank, the first such slice of the op, op,
+        One row per (run, rank, op, series), by run, rank, the op's first slice with counters, op,
         series. Columns: ``run rank op series matched_by ops ranges total mean_value min_value
         max_value``.
     """
@@ -662,14 +661,14 @@ def op_counters(self: "Trace") -> pl.DataFrame:
 def op_kernels(
     self: "Trace", group_by_input_shape: bool = False, copies: bool = False
 ) -> pl.DataFrame:
-    """Which op launched which kernels, one after the other, how often and with what delays.
+    """Which op launched which kernels in which order, how often and with what delays.
 
     Parameters
     ----------
     group_by_input_shape
-        Ops with other input shapes have rows of their own.
+        Separate rows for different input shapes.
     copies
-        Copies and fills of memory are part of the sequences, as if they were kernels.
+        Include memory copies and fills in the sequences.
 
     Returns
     -------
@@ -684,30 +683,30 @@ def op_kernels(
 
 
 def optimizable_events(self: "Trace", n: int = 1) -> pl.DataFrame:
-    """Where the devices ran out of work, the host slices that are the most worth a look.
+    """The host slices most worth optimizing where the devices ran out of work.
 
     Parameters
     ----------
     n
-        Rows of each (run, rank).
+        Rows per (run, rank).
 
     Returns
     -------
     polars.DataFrame
-        One row per host slice, the best `n` of each (run, rank), by run, rank, the highest score
-        first, then start and event_id. Columns: ``run rank event_id name kind start_ns dur_ns
-        self_ns idle_ns idle_share score source_location``.
+        One row per host slice, the best `n` per (run, rank), by run, rank, the highest score first,
+        then start and event_id. Columns: ``run rank event_id name kind start_ns dur_ns self_ns
+        idle_ns idle_share score source_location``.
     """
     return self.answer("optimizable_events", n=n)
 
 
 def out_of_memory(self: "Trace") -> pl.DataFrame:
-    """Each time that memory ran out: what was asked for, and what held the rest.
+    """Each time that memory ran out: the request, and what held the rest.
 
     Returns
     -------
     polars.DataFrame
-        One row per record `oom` of (run, rank), in their order. Columns: ``run rank device
+        One row per record `oom`, per (run, rank), in their order. Columns: ``run rank device
         allocator_event_id time_ns requested_bytes device_free_bytes missing_bytes held_bytes
         held_blocks reserved_bytes inactive_bytes largest_free_bytes segment_free_bytes fits_block
         fits_segment fits_sum frame holder_bytes holder_frame holder_stack_id stack``.
@@ -721,35 +720,35 @@ def overview(self: "Trace") -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank), also where it has no events, by run and rank. Columns: ``run rank
-        events span_ns threads devices kernels device_busy_ns steps``.
+        One row per (run, rank), also without events, by run and rank. Columns: ``run rank events
+        span_ns threads devices kernels device_busy_ns steps``.
     """
     return self.answer("overview")
 
 
 def phases(self: "Trace", per: str = "phase") -> pl.DataFrame:
-    """Phases of inference: requests, tokens, time of host and devices, graph or eager.
+    """Inference phases: requests, tokens, host and device time, graph or eager.
 
     Parameters
     ----------
     per
-        What has rows: phases, each size of batch, or each occurrence. One of ``"phase"``,
+        What each row is: a phase, a batch size of it, or an occurrence. One of ``"phase"``,
         ``"batch"``, ``"occurrence"``.
 
     Returns
     -------
     polars.DataFrame
         One row per (run, rank, phase, execution, is_warmup), by run, rank, first start; with `per`
-        also by batch, or one of each. Columns: ``run rank phase execution is_warmup batch name
-        event_id start_ns calls mean_batch tokens prefill_tokens decode_tokens host_ns span_ns
-        p50_span_ns max_span_ns tokens_per_s kernels graphs device_ns graph_share busy_ns idle_ns
-        idle_share communication_ns exposed_communication_ns known_share roofline_share``.
+        also by batch, or one per. Columns: ``run rank phase execution is_warmup batch name event_id
+        start_ns calls mean_batch tokens prefill_tokens decode_tokens host_ns span_ns p50_span_ns
+        max_span_ns tokens_per_s kernels graphs device_ns graph_share busy_ns idle_ns idle_share
+        communication_ns exposed_communication_ns known_share roofline_share``.
     """
     return self.answer("phases", per=per)
 
 
 def pipeline_actions(self: "Trace") -> pl.DataFrame:
-    """What each rank of a pipeline did when: which stage, which microbatch, forward or backward.
+    """What each pipeline rank did when: which stage, which microbatch, forward or backward.
 
     Returns
     -------
@@ -762,12 +761,12 @@ def pipeline_actions(self: "Trace") -> pl.DataFrame:
 
 
 def pipeline_bubbles(self: "Trace", corrected: bool = True) -> pl.DataFrame:
-    """How long each rank of a pipeline waited for others: before, between and after its work.
+    """How long each pipeline rank waited for others: before, between and after its work.
 
     Parameters
     ----------
     corrected
-        Take the offsets of clock_skew off the clocks, where all are known.
+        Correct clocks by the offsets of clock_skew, if all are known.
 
     Returns
     -------
@@ -780,7 +779,7 @@ def pipeline_bubbles(self: "Trace", corrected: bool = True) -> pl.DataFrame:
 
 
 def python_lines(self: "Trace") -> pl.DataFrame:
-    """The host's own time, the devices' time and idle time by line of the user's code.
+    """Host self time, device time and idle time by line of the user's code.
 
     Returns
     -------
@@ -793,12 +792,12 @@ def python_lines(self: "Trace") -> pl.DataFrame:
 
 
 def queue_depth(self: "Trace", points: int = 0) -> pl.DataFrame:
-    """How much work was waiting for each stream: launched, and not begun.
+    """How much work was waiting for each stream: launched but not begun.
 
     Parameters
     ----------
     points
-        Most rows of a stream, from 2; 0 for every change.
+        Maximum rows per stream, from 2; 0 for every change.
 
     Returns
     -------
@@ -828,7 +827,7 @@ def queue_summary(self: "Trace", full_depth: int = 1024) -> pl.DataFrame:
 
 
 def rank_balance(self: "Trace") -> pl.DataFrame:
-    """How evenly each class of time is spread over ranks, as a whole and in each step.
+    """How evenly each class of time is spread over ranks, overall and in each step.
 
     Returns
     -------
@@ -841,7 +840,7 @@ def rank_balance(self: "Trace") -> pl.DataFrame:
 
 
 def recompute(self: "Trace") -> pl.DataFrame:
-    """What ran once more in backward, for activation checkpointing, by module and op.
+    """What ran again in backward, for activation checkpointing, by module and op.
 
     Returns
     -------
@@ -853,12 +852,12 @@ def recompute(self: "Trace") -> pl.DataFrame:
 
 
 def runs(self: "Trace", per_step: int = 0) -> pl.DataFrame:
-    """How long each run and its steps took, what its devices did, and its peak of memory.
+    """How long each run and its steps took, what its devices did, and its memory peak.
 
     Parameters
     ----------
     per_step
-        Tokens, samples or whatever a step works through on all ranks together; 0: not known.
+        Tokens, samples or other units that a step processes on all ranks together; 0: not known.
 
     Returns
     -------
@@ -886,18 +885,19 @@ def samples(
     Parameters
     ----------
     per
-        Step: each step, and nothing that is in none. One of ``"run"``, ``"step"``.
+        Step: each step, and nothing outside steps. One of ``"run"``, ``"step"``.
     kernel_by
         Shapes: op around the launch with its input shapes. One of ``"name"``, ``"short_name"``,
         ``"shapes"``, ``"category"``.
     copies
-        Copies and fills of memory are kernels, too.
+        Treat memory copies and fills as kernels.
     outside
-        By step, rows without one for what is in none. One of ``"none"``, ``"kernels"``, ``"all"``.
+        With per=step, also rows for what is outside steps. One of ``"none"``, ``"kernels"``,
+        ``"all"``.
     devices
-        Kernels of each device are rows of their own.
+        Separate rows for the kernels of each device.
     dtype
-        Data type of the work whose type is not known. One of ``"fp64"``, ``"fp32"``, ``"tf32"``,
+        Data type assumed for work of unknown type. One of ``"fp64"``, ``"fp32"``, ``"tf32"``,
         ``"fp16"``, ``"bf16"``, ``"fp8"``, ``"fp6"``, ``"fp4"``, ``"int8"``.
 
     Returns
@@ -924,14 +924,14 @@ def segment_map(self: "Trace", segments: int = 32, pieces: int = 2000) -> pl.Dat
     Parameters
     ----------
     segments
-        Most segments of each (run, rank, device), the largest; 0 for all.
+        Maximum segments per (run, rank, device), the largest; 0 for all.
     pieces
-        Most pieces of each (run, rank, device), the largest; 0 for all.
+        Maximum pieces per (run, rank, device), the largest; 0 for all.
 
     Returns
     -------
     polars.DataFrame
-        One row per piece of (run, rank, device), by device, the largest segments first, then by
+        One row per piece, per (run, rank, device), by device, the largest segments first, then by
         segment_id and place in the segment. Columns: ``run rank device segment_id segment_type
         segment_bytes offset_bytes bytes state blocks segments pieces``.
     """
@@ -954,18 +954,18 @@ def self_times(self: "Trace") -> pl.DataFrame:
 def sequences(
     self: "Trace", name: str = "", min_kernels: int = 3, top: int = 10, copies: bool = False
 ) -> pl.DataFrame:
-    """Which kernels run one after the other under an op, annotation or module, and how often.
+    """Which kernels run in sequence under an op, annotation or module, and how often.
 
     Parameters
     ----------
     name
-        Text in the name of the slices, taken as it is written; '' for the outermost of all.
+        Text in the name of the slices, taken literally; '' for all outermost slices.
     min_kernels
         Leave out shorter sequences.
     top
-        So many rows of each run and rank; 0: all.
+        Maximum rows per run and rank; 0: all.
     copies
-        Copies and fills of memory are part of the sequences, as if they were kernels.
+        Include memory copies and fills in the sequences.
 
     Returns
     -------
@@ -980,24 +980,24 @@ def sequences(
 def snapshot_timeline(
     self: "Trace", by: str = "device", points: int = 1000, top: int = 10
 ) -> pl.DataFrame:
-    """Memory of a snapshot over time: allocated, active and reserved, or what held it.
+    """Memory of a snapshot over time: allocated, active and reserved bytes, or what held them.
 
     Parameters
     ----------
     by
-        What has a row at each moment. One of ``"device"``, ``"stack"``, ``"frame"``, ``"module"``,
+        What each row of a moment is. One of ``"device"``, ``"stack"``, ``"frame"``, ``"module"``,
         ``"category"``.
     points
-        Most moments of a device, from 5; 0 for all.
+        Maximum moments per device, from 5; 0 for all.
     top
-        Most names of a device; 0 for all.
+        Maximum names per device; 0 for all.
 
     Returns
     -------
     polars.DataFrame
-        One row per moment of (run, rank, device), by device and moment, and in it per name, the
-        largest at the peak first. Columns: ``run rank device event_id time_ns stack_id name is_rest
-        allocated_bytes active_bytes reserved_bytes``.
+        One row per moment, per (run, rank, device), by device and moment, and within it per name,
+        the largest at the peak first. Columns: ``run rank device event_id time_ns stack_id name
+        is_rest allocated_bytes active_bytes reserved_bytes``.
     """
     return self.answer("snapshot_timeline", by=by, points=points, top=top)
 
@@ -1028,20 +1028,20 @@ def steps(self: "Trace") -> pl.DataFrame:
 
 
 def stragglers(self: "Trace", per: str = "rank", corrected: bool = True) -> pl.DataFrame:
-    """Which rank the others wait for, how often, for how long, and what it does longer before.
+    """Which rank the others wait for, how often, for how long, and what took it longer before.
 
     Parameters
     ----------
     per
-        What has a row of its own. One of ``"rank"``, ``"op"``, ``"kernel"``.
+        What each row is. One of ``"rank"``, ``"op"``, ``"kernel"``.
     corrected
-        Take the offsets of clock_skew off the clocks, where all are known.
+        Correct clocks by the offsets of clock_skew, if all are known.
 
     Returns
     -------
     polars.DataFrame
         One row per (run, rank) that takes part in collectives with others; with per=op or
-        per=kernel one for each thing it did before. Columns: ``run rank before_op before_kernel
+        per=kernel one for each op or kernel before. Columns: ``run rank before_op before_kernel
         collectives times_last last_share times_first held_up_ns max_held_up_ns shared_ns excess
         excess_ns late_ns mean_late_ns max_late_ns wait_ns mean_wait_ns communication_ns
         is_corrected``.
@@ -1064,7 +1064,7 @@ def tensor_traffic(self: "Trace") -> pl.DataFrame:
 
 
 def time_breakdown(self: "Trace") -> pl.DataFrame:
-    """What the devices of each trace did with their time: compute, communicate, copy, nothing.
+    """How the devices of each trace spent their time: compute, communicate, copy, idle.
 
     Returns
     -------
@@ -1090,31 +1090,31 @@ def total_average(self: "Trace") -> pl.DataFrame:
 
 
 def unfreed(self: "Trace", top: int = 100) -> pl.DataFrame:
-    """The largest blocks that were allocated in the trace and never freed, and who allocated them.
+    """The largest blocks that were allocated in the trace and never freed, and the op of each.
 
     Parameters
     ----------
     top
-        Most rows of each (run, rank); 0 for all.
+        Maximum rows per (run, rank); 0 for all.
 
     Returns
     -------
     polars.DataFrame
-        One row per block of (run, rank, device_type, device), the largest first, then by run, rank,
-        time, device and address. Columns: ``run rank device_type device address bytes time_ns op_id
-        op_name annotation_id annotation_name``.
+        One row per block, per (run, rank, device_type, device), the largest first, then by run,
+        rank, time, device and address. Columns: ``run rank device_type device address bytes time_ns
+        op_id op_name annotation_id annotation_name``.
     """
     return self.answer("unfreed", top=top)
 
 
 def utilization(self: "Trace") -> pl.DataFrame:
-    """How much of the time each device worked, and how much of it its kernels could fill.
+    """How much of the time each device worked, and how much of the device its kernels could fill.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, device, step), by run, rank, device, step, the row of no step first.
-        Columns: ``run rank device step span_ns kernel_ns busy_ns kernel_share busy_share
+        One row per (run, rank, device, step), by run, rank, device, step, the row without a step
+        first. Columns: ``run rank device step span_ns kernel_ns busy_ns kernel_share busy_share
         sm_efficiency occupancy``.
     """
     return self.answer("utilization")
@@ -1126,7 +1126,7 @@ def work_rates(self: "Trace") -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, device, moment in which a rate changes), in this order. Columns:
+        One row per (run, rank, device, moment at which a rate changes), in this order. Columns:
         ``run rank device time_ns flop_per_s bytes_per_s``.
     """
     return self.answer("work_rates")

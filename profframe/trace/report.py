@@ -67,7 +67,7 @@ class Options:
         """Find out what is wrong before a large trace is loaded."""
         page.check_installed()
         if not self.keys or integer("rows", self.rows) < 1:
-            raise ParameterError("sections, rows: a page needs at least one of each")
+            raise ParameterError("sections, rows: a page needs at least one section and one row")
         if self.timeline not in FORMS:
             raise UnknownNameError.among("timeline", self.timeline, FORMS)
 

@@ -29,7 +29,7 @@ _NO_DOCS: Mapping[str, str] = MappingProxyType({})
 
 
 def from_tables(cls: type[Trace], tables: Mapping[str, pa.Table]) -> Trace:
-    """Make a trace of tables in memory.
+    """Make a trace from tables in memory.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def from_tables(cls: type[Trace], tables: Mapping[str, pa.Table]) -> Trace:
     Returns
     -------
     Trace
-        A trace on the very tables; nothing is copied.
+        A trace on these tables; nothing is copied.
     """
     return cls(Session.of(InMemory(schema.complete(tables))))
 
@@ -52,14 +52,14 @@ def from_store(
     runs: Text | None = None,
     ranks: Numbers | None = None,
 ) -> Trace:
-    """Open a store; its tables are read when a question needs them.
+    """Open a store; tables are read when a question needs them.
 
     Parameters
     ----------
     path
         Folder that `to_parquet` or ``profframe convert`` wrote.
     runs, ranks
-        As for `filter`; files of others are not opened.
+        As for `filter`; other files are not opened.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def from_store(
 
 
 def scan(self: Trace, table: str) -> pl.LazyFrame:
-    """One table as a LazyFrame; of a store, only what a query needs is read.
+    """One table as a LazyFrame; from a store, only what a query needs is read.
 
     Parameters
     ----------
@@ -114,22 +114,22 @@ def selected(
     start_ns: int | None = None,
     end_ns: int | None = None,
 ) -> Trace:
-    """Keep the rows for which all conditions hold, with their facts as they are.
+    """Keep the rows that meet all conditions, with their facts unchanged.
 
     Parameters
     ----------
     steps
-        Number or numbers of profiler steps: events of these steps, and what the other timed
-        tables have within the steps' windows. A range may reach beyond those that there are.
+        Number or numbers of profiler steps: events in these steps, and rows of the other timed
+        tables within the steps' windows. A range may reach beyond the existing steps.
     ranks, runs
-        Rank or ranks, run or runs; of every table. Here too a range may reach beyond.
+        Rank or ranks, run or runs, in every table. Here too a range may reach beyond.
     kinds
         Kind or kinds of events; the other tables stay whole.
     phase
-        Phase or phases of inference, as ``"decode"``: events of these phases, device work with its
-        launch, and what the other timed tables have while a phase goes on on the host.
+        Inference phase or phases, such as ``"decode"``: events in these phases, device work with
+        its launch, and rows of the other timed tables while such a phase runs on the host.
     start_ns, end_ns
-        Keep what starts within ``[start_ns, end_ns)``, on the clock of ``traces.clock``.
+        Keep events that start within ``[start_ns, end_ns)``, on the clock of ``traces.clock``.
 
     Returns
     -------
@@ -139,7 +139,7 @@ def selected(
     Raises
     ------
     UnknownNameError
-        There is no such run, rank, kind, phase or step; the message says which there are.
+        There is no such run, rank, kind, phase or step; the message lists the existing ones.
     ParameterError
         A value is of the wrong type.
     """
@@ -163,20 +163,20 @@ def limited(
     rows: int | None = None,
     cut_rows: bool = False,
 ) -> Trace:
-    """Ask questions within limits; a question that exceeds one is an error.
+    """Ask questions within limits; a question that exceeds one raises an error.
 
     Parameters
     ----------
     memory_limit
-        Such as ``"2GB"`` (of 1e9 bytes) or ``"512MiB"``, for DuckDB, which answers; what does
-        not fit goes to a temporary folder first. It does not count returned rows. None
-        for most of the machine's memory.
+        Such as ``"2GB"`` (of 1e9 bytes) or ``"512MiB"``, for DuckDB, which runs the queries and
+        spills to a temporary folder first. Returned rows do not count. None for most of the
+        machine's memory.
     timeout_s
         Seconds that a question may take.
     rows
         Rows that `sql` and `answer` may return.
     cut_rows
-        Leave out what is beyond ``rows``, which then is no error.
+        Cut the result to ``rows`` instead of raising an error.
 
     Returns
     -------
@@ -204,19 +204,20 @@ def given(self: Trace, *, tables: Mapping[str, object] | None = None, files: Pat
     Parameters
     ----------
     tables
-        Frames of polars, pandas or Arrow, by the names that SQL has for them.
+        polars, pandas or Arrow frames, by their names in SQL.
     files
-        Files, and folders with all that is in them, that SQL may read, as by ``read_csv``.
+        Files, and folders with everything in them, that SQL may read, for example with
+        ``read_csv``.
 
     Returns
     -------
     Trace
-        A trace on the same data, and these beside it.
+        A trace on the same data, with these in addition.
 
     Raises
     ------
     ParameterError
-        A name is taken or invalid, a value is no frame, or there is no such file.
+        A name is taken or invalid, a value is not a frame, or there is no such file.
 
     Examples
     --------
@@ -232,7 +233,7 @@ def given(self: Trace, *, tables: Mapping[str, object] | None = None, files: Pat
 
 
 def with_devices(self: Trace, devices: Devices) -> Trace:
-    """Match the devices again, with more models, which take precedence.
+    """Match the devices again, with additional models, which take precedence.
 
     Parameters
     ----------
@@ -242,12 +243,12 @@ def with_devices(self: Trace, devices: Devices) -> Trace:
     Returns
     -------
     Trace
-        A trace on the same data, but for the table `devices`; `quality` stays as it is.
+        A trace on the same data, except for the table `devices`; `quality` stays as it is.
 
     Raises
     ------
     ParameterError
-        The file cannot be read, or an entry is not of the form of `profframe.facts.models`.
+        The file cannot be read, or an entry does not have the form of `profframe.facts.models`.
 
     Examples
     --------
@@ -268,7 +269,7 @@ def asking(self: Trace, at_once: int = 1) -> Iterator[Trace]:
     Parameters
     ----------
     at_once
-        Number of threads that ask at the same time: each takes a part of the work.
+        Number of threads that ask at the same time.
 
     Yields
     ------
@@ -294,7 +295,7 @@ def table(self: Trace, name: str) -> Frame:
 
 
 def as_frame(self: Trace, rows: pl.DataFrame, docs: Mapping[str, str] = _NO_DOCS) -> Frame:
-    """Rows as a `Frame`, which shows moments since the starts of these traces."""
+    """Rows as a `Frame`, which shows times relative to the starts of these traces."""
     starts = None
     if any(name in rows.columns for name in MOMENTS):
         starts = self._session.scan("traces").select(*KEYS, "start_ns")

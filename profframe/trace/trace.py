@@ -1,4 +1,4 @@
-"""`Trace`: the tables of one or many traces, immutable, and questions to them.
+"""`Trace`: the immutable tables of one or many traces, and questions about them.
 
 The class is a table of contents: each line says where its method is.
 """
@@ -18,9 +18,10 @@ from profframe.trace.plots import Plots
 
 
 class Trace:
-    """Events of any number of runs and ranks, with the facts about them; nothing in it changes.
+    """Events of any number of runs and ranks, with the facts about them; immutable.
 
-    Made by `profframe.load`. Its tables are polars DataFrames, its answers come from the files of
+    Created by `profframe.load`. Its tables are polars DataFrames; its answers come from the files
+    in
     ``sql/``.
 
     Examples
@@ -80,7 +81,7 @@ class Trace:
 
     @property
     def instants(self) -> pl.DataFrame:
-        """One row per event without a duration, and per event that has no table of its own."""
+        """One row per event without a duration, and per event without its own table."""
         return rows.table(self, "instants")
 
     @property
@@ -90,7 +91,7 @@ class Trace:
 
     @property
     def devices(self) -> pl.DataFrame:
-        """One row per device: what it is, and what it can do at most."""
+        """One row per device, with its peak rates."""
         return rows.table(self, "devices")
 
     @property
@@ -105,7 +106,7 @@ class Trace:
 
     @property
     def allocations(self) -> pl.DataFrame:
-        """One row per allocation of a memory snapshot, from when until when it lived."""
+        """One row per allocation of a memory snapshot, with its lifetime."""
         return rows.table(self, "allocations")
 
     @property
@@ -120,7 +121,7 @@ class Trace:
 
     @property
     def process_groups(self) -> pl.DataFrame:
-        """One row per process group that a rank is in, by dumps of the flight recorder."""
+        """One row per process group that a rank is in, from flight recorder dumps."""
         return rows.table(self, "process_groups")
 
     @property
@@ -135,12 +136,12 @@ class Trace:
 
     @property
     def tensors(self) -> pl.DataFrame:
-        """One row per tensor that a node of an execution trace takes or gives."""
+        """One row per input or output tensor of a node of an execution trace."""
         return rows.table(self, "tensors")
 
     @property
     def traces(self) -> pl.DataFrame:
-        """One row per (run, rank): what was loaded, and what its header says."""
+        """One row per (run, rank): what was loaded, with its header."""
         return rows.table(self, "traces")
 
     @property
@@ -150,7 +151,7 @@ class Trace:
 
     @property
     def tables(self) -> dict[str, pa.Table]:
-        """Every table as Arrow, in the schema's types; a store is read whole."""
+        """Every table as Arrow, in the schema's types; reads a store completely."""
         return {name: self._session.table(name) for name in schema.TABLES}
 
     scan = rows.scan
@@ -253,9 +254,9 @@ class Trace:
 
     @property
     def self_cpu_time_total(self) -> int:
-        """Host time of all operators, each moment of a thread counted once, in nanoseconds.
+        """Host time of all operators in nanoseconds, each moment of a thread counted once.
 
-        torch's own of this name is in microseconds.
+        torch's attribute of this name is in microseconds.
         """
         return int(self.total_average()["self_cpu_ns"].sum())
 

@@ -47,41 +47,41 @@ def table(  # noqa: PLR0917 -- torch's own arguments
     include_python_functions: bool | None = None,
     compat: str | None = None,
 ) -> str:
-    """Give the text of torch's ``key_averages().table()``.
+    """The text of torch's ``key_averages().table()``.
 
-    Numbers are rounded once, half to even; FLOPs and sources stand below their own headers;
-    control bytes are written as escapes. ``compat="torch"`` repeats torch to the character.
+    Numbers are rounded once, half to even; FLOPs and sources are below their own headers; control
+    bytes are escaped. ``compat="torch"`` repeats torch's text character for character.
 
     Parameters
     ----------
     sort_by
-        torch's attribute to sort by, the largest first: ``cpu_time_total``, ``count``, ...
+        torch's attribute to sort by, largest first: ``cpu_time_total``, ``count``, ...
     row_limit
-        Rows to print; all of them if it is negative.
+        Number of rows to print; negative for all.
     max_src_column_width, max_name_column_width
-        Characters of the source and of the name; None is no limit.
+        Maximum characters of the source and the name; None for no limit.
     header
         A line above the table.
     top_level_events_only
-        Leave out what has its first occurrence inside another event.
+        Leave out events whose first occurrence is inside another event.
     time_unit
         ``s``, ``ms`` or ``us`` for all times.
     group_by_input_shape, group_by_stack_n, group_by_overload_name, include_python_functions
         As in `key_averages`.
     compat
-        ``"torch"``: as torch prints it, with what its floats make of a tie.
+        ``"torch"``: as torch prints it, including its floating-point rounding.
 
     Returns
     -------
     str
-        Lines. Of several traces, a table each, with its run and rank above it.
+        The lines. For several traces, one table each, with its run and rank above it.
 
     Raises
     ------
     UnknownNameError
-        Rows have no such attribute, or there is no such unit; the message suggests the nearest.
+        There is no such attribute or unit; the message suggests the nearest.
     ParameterError
-        Another value cannot be used.
+        Another value is invalid.
     """
     check_compat(compat)
     options = torch_table.Options(
@@ -113,33 +113,32 @@ def tree(  # noqa: PLR0917 -- which part of which trace
     rank: int | None = None,
     row_limit: int = 200,
 ) -> trees.Tree:
-    """Draw host slices inside one another, depth first, with their times.
+    """Draw the tree of host slices, depth first, with their times.
 
     Parameters
     ----------
     event_id
-        Slice to begin with; None for all that are in no other, the busiest thread first.
+        Slice to begin with; None for all outermost slices, the busiest thread first.
     depth
-        Levels below it; None for as many as fit into the rows.
+        Levels below it; None for as many as fit into the row limit.
     run, rank
-        Which trace, where there are several.
+        Which trace, if there are several.
     row_limit
-        Slices to draw; all of them if it is negative.
+        Number of slices to draw; negative for all.
 
     Returns
     -------
     profframe.show.tree.Tree
-        Text with a line for each slice: duration, what of it is in none of its children, device
-        time launched inside it, share of the outermost slice that is drawn, ``event_id``, and
-        name. ``(+n inside)`` counts slices that are too deep, the last line all that are not
-        drawn.
+        Text with a line for each slice: duration, self time, device time launched inside it, share
+        of the outermost slice drawn, ``event_id``, and name. ``(+n inside)`` counts slices that are
+        too deep, the last line all slices that are not drawn.
 
     Raises
     ------
     UnknownNameError
         There is no such event, run or rank.
     ParameterError
-        There are several traces, or the event is no host slice that nests, as a kernel.
+        There are several traces, or the event is not a host slice that nests, such as a kernel.
     """
     session = self._session.filter(runs=run, ranks=rank)
     with session.connection(dict.fromkeys(("events", "threads"))) as connection:
@@ -148,7 +147,7 @@ def tree(  # noqa: PLR0917 -- which part of which trace
 
 
 def summary(self: Trace) -> Summary:
-    """What is inside, in a few labelled lines; the text of ``repr``."""
+    """The contents in a few labelled lines; the text of ``repr``."""
     trace = type(self)(self._session.unlimited())
     traces = trace.traces
     return Summary(

@@ -26,7 +26,7 @@ def page() -> str:
         lines += ["", f"## {table.name}", "", f"{table.doc} Grain: {table.grain}.", ""]
         if table.is_optional:
             lines += [
-                "Most traces have no rows of it; a store has a file of it where there are some.",
+                "Most traces have no such rows; a store has a file for them only if there are some.",
                 "",
             ]
         lines += ["| column | type | unit | NULL means | what it is |", "|---|---|---|---|---|"]
@@ -40,7 +40,7 @@ def page() -> str:
         "## Checks",
         "",
         (
-            "What `quality.check` can be. A comma before a closing bracket loses nothing and is "
+            "The values of `quality.check`. A comma before a closing bracket loses nothing and is "
             "not counted."
         ),
         "",

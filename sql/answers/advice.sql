@@ -1,28 +1,28 @@
--- advice: what makes the program slow or waste memory, the events that show it, and what to do.
+-- advice: what makes the program slow or wastes memory, the evidence, and what to do.
 -- One row per finding and cause, the most severe first, then by the estimated gain, the largest first, run, rank, rule and
--- evidence. What several ranks of a run have for the same cause is one finding, of the rank that has the largest gain: `ranks`
--- has all of them. The same cause is the same `where` and suggestion of a rule, or the same `cause` of any rules that have this
--- column. Rules are the files of `sql/rules`, and yours: each is a SELECT over the same tables. Times are of the profiler's
--- steps, or of the whole trace where it has none. A rule without evidence gives no finding. No two findings are of the same time
--- of a rank: the one with the narrowest cause has it, `docs/rules.md` has the order, and the rest say that they do not count it.
--- A gain is no more than the time that is looked at; each is of its suggestion alone, so that gains need not add up. Where a
--- rule says what its suggestion amounts to in a replay (`docs/what_if.md`), the gain is what the replay of all ranks of the run
--- says, for all of them that have the finding; severity goes by it, and `gain_basis` says so. In SQL alone the gains are those of
--- the rules: `profframe answer advice --sql` prints it with all rules in it, for a bare shell.
+-- evidence. If several ranks of a run have a finding for the same cause, it is one finding, on the rank with the largest gain;
+-- `ranks` lists all of them. The cause is the same if one rule has the same `where` and suggestion, or if rules with a column
+-- `cause` have the same `cause`. Rules are the files in `sql/rules`, and your own: each is a SELECT over the same tables. Times
+-- are within the profiler's steps, or the whole trace if there are none. A rule without evidence gives no finding. No two
+-- findings cover the same time of a rank: the one with the narrowest cause has it (`docs/rules.md` has the order), and the others
+-- do not count it. A gain is at most the time examined. Each gain is for its suggestion alone, so gains may not add up. If a rule
+-- says how a replay simulates its suggestion (`docs/what_if.md`), the gain comes from a replay of all ranks of the run, for all
+-- ranks that have the finding; severity then follows that gain, and `gain_basis` says so. In plain SQL, gains are the rules' own
+-- estimates: `profframe answer advice --sql` prints the query with all rules, for a bare shell.
 -- needs: events
 -- run               VARCHAR        run that the trace belongs to
--- rank              INTEGER        rank within the run; of several the one that the finding and its events are of
+-- rank              INTEGER        rank within the run; with several ranks, the one that finding and events refer to
 -- rule              VARCHAR        name of the rule: a file of sql/rules, or yours
 -- severity          VARCHAR        high, medium or low
 -- finding           VARCHAR        what was found, with numbers
--- evidence_events   BIGINT[]       event_id of the events that show it, the strongest first, at most 100
+-- evidence_events   BIGINT[]       evidence: event_id of events that show it, the strongest first, at most 100
 -- events            BIGINT         number of all events that show it
--- estimated_gain_ns BIGINT    ns   time that could be gained over the times that were looked at; NULL where none can be argued
--- gain_basis        VARCHAR        how that was reached, or why there is none
--- where             VARCHAR        the op, module, stream, device or process group; NULL where it is the whole rank
+-- estimated_gain_ns BIGINT    ns   time that could be gained, over the time examined; NULL if there is no basis for an estimate
+-- gain_basis        VARCHAR        how the gain was computed, or why there is none
+-- where             VARCHAR        the op, module, stream, device or process group; NULL for the whole rank
 -- suggestion        VARCHAR        what to do
--- link              VARCHAR        where that is described
--- ranks             BIGINT[]       all ranks that have it
+-- link              VARCHAR        page that describes it
+-- ranks             BIGINT[]       all ranks with the finding
 SELECT
     run,
     rank,

@@ -1,24 +1,24 @@
--- annotations: what ran on the host and the devices for each user annotation, step by step.
--- One row per (run, rank, step, name), by run, rank, step (none first), first start, name.
--- A range of record_function, NVTX or torch itself, whatever thread it is on. What is launched inside it on its thread is its
--- work, whenever that runs; so backward work, which another thread launches, is not in the annotation of a forward pass.
--- Ranges of one name that are inside each other count once, their time as their work.
--- Names that only a device has ranges of are rows, too: their work is what begins within them on their stream.
--- All but calls and host_ns are NULL where the rows that would tell were filtered out of the trace.
+-- annotations: what ran on host and devices for each user annotation, step by step.
+-- One row per (run, rank, step, name), by run, rank, step (rows outside steps first), first start, name.
+-- An annotation is a range of record_function, NVTX or torch itself, on any thread. Its work is everything launched inside it on
+-- its thread, whenever that runs; so backward work, which another thread launches, is not in the annotation of a forward pass.
+-- Nested ranges with the same name count once, in time and work. Names with ranges only on a device have rows, too: their work is
+-- whatever begins within them on their stream. All columns except calls and host_ns are NULL if the rows they depend on were
+-- filtered out of the trace.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions.
 -- needs: events
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
--- step                      BIGINT       profiler step that they started in, or captured ones were replayed in; NULL in none
--- name                      VARCHAR      name of the annotation; NULL where the source has none
--- calls                     BIGINT       number of annotations; of a captured one, of its replays
--- host_ns                   BIGINT   ns  time in them on the host, threads added; NULL where it is not known, or on devices only
+-- step                      BIGINT       profiler step of their start, or of the replay if captured; NULL outside steps
+-- name                      VARCHAR      name of the annotation; NULL if the source has none
+-- calls                     BIGINT       number of annotations; for captured ones, of replays
+-- host_ns                   BIGINT   ns  host time in them, summed over threads; NULL if not known, or on devices only
 -- kernels                   BIGINT       number of kernels launched inside
 -- device_ns                 BIGINT   ns  sum of durations of the kernels, copies and fills launched inside
 -- busy_ns                   BIGINT   ns  time in which at least one of these ran, on whichever device
--- span_ns                   BIGINT   ns  from the start of the first of them to the end of the last; NULL where there are none
--- exposed_communication_ns  BIGINT   ns  time in which one of them communicated, and nothing on the rank's devices computed
--- idle_ns                   BIGINT   ns  part of span_ns in which no device of the rank was busy; NULL where there is no span
+-- span_ns                   BIGINT   ns  from the start of the first of them to the end of the last; NULL if there are none
+-- exposed_communication_ns  BIGINT   ns  time in which one of them communicated and nothing on the rank's devices computed
+-- idle_ns                   BIGINT   ns  part of span_ns in which no device of the rank was busy; NULL if there is no span
 WITH replayed AS (
     FROM replayed_steps(events)
 ),

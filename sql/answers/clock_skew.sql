@@ -1,24 +1,24 @@
--- clock_skew: whether the ranks of a run are on one clock, and by how much their clocks differ.
+-- clock_skew: whether the ranks of a run share one clock, and how far their clocks differ.
 -- One row per (run, rank), by run and rank.
--- Estimated from matched collectives that wait for all ranks (all_reduce, all_gather, reduce_scatter, all_to_all, barrier): all
--- ranks leave them at the same time, so the median difference of their ends is that of the clocks. A rank that shares none with
--- the reference is reached over the fewest others. Answers that compare ranks take it off, unless they are
--- told `corrected = false`.
--- note: unknown_origin: traces.clock is not utc; other_clock: it is not that of the run's lowest rank; other_origin: base_ns is
--- not (times of utc clocks are comparable all the same); skewed: see skewed_ns; no_common_collective: nothing to estimate it
--- from.
+-- Offsets are estimated from matched collectives that wait for all ranks (all_reduce, all_gather, reduce_scatter, all_to_all,
+-- barrier): all ranks leave these at the same time, so the median difference of their ends is the difference of their clocks. A
+-- rank that shares none with the reference is reached through as few other ranks as possible. Answers that compare ranks subtract
+-- the offsets, unless `corrected = false`.
+-- note: unknown_origin: traces.clock is not utc; other_clock: traces.clock differs from the run's lowest rank; other_origin:
+-- base_ns differs (times of utc clocks can still be compared); skewed: see skewed_ns; no_common_collective: no data for an
+-- estimate.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces
--- parameter skewed_ns BIGINT = 50000  offsets beyond this, in ns, and beyond three times their error are noted as skewed
+-- parameter skewed_ns BIGINT = 50000  offsets beyond this, in ns, and beyond three times their error are marked skewed
 -- run            VARCHAR      run that the trace belongs to
 -- rank           INTEGER      rank within the run
--- clock          VARCHAR      clock of its times, as in traces.clock
--- base_ns        BIGINT   ns  origin that was added to the source's times; NULL where the source has none
--- reference_rank INTEGER      rank that offset_ns is relative to: the lowest that it communicates with; NULL where none
--- offset_ns      BIGINT   ns  by how much its clock is ahead of the reference's; NULL where not known
--- error_ns       BIGINT   ns  standard error of offset_ns, from the median deviation; NULL for one collective
--- collectives    BIGINT       number of collectives that it is estimated from; NULL for the reference
--- note           VARCHAR      words, see above; NULL where nothing is to say
+-- clock          VARCHAR      clock of the rank's times, as in traces.clock
+-- base_ns        BIGINT   ns  origin that was added to the source's times; NULL if the source has none
+-- reference_rank INTEGER      rank that offset_ns is relative to: the lowest it communicates with; NULL if none
+-- offset_ns      BIGINT   ns  how far its clock is ahead of the reference's; NULL if not known
+-- error_ns       BIGINT   ns  standard error of offset_ns, from the median deviation; NULL for a single collective
+-- collectives    BIGINT       number of collectives in the estimate; NULL for the reference
+-- note           VARCHAR      see above; NULL if there is nothing to note
 WITH matches AS MATERIALIZED (
     FROM collective_matches(events, traces)
 ),

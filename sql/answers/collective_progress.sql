@@ -1,22 +1,22 @@
--- collective_progress: how far each rank came in each process group: who is ahead, who behind.
+-- collective_progress: how far each rank came in each process group: which ranks are ahead, which behind.
 -- One row per (run, rank, process_group, group_ranks), by run, group and rank.
--- By dumps of the flight recorder.
+-- Based on flight recorder dumps.
 -- In a bare shell read from `sql/lib` first: collectives, recorded, stacks.
 -- needs: recorded_collectives, process_groups, stacks, traces
 -- run                       VARCHAR       run that the dumps belong to
 -- rank                      INTEGER       rank within the run
 -- process_group             VARCHAR       name of the process group
--- process_group_description VARCHAR       what the group is for: default_pg, or as it was given to new_group
--- group_ranks               VARCHAR       ranks in the group, as a JSON list; NULL where the dumps do not say
--- is_loaded                 BOOLEAN       its dump is there
--- first_seq                 BIGINT        lowest number of a collective that its recorder still had; NULL for none
--- last_seq                  BIGINT        highest number of a collective that it called; 0 for none; NULL where not known
--- completed_seq             BIGINT        highest number of one that ended there; NULL where not known
--- behind                    BIGINT        collectives that it is behind the rank that came farthest; NULL where not known
--- kind                      VARCHAR       what it called last in the group; NULL where no record is left
--- state                     VARCHAR       how far that came, as in recorded_collectives
--- created_ns                BIGINT  ns    when it called that
--- stack                     VARCHAR       where it called that: innermost first, joined by `;`; NULL where not recorded
+-- process_group_description VARCHAR       purpose of the group: default_pg, or the text passed to new_group
+-- group_ranks               VARCHAR       ranks in the group, as a JSON list; NULL if the dumps do not say
+-- is_loaded                 BOOLEAN       whether its dump is loaded
+-- first_seq                 BIGINT        lowest collective number that its recorder still had; NULL if there is none
+-- last_seq                  BIGINT        highest collective number that it called; 0 if it called none; NULL if not known
+-- completed_seq             BIGINT        highest number of a collective that ended there; NULL if not known
+-- behind                    BIGINT        number of collectives by which it is behind the leading rank; NULL if not known
+-- kind                      VARCHAR       its last call in the group; NULL if no record is left
+-- state                     VARCHAR       how far that call came, as in recorded_collectives
+-- created_ns                BIGINT  ns    when it made that call
+-- stack                     VARCHAR       where it made that call: innermost frame first, joined by `;`; NULL if not recorded
 WITH members AS (
     FROM recorded_members(recorded_collectives, process_groups, traces)
 ),

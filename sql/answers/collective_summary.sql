@@ -1,27 +1,27 @@
--- collective_summary: how fast collectives are, by group, what they do, data type and size.
--- One row per (run, process_group, collective, dtype, bytes), the most time first, then by run and what it is.
--- Definitions are those of collectives. Of one rank alone of several, latency holds its wait, too.
+-- collective_summary: how fast collectives are, by group, operation, data type and size.
+-- One row per (run, process_group, collective, dtype, bytes), the most time first, then by run and these columns.
+-- Definitions are as in collectives. If only one of several ranks is loaded, latency includes its wait.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces
--- parameter corrected BOOLEAN = true  take the offsets of clock_skew off the clocks, where all are known
+-- parameter corrected BOOLEAN = true  correct clocks by the offsets of clock_skew, if all are known
 -- run                VARCHAR        run that the traces belong to
--- ranks              BIGINT         number of ranks in the group; NULL where not known
--- process_group      VARCHAR        process group; NULL where not known
--- collective         VARCHAR        what it does, in the source's word; else by the name of its kernel
--- dtype              VARCHAR        data type of its elements; NULL where not known
--- bytes              BIGINT  bytes  size of one; NULL where not known
+-- ranks              BIGINT         number of ranks in the group; NULL if not known
+-- process_group      VARCHAR        process group; NULL if not known
+-- collective         VARCHAR        the operation as the source names it; else from the name of its kernel
+-- dtype              VARCHAR        data type of its elements; NULL if not known
+-- bytes              BIGINT  bytes  size of one collective; NULL if not known
 -- calls              BIGINT         number of collectives
--- mismatches         BIGINT         how many of them have a mismatch other than not_loaded
+-- mismatches         BIGINT         number of them with a mismatch other than not_loaded
 -- total_ns           BIGINT  ns     sum of their latencies
 -- mean_ns            BIGINT  ns     mean latency, rounded half up
 -- min_ns             BIGINT  ns     shortest latency
 -- p50_ns             BIGINT  ns     median latency
 -- max_ns             BIGINT  ns     longest latency
--- skew_ns            BIGINT  ns     sum of their start skews; NULL where none is known
--- max_skew_ns        BIGINT  ns     largest of them
--- algorithm_gb_per_s DOUBLE  GB/s   all their bytes over total_ns
+-- skew_ns            BIGINT  ns     sum of their start skews; NULL if none is known
+-- max_skew_ns        BIGINT  ns     largest start skew
+-- algorithm_gb_per_s DOUBLE  GB/s   sum of bytes over total_ns
 -- bus_gb_per_s       DOUBLE  GB/s   the same for the slowest link
--- is_corrected       BOOLEAN        clocks of all of them were corrected
+-- is_corrected       BOOLEAN        whether the clocks of all of them were corrected
 WITH matches AS MATERIALIZED (
     FROM collective_matches(events, traces)
 ),

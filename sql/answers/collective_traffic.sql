@@ -1,17 +1,17 @@
--- collective_traffic: how many bytes each rank sends to each other one by all_to_all and send.
+-- collective_traffic: how many bytes each rank sends to each other rank by all_to_all and send.
 -- One row per (run, rank, peer_rank, process_group), by run, rank, peer_rank and group.
 -- The n-th part of an all_to_all goes to the n-th rank of the process group, which is rank n of the run only in the group of all
--- ranks. Parts are equal where the source has no split sizes, or an empty list; where all are 0 nothing is sent: 0 bytes. What a
--- rank keeps for itself is a row, too. Only what is known counts: groups with their ranks, data types, and lists of sizes that
--- are whole; of other collectives the way of the bytes depends on the algorithm.
+-- ranks. Parts are equal if the source has no split sizes, or an empty list; if all sizes are 0, nothing is sent: 0 bytes. What a
+-- rank keeps for itself is a row, too. Only complete records count: groups with known ranks, data types, and whole lists of
+-- sizes. For other collectives, the route of the bytes depends on the algorithm.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces
 -- run           VARCHAR        run that the trace belongs to
 -- rank          INTEGER        rank that sends
 -- peer_rank     INTEGER        rank that it sends to
--- process_group VARCHAR        process group; NULL where not known
+-- process_group VARCHAR        process group; NULL if not known
 -- calls         BIGINT         number of collectives
--- bytes         BIGINT  bytes  sum of what it sends to that rank, each rounded down; NULL beyond BIGINT
+-- bytes         BIGINT  bytes  sum of bytes sent to that rank, each rounded down; NULL beyond BIGINT
 WITH matches AS MATERIALIZED (
     FROM collective_matches(events, traces)
 )

@@ -1,52 +1,51 @@
 -- collectives: collectives matched across the ranks of each run: waits, latency, bandwidth, mismatches.
--- One row per collective, or with per=rank one per rank of each, by run, number and rank.
--- A collective is the kernels of a communication library that belong together, or its slice on the host (gloo, mpi). Ranks are
--- matched by process group and the number that the source gives (`seq`); where there is none, the n-th of a kind in a group is
--- that of the other ranks (`order`), counted in each profiler step where ranks have the same ones: one that is missing shifts
--- those after it. Of sends and receives each pair of ranks counts alone.
--- Where the group is not known, it is taken to be the whole run. All but waits is of the ranks that are there.
--- mismatch lists in words: collective, size, dtype, group: ranks say different things; missing_rank: a rank of the group has a
--- trace, but not this in it; not_loaded: of a rank of the group nothing is here; unmatched: the other side of a send is not
--- known.
--- Ranks are compared on one clock, where clock_skew knows the offsets of all of them; else as their clocks have it,
--- and is_corrected says so. Where traces.clock is then unknown, or not the same for all, nothing is known of waits; nor of a rank
--- alone. start_ns and dur_ns are by the rank's own clock.
--- bytes is what all of it comes to on one rank: out for all_gather, in for reduce_scatter; of all_to_all the mean over ranks.
--- bus_gb_per_s is that times 2(n-1)/n for all_reduce, (n-1)/n for all_gather, reduce_scatter, all_to_all, gather, scatter, 1 for
--- broadcast, reduce, send and recv; n is expected_ranks. Both are over latency_ns; 1 GB is 10^9 bytes.
+-- One row per collective, or with per=rank one per collective and rank, by run, number and rank.
+-- A collective is a set of kernels of a communication library that belong together, or its slice on the host (gloo, mpi). Ranks
+-- are matched by process group and the source's sequence number (`seq`). Without one, the n-th collective of a kind in a group
+-- matches the n-th on the other ranks (`order`), counted within each profiler step if ranks have the same steps: a missing
+-- collective shifts those after it. Sends and receives are matched for each pair of ranks separately.
+-- If the group is not known, it is assumed to be the whole run. All columns except waits describe only the ranks that are loaded.
+-- mismatch lists words: collective, size, dtype, group: ranks disagree on it; missing_rank: a rank of the group is loaded but
+-- lacks this collective; not_loaded: a rank of the group is not loaded; unmatched: the other side of a send is not known.
+-- Ranks are compared on one clock if clock_skew knows the offsets of all of them; otherwise times are as recorded, and
+-- is_corrected says so. If traces.clock is then unknown or differs between ranks, waits are unknown; so are those of a single
+-- rank. start_ns and dur_ns are on the rank's own clock.
+-- bytes is the total size on one rank: output for all_gather, input for reduce_scatter; for all_to_all the mean over ranks.
+-- bus_gb_per_s is algorithm_gb_per_s times 2(n-1)/n for all_reduce, (n-1)/n for all_gather, reduce_scatter, all_to_all, gather,
+-- scatter, 1 for broadcast, reduce, send and recv; n is expected_ranks. Both are over latency_ns; 1 GB is 10^9 bytes.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces
--- parameter per        VARCHAR(collective|rank) = collective  what has a row of its own
--- parameter mismatched BOOLEAN                  = false       only those with a mismatch other than not_loaded
--- parameter corrected  BOOLEAN                  = true        take the offsets of clock_skew off the clocks, where all are known
+-- parameter per        VARCHAR(collective|rank) = collective  what each row is
+-- parameter mismatched BOOLEAN                  = false       only collectives with a mismatch other than not_loaded
+-- parameter corrected  BOOLEAN                  = true        correct clocks by the offsets of clock_skew, if all are known
 -- run                VARCHAR        run that the traces belong to
--- ranks              BIGINT         number of ranks that have it
--- number             BIGINT         number of the collective in its run, by its start on its lowest rank
+-- ranks              BIGINT         number of ranks that took part
+-- number             BIGINT         number of the collective in its run, by start on its lowest rank
 -- rank               INTEGER        rank; NULL with per=collective
--- process_group      VARCHAR        process group; NULL where not known
--- collective         VARCHAR        what it does, in the source's word; else by the name of its kernel
--- collective_seq     BIGINT         number of it in its group, as the source has it; NULL where it has none
--- matched_by         VARCHAR        seq or order; none where no other rank has it
--- expected_ranks     BIGINT         number of ranks in its group; NULL where not known
--- missing_ranks      VARCHAR        ranks of the group that have it not, as far as known: 2,5; NULL where none
--- mismatch           VARCHAR        what does not fit, see above; NULL where all does
--- step               BIGINT         profiler step that it was launched in, the lowest of its ranks; NULL in none
--- dtype              VARCHAR        data type of its elements, in the source's word; NULL where not known
--- bytes              BIGINT  bytes  size of it, see above; the largest where ranks differ; NULL where not known
--- imbalance          DOUBLE         largest over mean size of the ranks; NULL where not known
+-- process_group      VARCHAR        process group; NULL if not known
+-- collective         VARCHAR        the operation as the source names it; else from the name of its kernel
+-- collective_seq     BIGINT         sequence number in its group, from the source; NULL if it has none
+-- matched_by         VARCHAR        seq or order; none if no other rank has it
+-- expected_ranks     BIGINT         number of ranks in its group; NULL if not known
+-- missing_ranks      VARCHAR        ranks of the group that are known to lack it: 2,5; NULL if none
+-- mismatch           VARCHAR        what does not fit, see above; NULL if everything does
+-- step               BIGINT         profiler step of its launch, the lowest of its ranks; NULL outside steps
+-- dtype              VARCHAR        data type of its elements, as the source names it; NULL if not known
+-- bytes              BIGINT  bytes  its size, see above; the largest if ranks differ; NULL if not known
+-- imbalance          DOUBLE         largest over mean size of the ranks; NULL if not known
 -- event_id           BIGINT         event_id of the rank's first kernel; NULL with per=collective
 -- kernels            BIGINT         number of kernels
--- start_ns           BIGINT  ns     start on the rank, by its own clock; with per=collective the earliest
+-- start_ns           BIGINT  ns     start on the rank, on its own clock; with per=collective the earliest
 -- dur_ns             BIGINT  ns     duration on the rank, first start to last end of its kernels; with per=collective the longest
 -- wait_ns            BIGINT  ns     time from the rank's start to the last rank's; with per=collective the mean, rounded half up
--- transfer_ns        BIGINT  ns     rest of dur_ns, after the last rank came; with per=collective the mean, rounded half up
+-- transfer_ns        BIGINT  ns     rest of dur_ns, after the last rank arrived; with per=collective the mean, rounded half up
 -- start_skew_ns      BIGINT  ns     last start minus first: the longest wait
 -- end_skew_ns        BIGINT  ns     last end minus first
--- last_rank          INTEGER        rank that came last, the lowest on a tie
--- latency_ns         BIGINT  ns     shortest duration of a rank: that of the last one, who did not wait
+-- last_rank          INTEGER        rank that arrived last, the lowest on a tie
+-- latency_ns         BIGINT  ns     shortest duration of a rank: that of the last one, which did not wait
 -- algorithm_gb_per_s DOUBLE  GB/s   bytes over latency_ns
 -- bus_gb_per_s       DOUBLE  GB/s   the same for the slowest link, see above
--- is_corrected       BOOLEAN        clocks were corrected: the parameter asks for it, and all offsets are known
+-- is_corrected       BOOLEAN        clocks were corrected: requested by the parameter, and all offsets known
 WITH matches AS MATERIALIZED (
     FROM collective_matches(events, traces)
 ),

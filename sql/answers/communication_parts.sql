@@ -1,31 +1,31 @@
--- communication_parts: what ranks compute and communicate in each step, and what of it is waiting.
+-- communication_parts: what ranks compute and communicate in each step, and how much of it is waiting.
 -- One row per (run, step, rank) that used devices, by run, the rows without a step first, then by step and rank.
--- Computation, hidden and exposed communication are those of time_breakdown; rows without a step are of the whole traces. Exposed
--- time is transfer while a collective runs that all its ranks have come to; else it is waiting while one runs whose last rank has
--- not come, as collectives has it; else it is unknown: of communication whose other ranks are not loaded, or whose clocks cannot
--- be compared. The three add up to exposed_ns. Shares of the mean are over the ranks of the run that have the step.
+-- Computation, hidden and exposed communication are defined as in time_breakdown; rows without a step cover whole traces. Exposed
+-- time is transfer while a collective runs that all its ranks have reached; otherwise waiting while a collective runs whose last
+-- rank has not arrived, as collectives has it; otherwise unknown: the other ranks of the communication are not loaded, or clocks
+-- cannot be compared. The three add up to exposed_ns. Means are over the ranks of the run that have the step.
 -- In a bare shell read from `sql/lib` first: devices, lanes, collectives, intervals, steps, busy, exposure.
 -- needs: events, traces
--- parameter corrected BOOLEAN = true  take the offsets of clock_skew off the clocks, where all are known
+-- parameter corrected BOOLEAN = true  correct clocks by the offsets of clock_skew, if all are known
 -- run                VARCHAR        run that the trace belongs to
 -- rank               INTEGER        rank within the run
 -- step               BIGINT         N of the step; NULL for the whole trace
--- ranks              BIGINT         number of ranks that have it
+-- ranks              BIGINT         number of ranks with the step
 -- start_ns           BIGINT   ns    start, on the clock that traces.clock names
--- span_ns            BIGINT   ns    duration of the step on the host; of a whole trace first start to last end on the devices
--- compute_ns         BIGINT   ns    computation ran
--- communication_ns   BIGINT   ns    communication ran
--- hidden_ns          BIGINT   ns    part of communication_ns in which computation ran, too
--- exposed_ns         BIGINT   ns    part of communication_ns in which none did
+-- span_ns            BIGINT   ns    duration of the step on the host; for a whole trace, first start to last end on devices
+-- compute_ns         BIGINT   ns    time in which computation ran
+-- communication_ns   BIGINT   ns    time in which communication ran
+-- hidden_ns          BIGINT   ns    part of communication_ns in which computation also ran
+-- exposed_ns         BIGINT   ns    part of communication_ns in which no computation ran
 -- wait_ns            BIGINT   ns    part of exposed_ns that was waiting for the last rank
 -- transfer_ns        BIGINT   ns    part of exposed_ns that was transfer
--- unknown_ns         BIGINT   ns    part of exposed_ns of which that is not known
--- hidden_share       DOUBLE   0..1  hidden_ns over communication_ns; NULL where that is 0
--- exposed_share      DOUBLE   0..1  exposed_ns over span_ns; NULL where that is 0
--- wait_share         DOUBLE   0..1  wait_ns over exposed_ns; NULL where that is 0
--- compute_over_mean  DOUBLE         compute_ns over the mean of the ranks; NULL where that is 0
--- exposed_over_mean  DOUBLE         exposed_ns over the mean of the ranks; NULL where that is 0
--- wait_over_mean     DOUBLE         wait_ns over the mean of the ranks: a rank that others wait for is far below 1
+-- unknown_ns         BIGINT   ns    the rest of exposed_ns, not known to be either
+-- hidden_share       DOUBLE   0..1  hidden_ns over communication_ns; NULL if that is 0
+-- exposed_share      DOUBLE   0..1  exposed_ns over span_ns; NULL if that is 0
+-- wait_share         DOUBLE   0..1  wait_ns over exposed_ns; NULL if that is 0
+-- compute_over_mean  DOUBLE         compute_ns over the mean of the ranks; NULL if that is 0
+-- exposed_over_mean  DOUBLE         exposed_ns over the mean of the ranks; NULL if that is 0
+-- wait_over_mean     DOUBLE         wait_ns over the mean of the ranks: far below 1 for a rank that others wait for
 WITH matches AS MATERIALIZED (
     FROM collective_matches(events, traces)
 ),

@@ -1,24 +1,24 @@
 -- counter_summary: range and time-weighted mean of every counter.
 -- One row per (run, rank, name, series, pid, counter_id, device, unit), in this order.
--- A value holds until the next one, so the last holds for no time; what is not a number, or has no time, is in no mean.
--- What slices counted while they ran is in `op_counters`.
+-- A value holds until the next one, so the last has no weight; values that are not numbers or have no time are not in the mean.
+-- Hardware counters of slices are in `op_counters`.
 -- needs: counters
 -- parameter name  VARCHAR = ''  only counters with this text in their name, taken literally
 -- run         VARCHAR      run that the trace belongs to
 -- rank        INTEGER      rank within the run
--- name        VARCHAR      name of the counter; NULL where the source has none
--- series      VARCHAR      which of the counter's values; NULL where the source has no value
--- pid         VARCHAR      the source's process id, as text; NULL where it does not say
--- counter_id  VARCHAR      id that tells counters of one name apart; NULL where the source has none
--- device      INTEGER      device that it counts; NULL where the source names none
--- unit        VARCHAR      unit of its values; NULL where the source does not say
+-- name        VARCHAR      name of the counter; NULL if the source has none
+-- series      VARCHAR      which of the counter's values; NULL if the source has no value
+-- pid         VARCHAR      the source's process id, as text; NULL if it does not say
+-- counter_id  VARCHAR      id that tells counters of one name apart; NULL if the source has none
+-- device      INTEGER      device that it measures; NULL if the source names none
+-- unit        VARCHAR      unit of its values; NULL if the source does not say
 -- samples     BIGINT       number of values
 -- start_ns    BIGINT   ns  time of the first value, on the clock that traces.clock names
 -- span_ns     BIGINT   ns  first value to last
--- mean_value  DOUBLE       mean over that time, in the source's unit; NULL where no time passes
+-- mean_value  DOUBLE       mean over that time, in the source's unit; NULL if no time passes
 -- min_value   DOUBLE       smallest value
 -- max_value   DOUBLE       largest value
--- last_value  DOUBLE       value at the end; of one instant the largest
+-- last_value  DOUBLE       value at the end; the largest of one instant
 WITH held AS (
     SELECT
         run, rank, name, series, pid, counter_id, device, unit, time_ns, value,

@@ -1,20 +1,20 @@
--- evaluation: how long each host slice took itself, and whether the devices had work meanwhile.
+-- evaluation: self time of each host slice, and whether the devices had work meanwhile.
 -- One row per host slice that nests, by run, rank, start and event_id.
--- These are ops, annotations, Python functions and calls of the runtime; `filter(kinds=...)` takes some of them.
+-- These are ops, annotations, Python functions and runtime calls; `filter(kinds=...)` selects some of them.
 -- needs: events
 -- run          VARCHAR        run that the trace belongs to
 -- rank         INTEGER        rank within the run
 -- event_id     BIGINT         event_id of the slice
 -- parent_id    BIGINT         event_id of the slice around it on its thread; NULL for a root
--- name         VARCHAR        name as the source has it; NULL where it has none
+-- name         VARCHAR        name in the source; NULL if it has none
 -- kind         VARCHAR        what the slice is: host_op, python, runtime, ...
--- step         BIGINT         N of the profiler step that it started in; NULL in none
+-- step         BIGINT         N of the profiler step that it started in; NULL outside steps
 -- start_ns     BIGINT   ns    start, on the clock that traces.clock names
 -- dur_ns       BIGINT   ns    duration
 -- self_ns      BIGINT   ns    duration without direct children (negative where those overlap)
--- idle_ns      BIGINT   ns    part of the duration in which no device of the rank was busy; NULL where none was used
--- idle_share   DOUBLE   0..1  idle_ns over dur_ns; NULL where that is 0
--- queue_depth  BIGINT         pieces of device work launched and not begun when it started; NULL where none was launched
+-- idle_ns      BIGINT   ns    part of the duration in which no device of the rank was busy; NULL if no device was used
+-- idle_share   DOUBLE   0..1  idle_ns over dur_ns; NULL if that is 0
+-- queue_depth  BIGINT         pieces of work launched but not begun when it started; NULL if none was launched
 SELECT
     run,
     rank,

@@ -1,34 +1,34 @@
--- expert_balance: how evenly ranks get the tokens of experts: bytes and time.
--- One row per (run, step, collective, process_group, rank), or with per=collective one per rank of each, in this order.
--- Counts every all_to_all that `collectives` has, and the kernels of libraries for expert parallelism (DeepEP and others)
--- that dispatch tokens to experts or combine what these return. Bytes are what the source says of the rank's own input and
--- output, or where it says no output, what all ranks of the group send to it; kernels of such libraries say none. A
--- rank's transfer is its time without its wait for the last rank; where waits are not known it is not known either. Shares of
--- the mean are over ranks with the same other columns. What is not known comes last.
+-- expert_balance: how evenly expert tokens are spread over ranks: bytes and time.
+-- One row per (run, step, collective, process_group, rank), or with per=collective one per collective and rank, in this order.
+-- Counts every all_to_all in `collectives`, and the kernels of expert-parallel libraries (DeepEP and others) that dispatch tokens
+-- to experts or combine their results. Bytes are what the source gives for the rank's own input and output or, if it gives no
+-- output, what all ranks of the group send to it; kernels of such libraries have none. A rank's transfer is its time without its
+-- wait for the last rank; if waits are not known, transfer is not known either. Means are over ranks with the same other columns.
+-- Unknown values come last.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces
--- parameter per       VARCHAR(step|collective) = step  what has a row of its own
--- parameter corrected BOOLEAN                  = true  take the offsets of clock_skew off the clocks, where all are known
+-- parameter per       VARCHAR(step|collective) = step  what each row is
+-- parameter corrected BOOLEAN                  = true  correct clocks by the offsets of clock_skew, if all are known
 -- run                    VARCHAR         run that the traces belong to
 -- rank                   INTEGER         rank within the run
--- step                   BIGINT          profiler step; NULL in none
+-- step                   BIGINT          profiler step; NULL outside steps
 -- collective             VARCHAR         all_to_all, dispatch or combine
--- process_group          VARCHAR         process group; NULL where not known
--- number                 BIGINT          number of the collective in its run, as collectives has it; NULL with per=step
+-- process_group          VARCHAR         process group; NULL if not known
+-- number                 BIGINT          number of the collective in its run, as in collectives; NULL with per=step
 -- ranks                  BIGINT          number of ranks in these rows
 -- calls                  BIGINT          number of collectives
--- sent_bytes             BIGINT  bytes   what the rank gives, its own share included; NULL where one is not known
--- received_bytes         BIGINT  bytes   what it gets, its own share included; NULL where one is not known
--- received_over_mean     DOUBLE          received_bytes over the mean of the ranks; NULL where one is not known, or all are 0
+-- sent_bytes             BIGINT  bytes   bytes the rank sends, including to itself; NULL if one is not known
+-- received_bytes         BIGINT  bytes   bytes it receives, including from itself; NULL if one is not known
+-- received_over_mean     DOUBLE          received_bytes over the mean of the ranks; NULL if one is not known, or all are 0
 -- received_max_over_mean DOUBLE          the largest of these
--- most_received_rank     INTEGER         rank that gets most, the lowest on a tie; NULL where one is not known
--- dur_ns                 BIGINT  ns      time of the collectives on the rank, waits and all
--- wait_ns                BIGINT  ns      part of it before the last rank came; NULL where one is not known
+-- most_received_rank     INTEGER         rank that receives most, the lowest on a tie; NULL if one is not known
+-- dur_ns                 BIGINT  ns      time of the collectives on the rank, including waits
+-- wait_ns                BIGINT  ns      part of it before the last rank arrived; NULL if one is not known
 -- transfer_ns            BIGINT  ns      the rest of it
--- transfer_over_mean     DOUBLE          transfer_ns over the mean of the ranks; NULL where one is not known, or all are 0
+-- transfer_over_mean     DOUBLE          transfer_ns over the mean of the ranks; NULL if one is not known, or all are 0
 -- transfer_max_over_mean DOUBLE          the largest of these
--- slowest_rank           INTEGER         rank whose transfer_ns is most, the lowest on a tie; NULL where one is not known
--- is_corrected           BOOLEAN         clocks were corrected in all of them
+-- slowest_rank           INTEGER         rank with the largest transfer_ns, the lowest on a tie; NULL if one is not known
+-- is_corrected           BOOLEAN         whether clocks were corrected in all of them
 WITH matches AS MATERIALIZED (
     FROM collective_matches(events, traces)
 ),

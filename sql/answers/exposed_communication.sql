@@ -1,11 +1,11 @@
--- exposed_communication: when the devices communicated and none of them computed.
--- One row per (run, rank, stretch of time), by run, rank, start_ns.
--- Communication and computation are those of time_breakdown: the stretches of a rank add up to its exposed_communication_ns.
+-- exposed_communication: when the devices communicated while none of them computed.
+-- One row per (run, rank, time span), by run, rank, start_ns.
+-- Communication and computation are defined as in time_breakdown: the spans of a rank add up to its exposed_communication_ns.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
 -- run       VARCHAR      run that the trace belongs to
 -- rank      INTEGER      rank within the run
--- start_ns  BIGINT   ns  start of the stretch, on the clock that traces.clock names
+-- start_ns  BIGINT   ns  start of the span, on the clock that traces.clock names
 -- dur_ns    BIGINT   ns  its duration
 WITH busy AS MATERIALIZED (
     FROM device_intervals(events)

@@ -1,32 +1,33 @@
--- flame: the call tree of the host, merged by path, for a flame graph.
+-- flame: the host's call tree, merged by path, for a flame graph.
 -- One row per (run, rank, node), by run, rank and node_id: an outer node comes before those inside it.
--- A node is all slices, of any thread, that have the same name and kind and the same names and kinds around them; every slice
--- `ProfilerStep#N` is called ProfilerStep*. Widths add up:
--- total_ns of a node is its self_ns and the total_ns of the nodes directly inside it, and self_ns of all nodes is that of all
--- slices that nest; device_ns likewise, of the device time that self_device_ns of the slices has.
--- backward is what is, or is inside, an evaluation of the autograd engine, a backward function (scope 1), or an op that names the
--- thread of its forward op. All else is forward, also what belongs to neither pass.
--- Kept are the `top` nodes with the largest share of host or device time; whatever else is directly inside a node, or outermost,
--- is one row `others` there, with the direction of what is around it. Device time of no op or call there is a row `outside`.
--- Of a filtered trace nodes are of the slices that are left. Where these overlap without nesting, `others` may be below zero.
+-- A node stands for all slices, on any thread, with the same name and kind and the same names and kinds around them; every slice
+-- `ProfilerStep#N` is called ProfilerStep*. Widths add up: total_ns of a node is its self_ns plus the total_ns of the nodes
+-- directly inside it, and self_ns of all nodes adds up to that of all slices that nest. The same holds for device_ns and
+-- self_device_ns.
+-- backward is whatever is, or is inside, an evaluation of the autograd engine, a backward function (scope 1), or an op that names
+-- the thread of its forward op. Everything else is forward, also what belongs to neither pass.
+-- The `top` nodes with the largest share of host or device time are kept; whatever else is directly inside a node, or outermost,
+-- is one row `others` there, with the direction of what is around it. Device time of no op or call in the tree is a row
+-- `outside`. For a filtered trace, nodes are made of the remaining slices. If these overlap without nesting, `others` may be
+-- negative.
 -- In a bare shell read from `sql/lib` first: lanes, devices, steps.
 -- needs: events
--- parameter top        BIGINT = 5000  most nodes of a run and rank, without others and outside; 0 for all
--- parameter min_share  DOUBLE = 0.0  nodes with a smaller share of both host and device time are not kept
+-- parameter top        BIGINT = 5000  maximum nodes of a run and rank, without others and outside; 0 for all
+-- parameter min_share  DOUBLE = 0.0  drop nodes with a smaller share of both host and device time
 -- run             VARCHAR      run that the trace belongs to
 -- rank            INTEGER      rank within the run
 -- node_id         BIGINT       number of the node within the run and rank, from 0
 -- parent_id       BIGINT       node_id of the node that it is directly inside; NULL for an outermost one
--- depth           INTEGER      number of nodes around it
--- name            VARCHAR      name of its slices; NULL where they have none; others; outside
--- kind            VARCHAR      kind of its slices; others: all that was not kept; outside: work of no op or call in the tree
--- direction       VARCHAR      forward or backward; NULL of outside
--- calls           BIGINT       number of slices; of outside, pieces of work
--- self_ns         BIGINT   ns  time in the slices but in none inside them (below zero where those overlap); of others, in all
+-- depth           INTEGER      number of nodes around the node
+-- name            VARCHAR      name of its slices; NULL if they have none; or others; or outside
+-- kind            VARCHAR      kind of its slices; others: slices that were not kept; outside: work of no op or call in the tree
+-- direction       VARCHAR      forward or backward; NULL for outside
+-- calls           BIGINT       number of slices; for outside, pieces of work
+-- self_ns         BIGINT   ns  time in the slices but not in slices inside them (negative if those overlap); for others, in all
 -- total_ns        BIGINT   ns  time in the slices
--- self_device_ns  BIGINT   ns  time of the kernels, copies and fills that are the slices' own; of others, of all of them
--- device_ns       BIGINT   ns  the same and that of the nodes inside
--- event_id        BIGINT       event_id of the first of the slices; NULL of others and outside
+-- self_device_ns  BIGINT   ns  time of the kernels, copies and fills that the slices launched themselves; for others, of all
+-- device_ns       BIGINT   ns  the same, plus that of the nodes inside
+-- event_id        BIGINT       event_id of the first of the slices; NULL for others and outside
 WITH RECURSIVE lanes AS MATERIALIZED (
     FROM lanes(events)
 ),

@@ -1,27 +1,27 @@
--- fragmentation: memory that the allocator holds and nothing uses, by segment of a memory snapshot.
--- One row per segment with blocks of (run, rank), by device, the most inactive bytes first, then by segment_id.
--- A request is served from one free block of a pool: it fails where inactive bytes are enough and the largest free block is not.
--- The request is that of the parameter, else the largest that failed on the device. `out_of_memory` has the sums of a device.
+-- fragmentation: memory that the allocator holds but nothing uses, by segment of a memory snapshot.
+-- One row per segment with blocks, per (run, rank), by device, the most inactive bytes first, then by segment_id.
+-- A request is served from one free block of a pool: it fails if no free block is large enough, even if inactive bytes suffice.
+-- The request is the parameter, else the largest that failed on the device. `out_of_memory` has totals per device.
 -- needs: segments, blocks, allocator_events
 -- parameter request_bytes BIGINT = 0  a request to place, in bytes; 0 for the largest that failed on the device
 -- run                  VARCHAR         run that the snapshot belongs to
 -- rank                 INTEGER         rank within the run
--- device               INTEGER         index of the device; NULL where the source does not say
+-- device               INTEGER         index of the device; NULL if the source does not say
 -- segment_id           BIGINT          number of the segment in segments
 -- segment_type         VARCHAR         large, small, ...
--- pool                 VARCHAR         memory pool; [0,0] is the usual one
+-- pool                 VARCHAR         memory pool; [0,0] is the default pool
 -- stream               BIGINT          stream that it belongs to
 -- bytes                BIGINT   bytes  its size
--- active_bytes         BIGINT   bytes  of blocks that are allocated, or wait for a stream
--- inactive_bytes       BIGINT   bytes  of blocks that are free
--- free_blocks          BIGINT          number of blocks that are free
--- largest_free_bytes   BIGINT   bytes  the largest of them; NULL for none
--- unused_bytes         BIGINT   bytes  of active blocks beyond what was asked for; NULL where the source does not say
--- inactive_share       DOUBLE   0..1   inactive_bytes over all of the segment; NULL where that is 0
--- request_bytes        BIGINT   bytes  the request; NULL for none
--- fits_block           BOOLEAN         the largest free block is as large as the request
--- fits_segment         BOOLEAN         the inactive bytes are: it would fit if they were in one piece
--- is_releasable        BOOLEAN         nothing in it is active: emptying the cache gives it back
+-- active_bytes         BIGINT   bytes  bytes of blocks that are allocated, or wait for a stream
+-- inactive_bytes       BIGINT   bytes  bytes of free blocks
+-- free_blocks          BIGINT          number of free blocks
+-- largest_free_bytes   BIGINT   bytes  largest free block; NULL if there is none
+-- unused_bytes         BIGINT   bytes  bytes of active blocks beyond what was requested; NULL if the source does not say
+-- inactive_share       DOUBLE   0..1   inactive_bytes over all of the segment; NULL if that is 0
+-- request_bytes        BIGINT   bytes  the request; NULL if there is none
+-- fits_block           BOOLEAN         the largest free block can hold the request
+-- fits_segment         BOOLEAN         all inactive bytes together could hold the request
+-- is_releasable        BOOLEAN         nothing in it is active: emptying the cache returns it
 WITH of_segment AS (
     SELECT
         run, rank, segment_id,

@@ -1,51 +1,51 @@
--- gaps: the longest gaps of the devices, why, and what the host did for most of each.
--- One row per gap, the `top` longest of each (run, rank), by run and rank, the longest first, then by start.
--- Gaps and causes are those of idle. What the host did is what the thread that launched the work after the gap was in: the
--- op, annotation, Python frame and call of the runtime or driver that was the innermost of its sort for most of the gap, and
--- for how long; the first by event_id on a tie. Where that launch is not in the trace, it is the thread of the last launch
--- on the device before the end of the gap. A line is a frame of the user's own code with all below it that is in no other
--- such frame; all calls of a line count, as of a module. Where the thread has none, as that of backward, both are of the
--- thread with the most; without Python frames, of the ops' stacks. The owner of a gap is the innermost call, op or annotation
--- that covers half of it with all that is inside; else the innermost frame that does, also on the thread of the lines; else
--- `ProfilerStep#N`; else the longest.
+-- gaps: the longest gaps of the devices, their cause, and what the host did during most of each.
+-- One row per gap, the `top` longest per (run, rank), by run and rank, the longest first, then by start.
+-- Gaps and causes are defined as in idle. What the host did refers to the thread that launched the work after the gap: for each
+-- of op, annotation, Python frame and runtime or driver call, the slice that was innermost for most of the gap, and for how long;
+-- the lowest event_id on a tie. If that launch is not in the trace, the thread is that of the last launch on the device before
+-- the end of the gap. A line is a frame of the user's own code, with everything below it that is in no other such frame; all
+-- calls of a line or a module count together. If the thread has no lines, as in backward, line and module are those of the thread
+-- with the most; without Python frames, they come from the stacks of ops. The owner of a gap is the innermost call, op or
+-- annotation that covers half of it with everything inside; else the innermost frame that does, also on the thread of the lines;
+-- else `ProfilerStep#N`; else the longest slice.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, idle_causes, gap_owners.
 -- needs: events
--- parameter top            BIGINT = 20  number of gaps of each run and rank; each takes time
+-- parameter top            BIGINT = 20  number of gaps per run and rank; each takes time
 -- parameter per            VARCHAR(device|stream) = device  gaps of each device as a whole, or of each stream
--- parameter kernel_wait_ns BIGINT = 30000  gaps of this and more, in ns, are no kernel_wait
+-- parameter kernel_wait_ns BIGINT = 30000  gaps of at least this, in ns, are not kernel_wait
 -- run              VARCHAR        run that the trace belongs to
 -- rank             INTEGER        rank within the run
--- device           INTEGER        index of the device; NULL where the source does not say
--- stream           INTEGER        stream of the device; NULL where the source does not say, and for a device as a whole
+-- device           INTEGER        index of the device; NULL if the source does not say
+-- stream           INTEGER        stream of the device; NULL if the source does not say, and for a device as a whole
 -- start_ns         BIGINT   ns    start of the gap, on the clock that traces.clock names
--- dur_ns           BIGINT   ns    its duration
+-- dur_ns           BIGINT   ns    duration of the gap
 -- share            DOUBLE   0..1  dur_ns over all gaps of the device, or of the stream
 -- cause            VARCHAR        host_wait, sync, kernel_wait or other
--- before_id        BIGINT         event_id of the work whose end began the gap; the first of those that end together
+-- before_id        BIGINT         event_id of the work whose end began the gap; the first of several that end together
 -- before_name      VARCHAR        its name
--- after_id         BIGINT         event_id of the work whose start ended the gap; the first of those that start together
+-- after_id         BIGINT         event_id of the work whose start ended the gap; the first of several that start together
 -- after_name       VARCHAR        its name
--- thread           INTEGER        thread of the host, as in threads; NULL where no launch is known
--- owner_id         BIGINT         event_id of the slice that covers most of the gap; NULL for none
--- owner_sort       VARCHAR        what it is: call, op, annotation, frame or module
+-- thread           INTEGER        host thread, as in table threads; NULL if no launch is known
+-- owner_id         BIGINT         event_id of the slice that covers most of the gap; NULL if there is none
+-- owner_sort       VARCHAR        what the owner is: call, op, annotation, frame or module
 -- owner_name       VARCHAR        its name
--- owner_ns         BIGINT   ns    part of the gap that it covers, with all that is inside
--- line_id          BIGINT         event_id of the longest frame of the user's own line with the most time; NULL for none
--- line_name        VARCHAR        its name: file, line of the function, function
--- line_ns          BIGINT   ns    part of the gap in which it was the innermost of the user's own
--- module_id        BIGINT         event_id of the longest call of the module with the most time; NULL for none
+-- owner_ns         BIGINT   ns    part of the gap that it covers, with everything inside
+-- line_id          BIGINT         event_id of the longest frame of the user's line with the most time; NULL if there is none
+-- line_name        VARCHAR        its name: file, line, function
+-- line_ns          BIGINT   ns    part of the gap in which it was the innermost user line
+-- module_id        BIGINT         event_id of the longest call of the module with the most time; NULL if there is none
 -- module_name      VARCHAR        its name, or the path of the module
 -- module_ns        BIGINT   ns    part of the gap in which it was the innermost module
--- op_id            BIGINT         event_id of the op that the thread was in; NULL for none
+-- op_id            BIGINT         event_id of the op that the thread was in; NULL if there is none
 -- op_name          VARCHAR        its name
 -- op_ns            BIGINT   ns    part of the gap in which it was the innermost op
--- annotation_id    BIGINT         event_id of the annotation that the thread was in; NULL for none
+-- annotation_id    BIGINT         event_id of the annotation that the thread was in; NULL if there is none
 -- annotation_name  VARCHAR        its name
 -- annotation_ns    BIGINT   ns    part of the gap in which it was the innermost annotation
--- frame_id         BIGINT         event_id of the Python frame that the thread was in; NULL for none
+-- frame_id         BIGINT         event_id of the Python frame that the thread was in; NULL if there is none
 -- frame_name       VARCHAR        its name
 -- frame_ns         BIGINT   ns    part of the gap in which it was the innermost frame
--- call_id          BIGINT         event_id of the call of the runtime or driver that the thread was in; NULL for none
+-- call_id          BIGINT         event_id of the runtime or driver call that the thread was in; NULL if there is none
 -- call_name        VARCHAR        its name
 -- call_ns          BIGINT   ns    part of the gap in which it was the innermost call
 WITH work AS MATERIALIZED (

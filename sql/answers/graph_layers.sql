@@ -1,38 +1,38 @@
--- graph_layers: the layers that repeat in replays of graphs, and the one slower than its like.
+-- graph_layers: the layers that repeat within graph replays, and the slowest of them.
 -- One row per (run, rank, graph, block), by run, rank, graph and block; with per=layer one for each layer.
--- A graph is all replays of the same names in the same order; a replay is what one launch of a graph ran. Its layers are the
--- blocks of names that repeat in it at least three times in a row; where several kinds do, as of dense layers and those with
--- experts, each is a block. A graph in which nothing repeats has one row without a block; by layer it has none.
--- Times are sums of the durations of kernels, copies and fills, but for those named span. What is in no layer is before the
--- first of a block, behind its last one, or between them.
+-- A graph is all replays with the same names in the same order; a replay is what one graph launch ran. Its layers are the blocks
+-- of names that repeat at least three times in a row; if there are several kinds, such as dense layers and layers with experts,
+-- each is a block. A graph without repetition has one row without a block, and none with per=layer. Times are sums of the
+-- durations of kernels, copies and fills, except those named span. Work outside all layers is before the first layer of a block,
+-- after its last one, or between blocks.
 -- In a bare shell read from `sql/lib` first: sequences, graphs.
 -- needs: events
--- parameter per  VARCHAR(graph|layer) = graph  what has rows: blocks of graphs, or each of their layers
+-- parameter per  VARCHAR(graph|layer) = graph  what each row is: a block of a graph, or one of its layers
 -- run              VARCHAR        run that the trace belongs to
 -- rank             INTEGER        rank within the run
--- graph            BIGINT         number of the graph, by its first replay: from 0
--- block            BIGINT         number of the block, by where it comes first: from 0; NULL where nothing repeats
--- layer            BIGINT         by layer its number, through all blocks of the graph: from 0; else NULL
--- phase            VARCHAR        phase of inference of the replays; NULL of none, or of several
+-- graph            BIGINT         number of the graph, from 0, by first replay
+-- block            BIGINT         number of the block, from 0, by first occurrence; NULL if nothing repeats
+-- layer            BIGINT         with per=layer its number, from 0, over all blocks of the graph; else NULL
+-- phase            VARCHAR        inference phase of the replays; NULL if there is none, or several
 -- replays          BIGINT         number of replays
 -- kernels          BIGINT         kernels, copies and fills of one replay
--- layers           BIGINT         number of layers of the block; 0 where nothing repeats
--- layer_kernels    BIGINT         kernels, copies and fills of one layer; NULL where nothing repeats
--- before           BIGINT         those before the first layer of the block
--- after            BIGINT         those behind its last layer
+-- layers           BIGINT         number of layers of the block; 0 if nothing repeats
+-- layer_kernels    BIGINT         kernels, copies and fills of one layer; NULL if nothing repeats
+-- before           BIGINT         kernels, copies and fills before the first layer of the block
+-- after            BIGINT         kernels, copies and fills after its last layer
 -- device_ns        BIGINT   ns    time of all replays
--- layers_ns        BIGINT   ns    time of the layers of the block, or of this layer, in all replays
--- share            DOUBLE   0..1  layers_ns over device_ns; NULL where that is 0
+-- layers_ns        BIGINT   ns    time of the layers in the block, or of this layer, in all replays
+-- share            DOUBLE   0..1  layers_ns over device_ns; NULL if that is 0
 -- mean_ns          BIGINT   ns    mean time of a layer, rounded half up
--- p50_ns           BIGINT   ns    median over the layers of their mean times, one of the values; by layer, of its block
--- max_ns           BIGINT   ns    the most that a layer took in one replay
+-- p50_ns           BIGINT   ns    median over layers of their mean time, one of the values; with per=layer, of its block
+-- max_ns           BIGINT   ns    longest time of a layer in one replay
 -- mean_span_ns     BIGINT   ns    mean time from the start of a layer's first slice to the end of its last, rounded half up
--- before_ns        BIGINT   ns    mean time of what is before the first layer in a replay, rounded half up
--- after_ns         BIGINT   ns    mean time of what is behind the last layer in a replay, rounded half up
--- slowest_layer    BIGINT         layer with the greatest mean time, the first of several
--- slowest_ns       BIGINT   ns    its mean time, rounded half up; by layer, that of this layer
--- slowest_ratio    DOUBLE         slowest_ns over p50_ns; NULL where that is 0
--- sequence         VARCHAR        names of a layer joined by ->; of more than 64 the first 64
+-- before_ns        BIGINT   ns    mean time of the work before the first layer in a replay, rounded half up
+-- after_ns         BIGINT   ns    mean time of the work after the last layer in a replay, rounded half up
+-- slowest_layer    BIGINT         layer with the longest mean time, the first on a tie
+-- slowest_ns       BIGINT   ns    its mean time, rounded half up; with per=layer, that of this layer
+-- slowest_ratio    DOUBLE         slowest_ns over p50_ns; NULL if that is 0
+-- sequence         VARCHAR        names of a layer's work joined by ->; only the first 64
 -- first_launch_id  BIGINT         event_id of the launch of the first replay
 -- first_id         BIGINT         event_id of the first slice of the first layer, or of this layer, in the first replay
 WITH launched AS MATERIALIZED (

@@ -1,29 +1,29 @@
--- hang_sides: each rank's side of what hangs: its call, sizes, types, time and stack.
+-- hang_sides: each rank's side of a hang: its call, sizes, types, time and stack.
 -- One row per (run, rank, process_group, collective_seq, line) of `hangs`, by run, group, number and rank.
--- role: late: did not arrive, and the row tells of its last call; waits: called it, and waits; other: called something that does
--- not fit what most ranks called; arrived: called it; not_loaded: no dump is there; overwritten: its recorder was full, and has
--- lost the records of that time.
+-- role: late: did not arrive, and the row describes its last call; waits: called it, and waits; other: called something that does
+-- not fit what most ranks called; arrived: called it; not_loaded: its dump is not loaded; overwritten: its recorder was full, and
+-- has lost the records of that time.
 -- In a bare shell read from `sql/lib` first: collectives, recorded, stacks.
 -- needs: recorded_collectives, process_groups, stacks, traces
 -- run                       VARCHAR       run that the dumps belong to
 -- rank                      INTEGER       rank within the run
 -- process_group             VARCHAR       name of the process group
--- process_group_description VARCHAR       what the group is for
--- collective_seq            BIGINT        number of the collective in its group; NULL where it is one to one
--- line                      VARCHAR       sender and receiver: 0>1; NULL where it is a collective
--- finding                   VARCHAR       words as in `hangs`
+-- process_group_description VARCHAR       purpose of the group
+-- collective_seq            BIGINT        number of the collective in its group; NULL for a send or receive
+-- line                      VARCHAR       sender and receiver: 0>1; NULL for a collective
+-- finding                   VARCHAR       what is wrong, as in `hangs`
 -- role                      VARCHAR       see above
--- record_id                 BIGINT        its record in recorded_collectives; NULL for none
--- kind                      VARCHAR       what it called
--- called_group              VARCHAR       group that it called it in; of a late rank it may be another
+-- record_id                 BIGINT        its record in recorded_collectives; NULL if there is none
+-- kind                      VARCHAR       the operation it called
+-- called_group              VARCHAR       group of that call; may differ for a late rank
 -- called_seq                BIGINT        number of that call
 -- input_sizes               VARCHAR       shapes of the inputs, as a JSON list
 -- input_dtypes              VARCHAR       data types of the inputs
 -- output_sizes              VARCHAR       shapes of the outputs
 -- output_dtypes             VARCHAR       data types of the outputs
--- state                     VARCHAR       how far that call came, as in recorded_collectives
+-- state                     VARCHAR       how far that call got, as in recorded_collectives
 -- created_ns                BIGINT  ns    when it was called
--- stack                     VARCHAR       where it was called: innermost first, joined by `;`; NULL where not recorded
+-- stack                     VARCHAR       where it was called: innermost frame first, joined by `;`; NULL if not recorded
 WITH roles AS MATERIALIZED (
     FROM hang_ranks(recorded_collectives, process_groups, traces)
 ),

@@ -1,30 +1,30 @@
--- hangs: collectives that a rank did not arrive at, that ranks disagree about or that did not end.
+-- hangs: collectives that a rank did not reach, that ranks disagree about, or that did not end.
 -- One row per (run, process_group, group_ranks, collective_seq, line) that hangs; the causes first, then by time.
--- By dumps of the flight recorder. A rank is late at the first collective of its group that others called and it did not. With
--- gloo, which says nothing of starts and ends, a rank waits where it called what another did not. Ranks without a dump are
--- never late, and none is where its recorder was full and has lost the records of that time.
--- finding: missing_rank: ranks did not arrive; kind, size, dtype: not the same on all ranks; order: the same calls in another
--- order; not_ended: all arrived that are loaded, and it has not ended.
+-- Based on flight recorder dumps. A rank is late at the first collective of its group that others called and it did not. gloo
+-- records no starts and ends, so with gloo a rank waits if it called what another rank did not. Ranks without a dump are never
+-- late, nor are ranks whose recorder was full and has lost the records of that time.
+-- finding: missing_rank: ranks did not arrive; kind, size, dtype: not the same on all ranks; order: the same calls in a different
+-- order; not_ended: all loaded ranks arrived, but it has not ended.
 -- In a bare shell read from `sql/lib` first: collectives, recorded, stacks.
 -- needs: recorded_collectives, process_groups, stacks, traces
 -- run                       VARCHAR       run that the dumps belong to
 -- ranks                     BIGINT        number of ranks that called it
 -- process_group             VARCHAR       name of the process group
--- process_group_description VARCHAR       what the group is for: default_pg, or as it was given to new_group
--- group_ranks               VARCHAR       ranks in the group, as a JSON list; NULL where the dumps do not say
--- kind                      VARCHAR       what most ranks called: all_reduce, ...; of one to one: send and recv
--- collective_seq            BIGINT        number of the collective in its group; NULL where it is one to one
--- line                      VARCHAR       sender and receiver: 0>1; NULL where it is a collective
--- finding                   VARCHAR       words, see above, with blanks between them
--- late_ranks                VARCHAR       ranks that did not arrive: 2,5; NULL for none
--- waiting_ranks             VARCHAR       ranks that wait in it
--- other_ranks               VARCHAR       ranks that called another thing than the most, or of another size or type
+-- process_group_description VARCHAR       purpose of the group: default_pg, or the text passed to new_group
+-- group_ranks               VARCHAR       ranks in the group, as a JSON list; NULL if the dumps do not say
+-- kind                      VARCHAR       what most ranks called: all_reduce, ...; or send and recv
+-- collective_seq            BIGINT        number of the collective in its group; NULL for a send or receive
+-- line                      VARCHAR       sender and receiver: 0>1; NULL for a collective
+-- finding                   VARCHAR       words separated by blanks, see above
+-- late_ranks                VARCHAR       ranks that did not arrive: 2,5; NULL if there is none
+-- waiting_ranks             VARCHAR       ranks that wait for it
+-- other_ranks               VARCHAR       ranks whose call, size or type differs from that of most ranks
 -- not_loaded_ranks          VARCHAR       ranks of the group without a dump
--- since_ns                  BIGINT  ns    when the first of those that wait, or do not fit, called it
--- all_waiting_ns            BIGINT  ns    when the last of them called it
--- is_cause                  BOOLEAN       a rank that is late, or does not fit, does not wait in another of these
--- late_at                   VARCHAR       where each late rank is: 2: after all_gather 3 of default_pg; NULL for none
--- waiting_stack             VARCHAR       where the lowest rank that waits, or fits, called it; innermost first, by `;`
+-- since_ns                  BIGINT  ns    when the first rank that waits, or does not fit, called it
+-- all_waiting_ns            BIGINT  ns    when the last of these ranks called it
+-- is_cause                  BOOLEAN       its late or differing ranks do not wait in another row
+-- late_at                   VARCHAR       where each late rank is: 2: after all_gather 3 of default_pg; NULL if there is none
+-- waiting_stack             VARCHAR       where the lowest rank that waits, or fits, called it; innermost first, joined by `;`
 -- late_stack                VARCHAR       where the lowest rank that is late, or does not fit, made its last call, or this one
 WITH roles AS MATERIALIZED (
     FROM hang_ranks(recorded_collectives, process_groups, traces)

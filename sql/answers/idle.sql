@@ -1,22 +1,22 @@
 -- idle: how long each stream had nothing to do, by cause.
 -- One row per (run, rank, device, stream, cause that occurs), by run, rank, device and stream, the longest idle_ns first.
--- A gap lies between the end of everything that ran before on the stream and the start of the next kernel, copy or fill there,
--- so a stream is busy or idle from its first start to its last end: busy_ns + idle_ns of all its causes = span_ns. Causes:
+-- A gap lies between the end of everything that ran before on the stream and the start of the next kernel, copy or fill there, so
+-- a stream is busy or idle from its first start to its last end: busy_ns + idle_ns of all its causes = span_ns. Causes:
 -- host_wait: the call that launched the next work began in the gap: the stream waited for the host.
--- sync: the stream was made to wait for another one (Stream Wait Event and the like), on after the end of the work before.
--- Where both are so, the longer counts: from the start of the gap to the call, or from the call to the end of the wait.
+-- sync: the stream had to wait for another one (Stream Wait Event and similar) beyond the end of its previous work.
+-- If both apply, the longer counts: from the start of the gap to the call, or from the call to the end of the wait.
 -- kernel_wait: neither, and shorter than kernel_wait_ns: the usual delay between two kernels.
--- other: neither, and longer. A launch that is not in the trace is taken to have come before the gap.
--- What the host did is the line of the user's own code, the module, op and annotation that it was in for most of these gaps,
--- as in `gaps`; all of that name count together, and `ProfilerStep#N` is `ProfilerStep*`. `idle_owners` has all of them.
+-- other: neither, and longer. A launch that is not in the trace is assumed to have come before the gap.
+-- What the host did is the line of the user's own code, the module, op and annotation that it was in for most of these gaps, as
+-- in `gaps`; all with the same name count together, and `ProfilerStep#N` is `ProfilerStep*`. `idle_owners` lists all of them.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, idle_causes, gap_owners.
 -- needs: events
 -- parameter per            VARCHAR(stream|device) = stream  gaps of each stream, or of each device as a whole
--- parameter kernel_wait_ns BIGINT = 30000  gaps of this and more, in ns, are no kernel_wait
+-- parameter kernel_wait_ns BIGINT = 30000  gaps of at least this, in ns, are not kernel_wait
 -- run              VARCHAR        run that the trace belongs to
 -- rank             INTEGER        rank within the run
--- device           INTEGER        index of the device; NULL where the source does not say
--- stream           INTEGER        stream of the device; NULL where the source does not say, and for a device as a whole
+-- device           INTEGER        index of the device; NULL if the source does not say
+-- stream           INTEGER        stream of the device; NULL if the source does not say, and for a device as a whole
 -- cause            VARCHAR        host_wait, sync, kernel_wait or other
 -- gaps             BIGINT         number of gaps
 -- idle_ns          BIGINT   ns    sum of the gaps
@@ -26,14 +26,14 @@
 -- span_share       DOUBLE   0..1  idle_ns over span_ns
 -- busy_ns          BIGINT   ns    time in which the stream, or the device, was busy; what overlaps counts once
 -- span_ns          BIGINT   ns    first start to last end on the stream, or the device; NULL beyond BIGINT
--- line_name        VARCHAR        frame of the user's own code with the most of it; NULL for none
--- line_ns          BIGINT   ns    part of idle_ns in which the host was there
--- module_name      VARCHAR        nn.Module with the most of it
--- module_ns        BIGINT   ns    part of idle_ns
--- op_name          VARCHAR        op with the most of it
--- op_ns            BIGINT   ns    part of idle_ns
--- annotation_name  VARCHAR        annotation with the most of it
--- annotation_ns    BIGINT   ns    part of idle_ns
+-- line_name        VARCHAR        user's line with the most of idle_ns; NULL if there is none
+-- line_ns          BIGINT   ns    part of idle_ns with the host in that line
+-- module_name      VARCHAR        nn.Module with the most of idle_ns
+-- module_ns        BIGINT   ns    part of idle_ns with the host in it
+-- op_name          VARCHAR        op with the most of idle_ns
+-- op_ns            BIGINT   ns    part of idle_ns with the host in it
+-- annotation_name  VARCHAR        annotation with the most of idle_ns
+-- annotation_ns    BIGINT   ns    part of idle_ns with the host in it
 WITH work AS MATERIALIZED (
     FROM launched_work(events)
 ),

@@ -1,23 +1,23 @@
 -- idle_owners: what the host did while the devices had nothing to do, by line of the user's own code.
 -- One row per (run, rank, device, stream, name), by run, rank, device and stream, the longest idle_ns first, then by name.
 -- All gaps of `idle` are added up by what the thread that launched the next work was in: the line (a frame of the user's own
--- code, with all below it that is in no other such frame), or the innermost module, op, annotation, frame or call. The thread is
--- that of `gaps`; so are lines and modules of a thread that has none. The rest, in which it was in none, is the row without a
--- name, so that the rows of a device add up to its idle time. `ProfilerStep#N` is `ProfilerStep*`.
+-- code, with everything below it that is in no other such frame), or the innermost module, op, annotation, frame or call. The
+-- thread is the same as in `gaps`; so are lines and modules for a thread without any. The row without a name is the time in none
+-- of these, so the rows of a device add up to its idle time. `ProfilerStep#N` is `ProfilerStep*`.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, idle_causes, gap_owners.
 -- needs: events
--- parameter by   VARCHAR(line|module|op|annotation|frame|call) = line  what has a row
+-- parameter by   VARCHAR(line|module|op|annotation|frame|call) = line  what each row is
 -- parameter per  VARCHAR(device|stream) = device                       gaps of each device as a whole, or of each stream
 -- run        VARCHAR        run that the trace belongs to
 -- rank       INTEGER        rank within the run
--- device     INTEGER        index of the device; NULL where the source does not say
--- stream     INTEGER        stream of the device; NULL where the source does not say, and for a device as a whole
--- name       VARCHAR        name of the line, module, op, annotation, frame or call; NULL where the host was in none
--- gaps       BIGINT         number of gaps with a part of it
+-- device     INTEGER        index of the device; NULL if the source does not say
+-- stream     INTEGER        stream of the device; NULL if the source does not say, and for a device as a whole
+-- name       VARCHAR        name of the line, module, op, annotation, frame or call; NULL if the host was in none
+-- gaps       BIGINT         number of gaps that it has a part in
 -- idle_ns    BIGINT   ns    time of all gaps in which the host was in it
 -- share      DOUBLE   0..1  idle_ns over that of all gaps of the device, or of the stream
--- max_ns     BIGINT   ns    the most of it in one gap
--- max_id     BIGINT         event_id of the slice with the most of it in one gap; NULL for none
+-- max_ns     BIGINT   ns    longest time in one gap
+-- max_id     BIGINT         event_id of the slice with the longest time in one gap; NULL if there is none
 WITH work AS MATERIALIZED (
     FROM launched_work(events)
 ),

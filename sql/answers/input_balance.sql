@@ -1,22 +1,22 @@
--- input_balance: how long each rank waits for its input, and which of them holds up the others.
--- One row per (run, step, rank) with a call of a DataLoader, by run, the rows without a step first, then by step and rank.
--- Waiting is that of the rule data_loading: in calls of a DataLoader for its next batch, where the rank used devices only the
--- part in which none of them was busy. Rows without a step are of the whole traces, calls outside of any step included. Ranks
--- without a call in the step do not count in it. Steps of different ranks are the same step by their number.
+-- input_balance: how long each rank waits for its input, and which rank holds up the others.
+-- One row per (run, step, rank) with DataLoader calls, by run, the rows without a step first, then by step and rank.
+-- Waiting is defined as in the rule data_loading: time in DataLoader calls for the next batch; on ranks that used devices, only
+-- the part in which no device was busy. Rows without a step cover whole traces, including calls outside steps. Ranks without a
+-- call in the step do not count in it. Steps of different ranks are the same step if their numbers are equal.
 -- In a bare shell read from `sql/lib` first: collectives, inputs.
 -- needs: events
 -- run               VARCHAR       run that the trace belongs to
 -- rank              INTEGER       rank within the run
 -- step              BIGINT        N of the step; NULL for the whole traces
--- ranks             BIGINT        number of ranks that have calls in it
+-- ranks             BIGINT        number of ranks with calls in the step
 -- calls             BIGINT        number of calls
 -- load_ns           BIGINT  ns    sum of their durations
 -- wait_ns           BIGINT  ns    time that the rank waited in them
 -- mean_wait_ns      BIGINT  ns    mean of wait_ns over ranks, rounded half up
--- median_wait_ns    BIGINT  ns    median of it over ranks, one of the values
--- max_wait_ns       BIGINT  ns    most of it of a rank
--- over_median_ns    BIGINT  ns    wait_ns minus the median: how far it is behind half of the ranks; below 0 where it is ahead
--- wait_over_mean    DOUBLE        wait_ns over the mean; NULL where that is 0
+-- median_wait_ns    BIGINT  ns    median of wait_ns over ranks, one of the values
+-- max_wait_ns       BIGINT  ns    largest wait_ns of a rank
+-- over_median_ns    BIGINT  ns    wait_ns minus the median: how far the rank is behind; negative if it is ahead
+-- wait_over_mean    DOUBLE        wait_ns over the mean; NULL if that is 0
 -- slowest_rank      INTEGER       rank with max_wait_ns, the lowest on a tie
 WITH calls AS (
     SELECT run, rank, step, dur_ns, input_wait(idle_ns, dur_ns) AS wait_ns, unnest([true, false]) AS is_whole

@@ -1,25 +1,26 @@
--- kernel_categories: what the devices' time went to: matrix products, attention, collectives, ...
+-- kernel_categories: where device time went: matrix products, attention, collectives, ...
 -- One row per (run, rank, step, device, stream, category, class), the largest total_ns first within a rank, step or stream.
 -- Categories are those of events.kernel_category, which `load(kernel_categories=)` extends. Kernels, copies and fills without a
--- start or a duration are left out. A step has what was launched in it. Exposed is what time_breakdown counts of it: all
+-- start or a duration are left out. A step has what was launched in it. Exposed time is what time_breakdown counts: all
 -- computation; communication while nothing on the rank's devices computed; a copy while they did neither. A kernel that only
--- copies computes, a fill does, too. Kernels that compute and communicate at once are what their category says.
+-- copies counts as computation, and so does a fill. Kernels that compute and communicate at once count as what their category
+-- says.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, busy.
 -- needs: events
--- parameter per  VARCHAR(rank|step|stream) = rank  what has rows of its own
+-- parameter per  VARCHAR(rank|step|stream) = rank  what rows are split by
 -- run         VARCHAR        run that the trace belongs to
 -- rank        INTEGER        rank within the run
--- step        BIGINT         N of the step; NULL outside of steps, and but with per=step
--- device      INTEGER        device; NULL where the source does not say, and but with per=stream
--- stream      INTEGER        stream of the device; NULL where the source does not say, and but with per=stream
+-- step        BIGINT         N of the step; NULL outside steps, and unless per=step
+-- device      INTEGER        device; NULL if the source does not say, and unless per=stream
+-- stream      INTEGER        stream of the device; NULL if the source does not say, and unless per=stream
 -- category    VARCHAR        gemm, attention, ...; other where no pattern matches
 -- class       VARCHAR        compute, communication or copy: what it counts as in time_breakdown
 -- calls       BIGINT         number of kernels, copies and fills
 -- total_ns    BIGINT   ns    sum of their durations, overlaps counted twice; NULL beyond BIGINT
--- share       DOUBLE   0..1  total_ns over all rows of the run and rank, and of the step or stream; NULL where that is 0
+-- share       DOUBLE   0..1  total_ns over all rows of the run and rank, and of the step or stream; NULL if that is 0
 -- busy_ns     BIGINT   ns    time in which at least one of them ran
 -- exposed_ns  BIGINT   ns    part of busy_ns that time_breakdown counts for their class
--- both_ns     BIGINT   ns    part of total_ns of kernels that compute and communicate at once; NULL beyond BIGINT
+-- both_ns     BIGINT   ns    part of total_ns in kernels that compute and communicate at once; NULL beyond BIGINT
 WITH work AS MATERIALIZED (
     SELECT
         run, rank, event_id, start_ns, end_ns, class, kernel_category AS category,

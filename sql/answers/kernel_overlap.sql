@@ -1,24 +1,24 @@
 -- kernel_overlap: how much of the communication was hidden under computation.
 -- One row per (run, rank) that communicated, per (run, rank, process_group), or per communication kernel, by run, rank, start.
 -- Communication is what events.kernel_category says; kernels without a start or a duration are left out. Hidden is time in which
--- any device of the rank computed, too: fills of memory are computation, copies are not. hidden_ns + exposed_ns is
--- communication_ns, and of a rank the two are those of the whole trace in time_breakdown. Kernels that run at the same time
--- count once in a row, so rows of process groups can add up to more than the row of their rank.
+-- any device of the rank also computed: memory fills count as computation, copies do not. hidden_ns + exposed_ns is
+-- communication_ns, and for a rank the two equal those of the whole trace in time_breakdown. Concurrent kernels count once in a
+-- row, so rows of process groups can add up to more than the row of their rank.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
--- parameter per  VARCHAR(rank|process_group|collective) = rank  what has a row of its own; collective: every kernel
+-- parameter per  VARCHAR(rank|process_group|collective) = rank  what each row is; collective: every communication kernel
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run
--- process_group     VARCHAR        process group, of the kernel or the op that launched it; NULL with per=rank, or not known
--- collective        VARCHAR        collective operation; NULL but with per=collective, or where the source does not say
--- event_id          BIGINT         event_id of the kernel; NULL but with per=collective
--- name              VARCHAR        name of the kernel; NULL but with per=collective
+-- process_group     VARCHAR        process group, of the kernel or its op; NULL with per=rank, or if not known
+-- collective        VARCHAR        collective operation; NULL unless per=collective, or if the source does not say
+-- event_id          BIGINT         event_id of the kernel; NULL unless per=collective
+-- name              VARCHAR        name of the kernel; NULL unless per=collective
 -- start_ns          BIGINT   ns    start of the first of the kernels, on the clock that traces.clock names
 -- calls             BIGINT         number of kernels
 -- communication_ns  BIGINT   ns    time in which at least one of them ran
--- hidden_ns         BIGINT   ns    part of communication_ns in which computation ran, too
--- exposed_ns        BIGINT   ns    part of communication_ns in which none did
--- hidden_share      DOUBLE   0..1  hidden_ns over communication_ns; NULL where that is 0
+-- hidden_ns         BIGINT   ns    part of communication_ns in which computation also ran
+-- exposed_ns        BIGINT   ns    part of communication_ns in which no computation ran
+-- hidden_share      DOUBLE   0..1  hidden_ns over communication_ns; NULL if that is 0
 WITH clock AS MATERIALIZED (
     SELECT run, rank, event_id, op_id, start_ns, end_ns, alone_ns, alone_end_ns
     FROM device_clock(events)

@@ -1,25 +1,25 @@
 -- kernel_shapes: device time of kernels by how they were launched: grid, block, registers and shared memory.
 -- One row per (run, rank, name, grid, block, registers, shared_memory_bytes, op), the largest total_ns first, then in this order.
--- Kernels that the source says nothing of are rows, too, with NULL.
--- The means of blocks_per_sm and occupancy are by the time of the kernels that have one; without a duration none counts.
+-- Kernels without launch details in the source are rows, too, with NULL.
+-- Means of blocks_per_sm and occupancy are weighted by kernel time; kernels without a value or a duration do not count.
 -- needs: events
--- parameter per_op BOOLEAN = false  rows by the op that launched the kernel, too
+-- parameter per_op BOOLEAN = false  also split rows by the op that launched the kernel
 -- run                  VARCHAR         run that the trace belongs to
 -- rank                 INTEGER         rank within the run
--- name                 VARCHAR         name of the kernel; NULL where the source has none
+-- name                 VARCHAR         name of the kernel; NULL if the source has none
 -- grid                 VARCHAR         blocks in each dimension, a JSON list
 -- block                VARCHAR         threads of a block in each dimension, a JSON list
 -- registers            INTEGER         registers of each thread
 -- shared_memory_bytes  BIGINT   bytes  shared memory of each block
--- op                   VARCHAR         op that launched it; NULL where none is known, and without per_op
+-- op                   VARCHAR         op that launched it; NULL if none is known, and without per_op
 -- calls                BIGINT          number of executions
--- total_ns             BIGINT   ns     sum of durations, overlaps counted twice; NULL where none is known, or beyond BIGINT
+-- total_ns             BIGINT   ns     sum of durations, overlaps counted twice; NULL if none is known, or beyond BIGINT
 -- mean_ns              BIGINT   ns     mean duration, rounded half up
 -- min_ns               BIGINT   ns     shortest duration
 -- max_ns               BIGINT   ns     longest duration
--- share                DOUBLE   0..1   total_ns over that of all kernels of the run and rank; NULL where that is 0
--- blocks_per_sm        DOUBLE          mean number of blocks over multiprocessors; NULL where none is known
--- occupancy            DOUBLE          mean estimated occupancy, 0 to 1; NULL where none is known
+-- share                DOUBLE   0..1   total_ns over that of all kernels of the run and rank; NULL if that is 0
+-- blocks_per_sm        DOUBLE          mean number of blocks over multiprocessors; NULL if none is known
+-- occupancy            DOUBLE          mean estimated occupancy, 0 to 1; NULL if none is known
 WITH kernels AS (
     SELECT
         kernel.run, kernel.rank, kernel.name, kernel.grid, kernel.block, kernel.registers, kernel.shared_memory_bytes,

@@ -1,13 +1,13 @@
--- kernel_types: how long the devices of each trace computed, communicated and copied, alone and at once.
+-- kernel_types: how long the devices of each trace computed, communicated and copied, alone and together.
 -- One row per (run, rank, what was running together), the longest first, then by run, rank and classes.
 -- The devices of a rank are taken together. The rows do not overlap: they add up to the time in which any device was busy.
--- Fills of memory are computation. Communication is what events.kernel_category says.
+-- Memory fills count as computation. Communication is what events.kernel_category says.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
 -- run       VARCHAR        run that the trace belongs to
 -- rank      INTEGER        rank within the run
 -- classes   VARCHAR        what was running: compute, communication, copy, or several of them in this order, joined by +
--- total_ns  BIGINT   ns    time in which just these were running
+-- total_ns  BIGINT   ns    time in which exactly these were running
 -- share     DOUBLE   0..1  total_ns over the time in which any device of the rank was busy
 WITH busy AS (
     SELECT * FROM device_intervals(events)

@@ -1,34 +1,34 @@
--- kernels: device time by kernel name, and the op that each kernel works for most.
+-- kernels: device time by kernel name, and the op that launched most of it.
 -- One row per (run, rank, name, class), the largest total_ns first, then by run, rank, name, class; `others` last.
--- Kernels only, unless copies and fills of memory are asked for: then they are in the shares, too. All names have a row.
--- Fills are computation. Communication is what events.kernel_category says. What no op launched, as most of a graph, was
--- launched in an annotation or Python frame: the innermost of the annotations and of the frames of the user's own code; a mark of
--- a phase of inference is its phase, as `decode phase`.
+-- Only kernels count, unless `copies` adds copies and fills, also to the shares. All names have a row. Fills count as
+-- computation. Communication is what events.kernel_category says. Kernels without an op, such as most of a graph, have a launch
+-- site: the innermost annotation or frame of the user's own code around the launch; a marker of an inference phase is shown as
+-- its phase, such as `decode phase`.
 -- In a bare shell read from `sql/lib` first: devices, kernel_names, frames, phase_names, sites.
 -- needs: events
 -- parameter by      VARCHAR(name|short_name|category|class) = name  short_name: no return type, template arguments, parameters
--- parameter top     BIGINT = 0                             N: the N largest of each rank, and one row `others`; 0: all
--- parameter copies  BOOLEAN = false                        copies and fills of memory, too
+-- parameter top     BIGINT = 0                             N: the N largest per rank, and one row `others`; 0: all
+-- parameter copies  BOOLEAN = false                        include memory copies and fills
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run
--- name              VARCHAR        name, short name, category or class of the kernels; NULL where the source has none
+-- name              VARCHAR        name, short name, category or class of the kernels; NULL if the source has none
 -- calls             BIGINT         number of executions
--- total_ns          BIGINT   ns    sum of durations, overlaps counted twice; NULL where none is known, or beyond BIGINT
+-- total_ns          BIGINT   ns    sum of durations, overlaps counted twice; NULL if none is known, or beyond BIGINT
 -- mean_ns           BIGINT   ns    mean duration, rounded half up
 -- std_ns            BIGINT   ns    sample standard deviation of the durations, rounded half up; NULL for one execution
 -- min_ns            BIGINT   ns    shortest duration
 -- max_ns            BIGINT   ns    longest duration
--- share             DOUBLE   0..1  total_ns over all rows of the run and rank; NULL where that is 0
--- top_op            VARCHAR        op that launched most of total_ns, the first by name on a tie; NULL where no op is known
--- top_op_share      DOUBLE   0..1  part of total_ns that top_op launched; NULL where total_ns is 0 or no op is known
--- launch_site       VARCHAR        annotation or Python frame that most of total_ns without an op was launched in; NULL for none
--- launch_site_share DOUBLE   0..1  part of total_ns that was launched there; NULL where total_ns is 0, or no such is known
+-- share             DOUBLE   0..1  total_ns over all rows of the run and rank; NULL if that is 0
+-- top_op            VARCHAR        op that launched most of total_ns, the first by name on a tie; NULL if no op is known
+-- top_op_share      DOUBLE   0..1  part of total_ns that top_op launched; NULL if total_ns is 0 or no op is known
+-- launch_site       VARCHAR        annotation or Python frame that launched most of the total_ns without an op; NULL if none
+-- launch_site_share DOUBLE   0..1  part of total_ns that was launched there; NULL if total_ns is 0, or no site is known
 -- class             VARCHAR        compute, communication or copy; NULL in `others`
--- class_share       DOUBLE   0..1  total_ns over all rows of the run, rank and class; NULL where that is 0, and in `others`
--- short_name        VARCHAR        name without return type, template arguments, parameters; NULL in `others` and of groups
+-- class_share       DOUBLE   0..1  total_ns over all rows of the run, rank and class; NULL if that is 0, and in `others`
+-- short_name        VARCHAR        name without return type, template arguments, parameters; NULL in `others` and for groups
 -- category          VARCHAR        kernel_category of most of total_ns, the first by name on a tie; NULL in `others`
--- fuses             VARCHAR        what a kernel of Inductor fuses, as its name or that of top_op has it; NULL for other kernels
--- does_both         BOOLEAN        some of the kernels compute and communicate at once; class says what they count as
+-- fuses             VARCHAR        what an Inductor kernel fuses, from its name or that of top_op; NULL for other kernels
+-- does_both         BOOLEAN        whether some of the kernels compute and communicate at once; class says what they count as
 WITH kernels AS MATERIALIZED (
     FROM work_by_name(events)
     WHERE kind = 'kernel' OR coalesce(getvariable('copies'), false)

@@ -1,38 +1,38 @@
--- key_averages: what torch's key_averages() adds up, in integer nanoseconds and bytes.
--- One row per (run, rank, name, kind, device_type, node_id and what else is grouped by), by run, rank and first occurrence.
--- As in torch, a duplicate is no call of its own and its self values stay with the survivor, ops such as aten::is_leaf are
--- part of the op around them, `ProfilerStep#N` is `ProfilerStep*`, and allocations that no slice is around are the row
--- `[memory]`, as failed ones are `[OutOfMemory]`. Columns that are not grouped by are NULL.
--- With compat=torch the rows are exactly torch's: instead of kinds only user annotations are told apart, recordings of the
--- profiler before Kineto too, and a list of tensors has the shape []; `kind` is then that of the first occurrence.
--- Python functions are rows, as in torch up to 2.13, unless include_python_functions is false. With compat=torch its default is
--- that of the torch that is installed: false since 2.14, and where none is; in a bare shell it is true.
+-- key_averages: the sums of torch's key_averages(), in integer nanoseconds and bytes.
+-- One row per (run, rank, name, kind, device_type, node_id and any other grouping), by run, rank and first occurrence.
+-- As in torch, a duplicate does not count as a call and its self values stay with the surviving event, ops such as aten::is_leaf
+-- are part of the op around them, `ProfilerStep#N` is `ProfilerStep*`, allocations outside all slices are the row `[memory]`, and
+-- failed ones `[OutOfMemory]`. Columns that are not grouped by are NULL.
+-- With compat=torch the rows are exactly torch's: only user annotations are told apart, not kinds, also in recordings of the
+-- profiler before Kineto, and a list of tensors has the shape []; `kind` is then that of the first occurrence.
+-- Python functions are rows, as in torch up to 2.13, unless include_python_functions is false. With compat=torch the default
+-- follows the installed torch: false since 2.14, and if none is installed; in a bare shell it is true.
 -- In a bare shell read from `sql/lib` first: key_events.
 -- needs: events, memory, instants, traces
--- parameter group_by_input_shape     BOOLEAN = false  slices with other input shapes are another row
--- parameter group_by_stack_n         INTEGER = 0      slices with other first n frames of the stack are another row
--- parameter group_by_overload_name   BOOLEAN = false  other overloads of an operator are another row
--- parameter include_python_functions BOOLEAN = true   Python functions are rows; with compat=torch as in the installed torch
--- parameter compat                   VARCHAR(none|torch) = none  torch makes one row of what is one row in torch
+-- parameter group_by_input_shape     BOOLEAN = false  slices with different input shapes are separate rows
+-- parameter group_by_stack_n         INTEGER = 0      slices with different first n stack frames are separate rows
+-- parameter group_by_overload_name   BOOLEAN = false  different overloads of an operator are separate rows
+-- parameter include_python_functions BOOLEAN = true   include Python functions; with compat=torch as in the installed torch
+-- parameter compat                   VARCHAR(none|torch) = none  torch: merge rows exactly as torch does
 -- run                VARCHAR         run that the trace belongs to
 -- rank               INTEGER         rank within the run
--- name               VARCHAR         name of the slices; NULL where the source has none
+-- name               VARCHAR         name of the slices; NULL if the source has none
 -- kind               VARCHAR         what the slices are: host_op, kernel, ...; other for [memory]
--- device_type        VARCHAR         CPU, or the type of the devices in the trace; CUDA where that is not known
+-- device_type        VARCHAR         CPU, or the type of the devices in the trace; CUDA if that is not known
 -- input_dims         VARCHAR         input shapes as JSON text; NULL without group_by_input_shape
 -- stack              VARCHAR         first group_by_stack_n frames, innermost first, joined by ;
 -- overload_name      VARCHAR         overload of the operator; NULL without group_by_overload_name
--- calls              BIGINT          number of slices, duplicates left out; of [memory] the number of allocations and frees
+-- calls              BIGINT          number of slices without duplicates; for [memory], allocations and frees
 -- cpu_ns             BIGINT   ns     sum of durations on the host; 0 on a device
--- self_cpu_ns        BIGINT   ns     host time in the slices and in none of their children; 0 on a device
+-- self_cpu_ns        BIGINT   ns     host time in the slices but in none of their children; 0 on a device
 -- device_ns          BIGINT   ns     device time launched inside the slices; on a device, their time
 -- self_device_ns     BIGINT   ns     device time launched by the slices themselves; on a device, their time
--- cpu_bytes          BIGINT   bytes  host memory allocated minus freed inside the slices; NULL where not recorded
--- self_cpu_bytes     BIGINT   bytes  cpu_bytes minus that of their children; NULL where not recorded
--- device_bytes       BIGINT   bytes  device memory allocated minus freed inside the slices; NULL where not recorded
--- self_device_bytes  BIGINT   bytes  device_bytes minus that of their children; NULL where not recorded
--- torch_flops        BIGINT   FLOP   what torch's with_flops gives; NULL where it gives nothing
--- node_id            BIGINT          node that the slices ran on (RPC); NULL where the source does not say
+-- cpu_bytes          BIGINT   bytes  host memory allocated minus freed inside the slices; NULL if not recorded
+-- self_cpu_bytes     BIGINT   bytes  cpu_bytes minus that of their children; NULL if not recorded
+-- device_bytes       BIGINT   bytes  device memory allocated minus freed inside the slices; NULL if not recorded
+-- self_device_bytes  BIGINT   bytes  device_bytes minus that of their children; NULL if not recorded
+-- torch_flops        BIGINT   FLOP   FLOPs as counted by torch's with_flops; NULL if it counts none
+-- node_id            BIGINT          node that the slices ran on (RPC); NULL if the source does not say
 -- first_event_id     BIGINT          event_id of the first occurrence; NULL for [memory]
 WITH keys AS (
     SELECT

@@ -1,35 +1,35 @@
--- launches: what the calls that launch work cost the host, and how long their work waited.
+-- launches: what launch calls cost the host, and how long their work waited.
 -- One row per (run, rank, name), the largest total_ns first, then by run, rank, name.
--- A call is any slice of the runtime or the driver that put work on a device: kernels, copies or fills. Waiting is no work.
--- A graph launch is one call, however many kernels it launches. The delay of a call is the time from its end to the start of
--- the first of its work, 0 where that starts earlier. Times and delays are those of `calls`; a call without work in the trace
--- only counts in calls_without_work. A row with a NULL name and no calls has the work whose call is not in the trace.
--- A percentile is one of the values: the least that so many percent of them do not exceed.
+-- A call is any runtime or driver slice that put work on a device: kernels, copies or fills. Waits do not count as work. A graph
+-- launch is one call, however many kernels it launches. The delay of a call is the time from its end to the start of its first
+-- work, or 0 if that starts earlier. Times and delays are those of `calls`; a call without work in the trace counts only in
+-- calls_without_work. A row with a NULL name and no calls has the work whose call is not in the trace. A percentile is one of the
+-- values: the least that is not exceeded by that percentage of values.
 -- In a bare shell read from `sql/lib` first: devices.
 -- needs: events
 -- parameter outlier_call_ns  BIGINT = 50000   calls longer than this, in ns, are outliers
 -- parameter outlier_delay_ns BIGINT = 100000  delays longer than this, in ns, are outliers
 -- run                VARCHAR      run that the trace belongs to
 -- rank               INTEGER      rank within the run
--- name               VARCHAR      name of the call; NULL where the source has none, or the call is not in the trace
+-- name               VARCHAR      name of the call; NULL if the source has none, or the call is not in the trace
 -- calls              BIGINT       number of calls whose work is in the trace
--- calls_without_work BIGINT       number of other calls of that name, as those at the end whose work came too late
+-- calls_without_work BIGINT       number of other calls of that name, such as those whose work ran after the recording
 -- kernels            BIGINT       number of kernels that the calls launched
 -- copies             BIGINT       number of copies that they launched
 -- fills              BIGINT       number of fills of memory that they launched
--- device_ns          BIGINT   ns  sum of the durations of all that work; NULL where none is known, or beyond BIGINT
--- total_ns           BIGINT   ns  time of the calls on the host; NULL where none is known, or beyond BIGINT
+-- device_ns          BIGINT   ns  sum of the durations of all that work; NULL if none is known, or beyond BIGINT
+-- total_ns           BIGINT   ns  time of the calls on the host; NULL if none is known, or beyond BIGINT
 -- mean_ns            BIGINT   ns  mean duration of a call, rounded half up
 -- p50_ns             BIGINT   ns  median duration
 -- p90_ns             BIGINT   ns  90th percentile of the durations
 -- p99_ns             BIGINT   ns  99th percentile of the durations
 -- max_ns             BIGINT   ns  longest duration
--- mean_delay_ns      BIGINT   ns  mean delay, rounded half up; NULL where none is known
+-- mean_delay_ns      BIGINT   ns  mean delay, rounded half up; NULL if none is known
 -- p50_delay_ns       BIGINT   ns  median delay
 -- p90_delay_ns       BIGINT   ns  90th percentile of the delays
 -- p99_delay_ns       BIGINT   ns  99th percentile of the delays
 -- max_delay_ns       BIGINT   ns  longest delay
--- short_kernels      BIGINT       number of calls that are no outliers and took longer than all the work that they launched
+-- short_kernels      BIGINT       number of calls, without outliers, that took longer than all the work they launched
 -- outlier_calls      BIGINT       number of calls longer than outlier_call_ns
 -- outlier_delays     BIGINT       number of delays longer than outlier_delay_ns
 WITH work AS (

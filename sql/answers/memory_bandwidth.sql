@@ -1,23 +1,23 @@
 -- memory_bandwidth: how fast memory was copied and filled.
 -- One row per (run, rank, device, kind, name), the largest total_ns first, then by these.
--- A rate is bytes over time, so a long copy counts for more than a short one: it is no mean of the rates of copies.
--- Copies whose bytes or duration are not known are in no rate.
+-- A rate is total bytes over total time, so long copies count more than short ones; it is not the mean of the copies' rates.
+-- Copies with unknown bytes or duration are in no rate.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
--- parameter by  VARCHAR(direction|name) = direction  name: copies of pinned and of pageable memory are rows of their own
+-- parameter by  VARCHAR(direction|name) = direction  name: separate rows for pinned and pageable memory
 -- run               VARCHAR           run that the trace belongs to
 -- rank              INTEGER           rank within the run
--- device            INTEGER           index of the device that the copies ran on; NULL where the source does not say
+-- device            INTEGER           index of the device that the copies ran on; NULL if the source does not say
 -- kind              VARCHAR           memcpy or memset
--- name              VARCHAR           name of the copies, without what stands in parentheses unless by=name; NULL for none
+-- name              VARCHAR           name of the copies, without text in parentheses unless by=name; NULL if there is none
 -- calls             BIGINT            number of copies or fills
--- unsized_calls     BIGINT            those of them whose bytes are not known
--- bytes             BIGINT   bytes    moved by the others; NULL where no bytes are known
--- total_ns          BIGINT   ns       sum of durations, overlaps counted twice; NULL where none is known
+-- unsized_calls     BIGINT            number of them with unknown bytes
+-- bytes             BIGINT   bytes    bytes moved by the others; NULL if no bytes are known
+-- total_ns          BIGINT   ns       sum of durations, overlaps counted twice; NULL if none is known
 -- busy_ns           BIGINT   ns       time in which at least one of them was running
--- bytes_per_s       DOUBLE   bytes/s  of a copy: bytes over the sum of durations; NULL where no time passes
--- busy_bytes_per_s  DOUBLE   bytes/s  of all copies together: bytes over the time in which at least one of them was running
--- min_bytes_per_s   DOUBLE   bytes/s  slowest copy; one without a duration has no rate
+-- bytes_per_s       DOUBLE   bytes/s  per copy: bytes over the sum of durations; NULL if no time passes
+-- busy_bytes_per_s  DOUBLE   bytes/s  all copies together: bytes over the time in which at least one of them ran
+-- min_bytes_per_s   DOUBLE   bytes/s  slowest copy; copies without a duration have no rate
 -- max_bytes_per_s   DOUBLE   bytes/s  fastest copy
 -- busy_share        DOUBLE   0..1     busy_ns over the span of the devices of the rank, as in time_breakdown
 WITH copies AS MATERIALIZED (

@@ -1,29 +1,30 @@
--- memory_growth: what a memory snapshot has more of at one time than at another.
--- One row per name of (run, rank, device) with memory made or freed for good in between, by device, the largest change first.
--- Without parameters between the moment before the first record and the last one: what was made and never freed, as a leak is.
--- A moment is a time, or an annotation of the snapshot or the trace beside it, as ProfilerStep#3: its first start, its last end.
--- What is made or freed in the instant of a moment is before it. Without times there are rows without parameters only.
+-- memory_growth: what a memory snapshot holds more of at one time than at another.
+-- One row per name, per (run, rank, device), with memory allocated or freed for good in between, by device, largest change first.
+-- Without parameters, it compares the moment before the first record with the last one: what was allocated and never freed, such
+-- as a leak. A moment is a time, or an annotation of the snapshot or of the trace beside it, such as ProfilerStep#3: its first
+-- start, its last end. Allocations and frees in the very instant of a moment count as before it. If records have no times, only
+-- the default without parameters gives rows.
 -- In a bare shell read from `sql/lib` first: stacks, snapshots.
 -- needs: allocations, stacks, events
--- parameter by          VARCHAR(stack|frame|module|category) = stack  what has a row
+-- parameter by          VARCHAR(stack|frame|module|category) = stack  what each row is
 -- parameter from_ns     BIGINT = 0     from this time, on the clock that traces.clock names; 0 for the beginning
 -- parameter to_ns       BIGINT = 0     to this time; 0 for the end
 -- parameter since       VARCHAR = ''   from the first start of an annotation of this name
 -- parameter until       VARCHAR = ''   to the last end of an annotation of this name
--- parameter top         BIGINT = 100   most rows of each (run, rank, device); 0 for all
+-- parameter top         BIGINT = 100   maximum rows per (run, rank, device); 0 for all
 -- run              VARCHAR         run that the snapshot belongs to
 -- rank             INTEGER         rank within the run
--- device           INTEGER         index of the device; NULL where the source does not say
--- stack_id         BIGINT          number of the stack in stacks, by stack; NULL where none was recorded, and of other groups
--- name             VARCHAR         by stack and frame, the frame; module; category or `unknown`; NULL where there is none
+-- device           INTEGER         index of the device; NULL if the source does not say
+-- stack_id         BIGINT          number of the stack in stacks, by stack; NULL if none was recorded, or not by stack
+-- name             VARCHAR         by stack and frame, the frame; module; category or `unknown`; NULL if there is none
 -- from_bytes       BIGINT   bytes  held at the first moment
--- to_bytes         BIGINT   bytes  held at the second one
--- change_bytes     BIGINT   bytes  to_bytes less from_bytes
--- made_bytes       BIGINT   bytes  of to_bytes, what was made in between
--- made_blocks      BIGINT          allocations of it
--- freed_bytes      BIGINT   bytes  of from_bytes, what was freed in between
--- freed_blocks     BIGINT          allocations of it
--- stack            VARCHAR         by stack, all frames, joined by `;`, innermost first; else NULL
+-- to_bytes         BIGINT   bytes  held at the second moment
+-- change_bytes     BIGINT   bytes  to_bytes minus from_bytes
+-- made_bytes       BIGINT   bytes  part of to_bytes that was allocated in between
+-- made_blocks      BIGINT          number of its allocations
+-- freed_bytes      BIGINT   bytes  part of from_bytes that was freed in between
+-- freed_blocks     BIGINT          number of its allocations
+-- stack            VARCHAR         by stack: all frames, joined by `;`, innermost first; else NULL
 WITH marks AS (
     SELECT
         run, rank,

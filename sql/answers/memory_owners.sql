@@ -1,24 +1,25 @@
--- memory_owners: what was allocated when the most was, by the op that asked for it.
+-- memory_owners: what was allocated at the memory peak, by the op that requested it.
 -- One row per (run, rank, device_type, device, origin, op_name), by device, the most bytes first, then by name.
--- The moment is that of memory_peak. What counts was allocated until then and not freed; blocks are told apart as in unfreed.
--- origin: op: allocated inside op_name; no_op: in the trace, but in no op; before_trace: the rest of what was allocated, of which
--- the trace has no record, where the source gives totals; records without an address or a time are in that rest, too.
--- Records are the profile's own; of a rank whose profile has none of a device, those of the memory snapshot beside it. The
--- profile goes first as it has the thread of each record, so its op, and finer times; a snapshot's stacks are in `memory_stacks`.
+-- The moment is that of memory_peak. Counts what was allocated until then and not freed; blocks are told apart as in unfreed.
+-- origin: op: allocated inside op_name; no_op: in the trace, but outside ops; before_trace: the rest of the allocated memory,
+-- which has no record in the trace, if the source gives totals; records without an address or a time are part of that rest.
+-- Records come from the profile or, for a rank whose profile has none for a device, from the memory snapshot beside it. The
+-- profile takes precedence because its records have a thread, and so an op, and finer times; a snapshot's stacks are in
+-- `memory_stacks`.
 -- In a bare shell read from `sql/lib` first: memory.
 -- needs: events, memory, allocations
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
--- device_type      VARCHAR         CPU, CUDA, ...; NULL where the source does not say
+-- device_type      VARCHAR         CPU, CUDA, ...; NULL if the source does not say
 -- device           INTEGER         index of the device; NULL for host memory
 -- origin           VARCHAR         op, no_op or before_trace
--- op_name          VARCHAR         name of the innermost op around the allocations; NULL where there is none
+-- op_name          VARCHAR         name of the innermost op around the allocations; NULL if there is none
 -- blocks           BIGINT          number of blocks; NULL for before_trace
 -- bytes            BIGINT   bytes  their bytes
--- share            DOUBLE   0..1   bytes over what was allocated on the device at the peak; NULL where that is 0
+-- share            DOUBLE   0..1   bytes over all bytes allocated on the device at the peak; NULL if that is 0
 -- max_bytes        BIGINT   bytes  the largest block; NULL for before_trace
--- op_id            BIGINT          event_id of the op of the largest block, the first on a tie; NULL where there is none
--- source           VARCHAR         profile or snapshot: whose records they are
+-- op_id            BIGINT          event_id of the largest block's op, the first on a tie; NULL if there is none
+-- source           VARCHAR         profile or snapshot: where the records come from
 WITH records AS MATERIALIZED (
     SELECT * FROM records_of_either(memory, allocations, events)
 ),

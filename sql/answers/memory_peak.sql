@@ -1,26 +1,25 @@
--- memory_peak: when the most memory was allocated on each device, by which op, and what stayed.
+-- memory_peak: when the most memory was allocated on each device, by which op, and what was never freed.
 -- One row per (run, rank, device_type, device), in this order; on a tie the earliest record.
--- Where the source gives no totals they are the sum of bytes since the trace began, records of one instant taken together.
--- `unfreed` has the blocks that were never freed.
--- A `ProfilerStep#N` is an annotation, too.
--- Records are the profile's own; of a rank whose profile has none of a device, those of the memory snapshot beside it, where an
--- allocation counts until its memory can be used again.
+-- If the source gives no totals, they are the sum of bytes since the trace began, with records of one instant taken together.
+-- `unfreed` lists the blocks that were never freed. A `ProfilerStep#N` counts as an annotation. Records come from the profile or,
+-- for a rank whose profile has none for a device, from the memory snapshot beside it, in which an allocation counts until its
+-- memory can be used again.
 -- In a bare shell read from `sql/lib` first: memory.
 -- needs: events, memory, allocations
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
--- device_type      VARCHAR         CPU, CUDA, ...; NULL where the source does not say
+-- device_type      VARCHAR         CPU, CUDA, ...; NULL if the source does not say
 -- device           INTEGER         index of the device; NULL for host memory
 -- allocated_bytes  BIGINT   bytes  allocated after the record
--- reserved_bytes   BIGINT   bytes  reserved by the allocator after the record; NULL where the source does not say
--- time_ns          BIGINT   ns     when, on the clock that traces.clock names
--- op_id            BIGINT          event_id of the innermost host op around the record; NULL where there is none
+-- reserved_bytes   BIGINT   bytes  reserved by the allocator after the record; NULL if the source does not say
+-- time_ns          BIGINT   ns     time of the peak, on the clock that traces.clock names
+-- op_id            BIGINT          event_id of the innermost host op around the record; NULL if there is none
 -- op_name          VARCHAR         name of that op
--- annotation_id    BIGINT          event_id of the innermost user annotation around it, on its thread or else any; NULL for none
+-- annotation_id    BIGINT          event_id of the innermost user annotation around it, on its thread or else any; NULL if none
 -- annotation_name  VARCHAR         name of that annotation
--- unfreed_blocks   BIGINT          blocks allocated in the trace and never freed in it; NULL where no address is known
+-- unfreed_blocks   BIGINT          blocks allocated and never freed in the trace; NULL if no address is known
 -- unfreed_bytes    BIGINT   bytes  their bytes
--- source           VARCHAR         profile or snapshot: whose records they are
+-- source           VARCHAR         profile or snapshot: where the records come from
 WITH records AS MATERIALIZED (
     SELECT * FROM records_of_either(memory, allocations, events)
 ),

@@ -1,30 +1,31 @@
 -- memory_stacks: what a memory snapshot holds at the peak and at the end, by stack, frame, module or category.
--- One row per name of (run, rank, device), by device, what held the most at the peak first, then at the end, then by name.
--- The peak is the first moment when the most was allocated, by a replay of all records. What is held at the end was never freed;
--- made after the first record, it may be a leak. What was there before has the stack that the segments know of it.
--- frame: the innermost frame in a Python file that is not torch's own. module: that of the trace beside it, else the innermost
--- frame that is the call of an nn.Module. category: as `allocations` has it.
+-- One row per name, per (run, rank, device), by device, the most held at the peak first, then at the end, then by name.
+-- The peak is the first moment at which the most was allocated, found by replaying all records. What is held at the end was never
+-- freed; if it was allocated after the first record, it may be a leak. Memory allocated earlier has the stack that the segments
+-- give.
+-- frame: the innermost frame in a Python file outside torch. module: that of the trace beside the snapshot, else the innermost
+-- frame that is the call of an nn.Module. category: as in `allocations`.
 -- In a bare shell read from `sql/lib` first: stacks, snapshots.
 -- needs: allocations, allocator_events, stacks, events
--- parameter by   VARCHAR(stack|frame|module|category) = stack  what has a row
--- parameter at   VARCHAR(peak|oom) = peak  what is called the peak: that, or when memory ran out the last time
--- parameter top  BIGINT = 100  most rows of each (run, rank, device); 0 for all
+-- parameter by   VARCHAR(stack|frame|module|category) = stack  what each row is
+-- parameter at   VARCHAR(peak|oom) = peak  which moment peak columns describe: the peak, or the last time that memory ran out
+-- parameter top  BIGINT = 100  maximum rows per (run, rank, device); 0 for all
 -- run              VARCHAR         run that the snapshot belongs to
 -- rank             INTEGER         rank within the run
--- device           INTEGER         index of the device; NULL where the source does not say
--- stack_id         BIGINT          number of the stack in stacks, by stack; NULL where none was recorded, and of other groups
--- name             VARCHAR         by stack and frame, the frame; module; category or `unknown`; NULL where there is none
--- peak_ns          BIGINT   ns     when it was; NULL before the first record, or without times
+-- device           INTEGER         index of the device; NULL if the source does not say
+-- stack_id         BIGINT          number of the stack in stacks, by stack; NULL if none was recorded, or not by stack
+-- name             VARCHAR         by stack and frame, the frame; module; category or `unknown`; NULL if there is none
+-- peak_ns          BIGINT   ns     time of the peak; NULL if before the first record, or without times
 -- peak_bytes       BIGINT   bytes  held at the peak
--- peak_blocks      BIGINT          allocations of it
--- peak_share       DOUBLE   0..1   peak_bytes over all that was allocated at the peak; NULL where that is 0
+-- peak_blocks      BIGINT          number of allocations held at the peak
+-- peak_share       DOUBLE   0..1   peak_bytes over all bytes allocated at the peak; NULL if that is 0
 -- end_bytes        BIGINT   bytes  held at the end: never freed
--- end_blocks       BIGINT          allocations of it
--- unfreed_bytes    BIGINT   bytes  of end_bytes, what was made after the first record
--- unfreed_blocks   BIGINT          allocations of it
--- allocations      BIGINT          allocations of all times
+-- end_blocks       BIGINT          number of allocations held at the end
+-- unfreed_bytes    BIGINT   bytes  part of end_bytes that was allocated after the first record
+-- unfreed_blocks   BIGINT          number of their allocations
+-- allocations      BIGINT          number of all allocations
 -- allocated_bytes  BIGINT   bytes  their bytes
--- stack            VARCHAR         by stack, all frames, joined by `;`, innermost first; else NULL
+-- stack            VARCHAR         by stack: all frames, joined by `;`, innermost first; else NULL
 WITH failures AS (
     SELECT run, rank, device, max(allocator_event_id) AS event_id, arg_max({'ns': time_ns}, allocator_event_id).ns AS peak_ns
     FROM allocator_events

@@ -1,21 +1,21 @@
 -- memory_timeline: allocated and reserved memory of each device over time.
--- One row per allocation or free, by run, rank, device_type, device and time; of one instant the allocations first.
--- A device with more than `points` records has its time cut into that many equal parts, and one row for each part with records:
--- that after which the most was allocated, the earliest on a tie. So the peak of `memory_peak` is always there.
--- Where the source gives no totals they are the sum of bytes since the trace began, records of one instant taken together.
+-- One row per allocation or free, by run, rank, device_type, device and time; allocations first within an instant.
+-- If a device has more than `points` records, its time is cut into that many equal parts, with one row for each part that has
+-- records: the one after which the most was allocated, the earliest on a tie. So the peak of `memory_peak` is always included. If
+-- the source gives no totals, they are the sum of bytes since the trace began, with records of one instant taken together.
 -- Records without a time are left out.
 -- In a bare shell read from `sql/lib` first: memory.
 -- needs: events, memory
--- parameter points  BIGINT = 1000  most rows of a device; 0 for every record
+-- parameter points  BIGINT = 1000  maximum rows per device; 0 for every record
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
--- device_type      VARCHAR         CPU, CUDA, ...; NULL where the source does not say
+-- device_type      VARCHAR         CPU, CUDA, ...; NULL if the source does not say
 -- device           INTEGER         index of the device; NULL for host memory
--- time_ns          BIGINT   ns     when, on the clock that traces.clock names
--- bytes            BIGINT   bytes  allocated by the record; negative for a free
+-- time_ns          BIGINT   ns     time, on the clock that traces.clock names
+-- bytes            BIGINT   bytes  bytes allocated by the record; negative for a free
 -- allocated_bytes  BIGINT   bytes  allocated on the device after the record
--- reserved_bytes   BIGINT   bytes  reserved by the allocator after the record; NULL where the source does not say
--- op_id            BIGINT          event_id of the innermost host op around the record; NULL where there is none
+-- reserved_bytes   BIGINT   bytes  reserved by the allocator after the record; NULL if the source does not say
+-- op_id            BIGINT          event_id of the innermost host op around the record; NULL if there is none
 -- op_name          VARCHAR         name of that op
 WITH records AS MATERIALIZED (
     SELECT * FROM memory_records(memory) WHERE time_ns IS NOT NULL

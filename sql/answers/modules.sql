@@ -1,39 +1,38 @@
--- modules: what ran on the host and the devices for each nn.Module, forward and backward.
+-- modules: what ran on host and devices for each nn.Module, forward and backward.
 -- One row per (run, rank, step, name, module_id), by run and rank, the longest total_device_ns first, then total_host_ns.
--- A module's calls are its Python frames. Of a rank without such frames, ops that say in which modules they are stand in: the
--- modules of their `module_hierarchy`, each by its path; how often those were called is not known.
--- What is launched inside a call on its thread is its work, whenever that runs. Backward work, which another thread launches, is
--- that of the backward ops whose forward op (`fwd_id`) ran inside a call; where modules are called again in backward, as with
--- checkpoints, what they do is forward work of those calls. Calls of one module that are inside each other count once. Self is
--- without what other modules inside it take. Columns without `backward` or `total` are of the calls alone. A module that was
--- captured into a graph has a call for each replay, in the step of its launch; what it did is no self time of the modules around
--- that launch, so that each piece of work is self time once.
--- All but calls and host_ns are NULL where the rows that would tell were filtered out of the trace.
+-- A module's calls are its Python frames. For a rank without such frames, ops that name their modules stand in: modules come from
+-- `module_hierarchy`, each identified by its path; the number of calls is then unknown. A module's work is everything launched
+-- inside a call on its thread, whenever that runs. Backward work, which another thread launches, is that of backward ops whose
+-- forward op (`fwd_id`) ran inside a call; if modules are called again in backward, as with checkpoints, their work counts as
+-- forward work of those calls. Nested calls of one module count once. Self columns leave out other modules inside. Columns
+-- without `backward` or `total` count only the calls. A module that was captured into a graph has a call for each replay, in the
+-- step of its launch; its work is not self time of the modules around that launch, so each piece of work is self time once. All
+-- columns except calls and host_ns are NULL if the rows they depend on were filtered out of the trace.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions, backward.
 -- needs: events
--- parameter per       VARCHAR(step|run) = step  what has rows: each step, or all of a run together
--- parameter together  VARCHAR = ''              names as a JSON list: one row for all modules of these names, without others
+-- parameter per       VARCHAR(step|run) = step  what rows are split by: steps, or nothing within a run
+-- parameter together  VARCHAR = ''              names as a JSON list: one row for all modules with these names, and no others
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
--- step                      BIGINT       profiler step that the calls started in; NULL in none, and for a whole run
+-- step                      BIGINT       profiler step that the calls started in; NULL outside steps, and for a whole run
 -- name                      VARCHAR      name of the Python frame, or path of the module; NULL with `together`
--- module_id                 BIGINT       number of the nn.Module instance; NULL of a path, and with `together`
--- calls                     BIGINT       number of calls; NULL of a path
--- host_ns                   BIGINT   ns  time in it on the host, threads added; of a path, time in its ops
+-- module_id                 BIGINT       number of the nn.Module instance; NULL for a path, and with `together`
+-- calls                     BIGINT       number of calls; NULL for a path
+-- host_ns                   BIGINT   ns  host time in it, summed over threads; for a path, time in its ops
 -- self_host_ns              BIGINT   ns  the same without time in other modules inside it
--- backward_host_ns          BIGINT   ns  time of its backward ops on the host; NULL where no backward op has a known forward op
--- total_host_ns             BIGINT   ns  host_ns and what is known of backward_host_ns
+-- backward_host_ns          BIGINT   ns  time of its backward ops on the host; NULL if no backward op has a known forward op
+-- total_host_ns             BIGINT   ns  host_ns plus the known backward_host_ns
 -- kernels                   BIGINT       number of kernels launched inside
 -- device_ns                 BIGINT   ns  sum of durations of the kernels, copies and fills launched inside
 -- self_device_ns            BIGINT   ns  the same without what was launched in other modules inside it
 -- backward_kernels          BIGINT       number of kernels of its backward ops
 -- backward_device_ns        BIGINT   ns  sum of durations of the kernels, copies and fills of its backward ops
 -- self_backward_device_ns   BIGINT   ns  the same without those of other modules inside it
--- total_device_ns           BIGINT   ns  device_ns and what is known of backward_device_ns
+-- total_device_ns           BIGINT   ns  device_ns plus the known backward_device_ns
 -- busy_ns                   BIGINT   ns  time in which at least one piece of work of its calls ran, on whichever device
--- span_ns                   BIGINT   ns  from the start of the first of them to the end of the last; NULL where there are none
--- exposed_communication_ns  BIGINT   ns  time in which one of them communicated, and nothing on the rank's devices computed
--- idle_ns                   BIGINT   ns  part of span_ns in which no device of the rank was busy; NULL where there is no span
+-- span_ns                   BIGINT   ns  from the start of the first of them to the end of the last; NULL if there are none
+-- exposed_communication_ns  BIGINT   ns  time in which one of them communicated and nothing on the rank's devices computed
+-- idle_ns                   BIGINT   ns  part of span_ns in which no device of the rank was busy; NULL if there is no span
 WITH replayed AS (
     FROM replayed_steps(events)
     WHERE coalesce(getvariable('per'), 'step') = 'step'

@@ -1,21 +1,21 @@
--- op_counters: hardware counters by op, of slices that counted while they ran (CUPTI's range profiler).
--- One row per (run, rank, op, series), by run, rank, the first such slice of the op, op, series.
--- A slice inside a host op belongs to it (matched_by nesting). Others are one for each kernel, on a clock of their own: where
--- they are as many as the launches of kernels, they belong to the ops of these, one after the other (matched_by order). The
--- rows themselves are in `counters`, with the `event_id` of the slice, whose `op_id` is in `events`. A value that is no number
--- (nan, inf) is in no sum.
+-- op_counters: hardware counters by op, from CUPTI's range profiler.
+-- One row per (run, rank, op, series), by run, rank, the op's first slice with counters, op, series.
+-- A slice with counters inside a host op belongs to that op (matched_by nesting). Other slices with counters are on a clock of
+-- their own, one per kernel: if there are as many as kernel launches, they belong to the ops of these launches, in order
+-- (matched_by order). The raw rows are in `counters`, with the `event_id` of the slice, whose `op_id` is in `events`. Values that
+-- are not numbers (nan, inf) are in no sum.
 -- needs: events, counters
 -- run         VARCHAR      run that the trace belongs to
 -- rank        INTEGER      rank within the run
--- op          VARCHAR      name of the innermost op around the slice or its launch; NULL where none is known
+-- op          VARCHAR      name of the innermost op around the slice or its launch; NULL if none is known
 -- series      VARCHAR      name of the counter
--- matched_by  VARCHAR      nesting, order, both, or NULL where no op is known
--- ops         BIGINT       number of ops that counted
--- ranges      BIGINT       number of slices that counted
--- total       DOUBLE       sum of the counter over them, in the source's unit; NULL where it is a number in none
+-- matched_by  VARCHAR      nesting, order, or both; NULL if no op is known
+-- ops         BIGINT       number of ops with counters
+-- ranges      BIGINT       number of slices with counters
+-- total       DOUBLE       sum of the counter over the slices, in the source's unit; NULL if no value is a number
 -- mean_value  DOUBLE       mean over the slices
--- min_value   DOUBLE       smallest
--- max_value   DOUBLE       largest
+-- min_value   DOUBLE       smallest value
+-- max_value   DOUBLE       largest value
 WITH counts AS (
     SELECT
         counters.run, counters.rank, counters.series, counters.event_id,

@@ -1,27 +1,26 @@
--- op_kernels: which op launched which kernels, one after the other, how often and with what delays.
+-- op_kernels: which op launched which kernels in which order, how often and with what delays.
 -- One row per (run, rank, name, kind, launch_site, input_dims, sequence), the largest device_ns first, then by run, rank,
 -- first_event_id.
--- The sequence of an op is all kernels that it launched itself, on its own thread, in the order in which they started. Where no
--- op is around the call that launched kernels, as around many a graph launch, the call stands for it. A kernel whose call is not
--- known either is a sequence of its own, without a name. So each kernel is in one sequence. The first kernel gives the delays.
--- A captured op has a sequence for each replay.
--- Where no op is known, the annotation or Python frame around the call says where it was: the innermost of the annotations and
--- of the frames of the user's own code; a mark of a phase of inference is its phase, as `decode phase`.
+-- The sequence of an op is all kernels that it launched itself, on its own thread, ordered by start. If no op is around the call
+-- that launched kernels, as around many graph launches, the call takes its place. A kernel whose call is not known either is a
+-- separate sequence without a name. So each kernel is in one sequence. Delays are those of the first kernel. A captured op has a
+-- sequence for each replay. If no op is known, launch_site says where the call was: the innermost annotation or frame of the
+-- user's own code; a marker of an inference phase is shown as its phase, such as `decode phase`.
 -- In a bare shell read from `sql/lib` first: devices, sequences, frames, phase_names, sites.
 -- needs: events
--- parameter group_by_input_shape BOOLEAN = false  ops with other input shapes have rows of their own
--- parameter copies               BOOLEAN = false  copies and fills of memory are part of the sequences, as if they were kernels
+-- parameter group_by_input_shape BOOLEAN = false  separate rows for different input shapes
+-- parameter copies               BOOLEAN = false  include memory copies and fills in the sequences
 -- run                   VARCHAR      run that the trace belongs to
 -- rank                  INTEGER      rank within the run
--- name                  VARCHAR      name of the op or call; NULL where none is known
--- kind                  VARCHAR      its kind: host_op, annotation, runtime or driver; NULL where none is known
--- launch_site           VARCHAR      annotation or Python frame around the call; NULL where an op is known, or neither is
--- input_dims            VARCHAR      input shapes; NULL where they are not grouped by, or unknown
--- sequence              VARCHAR      names of the kernels joined by ->; of more than 64 the first 64; ? is one without a name
+-- name                  VARCHAR      name of the op or call; NULL if none is known
+-- kind                  VARCHAR      its kind: host_op, annotation, runtime or driver; NULL if none is known
+-- launch_site           VARCHAR      annotation or Python frame around the call; NULL if an op is known, or none of them
+-- input_dims            VARCHAR      input shapes; NULL if not grouped by, or unknown
+-- sequence              VARCHAR      names of the kernels joined by ->; only the first 64; ? is one without a name
 -- kernels               BIGINT       number of kernels in the sequence
 -- calls                 BIGINT       number of ops that launched this sequence
--- device_ns             BIGINT   ns  sum of the durations of their kernels; NULL where none is known, or beyond BIGINT
--- total_ns              BIGINT   ns  time of the ops on the host; NULL where none is known, or beyond BIGINT
+-- device_ns             BIGINT   ns  sum of the durations of their kernels; NULL if none is known, or beyond BIGINT
+-- total_ns              BIGINT   ns  time of the ops on the host; NULL if none is known, or beyond BIGINT
 -- mean_op_delay_ns      BIGINT   ns  mean time from the start of the op to that of the call, rounded half up
 -- p50_op_delay_ns       BIGINT   ns  its median, one of the values
 -- p90_op_delay_ns       BIGINT   ns  its 90th percentile, one of the values
@@ -30,7 +29,7 @@
 -- p50_runtime_delay_ns  BIGINT   ns  its median, one of the values
 -- p90_runtime_delay_ns  BIGINT   ns  its 90th percentile, one of the values
 -- max_runtime_delay_ns  BIGINT   ns  the longest
--- first_event_id        BIGINT       event_id of the first of the ops by start; of the kernel where no call is known
+-- first_event_id        BIGINT       event_id of the first of the ops by start; of the kernel if no call is known
 WITH names AS MATERIALIZED (
     FROM kernel_names(events, coalesce(getvariable('copies'), false))
 ),

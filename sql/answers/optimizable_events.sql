@@ -1,16 +1,16 @@
--- optimizable_events: where the devices ran out of work, the host slices that are the most worth a look.
--- One row per host slice, the best `n` of each (run, rank), by run, rank, the highest score first, then start and event_id.
--- The ranking of torch.profiler._utils. It looks at the falls of the queue: from the last call at which the most work was waiting
--- (four pieces or more) to the last time that the queue became empty before as much was waiting again. The slices that run
--- during a fall are scored: high where the devices are idle in them, and where they take much time themselves.
--- Work waits as in `queue_depth` of events; slices that nest are scored: ops, annotations, Python functions, calls.
+-- optimizable_events: the host slices most worth optimizing where the devices ran out of work.
+-- One row per host slice, the best `n` per (run, rank), by run, rank, the highest score first, then start and event_id.
+-- This is the ranking of torch.profiler._utils. It looks at drops of the queue: from the last call at which the most work was
+-- waiting (at least four pieces) to the last time that the queue became empty before as much was waiting again. It scores the
+-- slices that run during a drop: high if the devices are idle in them, and if they have much self time. Work waits as in
+-- `queue_depth` of events. Slices that nest are scored: ops, annotations, Python functions, calls.
 -- In a bare shell read from `sql/lib` first: devices.
 -- needs: events
--- parameter n BIGINT = 1  rows of each (run, rank)
+-- parameter n BIGINT = 1  rows per (run, rank)
 -- run              VARCHAR        run that the trace belongs to
 -- rank             INTEGER        rank within the run
 -- event_id         BIGINT         event_id of the slice
--- name             VARCHAR        name as the source has it; NULL where it has none
+-- name             VARCHAR        name in the source; NULL if it has none
 -- kind             VARCHAR        what the slice is: host_op, python, runtime, ...
 -- start_ns         BIGINT   ns    start, on the clock that traces.clock names
 -- dur_ns           BIGINT   ns    duration
@@ -18,7 +18,7 @@
 -- idle_ns          BIGINT   ns    part of the duration in which no device of the rank was busy
 -- idle_share       DOUBLE   0..1  idle_ns over dur_ns
 -- score            DOUBLE         z-score of idle_share plus 0.6 times that of self_ns, over all slices scored, to 9 decimals
--- source_location  VARCHAR        nearest Python frame, `file.py(line): function`: itself or around it; NULL without one
+-- source_location  VARCHAR        nearest Python frame, `file.py(line): function`: the slice itself or around it; NULL if none
 WITH RECURSIVE points AS (
     SELECT run, rank, start_ns, queue_depth
     FROM events

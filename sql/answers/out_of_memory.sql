@@ -1,31 +1,32 @@
--- out_of_memory: each time that memory ran out: what was asked for, and what held the rest.
--- One row per record `oom` of (run, rank), in their order.
--- What was held is by a replay of all records until then. What is free in segments is as the snapshot has it: that of the moment
--- where it was taken when memory ran out. An allocation needs one free block: `fits_sum` without `fits_block` is fragmentation.
+-- out_of_memory: each time that memory ran out: the request, and what held the rest.
+-- One row per record `oom`, per (run, rank), in their order.
+-- Held memory is computed by replaying all records until then. Free memory in segments is as in the snapshot, so at the moment of
+-- the request only if the snapshot was taken when memory ran out. An allocation needs one free block: `fits_sum` without
+-- `fits_block` means fragmentation.
 -- In a bare shell read from `sql/lib` first: stacks.
 -- needs: allocations, allocator_events, segments, blocks, stacks
 -- run                 VARCHAR         run that the snapshot belongs to
 -- rank                INTEGER         rank within the run
 -- device              INTEGER         index of the device
 -- allocator_event_id  BIGINT          number of the record in allocator_events
--- time_ns             BIGINT   ns     when; NULL where the source has no times
--- requested_bytes     BIGINT   bytes  what was asked for
--- device_free_bytes   BIGINT   bytes  what the device had free
--- missing_bytes       BIGINT   bytes  what was asked for beyond that; NULL where it was not more
--- held_bytes          BIGINT   bytes  what was allocated
+-- time_ns             BIGINT   ns     time; NULL if the source has no times
+-- requested_bytes     BIGINT   bytes  bytes requested
+-- device_free_bytes   BIGINT   bytes  bytes free on the device
+-- missing_bytes       BIGINT   bytes  requested bytes beyond that; NULL if there are none
+-- held_bytes          BIGINT   bytes  bytes allocated
 -- held_blocks         BIGINT          number of allocations
--- reserved_bytes      BIGINT   bytes  what the allocator had from the driver then; NULL where the source does not say
--- inactive_bytes      BIGINT   bytes  of all free blocks of the snapshot on the device; NULL where it has no blocks
--- largest_free_bytes  BIGINT   bytes  the largest of them
--- segment_free_bytes  BIGINT   bytes  of the free blocks of one segment, at most
--- fits_block          BOOLEAN         a free block is as large as what was asked for
--- fits_segment        BOOLEAN         the free blocks of one segment are, together
--- fits_sum            BOOLEAN         all free blocks are, together
--- frame               VARCHAR         innermost frame of what asked that is not in torch, else the innermost
--- holder_bytes        BIGINT   bytes  what the stack had allocated that held the most
--- holder_frame        VARCHAR         such a frame of that stack
--- holder_stack_id     BIGINT          that stack; NULL where it is not known
--- stack               VARCHAR         all frames of what asked, joined by `;`, innermost first
+-- reserved_bytes      BIGINT   bytes  bytes that the allocator then held from the driver; NULL if the source does not say
+-- inactive_bytes      BIGINT   bytes  bytes of all free blocks in the snapshot on the device; NULL if it has no blocks
+-- largest_free_bytes  BIGINT   bytes  largest free block
+-- segment_free_bytes  BIGINT   bytes  largest sum of free blocks in one segment
+-- fits_block          BOOLEAN         one free block can hold the request
+-- fits_segment        BOOLEAN         the free blocks of one segment together can hold the request
+-- fits_sum            BOOLEAN         all free blocks together can hold the request
+-- frame               VARCHAR         innermost frame of the request outside torch, else the innermost
+-- holder_bytes        BIGINT   bytes  bytes held by the stack that held the most
+-- holder_frame        VARCHAR         innermost frame of that stack outside torch, else the innermost
+-- holder_stack_id     BIGINT          number of that stack; NULL if not known
+-- stack               VARCHAR         all frames of the request, joined by `;`, innermost first
 WITH failures AS MATERIALIZED (
     SELECT * FROM allocator_events WHERE action = 'oom'
 ),

@@ -1,15 +1,15 @@
 -- overview: what is in each trace.
--- One row per (run, rank), also where it has no events, by run and rank.
+-- One row per (run, rank), also without events, by run and rank.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, traces.
 -- needs: events, traces
 -- run             VARCHAR      run that the trace belongs to
 -- rank            INTEGER      rank within the run
 -- events          BIGINT       number of slices
--- span_ns         BIGINT   ns  first start to last end, without the profiler's own span; NULL where unknown, or beyond BIGINT
+-- span_ns         BIGINT   ns  first start to last end, without the profiler's own span; NULL if unknown, or beyond BIGINT
 -- threads         BIGINT       number of threads that have host slices
 -- devices         BIGINT       number of devices that have kernels, copies or fills
 -- kernels         BIGINT       number of kernels
--- device_busy_ns  BIGINT   ns  busy time of each device, summed over devices; what overlaps on one counts once
+-- device_busy_ns  BIGINT   ns  busy time of each device, summed over devices; overlaps on a device count once
 -- steps           BIGINT       number of profiler steps
 WITH busy AS (
     SELECT run, rank, sum(busy_ns) AS device_busy_ns

@@ -1,44 +1,44 @@
--- phases: phases of inference: requests, tokens, time of host and devices, graph or eager.
--- One row per (run, rank, phase, execution, is_warmup), by run, rank, first start; with `per` also by batch, or one of each
+-- phases: inference phases: requests, tokens, host and device time, graph or eager.
+-- One row per (run, rank, phase, execution, is_warmup), by run, rank, first start; with `per` also by batch, or one per
 -- occurrence.
--- Phases are known by the annotations and Python frames of vLLM, SGLang, ATOM and TensorRT-LLM, as `inference_phase` of events
--- says. A device's work is in the phase of its launch, whenever it runs. A span is from the start of an occurrence on the
--- host to the end of its last work or of the host, whichever is later; where spans of a row overlap, that time counts once.
--- Time between occurrences is in none. Warm-up are captures, dummy runs, and the first of a phase while their spans are
--- more than twice the median of the phase, of prefill and mixed per token.
+-- Phases come from the annotations and Python frames of vLLM, SGLang, ATOM and TensorRT-LLM, as described for `inference_phase`
+-- of events. Device work is in the phase of its launch, whenever it runs. A span is from the start of an occurrence on the host
+-- to the end of its last work or its end on the host, whichever is later; overlapping spans in a row count once. Time between
+-- occurrences is in no phase. Warm-up includes captures, dummy runs, and the first occurrences of a phase while their spans (per
+-- token for prefill and mixed) are more than twice the median of the phase.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, roofline, phase_names, phases.
 -- needs: events, devices
--- parameter per  VARCHAR(phase|batch|occurrence) = phase  what has rows: phases, each size of batch, or each occurrence
+-- parameter per  VARCHAR(phase|batch|occurrence) = phase  what each row is: a phase, a batch size of it, or an occurrence
 -- run                       VARCHAR              run that the trace belongs to
 -- rank                      INTEGER              rank within the run
--- phase                     VARCHAR              prefill decode mixed draft verify idle capture dummy; NULL where not known
--- execution                 VARCHAR              graph: half of device_ns or more is of graphs; eager: less; NULL without any
--- is_warmup                 BOOLEAN              from the warm-up; NULL where that cannot be told, of less than four of a phase
--- batch                     BIGINT               requests of each occurrence; NULL where not known, or not all the same
--- name                      VARCHAR              name of the mark that the first occurrence began with
--- event_id                  BIGINT               event_id of that mark
--- start_ns                  BIGINT    ns         its start, on the clock that traces.clock names
+-- phase                     VARCHAR              prefill decode mixed draft verify idle capture dummy; NULL if not known
+-- execution                 VARCHAR              graph: at least half of device_ns is from graphs; eager: less; NULL without any
+-- is_warmup                 BOOLEAN              part of the warm-up; NULL if unknown, with fewer than four of a phase
+-- batch                     BIGINT               requests in each occurrence; NULL if not known, or not all the same
+-- name                      VARCHAR              name of the marker that the first occurrence began with
+-- event_id                  BIGINT               event_id of that marker
+-- start_ns                  BIGINT    ns         start of the marker, on the clock that traces.clock names
 -- calls                     BIGINT               number of occurrences
--- mean_batch                DOUBLE               requests of an occurrence on average; NULL where one is not known
--- tokens                    BIGINT               tokens that went through the model; NULL where one number is not known
--- prefill_tokens            BIGINT               those of prompts; NULL where one number is not known
--- decode_tokens             BIGINT               those of generation; NULL where one number is not known
--- host_ns                   BIGINT    ns         time of the host in it; without other phases inside; NULL of devices' marks
+-- mean_batch                DOUBLE               mean requests per occurrence; NULL if one is not known
+-- tokens                    BIGINT               tokens that went through the model; NULL if one number is not known
+-- prefill_tokens            BIGINT               prompt tokens; NULL if one number is not known
+-- decode_tokens             BIGINT               generated tokens; NULL if one number is not known
+-- host_ns                   BIGINT    ns         host time in it, without other phases inside; NULL for markers on devices
 -- span_ns                   BIGINT    ns         time in which at least one span was open
 -- p50_span_ns               BIGINT    ns         median of the spans, one of the values
 -- max_span_ns               BIGINT    ns         the longest
--- tokens_per_s              DOUBLE               tokens over span_ns; NULL where one is not known or 0
+-- tokens_per_s              DOUBLE               tokens over span_ns; NULL if one is not known or 0
 -- kernels                   BIGINT               number of kernels
--- graphs                    BIGINT               number of launches of graphs
+-- graphs                    BIGINT               number of graph launches
 -- device_ns                 BIGINT    ns         sum of durations of its kernels, copies and fills
--- graph_share               DOUBLE    0..1       part of device_ns that graphs launched; NULL where that is 0
+-- graph_share               DOUBLE    0..1       part of device_ns that graphs launched; NULL if that is 0
 -- busy_ns                   BIGINT    ns         time in which at least one piece of its work ran
 -- idle_ns                   BIGINT    ns         part of span_ns in which no device of the rank was busy; NULL without devices
 -- idle_share                DOUBLE    0..1       idle_ns over span_ns
 -- communication_ns          BIGINT    ns         sum of durations of its communication
--- exposed_communication_ns  BIGINT    ns         time in which some of it ran, and nothing on the rank computed
--- known_share               DOUBLE    0..1       part of device_ns whose work and peak are known; NULL where that is 0
--- roofline_share            DOUBLE    0..1       least time of that part at the peaks, over its time; NULL where none is known
+-- exposed_communication_ns  BIGINT    ns         time in which some of it ran and nothing on the rank computed
+-- known_share               DOUBLE    0..1       part of device_ns with known work and peak; NULL if that is 0
+-- roofline_share            DOUBLE    0..1       least time of that part at the peaks, over its time; NULL if none is known
 WITH marks AS MATERIALIZED (
     FROM phase_marks(events)
 ),

@@ -1,28 +1,28 @@
--- pipeline_actions: what each rank of a pipeline did when: which stage, which microbatch, forward or backward.
+-- pipeline_actions: what each pipeline rank did when: which stage, which microbatch, forward or backward.
 -- One row per action of a pipeline, by run, rank, start, event_id, stage and microbatch.
 -- Actions are what annotations, NVTX ranges or Python frames name: schedules of torch.distributed.pipelining, Megatron-LM and
--- DeepSpeed, `forward_mb_0`. Without any, they are what a rank with one stage computes between sends and receives: after data
+-- DeepSpeed, `forward_mb_0`. Without these, they are what a rank with one stage computes between sends and receives: after data
 -- from a lower rank or for a higher one it is a forward, after data from a higher or for a lower one a backward. Between two
--- messages autograd's ops say what is backward; without them, what both is said of is forward_backward. Where no peer is named,
--- as by gloo without record_shapes, autograd alone says what is what, and stages are not known.
--- An action lasts from the first start to the last end of what was launched in it on the devices (of a rank without devices, of
--- the ops in it): communication before and behind it does not count, as it is what the stage waits for. Transfers and
--- optimizers are rows where a slice names them. An action of two, OVERLAP_F_B, is two rows at the same time.
+-- messages, autograd's ops show what is backward; without them, work that could be either is forward_backward. If no peer is
+-- named, as by gloo without record_shapes, only autograd decides, and stages are unknown.
+-- An action lasts from the first start to the last end of what was launched in it on the devices (on a rank without devices, of
+-- its ops): communication before and after it does not count, because that is what the stage waits for. Transfers and optimizers
+-- are rows if a slice names them. A combined action, OVERLAP_F_B, is two rows at the same time.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, pipelines.
 -- needs: events
 -- run         VARCHAR      run that the trace belongs to
 -- rank        INTEGER      rank within the run
--- step        BIGINT       profiler step; NULL in none
+-- step        BIGINT       profiler step; NULL outside steps
 -- pass        BIGINT       n-th time that the step does this, from 1
--- stage       BIGINT       stage; where no name says it, place of the rank in its pipeline; NULL where neither is known
--- microbatch  BIGINT       microbatch, from 0; where no name says it, the n-th of its phase; NULL where not known, or several
+-- stage       BIGINT       stage; if no name gives it, the rank's place in its pipeline; NULL if neither is known
+-- microbatch  BIGINT       microbatch, from 0; if no name gives it, the n-th of its phase; NULL if not known, or several
 -- phase       VARCHAR      forward, backward, weight_gradient, forward_backward, communication or optimizer
--- event_id    BIGINT       event_id of the slice that names it; NULL where none does
+-- event_id    BIGINT       event_id of the slice that names it; NULL if none does
 -- name        VARCHAR      its name
--- start_ns    BIGINT   ns  start, on the clock that traces.clock names; NULL where nothing ran on the devices for it
+-- start_ns    BIGINT   ns  start, on the clock that traces.clock names; NULL if nothing ran on the devices for it
 -- dur_ns      BIGINT   ns  first start to last end of what ran for it
--- idle_ns     BIGINT   ns  time before it in which no stage of the rank worked; NULL of the first, and where no stage works
--- source      VARCHAR      what it is known by: annotations, or messages between ranks
+-- idle_ns     BIGINT   ns  time before it in which no stage of the rank worked; NULL for the first, and if no stage works
+-- source      VARCHAR      where it comes from: annotations, or messages between ranks
 WITH actions AS MATERIALIZED (
     FROM pipeline_actions(events)
 )

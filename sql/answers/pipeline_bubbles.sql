@@ -1,31 +1,31 @@
--- pipeline_bubbles: how long each rank of a pipeline waited for others: before, between and after its work.
+-- pipeline_bubbles: how long each pipeline rank waited for others: before, between and after its work.
 -- One row per (run, rank, step, pass), by run, step, pass and rank.
--- Actions are those of pipeline_actions; busy is the time in which at least one in which a stage works was open. The pipeline
--- lasts from the first start to the last end of such an action on any rank of the run: busy_ns, warmup_ns, steady_ns and
--- cooldown_ns add up to it. Where the ranks' clocks are not known to be comparable, it is known of ranks alone only.
--- ideal_share is (p - 1) / (v m + p - 1): what equal stages and free transfers leave of 1F1B or GPipe (v = 1), or of interleaved
--- stages, with p ranks, v stages of each and m microbatches; a zero-bubble schedule can have less.
+-- Actions are those of pipeline_actions; busy is the time in which at least one action with a working stage was open. The
+-- pipeline lasts from the first start to the last end of such actions on any rank of the run: busy_ns, warmup_ns, steady_ns and
+-- cooldown_ns add up to it. If the ranks' clocks may not be comparable, it is known only for single ranks. ideal_share is (p - 1)
+-- / (v m + p - 1), the bubble of 1F1B or GPipe (v = 1) or interleaved stages if stages are equal and transfers free, with p
+-- ranks, v stages per rank and m microbatches; a zero-bubble schedule can have less.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, pipelines.
 -- needs: events, traces
--- parameter corrected BOOLEAN = true  take the offsets of clock_skew off the clocks, where all are known
+-- parameter corrected BOOLEAN = true  correct clocks by the offsets of clock_skew, if all are known
 -- run             VARCHAR        run that the trace belongs to
 -- rank            INTEGER        rank within the run
--- step            BIGINT         profiler step; NULL in none
+-- step            BIGINT         profiler step; NULL outside steps
 -- pass            BIGINT         n-th time that the step goes through the pipeline, from 1
--- stages          VARCHAR        stages of the rank: 0,4; NULL where not known
--- microbatches    BIGINT         number of microbatches, the most of a stage of any rank
--- actions         BIGINT         number of actions in which a stage of the rank works
--- start_ns        BIGINT   ns    start of the first, on the clock that traces.clock names
--- window_ns       BIGINT   ns    first start to last end of the pipeline; NULL where clocks cannot be compared
--- busy_ns         BIGINT   ns    at least one action of the rank was open
+-- stages          VARCHAR        stages of the rank: 0,4; NULL if not known
+-- microbatches    BIGINT         number of microbatches, the most of any stage
+-- actions         BIGINT         number of the rank's actions with a working stage
+-- start_ns        BIGINT   ns    start of the first action, on the clock that traces.clock names
+-- window_ns       BIGINT   ns    first start to last end of the pipeline; NULL if clocks cannot be compared
+-- busy_ns         BIGINT   ns    time in which at least one action of the rank was open
 -- bubble_ns       BIGINT   ns    the rest of window_ns
--- bubble_share    DOUBLE   0..1  bubble_ns over window_ns; NULL where that is 0
+-- bubble_share    DOUBLE   0..1  bubble_ns over window_ns; NULL if that is 0
 -- warmup_ns       BIGINT   ns    part of bubble_ns before the rank's first action
--- steady_ns       BIGINT   ns    part between its actions, as the idle_ns of pipeline_actions add up
--- cooldown_ns     BIGINT   ns    part after its last one
--- pipeline_ranks  BIGINT         ranks in the pipeline, as stages or messages say, loaded or not; NULL where not known
--- ideal_share     DOUBLE   0..1  bubble_share of equal stages, see above; NULL where pipeline_ranks is
--- is_corrected    BOOLEAN        clocks were corrected
+-- steady_ns       BIGINT   ns    part between its actions: the sum of idle_ns in pipeline_actions
+-- cooldown_ns     BIGINT   ns    part after its last action
+-- pipeline_ranks  BIGINT         ranks in the pipeline, from stages or messages, loaded or not; NULL if not known
+-- ideal_share     DOUBLE   0..1  bubble_share of equal stages, see above; NULL if pipeline_ranks is
+-- is_corrected    BOOLEAN        whether clocks were corrected
 WITH actions AS MATERIALIZED (
     FROM pipeline_actions(events)
 ),

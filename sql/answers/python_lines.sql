@@ -1,27 +1,27 @@
--- python_lines: the host's own time, the devices' time and idle time by line of the user's code.
+-- python_lines: host self time, device time and idle time by line of the user's code.
 -- One row per (run, rank, name), by run and rank, the longest self_ns first, then self_device_ns, then by name.
--- A line is a frame of the user's own code, none of PyTorch, Python or another package; profilers record the line on which its
--- function begins. Of a rank without Python frames the ops that have a stack stand in: the innermost own frame of it, where lines
--- are those of the call; how often those were called is not known. Own is all below a line that is in no other own line.
--- Work of a device is that of the line of its launch, in a graph that of the captured call; backward work that of the line of
--- its forward op (`fwd_id`). The row without a name has the work that is in no line, so that self_device_ns and
+-- A line is a frame of the user's own code, not of PyTorch, Python or another package; profilers record the line on which its
+-- function begins. For a rank without Python frames, ops with a stack stand in: the innermost user frame of the stack, where
+-- lines are those of the call; the number of calls is then unknown. Self time of a line is everything below it that is in no
+-- other user line. Device work belongs to the line of its launch, in a graph to that of the captured call; backward work to the
+-- line of its forward op (`fwd_id`). The row without a name has the work outside all lines, so self_device_ns and
 -- self_backward_device_ns add up to that of the rank.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, regions, backward, gap_owners.
 -- needs: events
 -- run                       VARCHAR        run that the trace belongs to
 -- rank                      INTEGER        rank within the run
--- name                      VARCHAR        file, line and function; NULL for what is in none
--- calls                     BIGINT         number of its frames, of captured ones for each replay; NULL where ops stand in
--- total_ns                  BIGINT   ns    time in it on the host, threads added
--- self_ns                   BIGINT   ns    the same without other own lines inside it
+-- name                      VARCHAR        file, line and function; NULL for work outside all lines
+-- calls                     BIGINT         number of its frames, captured ones once per replay; NULL if ops stand in
+-- total_ns                  BIGINT   ns    host time in it, summed over threads
+-- self_ns                   BIGINT   ns    the same without other user lines inside it
 -- self_share                DOUBLE   0..1  self_ns over that of all lines of the run and rank
 -- idle_ns                   BIGINT   ns    part of self_ns in which no device of the rank was busy; NULL without devices
 -- kernels                   BIGINT         number of kernels launched inside
 -- device_ns                 BIGINT   ns    sum of durations of the kernels, copies and fills launched inside
--- self_device_ns            BIGINT   ns    the same without those of other own lines inside it
--- self_backward_device_ns   BIGINT   ns    that of its backward ops; NULL where no backward op has a known forward op
--- device_share              DOUBLE   0..1  both over all device time of the run and rank; NULL where that is 0
--- first_id                  BIGINT         event_id of its first frame, or op that stands in
+-- self_device_ns            BIGINT   ns    the same without those of other user lines inside it
+-- self_backward_device_ns   BIGINT   ns    the same for its backward ops; NULL if no backward op has a known forward op
+-- device_share              DOUBLE   0..1  the sum of both over all device time of the run and rank; NULL if that is 0
+-- first_id                  BIGINT         event_id of its first frame, or of the op that stands in
 WITH own AS MATERIALIZED (
     SELECT run, rank, event_id, label AS name
     FROM host_slices(events)

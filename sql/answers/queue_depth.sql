@@ -1,19 +1,19 @@
--- queue_depth: how much work was waiting for each stream: launched, and not begun.
+-- queue_depth: how much work was waiting for each stream: launched but not begun.
 -- One row per (run, rank, device, stream, moment in which the number changes), in this order.
--- Each kernel, copy or fill waits from the start of the call that launched it to its own start; a graph launch puts all of
--- its work into the queue at once. Work whose launch is not in the trace counts for nothing. A depth below 0 is work that
--- starts before its call, on clocks that disagree.
--- With `points`, the time of a stream that has more changes is cut into half as many equal parts. Each part with changes has two
--- rows, those of its greatest and of its least depth, the earliest on a tie; one where the two are the same.
+-- Each kernel, copy or fill waits from the start of the call that launched it to its own start; a graph launch puts all of its
+-- work into the queue at once. Work whose launch is not in the trace does not count. A depth below 0 means work that starts
+-- before its call, on clocks that disagree. With `points`, the time of a stream with more changes is cut into half as many equal
+-- parts. Each part with changes has two rows, for its greatest and its least depth, the earliest on a tie; or one row if the two
+-- are the same.
 -- In a bare shell read from `sql/lib` first: lanes, devices, queues.
 -- needs: events
--- parameter points  BIGINT = 0  most rows of a stream, from 2; 0 for every change
+-- parameter points  BIGINT = 0  maximum rows per stream, from 2; 0 for every change
 -- run      VARCHAR      run that the trace belongs to
 -- rank     INTEGER      rank within the run
--- device   INTEGER      index of the device; NULL where the source does not say
--- stream   INTEGER      stream of the device; NULL where the source does not say
--- time_ns  BIGINT   ns  when, on the clock that traces.clock names
--- depth    BIGINT       pieces of work that wait from then on, until the next row of the stream
+-- device   INTEGER      index of the device; NULL if the source does not say
+-- stream   INTEGER      stream of the device; NULL if the source does not say
+-- time_ns  BIGINT   ns  time, on the clock that traces.clock names
+-- depth    BIGINT       pieces of work that wait from then until the next row of the stream
 WITH changes AS MATERIALIZED (
     SELECT run, rank, device, stream, time_ns, depth FROM queue_changes(events)
 ),

@@ -1,14 +1,14 @@
 -- queue_summary: how full the queue of each stream was, every depth weighted by its time.
 -- One row per (run, rank, device, stream) for which work was waiting, in this order.
--- The queue of a stream, as in queue_depth, from its first change to its last: from the first launch to the last start of
--- its work. Shares are parts of that span. A percentile is the least depth that the queue did not exceed in so much of it.
+-- The queue of a stream, as in queue_depth, from its first change to its last: from the first launch to the last start of its
+-- work. Shares are parts of that span. A percentile is the least depth that the queue did not exceed for that part of the span.
 -- In a bare shell read from `sql/lib` first: lanes, devices, queues.
 -- needs: events
 -- parameter full_depth BIGINT = 1024  depth from which a queue counts as full, so that a launch blocks
 -- run            VARCHAR         run that the trace belongs to
 -- rank           INTEGER         rank within the run
--- device         INTEGER         index of the device; NULL where the source does not say
--- stream         INTEGER         stream of the device; NULL where the source does not say
+-- device         INTEGER         index of the device; NULL if the source does not say
+-- stream         INTEGER         stream of the device; NULL if the source does not say
 -- span_ns        BIGINT   ns    first launch to last start
 -- mean_depth     DOUBLE          mean depth over the span
 -- min_depth      BIGINT          least depth

@@ -1,21 +1,20 @@
--- rank_balance: how evenly each class of time is spread over ranks, as a whole and in each step.
+-- rank_balance: how evenly each class of time is spread over ranks, overall and in each step.
 -- One row per (run, step, class), by run, the rows without a step first, then by step and class in the order below.
--- Classes of the devices are those of time_breakdown: span, compute, exposed_communication, exposed_copy, idle,
--- hidden_communication, hidden_copy; then of the host: ops (self time of host ops, all threads added up) and calls (the same of
--- calls of the runtime and the driver). span of a step is its duration on the host. A rank without devices, or without the step,
--- does not count in its rows.
--- Steps of different ranks are the same step by their number.
+-- Classes on the devices are those of time_breakdown: span, compute, exposed_communication, exposed_copy, idle,
+-- hidden_communication, hidden_copy; then on the host: ops (self time of host ops, summed over threads) and calls (the same for
+-- runtime and driver calls). span of a step is its duration on the host. A rank without devices, or without the step, does not
+-- count in its rows. Steps of different ranks are the same step if their numbers are equal.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
 -- run           VARCHAR      run that the traces belong to
--- ranks         BIGINT       number of ranks that have it
+-- ranks         BIGINT       number of ranks that count
 -- step          BIGINT       N of the step; NULL for the whole traces
 -- class         VARCHAR      class of time, see above
--- min_ns        BIGINT   ns  least time of a rank
--- max_ns        BIGINT   ns  most time of a rank
+-- min_ns        BIGINT   ns  shortest time of a rank
+-- max_ns        BIGINT   ns  longest time of a rank
 -- mean_ns       BIGINT   ns  mean over ranks, rounded half up
 -- std_ns        BIGINT   ns  sample standard deviation over ranks, rounded half up; NULL for one rank
--- max_over_mean DOUBLE       max_ns over the mean: 1 where all ranks are the same; NULL where that is 0
+-- max_over_mean DOUBLE       max_ns over the mean: 1 if all ranks are equal; NULL if that is 0
 -- min_rank      INTEGER      rank with min_ns, the lowest on a tie
 -- max_rank      INTEGER      rank with max_ns, the lowest on a tie
 WITH device AS MATERIALIZED (

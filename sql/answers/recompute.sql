@@ -1,20 +1,20 @@
--- recompute: what ran once more in backward, for activation checkpointing, by module and op.
+-- recompute: what ran again in backward, for activation checkpointing, by module and op.
 -- One row per (run, rank, module, op), the most device_ns first, then in this order.
--- Ops count, not those that are only around others: each has the work that it launched itself. What Python launched without an
--- op (a kernel of Triton) is in the rows without one. See `is_recompute` in `events`.
+-- Only ops that did something themselves count, each with the work that it launched itself. What Python launched without an op (a
+-- Triton kernel) is in the rows without one. See `is_recompute` in `events`.
 -- In a bare shell read from `sql/lib` first: devices.
 -- needs: events
 -- run            VARCHAR       run that the trace belongs to
 -- rank           INTEGER       rank within the run
--- module         VARCHAR       innermost nn.Module around the op; NULL where none is recorded
--- op             VARCHAR       name of the op; NULL where the source has none, and for work that no recomputed op launched
+-- module         VARCHAR       innermost nn.Module around the op; NULL if none is recorded
+-- op             VARCHAR       name of the op; NULL if the source has none, and for work that no recomputed op launched
 -- calls          BIGINT        number of recomputed ops
--- launching      BIGINT        number of those that launched a kernel themselves
+-- launching      BIGINT        number of them that launched a kernel themselves
 -- self_host_ns   BIGINT   ns    time of the ops on the host, without their children
 -- kernels        BIGINT        number of kernels that they launched
--- kernel_ns      BIGINT   ns    sum of the durations of these
+-- kernel_ns      BIGINT   ns    sum of the durations of these kernels
 -- device_ns      BIGINT   ns    the same with copies and fills
--- share          DOUBLE   0..1  device_ns over that of all kernels, copies and fills of the run and rank; NULL where that is 0
+-- share          DOUBLE   0..1  device_ns over that of all kernels, copies and fills of the run and rank; NULL if that is 0
 WITH slices AS MATERIALIZED (
     SELECT
         run, rank, event_id, kind, name, dur_ns, self_ns, op_id, launch_id, coalesce(replays, 1) AS calls,

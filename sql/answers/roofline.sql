@@ -1,38 +1,38 @@
--- roofline: how close the devices' work came to what they can do, and the time that was lost.
+-- roofline: how close device work came to the hardware's limits, and the time that was lost.
 -- One row per (run, rank, device, name, input_dims, peak_dtype), the largest lost_ns first; `unknown work` last.
--- Kernels with known work (`flops` or `bytes`); all others are one row per device, so that shares add up to 1. Durations are
--- those of the kernels: idle devices cost nothing here. The work of an op is that of its owner (`work_id`). A share above 1.05
--- has its reason in `note`. faster_than_memory: all that is read and written counts, but some of it was in a cache.
--- faster_than_peak: the kernel does less than the formula counts, or computes in another data type. bytes_only: FLOPs of some
--- kernels are not known. Those that may be limited by them (`needs_flops`), as attention over lengths that no trace has, have no
--- limit and no lost time; of all others the bytes are the limit.
+-- Rows cover kernels with known work (`flops` or `bytes`); all others are one row per device, so shares add up to 1. Durations
+-- are those of kernels: idle time does not count here. The work of an op is that of its owner (`work_id`). `note` explains a
+-- share above 1.05. faster_than_memory: everything read and written counts, but some of it was in a cache. faster_than_peak: the
+-- kernel does less than the formula counts, or computes in another data type. bytes_only: FLOPs of some kernels are not known.
+-- Kernels that FLOPs may limit (`needs_flops`), such as attention with lengths that no trace has, then have no limit and no lost
+-- time; for all others, bytes are the limit.
 -- In a bare shell read from `sql/lib` first: sequences, roofline.
 -- needs: events, devices
--- parameter by       VARCHAR(kernel|op|shapes|dtype) = kernel  what has a row: kernel name, op, op with input shapes, data type
--- parameter dtype    VARCHAR(fp64|fp32|tf32|fp16|bf16|fp8|fp6|fp4|int8) = ''  data type of the work whose type is not known
--- parameter override BOOLEAN = false  hold all work against the peak of `dtype`, also where its own type is known
+-- parameter by       VARCHAR(kernel|op|shapes|dtype) = kernel  what each row is: kernel name, op, op with input shapes, data type
+-- parameter dtype    VARCHAR(fp64|fp32|tf32|fp16|bf16|fp8|fp6|fp4|int8) = ''  data type assumed for work of unknown type
+-- parameter override BOOLEAN = false  compare all work with the peak of `dtype`, even if its type is known
 -- run              VARCHAR              run that the trace belongs to
 -- rank             INTEGER              rank within the run
--- device           INTEGER              index of the device; NULL where the source does not say
--- name             VARCHAR              name of the kernel or op, or data type; NULL where none is known
+-- device           INTEGER              index of the device; NULL if the source does not say
+-- name             VARCHAR              name of the kernel or op, or data type; NULL if none is known
 -- input_dims       VARCHAR              input shapes of the op, by shapes; else NULL
--- calls            BIGINT               number of ops; by kernel, of kernels
+-- calls            BIGINT               number of ops; by kernel, number of kernels
 -- kernels          BIGINT               number of kernels
 -- total_ns         BIGINT    ns         sum of their durations
--- share            DOUBLE    0..1       total_ns over that of all kernels of the run and rank; NULL where that is 0
--- flops            BIGINT    FLOP       floating-point operations; NULL where not known, or beyond BIGINT
--- bytes            BIGINT    bytes      bytes read and written at least; NULL where not known, or beyond BIGINT
+-- share            DOUBLE    0..1       total_ns over that of all kernels of the run and rank; NULL if that is 0
+-- flops            BIGINT    FLOP       floating-point operations; NULL if not known, or beyond BIGINT
+-- bytes            BIGINT    bytes      least bytes read and written; NULL if not known, or beyond BIGINT
 -- flop_per_byte    DOUBLE    FLOP/byte  arithmetic intensity
 -- flop_per_s       DOUBLE    FLOP/s     achieved rate
 -- bytes_per_s      DOUBLE    bytes/s    achieved rate
--- peak_dtype       VARCHAR              data type whose peak holds; `_tensor`: that of matrix units; NULL where not known
--- peak_flop_per_s  DOUBLE    FLOP/s     that peak, without sparsity; NULL where not known
--- peak_bytes_per_s DOUBLE    bytes/s    peak rate of the memory; NULL where not known
+-- peak_dtype       VARCHAR              data type whose peak applies; `_tensor`: of matrix units; NULL if not known
+-- peak_flop_per_s  DOUBLE    FLOP/s     peak for that type, without sparsity; NULL if not known
+-- peak_bytes_per_s DOUBLE    bytes/s    peak rate of the memory; NULL if not known
 -- flop_share       DOUBLE    0..1       flop_per_s over its peak
 -- bandwidth_share  DOUBLE    0..1       bytes_per_s over its peak
--- bound            VARCHAR              compute or memory: which peak takes longer; NULL where one of the two is not known
+-- bound            VARCHAR              compute or memory: the peak that takes longer; NULL if one of them is not known
 -- limit_ns         BIGINT    ns         time at the limit: the sum over kernels of the longer of flops and bytes at their peaks
--- lost_ns          BIGINT    ns         total_ns of what has a limit, minus limit_ns: below zero where faster; NULL for none
+-- lost_ns          BIGINT    ns         total_ns of work with a limit, minus limit_ns: negative if faster; NULL if none has
 -- note             VARCHAR              unknown_work unknown_device no_peak (of the type) bytes_only faster_than_peak and _memory
 WITH typed AS (
     SELECT

@@ -1,37 +1,37 @@
--- runs: how long each run and its steps took, what its devices did, and its peak of memory.
+-- runs: how long each run and its steps took, what its devices did, and its memory peak.
 -- One row per run, by run.
--- Of several ranks: times of devices and ops are added up, so that parts add up; of spans and peaks the largest counts; each
--- step of each rank is a step time. The devices' times are NULL where no rank used a device.
+-- For several ranks, times of devices and ops are added up, so parts add up; spans and peaks are the largest of any rank; each
+-- step of each rank is one step time. Device times are NULL if no rank used a device.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, memory, traces.
 -- needs: events, memory, traces
--- parameter per_step  BIGINT = 0  tokens, samples or whatever a step works through on all ranks together; 0: not known
+-- parameter per_step  BIGINT = 0  tokens, samples or other units that a step processes on all ranks together; 0: not known
 -- run                         VARCHAR         run
 -- ranks                       BIGINT          number of ranks
--- clock                       VARCHAR         clock of its ranks, as in traces.clock; NULL where they differ
--- start_ns                    BIGINT   ns     earliest time in it, on that clock; NULL where clocks differ
+-- clock                       VARCHAR         clock of its ranks, as in traces.clock; NULL if they differ
+-- start_ns                    BIGINT   ns     earliest time in the run, on that clock; NULL if clocks differ
 -- events                      BIGINT          number of slices
 -- kernels                     BIGINT          number of kernels
--- span_ns                     BIGINT   ns     first start to last end, on the rank where that is longest; NULL where unknown
--- steps                       BIGINT          number of profiler steps that ended: different numbers
--- step_mean_ns                BIGINT   ns     mean time of a step, rounded half up; NULL without steps, as the next five
+-- span_ns                     BIGINT   ns     first start to last end, on the longest rank; NULL if unknown
+-- steps                       BIGINT          number of profiler steps that ended, by distinct number
+-- step_mean_ns                BIGINT   ns     mean time of a step, rounded half up; NULL without steps, like the next five
 -- step_min_ns                 BIGINT   ns     shortest step
 -- step_p50_ns                 BIGINT   ns     median
 -- step_p90_ns                 BIGINT   ns     90th percentile
 -- step_p99_ns                 BIGINT   ns     99th percentile
 -- step_max_ns                 BIGINT   ns     longest step
--- throughput_per_s            DOUBLE          per_step over the mean time of a step; NULL where per_step is 0
--- op_self_ns                  BIGINT   ns     self time of all ops on the host; NULL where none is known
--- kernel_ns                   BIGINT   ns     time of all kernels; NULL where none is known
+-- throughput_per_s            DOUBLE          per_step over the mean time of a step; NULL if per_step is 0
+-- op_self_ns                  BIGINT   ns     self time of all ops on the host; NULL if none is known
+-- kernel_ns                   BIGINT   ns     time of all kernels; NULL if none is known
 -- device_span_ns              BIGINT   ns     first start to last end on the devices of a rank; the next four add up to it
--- compute_ns                  BIGINT   ns     a kernel that computes, or a fill, was running
--- exposed_communication_ns    BIGINT   ns     communication was running, and no computation
--- exposed_copy_ns             BIGINT   ns     a copy was running, and neither computation nor communication
--- idle_ns                     BIGINT   ns     no device of a rank was busy, summed over ranks
--- busy_ns                     BIGINT   ns     at least one device of a rank was busy: the first three of these
--- busy_share                  DOUBLE   0..1   busy_ns over device_span_ns; NULL where that is 0
--- exposed_communication_share DOUBLE   0..1   exposed_communication_ns over device_span_ns; NULL where that is 0
--- peak_device_bytes           BIGINT   bytes  most memory allocated on a device at once; NULL where nothing was recorded
--- peak_host_bytes             BIGINT   bytes  most memory a rank allocated on the host at once; NULL where nothing was recorded
+-- compute_ns                  BIGINT   ns     time in which computation (or a fill) was running
+-- exposed_communication_ns    BIGINT   ns     time in which communication was running, but no computation
+-- exposed_copy_ns             BIGINT   ns     time in which a copy was running, but neither of these
+-- idle_ns                     BIGINT   ns     time in which no device of a rank was busy, summed over ranks
+-- busy_ns                     BIGINT   ns     time in which a device of a rank was busy: the first three of these
+-- busy_share                  DOUBLE   0..1   busy_ns over device_span_ns; NULL if that is 0
+-- exposed_communication_share DOUBLE   0..1   exposed_communication_ns over device_span_ns; NULL if that is 0
+-- peak_device_bytes           BIGINT   bytes  most memory allocated on a device at once; NULL if nothing was recorded
+-- peak_host_bytes             BIGINT   bytes  most memory a rank allocated on the host at once; NULL if nothing was recorded
 WITH whole AS (
     SELECT
         run,

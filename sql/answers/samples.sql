@@ -1,34 +1,34 @@
 -- samples: calls, time and work of every op, kernel and annotation, run by run or step by step.
 -- One row per (run, rank, step, what, name, device), by run, rank, step, what, the largest spent_ns first, name, device.
--- What a comparison is made of: see `profframe.diff`. `ProfilerStep#N` is `ProfilerStep*`; no other name is rewritten, so names
--- that differ only in a number or an address are rows of their own.
--- Work is counted once, in the row of the op that owns it (`event_id = work_id`) and in those of its kernels.
--- A peak is that of the kernel's device in the data type of its work; of an op those of its kernels count.
+-- This is the input of a comparison: see `profframe.diff`. `ProfilerStep#N` is `ProfilerStep*`; no other name is rewritten, so
+-- names that differ only in a number or an address are separate rows. Work is counted once, in the row of the op that owns it
+-- (`event_id = work_id`) and in those of its kernels. A kernel's peak is that of its device in the data type of its work; an op's
+-- peak is that of its kernels.
 -- In a bare shell read from `sql/lib` first: devices, kernel_names, roofline.
 -- needs: events, devices
--- parameter per        VARCHAR(run|step) = run                    step: each step, and nothing that is in none
+-- parameter per        VARCHAR(run|step) = run                    step: each step, and nothing outside steps
 -- parameter kernel_by  VARCHAR(name|short_name|shapes|category) = name  shapes: op around the launch with its input shapes
--- parameter copies     BOOLEAN = false                            copies and fills of memory are kernels, too
--- parameter outside    VARCHAR(none|kernels|all) = none                by step, rows without one for what is in none
--- parameter devices    BOOLEAN = false                            kernels of each device are rows of their own
--- parameter dtype      VARCHAR(fp64|fp32|tf32|fp16|bf16|fp8|fp6|fp4|int8) = ''  data type of the work whose type is not known
+-- parameter copies     BOOLEAN = false                            treat memory copies and fills as kernels
+-- parameter outside    VARCHAR(none|kernels|all) = none                with per=step, also rows for what is outside steps
+-- parameter devices    BOOLEAN = false                            separate rows for the kernels of each device
+-- parameter dtype      VARCHAR(fp64|fp32|tf32|fp16|bf16|fp8|fp6|fp4|int8) = ''  data type assumed for work of unknown type
 -- run        VARCHAR         run that the trace belongs to
 -- rank       INTEGER         rank within the run
--- step       BIGINT          profiler step; NULL for a whole run, and for what is in none
--- what       VARCHAR         op (of the host), kernel or annotation (of the host)
--- name       VARCHAR         name, or what kernels are grouped by; NULL where the source has none, or no op is known
--- device     INTEGER         device of kernels, where they are rows of their own; else NULL
+-- step       BIGINT          profiler step; NULL for a whole run, and outside steps
+-- what       VARCHAR         op (on the host), kernel or annotation (on the host)
+-- name       VARCHAR         name, or what kernels are grouped by; NULL if the source has none, or no op is known
+-- device     INTEGER         device of kernels, with devices; else NULL
 -- calls      BIGINT          number of executions
--- spent_ns   BIGINT   ns     op: self time; kernel: duration; annotation: all of it; NULL where none is known, or beyond BIGINT
--- device_ns  BIGINT   ns     op: device time that it launched itself; kernel: duration; annotation: launched inside it
--- flops      BIGINT   FLOP   known work; NULL where none is known
--- flops_ns   BIGINT   ns     time of what did it: of an op its kernels', or its own where it launched none; of a kernel its own
--- bytes      BIGINT   bytes  known bytes read and written; NULL where none are known
--- bytes_ns   BIGINT   ns     time of what did it, as in flops_ns
--- compute_ps BIGINT          least time of the work at the device's peak, in picoseconds; NULL where no peak is known
--- compute_ns BIGINT   ns     time of the kernels that this is of: compute_ps / compute_ns / 1000 of the peak were achieved
--- memory_ps  BIGINT          least time of the bytes at the peak rate of the memory, in ps; NULL where that is not known
--- memory_ns  BIGINT   ns     time of the kernels that this is of
+-- spent_ns   BIGINT   ns     op: self time; kernel or annotation: duration; NULL if none is known, or beyond BIGINT
+-- device_ns  BIGINT   ns     op: device time it launched itself; kernel: duration; annotation: device time launched inside
+-- flops      BIGINT   FLOP   known work; NULL if none is known
+-- flops_ns   BIGINT   ns     time of what did the work: an op's kernels, or the op itself if it launched none; or the kernel
+-- bytes      BIGINT   bytes  known bytes read and written; NULL if none are known
+-- bytes_ns   BIGINT   ns     time of what did this work, as in flops_ns
+-- compute_ps BIGINT          least time of the work at the device's peak, in picoseconds; NULL if no peak is known
+-- compute_ns BIGINT   ns     time of the kernels with a known peak: compute_ps / compute_ns / 1000 of the peak were achieved
+-- memory_ps  BIGINT          least time of the bytes at the peak rate of the memory, in ps; NULL if that is not known
+-- memory_ns  BIGINT   ns     time of the kernels with known bytes and peak
 WITH limits AS MATERIALIZED (
     SELECT run, rank, event_id, work_id, dur_ns, compute_ps, memory_ps
     FROM kernel_limits(events, devices, coalesce(getvariable('dtype'), ''))

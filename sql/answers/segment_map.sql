@@ -1,21 +1,21 @@
 -- segment_map: how the segments of a memory snapshot are divided into blocks.
--- One row per piece of (run, rank, device), by device, the largest segments first, then by segment_id and place in the segment.
--- A piece is blocks of the same state side by side.
+-- One row per piece, per (run, rank, device), by device, the largest segments first, then by segment_id and place in the segment.
+-- A piece is a set of adjacent blocks in the same state.
 -- needs: segments, blocks
--- parameter segments  BIGINT = 32    most segments of each (run, rank, device), the largest; 0 for all
--- parameter pieces    BIGINT = 2000  most pieces of each (run, rank, device), the largest; 0 for all
+-- parameter segments  BIGINT = 32    maximum segments per (run, rank, device), the largest; 0 for all
+-- parameter pieces    BIGINT = 2000  maximum pieces per (run, rank, device), the largest; 0 for all
 -- run              VARCHAR         run that the snapshot belongs to
 -- rank             INTEGER         rank within the run
--- device           INTEGER         index of the device; NULL where the source does not say
+-- device           INTEGER         index of the device; NULL if the source does not say
 -- segment_id       BIGINT          number of the segment in segments
 -- segment_type     VARCHAR         large, small, ...
 -- segment_bytes    BIGINT   bytes  size of the segment
 -- offset_bytes     BIGINT   bytes  where the piece begins in the segment
--- bytes            BIGINT   bytes  its size
+-- bytes            BIGINT   bytes  size of the piece
 -- state            VARCHAR         state of its blocks, as in blocks
 -- blocks           BIGINT          number of blocks
--- segments         BIGINT          segments with blocks that the device has in all
--- pieces           BIGINT          pieces that these segments of the device have in all
+-- segments         BIGINT          number of all segments with blocks on the device
+-- pieces           BIGINT          number of all pieces in these segments
 WITH sizes AS (
     SELECT
         segments.run, segments.rank, segments.device, segments.segment_id, segments.segment_type, segments.address,

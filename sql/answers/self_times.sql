@@ -1,18 +1,18 @@
 -- self_times: where the time went, by name and kind.
 -- One row per (run, rank, name, kind), the largest self_ns first, then by run, rank, name, kind.
--- Every slice that has a self time counts, as the source recorded it: no duplicate is merged, no name rewritten.
+-- Every slice with a self time counts, as the source recorded it: duplicates are not merged, names are not rewritten.
 -- needs: events
 -- run         VARCHAR        run that the trace belongs to
 -- rank        INTEGER        rank within the run
--- name        VARCHAR        name as the source has it; NULL where it has none
+-- name        VARCHAR        name in the source; NULL if it has none
 -- kind        VARCHAR        what the slices are: host_op, kernel, ...
 -- calls       BIGINT         number of slices
--- self_ns     BIGINT   ns    time in the slices but in none of their children (negative where those overlap); on a device, all
--- total_ns    BIGINT   ns    sum of durations, overlaps counted twice; NULL where none is known, or beyond BIGINT
+-- self_ns     BIGINT   ns    time in the slices but not in their children (negative if those overlap); on a device, all time
+-- total_ns    BIGINT   ns    sum of durations, overlaps counted twice; NULL if none is known, or beyond BIGINT
 -- mean_ns     BIGINT   ns    mean duration, rounded half up
 -- min_ns      BIGINT   ns    shortest duration
 -- max_ns      BIGINT   ns    longest duration
--- self_share  DOUBLE   0..1  self_ns over all self time of the host (or of the devices) in the run and rank; NULL where that is 0
+-- self_share  DOUBLE   0..1  self_ns over all self time of the host (or of the devices) in the run and rank; NULL if that is 0
 WITH sums AS MATERIALIZED ( -- else DuckDB makes a join of the window below, and adds up twice
     SELECT
         run,

@@ -1,23 +1,23 @@
--- sequences: which kernels run one after the other under an op, annotation or module, and how often.
+-- sequences: which kernels run in sequence under an op, annotation or module, and how often.
 -- One row per (run, rank, name, kind, sequence), the most calls first, then by device_ns, run, rank, first_event_id.
--- The slices are the outermost ones on the host whose name contains a text: one inside another of them belongs to that.
--- The sequence of a slice is all kernels launched under it, on its own thread, in the order in which they started. A slice of
--- which a filter took the calls or the end has none.
+-- The slices are the outermost host slices whose name contains a text; nested matches belong to the outer one. The sequence of a
+-- slice is all kernels launched under it, on its own thread, ordered by start. A slice has no sequence if a filter removed its
+-- calls or its end.
 -- In a bare shell read from `sql/lib` first: devices, sequences.
 -- needs: events
--- parameter name        VARCHAR = ''     text in the name of the slices, taken as it is written; '' for the outermost of all
+-- parameter name        VARCHAR = ''     text in the name of the slices, taken literally; '' for all outermost slices
 -- parameter min_kernels BIGINT  = 3      leave out shorter sequences
--- parameter top         BIGINT  = 10     so many rows of each run and rank; 0: all
--- parameter copies      BOOLEAN = false  copies and fills of memory are part of the sequences, as if they were kernels
+-- parameter top         BIGINT  = 10     maximum rows per run and rank; 0: all
+-- parameter copies      BOOLEAN = false  include memory copies and fills in the sequences
 -- run            VARCHAR      run that the trace belongs to
 -- rank           INTEGER      rank within the run
 -- name           VARCHAR      name of the slices; `ProfilerStep*` for all steps
 -- kind           VARCHAR      their kind
--- sequence       VARCHAR      names of the kernels joined by ->; of more than 64 the first 64; ? is one without a name
+-- sequence       VARCHAR      names of the kernels joined by ->; only the first 64; ? is one without a name
 -- kernels        BIGINT       number of kernels in the sequence
 -- calls          BIGINT       number of slices with this sequence
--- device_ns      BIGINT   ns  sum of the durations of their kernels; NULL where none is known, or beyond BIGINT
--- total_ns       BIGINT   ns  time of the slices on the host; NULL where none is known, or beyond BIGINT
+-- device_ns      BIGINT   ns  sum of the durations of their kernels; NULL if none is known, or beyond BIGINT
+-- total_ns       BIGINT   ns  time of the slices on the host; NULL if none is known, or beyond BIGINT
 -- first_event_id BIGINT       event_id of the first of the slices by start
 WITH names AS MATERIALIZED (
     FROM kernel_names(events, coalesce(getvariable('copies'), false))

@@ -1,25 +1,25 @@
--- snapshot_timeline: memory of a snapshot over time: allocated, active and reserved, or what held it.
--- One row per moment of (run, rank, device), by device and moment, and in it per name, the largest at the peak first.
--- A moment is that after a record. A device with more than `points` of them has its records cut into equal parts of their time
--- (without times, of their numbers), each with those when the most was allocated, active and reserved, the earliest on a tie; and
--- the first and the last. So no peak is lost. By a name: the `top` that hold the most at the peak of the device, and the rest.
--- Allocated is what the program has not freed; active is also what waits for a stream before it is free.
+-- snapshot_timeline: memory of a snapshot over time: allocated, active and reserved bytes, or what held them.
+-- One row per moment, per (run, rank, device), by device and moment, and within it per name, the largest at the peak first.
+-- A moment follows a record. If a device has more than `points` moments, its records are cut into equal parts by time (without
+-- times, by number). Each part keeps the moments at which the most was allocated, active and reserved, the earliest on a tie, and
+-- its first and last, so every peak is kept. By name: the `top` names that hold the most at the peak of the device, and the rest.
+-- Allocated is what the program has not freed; active also includes what waits for a stream before it is free.
 -- In a bare shell read from `sql/lib` first: stacks, snapshots.
 -- needs: allocations, allocator_events, segments, stacks, events
--- parameter by      VARCHAR(device|stack|frame|module|category) = device  what has a row at each moment
--- parameter points  BIGINT = 1000  most moments of a device, from 5; 0 for all
--- parameter top     BIGINT = 10    most names of a device; 0 for all
+-- parameter by      VARCHAR(device|stack|frame|module|category) = device  what each row of a moment is
+-- parameter points  BIGINT = 1000  maximum moments per device, from 5; 0 for all
+-- parameter top     BIGINT = 10    maximum names per device; 0 for all
 -- run              VARCHAR         run that the snapshot belongs to
 -- rank             INTEGER         rank within the run
--- device           INTEGER         index of the device; NULL where the source does not say
+-- device           INTEGER         index of the device; NULL if the source does not say
 -- event_id         BIGINT          `allocator_event_id` of the record; -1 before the first one
--- time_ns          BIGINT   ns     when, on the clock that traces.clock names; NULL without times, or before the first record
--- stack_id         BIGINT          number of the stack in stacks, by stack; NULL where none was recorded, and of other groups
--- name             VARCHAR         by stack and frame, the frame; module; category; NULL where there is none, and by device
--- is_rest          BOOLEAN         all names that are no rows of their own
--- allocated_bytes  BIGINT   bytes  not freed by the program after the record
--- active_bytes     BIGINT   bytes  of blocks that are in use after the record
--- reserved_bytes   BIGINT   bytes  that the allocator has from the driver, by device; NULL where the source does not say
+-- time_ns          BIGINT   ns     time, on the clock that traces.clock names; NULL without times, or before the first record
+-- stack_id         BIGINT          number of the stack in stacks, by stack; NULL if none was recorded, or not by stack
+-- name             VARCHAR         by stack and frame, the frame; module; category; NULL if there is none, and by device
+-- is_rest          BOOLEAN         whether the row stands for all names without their own rows
+-- allocated_bytes  BIGINT   bytes  bytes not freed by the program after the record
+-- active_bytes     BIGINT   bytes  bytes of blocks in use after the record
+-- reserved_bytes   BIGINT   bytes  bytes that the allocator holds from the driver, by device; NULL if the source does not say
 WITH held AS MATERIALIZED (
     FROM named_allocations(allocations, stacks, events, coalesce(getvariable('by'), 'device'))
 ),

@@ -1,43 +1,44 @@
--- stragglers: which rank the others wait for, how often, for how long, and what it does longer before.
--- One row per (run, rank) that takes part in collectives with others; with per=op or per=kernel one for each thing it did before.
--- Ordered by run, the time that others were held up, the longest first, then by rank and names.
--- Counts the rows of `collectives` that at least two ranks take part in. A rank comes last if it starts one last, and not at the
--- same time as all others; of a tie it is the lowest. By how much it holds up the job is what the job would gain if it came as
--- the others: the last rank holds it up from when the last but one came. Where several are late, each that comes later than the
--- middle one shares in what the job would gain if all of them came as that one: from when the rank before it came. Shares are of
--- the collectives that the rank takes part in, not of all. Of each rank held_up_ns and shared_ns add up to what blame says.
--- Clocks are corrected where clock_skew knows all offsets; else times are as clocks have them, and is_corrected says so. What it
--- did longer than the rank before it since both were last together is `excess`, by the times of its devices, as late_parts has
--- it: its host, input, compute, copy, communication, or wait, for another rank or where nothing was recorded. Why it is late is
--- another question: `cause` of blame, by the critical path before, with op and module. They differ where one of these times hides
--- another, as a kernel that takes longer on a stream that nothing waits for. What it did before: the longest host op or
--- annotation on the thread of the call, wholly between the call of the rank's collective before on that thread and this one;
--- where the call is not known, on any thread of the rank and between the starts of the two. And the longest kernel, copy or fill
--- that started on its devices between these starts. Communication itself does not count.
+-- stragglers: which rank the others wait for, how often, for how long, and what took it longer before.
+-- One row per (run, rank) that takes part in collectives with others; with per=op or per=kernel one for each op or kernel before.
+-- Ordered by run, the time by which it held up others, the longest first, then by rank and names.
+-- Counts the rows of `collectives` that at least two ranks take part in. A rank comes last if it starts a collective last, and
+-- not at the same time as all others; on a tie it is the lowest. The time by which it holds up the job is what the job would gain
+-- if it came with the others: the last rank holds it up from the arrival of the second-to-last. If several ranks are late, the
+-- job would gain if all of them came with the median rank; each rank that comes later than that gets a share, from the arrival of
+-- the rank before it. Shares relate to the collectives that the rank takes part in, not to all. For each rank, held_up_ns and
+-- shared_ns add up to what blame reports. Clocks are corrected if clock_skew knows all offsets; otherwise times are as recorded,
+-- and is_corrected says so.
+-- `excess` is what took longer than on the rank before it since both were last together, by the times of its devices, as in
+-- late_parts: its host, input, compute, copy, communication, or wait, for another rank or where nothing was recorded. Why it is
+-- late is another question: see `cause` of blame, which follows the critical path and gives op and module. The two differ if one
+-- of these times hides another, such as a kernel that takes longer on a stream that nothing waits for. What it did before is the
+-- longest host op or annotation on the calling thread, wholly between the call of the rank's previous collective on that thread
+-- and this one; if the call is not known, on any thread of the rank and between the starts of the two. And the longest kernel,
+-- copy or fill that started on its devices between these starts. Communication itself does not count.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, inputs, blame.
 -- needs: events, traces
--- parameter per       VARCHAR(rank|op|kernel) = rank   what has a row of its own
--- parameter corrected BOOLEAN                 = true   take the offsets of clock_skew off the clocks, where all are known
+-- parameter per       VARCHAR(rank|op|kernel) = rank   what each row is
+-- parameter corrected BOOLEAN                 = true   correct clocks by the offsets of clock_skew, if all are known
 -- run              VARCHAR       run that the trace belongs to
 -- rank             INTEGER       rank within the run
--- before_op        VARCHAR       host op before; per rank that of the longest hold-ups; NULL where not known, or per kernel
--- before_kernel    VARCHAR       kernel, copy or fill before; per rank the same; NULL where not known, or per op
+-- before_op        VARCHAR       host op before; per rank, that of the longest hold-ups; NULL if not known, or per kernel
+-- before_kernel    VARCHAR       kernel, copy or fill before; per rank, likewise; NULL if not known, or per op
 -- collectives      BIGINT        number of collectives that it took part in with others
--- times_last       BIGINT        how many of them it came to last
+-- times_last       BIGINT        number of them that it reached last
 -- last_share       DOUBLE  0..1  times_last over collectives
--- times_first      BIGINT        how many of them it came to first, the lowest rank on a tie
+-- times_first      BIGINT        number of them that it reached first, the lowest rank on a tie
 -- held_up_ns       BIGINT  ns    sum of the times by which it held up the job, see above
--- max_held_up_ns   BIGINT  ns    the longest of them; NULL where it never came last
--- shared_ns        BIGINT  ns    sum of its shares where it came late, and others after it, see above
--- excess           VARCHAR       what it did longer for most of held_up_ns and shared_ns, see above; NULL where it was never late
--- excess_ns        BIGINT  ns    how much longer that took
--- late_ns          BIGINT  ns    sum over all of its start minus the first rank's
+-- max_held_up_ns   BIGINT  ns    the longest of these times; NULL if it never came last
+-- shared_ns        BIGINT  ns    sum of its shares if it came late, but not last, see above
+-- excess           VARCHAR       what took longer for most of held_up_ns and shared_ns, see above; NULL if never late
+-- excess_ns        BIGINT  ns    how much longer it took
+-- late_ns          BIGINT  ns    sum over its collectives of its start minus the first rank's
 -- mean_late_ns     BIGINT  ns    mean of that, rounded half up
--- max_late_ns      BIGINT  ns    most of that
--- wait_ns          BIGINT  ns    sum of its own waits; a straggler waits least
+-- max_late_ns      BIGINT  ns    largest of that
+-- wait_ns          BIGINT  ns    sum of its own waits; a straggler waits the least
 -- mean_wait_ns     BIGINT  ns    mean of that, rounded half up
--- communication_ns BIGINT  ns    sum of the durations of its collectives, waits and all
--- is_corrected     BOOLEAN       clocks were corrected in all of them
+-- communication_ns BIGINT  ns    sum of the durations of its collectives, including waits
+-- is_corrected     BOOLEAN       whether clocks were corrected in all of them
 WITH matches AS MATERIALIZED (
     FROM collective_matches(events, traces)
 ),

@@ -1,20 +1,21 @@
 -- tensor_traffic: how many bytes ops of an execution trace read and write, by name.
 -- One row per (run, rank, name, collective, process_group); by run and rank, those with the most bytes first.
--- Only calls that write, or communicate, and in which no other call writes: the bytes of what is around them are theirs.
--- Views and what only looks at sizes move no bytes. A tensor counts once for each call, whole, however often the call takes
--- it; what is only allocated (aten::empty) is not written. Caches are not known, so that a device may move fewer bytes.
+-- Counts calls that write or communicate and contain no other call that writes: outer calls do not count the same bytes again.
+-- Views and calls that only look at sizes move no bytes. A tensor counts once per call, with its whole size, however often the
+-- call takes it; memory that is only allocated (aten::empty) does not count as written. Caches are not modelled, so a device may
+-- move fewer bytes.
 -- needs: nodes, tensors
 -- run                       VARCHAR        run that the execution trace belongs to
 -- rank                      INTEGER        rank within the run
 -- name                      VARCHAR        name of the calls
--- collective                VARCHAR        what they communicate: allreduce, ...; NULL for nothing
--- process_group             VARCHAR        process group that they communicate in; NULL for none
--- process_group_description VARCHAR        what the group is for; NULL for none
+-- collective                VARCHAR        collective operation: allreduce, ...; NULL if they do not communicate
+-- process_group             VARCHAR        process group that they communicate in; NULL if there is none
+-- process_group_description VARCHAR        purpose of the group; NULL if there is none
 -- calls                     BIGINT         number of calls
--- read_bytes                BIGINT  bytes  sum of what they read; NULL where no size is known
--- written_bytes             BIGINT  bytes  sum of what they write; NULL where they write nothing, or no size is known
--- allocated_bytes           BIGINT  bytes  sum of what they only allocate; NULL where they allocate nothing, or no size is known
--- largest_bytes             BIGINT  bytes  size of the largest tensor; NULL where no size is known
+-- read_bytes                BIGINT  bytes  sum of bytes they read; NULL if no size is known
+-- written_bytes             BIGINT  bytes  sum of bytes they write; NULL if they write nothing, or no size is known
+-- allocated_bytes           BIGINT  bytes  sum of bytes they only allocate; NULL if they allocate nothing, or no size is known
+-- largest_bytes             BIGINT  bytes  size of the largest tensor; NULL if no size is known
 -- largest_dtype             VARCHAR        data type of the largest tensor, as the source names it
 -- largest_shape             VARCHAR        size of the largest tensor in each dimension, as a JSON list
 -- largest_node_id           BIGINT         first node that has the largest tensor

@@ -1,22 +1,22 @@
 -- total_average: the sums of all rows of key_averages.
 -- One row per (run, rank) that has events, by run and rank.
 -- As in torch, inclusive times and bytes count once per nesting level, and device time counts at the op and at the device
--- slice itself; other self values count once. Allocations that no slice is around are in it.
+-- slice itself; other self values count once. Allocations outside all slices are included.
 -- In a bare shell read from `sql/lib` first: key_events.
 -- needs: events, memory, instants
 -- run                VARCHAR         run that the trace belongs to
 -- rank               INTEGER         rank within the run
 -- name               VARCHAR         always Total
--- calls              BIGINT          number of slices, duplicates left out
+-- calls              BIGINT          number of slices without duplicates
 -- cpu_ns             BIGINT   ns     sum of durations on the host
--- self_cpu_ns        BIGINT   ns     host time, each thread's counted once
+-- self_cpu_ns        BIGINT   ns     host time, counted once on each thread
 -- device_ns          BIGINT   ns     device time launched inside host slices, and the time of device slices
 -- self_device_ns     BIGINT   ns     device time launched by host slices themselves, and the time of device slices
--- cpu_bytes          BIGINT   bytes  host memory allocated minus freed inside the slices; NULL where not recorded
--- self_cpu_bytes     BIGINT   bytes  cpu_bytes minus that of children; NULL where not recorded
--- device_bytes       BIGINT   bytes  device memory allocated minus freed inside the slices; NULL where not recorded
--- self_device_bytes  BIGINT   bytes  device_bytes minus that of children; NULL where not recorded
--- torch_flops        BIGINT   FLOP   what torch's with_flops gives; NULL where it gives nothing
+-- cpu_bytes          BIGINT   bytes  host memory allocated minus freed inside the slices; NULL if not recorded
+-- self_cpu_bytes     BIGINT   bytes  cpu_bytes minus that of children; NULL if not recorded
+-- device_bytes       BIGINT   bytes  device memory allocated minus freed inside the slices; NULL if not recorded
+-- self_device_bytes  BIGINT   bytes  device_bytes minus that of children; NULL if not recorded
+-- torch_flops        BIGINT   FLOP   FLOPs as counted by torch's with_flops; NULL if it counts none
 WITH sides AS (
     SELECT
         run,

@@ -1,22 +1,22 @@
--- unfreed: the largest blocks that were allocated in the trace and never freed, and who allocated them.
--- One row per block of (run, rank, device_type, device), the largest first, then by run, rank, time, device and address.
--- A block is what was allocated last at its address. Frees of what was allocated before the trace began count for nothing; a free
--- in the instant of an allocation is of that block, unless the address was allocated already. Records without an address are left
--- out. What is alive at the end of a trace need not be a leak: parameters, optimizer states and caches are among it.
--- A `ProfilerStep#N` is an annotation, too.
+-- unfreed: the largest blocks that were allocated in the trace and never freed, and the op of each.
+-- One row per block, per (run, rank, device_type, device), the largest first, then by run, rank, time, device and address.
+-- A block is what was allocated last at its address. Frees of memory allocated before the trace began do not count; a free in the
+-- instant of an allocation belongs to that block, unless the address was allocated already. Records without an address are left
+-- out. What is alive at the end of a trace need not be a leak: it includes parameters, optimizer states and caches. A
+-- `ProfilerStep#N` counts as an annotation.
 -- In a bare shell read from `sql/lib` first: memory.
 -- needs: events, memory
--- parameter top  BIGINT = 100  most rows of each (run, rank); 0 for all
+-- parameter top  BIGINT = 100  maximum rows per (run, rank); 0 for all
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
--- device_type      VARCHAR         CPU, CUDA, ...; NULL where the source does not say
+-- device_type      VARCHAR         CPU, CUDA, ...; NULL if the source does not say
 -- device           INTEGER         index of the device; NULL for host memory
 -- address          BIGINT          address of the block
 -- bytes            BIGINT   bytes  size of the block
--- time_ns          BIGINT   ns     when it was allocated, on the clock that traces.clock names
--- op_id            BIGINT          event_id of the innermost host op around the allocation; NULL where there is none
+-- time_ns          BIGINT   ns     time of the allocation, on the clock that traces.clock names
+-- op_id            BIGINT          event_id of the innermost host op around the allocation; NULL if there is none
 -- op_name          VARCHAR         name of that op
--- annotation_id    BIGINT          event_id of the innermost user annotation around it, on its thread or else any; NULL for none
+-- annotation_id    BIGINT          event_id of the innermost user annotation around it, on its thread or else any; NULL if none
 -- annotation_name  VARCHAR         name of that annotation
 WITH blocks AS MATERIALIZED (
     SELECT *

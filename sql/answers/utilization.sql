@@ -1,23 +1,23 @@
--- utilization: how much of the time each device worked, and how much of it its kernels could fill.
--- One row per (run, rank, device, step), by run, rank, device, step, the row of no step first.
--- The row without a step is over all steps, from the start of the first to the end of the last on the host; of a rank without
--- steps from the first start to the last end of anything. A step is its slice on the host, as in `step_times`.
--- kernel_share is what the TensorBoard plugin calls GPU utilization: kernels only. busy_share has copies and fills, too.
--- Estimated SM efficiency: at each moment the blocks per multiprocessor of all kernels that run, at most 1; its mean over the
--- window. Occupancy is what the source estimates of each kernel; its mean is over the time of the kernels that have one.
+-- utilization: how much of the time each device worked, and how much of the device its kernels could fill.
+-- One row per (run, rank, device, step), by run, rank, device, step, the row without a step first.
+-- The row without a step covers all steps, from the start of the first to the end of the last on the host; for a rank without
+-- steps, from the first start to the last end of anything. A step is its slice on the host, as in `step_times`. kernel_share is
+-- what the TensorBoard plugin calls GPU utilization: kernels only. busy_share also counts copies and fills. Estimated SM
+-- efficiency is the blocks per multiprocessor of all running kernels, at most 1, averaged over the window. Occupancy is the
+-- source's estimate for each kernel, averaged over the time of the kernels that have one.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
 -- run            VARCHAR       run that the trace belongs to
 -- rank           INTEGER       rank within the run
--- device         INTEGER       index of the device; NULL where the source does not say
+-- device         INTEGER       index of the device; NULL if the source does not say
 -- step           BIGINT        N of the step; NULL for the whole time
 -- span_ns        BIGINT   ns    length of the window
 -- kernel_ns      BIGINT   ns    part of it in which at least one kernel ran
 -- busy_ns        BIGINT   ns    part of it in which at least one kernel, copy or fill ran
--- kernel_share   DOUBLE   0..1  kernel_ns over span_ns; NULL where that is 0
--- busy_share     DOUBLE   0..1  busy_ns over span_ns; NULL where that is 0
--- sm_efficiency  DOUBLE         estimated share of multiprocessors with a block, 0 to 1; NULL where no kernel tells its blocks
--- occupancy      DOUBLE         mean estimated occupancy of kernels by their time, 0 to 1; NULL where none has one
+-- kernel_share   DOUBLE   0..1  kernel_ns over span_ns; NULL if that is 0
+-- busy_share     DOUBLE   0..1  busy_ns over span_ns; NULL if that is 0
+-- sm_efficiency  DOUBLE         estimated share of multiprocessors with a block, 0 to 1; NULL if no kernel has blocks
+-- occupancy      DOUBLE         mean estimated occupancy of kernels weighted by time, 0 to 1; NULL if none has one
 WITH marks AS MATERIALIZED (
     SELECT run, rank, event_id, step, start_ns, start_ns + dur_ns AS end_ns
     FROM step_marks(events)

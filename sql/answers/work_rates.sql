@@ -1,15 +1,15 @@
 -- work_rates: how fast each device worked over time: FLOP and bytes per second.
--- One row per (run, rank, device, moment in which a rate changes), in this order.
--- Each kernel, copy or fill does its known work evenly from its start to its end; work that is not known counts for nothing, and
--- so does what has no duration. A rate holds until the next row of the device; the last one of each is 0.
+-- One row per (run, rank, device, moment at which a rate changes), in this order.
+-- Each kernel, copy or fill does its known work evenly from its start to its end; work that is not known does not count, nor does
+-- work without a duration. A rate holds until the next row of the device; the last one of each is 0.
 -- In a bare shell read from `sql/lib` first: devices.
 -- needs: events
 -- run          VARCHAR          run that the trace belongs to
 -- rank         INTEGER          rank within the run
--- device       INTEGER          index of the device; NULL where the source does not say
--- time_ns      BIGINT   ns      when, on the clock that traces.clock names
--- flop_per_s   DOUBLE   FLOP/s  known floating-point operations a second from then on
--- bytes_per_s  DOUBLE   bytes/s  known bytes read and written a second from then on
+-- device       INTEGER          index of the device; NULL if the source does not say
+-- time_ns      BIGINT   ns      time, on the clock that traces.clock names
+-- flop_per_s   DOUBLE   FLOP/s  known floating-point operations per second from then on
+-- bytes_per_s  DOUBLE   bytes/s  known bytes read and written per second from then on
 WITH changes AS (
     SELECT run, rank, device, time_ns, sum(sign * flop_rate) AS flop_change, sum(sign * bytes_rate) AS bytes_change
     FROM (

@@ -1,7 +1,7 @@
--- What the rules of `advice` share: words, and steps of work that several of them start from.
+-- What the rules of `advice` share: texts, and tables that several of them start from.
 
--- shown: a name of the source as a part of a sentence: without characters that a screen acts on, and not longer than 80.
--- parameter name VARCHAR  any text of the source
+-- shown: a name from the source for use in a sentence: without characters that a terminal acts on, and at most 80 long.
+-- parameter name VARCHAR  any text from the source
 -- returns VARCHAR  the text
 -- example: SELECT shown(name) FROM events
 CREATE OR REPLACE TEMP MACRO shown(name) AS
@@ -11,7 +11,7 @@ CASE
     ELSE regexp_replace(name, '[\p{C}\x{2028}\x{2029}]', '?', 'g')
 END;
 
--- duration_text: a duration for a sentence, as `12.3 ms`.
+-- duration_text: a duration for a sentence, such as `12.3 ms`.
 -- parameter ns BIGINT  nanoseconds
 -- returns VARCHAR  the text
 -- example: SELECT duration_text(1500)
@@ -35,24 +35,24 @@ CASE
     ELSE format('{} B', bytes::BIGINT)
 END;
 
--- percent_text: a share for a sentence, as `31 %`.
+-- percent_text: a share for a sentence, such as `31 %`.
 -- parameter share DOUBLE  a share, from 0 to 1
 -- returns VARCHAR  the text
 -- example: SELECT percent_text(0.31)
 CREATE OR REPLACE TEMP MACRO percent_text(share) AS
 CASE WHEN abs(share) >= 0.0995 OR share = 0 THEN format('{:.0f} %', 1e2 * share) ELSE format('{:.1f} %', 1e2 * share) END;
 
--- part_text: a part of the time that is looked at, as `12.3 ms of 40.1 ms per step (31 %)`; without steps, of the whole trace.
+-- part_text: a part of the time examined, such as `12.3 ms of 40.1 ms per step (31 %)`; without steps, of the whole trace.
 -- parameter part_ns BIGINT  the part
--- parameter window_ns BIGINT  all of the time that is looked at
--- parameter steps BIGINT  number of steps that this is of; 0 for none
+-- parameter window_ns BIGINT  all of the time examined
+-- parameter steps BIGINT  number of steps examined; 0 if there are none
 -- returns VARCHAR  the text
 -- example: SELECT part_text(10, 40, 2)
 CREATE OR REPLACE TEMP MACRO part_text(part_ns, window_ns, steps) AS
 duration_text(part_ns / greatest(steps, 1)) || ' of ' || duration_text(window_ns / greatest(steps, 1))
 || CASE WHEN steps > 0 THEN ' per step (' ELSE ' (' END || percent_text(part_ns / window_ns) || ')';
 
--- counted: a number of things for a sentence, as `1,234 gaps`.
+-- counted: a number of things for a sentence, such as `1,234 gaps`.
 -- parameter number BIGINT  how many
 -- parameter thing VARCHAR  what one of them is called
 -- returns VARCHAR  the text
@@ -60,30 +60,30 @@ duration_text(part_ns / greatest(steps, 1)) || ' of ' || duration_text(window_ns
 CREATE OR REPLACE TEMP MACRO counted(number, thing) AS
 format('{:,} ', number) || thing || CASE WHEN number = 1 THEN '' ELSE 's' END;
 
--- severity_of: how much a gain matters: a fifth of the time that is looked at is high, a twentieth medium.
+-- severity_of: how much a gain matters: a fifth of the time examined is high, a twentieth medium.
 -- parameter gain_ns BIGINT  time that can be gained
--- parameter window_ns BIGINT  time that is looked at
+-- parameter window_ns BIGINT  time examined
 -- returns VARCHAR  high, medium or low
 -- example: SELECT severity_of(10, 40)
 CREATE OR REPLACE TEMP MACRO severity_of(gain_ns, window_ns) AS
 CASE WHEN gain_ns >= 0.2 * window_ns THEN 'high' WHEN gain_ns >= 0.05 * window_ns THEN 'medium' ELSE 'low' END;
 
--- strongest: the events of a finding, at most 100 of them, those first that show it most.
+-- strongest: the events of a finding, at most 100, the strongest evidence first.
 -- parameter event_id BIGINT  `event_id` of an event of the finding
--- parameter strength BIGINT  how much it shows the finding
+-- parameter strength BIGINT  how strongly it shows the finding
 -- returns BIGINT[]  at most 100 of them
 -- example: SELECT strongest(event_id, dur_ns) FROM events
 CREATE OR REPLACE TEMP MACRO strongest(event_id, strength) AS max_by(event_id, {'strength': strength, 'id': -event_id}, 100);
 
--- The macros below are done once for all rules: a rule reads what they give by their bare names, `FROM shared_windows`. Their
--- parameters are tables, or shared ones before them.
+-- The macros below are computed once for all rules: a rule reads their rows by their bare names, `FROM shared_windows`. Their
+-- parameters are tables, or shared tables before them.
 
--- shared_names: what slices are called, one row per kind and name. Names are few: a rule tries its patterns on these, and takes
--- the slices with `name IN (SELECT name FROM shared_names WHERE ...)`. They are given as few() gives them.
+-- shared_names: the names of slices, one row per kind and name. There are few names: a rule tries its patterns on these, and
+-- takes the slices with `name IN (SELECT name FROM shared_names WHERE ...)`. The rows come through few().
 -- parameter events TABLE  `events`, or a part of it
 -- column kind, name  as in events
 -- column events BIGINT  number of slices
--- column communicates BOOLEAN  some of them are communication between devices
+-- column communicates BOOLEAN  whether some of them are communication between devices
 -- example: FROM shared_names(events)
 CREATE OR REPLACE TEMP MACRO shared_names(events) AS TABLE
 WITH named AS (
@@ -94,18 +94,18 @@ WITH named AS (
 )
 FROM few('named');
 
--- shared_windows: the time that is looked at, one row per (run, rank) with timed events: the profiler's steps that ended. Where
--- there are none (`steps` is 0) from the first start to the last end of the devices' work, or where there is no such work, of all
--- but the profiler's own span. `window_ns` is the sum of the steps' durations; of several devices it is of each of them.
+-- shared_windows: the time examined, one row per (run, rank) with timed events: the profiler's steps that ended. If there are
+-- none (`steps` is 0), it is the time from the first start to the last end of device work; without device work, of everything
+-- except the profiler's own span. `window_ns` is the sum of the steps' durations, the same for each of several devices.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank  as in events
 -- column lane BIGINT  number of the (run, rank)
--- column has_device BOOLEAN  its devices did something
--- column devices BIGINT  number of devices that did, 1 where none did
--- column steps BIGINT  number of steps that ended; 0 where there are none
+-- column has_device BOOLEAN  whether its devices did work
+-- column devices BIGINT  number of devices that did work; 1 if none did
+-- column steps BIGINT  number of steps that ended; 0 if there are none
 -- column start_ns BIGINT  start of the first step, or of the span
--- column end_ns BIGINT  end of the last one
--- column window_ns DOUBLE  time that is looked at
+-- column end_ns BIGINT  end of the last step, or of the span
+-- column window_ns DOUBLE  time examined
 -- example: FROM shared_windows(events)
 CREATE OR REPLACE TEMP MACRO shared_windows(events) AS TABLE
 WITH marks AS (
@@ -134,7 +134,7 @@ FROM spans
 LEFT JOIN marks ON spans.run = marks.run AND spans.rank = marks.rank
 WHERE coalesce(marks.window_ns, spans.end_ns::HUGEINT - spans.start_ns) > 0;
 
--- shared_work: what the devices did, with the calls that launched it: launched_work with an end.
+-- shared_work: device work with the calls that launched it: launched_work with an end.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, event_id, kind, device, stream, start_ns, step, launch_id  as in events
 -- column end_ns, queued_ns, call_ns, thread  as in launched_work
@@ -143,8 +143,8 @@ CREATE OR REPLACE TEMP MACRO shared_work(events) AS TABLE
 FROM launched_work(events)
 WHERE end_ns IS NOT NULL;
 
--- is_blocking: calls that can make the host wait for a device, by their names. Copies are among them: those of pageable memory
--- do.
+-- is_blocking: calls that can make the host wait for a device, by name. They include copies, because those of pageable memory
+-- block.
 -- parameter name VARCHAR  name of a call
 -- returns BOOLEAN  whether it can
 -- example: SELECT is_blocking('cudaDeviceSynchronize')
@@ -165,9 +165,9 @@ WHERE
     AND start_ns IS NOT NULL
     AND name IN (SELECT name FROM query_table(shared_names) WHERE is_call(kind) AND is_blocking(name));
 
--- shared_gaps: when a device had nothing to do between two pieces of work: work_gaps, in the time that is looked at. Where the
--- gap began during a call of shared_blocks, or within 20 us after it, that is `blocked_id`, and `blocked_ns` is the time by
--- which the host could have been ahead without it, but no more than it was late.
+-- shared_gaps: when a device had nothing to do between two pieces of work: work_gaps, within the time examined. If the gap began
+-- during a call of shared_blocks, or within 20 us after it, that call is `blocked_id`, and `blocked_ns` is the time by which the
+-- host could have been ahead without it, but at most the time by which it was late.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter shared_windows TABLE  rows of shared_windows
 -- parameter shared_work TABLE  rows of shared_work
@@ -176,7 +176,7 @@ WHERE
 -- column lane, steps, window_ns, devices  as in shared_windows
 -- column start_ns, gap_ns, host_ns, after_id, thread, cause  as in work_gaps
 -- column gap BIGINT  number of the gap
--- column blocked_id BIGINT  event_id of the call that held up the host; NULL for none
+-- column blocked_id BIGINT  event_id of the call that held up the host; NULL if there is none
 -- column blocked_ns BIGINT  time by which the host could have been ahead without it
 -- example: WITH shared_names AS (FROM shared_names(events)), windows AS (FROM shared_windows(events)), work AS (FROM
 -- shared_work(events)), blocks AS (FROM shared_blocks(events, shared_names)) FROM shared_gaps(events, windows, work, blocks)
@@ -196,7 +196,7 @@ blocks AS MATERIALIZED (
     FROM query_table(shared_blocks) AS blocks
     JOIN query_table(shared_windows) AS windows ON blocks.run = windows.run AND blocks.rank = windows.rank
 ),
--- How many blocks began until each gap; the last of them it is.
+-- The number of blocks that began before each gap gives the last of them.
 begun AS (
     SELECT lane, start_ns, after_id, sum(CASE WHEN after_id IS NULL THEN 1 ELSE 0 END) OVER until_now AS number
     FROM (
@@ -220,23 +220,23 @@ SELECT gaps.*, blocked.block_id AS blocked_id, least(blocked.block_ns, gaps.host
 FROM gaps
 LEFT JOIN few('blocked') AS blocked ON gaps.lane = blocked.lane AND gaps.after_id = blocked.after_id;
 
--- shared_traits: what the program of each (run, rank) does already, by the names of its slices: what advice has to know so that
--- it can apply. A rank without a row does none of it.
+-- shared_traits: what the program of each (run, rank) already does, judged by the names of its slices, so that advice fits. A
+-- rank without a row does none of it.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter shared_names TABLE  rows of shared_names
 -- column run, rank  as in events
--- column is_pageable BOOLEAN  memory that is not pinned is copied to a device
--- column trains BOOLEAN  it runs backward, or an optimizer
--- column is_ddp BOOLEAN  it uses DistributedDataParallel
--- column is_fsdp BOOLEAN  it uses FSDP
--- column has_graphs BOOLEAN  it launches graphs of the device
--- column is_compiled BOOLEAN  it runs code of torch.compile
--- column can_foreach BOOLEAN  it steps an optimizer of torch that has foreach=True, and none works on lists of tensors
--- column can_fuse BOOLEAN  it steps an optimizer of torch that has fused=True, and none is fused
--- column is_expandable BOOLEAN  memory of the device is in segments that can be expanded
--- column is_rocm BOOLEAN  it calls ROCm's runtime
--- column has_loader BOOLEAN  it uses a DataLoader
--- column is_pinning BOOLEAN  it pins memory of the host
+-- column is_pageable BOOLEAN  whether it copies memory that is not pinned to a device
+-- column trains BOOLEAN  whether it runs backward, or an optimizer
+-- column is_ddp BOOLEAN  whether it uses DistributedDataParallel
+-- column is_fsdp BOOLEAN  whether it uses FSDP
+-- column has_graphs BOOLEAN  whether it launches device graphs
+-- column is_compiled BOOLEAN  whether it runs code from torch.compile
+-- column can_foreach BOOLEAN  whether it steps a torch optimizer that has foreach=True, and none uses lists of tensors
+-- column can_fuse BOOLEAN  whether it steps a torch optimizer that has fused=True, and none is fused
+-- column is_expandable BOOLEAN  whether device memory is in expandable segments
+-- column is_rocm BOOLEAN  whether it calls ROCm's runtime
+-- column has_loader BOOLEAN  whether it uses a DataLoader
+-- column is_pinning BOOLEAN  whether it pins host memory
 -- example: WITH shared_names AS (FROM shared_names(events)) FROM shared_traits(events, shared_names)
 CREATE OR REPLACE TEMP MACRO shared_traits(events, shared_names) AS TABLE
 WITH named AS (
@@ -279,14 +279,14 @@ FROM query_table(events) AS slice
 JOIN few('telling') AS telling ON slice.kind = telling.kind AND slice.name = telling.name
 GROUP BY slice.run, slice.rank;
 
--- shared_owners: what the host did in the gaps of shared_gaps, as gap_owners has it: by line of the user's own code, and by
+-- shared_owners: what the host did in the gaps of shared_gaps, from gap_owners: by line of the user's own code, and by
 -- annotation.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter shared_gaps TABLE  rows of shared_gaps
 -- column run, rank  as in events
 -- column gap BIGINT  number of the gap, as in shared_gaps
 -- column sort VARCHAR  line or annotation
--- column label VARCHAR  name of the line or annotation; steps of the profiler are none
+-- column label VARCHAR  name of the line or annotation; profiler steps do not count as annotations
 -- column part_ns BIGINT  part of the gap
 -- example: WITH shared_names AS (FROM shared_names(events)), windows AS (FROM shared_windows(events)), work AS (FROM
 -- shared_work(events)), blocks AS (FROM shared_blocks(events, shared_names)), gaps AS (FROM shared_gaps(events, windows, work,
@@ -301,8 +301,8 @@ FROM gap_owners(events, 'numbered') AS owned
 JOIN numbered ON owned.gap = numbered.gap
 WHERE owned.sort IN ('line', 'annotation') AND NOT regexp_full_match(coalesce(owned.label, ''), 'ProfilerStep#\d+');
 
--- shared_waits: when ranks came to collectives, in runs of several ranks, on one clock where that can be known: collective_waits
--- of those that can be compared.
+-- shared_waits: when ranks reached collectives, in runs of several ranks, on one clock if possible: the rows of collective_waits
+-- that can be compared.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter traces TABLE  `traces` of the same runs
 -- parameter shared_windows TABLE  rows of shared_windows
@@ -325,8 +325,8 @@ matches AS MATERIALIZED (
 FROM collective_waits('matches', traces, true)
 WHERE came_ns IS NOT NULL;
 
--- shared_communication: one row per kernel of a collective in the time that is looked at, with the part of it in which no
--- computation ran; where several run at once, it is of the first of them.
+-- shared_communication: one row per collective kernel in the time examined, with the part of it in which no computation ran; if
+-- several run at once, that part belongs to the first of them.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter shared_windows TABLE  rows of shared_windows
 -- parameter shared_waits TABLE  rows of shared_waits
@@ -334,9 +334,9 @@ WHERE came_ns IS NOT NULL;
 -- column steps, window_ns  as in shared_windows
 -- column start_ns  as in events
 -- column end_ns BIGINT  its end
--- column collective VARCHAR  what it does; NULL where not known
+-- column collective VARCHAR  the operation; NULL if not known
 -- column exposed_ns HUGEINT  part of it in which nothing computed
--- column waited_ns HUGEINT  as much of that as it waited for a rank that came later
+-- column waited_ns HUGEINT  part of exposed_ns in which it waited for a rank that came later
 -- example: WITH windows AS (FROM shared_windows(events)), waits AS (FROM shared_waits(events, traces, windows)) FROM
 -- shared_communication(events, windows, waits)
 CREATE OR REPLACE TEMP MACRO shared_communication(events, shared_windows, shared_waits) AS TABLE
@@ -387,7 +387,7 @@ LEFT JOIN query_table(shared_waits) AS waits
 LEFT JOIN ops ON ranks.run = ops.run AND ranks.rank = ops.rank AND kernels.op_id = ops.event_id
 WHERE ranks.steps = 0 OR kernels.step IS NOT NULL;
 
--- shared_marked: slices that rules of neighbouring ops look at, by their names and without the texts that they have.
+-- shared_marked: slices that rules about adjacent ops look at, by name, without their text columns.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter shared_names TABLE  rows of shared_names
 -- column run, rank, thread, step, event_id, parent_id, kind, name, preorder, last_descendant_id, dur_ns  as in events
@@ -399,8 +399,8 @@ SELECT
 FROM query_table(events)
 WHERE preorder IS NOT NULL AND name IN (SELECT name FROM query_table(shared_names) WHERE is_marked(kind, name));
 
--- shared_phases: occurrences of phases of inference in the time that is looked at: those of phase_occurrences that are not from
--- the warm-up, with what their devices were idle.
+-- shared_phases: occurrences of inference phases in the time examined: those of phase_occurrences outside the warm-up, with the
+-- idle time of their devices.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter shared_windows TABLE  rows of shared_windows
 -- column run, rank, event_id, phase, batch, start_ns, span_end_ns, kernels, device_ns, graphs, execution  as in phase_occurrences

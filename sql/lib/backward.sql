@@ -1,12 +1,12 @@
--- Backward work of regions of the host: that of the backward ops whose forward op ran in the region.
+-- Backward work of host regions: that of backward ops whose forward op ran in the region.
 -- In a bare shell read `devices.sql`, `lanes.sql`, `intervals.sql`, `steps.sql`, `busy.sql` and `regions.sql` of `sql/lib` first.
 
--- backward_times: one row per backward op whose forward op is known, with where they are in the order of the host (`preorder`),
--- and the time that is its own: without that in calls of regions inside it, and in other such ops.
+-- backward_times: one row per backward op whose forward op is known, with its place in the order of the host (`preorder`) and its
+-- own time: without the time in calls of regions inside it, and in other such ops.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter regions TABLE  slices of regions, as at the top of `regions.sql`
 -- column run, rank, event_id  as in events
--- column line BIGINT  number of the host's line, as in region_lines; NULL where it has no region
+-- column line BIGINT  number of the host's line, as in region_lines; NULL if it has no region
 -- column place BIGINT  place of the op
 -- column last_place BIGINT  place of the last slice inside it
 -- column forward_place BIGINT  place of its forward op
@@ -54,7 +54,7 @@ nested AS MATERIALIZED (
         ON nested.run = forwards.run AND nested.rank = forwards.rank AND nested.fwd_id = forwards.event_id
     WHERE nested.op_id IS NULL OR forwards.place IS NOT NULL
 ),
--- At one place a region begins before the op, and ends behind it.
+-- At one place a region begins before the op and ends after it.
 marks AS (
     SELECT
         run, rank, slice, dur_ns, unnest([place, place, last_place]) AS mark_place,
@@ -86,8 +86,8 @@ LEFT JOIN inner_times ON nested.slice = inner_times.slice
 LEFT JOIN (FROM region_lines(regions) WHERE device IS NULL AND replay IS NULL) AS lines ON nested.run = lines.run AND nested.rank = lines.rank
 WHERE nested.op_id IS NOT NULL;
 
--- backward_region_work: rows of region_work that backward ops launched, where their forward ops are; of what several of these ops
--- are around, the innermost counts, and none where a call of a region is inside it.
+-- backward_region_work: rows of region_work that backward ops launched, at the places of their forward ops; if several of these
+-- ops are around the work, the innermost counts, and none if a call of a region is inside it.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter regions TABLE  slices of regions, as at the top of `regions.sql`
 -- parameter work TABLE  rows of region_work
@@ -144,7 +144,7 @@ FROM query_table(work) AS work
 JOIN owned ON work.line = owned.line AND work.place = owned.mark_place
 WHERE owned.change = 0 AND owned.level > 0 AND owned.forward_place IS NOT NULL;
 
--- backward_region_host: own times of backward ops as rows of region_work, where their forward ops are.
+-- backward_region_host: own times of backward ops as rows of region_work, at the places of their forward ops.
 -- parameter backward TABLE  rows of backward_times
 -- column line BIGINT  number of the host's line
 -- column place BIGINT  place of the forward op

@@ -1,9 +1,9 @@
--- What makes ranks late: what each did before a collective, held against the rank that came before it.
+-- What makes ranks late: what each did before a collective, compared with the rank that came before it.
 -- In a bare shell read `devices.sql`, `inputs.sql`, `lanes.sql`, `collectives.sql`, `intervals.sql`, `steps.sql`
 -- and `busy.sql` of `sql/lib` first.
 
--- late_pairs: one row per rank that is behind at a collective, with the rank before it, and the last moment at which both were
--- together: when the last rank came to the collective before that both take part in. Until then neither can be late.
+-- late_pairs: one row per rank that is late to a collective, with the rank before it and the last moment at which both were
+-- together: when the last rank came to the previous collective that both take part in. Until then neither can be late.
 -- parameter waits TABLE  rows of collective_waits
 -- column run  as in events
 -- column match, step  as in collective_waits
@@ -11,11 +11,11 @@
 -- column rank INTEGER  rank that is late
 -- column before_rank INTEGER  rank that came before it
 -- column event_id BIGINT  event_id of the late rank's first kernel
--- column before_event_id BIGINT  that of the rank before
+-- column before_event_id BIGINT  event_id of the first kernel of the rank before
 -- column start_ns BIGINT  start on the late rank, by its own clock
 -- column before_start_ns BIGINT  start on the rank before, by its own clock
--- column since_ns BIGINT  since when they are compared, by the clock of the late rank; NULL since the other was recorded
--- column before_since_ns BIGINT  the same by the clock of the rank before
+-- column since_ns BIGINT  start of the comparison on the clock of the late rank; NULL: since the other was recorded
+-- column before_since_ns BIGINT  the same on the clock of the rank before
 -- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true))
 -- FROM late_pairs(waits)
 CREATE OR REPLACE TEMP MACRO late_pairs(waits) AS TABLE
@@ -72,14 +72,14 @@ SELECT
 FROM late
 LEFT JOIN together ON late.match = together.match AND late.rank = together.rank;
 
--- slice_places: what is around slices: around work of a device, what is around its launch; around a backward op, what was around
--- its forward op, too.
+-- slice_places: what is around slices: for device work, what is around its launch; for a backward op, also what was around its
+-- forward op.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter slices TABLE  slices: `run`, `rank` and `event_id`
 -- column run, rank, event_id  as in slices
--- column op VARCHAR  innermost op, the slice included; NULL for none
--- column module VARCHAR  innermost nn.Module, in the words of `modules`; NULL for none
--- column is_input BOOLEAN  it is inside a call of a data loader
+-- column op VARCHAR  innermost op, including the slice itself; NULL if there is none
+-- column module VARCHAR  innermost nn.Module, named as in `modules`; NULL if there is none
+-- column is_input BOOLEAN  whether it is inside a data loader call
 -- example: WITH slices AS (SELECT run, rank, event_id FROM events) FROM slice_places(events, slices)
 CREATE OR REPLACE TEMP MACRO slice_places(events, slices) AS TABLE
 WITH RECURSIVE bases AS MATERIALIZED (
@@ -91,7 +91,7 @@ loads AS (
     FROM (SELECT DISTINCT name FROM query_table(events))
     WHERE is_data_load(name)
 ),
--- One number for each slice, so that going outwards compares no texts.
+-- One number per slice, so that going outwards does not compare texts.
 nodes AS MATERIALIZED (
     SELECT
         base + event_id AS node,
@@ -147,13 +147,13 @@ LEFT JOIN names AS ops ON innermost.op_node = ops.node
 LEFT JOIN names AS modules ON innermost.module_node = modules.node
 LEFT JOIN names AS hierarchies ON innermost.hierarchy_node = hierarchies.node;
 
--- late_cause: what a stretch of a critical path is, in the words of a job: its host, input, launch, compute, communication, copy,
--- or its own wait, for another rank or where nothing was recorded.
+-- late_cause: the cause that a stretch of a critical path stands for: host, input, launch, compute, communication, copy, or wait,
+-- for another rank or where nothing was recorded.
 -- parameter bound VARCHAR  `bound` of a stretch of a critical path
 -- parameter edge VARCHAR  its `edge`
--- parameter is_wait BOOLEAN  it waits for the last rank of a collective
--- parameter is_input BOOLEAN  it is inside a call of a data loader
--- returns VARCHAR  the word
+-- parameter is_wait BOOLEAN  whether it waits for the last rank of a collective
+-- parameter is_input BOOLEAN  whether it is inside a data loader call
+-- returns VARCHAR  the cause
 -- example: SELECT late_cause('host', 'slice', false, true)
 CREATE OR REPLACE TEMP MACRO late_cause(bound, edge, is_wait, is_input) AS
 CASE
@@ -163,25 +163,25 @@ CASE
     ELSE bound
 END;
 
--- blamed: what each late rank did that the rank before it did not, and what collectives took with all ranks there: of each
--- collective. Of a rank in it, `entry` adds up to its behind_ns, and to its held_up_ns. A rank that is late to a collective of
--- one group often is so to the next one of another group, for the same reason: that counts once, at the last of them, and
--- before as a wait for itself.
+-- blamed: what each late rank did that the rank before it did not, and what collectives took once all ranks were there, per
+-- collective. For a rank, `entry` adds up to its behind_ns, and to its held_up_ns. A rank that is late to a collective of one
+-- group is often late to the next one of another group for the same reason: that counts once, at the last of them, and before
+-- that as a wait for itself.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter waits TABLE  rows of collective_waits
 -- parameter pairs TABLE  rows of late_pairs, with `walk` and `before_walk`, numbers of what the two did, and `counts_later`
 -- parameter stretches TABLE  stretches of critical paths, with `walk`, `run`, `waits_for_rank` and `is_wait`
 -- column run  as in events
--- column rank INTEGER  rank that is late; NULL of a transfer
+-- column rank INTEGER  rank that is late; NULL for a transfer
 -- column match  as in collective_waits
 -- column part VARCHAR  entry or transfer
--- column cause VARCHAR  what late_cause says
--- column name VARCHAR  name of the slice; NULL where nothing was recorded
+-- column cause VARCHAR  the cause, from late_cause
+-- column name VARCHAR  name of the slice; NULL if nothing was recorded
 -- column op VARCHAR  innermost op around it
 -- column module VARCHAR  innermost module around it
 -- column waits_for_rank INTEGER  rank that it waited for
--- column cost_ns BIGINT  time that it costs the job; below 0 where the late rank did less
--- column held_up_ns BIGINT  the same where the rank comes last, which holds up the job alone; else 0
+-- column cost_ns BIGINT  time that it costs the job; negative if the late rank did less
+-- column held_up_ns BIGINT  the same if the rank comes last, and so alone holds up the job; else 0
 -- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true)),
 -- pairs AS (SELECT *, 1 AS walk, 2 AS before_walk, false AS counts_later FROM late_pairs(waits)), stretches AS (SELECT 1 AS walk,
 -- run, rank, event_id, 'slice' AS edge, 'host' AS bound, NULL::INTEGER AS waits_for_rank, false AS is_wait, dur_ns FROM events)
@@ -259,18 +259,19 @@ LEFT JOIN named ON waits.run = named.run AND waits.rank = named.rank AND waits.e
 LEFT JOIN places ON waits.run = places.run AND waits.rank = places.rank AND waits.event_id = places.event_id
 WHERE waits.rank = waits.last_rank;
 
--- late_parts: what a late rank did longer than the rank before it, by what its devices did: one row per rank that is behind at
--- a collective and `excess`; of each the parts add up to behind_ns. Computation counts first, then communication, copies, and of
--- the rest the input; what is left is the host's. These are times, and no reasons: a kernel that nothing waits for counts as
--- long as one that all wait for. The reason is on the critical path of the rank, and `blame` follows that. Ranks that were never
--- together are compared since the one before was recorded. A rank without devices has no wait but what was not recorded.
+-- late_parts: what took longer on a late rank than on the rank before it, by what its devices did: one row per rank that is late
+-- to a collective and `excess`; the parts add up to behind_ns. Computation counts first, then communication, copies, and of the
+-- rest the input; what remains is the host's. These are times, not reasons: a kernel that nothing waits for counts as much as one
+-- that everything waits for. The reason is on the critical path of the rank, which `blame` follows. Ranks that were never
+-- together are compared from when the one before was recorded. A rank without devices has no wait except where nothing was
+-- recorded.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter waits TABLE  rows of collective_waits
 -- parameter pairs TABLE  rows of late_pairs
 -- column run, rank  as in events
 -- column match  as in collective_waits
 -- column excess VARCHAR  host, input, compute, copy, communication or wait
--- column part_ns BIGINT  by how much longer; below 0 where it took less
+-- column part_ns BIGINT  how much longer it took; negative if it took less
 -- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true)),
 -- pairs AS (FROM late_pairs(waits)) FROM late_parts(events, waits, pairs)
 CREATE OR REPLACE TEMP MACRO late_parts(events, waits, pairs) AS TABLE
@@ -294,7 +295,7 @@ firsts AS MATERIALIZED (
     WHERE kind <> 'profiler'
     GROUP BY run, rank
 ),
--- Starts differ by what the clock of the rank before is ahead, less the time that the late one is behind.
+-- Starts differ by how far the clock of the rank before is ahead, minus the delay of the late rank.
 compared AS MATERIALIZED (
     SELECT
         pairs.*, other.first_ns AS before_first_ns,
@@ -329,7 +330,7 @@ parts AS (
     FROM of_pairs
     WHERE is_data_load(name) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL
 ),
--- Of each level all that is of it or of one before: what levels differ by is of the higher one alone.
+-- Each level includes the levels before it: the difference of two levels belongs to the higher one alone.
 levels AS (
     SELECT ranks.lane + levels.level AS lane, parts.start_ns, parts.end_ns, row_number() OVER () AS event_id
     FROM parts

@@ -1,25 +1,25 @@
--- Busy and idle time. A kernel, copy or fill keeps its stream, its device and its rank busy from its start to its end; where
--- several run at once, that time counts once. Each meaning has one definition, and all are here:
+-- Busy and idle time. A kernel, copy or fill keeps its stream, its device and its rank busy from its start to its end; overlaps
+-- count once. Each meaning has one definition, and all are here:
 -- of one stream, or of one device: `busy_order` of its work (`idle`, `gaps`);
 -- summed over devices: `device_busy`, added up (`overview`);
--- of any device of the rank: `device_breakdown`, by what they do (`time_breakdown`, `step_times`, `runs`), and `device_clock`
--- (`idle_ns` of `annotations` and `modules`); `idle_ns` of `events` is the same, found with the facts;
+-- of any device of the rank: `device_breakdown`, by class (`time_breakdown`, `step_times`, `runs`), and `device_clock`
+-- (`idle_ns` of `annotations` and `modules`); `idle_ns` of `events` is the same, computed as a fact;
 -- of a device in each window, with and without copies and fills: `device_use` (`utilization`);
 -- of some of the work: `covered_time` (`busy_ns` of `annotations`, `modules` and `memory_bandwidth`).
--- Idle is what is left: of the time from the first start to the last end, or of a step or another slice of the host.
+-- Idle time is the rest: of the time from the first start to the last end, or of a step or another host slice.
 -- In a bare shell read `devices.sql`, `lanes.sql`, `intervals.sql` and `steps.sql` of `sql/lib` first.
 
 -- time_added: what an interval adds to a union of intervals that start no later and end at free_ns.
 -- parameter start_ns BIGINT  start of the interval
--- parameter end_ns BIGINT  its end
--- parameter free_ns BIGINT  latest end of those before it; NULL for none
+-- parameter end_ns BIGINT  end of the interval
+-- parameter free_ns BIGINT  latest end of the intervals before it; NULL if there is none
 -- returns BIGINT  nanoseconds
 -- example: SELECT time_added(5::BIGINT, 20::BIGINT, 12::BIGINT)
 CREATE OR REPLACE TEMP MACRO time_added(start_ns, end_ns, free_ns) AS greatest(end_ns - greatest(start_ns, free_ns), 0);
 
--- busy_order: intervals in the order of lane, start and event_id, with what each adds to the busy and to the idle time of its
--- lane. They are sorted once, and windows without a PARTITION BY or an ORDER BY go through all lanes, the lane in the high bits
--- of the latest end: that is several times as fast as a window for each lane.
+-- busy_order: intervals in the order of lane, start and event_id, with what each adds to the busy and idle time of its lane. They
+-- are sorted once, and windows without a PARTITION BY or an ORDER BY go through all lanes, with the lane in the high bits of the
+-- latest end: that is several times as fast as a window for each lane.
 -- parameter rows TABLE  intervals: `lane`, `start_ns`, `end_ns` and `event_id`, none of them NULL, and any other columns
 -- column *  as in rows
 -- column free_ns BIGINT  latest end of all before it on its lane; NULL for the first
@@ -38,8 +38,8 @@ FROM (
     )
 );
 
--- covered_time: how long at least one interval of a lane was open.
--- parameter intervals TABLE  intervals: `lane`, `start_ns` and `end_ns`; one without a start or an end counts for nothing
+-- covered_time: time in which at least one interval of a lane was open.
+-- parameter intervals TABLE  intervals: `lane`, `start_ns` and `end_ns`; those without a start or an end do not count
 -- column lane  as in intervals
 -- column covered_ns HUGEINT  time in which at least one interval was open
 -- example: WITH work AS (SELECT rank::BIGINT AS lane, start_ns, end_ns FROM device_work(events)) FROM covered_time(work)
@@ -53,7 +53,7 @@ SELECT lane, sum(added_ns) AS covered_ns
 FROM busy_order('timed')
 GROUP BY lane;
 
--- device_busy: how long each device had a kernel, copy or fill.
+-- device_busy: time in which each device had a kernel, copy or fill.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, device  as in events
 -- column busy_ns HUGEINT  time in which it had a kernel, copy or fill
@@ -87,22 +87,22 @@ SELECT
     CASE class WHEN 'compute' THEN 1 WHEN 'communication' THEN 2 ELSE 4 END AS bit
 FROM device_work(events);
 
--- device_breakdown: what the devices did, in parts that add up to span_ns. One row per (run, rank) that used a device, over the
--- whole time of its devices, its event_id and step NULL; and one per slice `ProfilerStep#N` that ended, over its window.
+-- device_breakdown: device time in parts that add up to span_ns. One row per (run, rank) that used a device, over the whole time
+-- of its devices, with event_id and step NULL; and one per slice `ProfilerStep#N` that ended, over its window.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank  as in events
 -- column event_id BIGINT  event_id of the step; NULL for the whole time
 -- column step BIGINT  N of the step; NULL for the whole time
 -- column start_ns BIGINT  start of the window
--- column end_ns BIGINT  its end
--- column span_ns BIGINT  its length
--- column compute_ns BIGINT  a kernel that computes, or a fill, was running
--- column exposed_communication_ns BIGINT  communication was running, and no computation
--- column exposed_copy_ns BIGINT  a copy was running, and neither of them
--- column hidden_communication_ns BIGINT  communication was running under computation
--- column hidden_copy_ns BIGINT  a copy was running under one of the others
--- column busy_ns BIGINT  at least one device of the rank was busy
--- column idle_ns BIGINT  no device of the rank was busy
+-- column end_ns BIGINT  end of the window
+-- column span_ns BIGINT  length of the window
+-- column compute_ns BIGINT  time in which computation (or a fill) was running
+-- column exposed_communication_ns BIGINT  time in which communication was running, but no computation
+-- column exposed_copy_ns BIGINT  time in which a copy was running, but neither of these
+-- column hidden_communication_ns BIGINT  time in which communication was running under computation
+-- column hidden_copy_ns BIGINT  time in which a copy was running under either of these
+-- column busy_ns BIGINT  time in which at least one device of the rank was busy
+-- column idle_ns BIGINT  time in which no device of the rank was busy
 -- example: FROM device_breakdown(events)
 CREATE OR REPLACE TEMP MACRO device_breakdown(events) AS TABLE
 WITH busy AS MATERIALIZED (
@@ -149,7 +149,7 @@ sections AS (
     WHERE mask > 0
     GROUP BY key, marks
 ),
--- Until each edge, so that what is in a window is a difference.
+-- Totals up to each edge, so that a window is a difference.
 until_edge AS (
     SELECT
         run, rank, marks,
@@ -183,22 +183,22 @@ added AS (
 SELECT *, compute_ns + exposed_communication_ns + exposed_copy_ns AS busy_ns, span_ns - busy_ns AS idle_ns
 FROM added;
 
--- idle_clock: busy_order with what a clock shows at each start that runs while its lane is idle. What it shows at first is
+-- idle_clock: busy_order with the reading, at each start, of a clock that runs while its lane is idle. The first reading is
 -- arbitrary: only differences on one lane count.
 -- parameter rows TABLE  intervals, as busy_order takes them
 -- column *  as in rows
 -- column free_ns, added_ns, gap_ns  as in busy_order
--- column idle_ns HUGEINT  what the clock shows at the start
+-- column idle_ns HUGEINT  reading of the clock at the start
 -- example: WITH work AS (SELECT rank::BIGINT AS lane, event_id, start_ns, end_ns FROM device_work(events)) FROM idle_clock(work)
 CREATE OR REPLACE TEMP MACRO idle_clock(rows) AS TABLE
 SELECT *, coalesce(sum(gap_ns) OVER (ROWS UNBOUNDED PRECEDING), 0) AS idle_ns
 FROM busy_order(rows);
 
--- communication_clock: one row per communication among `work` (lane, event_id, computes, communicates, start_ns, end_ns), with
--- what a clock that runs while none computes shows at its start and end, in nanoseconds: what it gains is the exposed part.
--- parameter work TABLE  intervals: `lane`, `event_id`, `start_ns`, `end_ns`, and what they do: `computes`, `communicates`
+-- communication_clock: one row per communication in `work` (lane, event_id, computes, communicates, start_ns, end_ns), with the
+-- readings at its start and end, in nanoseconds, of a clock that runs while nothing computes: the difference is the exposed part.
+-- parameter work TABLE  intervals: `lane`, `event_id`, `start_ns`, `end_ns`, `computes` and `communicates`
 -- column lane, event_id  as in work
--- column alone_ns HUGEINT  of communication, what a clock shows at its start that runs while nothing computes
+-- column alone_ns HUGEINT  for communication, reading at its start of a clock that runs while nothing computes
 -- column alone_end_ns HUGEINT  the same at its end
 -- example: WITH work AS (SELECT rank::BIGINT AS lane, event_id, class = 'compute' AS computes, class = 'communication' AS
 -- communicates, start_ns, end_ns FROM device_work(events)) FROM communication_clock(work)
@@ -207,7 +207,7 @@ WITH communication AS MATERIALIZED (
     FROM query_table(work)
     WHERE communicates
 ),
--- Its start and end are intervals of no length, which the clock passes.
+-- Its start and end are intervals of zero length, which the clock passes.
 moments AS (
     SELECT lane, event_id, start_ns, end_ns, NULL AS is_start
     FROM query_table(work)
@@ -227,18 +227,18 @@ FROM idle_clock('moments')
 WHERE is_start IS NOT NULL
 GROUP BY ALL;
 
--- device_clock: one row per slice that keeps a device busy, with the `lane` of lanes and what clocks show, in nanoseconds:
--- `idle_ns` at its start, on a clock that runs while no device of the rank is busy; of communication, `alone_ns` and
+-- device_clock: one row per slice that keeps a device busy, with the `lane` of lanes and readings of clocks, in nanoseconds:
+-- `idle_ns` at its start, on a clock that runs while no device of the rank is busy; for communication, `alone_ns` and
 -- `alone_end_ns` of communication_clock.
 -- parameter events TABLE  `events`, or a part of it
 -- column event_id, device, stream, start_ns, step, launch_id, op_id  as in events
--- column lane BIGINT  number of the (run, rank), as lanes has it
--- column is_kernel BOOLEAN  it is a kernel, no copy or fill
--- column computes BOOLEAN  it computes
--- column communicates BOOLEAN  it is communication
+-- column lane BIGINT  number of the (run, rank), as in lanes
+-- column is_kernel BOOLEAN  whether it is a kernel, not a copy or fill
+-- column computes BOOLEAN  whether it computes
+-- column communicates BOOLEAN  whether it is communication
 -- column end_ns BIGINT  end of the work
--- column idle_ns HUGEINT  what a clock shows at its start that runs while no device of the rank is busy
--- column alone_ns HUGEINT  of communication, what a clock shows at its start that runs while nothing computes
+-- column idle_ns HUGEINT  reading at its start of a clock that runs while no device of the rank is busy
+-- column alone_ns HUGEINT  for communication, reading at its start of a clock that runs while nothing computes
 -- column alone_end_ns HUGEINT  the same at its end
 -- example: FROM device_clock(events)
 CREATE OR REPLACE TEMP MACRO device_clock(events) AS TABLE
@@ -264,15 +264,15 @@ FROM idle
 JOIN communication_clock('work') AS ends USING (lane, event_id)
 WHERE idle.communicates;
 
--- device_use: what each device of a rank did in windows of it: with kernels, with any work, and how far kernels filled it.
--- All of it is an integral over the time of the device, whose value at both ends of a window is looked up.
+-- device_use: what each device of a rank did in given windows: time with kernels, with any work, and how far kernels filled it.
+-- All are integrals over the time of the device, looked up at both ends of a window.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter windows TABLE  windows: `run`, `rank`, `start_ns`, `end_ns`, and any other columns
 -- column *  as in windows
--- column device INTEGER  device; NULL where the source does not say
+-- column device INTEGER  device; NULL if the source does not say
 -- column kernel_ns BIGINT  time in which at least one kernel ran
 -- column busy_ns BIGINT  time in which at least one kernel, copy or fill ran
--- column filled_ns DOUBLE  time of kernels times their blocks per multiprocessor, at most 1; NULL where the device tells none
+-- column filled_ns DOUBLE  time of kernels times their blocks per multiprocessor, at most 1; NULL if the trace has none
 -- column occupied_ns DOUBLE  time of kernels that have an estimated occupancy, times that
 -- column estimated_ns DOUBLE  time of these kernels, overlaps counted twice
 -- example: WITH windows AS (FROM step_marks(events) SELECT *, start_ns + dur_ns AS end_ns) FROM device_use(events, windows)

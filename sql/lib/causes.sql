@@ -1,7 +1,7 @@
--- What a step is made of, for finding what changed in it.
+-- What a step consists of, to find what changed in it.
 -- In a bare shell read `devices.sql`, `kernel_names.sql`, `inputs.sql`, `steps.sql` and `critical_path.sql` of `sql/lib` first.
 
--- call_label: what makes two slices the same call, whatever number its name has: that of a step, of a module among those of its
+-- call_label: what makes two slices the same call, whatever number its name contains: of a step, of a module among those of its
 -- class, of an annotation, of a line.
 -- parameter kind VARCHAR  kind of a slice
 -- parameter name VARCHAR  its name
@@ -18,10 +18,10 @@ CREATE OR REPLACE TEMP MACRO call_label(kind, name) AS CASE
 END;
 
 -- call_sort: what the host does in a slice: 1 op, 2 annotation, 3 module, 4 Python frame, 5 call, 6 a call that waits for a
--- device, 7 loading data, 8 compiling, 9 going on after a graph break; 0 anything else.
+-- device, 7 loading data, 8 compiling, 9 continuing after a graph break; 0 anything else.
 -- parameter kind VARCHAR  kind of a slice
 -- parameter name VARCHAR  its name
--- parameter is_module BOOLEAN  it is the call of a module
+-- parameter is_module BOOLEAN  whether it is the call of a module
 -- returns INTEGER  the number
 -- example: SELECT call_sort('host_op', 'aten::mm', false)
 CREATE OR REPLACE TEMP MACRO call_sort(kind, name, is_module) AS CASE
@@ -43,62 +43,65 @@ END;
 -- call_nodes: one row per slice that is on a thread of the host or on a device.
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id, start_ns, dur_ns  as in events
--- column step BIGINT  its step; -1 for none
+-- column step BIGINT  its step; -1 if there is none
 -- column depth INTEGER  number of slices around it
--- column parent BIGINT  event_id of the slice around it; -1 for none, as in the next three
+-- column parent BIGINT  event_id of the slice around it; -1 if there is none, like the next three
 -- column launch BIGINT  event_id of the call that launched it
 -- column thread INTEGER  thread of the host
 -- column device INTEGER  device
--- column work INTEGER  1 computation, 2 communication, 3 copy of a device; 0 of the host
+-- column work INTEGER  device work: 1 computation, 2 communication, 3 copy; 0: on the host
 -- column sort INTEGER  as in call_sort
 -- column label BIGINT  number of its call_label
 -- column backward BIGINT  1: autograd runs it
--- column detail BIGINT  number of what else there is: of work its name, of an op its shapes and types
--- column category BIGINT  number of its category, if that tells what it does: products, attention, communication; else 0
--- column graph_position BIGINT  as in events; -1 for none
+-- column detail BIGINT  number of its details: the name of work, the shapes and types of an op
+-- column category BIGINT  number of its category, if that is specific: products, attention, communication; else 0
+-- column graph_position BIGINT  as in events; -1 if there is none
 -- example: FROM call_nodes(events)
 CREATE OR REPLACE TEMP MACRO call_nodes(events) AS TABLE
-WITH names AS MATERIALIZED (
+WITH slices AS NOT MATERIALIZED (
+    FROM query_table(events)
+    WHERE
+        start_ns IS NOT NULL
+        AND dur_ns >= 0
+        AND is_async IS NOT TRUE
+        AND (is_busy(kind) OR kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead'))
+),
+names AS MATERIALIZED (
     SELECT
         hash(kind, name, is_module) AS key,
         (hash(call_label(kind, name)) >> 1)::BIGINT AS label,
         call_sort(kind, name, is_module) AS sort,
         starts_with(name, 'autograd::engine::')::BIGINT AS backward,
         CASE WHEN is_busy(kind) THEN (hash(name) >> 1)::BIGINT ELSE 0 END AS detail
-    FROM (SELECT DISTINCT kind, name, python_module_id IS NOT NULL AS is_module FROM query_table(events))
+    FROM (SELECT DISTINCT kind, name, python_module_id IS NOT NULL AS is_module FROM slices)
 )
 SELECT
-    events.event_id,
-    coalesce(events.parent_id, -1) AS parent,
-    coalesce(events.launch_id, -1) AS launch,
-    coalesce(events.thread, -1) AS thread,
-    coalesce(events.device, -1) AS device,
-    coalesce(events.step, -1) AS step,
-    coalesce(events.depth, 0) AS depth,
-    events.start_ns,
-    events.dur_ns,
-    CASE device_class(events.kind, events.kernel_category)
+    slices.event_id,
+    coalesce(slices.parent_id, -1) AS parent,
+    coalesce(slices.launch_id, -1) AS launch,
+    coalesce(slices.thread, -1) AS thread,
+    coalesce(slices.device, -1) AS device,
+    coalesce(slices.step, -1) AS step,
+    coalesce(slices.depth, 0) AS depth,
+    slices.start_ns,
+    slices.dur_ns,
+    CASE device_class(slices.kind, slices.kernel_category)
         WHEN 'compute' THEN 1 WHEN 'communication' THEN 2 WHEN 'copy' THEN 3 ELSE 0
     END AS work,
     names.sort,
     names.label,
     names.backward,
     CASE
-        WHEN names.sort = 1 THEN (hash(events.input_dims, events.input_types) >> 1)::BIGINT
+        WHEN names.sort = 1 THEN (hash(slices.input_dims, slices.input_types) >> 1)::BIGINT
         ELSE names.detail
     END AS detail,
     CASE
         WHEN
-            events.kernel_category IN ('gemm', 'attention', 'attention_backward', 'convolution')
-            OR is_communication(events.kernel_category)
-            THEN (hash(events.kernel_category) >> 1)::BIGINT
+            slices.kernel_category IN ('gemm', 'attention', 'attention_backward', 'convolution')
+            OR is_communication(slices.kernel_category)
+            THEN (hash(slices.kernel_category) >> 1)::BIGINT
         ELSE 0
     END AS category,
-    coalesce(events.graph_position, -1) AS graph_position
-FROM query_table(events) AS events
-JOIN names ON hash(events.kind, events.name, events.python_module_id IS NOT NULL) = names.key
-WHERE
-    events.start_ns IS NOT NULL
-    AND events.dur_ns >= 0
-    AND events.is_async IS NOT TRUE
-    AND (is_busy(events.kind) OR events.kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead'));
+    coalesce(slices.graph_position, -1) AS graph_position
+FROM slices
+JOIN names ON hash(slices.kind, slices.name, slices.python_module_id IS NOT NULL) = names.key;

@@ -1,6 +1,6 @@
 -- Collectives of many ranks, matched with each other.
 
--- is_op: what a program did on the host, as it calls it itself.
+-- is_op: what a program did on the host, named by the program.
 -- parameter kind VARCHAR  kind of a slice
 -- returns BOOLEAN  whether it is
 -- example: SELECT is_op('host_op')
@@ -8,11 +8,11 @@ CREATE OR REPLACE TEMP MACRO is_op(kind) AS kind = 'host_op' OR kind = 'annotati
 
 -- json_text: the text, if it is JSON.
 -- parameter text VARCHAR  any text
--- returns VARCHAR  the text; NULL where it is no JSON
+-- returns VARCHAR  the text; NULL if it is not JSON
 -- example: SELECT json_text('[1]')
 CREATE OR REPLACE TEMP MACRO json_text(text) AS CASE WHEN json_valid(text) THEN text END;
 
--- element_bytes: size of one element by any name that sources have for its type; NULL for a name that is not known.
+-- element_bytes: size of one element, from any name that sources use for its type; NULL for an unknown name.
 -- parameter type VARCHAR  name of a data type
 -- returns INTEGER  bytes
 -- example: SELECT element_bytes('c10::Half')
@@ -31,9 +31,9 @@ CREATE OR REPLACE TEMP MACRO element_bytes(type) AS map_extract_value(MAP {
     regexp_replace(lower(type), '^(c10::|at::|torch\.)', ''), '^(float[48]_\w+|fp8\w*|(dummy_)?u?int(1_7_t<)?[1-7]>?)$', 'small'
 ));
 
--- collective_kind: what is done, by any word that sources have for it, also the name of a kernel; NULL where it says nothing.
+-- collective_kind: the operation, from any word that sources use for it, including a kernel name; NULL if it says nothing.
 -- parameter name VARCHAR  name of a collective, or of its kernel
--- returns VARCHAR  all_reduce, all_gather, ...; NULL where it says nothing
+-- returns VARCHAR  all_reduce, all_gather, ...; NULL if it says nothing
 -- example: SELECT collective_kind('ncclDevKernel_AllReduce')
 CREATE OR REPLACE TEMP MACRO collective_kind(name) AS map_extract_value(MAP {
     'allreduce': 'all_reduce', 'crossdevicereduce': 'all_reduce', 'reducescatter': 'reduce_scatter', 'allgather': 'all_gather',
@@ -45,18 +45,18 @@ CREATE OR REPLACE TEMP MACRO collective_kind(name) AS map_extract_value(MAP {
     '|recv|receive|dispatch|combine'
 ));
 
--- is_exchange: collectives by which tokens get to experts and back, as far as that can be told: all that go from all to all.
--- parameter kind VARCHAR  what collective_kind says
+-- is_exchange: collectives that may carry tokens to experts and back: all all-to-all exchanges.
+-- parameter kind VARCHAR  result of collective_kind
 -- returns BOOLEAN  whether it is
 -- example: SELECT is_exchange('dispatch')
 CREATE OR REPLACE TEMP MACRO is_exchange(kind) AS kind IN ('all_to_all', 'dispatch', 'combine');
 
--- message_bytes: what the bandwidth of a collective is about: all that one rank has in the end or in the beginning, the larger.
--- parameter kind VARCHAR  what collective_kind says
--- parameter in_bytes BIGINT  what a rank gives
--- parameter out_bytes BIGINT  what a rank gets
+-- message_bytes: the size that a collective's bandwidth refers to: all bytes of one rank before or after it, whichever is larger.
+-- parameter kind VARCHAR  result of collective_kind
+-- parameter in_bytes BIGINT  bytes that a rank sends
+-- parameter out_bytes BIGINT  bytes that a rank receives
 -- parameter ranks BIGINT  number of ranks
--- returns BIGINT  bytes; NULL where not known
+-- returns BIGINT  bytes; NULL if not known
 -- example: SELECT message_bytes('all_gather', 8::BIGINT, 16::BIGINT, 2)
 CREATE OR REPLACE TEMP MACRO message_bytes(kind, in_bytes, out_bytes, ranks) AS
 CASE kind
@@ -66,10 +66,10 @@ CASE kind
     ELSE coalesce(in_bytes, out_bytes)
 END;
 
--- bus_factor: how often each byte of the message passes the slowest link at least, for any algorithm.
--- parameter kind VARCHAR  what collective_kind says
+-- bus_factor: how often each byte of the message must pass the slowest link, for any algorithm.
+-- parameter kind VARCHAR  result of collective_kind
 -- parameter ranks BIGINT  number of ranks
--- returns DOUBLE  the factor; NULL where not known
+-- returns DOUBLE  the factor; NULL if not known
 -- example: SELECT bus_factor('all_reduce', 2)
 CREATE OR REPLACE TEMP MACRO bus_factor(kind, ranks) AS
 CASE
@@ -78,19 +78,19 @@ CASE
     WHEN kind IN ('broadcast', 'reduce', 'send', 'recv') THEN 1.0
 END;
 
--- collective_slices: one row per kernel of a collective, or slice of one on the host (gloo, mpi), with what it, the op around
--- its launch or the annotation around that launch says of it.
+-- collective_slices: one row per collective kernel, or per collective slice on the host (gloo, mpi), with what it, the op around
+-- its launch or the annotation around that launch says about it.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, event_id, name, start_ns, dur_ns, step, op_id, process_group, group_size, group_ranks  as in events
 -- column collective_seq, collective_id, out_elements, in_splits, peer_rank  as in events
--- column is_host BOOLEAN  it is a slice on the host
--- column collective VARCHAR  what it does, in the source's word, or by a name
--- column element_type VARCHAR  type of its elements, in the source's word
--- column in_elements BIGINT  number of elements that go in
--- column is_recorded BOOLEAN  the op around its launch says what it is
+-- column is_host BOOLEAN  whether it is a slice on the host
+-- column collective VARCHAR  the operation, as the source names it, or from a name
+-- column element_type VARCHAR  type of its elements, as the source names it
+-- column in_elements BIGINT  number of input elements
+-- column is_recorded BOOLEAN  whether the op around its launch says what it is
 -- column call_thread INTEGER  thread of its launch
 -- column call_ns BIGINT  start of the op around its launch, or of the launch
--- column kind VARCHAR  what collective_kind says
+-- column kind VARCHAR  result of collective_kind
 -- example: FROM collective_slices(events)
 CREATE OR REPLACE TEMP MACRO collective_slices(events) AS TABLE
 WITH host_names AS (
@@ -144,7 +144,7 @@ notes AS MATERIALIZED (
         AND regexp_matches(note.name, '^\w+:\w+')
         AND collective_kind(split_part(note.name, ':', 2)) IS NOT NULL
 ),
--- What says most of a kernel: around its launch, or in old traces the op of the launch, or the one around that op.
+-- The best description of a kernel: around its launch, or in old traces the op of the launch, or the one around that op.
 noted AS (
     SELECT
         work.run, work.rank, work.event_id,
@@ -204,25 +204,25 @@ SELECT
     collective_kind(collective) AS kind
 FROM attributed;
 
--- collective_parts: one row per collective of a rank, with the `key` that it shares with the other ranks of its group. By its
--- number, or by order: then it is the n-th of its kind in the group, or in a step of it. Kernels of one op are one collective.
--- One to one each pair of ranks is a `line` of its own; these ops count otherwise on both sides, so numbers count only where one
--- side's are the other's.
+-- collective_parts: one row per collective of a rank, with the `key` that it shares with the other ranks of its group. The key is
+-- its number, or its order: the n-th of its kind in the group, or in a step of it. Kernels of one op are one collective. For
+-- sends and receives, each pair of ranks is a separate `line`; their ops count differently on both sides, so numbers are used
+-- only if both sides have the same.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, process_group, group_ranks, step, group_size, collective_seq, in_splits, peer_rank  as in events
 -- column kind, collective, element_type  as in collective_slices
--- column line VARCHAR  pair of ranks that it is between, `0>1`; `any` for an unknown one; '' where all of the group take part
+-- column line VARCHAR  the pair of ranks, `0>1`; `any` for an unknown rank; '' if the whole group takes part
 -- column key VARCHAR  what it has in common with the other ranks
--- column is_numbered BOOLEAN  by a number of the source
+-- column is_numbered BOOLEAN  whether the key is a number from the source
 -- column kernels BIGINT  number of kernels
 -- column start_ns BIGINT  first start of its kernels
 -- column end_ns BIGINT  last end of its kernels
 -- column event_id BIGINT  event_id of the first of its kernels
--- column in_bytes BIGINT  bytes that go in
--- column out_bytes BIGINT  bytes that come out
+-- column in_bytes BIGINT  input bytes
+-- column out_bytes BIGINT  output bytes
 -- column call_thread INTEGER  thread of its launch
 -- column call_ns BIGINT  start of its launch
--- column turn BIGINT  number of it among those with that key
+-- column turn BIGINT  its number among those with that key
 -- example: FROM collective_parts(events)
 CREATE OR REPLACE TEMP MACRO collective_parts(events) AS TABLE
 WITH slices AS (
@@ -273,7 +273,7 @@ keyed AS (
         AND slices.group_ranks IS NOT DISTINCT FROM pairs.group_ranks
         AND slices.line = pairs.line
 ),
--- What has the same first and last step on all ranks begins anew in each step.
+-- Counts restart in each step if the first and last step are the same on all ranks.
 stepped AS (
     SELECT run, process_group, group_ranks, word
     FROM (
@@ -327,21 +327,21 @@ SELECT
 FROM parts;
 
 -- collective_matches: one row per collective of a run, with a struct for each rank that takes part: `members`, by rank. `loaded`
--- are the ranks of its group whose traces are there. Where the group is not known, it is taken to be the whole run.
+-- are the ranks of its group whose traces are loaded. If the group is not known, it is assumed to be the whole run.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter traces TABLE  `traces` of the same runs
 -- column run, process_group, collective_seq, group_ranks  as in events
 -- column collective, kind, element_type  as in collective_slices
 -- column match BIGINT  number of the collective
--- column number BIGINT  the same in its run, by start
+-- column number BIGINT  number of the collective in its run, by start
 -- column step BIGINT  lowest step of its ranks
--- column ranks BIGINT  number of ranks that have it
--- column expected_ranks BIGINT  number of ranks in its group; NULL where not known
+-- column ranks BIGINT  number of ranks that took part
+-- column expected_ranks BIGINT  number of ranks in its group; NULL if not known
 -- column members STRUCT[]  each rank with its `event_id`, `kernels`, start, end, bytes, step, splits, peer and call, by rank
 -- column of_group INTEGER[]  ranks of its group that are loaded
 -- column matched_by VARCHAR  seq, order or none, as in `collectives`
--- column missing_ranks VARCHAR  ranks of the group that have it not: 2,5; NULL for none
--- column mismatch VARCHAR  what does not fit, as in `collectives`; NULL where all does
+-- column missing_ranks VARCHAR  ranks of the group that lack it: 2,5; NULL if there are none
+-- column mismatch VARCHAR  what does not fit, as in `collectives`; NULL if everything does
 -- column bytes BIGINT  size, as in `collectives`
 -- column imbalance DOUBLE  largest over mean size of the ranks
 -- example: FROM collective_matches(events, traces)
@@ -459,15 +459,15 @@ SELECT
     list_max(sizes) / nullif(list_avg(sizes), 0) AS imbalance
 FROM sized;
 
--- clock_offsets: by how much the clock of each rank is ahead of that of the lowest rank of its run that communicates with it.
--- All ranks of a collective that waits for all of them leave it at the same time: the median of the differences of its ends is
--- the offset. Ranks that share no collective with that rank are reached by those that do, over as few others as can be.
+-- clock_offsets: how far the clock of each rank is ahead of that of the lowest rank of its run that communicates with it. All
+-- ranks of a collective that waits for all of them leave it at the same time: the median difference of its ends is the offset.
+-- Ranks that share no collective with that rank are reached through as few other ranks as possible.
 -- parameter matches TABLE  rows of collective_matches
 -- column run, rank  as in events
 -- column reference_rank INTEGER  rank whose clock it is compared with
--- column offset_ns BIGINT  by how much its clock is ahead
--- column error_ns BIGINT  standard error of that; NULL for one collective
--- column collectives BIGINT  number of collectives that it is found from; NULL for the reference
+-- column offset_ns BIGINT  how far its clock is ahead
+-- column error_ns BIGINT  its standard error; NULL for a single collective
+-- column collectives BIGINT  number of collectives in the estimate; NULL for the reference
 -- example: WITH matches AS (FROM collective_matches(events, traces)) FROM clock_offsets(matches)
 CREATE OR REPLACE TEMP MACRO clock_offsets(matches) AS TABLE
 WITH RECURSIVE ends AS (
@@ -529,42 +529,42 @@ reached USING KEY (run, rank) AS (
 SELECT run, rank, reference_rank, offset_ns, round(error_ns)::BIGINT AS error_ns, collectives
 FROM reached;
 
--- held_up: by how much late ranks hold up a collective, one of them or several: it begins when the last rank comes, and would
--- begin when the last of the others does. That is what a job gains if they come as the others, wherever it is said.
--- parameter last_ns BIGINT  when the last of them came
--- parameter others_ns BIGINT  when the last of the other ranks came
--- returns BIGINT  nanoseconds; 0 where another one is the last
+-- held_up: the time by which one or several late ranks hold up a collective: it begins when the last rank comes, and would begin
+-- when the last of the others does. Everywhere, this is what a job gains if they come with the others.
+-- parameter last_ns BIGINT  arrival of the last late rank
+-- parameter others_ns BIGINT  arrival of the last of the other ranks
+-- returns BIGINT  nanoseconds; 0 if another rank is the last
 -- example: SELECT held_up(40::BIGINT, 30::BIGINT)
 CREATE OR REPLACE TEMP MACRO held_up(last_ns, others_ns) AS greatest(last_ns - others_ns, 0);
 
--- collective_waits: one row per rank of each collective, with when it came and how long it waited for the last one. With
--- `corrected`, times are on the clock of the lowest rank, where all offsets are known. Between clocks that have not the same
--- origin nothing is known without that. The numbers of the whole collective are in each row.
--- By how much a rank holds up the job, `held_up_ns`, is held_up of it alone: what the job would gain if it came as the others. A
--- collective begins when its last rank comes, and without that one when the last but one does: the last rank holds it up from
--- that one to itself, not from the first, which may only have been early, and no other rank does. Where several are late, as all
--- ranks of a slow machine, the job gains more once all of them come as the middle one: of that `behind_ns` is the part of each
--- rank that comes later than the middle one, from the rank before it to itself. For the last rank that is held_up_ns. On a tie
--- the lowest rank is behind; of an even number of ranks the earlier of the two in the middle counts.
+-- collective_waits: one row per rank of each collective, with when it came and how long it waited for the last rank. With
+-- `corrected`, times are on the clock of the lowest rank, if all offsets are known. Between clocks with different origins nothing
+-- is known otherwise. Values of the whole collective are in each row. The time by which a rank alone holds up the job,
+-- `held_up_ns`, is held_up of it: what the job would gain if it came with the others. A collective begins when its last rank
+-- comes, and without that rank when the second-to-last does: the last rank holds it up from then to its own arrival, not from the
+-- first rank, which may just have been early, and no other rank does. If several are late, such as all ranks of a slow machine,
+-- the job gains more once all of them come with the median rank: `behind_ns` is the part of that for each rank that comes later
+-- than the median, from the rank before it to itself. For the last rank that equals held_up_ns. On a tie the lowest rank is late;
+-- with an even number of ranks the earlier of the two in the middle is the median.
 -- parameter matches TABLE  rows of collective_matches
 -- parameter traces TABLE  `traces` of the same runs
--- parameter corrected BOOLEAN  take clock_offsets off the times
+-- parameter corrected BOOLEAN  subtract clock_offsets from the times
 -- column run, process_group, collective_seq, rank  as in events
 -- column match, number, collective, kind, step, element_type  as in collective_matches
 -- column ranks, expected_ranks, matched_by, missing_ranks  as in collective_matches
 -- column mismatch, bytes, imbalance  as in collective_matches
 -- column kernels, call_thread, call_ns  as in collective_parts
 -- column event_id BIGINT  event_id of the rank's first kernel
--- column start_ns BIGINT  first start on the rank, by its own clock
+-- column start_ns BIGINT  first start on the rank, on its own clock
 -- column dur_ns BIGINT  first start to last end on the rank
--- column is_corrected BOOLEAN  the offsets are taken off
--- column came_ns BIGINT  its start on the clock of the lowest rank; NULL where clocks cannot be compared, as the next ten
+-- column is_corrected BOOLEAN  whether the offsets are subtracted
+-- column came_ns BIGINT  its start on the clock of the lowest rank; NULL if clocks cannot be compared, like the next ten
 -- column wait_ns BIGINT  time from its start to that of the last rank
--- column transfer_ns BIGINT  rest of its duration: after the last rank came
+-- column transfer_ns BIGINT  rest of its duration, after the last rank came
 -- column late_ns BIGINT  time from the start of the first rank to its own
--- column held_up_ns BIGINT  by how much it holds up the job, see above; 0 for all but the last rank
+-- column held_up_ns BIGINT  time by which it holds up the job, see above; 0 except for the last rank
 -- column behind_ns BIGINT  how far it is behind the rank before it, see above; 0 for a rank that is not late
--- column before_rank INTEGER  rank that came before it, where it is behind
+-- column before_rank INTEGER  rank that came before it, if it is late
 -- column start_skew_ns BIGINT  last start minus first
 -- column end_skew_ns BIGINT  last end minus first
 -- column first_rank INTEGER  rank that came first, the lowest on a tie
@@ -651,13 +651,13 @@ JOIN bounds ON clocked.match = bounds.match
 LEFT JOIN arrivals ON clocked.match = arrivals.match AND clocked.rank = arrivals.rank
 JOIN query_table(matches) AS matches ON clocked.match = matches.match;
 
--- collective_transfers: how many bytes each rank sends to each other one in each all_to_all and send of which that is known, as
--- `collective_traffic` says.
+-- collective_transfers: how many bytes each rank sends to each other rank in each all_to_all and send for which this is known, as
+-- in `collective_traffic`.
 -- parameter matches TABLE  rows of collective_matches
 -- column run, process_group, rank  as in events
 -- column match, kind  as in collective_matches
--- column peer_rank INTEGER  rank that it sends to, itself included
--- column bytes HUGEINT  what it sends, rounded down
+-- column peer_rank INTEGER  rank that it sends to, including itself
+-- column bytes HUGEINT  bytes that it sends, rounded down
 -- example: WITH matches AS (FROM collective_matches(events, traces)) FROM collective_transfers(matches)
 CREATE OR REPLACE TEMP MACRO collective_transfers(matches) AS TABLE
 WITH members AS (

@@ -1,10 +1,9 @@
--- What a critical path is found from. The variables window_start_ns and window_end_ns are the window; times are counted from
--- its start.
+-- The input of a critical path. The variables window_start_ns and window_end_ns are the window; times count from its start.
 
--- path_slices: host slices that take time.
+-- path_slices: host slices of non-zero duration.
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id, kind, name, thread, depth, start_ns  as in events
--- column end_ns BIGINT  its end
+-- column end_ns BIGINT  end of the slice
 -- example: FROM path_slices(events)
 CREATE OR REPLACE TEMP MACRO path_slices(events) AS TABLE
 SELECT event_id, kind, name, thread, depth, start_ns, start_ns + dur_ns AS end_ns
@@ -14,7 +13,7 @@ WHERE
     AND start_ns IS NOT NULL
     AND dur_ns > 0;
 
--- path_works: what keeps a device busy and takes time.
+-- path_works: device work of non-zero duration.
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id, kind, launch_id, step, device, stream, start_ns  as in events
 -- column end_ns BIGINT  end of the work
@@ -24,17 +23,17 @@ SELECT event_id, kind, launch_id, step, device, stream, start_ns, start_ns + dur
 FROM query_table(events)
 WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns > 0;
 
--- path_calls: calls, which may take no time.
+-- path_calls: calls, which may have zero duration.
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id, name, correlation, thread, start_ns  as in events
--- column end_ns BIGINT  its end
+-- column end_ns BIGINT  end of the call
 -- example: FROM path_calls(events)
 CREATE OR REPLACE TEMP MACRO path_calls(events) AS TABLE
 SELECT event_id, name, correlation, thread, start_ns, start_ns + coalesce(dur_ns, 0) AS end_ns
 FROM query_table(events)
 WHERE kind IN ('runtime', 'driver') AND start_ns IS NOT NULL;
 
--- path_annotations: slices that a path can be asked of.
+-- path_annotations: slices for which a path can be computed.
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id, name, thread, start_ns  as in events
 -- column end_ns BIGINT  its end
@@ -44,7 +43,7 @@ SELECT event_id, name, thread, start_ns, start_ns + dur_ns AS end_ns
 FROM query_table(events)
 WHERE kind IN ('annotation', 'host_op') AND start_ns IS NOT NULL AND dur_ns > 0;
 
--- is_synchronising: whether a call returns when a device is done; those that give memory back wait, too.
+-- is_synchronising: whether a call returns when a device is done; calls that free memory wait, too.
 -- parameter name VARCHAR  name of a call
 -- returns BOOLEAN  whether it does
 -- example: SELECT is_synchronising('cudaStreamSynchronize')
@@ -54,7 +53,7 @@ regexp_matches(
     '(?i)Synchronize|^(cuda|hip)(Free|FreeHost|HostFree)(_v[0-9]+)?$|^cuMem(Free|FreeHost)(_v[0-9]+)?$'
 );
 
--- synchronising_calls: names of calls that are synchronising.
+-- synchronising_calls: names of synchronising calls.
 -- parameter events TABLE  `events`, or a part of it
 -- column name  as in events
 -- example: FROM synchronising_calls(events)
@@ -63,12 +62,12 @@ SELECT name
 FROM (SELECT DISTINCT name FROM query_table(events) WHERE kind IN ('runtime', 'driver'))
 WHERE is_synchronising(name);
 
--- path_host: slices in the window, which of them are in no other, and which synchronise.
+-- path_host: slices in the window, which of them are outermost, and which synchronise.
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id, thread  as in events
 -- column start_ns BIGINT  start in the window, from its start
 -- column end_ns BIGINT  end in the window, from its start
--- column root BIGINT  1: it is in no other
+-- column root BIGINT  1: it is outermost
 -- column synchronises BIGINT  1: it returns when a device is done
 -- example: FROM path_host(events)
 CREATE OR REPLACE TEMP MACRO path_host(events) AS TABLE
@@ -112,8 +111,8 @@ FROM path_works(events) AS work
 LEFT JOIN path_calls(events) AS call ON work.launch_id = call.event_id
 WHERE work.end_ns > getvariable('window_start_ns') AND work.end_ns <= getvariable('window_end_ns');
 
--- path_waits: syncs, which call made them, what they wait for (-1: not known), and when that was marked (NULL: not known).
--- of_stream: a stream waits; else a host thread does.
+-- path_waits: syncs, the call that made each, what it waits for (-1: not known), and when that was marked (NULL: not known).
+-- of_stream: a stream waits; otherwise a host thread does.
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id  as in events
 -- column of_stream BIGINT  1: a stream waits; 0: a thread of the host
@@ -122,7 +121,7 @@ WHERE work.end_ns > getvariable('window_start_ns') AND work.end_ns <= getvariabl
 -- column on_stream INTEGER  stream that it waits for; -1 where not known
 -- column call BIGINT  event_id of the call; -1 where it is not known
 -- column issued_ns BIGINT  when the call was made, from the start of the window
--- column recorded_ns BIGINT  when what it waits for was marked; NULL where not known
+-- column recorded_ns BIGINT  when what it waits for was marked; NULL if not known
 -- example: FROM path_waits(events)
 CREATE OR REPLACE TEMP MACRO path_waits(events) AS TABLE
 WITH syncs AS (
@@ -149,7 +148,7 @@ FROM syncs AS sync
 LEFT JOIN path_calls(events) AS call ON sync.launch_id = call.event_id
 LEFT JOIN records ON sync.wait_on_correlation = records.correlation;
 
--- path_wait_calls: calls that let a stream wait, where no sync tells which one for what.
+-- path_wait_calls: calls that make a stream wait, if no sync says which stream waits for what.
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id, thread  as in events
 -- column issued_ns BIGINT  when it was made, from the start of the window
@@ -164,8 +163,8 @@ WHERE calls.name IN (
     WHERE contains(name, 'StreamWaitEvent')
 );
 
--- backward_threads: each thread that does backward passes, with the thread of the forward ops (-1: not known, and no op says
--- that the thread does any forward itself).
+-- backward_threads: each thread that runs backward passes, with the thread of the forward ops (-1: not known, and no op says that
+-- the thread runs any forward itself).
 -- parameter events TABLE  `events` of one (run, rank)
 -- column thread  as in events
 -- column forward_thread INTEGER  thread of the forward ops; -1 where not known

@@ -1,28 +1,28 @@
 -- What keeps a device busy.
 
--- is_busy: kernels, copies and fills; waiting is no work.
+-- is_busy: kernels, copies and fills; waits do not count as work.
 -- parameter kind VARCHAR  kind of a slice
 -- returns BOOLEAN  whether it does
 -- example: SELECT is_busy('kernel')
 CREATE OR REPLACE TEMP MACRO is_busy(kind) AS kind IN ('kernel', 'memcpy', 'memset');
 
--- is_call: calls of the runtime or the driver; work on a device is launched by one.
+-- is_call: runtime or driver calls; device work is launched by one.
 -- parameter kind VARCHAR  kind of a slice
 -- returns BOOLEAN  whether it is
 -- example: SELECT is_call('runtime')
 CREATE OR REPLACE TEMP MACRO is_call(kind) AS kind IN ('runtime', 'driver');
 
--- is_communication: what is communication between devices, in every answer.
+-- is_communication: what counts as communication between devices, in every answer.
 -- parameter kernel_category VARCHAR  kernel_category of a kernel
 -- returns BOOLEAN  whether it is; false for NULL
 -- example: SELECT is_communication('expert_parallel')
 CREATE OR REPLACE TEMP MACRO is_communication(kernel_category) AS
 coalesce(kernel_category IN ('collective', 'expert_parallel', 'point_to_point'), false);
 
--- device_class: a fill is computation, as a kernel that writes zeros is, and as one that copies is.
+-- device_class: a fill counts as computation, as does a kernel that writes zeros or copies.
 -- parameter kind VARCHAR  kind of a slice
 -- parameter kernel_category VARCHAR  kernel_category of a kernel
--- returns VARCHAR  compute, communication or copy; NULL where it keeps no device busy
+-- returns VARCHAR  compute, communication or copy; NULL if it keeps no device busy
 -- example: SELECT device_class('kernel', 'gemm')
 CREATE OR REPLACE TEMP MACRO device_class(kind, kernel_category) AS
 CASE
@@ -46,12 +46,12 @@ SELECT
 FROM query_table(events)
 WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL;
 
--- launched_work: one row per slice that keeps a device busy and has a start, with its end, where it is known, and when and on
--- which thread the call that launched it began, and how long that took.
+-- launched_work: one row per slice that keeps a device busy and has a start, with its end, if known, and the thread, start and
+-- duration of the call that launched it.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, event_id, kind, device, stream, start_ns, step, launch_id  as in events
--- column end_ns BIGINT  its end; NULL where that is not known
--- column queued_ns BIGINT  start of the call that launched it; NULL where that is not known
+-- column end_ns BIGINT  end of the work; NULL if not known
+-- column queued_ns BIGINT  start of the call that launched it; NULL if that is not known
 -- column call_ns BIGINT  duration of that call
 -- column thread INTEGER  thread of that call
 -- example: FROM launched_work(events)
@@ -68,18 +68,18 @@ LEFT JOIN (
     ON busy.run = call.run AND busy.rank = call.rank AND busy.launch_id = call.event_id
 WHERE is_busy(busy.kind) AND busy.start_ns IS NOT NULL;
 
--- work_by_name: what keeps devices busy, added up by run, rank, kind, name and category. `timed` counts those with a duration,
--- `spread` is the sum of the squares of what their durations differ from their mean.
+-- work_by_name: device work added up by run, rank, kind, name and category. `timed` counts work with a duration, `spread` is the
+-- sum of squared deviations of durations from their mean.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, kind, name, kernel_category  as in events
--- column does_both BOOLEAN  one of them computes and communicates at once
--- column calls BIGINT  number of pieces
+-- column does_both BOOLEAN  whether one of them computes and communicates at once
+-- column calls BIGINT  number of pieces of work
 -- column timed BIGINT  number of those with a duration
 -- column total_ns HUGEINT  sum of their durations
--- column min_ns BIGINT  shortest
--- column max_ns BIGINT  longest
--- column mean_ns DOUBLE  mean
--- column spread DOUBLE  sum of the squares of what they differ from the mean
+-- column min_ns BIGINT  shortest duration
+-- column max_ns BIGINT  longest duration
+-- column mean_ns DOUBLE  mean duration
+-- column spread DOUBLE  sum of squared deviations from the mean
 -- example: FROM work_by_name(events)
 CREATE OR REPLACE TEMP MACRO work_by_name(events) AS TABLE
 SELECT
@@ -91,7 +91,7 @@ FROM query_table(events)
 WHERE is_busy(kind)
 GROUP BY run, rank, kind, name, kernel_category;
 
--- work_by_op: the time of the same by the name of the op that launched it, too, where one did.
+-- work_by_op: the time of the same work, also by the name of the op that launched it, if any.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, kind, name, kernel_category  as in events
 -- column op VARCHAR  name of the op

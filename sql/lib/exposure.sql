@@ -1,15 +1,15 @@
--- What exposed communication is: waiting for the last rank, or transfer.
+-- What exposed communication consists of: waiting for the last rank, or transfer.
 -- In a bare shell read `devices.sql`, `lanes.sql`, `collectives.sql`, `intervals.sql`, `steps.sql` and `busy.sql` of `sql/lib`
 -- first.
 
--- exposed_stretches: the exposed communication of each (run, rank), in stretches in which it is one thing. While several
--- collectives run it is transfer if one of them has all its ranks, else waiting if that is known of one of them.
+-- exposed_stretches: the exposed communication of each (run, rank), in stretches of a single class. While several collectives
+-- run, it is transfer if one of them has all its ranks, else waiting if one of them is known to wait.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter waits TABLE  rows of collective_waits
 -- column run, rank  as in events
 -- column start_ns BIGINT  start of the stretch
 -- column end_ns BIGINT  its end
--- column is_transfer BOOLEAN  all ranks had come; false while it waited for one; NULL where that is not known
+-- column is_transfer BOOLEAN  whether all ranks had come; false while it waited for one; NULL if not known
 -- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, false))
 -- FROM exposed_stretches(events, waits)
 CREATE OR REPLACE TEMP MACRO exposed_stretches(events, waits) AS TABLE
@@ -36,14 +36,13 @@ SELECT
 FROM interval_masks('marked')
 WHERE mask & 1 > 0;
 
--- exposed_waits: how much of the exposed communication of windows was waiting, and how much transfer. What is neither is
--- not known.
+-- exposed_waits: how much of the exposed communication in windows was waiting, and how much transfer. The rest is not known.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter waits TABLE  rows of collective_waits
 -- parameter windows TABLE  windows: `run`, `rank`, `event_id`, `start_ns` and `end_ns`
 -- column run, rank, event_id  as in windows
--- column wait_ns BIGINT  waiting for the last rank
--- column transfer_ns BIGINT  transfer
+-- column wait_ns BIGINT  time waiting for the last rank
+-- column transfer_ns BIGINT  time of transfer
 -- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, false)),
 -- windows AS (FROM device_breakdown(events)) FROM exposed_waits(events, waits, windows)
 CREATE OR REPLACE TEMP MACRO exposed_waits(events, waits, windows) AS TABLE

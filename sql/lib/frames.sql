@@ -1,8 +1,8 @@
--- Python frames: which are of the user's own code, as against those of Python, PyTorch and other packages.
+-- Python frames: which belong to the user's own code, and not to Python, PyTorch or other packages.
 
--- library_names: packages and modules that are not the user's own code, as a part of a regular expression: of Python's library,
--- but for those that scripts are called after as often (`test`, `profile`, `trace`, `code`), and what is installed beside
--- PyTorch. Profilers cut off the folder of packages, so `torchvision/models/resnet.py` can only be known by its name.
+-- library_names: packages and modules that are not the user's own code, as part of a regular expression: Python's library, except
+-- for names that scripts also have (`test`, `profile`, `trace`, `code`), and what is installed beside PyTorch. Profilers cut off
+-- the package folder, so `torchvision/models/resnet.py` can only be recognised by its name.
 -- returns VARCHAR  alternatives
 -- example: SELECT library_names()
 CREATE OR REPLACE TEMP MACRO library_names() AS
@@ -28,8 +28,8 @@ CREATE OR REPLACE TEMP MACRO library_names() AS
     || 'transformer_engine|transformers|triton|triton_kernels|typer|typing_extensions|urllib3|uvicorn|uvloop|wandb|'
     || 'webdataset|xformers|yaml|zmq';
 
--- is_own_frame: whether a Python frame is of the user's own code: none of PyTorch, of Python, of a package, of a module's call
--- (`nn.Module: ...`), of a built-in function, or of code that was made while it ran. Cells of a notebook are the user's own.
+-- is_own_frame: whether a Python frame is the user's own code: not PyTorch, Python, a package, a module call (`nn.Module: ...`),
+-- a built-in function, or code generated at run time. Notebook cells are the user's own.
 -- parameter name VARCHAR  name of the frame: `path/file.py(12): function`
 -- returns BOOLEAN  whether it is
 -- example: SELECT is_own_frame('train.py(12): step')
@@ -41,9 +41,9 @@ NOT regexp_matches(
 )
 AND regexp_matches(name, '\(\d+\)(?::|$)');
 
--- frame_of: the innermost frame of a stack that is of the user's own code.
+-- frame_of: the innermost frame of a stack that is the user's own code.
 -- parameter stack VARCHAR  frames joined by `;`, the innermost first
--- returns VARCHAR  the frame; NULL for none
+-- returns VARCHAR  the frame; NULL if there is none
 -- example: SELECT frame_of('<built-in f>;a.py(3): f')
 CREATE OR REPLACE TEMP MACRO frame_of(stack) AS
 list_filter(string_split(stack, ';'), lambda frame: is_own_frame(frame))[1];

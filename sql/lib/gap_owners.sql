@@ -1,12 +1,12 @@
--- What the host did while a device had nothing to do: what covers most of a gap, not what came last in it.
--- Of a thread of the host counts at each moment the innermost slice of each sort: `op`, `annotation`, `call` (of the runtime or
--- driver), `frame` (any of Python), `module` (an nn.Module) and `line` (a frame of the user's own code). So a line has all time
--- below it that is in no other line of the user's, also that in PyTorch.
+-- What the host did while a device had nothing to do: what covers most of a gap, not what came last in it. At each moment, the
+-- innermost slice of each sort counts on a host thread: `op`, `annotation`, `call` (runtime or driver), `frame` (any Python
+-- frame), `module` (an nn.Module) and `line` (a frame of the user's own code). So a line has all time below it that is in no
+-- other user line, including time in PyTorch.
 -- In a bare shell read `devices.sql`, `frames.sql`, `lanes.sql`, `intervals.sql`, `busy.sql` and `idle_causes.sql` of `sql/lib`
 -- first.
 
--- host_slices: one row per slice of a thread of the host and sort of it. Of a rank without Python frames, ops stand in for lines
--- and modules, by their stack and their `module_hierarchy`.
+-- host_slices: one row per slice of a host thread and sort. For a rank without Python frames, ops stand in for lines and modules,
+-- by their stack and their `module_hierarchy`.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, thread, event_id, start_ns, preorder  as in events
 -- column end_ns BIGINT  end of the slice
@@ -69,11 +69,11 @@ FROM stand_ins
 JOIN own_stacks ON stand_ins.stack = own_stacks.stack
 WHERE own_stacks.line IS NOT NULL;
 
--- line_threads: the thread of each (run, rank) with the most lines of the user's own code: what made the program go on where a
--- thread without any, as that of backward, launched the work.
+-- line_threads: the thread of each (run, rank) with the most lines of the user's own code: what drove the program if a thread
+-- without any, such as backward, launched the work.
 -- parameter slices TABLE  rows of host_slices
 -- column run, rank, thread  as in events
--- column has_most BOOLEAN  it is that thread
+-- column has_most BOOLEAN  whether it is that thread
 -- example: WITH slices AS (FROM host_slices(events)) FROM line_threads(slices)
 CREATE OR REPLACE TEMP MACRO line_threads(slices) AS TABLE
 SELECT
@@ -83,13 +83,13 @@ FROM query_table(slices)
 WHERE sort = 'line'
 GROUP BY run, rank, thread;
 
--- gap_threads: one row per gap and sort, with the thread of the host that counts for it: that of the launch; for lines and
--- modules the one with the most lines, where that has none.
+-- gap_threads: one row per gap and sort, with the host thread that counts for it: that of the launch; for lines and modules, the
+-- thread with the most lines if the launch's thread has none.
 -- parameter gaps TABLE  rows of work_gaps, or some columns of them: `run`, `rank`, `thread` and any others
 -- parameter slices TABLE  rows of host_slices
 -- column *  as in gaps
 -- column sort VARCHAR  as in host_slices
--- column thread INTEGER  thread that counts; NULL for none
+-- column thread INTEGER  thread that counts; NULL if there is none
 -- example: WITH gaps AS (FROM events), slices AS (FROM host_slices(events)) FROM gap_threads(gaps, slices)
 CREATE OR REPLACE TEMP MACRO gap_threads(gaps, slices) AS TABLE
 WITH with_lines AS MATERIALIZED (
@@ -142,14 +142,14 @@ FROM (
 )
 WHERE level > 0 AND end_ns > start_ns;
 
--- idle_label: what counts together when gaps are added up: the steps of the profiler are one.
+-- idle_label: which labels are added up together: all profiler steps are one.
 -- parameter label VARCHAR  label of host_slices
 -- returns VARCHAR  the label
 -- example: SELECT idle_label('ProfilerStep#7')
 CREATE OR REPLACE TEMP MACRO idle_label(label) AS
 CASE WHEN regexp_full_match(label, 'ProfilerStep#\d+') THEN 'ProfilerStep*' ELSE label END;
 
--- gap_owners: how much of each gap each slice of the host was the innermost of its sort for.
+-- gap_owners: the part of each gap for which each host slice was the innermost of its sort.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter gaps TABLE  rows of work_gaps, with a number `gap`
 -- column gap BIGINT  number of the gap
@@ -168,7 +168,7 @@ waits AS MATERIALIZED (
     FROM gap_threads(gaps, 'slices')
     WHERE thread IS NOT NULL
 ),
--- Gaps of one line of a device do not overlap, so that each moment of it is in one at most.
+-- Gaps of one lane of a device do not overlap, so each moment is in at most one.
 lines AS MATERIALIZED (
     SELECT *, row_number() OVER () AS line
     FROM (SELECT DISTINCT run, rank, thread, device, stream FROM waits)
@@ -195,7 +195,7 @@ on_lines AS MATERIALIZED (
         ON waits.run = lines.run AND waits.rank = lines.rank AND waits.thread = lines.thread
         AND waits.device = lines.device AND waits.stream = lines.stream
 ),
--- What overlaps begins in the other: the gap in the stretch, or the stretch in the gap.
+-- Of two that overlap, one begins within the other: the gap in the stretch, or the stretch in the gap.
 shared_time AS (
     SELECT
         on_lines.gap, on_lines.sort, stretches.event_id, stretches.label,

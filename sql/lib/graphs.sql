@@ -1,12 +1,12 @@
--- Replays of graphs: what one call launched, and the layers that repeat in it (`graph_position`, `graph_block`, `graph_layer`).
+-- Graph replays: what one call launched, and the layers that repeat in it (`graph_position`, `graph_block`, `graph_layer`).
 
--- graph_replays: one row per replay, with a number for its graph: replays of the same names in the same order are of one.
+-- graph_replays: one row per replay, with a number for its graph: replays with the same names in the same order are one graph.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, launch_id  as in events
 -- column graph BIGINT  number of the graph within the run and rank, by its first replay: from 0
 -- column replay BIGINT  number of the replay of this graph, by start: from 0
 -- column start_ns BIGINT  start of its first slice
--- column phase VARCHAR  phase of inference that the call is in; NULL in none
+-- column phase VARCHAR  inference phase of the call; NULL if there is none
 -- example: FROM graph_replays(events)
 CREATE OR REPLACE TEMP MACRO graph_replays(events) AS TABLE
 WITH members AS (
@@ -55,8 +55,8 @@ JOIN graphs ON launched.run = graphs.run AND launched.rank = graphs.rank AND lau
 -- column device_ns HUGEINT  sum of their durations over all replays
 -- column span_ns HUGEINT  from the start of the first to the end of the last, added up over all replays
 -- column first_position BIGINT  least graph_position
--- column last_position BIGINT  greatest
--- column slowest_replay_ns BIGINT  the most that the layer took in one replay
+-- column last_position BIGINT  greatest graph_position
+-- column slowest_replay_ns BIGINT  longest time of the layer in one replay
 -- column first_id BIGINT  event_id of its first slice in the first replay
 -- example: WITH launched AS (FROM graph_replays(events)) FROM graph_layer_times(events, launched)
 CREATE OR REPLACE TEMP MACRO graph_layer_times(events, launched) AS TABLE

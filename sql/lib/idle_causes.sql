@@ -1,22 +1,22 @@
 -- When a stream or a device had nothing to do, and why.
 
--- is_stream_wait: what makes a stream wait for another, not the host for a stream.
--- CASE, lest the pattern is tried on every name.
+-- is_stream_wait: whether a slice makes a stream wait for another, not the host for a stream.
+-- CASE keeps the pattern from being tried on every name.
 -- parameter kind VARCHAR  kind of a slice
 -- parameter name VARCHAR  its name
 -- returns BOOLEAN  whether it is
 -- example: SELECT is_stream_wait('sync', 'Stream Wait Event')
 CREATE OR REPLACE TEMP MACRO is_stream_wait(kind, name) AS CASE WHEN kind = 'sync' THEN name ILIKE '%wait%' ELSE false END;
 
--- stream_waits: one row per piece of work that a wait of its stream held up, with the time at which the wait was over: the
--- work that comes next on the stream, in the order of the calls, or of the starts where the call of the wait is not known.
--- A wait is over when what it waits for ends: the work of the other stream that was queued before the event was recorded.
--- Where the source does not name the event, its row must tell: it does on MTIA and Ascend; on CUDA it is the host's call.
+-- stream_waits: one row per piece of work that was held up by a wait of its stream, with the time at which the wait was over. The
+-- work is the next on the stream, in the order of calls, or of starts if the call of the wait is not known. A wait is over when
+-- what it waits for ends: the work of the other stream that was queued before the event was recorded. If the source does not name
+-- the event, the wait's own row counts: on MTIA and Ascend it shows the wait; on CUDA it is the host's call.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter work TABLE  rows of launched_work
 -- column run, rank  as in events
 -- column event_id BIGINT  event_id of the work that was held up
--- column over_ns BIGINT  when the wait was over; NULL where not known
+-- column over_ns BIGINT  end of the wait; NULL if not known
 -- example: WITH work AS (FROM launched_work(events)) FROM stream_waits(events, work)
 CREATE OR REPLACE TEMP MACRO stream_waits(events, work) AS TABLE
 WITH waits AS MATERIALIZED (
@@ -96,20 +96,20 @@ LEFT JOIN awaited
     AND waits.wait_on_correlation = awaited.wait_on_correlation
 GROUP BY next_work.run, next_work.rank, next_work.event_id;
 
--- lane_stream: the stream on which work follows other work; NULL where a device is taken as a whole.
+-- lane_stream: the stream to compare work on; NULL if a device is taken as a whole.
 -- parameter per VARCHAR  `stream` or `device`
 -- parameter stream INTEGER  stream of a piece of work
 -- returns INTEGER  the stream, or NULL
 -- example: SELECT lane_stream('stream', 7)
 CREATE OR REPLACE TEMP MACRO lane_stream(per, stream) AS CASE WHEN per = 'stream' THEN stream END;
 
--- work_gaps: one row per gap between the end of all that ran before on a device, or per stream, and the start of the next work of
+-- work_gaps: one row per gap between the end of all earlier work on a device, or stream, and the start of the next work of
 -- launched_work, with its cause. `host_ns` is the part before the call that launched the next work, `sync_ns` the part after that
--- in which a wait went on. The thread is that of the call, or of the call of the last work before it that has one.
+-- during which a wait went on. The thread is that of the call, or of the call of the last work before it that has one.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter work TABLE  rows of launched_work
 -- parameter per VARCHAR  `stream` or `device`
--- parameter kernel_wait_ns BIGINT  gaps of this and more, in ns, are no kernel_wait
+-- parameter kernel_wait_ns BIGINT  gaps of at least this, in ns, are not kernel_wait
 -- column run, rank, device  as in events
 -- column stream INTEGER  stream; NULL for a device as a whole
 -- column start_ns BIGINT  start of the gap
@@ -117,9 +117,9 @@ CREATE OR REPLACE TEMP MACRO lane_stream(per, stream) AS CASE WHEN per = 'stream
 -- column gap_ns BIGINT  length of the gap
 -- column after_id BIGINT  event_id of the work that ended it
 -- column step BIGINT  step of that work
--- column thread INTEGER  thread of its launch, or of the last launch before it; NULL for none
--- column host_ns BIGINT  part of the gap before the launch; NULL where that is not known
--- column sync_ns BIGINT  part after the launch in which a wait went on; NULL for no wait
+-- column thread INTEGER  thread of its launch, or of the last launch before it; NULL if there is none
+-- column host_ns BIGINT  part of the gap before the launch; NULL if that is not known
+-- column sync_ns BIGINT  part after the launch in which a wait went on; NULL without a wait
 -- column cause VARCHAR  host_wait, sync, kernel_wait or other
 -- example: WITH work AS (FROM launched_work(events)) FROM work_gaps(events, work, 'device', 30000)
 CREATE OR REPLACE TEMP MACRO work_gaps(events, work, per, kernel_wait_ns) AS TABLE

@@ -1,9 +1,9 @@
--- Arithmetic of intervals. Each macro takes the name of a relation with the columns `key` (what it is partitioned by: any
--- type, a struct for several columns), `start_ns` and `end_ns`. An interval holds its start, not its end; an empty one,
--- or one without a start or an end, counts for nothing. What a macro gives has these columns too; its intervals do not overlap.
+-- Interval arithmetic. Each macro takes the name of a relation with the columns `key` (what it is partitioned by: any type, a
+-- struct for several columns), `start_ns` and `end_ns`. An interval includes its start, but not its end; an empty interval, or
+-- one without a start or an end, does not count. Results have these columns too; their intervals do not overlap.
 -- In a bare shell read `sql/lib/lanes.sql` first.
 
--- unit_of: what an interval adds to a sum that counts the intervals of each bit apart, in 31 binary digits each; those of bit 0
+-- unit_of: what an interval adds to a sum that counts the intervals of each bit separately, in 31 binary digits each, with bit 0
 -- in the highest. One such sum takes half the time of four.
 -- parameter one_bit INTEGER  1, 2, 4 or 0
 -- returns HUGEINT  a number for a sum
@@ -11,9 +11,9 @@
 CREATE OR REPLACE TEMP MACRO unit_of(one_bit) AS
 CASE one_bit WHEN 1 THEN 1::HUGEINT WHEN 2 THEN 1::HUGEINT << 31 WHEN 4 THEN 1::HUGEINT << 62 ELSE 1::HUGEINT << 93 END;
 
--- count_of: how many intervals of a bit there are in such a sum.
+-- count_of: how many intervals of a bit such a sum contains.
 -- parameter one_bit INTEGER  1, 2, 4 or 0
--- parameter counts HUGEINT  a sum of what unit_of gives
+-- parameter counts HUGEINT  a sum of results of unit_of
 -- returns HUGEINT  how many there are
 -- example: SELECT count_of(1, unit_of(1))
 CREATE OR REPLACE TEMP MACRO count_of(one_bit, counts) AS
@@ -24,17 +24,18 @@ CASE one_bit
     ELSE counts >> 93
 END;
 
--- interval_points: where the kinds of open intervals may change, in the order of `lane`, a number for each key, and `at_ns`.
+-- interval_points: points at which the kinds of open intervals may change, ordered by `lane`, a number for each key, and `at_ns`.
 -- The relation has a column `bit` (1, 2 or 4), the kind of each interval; `mask` is the sum of the open bits from the point on.
--- An interval of bit 0 only cuts: `marks` is how many starts and ends of such have been passed. At the last point none is open.
--- What opens is closed in the same lane, so rows are added up in the order of the SELECT inside, without a window for each lane.
+-- An interval of bit 0 only cuts: `marks` is how many starts and ends of such intervals have been passed. At the last point none
+-- is open. What opens is closed in the same lane, so rows are added up in the order of the inner SELECT, without a window for
+-- each lane.
 -- parameter intervals TABLE  intervals, and `bit`: 1, 2 or 4, the kind of each, or 0 for one that only cuts
 -- column key  as in intervals
 -- column lane BIGINT  number of the key
--- column at_ns BIGINT  when
+-- column at_ns BIGINT  time of the point
 -- column mask INTEGER  sum of the bits that are open
 -- column marks BIGINT  how many starts and ends of intervals of bit 0 have been passed
--- column is_last BOOLEAN  it is the last point of the key
+-- column is_last BOOLEAN  whether it is the last point of the key
 -- example: WITH busy AS (FROM device_intervals(events)) FROM interval_points(busy)
 CREATE OR REPLACE TEMP MACRO interval_points(intervals) AS TABLE
 WITH lanes AS MATERIALIZED (
@@ -71,7 +72,7 @@ FROM (
 )
 WHERE next_lane IS DISTINCT FROM lane OR at_ns < next_ns;
 
--- interval_moments: rows from each start or end of a key to the next one, with mask and marks; two in a row may have the same.
+-- interval_moments: rows from each start or end of a key to the next, with mask and marks; adjacent rows may have the same.
 -- parameter intervals TABLE  intervals, and `bit`: 1, 2 or 4, the kind of each, or 0 for one that only cuts
 -- column key  as in intervals
 -- column mask, marks  as in interval_points
@@ -86,7 +87,7 @@ FROM (
 )
 WHERE NOT is_last;
 
--- interval_masks: the same in as few rows as can be: one per stretch without a change, from a key's first start to its last end.
+-- interval_masks: the same in the fewest rows: one per stretch without a change, from a key's first start to its last end.
 -- parameter intervals TABLE  intervals, and `bit`: 1, 2 or 4, the kind of each, or 0 for one that only cuts
 -- column key  as in intervals
 -- column mask  as in interval_points
@@ -117,7 +118,7 @@ SELECT key, start_ns, end_ns
 FROM interval_masks('marked')
 WHERE mask = 1;
 
--- interval_pairs: interval_masks of two relations, the left one's bit is 1, the right one's 2.
+-- interval_pairs: interval_masks of two relations: the left one's bit is 1, the right one's 2.
 -- parameter left_intervals TABLE  intervals
 -- parameter right_intervals TABLE  intervals
 -- column key  as in left_intervals
@@ -158,7 +159,7 @@ SELECT key, start_ns, end_ns
 FROM interval_pairs(left_intervals, right_intervals)
 WHERE mask = 1;
 
--- interval_concurrency: how many are open, as `open`; where it is 0, there is no row.
+-- interval_concurrency: how many are open, as `open`; there is no row if none are.
 -- parameter intervals TABLE  intervals
 -- column key  as in intervals
 -- column start_ns BIGINT  start of the stretch

@@ -1,7 +1,7 @@
--- What kernels are called.
+-- Names of kernels.
 
--- without_brackets: a name without <...> and (...), taken away from the inside, as deep as 60; a bracket without its partner
--- goes with all that follows it. An arrow is no bracket.
+-- without_brackets: a name without <...> and (...), removed from the inside, up to 60 deep; a bracket without its partner is
+-- removed with everything after it. An arrow does not count as a bracket.
 -- parameter name VARCHAR  name of a kernel
 -- returns VARCHAR  the rest of the name
 -- example: SELECT without_brackets('mm<float>(int)')
@@ -14,9 +14,9 @@ CREATE OR REPLACE TEMP MACRO without_brackets(name) AS regexp_replace(
     ''
 );
 
--- mangled_words: the words of a name that a linker knows, as far as they go: the parts of a nested name, joined by `::`.
--- parameter name VARCHAR  name of a kernel, as `_ZN5aiter4normE`
--- returns VARCHAR  the words; the name where it has none, or is cut within one
+-- mangled_words: the readable words of a linker's (mangled) name: the parts of a nested name, joined by `::`.
+-- parameter name VARCHAR  name of a kernel, such as `_ZN5aiter4normE`
+-- returns VARCHAR  the words; the name itself if it has none, or is cut within one
 -- example: SELECT mangled_words('_ZN5aiter4normE')
 CREATE OR REPLACE TEMP MACRO mangled_words(name) AS coalesce(
     nullif(
@@ -57,8 +57,8 @@ CREATE OR REPLACE TEMP MACRO mangled_words(name) AS coalesce(
     name
 );
 
--- generated_name: a name without what follows the kernel's own: the settings in one of Tensile, the addresses in one of CuTe; of
--- Composable Kernel's entry which kernel it is, of a mangled name its words.
+-- generated_name: a name without what follows the kernel's own name: Tensile's settings, CuTe's addresses; for Composable
+-- Kernel's entry point which kernel it is, for a mangled name its words.
 -- parameter name VARCHAR  name of a kernel, without brackets
 -- returns VARCHAR  the short name
 -- example: SELECT generated_name('Cijk_Alik_Bljk_BBS_BH_MT128x256x32_MI16x16x1_SN_LDSB1_AFC1')
@@ -78,8 +78,8 @@ CREATE OR REPLACE TEMP MACRO generated_name(name) AS CASE
     ELSE name
 END;
 
--- short_name: of a kernel its function, without return type, template arguments, parameters and unnamed namespaces; of a copy
--- or fill all that is in no brackets. Where that leaves nothing, the name.
+-- short_name: for a kernel its function, without return type, template arguments, parameters and unnamed namespaces; for a copy
+-- or fill everything outside brackets. If nothing is left, the name.
 -- parameter kind VARCHAR  kind of a slice
 -- parameter name VARCHAR  its name
 -- returns VARCHAR  the short name
@@ -97,9 +97,9 @@ CREATE OR REPLACE TEMP MACRO short_name(kind, name) AS coalesce(
     name
 );
 
--- fused_ops: what a kernel of Inductor fuses, as its name has it: the ops in alphabetical order, joined by `_`.
+-- fused_ops: what an Inductor kernel fuses, from its name: the ops in alphabetical order, joined by `_`.
 -- parameter name VARCHAR  name of a kernel
--- returns VARCHAR  the ops; NULL where the name says nothing
+-- returns VARCHAR  the ops; NULL if the name says nothing
 -- example: SELECT fused_ops('triton_poi_fused_add_gelu_7')
 CREATE OR REPLACE TEMP MACRO fused_ops(name) AS
 nullif(regexp_extract(name, '^triton_[a-z_]*?fused_([0-9]+$|(.*?)(_[0-9]+)?$)', 2), '');

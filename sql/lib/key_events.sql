@@ -1,6 +1,6 @@
--- What torch's key_averages adds up. Text is cut once per dictionary entry, and unused columns are never read.
+-- The input of torch's key_averages. Text is cut once per dictionary entry, and unused columns are never read.
 
--- is_internal: torch drops what has one of these names before it nests; the time stays with what is around it.
+-- is_internal: torch drops slices with these names before nesting; their time stays with what is around them.
 -- parameter name VARCHAR  name of a slice
 -- returns BOOLEAN  whether it is
 -- example: SELECT is_internal('[memory]')
@@ -9,20 +9,20 @@ CREATE OR REPLACE TEMP MACRO is_internal(name) AS name IN (
     'profiler::_record_function_enter', 'profiler::_record_function_enter_new', 'profiler::_record_function_exit'
 );
 
--- is_on_device: torch has these kinds on the device, with their whole duration as device time and none on the host.
+-- is_on_device: torch counts these kinds on the device, with their whole duration as device time and no host time.
 -- parameter kind VARCHAR  kind of a slice
 -- returns BOOLEAN  whether it is
 -- example: SELECT is_on_device('kernel')
 CREATE OR REPLACE TEMP MACRO is_on_device(kind) AS kind IN ('kernel', 'memcpy', 'memset', 'device_annotation', 'graph_node', 'sync');
 
--- is_frame: torch's key_averages has been without these slices since 2.14. A run of the garbage collector is none.
+-- is_frame: torch's key_averages leaves these slices out since 2.14. A garbage collection is not one of them.
 -- parameter kind VARCHAR  kind of a slice
 -- parameter name VARCHAR  its name
 -- returns BOOLEAN  whether it is a Python function
 -- example: SELECT is_frame('python', 'train.py(7): step')
 CREATE OR REPLACE TEMP MACRO is_frame(kind, name) AS kind = 'python' AND name IS DISTINCT FROM 'Python GC';
 
--- torch_dims: input shapes as torch groups by them, which has [] for a list of tensors, and for no inputs.
+-- torch_dims: input shapes as torch groups by them, which uses [] for a list of tensors, and for no inputs.
 -- parameter input_dims VARCHAR  `input_dims` of `events`
 -- returns VARCHAR  the same; NULL for no inputs
 -- example: SELECT torch_dims('[[2,3]]')
@@ -35,25 +35,25 @@ CASE
 END;
 
 -- kept_events: one row per event that torch keeps. Its name, kind_key, on_device, legacy_key, node_id, input_dims, stack and
--- overload_name are the key that it has with these options: what is not grouped by is NULL.
+-- overload_name form its key under these options: columns that are not grouped by are NULL.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter by_shape BOOLEAN  group by input shapes
--- parameter stack_n BIGINT  group by so many frames of the stack; 0 for none
+-- parameter stack_n BIGINT  group by this many stack frames; 0 for none
 -- parameter by_overload BOOLEAN  group by overload
 -- parameter as_torch BOOLEAN  group as torch does
 -- column run, rank, event_id, kind, preorder, start_ns, dur_ns, self_ns, device_ns, self_device_ns, cpu_bytes  as in events
 -- column self_cpu_bytes, device_bytes, self_device_bytes  as in events
 -- column torch_flops BIGINT  as in events, of all replays
--- column calls BIGINT  1, or how often it was replayed
--- column total_ns BIGINT  duration; 0 where it was replayed
--- column name VARCHAR  its name, one for all profiler steps
--- column node_id BIGINT  node; NULL for none
--- column input_dims VARCHAR  input shapes; NULL where they are no part of the key
--- column stack VARCHAR  innermost frames; NULL where they are no part of the key
--- column overload_name VARCHAR  overload; NULL where it is no part of the key
--- column kind_key VARCHAR  kind as a part of the key
--- column on_device BOOLEAN  it is on a device
--- column legacy_key BOOLEAN  it is of the legacy profiler; NULL but as torch does
+-- column calls BIGINT  1, or the number of replays
+-- column total_ns BIGINT  duration; 0 if it was replayed
+-- column name VARCHAR  its name, the same for all profiler steps
+-- column node_id BIGINT  node; NULL if there is none
+-- column input_dims VARCHAR  input shapes; NULL if they are not part of the key
+-- column stack VARCHAR  innermost frames; NULL if they are not part of the key
+-- column overload_name VARCHAR  overload; NULL if it is not part of the key
+-- column kind_key VARCHAR  kind as part of the key
+-- column on_device BOOLEAN  whether it is on a device
+-- column legacy_key BOOLEAN  whether it is from the legacy profiler; NULL unless as_torch
 -- example: FROM kept_events(events, false, 0, false, true)
 CREATE OR REPLACE TEMP MACRO kept_events(events, by_shape, stack_n, by_overload, as_torch) AS TABLE
 SELECT
@@ -73,8 +73,8 @@ SELECT
 FROM query_table(events)
 WHERE kind <> 'profiler' AND merged_into IS NULL AND NOT coalesce(is_internal(name), false);
 
--- taken_over: one row per removed event and event that takes over its self values, which is the survivor of a duplicate.
--- Of an internal op it is the nearest op around it that is not internal (and each internal one between them: in no sum).
+-- taken_over: one row per removed event and event that takes over its self values, which is the survivor of a duplicate. For an
+-- internal op it is the nearest op around it that is not internal (and each internal one in between, which counts in no sum).
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, self_ns, self_device_ns, self_cpu_bytes, self_device_bytes  as in events
 -- column owner_id BIGINT  event_id of the event that takes over
@@ -105,20 +105,20 @@ FROM climbed AS c
 LEFT JOIN removed AS r ON c.run = r.run AND c.rank = r.rank AND c.owner_id = r.event_id AND NOT r.is_internal;
 
 -- key_events: one row per event that torch keeps (calls 1, or its replays), one per event that it removes (calls 0), with the
--- self values of that event under the key of the event that takes them over, and one per allocation that no event is around.
--- The ids of those that take over go through a list, or the planner expects many and hashes all events instead.
+-- self values of that event under the key of the event that takes them over, and one per allocation outside all events. The ids
+-- of those that take over go through a list; otherwise the planner expects many and hashes all events instead.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter memory TABLE  `memory` of the same traces
 -- parameter instants TABLE  `instants` of the same traces
 -- parameter by_shape BOOLEAN  group by input shapes
--- parameter stack_n BIGINT  group by so many frames of the stack; 0 for none
+-- parameter stack_n BIGINT  group by this many stack frames; 0 for none
 -- parameter by_overload BOOLEAN  group by overload
 -- parameter as_torch BOOLEAN  group as torch does
 -- column run, rank, event_id, kind, preorder, start_ns, dur_ns, self_ns, device_ns, self_device_ns, cpu_bytes  as in events
 -- column self_cpu_bytes, device_bytes, self_device_bytes, torch_flops  as in events
 -- column name, kind_key, on_device, legacy_key, node_id, input_dims, stack, overload_name  as in kept_events
--- column calls BIGINT  1, or how often it was replayed; 0 where only self values are taken over
--- column total_ns BIGINT  duration, 0 where it was replayed; NULL where only self values are taken over
+-- column calls BIGINT  1, or the number of replays; 0 if only self values are taken over
+-- column total_ns BIGINT  duration, 0 if it was replayed; NULL if only self values are taken over
 -- example: FROM key_events(events, memory, instants, false, 0, false, true)
 CREATE OR REPLACE TEMP MACRO key_events(events, memory, instants, by_shape, stack_n, by_overload, as_torch) AS TABLE
 WITH taken AS MATERIALIZED (

@@ -1,7 +1,7 @@
--- Rows along lanes: a lane is what rows follow one another on, a (run, rank), a device or a stream, as a number, for numbers are
--- sorted faster than text.
+-- Rows along lanes: a lane is what rows follow one another on, such as a (run, rank), a device or a stream, as a number, because
+-- numbers sort faster than text.
 
--- few: the same rows, out of a list, so that the planner takes them for few and makes a join's hash table of them.
+-- few: the same rows, from a list, so that the planner expects few and builds a join's hash table from them.
 -- parameter relation TABLE  any rows
 -- column *  as in relation
 -- example: FROM few(traces)
@@ -26,7 +26,7 @@ CREATE OR REPLACE TEMP MACRO device_lanes(work) AS TABLE
 SELECT run, rank, device, stream, row_number() OVER () AS lane
 FROM (SELECT DISTINCT run, rank, device, stream FROM query_table(work));
 
--- on_device_lanes: the rows of a relation with these columns, with the `lane` of device_lanes in their place.
+-- on_device_lanes: the rows of a relation with these columns replaced by the `lane` of device_lanes.
 -- parameter work TABLE  rows with `run`, `rank`, `device` and `stream`, and any other columns
 -- parameter lanes TABLE  device_lanes of them
 -- column *  as in work

@@ -1,10 +1,10 @@
 -- Allocator records.
 
--- memory_records: each record with `allocated_bytes`, what is allocated on its device after it: the source's total, or where it
--- gives none the sum of bytes since the trace began, records of one instant taken together.
+-- memory_records: each record with `allocated_bytes`, what is allocated on its device after it: the source's total, or if it has
+-- none the sum of bytes since the trace began, with records of one instant taken together.
 -- parameter memory TABLE  `memory`, or a part of it
 -- column *  as in memory
--- column allocated_bytes BIGINT  allocated on the device after it
+-- column allocated_bytes BIGINT  bytes allocated on the device after it
 -- example: FROM memory_records(memory)
 CREATE OR REPLACE TEMP MACRO memory_records(memory) AS TABLE
 WITH without_totals AS MATERIALIZED (
@@ -29,17 +29,17 @@ SELECT *, total_allocated_bytes AS allocated_bytes FROM query_table(memory) WHER
 UNION ALL
 SELECT * EXCLUDE (since_start_bytes), try_cast(since_start_bytes AS BIGINT) FROM summed WHERE total_allocated_bytes IS NULL;
 
--- snapshot_records: records of device memory in memory snapshots, like those of memory_records, of the (run, rank)s whose profile
--- has none of a device: the profile's own have exact times and threads. An allocation counts until its memory can be used again.
--- Totals are of all that was allocated, also before the first record. The records of one microsecond, finer than which a
--- snapshot has no times, are put apart by nanoseconds, in their order. Without times nothing comes back.
+-- snapshot_records: records of device memory in memory snapshots, like those of memory_records, for each (run, rank) whose
+-- profile has none for a device: the profile's own records have exact times and threads. An allocation counts until its memory
+-- can be used again. Totals cover all allocated memory, also from before the first record. Snapshots have times in microseconds;
+-- records within one are spaced by nanoseconds, in their order. Without times there are no rows.
 -- parameter memory TABLE  `memory` of the same traces
 -- parameter allocations TABLE  `allocations`
 -- parameter events TABLE  `events` of the same traces
 -- column run, rank, time_ns, address, bytes, device_type, device, total_allocated_bytes, op_id  as in memory
 -- column total_reserved_bytes BIGINT  NULL
--- column thread INTEGER  thread of the op; -1 where that is not known
--- column allocated_bytes BIGINT  allocated on the device after it
+-- column thread INTEGER  thread of the op; -1 if not known
+-- column allocated_bytes BIGINT  bytes allocated on the device after it
 -- example: FROM snapshot_records(memory, allocations, events)
 CREATE OR REPLACE TEMP MACRO snapshot_records(memory, allocations, events) AS TABLE
 WITH profiled AS MATERIALIZED (
@@ -95,7 +95,7 @@ LEFT JOIN query_table(events) AS op
     ON totals.run = op.run AND totals.rank = op.rank AND totals.op_id = op.event_id
 WHERE totals.time_ns IS NOT NULL;
 
--- records_of_either: memory_records of profiles, and snapshot_records of what they lack.
+-- records_of_either: memory_records of profiles, and snapshot_records for what they lack.
 -- parameter memory TABLE  `memory` of the same traces
 -- parameter allocations TABLE  `allocations`
 -- parameter events TABLE  `events` of the same traces
@@ -111,12 +111,12 @@ UNION ALL BY NAME
 SELECT *, 'snapshot' AS source
 FROM snapshot_records(memory, allocations, events);
 
--- memory_peaks: one row per (run, rank, device_type, device): the most that was allocated, and what is known of it.
+-- memory_peaks: one row per (run, rank, device_type, device): the most that was allocated, and what the source gives.
 -- parameter records TABLE  rows of memory_records
 -- column run, rank, device_type, device  as in records
--- column peak_bytes BIGINT  the most that was allocated
--- column has_totals BOOLEAN  the source gives totals
--- column has_addresses BOOLEAN  the source gives addresses
+-- column peak_bytes BIGINT  most bytes allocated
+-- column has_totals BOOLEAN  whether the source gives totals
+-- column has_addresses BOOLEAN  whether the source gives addresses
 -- example: WITH records AS (FROM memory_records(memory)) FROM memory_peaks(records)
 CREATE OR REPLACE TEMP MACRO memory_peaks(records) AS TABLE
 SELECT
@@ -127,7 +127,7 @@ SELECT
 FROM query_table(records)
 GROUP BY ALL;
 
--- peak_records: the record after which the most was allocated on each device, of memory_records; the earliest on a tie.
+-- peak_records: the record of memory_records after which the most was allocated on each device; the earliest on a tie.
 -- parameter records TABLE  rows of memory_records
 -- column *  as in records
 -- column has_addresses, has_totals  as in memory_peaks
@@ -153,8 +153,8 @@ QUALIFY row_number() OVER (
         thread
 ) = 1;
 
--- unfreed_blocks: the last allocation of each address that no free follows. An earlier one of that address has been freed,
--- whether or not there is a record of it. Within one instant frees come first where the address was allocated before, else last.
+-- unfreed_blocks: the last allocation at each address that no free follows. An earlier one at that address has been freed,
+-- whether or not there is a record of it. Within one instant frees come first if the address was allocated before, else last.
 -- parameter memory TABLE  `memory`, or a part of it
 -- column run, rank, device_type, device, address, time_ns, bytes, op_id, thread  as in memory
 -- example: FROM unfreed_blocks(memory)
@@ -205,7 +205,8 @@ SELECT run, rank, device_type, device, address, time_ns, block.bytes AS bytes, b
 FROM blocks;
 
 -- annotations_around: the innermost user annotation around each moment (run, rank, thread, time_ns) of a relation: on the thread,
--- else the one on any thread that started last. An annotation holds its start and its end. Moments in none have no row.
+-- else the one on any thread that started last. An annotation includes its start and its end. Moments outside all annotations
+-- have no row.
 -- parameter moments TABLE  rows with `run`, `rank`, `thread` and `time_ns`
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, thread, time_ns  as in moments
@@ -242,12 +243,12 @@ innermost AS (
 SELECT run, rank, thread, time_ns, innermost_annotation.event_id AS annotation_id, innermost_annotation.name AS annotation_name
 FROM innermost;
 
--- modules_around: the nn.Module whose call was the innermost around each op, by Python frames, else by its `module_hierarchy`;
--- around a backward op, the one around its forward op. Ops in none have no row.
--- parameter ops TABLE  rows with `run`, `rank` and `op_id`, as `allocations` and `allocator_events`
+-- modules_around: the nn.Module whose call was innermost around each op, from Python frames, else from its `module_hierarchy`;
+-- for a backward op, the one around its forward op. Ops outside all modules have no row.
+-- parameter ops TABLE  rows with `run`, `rank` and `op_id`, such as `allocations` and `allocator_events`
 -- parameter events TABLE  `events` of the same traces
 -- column run, rank, op_id  as in ops
--- column module_id BIGINT  event_id of the call; NULL of a `module_hierarchy`
+-- column module_id BIGINT  event_id of the call; NULL for a `module_hierarchy`
 -- column module_name VARCHAR  its name, or the path of the module
 -- example: FROM modules_around(memory, events)
 CREATE OR REPLACE TEMP MACRO modules_around(ops, events) AS TABLE

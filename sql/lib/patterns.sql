@@ -1,6 +1,6 @@
--- What rules of neighbouring slices share: `shared_marked` of sql/lib/advice.sql has the slices, and here are the words for them.
+-- What rules about adjacent slices share: `shared_marked` in sql/lib/advice.sql has the slices; these macros describe them.
 
--- is_marked: the slices that these rules begin with. Each rule takes its own of them.
+-- is_marked: the slices that these rules begin with. Each rule takes its own subset.
 -- parameter kind VARCHAR  kind of a slice
 -- parameter name VARCHAR  its name
 -- returns BOOLEAN  whether it is
@@ -25,13 +25,13 @@ CASE kind
     ELSE false
 END;
 
--- shown_line: a line of source as a place to look at; NULL where none is known.
+-- shown_line: a source line as a place to look at; NULL if none is known.
 -- parameter line VARCHAR  a frame of a stack
 -- returns VARCHAR  the text
 -- example: SELECT shown_line('a.py(3): f')
 CREATE OR REPLACE TEMP MACRO shown_line(line) AS CASE WHEN line IS NOT NULL THEN shown(line) END;
 
--- details_of: slices of which there are few, with what `shared_marked` lacks.
+-- details_of: a few slices, with the columns that `shared_marked` lacks.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter slices TABLE  rows with `run`, `rank` and `event_id`, and any other columns; few of them
 -- column *  as in slices
@@ -47,8 +47,8 @@ FROM query_table(events) AS slice
 JOIN few(slices) AS slices
     ON slice.run = slices.run AND slice.rank = slices.rank AND slice.event_id = slices.event_id;
 
--- marks_before: with each point the last mark before it on its thread. Both have `run rank thread place`, and what else is wanted
--- of them in `given`. No ASOF JOIN: where the planner takes the points for few, it compares each of them with all marks.
+-- marks_before: each point with the last mark before it on its thread. Both have `run rank thread place`, and any other value in
+-- `given`. Not an ASOF JOIN: if the planner expects few points, it compares each of them with all marks.
 -- parameter points TABLE  rows with `run`, `rank`, `thread`, `place` and `given`
 -- parameter marks TABLE  rows with the same columns
 -- column run, rank, thread, place  as in points
@@ -73,7 +73,7 @@ FROM (
 )
 WHERE point IS NOT NULL AND mark IS NOT NULL;
 
--- slices_between: of pairs of slices of one thread, what begins after one is over and before the other begins. `pairs` have
+-- slices_between: for pairs of slices of one thread, what begins after one is over and before the other begins. `pairs` have
 -- `pair run rank last_place next_place`.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter pairs TABLE  rows with `pair`, `run`, `rank`, `last_place` and `next_place`
@@ -91,31 +91,31 @@ FROM query_table(events) AS slice
 JOIN few(places) AS places
     ON slice.run = places.run AND slice.rank = places.rank AND slice.preorder = places.preorder;
 
--- nth_dims: shape (or strides) of an input, where it and those before it are tensors or nothing. No JSON functions, which fail on
--- a text that is none.
+-- nth_dims: shape (or strides) of an input, if it and those before it are tensors or empty. It avoids JSON functions, which fail
+-- on text that is not JSON.
 -- parameter input_dims VARCHAR  `input_dims` or `input_strides` of `events`
 -- parameter n INTEGER  number of the input, from 0
--- returns VARCHAR  its shape; NULL where it is not known
+-- returns VARCHAR  its shape; NULL if not known
 -- example: SELECT nth_dims('[[2,3],[4]]', 1)
 CREATE OR REPLACE TEMP MACRO nth_dims(input_dims, n) AS
 nullif(regexp_extract(input_dims, '^\[(?:\[[\d,]*\],){' || n || '}(\[[\d,]*\])', 1), '');
 
--- nth_type: type of an input, where it and those before it are tensors or nothing.
+-- nth_type: type of an input, if it and those before it are tensors or empty.
 -- parameter input_types VARCHAR  `input_types` of `events`
 -- parameter n INTEGER  number of the input, from 0
--- returns VARCHAR  its type; NULL where it is not known
+-- returns VARCHAR  its type; NULL if not known
 -- example: SELECT nth_type('["float"]', 0)
 CREATE OR REPLACE TEMP MACRO nth_type(input_types, n) AS
 nullif(regexp_extract(input_types, '^\[(?:"[^"]*",){' || n || '}"([^"]*)"', 1), '');
 
 -- sizes_of: the numbers of a shape.
--- parameter dims VARCHAR  what nth_dims gives
--- returns BIGINT[]  the numbers; NULL for none
+-- parameter dims VARCHAR  result of nth_dims
+-- returns BIGINT[]  the numbers; NULL if there are none
 -- example: SELECT sizes_of('[2,3]')
 CREATE OR REPLACE TEMP MACRO sizes_of(dims) AS
 try_cast(string_split(nullif(trim(dims, '[]'), ''), ',') AS BIGINT[]);
 
--- row_length: elements from one row of a matrix to the next; columns where the strides are not known. A single row has none.
+-- row_length: elements from one row of a matrix to the next; the number of columns without strides. NULL for a single row.
 -- parameter sizes BIGINT[]  shape of the matrix
 -- parameter strides BIGINT[]  its strides
 -- returns BIGINT  elements; NULL for a single row

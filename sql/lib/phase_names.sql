@@ -1,18 +1,18 @@
--- Numbers in the names of marks of phases of inference.
+-- Numbers in the names of markers of inference phases.
 
--- phase_number: a number behind a word and an equals sign in the name of a mark.
--- parameter name VARCHAR  name of the mark
+-- phase_number: a number after a word and an equals sign in the name of a marker.
+-- parameter name VARCHAR  name of the marker
 -- parameter word VARCHAR  the word, or several as a regular expression
--- returns BIGINT  the number; NULL for none
+-- returns BIGINT  the number; NULL if there is none
 -- example: SELECT phase_number('step[DECODE bs=32]', 'bs')
 CREATE OR REPLACE TEMP MACRO phase_number(name, word) AS
 try_cast(nullif(regexp_extract(name, '[ \[](?:' || word || ')=(\d{1,18})(?:\D|$)', 1), '') AS BIGINT);
 
--- phase_counts: requests and tokens that the name of a mark tells, in the forms of vLLM, TensorRT-LLM, SGLang and ATOM.
--- In a decode of SGLang or TensorRT-LLM each request has one token, unless the name says another number.
--- parameter name VARCHAR  name of the mark
+-- phase_counts: requests and tokens in the name of a marker, in the forms of vLLM, TensorRT-LLM, SGLang and ATOM. In a decode of
+-- SGLang or TensorRT-LLM each request has one token, unless the name gives another number.
+-- parameter name VARCHAR  name of the marker
 -- parameter phase VARCHAR  its phase
--- returns STRUCT  `batch` (requests), `prefill_tokens`, `decode_tokens` and `tokens`; NULL where it does not tell
+-- returns STRUCT  `batch` (requests), `prefill_tokens`, `decode_tokens` and `tokens`; NULL if the name does not say
 -- example: SELECT phase_counts('step[EXTEND bs=2 toks=30]', 'prefill')
 CREATE OR REPLACE TEMP MACRO phase_counts(name, phase) AS (
     SELECT {

@@ -1,17 +1,17 @@
--- Phases of inference: occurrences of prefill, decode and others, as `phase_id` of `events` groups slices.
+-- Inference phases: occurrences of prefill, decode and others, grouped by `phase_id` of `events`.
 -- In a bare shell read `devices.sql`, `lanes.sql`, `intervals.sql`, `steps.sql`, `busy.sql` and `phase_names.sql` of `sql/lib`
 -- first.
 
--- phase_marks: one row per occurrence of a phase, with what the names of its marks tell: the mark that opens it, or else the
--- first annotation in it that is of the same phase.
+-- phase_marks: one row per occurrence of a phase, with what the names of its markers say: the marker that opens it, else the
+-- first annotation in it with the same phase.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, event_id, name, step, start_ns  as in events
--- column phase VARCHAR  the phase; NULL where it is not known
--- column end_ns BIGINT  end of the mark
--- column host_ns BIGINT  time of the host in it, and in no other occurrence inside it; NULL where only devices have marks
--- column batch BIGINT  requests; NULL where no name tells, as below
--- column prefill_tokens BIGINT  tokens of prompts
--- column decode_tokens BIGINT  tokens of generation
+-- column phase VARCHAR  the phase; NULL if it is not known
+-- column end_ns BIGINT  end of the marker
+-- column host_ns BIGINT  host time in it, without other occurrences inside it; NULL if only devices have markers
+-- column batch BIGINT  requests; NULL if no name says, like the next three
+-- column prefill_tokens BIGINT  prompt tokens
+-- column decode_tokens BIGINT  generated tokens
 -- column tokens BIGINT  both
 -- example: FROM phase_marks(events)
 CREATE OR REPLACE TEMP MACRO phase_marks(events) AS TABLE
@@ -68,7 +68,7 @@ WHERE marks.is_first;
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, event_id, phase_id, launch_id, start_ns, dur_ns  as in events
 -- column end_ns, is_kernel, computes, communicates, idle_ns, alone_ns, alone_end_ns  as in device_clock
--- column is_replayed BOOLEAN  launched with a graph
+-- column is_replayed BOOLEAN  whether it was launched by a graph
 -- example: FROM phase_work(events)
 CREATE OR REPLACE TEMP MACRO phase_work(events) AS TABLE
 SELECT
@@ -82,20 +82,20 @@ JOIN (
     WHERE phase_id IS NOT NULL AND is_busy(kind)
 ) AS owned ON lanes.run = owned.run AND lanes.rank = owned.rank AND clock.event_id = owned.event_id;
 
--- phase_occurrences: phase_marks with what devices did for each, how it was launched, and whether it is from the warm-up.
--- Its span is from the start of its mark to the end of the mark or of its last work, whichever is later. Warm-up are captures,
--- dummy runs, and the first of a phase as long as their spans are more than twice the median of the phase; of prefill and mixed
--- batches, spans per token. Of less than four of a phase that cannot be told.
+-- phase_occurrences: phase_marks with what devices did for each, how it was launched, and whether it is warm-up. Its span is from
+-- the start of its marker to the end of the marker or of its last work, whichever is later. Warm-up includes captures, dummy
+-- runs, and the first occurrences of a phase while their spans (per token for prefill and mixed batches) are more than twice the
+-- median of the phase. With fewer than four occurrences of a phase this is unknown.
 -- parameter marks TABLE  rows of phase_marks
 -- parameter work TABLE  rows of phase_work
 -- column *  as in marks
 -- column span_end_ns BIGINT  end of its span
 -- column kernels BIGINT  number of its kernels
 -- column device_ns HUGEINT  sum of the durations of its kernels, copies and fills
--- column graphs BIGINT  number of launches of graphs
+-- column graphs BIGINT  number of graph launches
 -- column graph_ns HUGEINT  part of device_ns that these launched
--- column execution VARCHAR  graph: half of device_ns or more was launched with graphs; eager: less; NULL without device work
--- column is_warmup BOOLEAN  it is from the warm-up; NULL where that cannot be told
+-- column execution VARCHAR  graph: at least half of device_ns was launched by graphs; eager: less; NULL without device work
+-- column is_warmup BOOLEAN  whether it is warm-up; NULL if unknown
 -- example: WITH marks AS (FROM phase_marks(events)), work AS (FROM phase_work(events)) FROM phase_occurrences(marks, work)
 CREATE OR REPLACE TEMP MACRO phase_occurrences(marks, work) AS TABLE
 WITH sums AS (
@@ -150,7 +150,7 @@ FROM paces;
 -- parameter spans TABLE  `run`, `rank`, `lane` (a number for each group, of one rank), `start_ns` and `end_ns`
 -- column lane  as in spans
 -- column span_ns BIGINT  time in which at least one span was open
--- column idle_ns BIGINT  part of it in which no device of the rank was busy; NULL of a rank without device work
+-- column idle_ns BIGINT  part of it in which no device of the rank was busy; NULL for a rank without device work
 -- example: WITH spans AS (SELECT *, row_number() OVER () AS lane FROM phase_marks(events)) FROM phase_idle(events, spans)
 CREATE OR REPLACE TEMP MACRO phase_idle(events, spans) AS TABLE
 WITH numbered AS (

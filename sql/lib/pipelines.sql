@@ -1,13 +1,13 @@
--- Pipelines of stages: which rank did which stage of which microbatch when.
+-- Pipelines of stages: which rank ran which stage of which microbatch when.
 -- In a bare shell read `lanes.sql`, `devices.sql`, `collectives.sql`, `intervals.sql`, `steps.sql` and `busy.sql` of `sql/lib`
 -- first.
 
--- pipeline_calls: what the name of an annotation, of an NVTX range or of a Python frame says that a pipeline does: torch's
--- schedules (`PP:1F0`, `PP:(0F1;2B0)OVERLAP_F_B`, `Forward 0`, methods of a stage), Megatron's (`forward_step`,
--- `backward-compute`, `send_forward_recv_backward`, its combined forward and backward), DeepSpeed's instructions (`ForwardPass`)
--- and the methods that do them, and `forward_mb_0`. Backward for the input alone is backward.
+-- pipeline_calls: what a pipeline does according to the name of an annotation, an NVTX range or a Python frame: torch's schedules
+-- (`PP:1F0`, `PP:(0F1;2B0)OVERLAP_F_B`, `Forward 0`, methods of a stage), Megatron's (`forward_step`, `backward-compute`,
+-- `send_forward_recv_backward`, its combined forward and backward), DeepSpeed's instructions (`ForwardPass`) and the methods that
+-- run them, and `forward_mb_0`. Backward for the input only counts as backward.
 -- parameter name VARCHAR  name of a slice
--- returns STRUCT[]  `stage`, `phase` and `microbatch` of each, NULL where the name does not say; no rows for any other name
+-- returns STRUCT[]  `stage`, `phase` and `microbatch` of each, NULL if the name does not say; empty for any other name
 -- example: SELECT pipeline_calls('PP:(0F1;2B0)OVERLAP_F_B')
 CREATE OR REPLACE TEMP MACRO pipeline_calls(name) AS
 list_transform(
@@ -54,22 +54,22 @@ list_transform(
     }
 );
 
--- is_computing: phases of a pipeline in which a stage works; the others move data, or are no part of it.
+-- is_computing: pipeline phases in which a stage works; the others move data, or are not part of it.
 -- parameter phase VARCHAR  phase of an action
 -- returns BOOLEAN  whether it is
 -- example: SELECT is_computing('forward')
 CREATE OR REPLACE TEMP MACRO is_computing(phase) AS phase NOT IN ('communication', 'optimizer');
 
--- pipeline_slices: the slices that say what a pipeline does, one row per (slice, what it says). Of slices within each other the
--- outer one counts. Slices of devices count only where a rank has none on the host, and an optimizer is not enough.
+-- pipeline_slices: the slices that name pipeline actions, one row per (slice, action). Of nested slices the outer one counts.
+-- Device slices count only if a rank has none on the host; an optimizer alone is not enough.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, event_id, name, step, thread  as in events
--- column is_host BOOLEAN  it is a slice on the host
+-- column is_host BOOLEAN  whether it is a slice on the host
 -- column start_ns BIGINT  its start
 -- column end_ns BIGINT  its end
--- column stage BIGINT  stage that the name says
--- column phase VARCHAR  phase that the name says
--- column microbatch BIGINT  microbatch that the name says
+-- column stage BIGINT  stage in the name
+-- column phase VARCHAR  phase in the name
+-- column microbatch BIGINT  microbatch in the name
 -- example: FROM pipeline_slices(events)
 CREATE OR REPLACE TEMP MACRO pipeline_slices(events) AS TABLE
 WITH names AS (
@@ -108,15 +108,15 @@ FROM (
 )
 WHERE latest_ns IS NULL OR end_ns > latest_ns;
 
--- pipeline_work: what ranks compute and send to each other, for pipeline_actions: work of their devices, by the start of its
--- launch, or where a rank has no devices its ops.
+-- pipeline_work: what ranks compute and send to each other, for pipeline_actions: device work by the start of its launch, or the
+-- ops of a rank without devices.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, step  as in events
--- column is_device BOOLEAN  it is of a device
--- column communicates BOOLEAN  it is communication
--- column is_optimizer BOOLEAN  an optimizer launched it
--- column is_backward BOOLEAN  a backward pass launched it; NULL where nothing says so of any work of the rank
--- column at_ns BIGINT  start of the call that launched it, or its own; NULL where that is not known
+-- column is_device BOOLEAN  whether it is device work
+-- column communicates BOOLEAN  whether it is communication
+-- column is_optimizer BOOLEAN  whether an optimizer launched it
+-- column is_backward BOOLEAN  whether a backward pass launched it; NULL if nothing shows this for any work of the rank
+-- column at_ns BIGINT  start of the call that launched it, or its own; NULL if not known
 -- column start_ns BIGINT  its start
 -- column end_ns BIGINT  its end
 -- example: FROM pipeline_work(events)
@@ -173,13 +173,13 @@ ASOF LEFT JOIN optimizers
 ASOF LEFT JOIN backwards ON calls.run = backwards.run AND calls.rank = backwards.rank AND calls.at_ns >= backwards.start_ns
 LEFT JOIN (SELECT DISTINCT run, rank FROM backwards) AS known ON calls.run = known.run AND calls.rank = known.rank;
 
--- pipeline_messages: what each rank sends to one other or receives from one, one row or more for each: by kernels and slices of
--- collective_slices, by what an op of the host records, or where neither says with whom, by the inputs of `c10d::send` and
--- `c10d::recv_`. These count ranks in their group: they are taken for ranks of the run where each pair has both sides.
+-- pipeline_messages: what each rank sends to one other rank or receives from it, at least one row each: from kernels and slices
+-- of collective_slices, from what a host op records, or if neither names the peer, from the inputs of `c10d::send` and
+-- `c10d::recv_`. These count ranks within their group: they are taken as ranks of the run if each pair has both sides.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, step, peer_rank, group_ranks  as in events
--- column kind VARCHAR  send, recv, or send_recv where only that is known
--- column at_ns BIGINT  start of its call on the host, or where that is not known its own
+-- column kind VARCHAR  send, recv, or send_recv if no more is known
+-- column at_ns BIGINT  start of its call on the host, or its own start if that is not known
 -- example: FROM pipeline_messages(events)
 CREATE OR REPLACE TEMP MACRO pipeline_messages(events) AS TABLE
 WITH recorded AS MATERIALIZED (
@@ -218,12 +218,12 @@ FROM called
 ANTI JOIN one_sided USING (run)
 WHERE peer_rank IS NOT NULL;
 
--- pipeline_places: the place of each rank in its pipeline: among those that it sends to or receives from, directly or by others,
--- in the order of their ranks.
+-- pipeline_places: the place of each rank in its pipeline: among the ranks that it sends to or receives from, directly or through
+-- others, in rank order.
 -- parameter messages TABLE  rows of pipeline_messages
 -- column run, rank  as in events
 -- column place BIGINT  number of these ranks before it
--- column places BIGINT  number of these ranks, itself included
+-- column places BIGINT  number of these ranks, including itself
 -- example: WITH messages AS (FROM pipeline_messages(events)) FROM pipeline_places(messages)
 CREATE OR REPLACE TEMP MACRO pipeline_places(messages) AS TABLE
 WITH RECURSIVE pairs AS MATERIALIZED (
@@ -255,9 +255,9 @@ FROM (SELECT DISTINCT run, rank, other FROM reached)
 GROUP BY run, rank
 HAVING count(*) > 1;
 
--- pipeline_marked: one row per action of a pipeline that slices say: when what was launched in it ran, on the devices or on the
--- host, and without communication before or behind it. One without any is the slice itself, or where its rank has actions on
--- devices has no times.
+-- pipeline_marked: one row per pipeline action that slices name: when its launched work ran, on the devices or on the host,
+-- without communication before or after it. An action without work is the slice itself, or has no times if its rank has actions
+-- on devices.
 -- parameter slices TABLE  rows of pipeline_slices
 -- parameter work TABLE  rows of pipeline_work
 -- column run, rank, event_id, name, step, stage, phase, microbatch  as in pipeline_slices
@@ -291,17 +291,17 @@ FROM query_table(slices) AS slices
 LEFT JOIN inside ON slices.run = inside.run AND slices.rank = inside.rank AND slices.event_id = inside.event_id
 LEFT JOIN on_devices ON slices.run = on_devices.run AND slices.rank = on_devices.rank;
 
--- pipeline_inferred: the same where no slice says it, by the order in which the host calls: what a rank launches after it
--- received, and before it sends. Data from a lower rank or for a higher one is of a forward, data from a higher or for a lower
--- one of a backward; what neither follows the one nor leads to the other is no action. Where autograd says what is backward, work
--- between two messages is cut where that changes: what is not is a forward if it comes first after data of a forward, or last
--- before some; where no peer of a rank is known, if a backward op of it has its forward op there. Elsewhere, where both are said
--- it is both.
+-- pipeline_inferred: the same if no slice names it, from the order of host calls: what a rank launches after it received, and
+-- before it sends. Data from a lower rank or for a higher one belongs to a forward, data from a higher or for a lower one to a
+-- backward; work that neither follows the one nor leads to the other is no action. If autograd shows what is backward, work
+-- between two messages is cut where that changes: the rest is a forward if it comes first after forward data, or last before
+-- some; if no peer of a rank is known, if one of its backward ops has its forward op there. Otherwise work that fits both is
+-- both.
 -- parameter messages TABLE  rows of pipeline_messages
 -- parameter work TABLE  rows of pipeline_work, without the ranks of pipeline_slices
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, event_id, name, step, phase, microbatch, start_ns, end_ns  as in pipeline_marked
--- column stage BIGINT  NULL: pipeline_places knows it
+-- column stage BIGINT  NULL: see pipeline_places
 -- example: WITH messages AS (FROM pipeline_messages(events)), work AS (FROM pipeline_work(events)) FROM
 -- pipeline_inferred(messages, work, events)
 CREATE OR REPLACE TEMP MACRO pipeline_inferred(messages, work, events) AS TABLE
@@ -336,7 +336,7 @@ moments AS (
     SEMI JOIN talkers USING (run, rank)
     WHERE NOT communicates AND NOT is_optimizer
 ),
--- A part is messages with no work between them, and the work behind them in the same step; a piece is all forward or backward.
+-- A part is messages with no work between them, and the work after them in the same step; a piece is all forward or all backward.
 cut AS (
     SELECT
         *,
@@ -422,11 +422,11 @@ FROM counted;
 -- pipeline_actions: one row per action of a pipeline: a microbatch in a stage, or a transfer or an optimizer that a slice names.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, event_id, name, step, phase, start_ns, end_ns  as in pipeline_marked
--- column source VARCHAR  annotations or messages: what it is known by
--- column stage BIGINT  stage: by its name, else the rank's place in the pipeline; NULL where neither is known
--- column microbatch BIGINT  microbatch, from 0: by its name, else the n-th of its phase in the step
+-- column source VARCHAR  annotations or messages: where it comes from
+-- column stage BIGINT  stage from its name, else the rank's place in the pipeline; NULL if neither is known
+-- column microbatch BIGINT  microbatch, from 0: from its name, else the n-th of its phase in the step
 -- column pass BIGINT  n-th time that the step does this action
--- column places BIGINT  ranks in the pipeline, as pipeline_places has it; NULL where not known
+-- column places BIGINT  ranks in the pipeline, as in pipeline_places; NULL if not known
 -- column lane BIGINT  number of the (run, rank, step, pass)
 -- example: FROM pipeline_actions(events)
 CREATE OR REPLACE TEMP MACRO pipeline_actions(events) AS TABLE
@@ -482,7 +482,7 @@ FROM passes;
 -- pipeline_order: the actions in which a stage works, along each (run, rank, step, pass), with the time before each.
 -- parameter actions TABLE  rows of pipeline_actions
 -- column *  as in pipeline_actions
--- column slice_id BIGINT  `event_id` of the action, for that numbers them here
+-- column slice_id BIGINT  `event_id` of the action, because event_id numbers them here
 -- column free_ns, added_ns, gap_ns  as in busy_order
 -- example: WITH actions AS (FROM pipeline_actions(events)) FROM pipeline_order(actions)
 CREATE OR REPLACE TEMP MACRO pipeline_order(actions) AS TABLE

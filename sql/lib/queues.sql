@@ -1,12 +1,12 @@
--- What waits for a device: launched, and not begun.
+-- What waits for a device: launched but not begun.
 
--- queue_changes: one row per moment in which the number of waiting pieces of work of a stream changes, and the next such moment
--- of the stream, `until_ns`; NULL for the last. A piece of work waits from the start of the call that launched it to its own
--- start; one without a known launch never waits.
+-- queue_changes: one row per moment at which the number of waiting pieces of work of a stream changes, and the next such moment
+-- of the stream, `until_ns`; NULL for the last. Work waits from the start of the call that launched it to its own start; work
+-- without a known launch never waits.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, device, stream  as in events
--- column time_ns BIGINT  when it changes
--- column until_ns BIGINT  when it changes next; NULL for the last
+-- column time_ns BIGINT  time of the change
+-- column until_ns BIGINT  time of the next change; NULL for the last
 -- column depth BIGINT  pieces of work that wait from then on
 -- example: FROM queue_changes(events)
 CREATE OR REPLACE TEMP MACRO queue_changes(events) AS TABLE

@@ -1,24 +1,24 @@
--- Collectives, sends and receives that flight recorders had of each rank, and those of them that do not fit together.
+-- Collectives, sends and receives in the flight recorders of all ranks, and those that do not fit together.
 
--- recorded_calls: one row per record, with the group, number and place by which ranks share it, and whether it has ended.
--- Of calls that were coalesced, only the record of all of them says how far they came. gloo says only that no one waits for a
--- call any more, which is so after a time-out too.
--- Where a dump does not say which ranks are in a group, and those of other ranks agree, it is theirs.
+-- recorded_calls: one row per record, with the group, number and place by which ranks share it, and whether it has ended. For
+-- coalesced calls, only the record of all of them says how far they came. gloo only says that nothing waits for a call any more,
+-- which is also true after a timeout. If a dump does not say which ranks are in a group, the other ranks' dumps count if they
+-- agree.
 -- parameter recorded TABLE  `recorded_collectives`, or a part of it
 -- parameter groups TABLE  `process_groups` of the same runs
 -- column run, rank, record_id, process_group, process_group_description, group_ranks, kind  as in recorded_collectives
 -- column group_size, backend, peer_rank, input_sizes, input_dtypes, output_sizes, output_dtypes  as in recorded_collectives
 -- column state, is_retired, created_ns, timeout_ns, stack_id  as in recorded_collectives
--- column is_p2p BOOLEAN  one to one; false where not known
--- column seq BIGINT  collective_seq, or p2p_seq of what is one to one
+-- column is_p2p BOOLEAN  whether it is a send or receive; false if not known
+-- column seq BIGINT  collective_seq, or p2p_seq for sends and receives
 -- column turn BIGINT  place among the rank's records of that number
--- column is_open BOOLEAN  it has not ended
--- column signature VARCHAR  kind, sizes and types that have to be the same on all ranks
--- column sizes VARCHAR  sizes that have to be
--- column dtypes VARCHAR  types that have to be
--- column is_all_to_all BOOLEAN  all that is given has to be as much as all that is got
--- column in_elements BIGINT  number of elements that it gives
--- column out_elements BIGINT  number of elements that it gets
+-- column is_open BOOLEAN  whether it has not ended
+-- column signature VARCHAR  kind, sizes and types that must be the same on all ranks
+-- column sizes VARCHAR  sizes that must be the same
+-- column dtypes VARCHAR  types that must be the same
+-- column is_all_to_all BOOLEAN  whether the total sent must equal the total received
+-- column in_elements BIGINT  number of elements that it sends
+-- column out_elements BIGINT  number of elements that it receives
 -- example: FROM recorded_calls(recorded_collectives, process_groups)
 CREATE OR REPLACE TEMP MACRO recorded_calls(recorded, groups) AS TABLE
 WITH plain AS (
@@ -61,7 +61,7 @@ SELECT
     shape_elements(output_sizes) AS out_elements
 FROM placed;
 
--- agreed_ranks: the ranks of each process group of which all dumps that say it say the same.
+-- agreed_ranks: the ranks of each process group, if all dumps that list them agree.
 -- parameter groups TABLE  `process_groups`, or a part of it
 -- column run, process_group, group_ranks  as in process_groups
 -- example: FROM agreed_ranks(process_groups)
@@ -73,25 +73,24 @@ HAVING min(group_ranks) = max(group_ranks);
 
 -- shape_elements: number of elements of tensors.
 -- parameter sizes VARCHAR  JSON list of shapes
--- returns BIGINT  elements of all of them; NULL where it is none
+-- returns BIGINT  elements of all of them; NULL if the list is invalid
 -- example: SELECT shape_elements('[[2,3],[4]]')
 CREATE OR REPLACE TEMP MACRO shape_elements(sizes) AS try_cast(list_sum(list_transform(
     from_json(json_text(sizes), '["BIGINT[]"]'),
     lambda shape: CASE WHEN len(shape) = 0 THEN 1 ELSE list_product(shape) END
 )) AS BIGINT);
 
--- recorded_members: one row per process group and rank that is in it, with how far the rank came. Where the ranks of a group are
--- not known, all that have a dump are in the group of all, and in others those that have a record or a status of it.
--- `last_seq` is
--- that of the last record, or, where all were overwritten and the group has no sends, that of the status.
+-- recorded_members: one row per process group and rank in it, with how far the rank came. If the ranks of a group are not known,
+-- all ranks with a dump are in the default group, and in other groups those with a record or a status of it. `last_seq` comes
+-- from the last record, or, if all were overwritten and the group has no sends, from the status.
 -- parameter recorded TABLE  `recorded_collectives`
 -- parameter groups TABLE  `process_groups` of the same runs
 -- parameter traces TABLE  `traces` of the same runs
 -- column run, process_group, process_group_description, group_ranks, rank  as in process_groups
--- column is_loaded BOOLEAN  the rank's dump is there
+-- column is_loaded BOOLEAN  whether the rank's dump is loaded
 -- column first_seq BIGINT  lowest number of a collective that its dump still has
--- column last_seq BIGINT  highest number of a collective that it has called; 0 for none; NULL where not known
--- column completed_seq BIGINT  highest number of a collective that has ended there
+-- column last_seq BIGINT  highest collective number that it has called; 0 if it called none; NULL if not known
+-- column completed_seq BIGINT  highest number of a collective that ended there
 -- column last_record_id BIGINT  record_id of its last collective in the group
 -- example: FROM recorded_members(recorded_collectives, process_groups, traces)
 CREATE OR REPLACE TEMP MACRO recorded_members(recorded, groups, traces) AS TABLE
@@ -190,19 +189,19 @@ LEFT JOIN statuses
     AND wide.process_group IS NOT DISTINCT FROM statuses.process_group
     AND wide.group_ranks IS NOT DISTINCT FROM statuses.group_ranks;
 
--- hang_ranks: one row per collective that a rank did not arrive at, whose ranks do not fit together or which did not end, and per
--- rank that is in its group. For each rank and group the first collective that it did not arrive at counts. Sends and receives
--- are matched in their order: all from the first on, or, where a recorder has lost some, those that have not ended.
--- gloo notes the end of a call a moment after it: one that all ranks of the group called, and that fits, is never not_ended.
+-- hang_ranks: one row per rank of the group, for each collective that a rank did not reach, whose ranks do not fit together, or
+-- which did not end. For each rank and group the first collective that it did not reach counts. Sends and receives are matched in
+-- order: all from the first on, or, if a recorder has lost some, those that have not ended. gloo notes the end of a call a moment
+-- after it: a call that all ranks of the group made, and that fits, is never not_ended.
 -- parameter recorded TABLE  `recorded_collectives`
 -- parameter groups TABLE  `process_groups` of the same runs
 -- parameter traces TABLE  `traces` of the same runs
 -- column run, process_group, process_group_description, group_ranks, rank, record_id, created_ns  as in recorded_collectives
 -- column seq, turn, is_p2p, is_open  as in recorded_calls
--- column kind VARCHAR  what the rank called; of one to one: send and recv
--- column line VARCHAR  `0>1` of a send and receive; empty for others
--- column role VARCHAR  late, waits, other (it does not fit the most), arrived, not_loaded or overwritten
--- column finding VARCHAR  missing_rank kind order size dtype not_ended, by blanks
+-- column kind VARCHAR  the operation that the rank called; for sends and receives: send and recv
+-- column line VARCHAR  `0>1` for a send and receive; empty for others
+-- column role VARCHAR  late, waits, other (it differs from most), arrived, not_loaded or overwritten
+-- column finding VARCHAR  missing_rank kind order size dtype not_ended, separated by blanks
 -- example: FROM hang_ranks(recorded_collectives, process_groups, traces)
 CREATE OR REPLACE TEMP MACRO hang_ranks(recorded, groups, traces) AS TABLE
 WITH calls AS MATERIALIZED (
@@ -375,16 +374,15 @@ JOIN words
     AND firsts.turn = words.turn
     AND firsts.line = words.line;
 
--- recorded_slices: one row per record and slice of the same run, rank, group and number of a collective: the op that recorded it,
--- and its kernels. A group is known by its name, or by what it is for. Where no slice has that number, as with gloo, with sends
--- and in old traces, one row with the op of a process group (c10d::) in which the record was made: of several, the one that
--- started last.
+-- recorded_slices: one row per record and slice of the same run, rank, group and collective number: the op that recorded it, and
+-- its kernels. A group is recognised by its name or its description. If no slice has that number, as with gloo, with sends and in
+-- old traces, one row with the process group op (c10d::) in which the record was made: of several, the one that started last.
 -- parameter recorded TABLE  `recorded_collectives`, or a part of it
 -- parameter events TABLE  `events` of the same runs, or a part of it
 -- column run, rank, record_id, process_group, collective_seq  as in recorded_collectives
 -- column event_id, step, parent_id  as in events
 -- column event_kind VARCHAR  kind of the slice
--- column op_id BIGINT  op of the slice: itself, where it is a host op
+-- column op_id BIGINT  op of the slice: the slice itself if it is a host op
 -- example: FROM recorded_slices(recorded_collectives, events)
 CREATE OR REPLACE TEMP MACRO recorded_slices(recorded, events) AS TABLE
 WITH numbered AS MATERIALIZED (

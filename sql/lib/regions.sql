@@ -1,13 +1,13 @@
--- What devices did for regions of the host: work that was launched inside them.
--- The relation `regions` has a row for every slice that a region is made of: `region` (a number), `run`, `rank`, `sub` (where one
--- slice is in several regions, those of the greater are inside), `dur_ns`, and of the host `preorder` and `last_descendant_id`,
--- of a device `device`, `stream` and `start_ns`. Of slices that were captured into a graph, `replay` has the `step` whose replays
--- they are of, with a row for each; it is NULL where they are of all replays together, and of all other slices.
+-- What devices did for host regions: work that was launched inside them. The relation `regions` has a row for every slice that a
+-- region consists of: `region` (a number), `run`, `rank`, `sub` (if one slice is in several regions, higher values are further
+-- inside), `dur_ns`, for host slices `preorder` and `last_descendant_id`, for device slices `device`, `stream` and `start_ns`.
+-- For slices that were captured into a graph, `replay` has the `step` of their replays, with a row for each; it is NULL if they
+-- stand for all replays together, and for all other slices.
 
--- replayed_steps: in which steps the slices of each thread of captured ones were replayed, and how often.
+-- replayed_steps: the steps in which the captured slices of each thread were replayed, and how often.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, thread  as in events
--- column replay STRUCT  its member `step` is that of the launches; NULL in none
+-- column replay STRUCT  its member `step` is that of the launches; NULL outside steps
 -- column replays BIGINT  number of launches
 -- example: FROM replayed_steps(events)
 CREATE OR REPLACE TEMP MACRO replayed_steps(events) AS TABLE
@@ -19,16 +19,16 @@ JOIN (SELECT run, rank, event_id, thread FROM query_table(events) WHERE replays 
 WHERE is_busy(work.kind)
 GROUP BY ALL;
 
--- device_places: device_clock with the `place` of the work on the host: that of the call which launched it, or of its op where no
--- call is in the trace; NULL where neither is. Work of a captured op has a row for its place in the capture, too.
+-- device_places: device_clock with the `place` of the work on the host: that of the call that launched it, or of its op if no
+-- call is in the trace; NULL without either. Work of a captured op also has a row for its place in the capture.
 -- parameter events TABLE  `events`, or a part of it
 -- column device, stream, start_ns  as in events
 -- column lane, is_kernel, end_ns, idle_ns, alone_ns, alone_end_ns  as in device_clock
--- column place BIGINT  `preorder` of the call or op; NULL where neither is in the trace
--- column captured_place BIGINT  of the place of a launch, that in the capture; NULL where there is none
--- column replay STRUCT  of a place in a capture, with the `step` of the launch; NULL of other places
--- column is_launched BOOLEAN  a call or an op is known
--- column is_found BOOLEAN  it is in the trace, too
+-- column place BIGINT  `preorder` of the call or op; NULL if neither is in the trace
+-- column captured_place BIGINT  for a launch, its place in the capture; NULL if there is none
+-- column replay STRUCT  for a place in a capture, with the `step` of the launch; NULL for other places
+-- column is_launched BOOLEAN  whether a call or an op is known
+-- column is_found BOOLEAN  whether that is in the trace, too
 -- example: FROM device_places(events)
 CREATE OR REPLACE TEMP MACRO device_places(events) AS TABLE
 WITH work AS MATERIALIZED (
@@ -64,13 +64,13 @@ JOIN (FROM hosts WHERE replays IS NOT NULL) AS captured
     ON work.lane = captured.lane AND work.op_id = captured.event_id
     AND work.launch_id IS NOT NULL;
 
--- region_lines: where slices of regions are in an order: the host of each (run, rank), without a device, what was captured once
--- for each step with replays, and streams of devices.
+-- region_lines: the orders that slices of regions are in: the host of each (run, rank), without a device; captured slices once
+-- per step with replays; and streams of devices.
 -- parameter regions TABLE  slices of regions, as at the top of the file
 -- column run, rank  as in events
 -- column device INTEGER  device; NULL for the host
 -- column stream INTEGER  stream; NULL for the host
--- column replay STRUCT  of slices that were captured, with the `step`; NULL for the host and devices
+-- column replay STRUCT  for captured slices, with the `step`; NULL for the host and devices
 -- column line BIGINT  number of the line
 -- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
 -- kind IN ('annotation', 'host_op')) FROM
@@ -87,7 +87,7 @@ FROM (
     WHERE preorder IS NOT NULL OR (device IS NOT NULL AND start_ns IS NOT NULL AND dur_ns IS NOT NULL)
 );
 
--- region_work: device_places on the `line` of the host, those in captures on that of their step, too, and all once more on the
+-- region_work: device_places on the `line` of the host, those in captures also on that of their step, and all once more on the
 -- line of a stream, where the place is the start.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter regions TABLE  slices of regions, as at the top of the file
@@ -95,7 +95,7 @@ FROM (
 -- column line  as in region_lines
 -- column is_launched, is_found, is_kernel, end_ns, idle_ns, alone_ns, alone_end_ns  as in device_places
 -- column place BIGINT  place of the work on that line
--- column is_in_capture BOOLEAN  a captured slice of a region has it, too, so that it is no self time here
+-- column is_in_capture BOOLEAN  whether a captured slice of a region has it, too, so it is not self time here
 -- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
 -- kind IN ('annotation', 'host_op')) FROM
 -- region_work(events, regions)
@@ -144,21 +144,21 @@ JOIN few(lines) AS lines
     AND work.stream IS NOT DISTINCT FROM lines.stream;
 
 -- region_places: where the slices of regions begin and end, and where work is, in the order of each line; `position` counts the
--- places with work, and `until_now_ns` adds that up. A slice is a `begin`, an `end`, and as something inside of others an
--- `inside`; one of the host whose last descendant is not in the trace has no end.
+-- places with work, and `until_now_ns` adds it up. A slice is a `begin`, an `end`, and, inside other slices, an `inside`; a host
+-- slice whose last descendant is not in the trace has no end.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter regions TABLE  slices of regions, as at the top of the file
 -- parameter work TABLE  rows of region_work
 -- column line BIGINT  number of the line
 -- column place BIGINT  place in the order of the line
 -- column what VARCHAR  begin, end, inside or work
--- column turn INTEGER  order of what is at one place
--- column work_ns HUGEINT  time of the work at the place that no captured slice has; NULL but for work
+-- column turn INTEGER  order at one place
+-- column work_ns HUGEINT  time of the work at the place that no captured slice has; NULL except for work
 -- column slice BIGINT  number of the slice; NULL for work
 -- column region BIGINT  its region
--- column dur_ns BIGINT  of `inside` and `begin` of the host, duration of the slice
--- column position HUGEINT  number of places with work until here
--- column until_now_ns HUGEINT  time of work until here
+-- column dur_ns BIGINT  for `inside` and `begin` on the host, duration of the slice
+-- column position HUGEINT  number of places with work up to here
+-- column until_now_ns HUGEINT  time of work up to here
 -- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
 -- kind IN ('annotation', 'host_op')), work AS
 -- (FROM region_work(events, regions)) FROM region_places(events, regions, work)
@@ -181,7 +181,7 @@ slices AS MATERIALIZED (
     WHERE regions.preorder IS NOT NULL
         OR (regions.device IS NOT NULL AND regions.start_ns IS NOT NULL AND regions.dur_ns IS NOT NULL)
 ),
--- Where all launches were filtered out, what is inside a slice is not known.
+-- If all launches were filtered out, the content of a slice is not known.
 lost AS (
     SELECT line
     FROM query_table(work)
@@ -221,8 +221,8 @@ FROM (
 )
 WINDOW until_now AS (ROWS UNBOUNDED PRECEDING);
 
--- region_host: time on the host in the slices of each region, threads added; those of one thread that overlap count once.
--- parameter slices TABLE  the same, of the host, with `event_id`, `thread` and `start_ns`
+-- region_host: host time in the slices of each region, summed over threads; overlaps on one thread count once.
+-- parameter slices TABLE  the slices of regions on the host, with `event_id`, `thread` and `start_ns`
 -- column region BIGINT  number of the region
 -- column host_ns BIGINT  time in its slices; NULL beyond BIGINT
 -- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
@@ -240,16 +240,16 @@ SELECT region, try_cast(sum(added_ns) AS BIGINT) AS host_ns
 FROM busy_order('threads')
 GROUP BY region;
 
--- region_device: what was launched inside the slices of each region; of a region of a device, what began in them on their stream.
--- What is inside several slices of a region counts once. NULL where a slice has no end.
+-- region_device: what was launched inside the slices of each region; for a region on a device, what began in them on their
+-- stream. Work inside several slices of a region counts once. NULL if a slice has no end.
 -- parameter places TABLE  rows of region_places
 -- parameter work TABLE  rows of region_work
 -- column region BIGINT  number of the region
 -- column kernels BIGINT  number of kernels
 -- column device_ns BIGINT  sum of the durations of its work; NULL beyond BIGINT
 -- column busy_ns BIGINT  time in which at least one piece of its work ran
--- column span_ns BIGINT  first start to last end of its work; NULL where there is none
--- column exposed_communication_ns BIGINT  time in which some of it communicated, and nothing on the rank computed
+-- column span_ns BIGINT  first start to last end of its work; NULL if there is none
+-- column exposed_communication_ns BIGINT  time in which some of it communicated and nothing on the rank computed
 -- column idle_ns BIGINT  part of span_ns in which no device of the rank was busy
 -- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
 -- kind IN ('annotation', 'host_op')), work AS
@@ -313,11 +313,11 @@ FROM (SELECT region, bool_and(is_whole) AS is_whole FROM slices GROUP BY region)
 LEFT JOIN sums ON wholes.region = sums.region
 LEFT JOIN covered_time('exposed') AS exposed ON wholes.region = exposed.lane;
 
--- region_self: time in the slices of each region, and of the work launched in them, that is in no region inside them.
+-- region_self: time in the slices of each region, and of work launched in them, without regions inside them.
 -- parameter places TABLE  rows of region_places
 -- column region BIGINT  number of the region
--- column self_host_ns BIGINT  time in its slices and in no region inside them
--- column self_device_ns BIGINT  the same of the work launched in them; NULL beyond BIGINT
+-- column self_host_ns BIGINT  time in its slices without regions inside them
+-- column self_device_ns BIGINT  the same for the work launched in them; NULL beyond BIGINT
 -- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
 -- kind IN ('annotation', 'host_op')), work AS
 -- (FROM region_work(events, regions)), places AS (FROM region_places(events, regions, work)) FROM region_self(places)

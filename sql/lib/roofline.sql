@@ -1,6 +1,6 @@
--- How fast kernels were, and how fast their device could have been at most.
+-- How fast kernels were, and how fast their device could have been.
 
--- peak_dtype: the peak of a device that work in a data type is held against: the larger one where matrix units have their own.
+-- peak_dtype: the peak that work in a data type is compared with: that of matrix units if the device has a separate one.
 -- parameter dtype VARCHAR  data type of the work
 -- parameter device STRUCT  a row of `devices`
 -- returns VARCHAR  a data type of `devices`
@@ -12,10 +12,10 @@ CASE
     ELSE dtype
 END;
 
--- peak_rate: that peak; NULL where the device is not known, or has no such data type.
+-- peak_rate: the rate of that peak; NULL if the device is not known, or lacks the data type.
 -- parameter dtype VARCHAR  data type of the work
 -- parameter device STRUCT  a row of `devices`
--- returns DOUBLE  FLOP per second; NULL where not known
+-- returns DOUBLE  FLOP per second; NULL if not known
 -- example: SELECT peak_rate('fp32', d) FROM devices AS d
 CREATE OR REPLACE TEMP MACRO peak_rate(dtype, device) AS
 CASE dtype
@@ -30,14 +30,14 @@ CASE dtype
     WHEN 'int8' THEN device.int8_flop_per_s
 END;
 
--- device_peaks: one row per device and data type of the kernels with known work, with the peaks that hold for them.
+-- device_peaks: one row per device and data type of the kernels with known work, with the peaks that apply to them.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter devices TABLE  `devices` of the same traces
--- parameter dtype VARCHAR  data type that work of unknown type is taken for; '' for none
+-- parameter dtype VARCHAR  data type assumed for work of unknown type; '' for none
 -- column run, rank, device, work_dtype  as in events
--- column peak_dtype VARCHAR  data type whose peak holds
--- column peak_flop_per_s DOUBLE  that peak; NULL where it is not known
--- column peak_bytes_per_s DOUBLE  peak rate of the memory; NULL where it is not known
+-- column peak_dtype VARCHAR  data type whose peak applies
+-- column peak_flop_per_s DOUBLE  that peak; NULL if not known
+-- column peak_bytes_per_s DOUBLE  peak rate of the memory; NULL if not known
 -- example: FROM device_peaks(events, devices, '')
 CREATE OR REPLACE TEMP MACRO device_peaks(events, devices, dtype) AS TABLE
 SELECT
@@ -52,8 +52,8 @@ FROM (
 ) AS used
 LEFT JOIN query_table(devices) AS d ON used.run = d.run AND used.rank = d.rank AND used.device = d.device;
 
--- needs_flops: what may be limited by its operations, so that a limit of its bytes alone says little: products, attention,
--- convolutions, state spaces, and what is of no category. All else moves more than it computes.
+-- needs_flops: work that its operations may limit, so that a limit from bytes alone says little: products, attention,
+-- convolutions, state spaces, and work without a category. All other work is memory-bound.
 -- parameter kernel_category VARCHAR  kernel_category of a kernel
 -- returns BOOLEAN  whether it is; false for NULL
 -- example: SELECT needs_flops('attention_decode')
@@ -64,18 +64,18 @@ coalesce(
     false
 );
 
--- kernel_limits: one row per kernel with known work and duration, with the least time that its work takes by either peak, in
+-- kernel_limits: one row per kernel with known work and duration, with the least time that its work takes at either peak, in
 -- picoseconds, so that sums are exact.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter devices TABLE  `devices` of the same traces
--- parameter dtype VARCHAR  data type that work of unknown type is taken for; '' for none
+-- parameter dtype VARCHAR  data type assumed for work of unknown type; '' for none
 -- column run, rank, event_id, device, name, work_id, op_id, launch_id, attributed_by, work_dtype, dur_ns  as in events
 -- column flops, bytes, kernel_category  as in events
 -- column peak_dtype, peak_flop_per_s, peak_bytes_per_s  as in device_peaks
 -- column compute_ps BIGINT  least time for its operations, in ps
 -- column memory_ps BIGINT  least time for its bytes, in ps
--- column limit_ps BIGINT  the longer of the two; NULL where only the bytes are known of what needs_flops
--- column is_bytes_only BOOLEAN  its operations are not known
+-- column limit_ps BIGINT  the longer of the two; NULL if only bytes are known and it needs_flops
+-- column is_bytes_only BOOLEAN  whether its operations are unknown
 -- example: FROM kernel_limits(events, devices, '')
 CREATE OR REPLACE TEMP MACRO kernel_limits(events, devices, dtype) AS TABLE
 SELECT

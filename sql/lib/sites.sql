@@ -1,12 +1,12 @@
--- Where work was launched from, for work of which no op is known: annotations and Python frames around its launch.
+-- Where work without a known op was launched: annotations and Python frames around its launch.
 -- In a bare shell read `devices.sql`, `frames.sql` and `phase_names.sql` of `sql/lib` first.
 
--- site_name: what is said of a launch: the innermost of the user's own frames and the annotations around it; without any, the
--- innermost frame. A step of the profiler is no annotation, and a mark with numbers of requests is its phase, so that equal
--- work of different steps is added up.
+-- site_name: the name for a launch site: the innermost of the user's own frames and the annotations around it; without any, the
+-- innermost frame. A profiler step does not count as an annotation, and a marker with numbers of requests becomes its phase, so
+-- that equal work in different steps is added up.
 -- parameter stack VARCHAR  `python_stack` of the launch
 -- parameter annotation STRUCT  `name`, `python_stack` and `inference_phase` of the innermost annotation around it, or NULL
--- returns VARCHAR  the name; NULL for none
+-- returns VARCHAR  the name; NULL if there is none
 -- example: SELECT site_name('a.py(3): f;b.py(1): main', {'name': 'x', 'python_stack': 'b.py(1): main', 'inference_phase': NULL})
 CREATE OR REPLACE TEMP MACRO site_name(stack, annotation) AS coalesce(
     CASE
@@ -28,10 +28,10 @@ CREATE OR REPLACE TEMP MACRO site_name(stack, annotation) AS coalesce(
     nullif(string_split(stack, ';')[1], '')
 );
 
--- launch_sites: one row per launch of work of which no op is known, with where it was.
+-- launch_sites: one row per launch of work without a known op, with its site.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, launch_id  as in events
--- column launch_site VARCHAR  what site_name has
+-- column launch_site VARCHAR  result of site_name
 -- example: FROM launch_sites(events)
 CREATE OR REPLACE TEMP MACRO launch_sites(events) AS TABLE
 WITH launches AS MATERIALIZED (
@@ -64,7 +64,7 @@ SELECT around.run, around.rank, around.launch_id, named.launch_site
 FROM around
 JOIN named ON around.stack IS NOT DISTINCT FROM named.stack AND around.annotation IS NOT DISTINCT FROM named.annotation;
 
--- work_by_site: time of the work of which no op is known, by its name, its category and where it was launched.
+-- work_by_site: time of work without a known op, by name, category and launch site.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, kind, name, kernel_category  as in events
 -- column launch_site VARCHAR  as in launch_sites

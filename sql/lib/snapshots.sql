@@ -1,11 +1,11 @@
 -- Memory snapshots.
 
--- held_memory: after each record that makes or frees an allocation, how much is allocated on its device.
+-- held_memory: how much is allocated on the device after each record that makes or frees an allocation.
 -- parameter allocations TABLE  `allocations`, or all of a device's
 -- column run, rank, device  as in allocations
--- column event_id BIGINT  `allocator_event_id` of the record; -1 for what was there before the first one
--- column time_ns BIGINT  when; NULL where the source has no times
--- column held_bytes BIGINT  allocated after it
+-- column event_id BIGINT  `allocator_event_id` of the record; -1 for memory from before the first record
+-- column time_ns BIGINT  time; NULL if the source has no times
+-- column held_bytes BIGINT  bytes allocated after it
 -- example: FROM held_memory(allocations)
 CREATE OR REPLACE TEMP MACRO held_memory(allocations) AS TABLE
 WITH changes AS (
@@ -31,9 +31,9 @@ FROM records;
 -- held_peaks: the first moment when the most was allocated on each device.
 -- parameter allocations TABLE  `allocations`
 -- column run, rank, device  as in allocations
--- column event_id BIGINT  `allocator_event_id` of the record after which it was; -1 before the first one
--- column peak_ns BIGINT  when; NULL where the source has no times, or before the first record
--- column held_bytes BIGINT  allocated then
+-- column event_id BIGINT  `allocator_event_id` of the record before it; -1 before the first record
+-- column peak_ns BIGINT  time; NULL if the source has no times, or before the first record
+-- column held_bytes BIGINT  bytes allocated then
 -- example: FROM held_peaks(allocations)
 CREATE OR REPLACE TEMP MACRO held_peaks(allocations) AS TABLE
 SELECT
@@ -44,23 +44,23 @@ SELECT
 FROM held_memory(allocations)
 GROUP BY run, rank, device;
 
--- is_held_at: whether an allocation is there after a record of its device.
+-- is_held_at: whether an allocation is held after a record of its device.
 -- parameter alloc_event_id BIGINT  as in allocations
 -- parameter free_event_id BIGINT  as in allocations
 -- parameter event_id BIGINT  `allocator_event_id` of the record; -1 before the first one
--- returns BOOLEAN  it was made until then, and not freed
+-- returns BOOLEAN  whether it was made by then, and not freed
 -- example: SELECT is_held_at(NULL, 7, 6)
 CREATE OR REPLACE TEMP MACRO is_held_at(alloc_event_id, free_event_id, event_id) AS
 coalesce(alloc_event_id, -1) <= event_id AND coalesce(free_event_id > event_id, true);
 
--- named_allocations: `allocations` with a name for what they are added up by.
+-- named_allocations: `allocations` with the name of the group that they are added up by.
 -- parameter allocations TABLE  `allocations`
 -- parameter stacks TABLE  `stacks`
 -- parameter events TABLE  `events`
--- parameter by_what VARCHAR  stack, frame, module or category; another text for no names
+-- parameter by_what VARCHAR  stack, frame, module or category; any other text for no names
 -- column *  as in allocations
 -- column group_id BIGINT  `stack_id` by stack, else NULL
--- column group_name VARCHAR  frame of the user, module, category or `unknown`; NULL by stack, and where there is none
+-- column group_name VARCHAR  frame of the user, module, category or `unknown`; NULL by stack, and if there is none
 -- example: FROM named_allocations(allocations, stacks, events, 'module')
 CREATE OR REPLACE TEMP MACRO named_allocations(allocations, stacks, events, by_what) AS TABLE
 WITH places AS MATERIALIZED (

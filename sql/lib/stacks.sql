@@ -1,10 +1,10 @@
--- Stacks that something was recorded in.
+-- Stacks of records.
 
--- stack_texts: one row per stack, as text. Wrappers of torch.distributed around a call are left out where there are other frames.
+-- stack_texts: one row per stack, as text. Wrappers of torch.distributed around a call are left out if there are other frames.
 -- parameter stacks TABLE  `stacks`, or a part of it
 -- column run, rank, stack_id  as in stacks
 -- column stack VARCHAR  frames as `file(line): name`, joined by `;`, innermost first
--- column frame VARCHAR  the innermost frame in a Python file that is not torch's own, else the innermost one
+-- column frame VARCHAR  the innermost frame in a Python file outside torch, else the innermost one
 -- example: FROM stack_texts(stacks)
 CREATE OR REPLACE TEMP MACRO stack_texts(stacks) AS TABLE
 SELECT
@@ -26,13 +26,13 @@ FROM (
 )
 GROUP BY run, rank, stack_id;
 
--- stack_places: one row per stack, with the places in it that memory is added up by.
--- The module is the innermost frame that is the call of an nn.Module: `forward`, or what `_call_impl` of torch called; not
--- `forward` of an autograd function. Those in torch are called by their file: torch.nn.modules.linear.
+-- stack_places: one row per stack, with the frame and module that memory is added up by.
+-- The module is the innermost frame that is the call of an nn.Module: `forward`, or what torch's `_call_impl` called; not
+-- `forward` of an autograd function. Modules in torch are named after their file: torch.nn.modules.linear.
 -- parameter stacks TABLE  `stacks`, or a part of it
 -- column run, rank, stack_id  as in stacks
--- column frame VARCHAR  the innermost frame in a Python file that is not torch's own, else the innermost one
--- column module VARCHAR  the module, as `file: name`; NULL where no frame is the call of one
+-- column frame VARCHAR  the innermost frame in a Python file outside torch, else the innermost one
+-- column module VARCHAR  the module, as `file: name`; NULL if no frame is the call of one
 -- example: FROM stack_places(stacks)
 CREATE OR REPLACE TEMP MACRO stack_places(stacks) AS TABLE
 SELECT

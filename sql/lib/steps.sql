@@ -1,10 +1,10 @@
--- The marks of torch's profiler schedule.
+-- The step markers of torch's profiler schedule.
 
 -- step_marks: one row per host slice `ProfilerStep#N`.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, event_id, start_ns, idle_ns  as in events
 -- column step BIGINT  N of the name
--- column dur_ns BIGINT  duration; NULL where it never ended
+-- column dur_ns BIGINT  duration; NULL if it never ended
 -- example: FROM step_marks(events)
 CREATE OR REPLACE TEMP MACRO step_marks(events) AS TABLE
 SELECT
@@ -17,12 +17,12 @@ WHERE
     AND starts_with(name, 'ProfilerStep#')
     AND regexp_full_match(name, 'ProfilerStep#[0-9]+');
 
--- steady_steps: step_marks, and which of them are steady: neither from the warm-up nor cut off. The warm-up are the first steps
--- of a rank as long as they take more than twice the median of all. Of a rank with less than four steps that ended that cannot
--- be told. A step that never ended, where another one did, was cut off.
+-- steady_steps: step_marks, and which of them are steady: neither warm-up nor cut off. Warm-up is the first steps of a rank while
+-- they take more than twice the median of all. With fewer than four steps that ended this is unknown. A step that never ended
+-- although another one did was cut off.
 -- parameter events TABLE  `events`, or a part of it
 -- column *  as in step_marks
--- column is_steady BOOLEAN  it is neither from the warm-up nor cut off; NULL where that cannot be told
+-- column is_steady BOOLEAN  whether it is neither warm-up nor cut off; NULL if unknown
 -- example: FROM steady_steps(events)
 CREATE OR REPLACE TEMP MACRO steady_steps(events) AS TABLE
 WITH sizes AS (

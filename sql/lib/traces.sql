@@ -1,6 +1,6 @@
--- What is in each trace as a whole.
+-- The contents of each trace as a whole.
 
--- trace_slices: one row per (run, rank) with events: how many of what, and from when to when without the profiler's own span.
+-- trace_slices: one row per (run, rank) with events: counts, and the time span without the profiler's own span.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank  as in events
 -- column events BIGINT  number of slices

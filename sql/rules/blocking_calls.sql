@@ -1,18 +1,18 @@
--- blocking_calls: an op makes the host wait for a device, and the device then waits for the host.
--- One row per (run, rank, op that the calls are in).
--- A synchronisation or a copy that waits costs time only if the device has nothing to do afterwards, because the host could not
--- launch ahead meanwhile: counted is the gap of the device that begins during the call, up to the call that launched the next
--- work, and no more than the call took. So waiting at the end of the program or for other ranks costs nothing. A fiftieth of the
--- time is about what one such call in a step of 10 ms costs. In a trace without steps a single call is not reported.
--- What it advises goes by the call, the op around it, and whether copied memory is pinned.
--- suggestion: Take it out of the step: no .item(), .tolist(), .cpu(), print or if on values of the device, no nonzero or boolean
+-- blocking_calls: a call makes the host wait for a device, and the device then waits for the host.
+-- One row per (run, rank, op around the calls).
+-- A synchronisation or a blocking copy costs time only if the device then has nothing to do because the host could not launch
+-- ahead meanwhile. So it counts the gap of the device that begins during the call, up to the call that launched the next work,
+-- and at most as long as the call. Waiting at the end of the program or for other ranks costs nothing. A fiftieth of the time is
+-- about what one such call costs in a step of 10 ms. In a trace without steps a single call is not reported. The advice depends
+-- on the call, the op around it, and whether copied memory is pinned.
+-- suggestion: Take it out of the step: no .item(), .tolist(), .cpu(), print or if on device values, no nonzero or boolean
 -- indexing, and copies from pinned memory with non_blocking=True.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#avoid-unnecessary-cpu-gpu-synchronization
 -- replay: calls, these calls taking no time and waiting for no device
 -- claims: all
 -- only if: EXISTS (FROM shared_names WHERE is_call(kind) AND is_blocking(name))
 -- needs: events
--- parameter blocking_calls_share DOUBLE = 0.02  least part of the time that is a finding
+-- parameter blocking_calls_share DOUBLE = 0.02  least share of the time for a finding
 WITH blocked AS (
     SELECT
         run, rank, steps, window_ns, blocked_id, sum(blocked_ns) / any_value(devices) AS blocked_ns,
@@ -42,7 +42,7 @@ SELECT
     rank,
     severity_of(sum(blocked_ns), window_ns) AS severity,
     'After ' || shown(arg_max(call_name, blocked_ns))
-    || CASE WHEN op_name IS NULL THEN '' ELSE ' in ' || shown(op_name) END || ' devices have nothing to do for '
+    || CASE WHEN op_name IS NULL THEN '' ELSE ' in ' || shown(op_name) END || ' devices are idle for '
     || claimed_part() || ', ' || counted(count(*), 'time') AS finding,
     strongest(blocked_id, blocked_ns) AS evidence_events,
     count(*) AS events,
@@ -51,20 +51,20 @@ SELECT
     sum(blocked_ns) AS claimed_ns,
     coalesce(getvariable('blocking_calls_share'), 0.02) * window_ns AS least_ns,
     sum(blocked_ns) AS estimated_gain_ns,
-    'gaps of the devices that begin during the calls, each at most as long as the call' AS gain_basis,
+    'device gaps that begin during the calls, each at most as long as the call' AS gain_basis,
     shown(nullif(concat_ws(' at ', op_name, arg_max(frame, blocked_ns)), '')) AS "where",
     CASE
         WHEN regexp_matches(arg_max(call_name, blocked_ns), '(?i)^(cu|cuda|hip|acl|aclrt|mu|mtia)_?free')
             THEN 'Keep the memory: no torch.cuda.empty_cache() in the step, and no sizes that grow.'
         WHEN regexp_matches(op_name, '^aten::(item|_local_scalar_dense|is_nonzero|equal|nonzero|masked_select|unique.*)$')
-            THEN 'Take it out of the step: no .item(), .tolist(), print or if on values of the device, no nonzero or boolean '
+            THEN 'Take it out of the step: no .item(), .tolist(), print or if on device values, no nonzero or boolean '
             || 'indexing; or do it once in many steps.'
         WHEN op_name IN ('aten::copy_', 'aten::_to_copy', 'aten::to')
             THEN 'Take it out of the step, or copy with non_blocking=True'
             || CASE WHEN coalesce(bool_or(is_pageable), false) THEN ' from pinned memory.' ELSE '.' END
         WHEN op_name IS NULL AND regexp_matches(arg_max(call_name, blocked_ns), '(?i)synchronize')
             THEN 'Take it out of the step: no torch.cuda.synchronize() or event.synchronize() there, and no print or if on '
-            || 'values of the device.'
+            || 'device values.'
     END AS suggestion
 FROM named
 LEFT JOIN (SELECT run, rank, is_pageable FROM shared_traits) AS traits USING (run, rank)

@@ -1,25 +1,24 @@
--- communication_share: devices spend much of the time on communication that no computation hides.
+-- communication_share: devices spend much of the time on exposed communication.
 -- One row per (run, rank).
--- Counts the time in which a kernel of a collective runs and none that computes, waiting for late ranks included, as
--- `step_times` does; how severe it is goes by the rest, for the ranks that are late are `straggler`'s. A tenth of the time is the
--- limit of the TensorBoard plugin, too. Without backward and optimizers there are no gradients to send less of, and buckets are
--- DDP's.
+-- Counts the time in which a collective kernel runs and no kernel computes, including waits for late ranks, as `step_times` does.
+-- Severity follows the rest without these waits, because late ranks belong to `straggler`. A tenth of the time is also the limit
+-- of the TensorBoard plugin. Without backward and optimizers there are no gradients to send less of; buckets apply to DDP only.
 -- suggestion: Communicate less often or less (gradient accumulation, larger batches, bf16 gradients), in larger buckets
--- (bucket_cap_mb), or under computation; `exposed_communication` says by which collectives, `straggler` whether a rank is late.
+-- (bucket_cap_mb), or under computation; `exposed_communication` shows which collectives, `straggler` whether a rank is late.
 -- link: https://docs.pytorch.org/docs/stable/notes/ddp.html
--- replay: works, these transfers hidden; waiting for other ranks stays, where they are loaded
+-- replay: works, these transfers hidden; waits for other loaded ranks stay
 -- claims: exposed
 -- only if: EXISTS (FROM shared_names WHERE communicates)
 -- needs: events, traces
--- parameter communication_share_least DOUBLE = 0.1  least part of the time that is a finding
+-- parameter communication_share_least DOUBLE = 0.1  least share of the time for a finding
 SELECT
     run,
     rank,
     severity_of(sum(exposed_ns) - sum(waited_ns), window_ns) AS severity,
-    'Communication that no computation hides takes ' || claimed_part()
+    'Exposed communication takes ' || claimed_part()
     || CASE
-        WHEN sum(waited_ns) >= 0.5 * sum(exposed_ns) THEN ', most of it waiting for ranks that come late'
-        WHEN sum(waited_ns) >= 0.01 * sum(exposed_ns) THEN ', waiting for ranks that come late included'
+        WHEN sum(waited_ns) >= 0.5 * sum(exposed_ns) THEN ', most of it waiting for late ranks'
+        WHEN sum(waited_ns) >= 0.01 * sum(exposed_ns) THEN ', including waits for late ranks'
         ELSE ''
     END AS finding,
     strongest(event_id, exposed_ns) AS evidence_events,
@@ -33,12 +32,12 @@ SELECT
     NULL AS "where",
     CASE
         WHEN NOT coalesce(bool_or(trains), false)
-            THEN 'Send less at a time, or run it under computation; `exposed_communication` says by which collectives, '
+            THEN 'Send less at a time, or run it under computation; `exposed_communication` shows which collectives, '
             || '`straggler` whether a rank is late.'
         ELSE 'Communicate less often or less (gradient accumulation, larger batches'
             || CASE WHEN coalesce(bool_and(is_half), false) THEN ')' ELSE ', bf16 gradients)' END
             || CASE WHEN coalesce(bool_or(is_ddp), false) THEN ', in larger buckets (bucket_cap_mb)' ELSE '' END
-            || ', or under computation; `exposed_communication` says by which collectives, `straggler` whether a rank is late.'
+            || ', or under computation; `exposed_communication` shows which collectives, `straggler` whether a rank is late.'
     END AS suggestion
 FROM (SELECT *, regexp_matches(name, '(?i)bf16|f16|half|bfloat16|fp8|f8e') AS is_half FROM shared_communication)
 LEFT JOIN (SELECT run, rank, trains, is_ddp FROM shared_traits) AS traits USING (run, rank)

@@ -1,10 +1,10 @@
--- conv_bias_before_batch_norm: convolutions add a bias that the batch norm behind them takes away again.
+-- conv_bias_before_batch_norm: convolutions add a bias that the batch norm after them cancels.
 -- One row per (run, rank, line of source).
--- A convolution with a bias, and the next op on its thread is `aten::batch_norm` of a tensor with as many channels; a count of
--- batches may be added to between them. Conv2dBiasFollowedByBatchNorm2dPattern of torch.profiler._pattern_matcher, with three
--- differences: the ops decide, so shapes do and stacks are not needed (torch goes by modules side by side, and by their names,
--- which it mixes up where one lies where another was); convolutions of one and three dimensions and transposed ones count, too;
--- and a convolution outside of a module is not taken for its outermost frame.
+-- A convolution with a bias whose next op on its thread is `aten::batch_norm` of a tensor with as many channels; an addition to a
+-- count of batches may come between them. This is Conv2dBiasFollowedByBatchNorm2dPattern of torch.profiler._pattern_matcher, with
+-- three differences: ops decide, so it needs shapes but no stacks (torch looks at adjacent modules by name, and mixes them up if
+-- one is at another's place); one- and three-dimensional and transposed convolutions count, too; and a convolution outside a
+-- module is not mistaken for its outermost frame.
 -- suggestion: Pass bias=False to the convolution; for inference, fold both into one (torch.nn.utils.fusion.fuse_conv_bn_eval).
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- replay: ops, no such additions
@@ -91,14 +91,14 @@ SELECT
     adjacent.rank,
     severity_of(coalesce(sum(additions.device_ns), 0), window_ns) AS severity,
     count(*) || CASE WHEN count(*) = 1 THEN ' convolution has a bias' ELSE ' convolutions have a bias' END
-    || ' that the batch norm right behind takes away again' AS finding,
+    || ' that the batch norm right after cancels' AS finding,
     strongest(event_id, {'device': coalesce(additions.device_ns, 0), 'host': dur_ns}) AS evidence_events,
     count(*) AS events,
     flatten(list(additions.ids) FILTER (additions.ids IS NOT NULL)) AS changed_events,
     sum(additions.device_ns) AS estimated_gain_ns,
     CASE
-        WHEN count(additions.device_ns) > 0 THEN 'device time of adding the bias; its gradient falls away, too'
-        ELSE 'not known: the bias is added inside the convolution'
+        WHEN count(additions.device_ns) > 0 THEN 'device time of adding the bias; its gradient is saved, too'
+        ELSE 'unknown: the bias is added inside the convolution'
     END AS gain_basis,
     shown_line(line) AS "where"
 FROM adjacent

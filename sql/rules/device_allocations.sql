@@ -1,8 +1,9 @@
--- device_allocations: memory of a device is allocated or freed by the driver in step after step.
+-- device_allocations: the driver allocates or frees device memory in step after step.
 -- One row per (run, rank).
--- torch keeps memory and reuses it, so cudaMalloc and cudaFree are for the first step. Later they come of retries when memory is
--- short or in pieces, of empty_cache() or of sizes that grow; each waits for the device. Two steps with some, and a hundredth of
--- the time, so that what grows once is none. Only in steps: without any, the start of the program cannot be told.
+-- torch keeps memory and reuses it, so cudaMalloc and cudaFree belong in the first step. Later ones come from retries when memory
+-- is short or fragmented, from empty_cache(), or from growing sizes; each waits for the device. It takes two steps with such
+-- calls, and a hundredth of the time, so that a single growth is not a finding. Counts only within profiler steps, because
+-- otherwise the start of the program cannot be recognised.
 -- suggestion: Do not call torch.cuda.empty_cache() in the loop; set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or begin
 -- with the largest batch.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf
@@ -10,13 +11,13 @@
 -- claims: idle
 -- only if: EXISTS (FROM shared_names WHERE is_call(kind) AND regexp_matches(name, 'Malloc|Free|Mem'))
 -- needs: events
--- parameter device_allocations_share DOUBLE = 0.01  least part of the time that is a finding
--- parameter device_allocations_steps BIGINT = 2     least number of steps with some
+-- parameter device_allocations_share DOUBLE = 0.01  least share of the time for a finding
+-- parameter device_allocations_steps BIGINT = 2     least number of steps with such calls
 SELECT
     calls.run,
     calls.rank,
     severity_of(sum(coalesce(calls.idle_ns, calls.dur_ns)), window_ns) AS severity,
-    'The driver allocates and frees memory of the device for ' || claimed_part()
+    'The driver allocates and frees device memory for ' || claimed_part()
     || CASE WHEN count(calls.idle_ns) > 0 THEN ' in which no device is busy' ELSE '' END
     || ', in ' || counted(count(*), 'call') || ', most of it in ' || shown(arg_max(calls.name, calls.dur_ns)) AS finding,
     strongest(calls.event_id, calls.dur_ns) AS evidence_events,

@@ -1,18 +1,17 @@
--- exposed_communication: a collective of a process group runs while no computation does.
+-- exposed_communication: a collective of a process group runs while nothing computes.
 -- One row per (run, rank, process group, collective).
--- The exposed part of its kernels, as `kernel_overlap` has it: all that could be gained if computation ran under them. A
--- twentieth of the time, so that those which matter are named one by one.
--- Waiting for a rank that comes late is none of it, as far as the traces of the others tell: starting earlier cannot shorten it,
--- and `straggler` says which rank is late.
--- What is sent to experts and back is exposed_expert_parallel's. Buckets are for DDP's reductions of gradients, prefetching for
--- what FSDP gathers and scatters.
+-- Counts the exposed part of its kernels, as in `kernel_overlap`: the most that could be gained if computation ran under them.
+-- The limit is a twentieth of the time, so that each collective that matters is named. Waits for a late rank do not count, as far
+-- as the traces of other ranks show them: starting earlier cannot shorten them, and `straggler` says which rank is late. Sending
+-- tokens to experts and back is reported by exposed_expert_parallel. Bucket advice is for DDP's gradient reductions, prefetching
+-- for what FSDP gathers and scatters.
 -- suggestion: Start it earlier and wait for it later (async_op=True), or send less of it at a time.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#synchronous-and-asynchronous-collective-operations
--- replay: works, these transfers hidden; waiting for other ranks stays, where they are loaded
+-- replay: works, these transfers hidden; waits for other loaded ranks stay
 -- claims: exposed
 -- only if: EXISTS (FROM shared_names WHERE communicates)
 -- needs: events, traces
--- parameter exposed_communication_share DOUBLE = 0.05  least part of the time that is a finding
+-- parameter exposed_communication_share DOUBLE = 0.05  least share of the time for a finding
 SELECT
     run,
     rank,
@@ -27,7 +26,7 @@ SELECT
     sum(own_ns) AS claimed_ns,
     coalesce(getvariable('exposed_communication_share'), 0.05) * window_ns AS least_ns,
     sum(own_ns) AS estimated_gain_ns,
-    'time in which it runs and no computation does: at most that, if all of it were hidden' AS gain_basis,
+    'time in which it runs and nothing computes: the most that hiding it could gain' AS gain_basis,
     'process group ' || shown(process_group) AS "where",
     CASE
         WHEN bool_or(is_ddp) AND regexp_matches(lower(collective), '^all_?reduce')

@@ -1,12 +1,11 @@
 -- extra_device_copy: tensors are filled on the host and copied to a device right away.
 -- One row per (run, rank, line of source).
--- A fill (what `zeros`, `ones`, `full`, `rand`, `randn`, `randint`, `fill_` end in) and behind it on its thread, with nothing
--- but Python frames between, an `aten::to` that copies a tensor of this shape and type. ExtraCUDACopyPattern of
--- torch.profiler._pattern_matcher, with three differences: where the trace shows devices, the copy must go to one and the fill
--- must have run on the host; where it shows none, the strides must stay the same (torch takes `to(copy=True)` and another
--- memory format for a copy to a device); the shapes must be the same (torch takes whatever was filled last). It needs shapes,
--- but no stacks.
--- suggestion: Make the tensor where it is needed: torch.zeros(..., device=device), torch.rand(..., device=device) and so on.
+-- A fill (what `zeros`, `ones`, `full`, `rand`, `randn`, `randint`, `fill_` end in) followed on its thread, with only Python
+-- frames between, by an `aten::to` that copies a tensor of this shape and type. This is ExtraCUDACopyPattern of
+-- torch.profiler._pattern_matcher, with three differences: if the trace shows devices, the copy must go to one and the fill must
+-- have run on the host; if it shows none, the strides must stay the same (torch takes `to(copy=True)` and another memory format
+-- for a copy to a device); the shapes must be the same (torch takes whatever was filled last). It needs shapes, but no stacks.
+-- suggestion: Create the tensor where it is needed: torch.zeros(..., device=device), torch.rand(..., device=device) and so on.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#create-tensors-directly-on-the-target-device
 -- replay: ops, neither these fills nor the copies
 -- claims: idle
@@ -124,7 +123,7 @@ SELECT
     2 * count(*) AS events,
     CASE WHEN is_sent THEN flatten(list([event_id, fill_id])) END AS changed_events,
     sum(host_ns) AS estimated_gain_ns,
-    'host time of the fills and the copies; a fill on the device costs a launch instead' AS gain_basis,
+    'host time of the fills and copies; a fill on the device costs a launch instead' AS gain_basis,
     shown_line(line) AS "where"
 FROM pairs
 JOIN shared_windows AS windows ON pairs.run = windows.run AND pairs.rank = windows.rank

@@ -1,9 +1,9 @@
--- graph_breaks: compiled code is broken into several graphs.
--- One row per (run, rank, function and line where it goes on).
--- After a break torch goes on in a function that it makes, torch_dynamo_resume_in_FUNCTION_at_LINE: where Python frames are
--- recorded (with_stack), its calls are there. One call tells enough, so there is no threshold; what it costs depends on what
--- could have been fused across it.
--- suggestion: TORCH_LOGS=graph_breaks says why: take print, .item() and data-dependent ifs out, or find all with fullgraph=True.
+-- graph_breaks: compiled code breaks into several graphs.
+-- One row per (run, rank, function and line where it continues).
+-- After a break, torch continues in a function that it creates, torch_dynamo_resume_in_FUNCTION_at_LINE; its calls appear if
+-- Python frames are recorded (with_stack). One call is enough evidence, so there is no threshold; the cost depends on what could
+-- have been fused across the break.
+-- suggestion: TORCH_LOGS=graph_breaks says why: remove print, .item() and data-dependent ifs, or find all with fullgraph=True.
 -- link: https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html#graph-breaks
 -- only if: EXISTS (FROM shared_names WHERE contains(name, 'torch_dynamo_resume_in_'))
 -- needs: events

@@ -1,16 +1,17 @@
--- host_bound_decode: steps that generate tokens as graphs leave devices idle, because the host is not ready.
+-- host_bound_decode: decode steps that run as graphs leave devices idle because the host is not ready.
 -- One row per (run, rank).
--- Of decode, verify and draft that run as graphs: launching kernels is no reason there. Counted is the time in a step, from its
--- start on the host to its end, in which no device of the rank is busy. A fifth of the time of these steps, as preparing inputs
--- and sampling take some of it in the best of servers. A profiler that records Python frames or shapes makes the host slower.
+-- Looks at decode, verify and draft steps that run as graphs, where launching kernels cannot be the reason. Counts the time
+-- within a step, from its start on the host to its end, in which no device of the rank is busy. The limit is a fifth of the time
+-- of these steps, because preparing inputs and sampling take some of it in the best of servers. A profiler that records Python
+-- frames or shapes slows the host down.
 -- suggestion: Prepare the next batch while this one runs (vLLM --async-scheduling, the overlap scheduler of SGLang), batch more
--- requests, and look at what the host does in python_lines; record without stacks before you believe the amount.
+-- requests, and look at what the host does in python_lines; record without stacks to measure the amount.
 -- link: https://docs.sglang.ai/advanced_features/server_arguments.html
 -- replay: host, what the host does in these steps taking no time
 -- claims: idle
 -- only if: EXISTS (FROM events WHERE inference_phase IN ('decode', 'verify', 'draft'))
 -- needs: events
--- parameter host_bound_decode_share DOUBLE = 0.2  least part of the time of these steps that is a finding
+-- parameter host_bound_decode_share DOUBLE = 0.2  least share of the time of these steps for a finding
 WITH bound AS (
     FROM shared_phases
     WHERE phase IN ('decode', 'verify', 'draft') AND execution = 'graph'
@@ -31,11 +32,11 @@ SELECT
     bound.run,
     bound.rank,
     severity_of(sum(idle_ns), window_ns) AS severity,
-    'Devices are idle for ' || claimed_part() || ' of generating tokens as graphs, in '
+    'Devices are idle for ' || claimed_part() || ' in decode steps that run as graphs, in '
     || counted(count(*), 'step')
     || CASE
         WHEN sum(graphs) > 2 * count(*)
-            THEN ', with ' || format('{:,}', round(avg(graphs))::BIGINT) || ' launches of graphs in each'
+            THEN ', with ' || format('{:,}', round(avg(graphs))::BIGINT) || ' graph launches in each'
         ELSE ''
     END AS finding,
     strongest(event_id, idle_ns) AS evidence_events,

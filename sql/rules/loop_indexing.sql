@@ -1,20 +1,18 @@
--- loop_indexing: a loop over an index does what one operation on the whole tensor could.
+-- loop_indexing: a loop over an index does what one op on the whole tensor could do.
 -- One row per (run, rank, line of source, ops of a round).
--- A round is an `aten::select` and what follows it up to the next, side by side inside the same slice; ten rounds of the same
--- names in a row are a loop. ForLoopIndexingPattern of torch.profiler._pattern_matcher, with three differences: selects right
--- behind each other begin one round (torch misses `x[i, j] = y`); names are compared without addresses of objects (torch
--- misses loops that call methods of a tensor, where stacks are recorded); and rounds of more than loop_indexing_ops are left
--- alone: those are loops over layers or time steps. The gain is overhead of calls, so no more than loop_indexing_call_ns of
--- each counts.
--- suggestion: Use one operation over all indices instead of the loop: slices, broadcasting, torch.where, index_select,
--- scatter_.
+-- A round is an `aten::select` and what follows it up to the next one, side by side in the same slice; ten rounds with the same
+-- names in a row are a loop. This is ForLoopIndexingPattern of torch.profiler._pattern_matcher, with three differences: adjacent
+-- selects begin one round (torch misses `x[i, j] = y`); names are compared without object addresses (torch misses loops that call
+-- tensor methods if stacks are recorded); and rounds with more than loop_indexing_ops slices are ignored, because those are loops
+-- over layers or time steps. The gain is call overhead, so each call counts for at most loop_indexing_call_ns.
+-- suggestion: Replace the loop by one op over all indices: slices, broadcasting, torch.where, index_select, scatter_.
 -- link: https://docs.pytorch.org/docs/stable/notes/broadcasting.html
 -- claims: idle
 -- only if: (SELECT sum(events) FROM shared_names WHERE name = 'aten::select') > 1
 -- needs: events
--- parameter loop_indexing_rounds  BIGINT = 10     least number of rounds that are a loop
--- parameter loop_indexing_ops     BIGINT = 8      most slices side by side in a round
--- parameter loop_indexing_call_ns BIGINT = 10000  most time of a call that counts as overhead, in ns
+-- parameter loop_indexing_rounds  BIGINT = 10     least number of rounds for a loop
+-- parameter loop_indexing_ops     BIGINT = 8      maximum slices side by side in a round
+-- parameter loop_indexing_call_ns BIGINT = 10000  maximum overhead counted per call, in ns
 WITH selects AS (
     SELECT run, rank, thread, parent_id, preorder, preorder - lag(preorder) OVER siblings AS distance
     FROM shared_marked

@@ -1,14 +1,14 @@
--- memory_fragmentation: a device's memory is kept by torch in pieces that are too small.
+-- memory_fragmentation: torch holds device memory in pieces that are too small.
 -- One row per (run, rank, device).
--- It is seen where torch reserves more although as much as is asked for is reserved and free already: no free piece is large
--- enough. A finding is where a fifth of what is reserved is free at the last such moment, and 256 MiB: less is the usual
+-- Evidence is torch reserving more although as much as is requested is already reserved and free: no free piece is large enough.
+-- It is a finding if at the last such moment a fifth of the reserved memory is free, and at least 256 MiB: less is the usual
 -- rounding.
--- suggestion: Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and keep shapes alike from step to step.
+-- suggestion: Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and keep shapes the same from step to step.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf
 -- only if: (SELECT count(total_reserved_bytes) > 0 FROM memory)
 -- needs: events, memory
--- parameter memory_fragmentation_share DOUBLE = 0.2        least free part of what is reserved that is a finding
--- parameter memory_fragmentation_bytes BIGINT = 268435456  least free bytes that are a finding
+-- parameter memory_fragmentation_share DOUBLE = 0.2        least free share of reserved memory for a finding
+-- parameter memory_fragmentation_bytes BIGINT = 268435456  least free bytes for a finding
 WITH devices AS (
     SELECT run, rank, device_type, device
     FROM memory
@@ -51,16 +51,16 @@ SELECT
     CASE WHEN last_free_bytes >= 0.4 * last_reserved_bytes THEN 'medium' ELSE 'low' END AS severity,
     shown(device_type) || coalesce(' ' || device, '') || ' has ' || bytes_text(last_free_bytes) || ' of '
     || bytes_text(last_reserved_bytes) || ' reserved and free (' || percent_text(last_free_bytes / last_reserved_bytes)
-    || ') when more is reserved for ' || bytes_text(arg_max(bytes, time_ns)) || ', and '
+    || ') when it reserves more for ' || bytes_text(arg_max(bytes, time_ns)) || ', and '
     || counted(count(*), 'time') || ' in all' AS finding,
     strongest(op_id, free_before_bytes - bytes) AS evidence_events,
     count(op_id) AS events,
     NULL AS estimated_gain_ns,
-    'it is memory, not time' AS gain_basis,
+    'this is memory, not time' AS gain_basis,
     shown(device_type) || coalesce(' ' || device, '') AS "where",
     CASE
         WHEN device_type IS DISTINCT FROM 'CUDA' OR coalesce(bool_or(is_expandable OR is_rocm), false)
-            THEN 'Keep shapes alike from step to step, and begin with the largest.'
+            THEN 'Keep shapes the same from step to step, and begin with the largest.'
     END AS suggestion
 FROM growths
 LEFT JOIN (SELECT run, rank, is_expandable, is_rocm FROM shared_traits) AS traits USING (run, rank)

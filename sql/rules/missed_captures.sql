@@ -1,17 +1,17 @@
--- missed_captures: some batches run eagerly, and others of the same phase as graphs.
+-- missed_captures: some batches run eagerly while others of the same phase run as graphs.
 -- One row per (run, rank, phase).
--- Of decode, verify and draft. A graph is captured for some sizes of batches; one of another size, as above the largest, runs
--- kernel by kernel. What one costs is its span beyond the median of those that ran as graphs: generating a token reads all
--- weights, whatever the batch, so that sizes take about the same time on the devices. A fiftieth of the time, as it is enough to
--- capture more sizes. Warm-up does not count.
--- suggestion: Capture these sizes, too: in vLLM with cudagraph_capture_sizes or max_cudagraph_capture_size, in SGLang with
+-- Looks at decode, verify and draft. A graph is captured for certain batch sizes; a batch of another size, for example above the
+-- largest, runs kernel by kernel. Its cost is its span beyond the median of those that ran as graphs: generating a token reads
+-- all weights, whatever the batch, so all sizes take about the same device time. The limit is a fiftieth of the time, because
+-- capturing more sizes is enough to fix it. Warm-up does not count.
+-- suggestion: Capture these sizes as well: in vLLM with cudagraph_capture_sizes or max_cudagraph_capture_size, in SGLang with
 -- --cuda-graph-bs or --cuda-graph-max-bs.
 -- link: https://docs.vllm.ai/en/latest/design/cuda_graphs.html
 -- replay: launches, the launches of these batches free, as in a graph
 -- claims: idle
 -- only if: EXISTS (FROM events WHERE inference_phase IN ('decode', 'verify', 'draft'))
 -- needs: events
--- parameter missed_captures_share DOUBLE = 0.02  least part of the time that is a finding
+-- parameter missed_captures_share DOUBLE = 0.02  least share of the time for a finding
 WITH steps_of AS (
     FROM shared_phases
     WHERE phase IN ('decode', 'verify', 'draft') AND execution IS NOT NULL
@@ -38,7 +38,7 @@ SELECT
     count(*) AS events,
     list(event_id) AS changed_events,
     sum(greatest(span_ns - usual_ns, 0)) AS estimated_gain_ns,
-    'their time beyond the median of those that ran as graphs' AS gain_basis,
+    'their time beyond the median of batches that ran as graphs' AS gain_basis,
     NULL AS "where"
 FROM steps_of AS eager
 JOIN graphs USING (run, rank, phase)

@@ -1,6 +1,6 @@
 -- pageable_copies: memory that is not pinned is copied to or from a device.
 -- One row per (run, rank, direction).
--- The source's name of a copy says so. Such a copy goes through a buffer of the driver: it is slower, and the host waits for it.
+-- The name of the copy in the trace says so. Such a copy goes through a driver buffer: it is slower, and the host waits for it.
 -- The limit of a twentieth of the time leaves out the few bytes of an .item().
 -- suggestion: Pin the memory, DataLoader(pin_memory=True) or tensor.pin_memory(), and copy with non_blocking=True.
 -- link: https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
@@ -8,7 +8,7 @@
 -- claims: exposed
 -- only if: EXISTS (FROM shared_names WHERE kind = 'memcpy' AND name ILIKE '%pageable%')
 -- needs: events
--- parameter pageable_copies_share DOUBLE = 0.05  least part of the time that is a finding
+-- parameter pageable_copies_share DOUBLE = 0.05  least share of the time for a finding
 WITH copies AS (
     SELECT
         copies.run, copies.rank, copies.event_id, copies.dur_ns, copies.bytes, windows.steps, windows.window_ns,

@@ -1,17 +1,17 @@
--- recompiles: torch.compile works in the steps, as its guards fail or it was not warmed up.
+-- recompiles: torch.compile compiles during steps because guards fail or it was not warmed up.
 -- One row per (run, rank).
--- A compilation is a slice entire_frame_compile, or by older names _compile.compile_inner or the Python frame of _compile: the
--- first of these kinds that the trace has. Which code was compiled again is in the names of the compiled regions, FRAME/ATTEMPT:
--- an attempt after 0. Without profiler steps nobody can tell a warm-up, so it is a finding only where something was compiled
--- again. A twentieth of the time, as it may happen once in many steps.
--- suggestion: TORCH_LOGS=recompiles says which guard failed: mark sizes that change with torch._dynamo.mark_dynamic or
--- dynamic=True, keep Python values that change out of the code, and profile after the warm-up.
+-- A compilation is a slice entire_frame_compile, or with older names _compile.compile_inner or the Python frame of _compile: the
+-- first of these that the trace has. The names of compiled regions, FRAME/ATTEMPT, show which code was compiled again: an attempt
+-- above 0. Without profiler steps the warm-up cannot be recognised, so it is a finding only if something was compiled again. The
+-- limit is a twentieth of the time, because it may happen once in many steps.
+-- suggestion: TORCH_LOGS=recompiles says which guard failed: mark changing sizes with torch._dynamo.mark_dynamic or dynamic=True,
+-- keep changing Python values out of the code, and profile after the warm-up.
 -- link: https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html#dealing-with-recompilations
 -- replay: host, the compilations taking no time
 -- claims: idle
 -- only if: EXISTS (FROM shared_names WHERE contains(name, 'compile_inner') OR contains(name, '_compile'))
 -- needs: events
--- parameter recompiles_share DOUBLE = 0.05  least part of the time that is a finding
+-- parameter recompiles_share DOUBLE = 0.05  least share of the time for a finding
 WITH named AS (
     SELECT name, CASE
         WHEN regexp_matches(name, '^entire_frame_compile( \(dynamo_timed\))?$') THEN 1

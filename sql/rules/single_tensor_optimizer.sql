@@ -1,11 +1,11 @@
 -- single_tensor_optimizer: an optimizer updates one tensor at a time.
 -- One row per (run, rank, optimizer, line of source).
--- Shown by a Python frame `_single_tensor_...`; where none was recorded, by in-place ops of single tensors, and none of
--- `aten::_foreach_...` or `aten::_fused_...`, in a step of an optimizer of torch that could do without.
--- OptimizerSingleTensorPattern of torch.profiler._pattern_matcher, with two differences: all optimizers with foreach count
--- (torch knows adam, sgd and adamw), and stacks are not needed.
--- suggestion: Pass foreach=True, or fused=True where the optimizer has it: a few kernels for all tensors instead of several
--- for each.
+-- Evidence is a Python frame `_single_tensor_...`; or, if no frames were recorded, in-place ops on single tensors without any
+-- `aten::_foreach_...` or `aten::_fused_...`, in a step of a torch optimizer that has a foreach or fused form. This is
+-- OptimizerSingleTensorPattern of torch.profiler._pattern_matcher, with two differences: all optimizers with foreach count (torch
+-- knows adam, sgd and adamw), and stacks are not needed.
+-- suggestion: Pass foreach=True, or fused=True if the optimizer has it: a few kernels for all tensors instead of several for
+-- each.
 -- link: https://docs.pytorch.org/docs/stable/optim.html#algorithms
 -- replay: launches, the launches of these steps free
 -- claims: idle
@@ -102,8 +102,8 @@ SELECT
     list(event_id) AS changed_events,
     sum(optimizer_calls.idle_ns) AS estimated_gain_ns,
     CASE
-        WHEN count(optimizer_calls.idle_ns) > 0 THEN 'time in it in which no device is busy, waiting for launches'
-        ELSE 'not known: the trace shows no device'
+        WHEN count(optimizer_calls.idle_ns) > 0 THEN 'time in the optimizer in which no device is busy'
+        ELSE 'unknown: the trace shows no device'
     END AS gain_basis,
     shown_line(line) AS "where",
     CASE

@@ -1,18 +1,19 @@
--- slow_layers: a layer of a graph takes longer than others of the same kernels.
+-- slow_layers: a layer of a graph takes longer than other layers with the same kernels.
 -- One row per (run, rank, graph).
--- Layers of one block run the same kernels in the same order, so they take the same time but for noise: on traces of servers they
--- differ by a few percent. A layer that takes a fifth more than the median of its block, over all replays of the graph, has a
--- reason of its own: experts with more tokens, another cache of keys, a kernel that waits. A hundredth of the time of the
--- replays is what it costs at least: of 50 layers one that takes half as long again. It is said which kernel makes most of it.
--- suggestion: Compare this layer's kernels with the same ones of the next layer in graph_layers and events; look at lengths of
+-- Layers of one block run the same kernels in the same order, so they take the same time except for noise: in traces of servers
+-- they differ by a few percent. A layer that takes a fifth more than the median of its block, over all replays of the graph, has
+-- a reason of its own: experts with more tokens, a different key cache, a kernel that waits. The cost must be at least a
+-- hundredth of the time of the replays: one layer of 50 that takes half as long again. The finding names the kernel behind most
+-- of it.
+-- suggestion: Compare this layer's kernels with those of the next layer in graph_layers and events; look at lengths of
 -- sequences, load of experts and what other streams do then.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
--- replay: works, these layers as long as their like
+-- replay: works, these layers as long as similar layers
 -- claims: all
 -- only if: EXISTS (FROM events WHERE graph_layer IS NOT NULL)
 -- needs: events
 -- parameter slow_layers_ratio DOUBLE = 1.2   least time of a layer over the median of its block
--- parameter slow_layers_share DOUBLE = 0.01  least part of the time of the replays that such layers take too long
+-- parameter slow_layers_share DOUBLE = 0.01  least excess of such layers, as a share of the time of the replays
 WITH launched AS MATERIALIZED (
     FROM graph_replays(events)
 ),
@@ -87,7 +88,7 @@ SELECT
     slow.rank,
     severity_of(sum(slow.device_ns - slow.usual_ns), windows.window_ns) AS severity,
     format('{:,} of {:,}', count(*), any_value(all_layers.layers)) || ' layers of graph ' || slow.graph
-    || ' take longer than their like: layer ' || arg_max(slow.layer, slow.device_ns / slow.usual_ns) || ' takes '
+    || ' take longer than similar layers: layer ' || arg_max(slow.layer, slow.device_ns / slow.usual_ns) || ' takes '
     || duration_text(arg_max(slow.device_ns / slow.replays, slow.device_ns / slow.usual_ns)) || ' against '
     || duration_text(arg_max(slow.usual_ns / slow.replays, slow.device_ns / slow.usual_ns)) || '; most of it is '
     || shown(short_name('kernel', any_value(kernels.most.name))) AS finding,

@@ -1,22 +1,22 @@
--- straggler: the other ranks wait for one of them, or for several with the same cause, again and again.
+-- straggler: other ranks wait again and again for one rank, or for several with the same cause.
 -- One row per (run, cause).
--- Collectives are matched across the ranks of the run, on one clock where the offsets of `clock_skew` are known. Counted is
--- how far a rank is behind the one before it, as `stragglers` has it, by what it did longer than that rank for most of that:
--- its `excess`. Whether that is why it is late, the replay says. A rank that is late because it waited itself, for another
--- rank or before anything was recorded, is not to blame, and counts for nothing. In a run without a straggler each rank is
--- late now and then, so it is a finding only where one rank, or up to half of them together, have twice their even part of
--- that time, or three fifths of it where they are few (and a fifth more for each further rank). Ranks that come at least half
--- as late for the same cause belong to it. What the job would gain if they came as the others, from the last of these to the
--- last of them, has to be a fiftieth of the time.
--- suggestion: See what they do before, with blame(), and compare their data, their input pipeline and their clock rates with
--- those of the others.
+-- Collectives are matched across the ranks of the run, on one clock if the offsets of `clock_skew` are known. It counts how far a
+-- rank is behind the one before it, as in `stragglers`, by what took longer than on that rank for most of the delay: its
+-- `excess`. Whether that is why the rank is late is up to the replay. A rank that is late because it waited itself, for another
+-- rank or before anything was recorded, is not to blame and does not count. In a run without a straggler each rank is late now
+-- and then. So it is a finding only if one rank, or up to half of the ranks together, have twice their even share of that time,
+-- or three fifths of it if ranks are few (and a fifth more for each further rank). Ranks that come at least half as late for the
+-- same cause belong to it. The job must gain at least a fiftieth of the time if they arrived with the others: counted from the
+-- last of the others to the last of them.
+-- suggestion: See with blame() what they do before, and compare their data, their input pipeline and their clock rates with those
+-- of the other ranks.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications
 -- replay: stragglers, the late ranks doing this as the median rank does
 -- claims: exposed
 -- only if: (SELECT count(DISTINCT rank) > 1 FROM traces)
 -- needs: events, traces
--- parameter straggler_share DOUBLE = 0.02  least part of the time that is a finding
--- parameter straggler_part  DOUBLE = 0.6   enough of the time that ranks are waited for, in any run
+-- parameter straggler_share DOUBLE = 0.02  least share of the time for a finding
+-- parameter straggler_part  DOUBLE = 0.6   share of all waiting time that is enough in any run
 WITH several AS MATERIALIZED (
     SELECT run, count(*) AS ranks
     FROM shared_windows
@@ -139,10 +139,10 @@ SELECT
     CASE
         WHEN len(ranks) = 1
             THEN 'Rank ' || rank || ' comes last to ' || format('{:,}', times_last) || ' of ' || format('{:,}', collectives)
-            || ' collectives, and is waited for '
-        ELSE 'Ranks ' || array_to_string(list_sort(ranks), ', ') || ' come late to collectives, and are waited for '
+            || ' collectives, and others wait for it '
+        ELSE 'Ranks ' || array_to_string(list_sort(ranks), ', ') || ' come late to collectives, and others wait for them '
     END || claimed_part() || ', ' || percent_text(gain_ns / all_ns)
-    || ' of all such time of the run; what takes longer before is '
+    || ' of all such waits in the run; what takes longer before is '
     || CASE WHEN len(ranks) = 1 THEN 'its ' ELSE 'their ' END || word AS finding,
     evidence_events,
     events,
@@ -151,8 +151,8 @@ SELECT
     coalesce(getvariable('straggler_share'), 0.02) * window_ns AS least_ns,
     gain_ns AS estimated_gain_ns,
     CASE
-        WHEN len(ranks) = 1 THEN 'time from the last but one rank to this one: with it, the collective could begin'
-        ELSE 'time from the last of the other ranks to these: with that one, the collective could begin'
+        WHEN len(ranks) = 1 THEN 'time from the second-to-last rank to this one: until then the collective cannot begin'
+        ELSE 'time from the last of the other ranks to these: until then the collective cannot begin'
     END AS gain_basis,
     CASE WHEN len(ranks) = 1 THEN 'rank ' || rank ELSE 'ranks ' || array_to_string(list_sort(ranks), ', ') END
     || ' of ' || of_ranks AS "where",
@@ -161,13 +161,13 @@ SELECT
             THEN 'Compare the data with that of the others, and give the DataLoader more workers (num_workers); '
             || '`input_balance` has the waits of all ranks.'
         WHEN 'host'
-            THEN 'See what the host does before, with blame(), and compare the processor, and what else runs there, with those '
+            THEN 'See with blame() what the host does before, and compare the processor, and what else runs there, with those '
             || 'of the others.'
         WHEN 'compute'
-            THEN 'See which kernels take longer, with blame(), and compare the share of the work and the clock rates with '
+            THEN 'See with blame() which kernels take longer, and compare the share of the work and the clock rates with '
             || 'those of the others.'
         WHEN 'communication'
-            THEN 'See which link takes longer, with blame(), and compare the network with that of the others.'
+            THEN 'See with blame() which link takes longer, and compare the network with that of the others.'
     END AS suggestion
 FROM shown_late
 WHERE place = 1 AND gain_ns >= coalesce(getvariable('straggler_share'), 0.02) * window_ns

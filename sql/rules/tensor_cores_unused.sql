@@ -1,16 +1,16 @@
--- tensor_cores_unused: products of matrices and convolutions are done in fp32 on a device whose matrix units stand still.
+-- tensor_cores_unused: matrix products and convolutions run in fp32 on a device whose matrix units stay idle.
 -- One row per (run, rank, op that owns the work).
--- Kernels whose work is known and done in fp32 (`work_dtype`; a kernel's name says if it is tf32), on a known device whose peak
--- is higher in tf32, or where it has none in bf16 or fp16: what the device lacks is not advised. Where memory is the limit
--- nothing can be gained, so what reads and writes more than it computes is never found. A twentieth of the time, as for others.
+-- Looks at kernels with known work done in fp32 (`work_dtype`; a kernel's name shows if it is tf32), on a known device with a
+-- higher peak in tf32, or if it has none in bf16 or fp16: types that the device lacks are not suggested. If memory is the limit
+-- nothing can be gained, so memory-bound work is never a finding. The limit is a twentieth of the time, as in other rules.
 -- suggestion: Allow tf32, torch.set_float32_matmul_precision("high") and torch.backends.cudnn.allow_tf32 = True, or use bf16 or
 -- fp16 with torch.autocast.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices
--- replay: works, these kernels at the same part of the higher limit
+-- replay: works, these kernels at the same share of the higher limit
 -- claims: all
 -- only if: (SELECT count(fp32_flop_per_s) > 0 FROM devices)
 -- needs: events, devices
--- parameter tensor_cores_unused_share DOUBLE = 0.05  least part of the time that is a finding
+-- parameter tensor_cores_unused_share DOUBLE = 0.05  least share of the time for a finding
 WITH kernels AS (
     SELECT
         work.run, work.rank, work.event_id, work.work_id, work.dur_ns, windows.steps, windows.window_ns, windows.devices, d.model,
@@ -71,7 +71,7 @@ SELECT
     sum(dur_ns) / devices AS claimed_ns,
     coalesce(getvariable('tensor_cores_unused_share'), 0.05) * window_ns * sum(dur_ns) / sum(gain_ns) AS least_ns,
     round(sum(gain_ns) / devices) AS estimated_gain_ns,
-    'at the same part of the limit that the peak of ' || dtype || ' and the memory set (roofline)' AS gain_basis,
+    'at the same share of the limit set by the peak of ' || dtype || ' and the memory (roofline)' AS gain_basis,
     shown(owners.name) AS "where",
     CASE
         WHEN bool_or(has_half) AND dtype = 'tf32'

@@ -1,16 +1,16 @@
 -- unaligned_matmul: matrices in half precision have rows that tensor cores cannot read as they are.
 -- One row per (run, rank, line of source).
--- `aten::mm addmm bmm baddbmm` of fp16 or bf16 where the rows of a matrix, or of the result, are no multiple of 8 elements
--- long in memory. MatMulDimInFP16Pattern of torch.profiler._pattern_matcher, with three differences: the strides say which
--- sizes are those of rows, for a number of tokens or images that is odd costs nothing (torch takes the last two sizes of all
--- inputs, also of the bias; so does this for the columns where strides were not recorded); rows of up to 8 elements count for
--- nothing; and where the trace shows devices, such products from one line must take unaligned_matmul_share of the time, and some
--- device must have matrix units for half precision: a known one without them (no more than twice its fp32) has nothing to gain.
--- suggestion: Pad these sizes to multiples of 8, better of 64: the vocabulary, the classes, hidden sizes.
+-- `aten::mm addmm bmm baddbmm` of fp16 or bf16 if the rows of a matrix, or of the result, are not a multiple of 8 elements long
+-- in memory. This is MatMulDimInFP16Pattern of torch.profiler._pattern_matcher, with three differences: strides say which sizes
+-- are those of rows, because an odd number of tokens or images costs nothing (torch takes the last two sizes of all inputs, also
+-- of the bias; without recorded strides this rule takes the columns); rows of up to 8 elements do not count; and if the trace
+-- shows devices, such products from one line must take unaligned_matmul_share of the time, and a device must have matrix units
+-- for half precision: a known device without them (at most twice its fp32) has nothing to gain.
+-- suggestion: Pad these sizes to multiples of 8, or better of 64: the vocabulary, the classes, hidden sizes.
 -- link: https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
 -- only if: EXISTS (FROM shared_names WHERE name IN ('aten::mm', 'aten::addmm', 'aten::bmm', 'aten::baddbmm'))
 -- needs: events, devices
--- parameter unaligned_matmul_share DOUBLE = 0.01  least part of the time that is a finding
+-- parameter unaligned_matmul_share DOUBLE = 0.01  least share of the time for a finding
 WITH products AS MATERIALIZED (
     SELECT
         run, rank, step, event_id, name, dur_ns, nullif(device_ns, 0) AS device_ns, input_dims, input_strides, input_types,
@@ -54,15 +54,15 @@ SELECT
     products.rank,
     CASE WHEN coalesce(sum(device_ns), 0) >= 0.2 * window_ns THEN 'medium' ELSE 'low' END AS severity,
     count(*) || CASE WHEN count(*) = 1 THEN ' matrix product' ELSE ' matrix products' END
-    || ' in half precision with rows whose length is no multiple of 8, '
+    || ' in half precision with rows whose length is not a multiple of 8, '
     || coalesce(duration_text(sum(device_ns)) || ' of device time', duration_text(sum(dur_ns)) || ' of host time')
-    || '; the most takes ' || shown(arg_max(
+    || '; the longest: ' || shown(arg_max(
         matrices || ', rows of ' || array_to_string(odd, ' and '), {'ns': coalesce(device_ns, dur_ns), 'id': -event_id}
     )) AS finding,
     strongest(event_id, coalesce(device_ns, dur_ns)) AS evidence_events,
     count(*) AS events,
     NULL AS estimated_gain_ns,
-    'not known: what kernels make of such rows differs' AS gain_basis,
+    'unknown: kernels handle such rows differently' AS gain_basis,
     shown_line(line) AS "where"
 FROM products
 JOIN unaligned

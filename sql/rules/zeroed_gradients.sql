@@ -1,8 +1,8 @@
--- zeroed_gradients: gradients are filled with zeros, where they could be let go.
+-- zeroed_gradients: gradients are filled with zeros instead of being set to None.
 -- One row per (run, rank, line of source).
--- `aten::zero_` inside a call of `zero_grad`, of an optimizer or a module, where it is no part of making a tensor of zeros.
--- GradNotSetToNonePattern of torch.profiler._pattern_matcher, with two differences: `aten::_foreach_zero_` counts, too; and
--- the mark of an optimizer's `zero_grad` does where stacks were not recorded.
+-- `aten::zero_` inside a call of `zero_grad` of an optimizer or a module, unless it is part of creating a tensor of zeros. This
+-- is GradNotSetToNonePattern of torch.profiler._pattern_matcher, with two differences: `aten::_foreach_zero_` counts, too; and if
+-- stacks were not recorded, the marker of an optimizer's `zero_grad` is enough.
 -- suggestion: Call zero_grad(set_to_none=True), the default since PyTorch 2.0.
 -- link: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
 -- replay: ops, no such fills
@@ -56,7 +56,7 @@ SELECT
     list(event_id) AS changed_events,
     coalesce(nullif(sum(device_ns), 0), sum(dur_ns)) AS estimated_gain_ns,
     CASE WHEN sum(device_ns) > 0 THEN 'device time' ELSE 'host time' END
-    || ' of the fills; besides, backward then writes gradients instead of adding to them' AS gain_basis,
+    || ' of the fills; backward then also writes gradients instead of adding to them' AS gain_basis,
     shown_line(frame_of(frames)) AS "where"
 FROM fill_details
 JOIN shared_windows AS windows ON fill_details.run = windows.run AND fill_details.rank = windows.rank

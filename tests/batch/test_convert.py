@@ -295,7 +295,7 @@ def test_an_engine_that_stops_fails_what_it_has_not_done(tmp_path: Path) -> None
         ({"compat": "numpy"}, "compat"),
         ({"pattern": "trace.json"}, "neither"),
         ({"pattern": "{run}/{host}.json"}, "{host} is unknown"),
-        ({"pattern": "{run}/a.json", "run": "r"}, "given, and in the pattern"),
+        ({"pattern": "{run}/a.json", "run": "r"}, "both as an argument and in the pattern"),
     ],
 )
 def test_a_wrong_parameter_is_said_before_anything_is_done(
@@ -397,7 +397,7 @@ def test_a_store_is_copied(tmp_path: Path, threads: Executor) -> None:
     ]
     assert_same(content(tmp_path / "one"), content(tmp_path / "two"))
     assert set(statuses(profframe.convert(paths, tmp_path / "two", threads))) == {"unchanged"}
-    with pytest.raises(ParameterError, match="names already"):
+    with pytest.raises(ParameterError, match="already has names"):
         profframe.convert(tmp_path / "one", tmp_path / "two", run="r")
 
 

@@ -347,7 +347,7 @@ def test_a_live_profile_has_the_rank_of_its_process() -> None:
 
 
 def test_a_cache_is_for_files(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match=r"cache keeps what was loaded from files.*to_parquet"):
+    with pytest.raises(ParameterError, match=r"cache works only for files.*to_parquet"):
         profframe.load([event("f", 0, 1)], cache=tmp_path)
 
 

@@ -134,7 +134,7 @@ def test_answers_that_compare_ranks_have_one_default_for_clocks() -> None:
         if parameter.name == "corrected"
     }
     assert {"collectives", "stragglers", "pipeline_bubbles"} <= {*found}
-    doc = "take the offsets of clock_skew off the clocks, where all are known"
+    doc = "correct clocks by the offsets of clock_skew, if all are known"
     assert {*found.values()} == {(True, doc)}
     waits = [answer.sql for answer in ANSWERS if "collective_waits(" in answer.sql]
     assert all("coalesce(getvariable('corrected'), true)" in sql for sql in waits)

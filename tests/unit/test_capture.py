@@ -134,7 +134,7 @@ def test_a_schedule_that_recorded_nothing_has_no_trace() -> None:
     with profframe.profile(schedule=profframe.schedule(wait=5, warmup=1, active=1)) as prof:
         work()
         prof.step()
-    with pytest.raises(SourceError, match="its schedule has not come to the end of a cycle"):
+    with pytest.raises(SourceError, match="no cycle of its schedule has ended"):
         _ = prof.trace
 
 

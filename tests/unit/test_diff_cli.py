@@ -131,14 +131,14 @@ def test_fail_on_a_significant_row(run: Run, tmp_path: Path) -> None:
 def test_no_limit(run: Run, limit: str) -> None:
     code, out, err = run("diff", "nothing", "nothing", "--fail-on", limit)
     assert (code, out) == (2, "")
-    assert f"--fail-on: a limit is a number and %, as in 5%, not {limit!r}" in err
+    assert f"--fail-on: a limit is a number and %, such as 5%, not {limit!r}" in err
 
 
 @pytest.mark.parametrize("names", ["a", "a,a", "a,", "a,b,c", ""])
 def test_no_names(run: Run, names: str) -> None:
     code, _, err = run("diff", "nothing", "nothing", "--names", names)
     assert code == 2
-    assert f"--names: two different names, as in before,after, not {names!r}" in err
+    assert f"--names: two different names, such as before,after, not {names!r}" in err
 
 
 def test_errors_are_no_growth(run: Run, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_errors_are_no_growth(run: Run, tmp_path: Path) -> None:
     assert err.endswith("no: no such file or directory\n")
     side = store(tmp_path / "a", 1)
     code, _, err = run("diff", side, side, "--per", "step")
-    assert (code, err) == (1, "error: per='step': nothing of 'base' is in a profiler step\n")
+    assert (code, err) == (1, "error: per='step': 'base' has nothing inside profiler steps\n")
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "parquet"])

@@ -389,8 +389,8 @@ def test_a_store_is_written_on_the_command_line(trace: Trace, tmp_path: Path, ru
         (["--rank", "x"], "'x' is not a valid integer"),
         (["--rank", "0", "--rank", "7"], "no rank 7"),
         (["--step", "0-99999999", "--step", "5"], "more than 1,000,000 numbers"),
-        (["--as", "stacks", "--collectives"], "--collectives is for chrome"),
-        (["--as", "stacks", "--keep-clocks"], "--keep-clocks is for chrome"),
+        (["--as", "stacks", "--collectives"], "--collectives works only with chrome"),
+        (["--as", "stacks", "--keep-clocks"], "--keep-clocks works only with chrome"),
     ],
 )
 def test_spans_and_options_that_cannot_be(

@@ -299,7 +299,7 @@ def test_only_whole_traces_are_written_under_a_name_of_protobuf(tmp_path: Path) 
         trace.report,
         lambda path: trace.export_chrome_trace(path, legacy=True),
     ):
-        with pytest.raises(ExportError, match=r"t\.pftrace: that is a name of Perfetto's protobuf"):
+        with pytest.raises(ExportError, match=r"t\.pftrace: this ending means Perfetto's protobuf"):
             write(path)
     assert not path.exists()
 

@@ -154,7 +154,7 @@ def test_a_cache_and_a_store_keep_categories_apart(trace_file: Path, tmp_path: P
     [
         (7, "kernel_categories: needs an object of entries by their names, got 7"),
         ({"a": "gem"}, "kernel_categories: 'a': no category 'gem'; categories are gemm, "),
-        ({"(": "gemm"}, r"kernel_categories: '\(': '\(' is no regular expression: "),
+        ({"(": "gemm"}, r"kernel_categories: '\(': '\(' is not a regular expression: "),
         ({"a": 1}, "'a': needs a category or an object, got 1"),
         ({"a": {"category": "gemm"}}, "'a': needs the field match"),
         ({"a": {"match": [{"name": "x"}]}}, "'a': needs the field category"),

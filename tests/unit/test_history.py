@@ -787,7 +787,7 @@ class TestCheck:
         assert checked(trace, ["r8", "r9", "r1?"], None, limit, per_step=64).worse == []
 
     def test_a_limit_for_what_is_not_there_is_an_error(self) -> None:
-        with pytest.raises(ParameterError, match="'peak_device_bytes': not known of the runs"):
+        with pytest.raises(ParameterError, match="'peak_device_bytes': not known for the runs"):
             checked(noisy(9), 5, 4, {"peak_device_bytes": Fraction(1, 10)})
 
     @pytest.mark.parametrize("text", ["5", "x=5", "=5%", "5%=x", ""])

@@ -96,11 +96,11 @@ def test_what_is_written(text: str, metric: str, most: Fraction) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("step", "a limit is a number and %, as in 5%, not 'step'"),
+        ("step", "a limit is a number and %, such as 5%, not 'step'"),
         ("=5%", "a limit is 5% or METRIC=5%"),
         (
             "step=5",
-            "a limit is a number and %, as in 5%, or an amount, as in 2ms and 200MB, not '5'",
+            "a limit is a percentage, such as 5%, or an amount, such as 2ms or 200MB, not '5'",
         ),
         ("step=-5%", "a limit is a number"),
         ("step=5 %%", "a limit is a number"),
@@ -308,7 +308,7 @@ def test_any_name(name: str) -> None:
         ("category:gem", r"did you mean 'gemm'"),
         ("module:A", "base says nothing of modules"),
         ("memory", "memory: on neither side: .*profile_memory"),
-        ("exposed_communication", "on neither side a device communicates"),
+        ("exposed_communication", "no device communicates on either side"),
         ("throughput_per_s", "throughput_per_s: on neither side: it is not known"),
     ],
 )

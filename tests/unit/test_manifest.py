@@ -90,7 +90,7 @@ def test_what_it_does_not_know_is_passed_by(pack: Path) -> None:
 def test_what_it_may_not_say_is_an_error_that_names_it(noted: object, pack: Path) -> None:
     (pack / manifest.NAME).write_text(json.dumps(noted))
 
-    with pytest.raises(StoreError, match=rf"{pack.name}/manifest\.json: not a manifest of prof"):
+    with pytest.raises(StoreError, match=rf"{pack.name}/manifest\.json: not a profframe manifest"):
         manifest.read(pack)
 
 

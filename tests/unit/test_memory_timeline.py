@@ -109,8 +109,8 @@ def test_a_timeline_converts_and_is_asked_in_a_store(tmp_path: Path) -> None:
     [
         ("[[1795486150112938, 1795486150112939], [[0, 1], [0, 2]]]", NotATraceError, "raw.json.gz"),
         ("[[-1, 1, 8, 0], [5, 4, -16", SourceError, "ends early"),
-        ("[[-1, 1, 8, 0], [5, 4, -16]]", SourceError, "not four whole numbers"),
-        ('[[-1, 1, 8, 0], [5, 4, "a", 1]]', SourceError, "not four whole numbers"),
+        ("[[-1, 1, 8, 0], [5, 4, -16]]", SourceError, "not four integers"),
+        ('[[-1, 1, 8, 0], [5, 4, "a", 1]]', SourceError, "not four integers"),
         ("[[-1, 1, 8, 0], [5, 9, 16, 1]]", NotATraceError, "the action 9"),
         ("[[-1, 1, 8, 0], [5, 2, 16, 8]]", NotATraceError, "the category 8"),
         ("<html>\n<head><title>GPU Memory Timeline HTML</title>", NotATraceError, "a picture"),

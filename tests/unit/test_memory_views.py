@@ -111,7 +111,7 @@ def test_peaks_of_snapshots_have_limits(run: Run, before: Path, after: Path) -> 
     assert "| (no name) | 9 B | 1.00 MiB | 1.00 MiB |" in text
     code, _, errors = run("diff", before, after, "--fail-on", "step=5%")
     assert code == 2
-    assert "step: of memory snapshots there is memory alone" in errors
+    assert "step: memory snapshots have only memory" in errors
 
 
 def test_what_ran_out_comes_first(run: Run, after: Path) -> None:

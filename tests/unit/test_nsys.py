@@ -497,7 +497,7 @@ def test_a_compressed_database_is_refused_with_what_to_do(tmp_path: Path) -> Non
 def test_a_file_that_only_begins_as_a_database_is_no_trace(tmp_path: Path) -> None:
     path = tmp_path / "r.sqlite"
     path.write_bytes(b"SQLite format 3\0" + bytes(100))
-    assert "but is none" in refused(path)
+    assert "but is not one" in refused(path)
 
 
 @pytest.mark.parametrize("part", [0.1, 0.3, 0.6, 0.9, 0.999])

@@ -236,7 +236,7 @@ class TestCommandLine:
         assert cli.run(command) == 0
         assert profframe.load(output).counters.height > 0
         assert cli.run([*command, "--as", "stacks"]) == 2
-        assert "--track is for chrome, not for stacks" in capsys.readouterr().err
+        assert "--track works only with chrome, not with stacks" in capsys.readouterr().err
         assert cli.run(["export", self.SOURCE, "-o", output, "--track", "memroy"]) == 1
         assert "no track named 'memroy'; did you mean 'memory'?" in capsys.readouterr().err
         assert cli.run(["export", self.SOURCE, "-o", output, "--rank", "7"]) == 1

@@ -173,5 +173,5 @@ def test_what_is_no_track(trace: Trace, tmp_path: Path, tracks: Any, message: st
 def test_unknown_and_legacy(trace: Trace, tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match=r"no track named 'memry'; did you mean 'memory'"):
         trace.export_chrome_trace(tmp_path / "o.json", tracks=["memry"])
-    with pytest.raises(ParameterError, match="tracks: not in the form that torch writes"):
+    with pytest.raises(ParameterError, match="tracks: not available in torch"):
         trace.export_chrome_trace(tmp_path / "o.json", legacy=True, tracks=["memory"])

@@ -45,7 +45,7 @@ ADDMM = """\
 
 
 NO_SLICE = (
-    "event 6 ('sgemm', kernel) is no host slice that nests, so it has no tree; event 3 launched it"
+    "event 6 ('sgemm', kernel) is not a host slice that nests, so it has no tree; event 3 launched it"
 )
 
 
@@ -257,4 +257,4 @@ class TestCommandLine:
         stored(events=[{"kind": "kernel", "name": "sgemm"}], traces=[{}]).to_parquet(store)
         code, _, err = run("tree", store, "--event", 0)
         assert code == 1
-        assert "is no host slice that nests" in err
+        assert "is not a host slice that nests" in err

@@ -76,7 +76,7 @@ def test_names_of_others_are_refused(
         load(root)
     found = maintenance.verify(root)
     assert found["file"].to_list() == [f"{pack_of(root).name}/manifest.json"]
-    assert "which is no folder of a store" in found["problem"][0]
+    assert "which is not a folder of a store" in found["problem"][0]
     assert cli.run(["store", "verify", str(root)]) == 1
 
 
@@ -99,7 +99,7 @@ def test_nothing_is_written_behind_a_link(root: Path, victim: Path) -> None:
     (root / "run=b/rank=1").symlink_to(victim / "run=v/rank=0")
     (root / "run=b/.old-rank=2").symlink_to(victim / "run=v/rank=0")
     for run, rank in (("v", 0), ("b", 1), ("b", 2)):
-        with pytest.raises(StoreError, match="a link; nothing is changed behind a link"):
+        with pytest.raises(StoreError, match="a link; profframe changes nothing behind links"):
             store.write(one(run, rank, ("new",)), root)
 
 

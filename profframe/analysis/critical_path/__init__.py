@@ -74,7 +74,7 @@ def _single_trace(connection: duckdb.DuckDBPyConnection) -> _Trace:
     traces = connection.sql("SELECT DISTINCT run, rank FROM events ORDER BY ALL").fetchall()
     if len(traces) > 1:
         raise ParameterError(
-            f"a critical path is of one (run, rank), and there are {len(traces)} "
+            f"a critical path covers one (run, rank), and there are {len(traces)} "
             f"({some_traces(traces)}); choose one: run=..., rank=..."
         )
     return traces[0] if traces else (None, None)

@@ -42,7 +42,7 @@ class CriticalPath:
     Attributes
     ----------
     run, rank
-        The trace; None where it is empty. Across ranks ``rank`` is None.
+        The trace; None if it is empty. Across ranks, ``rank`` is None.
     step
         N of the profiler step; None for an annotation or the whole trace.
     annotation
@@ -50,30 +50,30 @@ class CriticalPath:
     start_ns, end_ns
         The window, on the clock of ``traces.clock``.
     events : polars.DataFrame
-        One row per stretch of the path, in time order; each starts where the one before ends.
-        ``run rank event_id name kind thread device stream`` are of the event (no event where
-        nothing was recorded), ``start_ns dur_ns`` of the stretch, ``bound`` is one of ``BOUNDS``,
-        ``waiting_rank`` is NULL, and ``edge`` tells how the stretch is part of the path:
+        One row per segment of the path, in time order; each starts where the previous one ends.
+        ``run rank event_id name kind thread device stream`` are of the event (no event if nothing
+        was recorded), ``start_ns dur_ns`` of the segment, ``bound`` is one of ``BOUNDS``,
+        ``waiting_rank`` is NULL, and ``edge`` tells how the segment is part of the path:
 
         ========  =============  ==================================================================
-        edge      bound          the stretch is
+        edge      bound          the segment is
         ========  =============  ==================================================================
-        slice     host           a host slice, in none of its children
+        slice     host           a host slice, outside its children
         between   host           a thread between two slices
-        thread    host           until a thread went on, or began, after another one
-        sync      sync           a call that waited for a device, after that was done
-        launch    launch         from the beginning of the launching call to that of the work
-        work      compute, ...   work of a device: ``compute``, ``communication`` or ``copy``
-        queue     idle           between the work before on its stream and the work ``event_id``
-        wait      idle           between other work waited for (an event, a graph) and ``event_id``
-        unknown   idle           nothing in the window tells what was waited for
+        thread    host           until a thread continued, or began, after another one
+        sync      sync           a call that waited for a device, after the device was done
+        launch    launch         from the start of the launching call to the start of the work
+        work      compute, ...   device work: ``compute``, ``communication`` or ``copy``
+        queue     idle           between the previous work on its stream and the work ``event_id``
+        wait      idle           between other awaited work (an event, a graph) and ``event_id``
+        unknown   idle           nothing in the window shows what was waited for
         ========  =============  ==================================================================
 
         Across ranks, ``start_ns`` is on the clock of the lowest rank, and the row has the ``rank``
-        that the stretch is on. A collective goes from the start of the last rank to the end: its
-        transfer (on the host its edge is ``collective``). What that rank did before is on the path
-        in place of the others' waiting; ``waiting_rank`` is the rank that waited meanwhile, NULL
-        where none did.
+        that the segment is on. A collective goes from the start of the last rank to the end: its
+        transfer (on the host its edge is ``collective``). Before that, the path follows what the
+        last rank did instead of the others' waiting; ``waiting_rank`` is the rank that waited
+        meanwhile, NULL if none did.
     starts : polars.DataFrame
         ``run rank start_ns`` of the trace.
     """
@@ -89,12 +89,12 @@ class CriticalPath:
 
     @property
     def length_ns(self) -> int:
-        """Length of the path: of the window, and the sum of ``events["dur_ns"]``."""
+        """Length of the path: that of the window, and the sum of ``events["dur_ns"]``."""
         return self.end_ns - self.start_ns
 
     @cached_property
     def waits(self) -> pl.DataFrame:
-        """What ranks waited for on the path: one row per rank waited for, bound and name.
+        """What ranks waited for on the path: one row per awaited rank, bound and name.
 
         ``rank bound name total_ns share``, the longest first; a part of what `bounds` has.
         """

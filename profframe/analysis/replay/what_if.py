@@ -185,7 +185,7 @@ def _changes(
     if wishes.bandwidth_gb_per_s is not None:
         if not (of.bus_bytes >= 0).any():
             raise ParameterError(
-                "bandwidth_gb_per_s: no collective with two ranks or more has a known size; "
+                "bandwidth_gb_per_s: no collective of two or more ranks has a known size; "
                 "use communication=FACTOR"
             )
         latency = wishes.latency_us or 0.0

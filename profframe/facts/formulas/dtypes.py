@@ -162,6 +162,7 @@ def peak_name(dtype: object, choices: Collection[str] = PEAK_NAMES) -> str:
     near = difflib.get_close_matches(word, (*choices, *_OTHER_NAMES, *_SHOWN), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise UnknownNameError(
-        f"no dtype named {text!r:.60}{hint} (known: {', '.join(choices)}, and names of torch, as "
+        f"no dtype named {text!r:.60}{hint} (known: {', '.join(choices)}, and torch's names, such "
+        "as "
         f"{', '.join(_SHOWN)})"
     )

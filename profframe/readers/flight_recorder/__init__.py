@@ -103,12 +103,12 @@ def _value(source: ByteSource) -> Mapping[str, Any]:
             value = json.loads(data, parse_constant=exact.refuse)
         except json.JSONDecodeError as error:
             raise SourceError(
-                f"{source.path}: a dump of the flight recorder whose JSON ends early or is "
-                f"damaged: {error.msg} at byte {error.pos:,} (dump it again, or load the others)"
+                f"{source.path}: a flight recorder dump whose JSON ends early or is damaged: "
+                f"{error.msg} at byte {error.pos:,} (dump it again, or load the others)"
             ) from None
         except (ValueError, RecursionError) as error:
             raise SourceError(
-                f"{source.path}: a dump of the flight recorder that is no sound JSON: {error}"
+                f"{source.path}: a flight recorder dump that is not valid JSON: {error}"
             ) from None
     if not isinstance(value, Mapping):
         raise _not_a_dump(source, "it holds no object with entries")
@@ -117,7 +117,7 @@ def _value(source: ByteSource) -> Mapping[str, Any]:
 
 def _not_a_dump(source: ByteSource, reason: str) -> NotATraceError:
     return NotATraceError(
-        f"{source.path}: not a trace: like a dump of torch's flight recorder, but {reason}"
+        f"{source.path}: not a trace: it looks like a dump of torch's flight recorder, but {reason}"
     )
 
 

@@ -116,7 +116,7 @@ def read(
     if not isinstance(snapshot, dict) or not snapshot.keys() & {_TRACES, _SEGMENTS}:
         raise NotATraceError(
             f"{source.path}: not a trace: a pickle of a {type(snapshot).__name__} without "
-            f"{_SEGMENTS} and {_TRACES}, as torch.cuda.memory._dump_snapshot writes them"
+            f"{_SEGMENTS} and {_TRACES}, unlike those of torch.cuda.memory._dump_snapshot"
         )
     return _tables(snapshot, machine, recording, blocks, source, spool)
 
@@ -218,7 +218,7 @@ def _lists(value: Any, source: ByteSource) -> list[int]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise SourceError(f"{source.path}: {_TRACES} is no list, with one list for each device")
+        raise SourceError(f"{source.path}: {_TRACES} is not a list with one list for each device")
     if len(value) > _MOST_DEVICES:
         raise SourceError(f"{source.path}: {_TRACES} has lists of {len(value):,} devices")
     return [getattr(part, "number", -1) for part in value]
@@ -228,7 +228,7 @@ def _dicts(value: Any, name: str, source: ByteSource) -> list[dict[Any, Any]]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(part, dict) for part in value):
-        raise SourceError(f"{source.path}: {name} is no list of dicts")
+        raise SourceError(f"{source.path}: {name} is not a list of dicts")
     return value
 
 

@@ -62,7 +62,7 @@ def read(
     """
     if not _RECORD.search(source.beginning().plain):
         raise NotATraceError(
-            f"{source.path}: not a trace: a memory timeline of sums by category, or no timeline "
+            f"{source.path}: not a trace: a memory timeline of sums by category, or not a timeline "
             "(export one with each record: prof.export_memory_timeline('FILE.raw.json.gz', "
             "device='cuda:0'), and load that)"
         )
@@ -75,7 +75,7 @@ def read(
         if len(wrong):
             raise NotATraceError(
                 f"{source.path}: not a trace: record {wrong[0]:,} of a memory timeline has the "
-                f"{name} {values[wrong[0]]} (known are {low} to {high})"
+                f"{name} {values[wrong[0]]} (known: {low} to {high})"
             )
     quality = Quality()
     is_before = action == _PREEXISTING
@@ -159,7 +159,7 @@ def _columns(source: ByteSource) -> tuple[Ints, ...]:
     except pa.ArrowInvalid as error:
         reason = str(error).partition("\n")[0][:200]
         raise SourceError(
-            f"{source.path}: a memory timeline with a record that is not four whole numbers "
+            f"{source.path}: a memory timeline with a record that is not four integers "
             f"([time, action, bytes, category]): {reason}"
         ) from error
     return tuple(rows[name].to_numpy() for name in _COLUMNS)

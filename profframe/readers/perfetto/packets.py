@@ -79,7 +79,7 @@ def messages() -> ModuleType:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2
     except ImportError as error:
         raise MissingExtraError(
-            "Perfetto's traces need its messages: pip install 'profframe[perfetto]'"
+            "Perfetto traces need an extra: pip install 'profframe[perfetto]'"
         ) from error
     module: ModuleType = perfetto_trace_pb2
     return module
@@ -184,7 +184,7 @@ class Reading:
             return b""
         if too_long:
             raise SourceError(
-                f"a packet of compressed packets becomes more than {_MOST_DECOMPRESSED >> 20} MB"
+                f"a packet of compressed packets unpacks to more than {_MOST_DECOMPRESSED >> 20} MB"
             )
         return plain
 

@@ -189,7 +189,8 @@ class Machine:
     def _ends(self) -> NoReturn:
         size = self.place(self.passed + len(self.data))
         raise SourceError(
-            f"{self.path}: the pickle ends early, after {size:,} bytes, within what starts at byte "
+            f"{self.path}: the pickle ends early, after {size:,} bytes, within the object that "
+            "starts at byte "
             f"{self.place(self._opcode_at):,} (copy or write the file again)"
         )
 
@@ -198,7 +199,7 @@ class Machine:
         opcode = _REFUSED.get(code)
         if opcode is None:
             if self._opcode_at == 0:
-                raise NotATraceError(f"{self.path}: not a trace: it begins like no pickle")
+                raise NotATraceError(f"{self.path}: not a trace: it does not begin like a pickle")
             self.fail(f"0x{code:02x} is no opcode")
         what = ""
         if code in _NAMED:
@@ -281,7 +282,7 @@ class Machine:
         if len(weights) > _MOST_CONTAINERS:
             raise SourceError(
                 f"{self.path}: byte {self.place(self._opcode_at):,}: the pickle has more than "
-                f"{_MOST_CONTAINERS:,} lists and dicts that are no usual records and frames"
+                f"{_MOST_CONTAINERS:,} unusual lists and dicts"
             )
 
     def release(self) -> None:

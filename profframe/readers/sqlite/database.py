@@ -252,8 +252,8 @@ def _address(path: Path, stack: ExitStack) -> str:
         copy = shutil.copyfile(file, scratch / file.name)
         if file != path and _ends_with(copy, _MULTI_DATABASE_JOURNAL):
             raise SourceError(
-                f"{file}: belongs to a change of several databases, and names a file that SQLite "
-                "would delete; move it away, or let the program that wrote it finish"
+                f"{file}: belongs to a transaction over several databases, and names a file that "
+                "SQLite would delete; move it away, or let the program that wrote it finish"
             )
     return f"{(scratch / path.name).as_uri()}?mode=rw"
 
@@ -303,7 +303,7 @@ def _tables(connection: sqlite3.Connection, path: Path) -> dict[str, SourceTable
         ((rows,),) = _fetch_all(connection, f"SELECT count(*) FROM ({query})", path, table)
         most_rows -= rows
         if not most_rows:
-            raise _damaged(path, table, ValueError("it has more rows than there is room for"))
+            raise _damaged(path, table, ValueError("it has more rows than the file has room for"))
         tables[table] = SourceTable(table, MappingProxyType(columns), rows)
     connection.set_progress_handler(None, 0)
     return tables
@@ -326,9 +326,11 @@ def _fetch(
 
 def _damaged(path: Path, table: str | None, error: Exception) -> SourceError:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
-        return NotATraceError(f"{path}: not a trace: it begins as an SQLite database, but is none")
+        return NotATraceError(
+            f"{path}: not a trace: it begins like an SQLite database, but is not one"
+        )
     where = f"table {table!r} of the database" if table else "the database"
     return SourceError(
-        f"{path}: {where} cannot be read: {error}; it is damaged or was cut, so export or copy it "
-        "again"
+        f"{path}: {where} cannot be read: {error}; it is damaged or truncated, so export or copy "
+        "it again"
     )

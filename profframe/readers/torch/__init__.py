@@ -216,8 +216,8 @@ def _finished(source: object, results: Any) -> Any:
     if results is None:
         name = type(source).__qualname__
         raise SourceError(
-            f"this {name} holds no events: it is still running, or never ran; load it when its "
-            "with block has ended, or from on_trace_ready"
+            f"this {name} holds no events: it is still running, or never ran; load it after its "
+            "with block, or inside on_trace_ready"
         )
     return results
 
@@ -229,7 +229,7 @@ def _event_list(source: Any) -> RawTrace:
         if (class_name := _class_of(type_)) != _EVENT:
             element = "an average" if class_name == _AVERAGE else f"a {type_.__qualname__}"
             raise ParameterError(
-                f"element {types.index(type_)} is {element}, not a FunctionEvent; averages hold no "
+                f"element {types.index(type_)} is {element}, not a FunctionEvent; averages have no "
                 "single events: load the profile, or its .events()"
             )
     settings = function_events.Settings(

@@ -186,7 +186,7 @@ def _pack(
     identities = {place.folder: place.identity for place in replaced}
     for folder in identities:
         if not manifest.is_name(name_in(root, folder)):
-            raise StoreError(f"{folder}: not a folder of profframe; nothing was changed")
+            raise StoreError(f"{folder}: not a profframe folder; nothing was changed")
     with temporary(root) as aside:
         fresh = aside / "pack"
         fresh.mkdir()
@@ -290,7 +290,7 @@ def _delete_run(root: Path, folder: Path, ranks: set[str]) -> None:
 def _exclusive(root: Path) -> Iterator[None]:
     """Hold the lock of a store, after cleaning up what a killed process left."""
     if root.name.startswith(("run=", "rank=", manifest.PACK)):
-        raise StoreError(f"{root}: a part of a store; name the whole store")
+        raise StoreError(f"{root}: part of a store; name the whole store")
     with store_errors(root, "change"), locked(root):
         _clean(root)
         yield
