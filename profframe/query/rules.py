@@ -313,9 +313,9 @@ def assemble(answer: Answer, rules: Iterable[Rule], tables: Iterable[str] = ()) 
         if name not in tables
     ]
     parts = [_part(rule, body) for rule, body in zip(rules, bodies, strict=True)]
-    found = "found AS MATERIALIZED (\n" + "\nUNION ALL\n".join(parts or [_NOTHING]) + "\n)"
+    raw = "found AS MATERIALIZED (\n" + "\nUNION ALL\n".join(parts or [_NOTHING]) + "\n)"
     needs = dict.fromkeys([*answer.needs, *(need for rule in rules for need in rule.answer.needs)])
-    collecting = "WITH " + ",\n".join([*shared, found, f"findings AS ({_SETTLED})\n"])
+    collecting = "WITH " + ",\n".join([*shared, raw, f"findings AS ({_SETTLED})\n"])
     return Advice(
         name=answer.name,
         sql=comment + collecting + _body(answer.sql),

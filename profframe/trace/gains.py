@@ -174,7 +174,8 @@ def _of_their_own(
 
     ``but_events`` is what a finding of all of a rank's time is not of.
     """
-    own, taken = [], []
+    own: list[Mapping[str, Any]] = []
+    taken: list[Mapping[str, Any]] = []
     before: dict[object, NDArray[Any]] = {}
     nothing = np.empty(0, np.int64)
     places = [row["claim_order"] for row in rows]

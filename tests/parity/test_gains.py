@@ -96,32 +96,40 @@ def test_by_hand(asked: Ask, word: str, condition: str, columns: str, gain: int)
 
 
 @pytest.mark.parametrize(
-    ("word", "names", "conditions", "columns", "gained"),
+    ("word", "rules_of", "gained"),
     [
         # all launches gain 15, and those of the first op all of that
         (
-            "launches", ("single_tensor_optimizer", "launch_bound"),
-            ("name = 'aten::mm'", "name = 'gemm'"), (EVENTS, ""), [15, 0],
+            "launches",
+            {
+                "single_tensor_optimizer": ("name = 'aten::mm'", EVENTS),
+                "launch_bound": ("name = 'gemm'", ""),
+            },
+            [15, 0],
         ),
         # both kernels gain 91, of which 81 are of the first
         (
-            "works", ("exposed_communication", "communication_share"),
-            ("name = 'gemm'", "kind = 'kernel'"), (EVENTS, EVENTS), [81, 10],
+            "works",
+            {
+                "exposed_communication": ("name = 'gemm'", EVENTS),
+                "communication_share": ("kind = 'kernel'", EVENTS),
+            },
+            [81, 10],
         ),
     ],
-)  # fmt: skip
+)
 def test_what_a_narrower_finding_changes_is_not_gained_again(
-    tmp_path: Path, word: str, names: Any, conditions: Any, columns: Any, gained: list[int]
+    tmp_path: Path, word: str, rules_of: dict[str, tuple[str, str]], gained: list[int]
 ) -> None:
-    for name, condition, given in zip(names, conditions, columns, strict=True):
+    for name, (condition, columns) in rules_of.items():
         text = RULE.replace("-- mine:", f"-- {name}:").format(
-            replay=f"-- replay: {word}, what is said\n", condition=condition, columns=given
+            replay=f"-- replay: {word}, what is said\n", condition=condition, columns=columns
         )
         (tmp_path / f"{name}.sql").write_text(text, "utf-8")
-    rules = [read(tmp_path / f"{name}.sql") for name in names]
+    rules = [read(tmp_path / f"{name}.sql") for name in rules_of]
     found = gpu().answer(advice(tmp_path).only(rules))
     by_rule = dict(found.select("rule", "estimated_gain_ns").iter_rows())
-    assert [by_rule[name] for name in names] == gained
+    assert [by_rule[name] for name in rules_of] == gained
 
 
 def test_the_same_events_are_replayed_once(tmp_path: Path) -> None:

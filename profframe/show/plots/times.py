@@ -212,7 +212,9 @@ def idle(rows: pl.DataFrame) -> parts.AnyChart:
 def _full_names(rows: pl.DataFrame) -> pl.DataFrame:
     """Of each short name the full one with the most device time, and how many others there are."""
     named = parts.with_labels(rows.drop_nulls("short_name"), label=parts.FULL_NAME)
-    others = pl.when(pl.len() > 1).then(pl.format(" and {} more", pl.len() - 1)).otherwise(pl.lit(""))
+    others = (
+        pl.when(pl.len() > 1).then(pl.format(" and {} more", pl.len() - 1)).otherwise(pl.lit(""))
+    )
     return (
         named.sort("total_ns", descending=True, nulls_last=True, maintain_order=True)
         .group_by("run", "rank", name="short_name", maintain_order=True)

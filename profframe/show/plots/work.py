@@ -21,7 +21,9 @@ _NO_PEAK: Final = "no known peak"
 def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> parts.AnyChart:
     """Rates against arithmetic intensity on logarithmic axes, under the peaks of the devices."""
     largest = measured.group_by("run", "rank", "device", maintain_order=True).head(MOST_POINTS)
-    labels = parts.with_labels(parts.with_short_labels(largest), "input_dims", "shapes", missing=None)
+    labels = parts.with_labels(
+        parts.with_short_labels(largest), "input_dims", "shapes", missing=None
+    )
     frame = labels.with_columns(
         (pl.col("flop_per_s") / _TERA).alias("achieved"),
         (pl.col("bytes_per_s") / _GIGA).alias("moved"),

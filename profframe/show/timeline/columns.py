@@ -14,7 +14,16 @@ from profframe.show.timeline.lanes import trace_numbers
 
 MOST_STRETCHES: Final = 100_000
 """A critical path of more is left out, and said to be."""
-_READ: Final = ("event_id", "dur_ns", "parent_id", "self_ns", "launch_id", "op_id", "fwd_id", "step")
+_READ: Final = (
+    "event_id",
+    "dur_ns",
+    "parent_id",
+    "self_ns",
+    "launch_id",
+    "op_id",
+    "fwd_id",
+    "step",
+)
 
 
 def columns(content: Content) -> list[Column]:

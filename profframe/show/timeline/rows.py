@@ -191,7 +191,9 @@ def _path(
         several = traces.filter(is_run).height > 1
         name = f" of run {run}" if len(runs) > 1 else ""
         if step is None and events > _MOST_PATH_EVENTS:
-            lacks.append(f"the trace{name} has no steps, and more than {_MOST_PATH_EVENTS:,} events")
+            lacks.append(
+                f"the trace{name} has no steps, and more than {_MOST_PATH_EVENTS:,} events"
+            )
             continue
         try:
             path = trace.critical_path(step, run, across_ranks=several)
