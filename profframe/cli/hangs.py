@@ -6,17 +6,21 @@ import click
 
 from profframe.cli.loading import load
 from profframe.cli.output import Output, with_output
-from profframe.cli.verbs import one_option, verbs
+from profframe.cli.verbs import (
+    SOURCE,
+    one_option,
+    verbs,
+)
 from profframe.errors import ParameterError
 
 
 @verbs.command()
-@click.argument("sources", metavar="DUMP...", nargs=-1, required=True)
+@click.argument("sources", metavar="DUMP...", nargs=-1, required=True, type=SOURCE)
 @one_option("--rank", type=int, help="The rank, of a single dump whose name does not tell it.")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
 @with_output
 def hang(sources: tuple[str, ...], *, rank: int | None, top: int, output: Output) -> None:
-    """Show which rank did not arrive at which collective, and who waits for it.
+    """Show which rank did not arrive at which collective.
 
     DUMPs are those of torch's flight recorder, of all ranks: files, a glob, a folder or a store.
     First what hangs, in a sentence, with the stack of each side; then a table of it, and of how far

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from profframe.cli import completion
 from profframe.cli.loading import load
 from profframe.cli.output import Output, as_prose, with_output
 from profframe.cli.verbs import (
+    SOURCE,
     Terms,
     verbs,
     with_facts,
@@ -38,9 +40,18 @@ _PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instan
 
 
 @verbs.command()
-@click.argument("name", required=False)
-@click.argument("sources", metavar="[TRACE...]", nargs=-1)
-@click.option("-p", "parameters", multiple=True, metavar="KEY=VALUE", help="Set a parameter.")
+@click.argument("name", required=False, shell_complete=completion.answers)
+@click.argument(
+    "sources", metavar="[TRACE...]", nargs=-1, shell_complete=completion.sources_or_answers
+)
+@click.option(
+    "-p",
+    "parameters",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a parameter.",
+    shell_complete=completion.parameters,
+)
 @click.option("--sql", "as_sql", is_flag=True, help="Its SQL with all macros, for a bare shell.")
 @with_terms
 @with_facts
@@ -90,7 +101,7 @@ def answer(
 
 
 @verbs.command()
-@click.argument("source")
+@click.argument("source", type=SOURCE)
 @click.argument("query")
 @with_terms
 @with_facts

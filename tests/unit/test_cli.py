@@ -250,7 +250,6 @@ def test_a_file_named_like_a_verb_needs_its_folder(
 
 
 WRONG_USAGE = [
-    (),
     ("--no-such-option",),
     ("{store}", "--top", "0"),
     ("{store}", "--top", "x"),
