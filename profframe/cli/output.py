@@ -159,17 +159,20 @@ class Output:
         from profframe.show.comment import rows_table
 
         self._check(frame)
+        why = None if frame.height else getattr(frame, "why_empty", None)
         of_rows = human is None or (bool(self.columns) and not chooses)
         if of_rows or (self.form == "markdown" and comment is None):
             first = frame if top is None else frame.head(top)
             shown = readable(first) if readable else self._short(first)
             rows = shown.select(self.columns) if self.columns else columns.compact(shown)
-            human = functools.partial(terminal.table, rows)
+            human = functools.partial(terminal.table, rows, why_empty=why)
             if of_rows or comment is None:
                 comment = functools.partial(rows_table, rows)
         if self.form == "table" and self.file is None and human:
             self.echo(human(self.width))
             return
+        if why is not None:
+            click.echo(f"note: {terminal.no_rows(why)}", err=True)
         wanted = frame.select(self.columns) if self.columns else frame
         if self.form == "markdown" and comment:
             data = comment().encode()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 BAD_INPUT: Final = 1
+WRONG_USAGE: Final = 2
 _SPAN: Final = re.compile(r"(-?[0-9]{1,18})(?:-([0-9]{1,18}))?")
 _MOST_NUMBERS: Final = 1_000_000
 GREW: Final = 3

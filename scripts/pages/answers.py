@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from profframe.query.arrangement import PARAMETERS
 from profframe.query.catalogue import catalogue
+from profframe.query.header import Answer
+from profframe.query.reasons import LACKING
 from profframe.query.rules import Advice
 
 
@@ -15,10 +18,17 @@ def page() -> str:
         "",
         "Each answer is one file in `sql/answers`. `trace.answer(NAME)`,",
         "`profframe answer NAME SOURCE` and a bare DuckDB shell over a store can all run it.",
+        "",
+        "Every answer also takes these parameters, unless it has its own of that name:",
+        "",
+        "| parameter | type | what it does |",
+        "|---|---|---|",
+        *(f"| `{p.name}` | {p.type} | {p.doc} |" for p in PARAMETERS),
     ]
     for answer in catalogue():
         lines += ["", f"## {answer.name}", "", _capital(answer.sentence), "", answer.grain]
-        lines += [*answer.notes, "", f"Needs {' and '.join(f'`{t}`' for t in answer.needs)}."]
+        needs = " and ".join(f"`{t}`" for t in answer.needs)
+        lines += [*answer.notes, "", *_without_rows(answer), f"Needs {needs}."]
         if isinstance(answer, Advice):
             lines += ["", "Its parameters are the thresholds of the [rules](rules.md)."]
         elif answer.parameters:
@@ -30,6 +40,14 @@ def page() -> str:
         lines += ["", "| column | type | unit | what it is |", "|---|---|---|---|"]
         lines += [f"| `{c.name}` | {c.type} | {c.unit or ''} | {c.doc} |" for c in answer.columns]
     return "\n".join(lines) + "\n"
+
+
+def _without_rows(answer: Answer) -> list[str]:
+    """When it has no rows."""
+    lacks = [
+        " and ".join(f"no {LACKING[name].what}" for name in names) for names in answer.recorded
+    ]
+    return [f"No rows where there is {'; or '.join(lacks)}.", ""]
 
 
 def _capital(sentence: str) -> str:
