@@ -21,7 +21,7 @@ from typing import Final
 
 Stop = Callable[[], object]
 """Stops an operation; called from another thread."""
-_PATIENCE_S: Final = 0.2
+_PATIENCE_S: Final = 0.02
 """How long a thread may take to end after its query was stopped."""
 
 
@@ -158,11 +158,11 @@ class _TimeLimit:
         self._lock = threading.Lock()
 
     def end(self) -> None:
-        """Stop queries; and where the thread goes on nevertheless, the next time the thread."""
+        """Stop queries; and the thread, where there are none or it goes on nevertheless."""
         with self._lock:
             if self._is_done:
                 return
-            if self.is_late:
+            if self.is_late or not self.stops:
                 _raise_in(self._thread, KeyboardInterrupt)
             self.is_late = True
         self.until = time.monotonic() + _PATIENCE_S
