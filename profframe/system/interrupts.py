@@ -162,9 +162,9 @@ class _TimeLimit:
         with self._lock:
             if self._is_done:
                 return
-            if self.is_late or not self.stops:
+            goes_on, self.is_late = self.is_late or not self.stops, True
+            if goes_on:
                 _raise_in(self._thread, KeyboardInterrupt)
-            self.is_late = True
         self.until = time.monotonic() + _PATIENCE_S
         for stop in [*self.stops]:
             with contextlib.suppress(Exception):  # it may have ended meanwhile
