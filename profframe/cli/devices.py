@@ -14,7 +14,9 @@ from profframe.cli.questions import check_question
 from profframe.cli.verbs import one_option, takes_dtype, takes_sources, verbs, with_facts
 from profframe.show.units import visible
 
-_OVERRIDE = click.option("--override", is_flag=True, help="Hold all work against --dtype's peak.")
+_OVERRIDE = click.option(
+    "--override", is_flag=True, help="Compare all work with the peak of --dtype."
+)
 
 
 @verbs.command()
@@ -42,9 +44,9 @@ def roofline(
     facts: Mapping[str, Any],
     output: Output,
 ) -> None:
-    """Show how close kernels came to what their device can do.
+    """Show how close kernels came to the limits of their device.
 
-    Achieved rates, their shares of the peaks, and the time that was lost, the most first. With
+    Achieved rates, their shares of the peaks, and lost time, the most first. With
     --format or -o: all rows and columns.
     """
     from rich.text import Text
@@ -76,8 +78,8 @@ def roofline(
 @click.option("--devices", type=Path, metavar="FILE", help="JSON file of your own devices' peaks.")
 @takes_dtype
 @_OVERRIDE
-@one_option("--run", help="Which run, where there are several.")
-@one_option("--rank", type=int, help="Which rank, where there are several.")
+@one_option("--run", help="Which run, if there are several.")
+@one_option("--rank", type=int, help="Which rank, if there are several.")
 @with_facts
 def augment(
     source: str,
@@ -90,9 +92,9 @@ def augment(
     override: bool,
     facts: Mapping[str, Any],
 ) -> None:
-    """Write a trace again, with FLOPs, bytes and achieved percentages for Perfetto to show.
+    """Write a copy of a trace with FLOPs, bytes and achieved percentages, for Perfetto.
 
-    They are arguments of ops and kernels: kernel_flop, kernel_num_gb, achieved_flops_pct,
+    They become arguments of ops and kernels: kernel_flop, kernel_num_gb, achieved_flops_pct,
     achieved_bandwidth_pct.
     """
     if dtype is not None or override:
