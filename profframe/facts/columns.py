@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from profframe.intervals import Ints, Mask
 
 _LAST = np.iinfo(np.int64).max
+_DENSE = 4
+"""Keys of a range of so many times their number are places in an array; others are searched."""
 
 
 def numbers(table: pa.Table, name: str, missing: int = 0) -> Ints:
@@ -120,6 +122,12 @@ def last_equal(keys: Ints, values: Ints, searched: Ints) -> Ints:
     """The last value with each of the searched keys, or -1."""
     if not keys.size:
         return np.full(searched.size, -1, np.int64)
+    low, span = int(keys.min()), int(keys.max()) - int(keys.min())
+    if span < _DENSE * keys.size:
+        of_key = np.full(span + 2, -1, np.int64)
+        of_key[keys - low] = values
+        offset = searched - low
+        return of_key[np.where((offset >= 0) & (offset <= span), offset, span + 1)]
     order = np.argsort(keys, kind="stable")
     place = np.searchsorted(keys[order], searched, side="right") - 1
     at = order[place]

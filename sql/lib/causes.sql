@@ -58,47 +58,50 @@ END;
 -- column graph_position BIGINT  as in events; -1 if there is none
 -- example: FROM call_nodes(events)
 CREATE OR REPLACE TEMP MACRO call_nodes(events) AS TABLE
-WITH names AS MATERIALIZED (
+WITH slices AS NOT MATERIALIZED (
+    FROM query_table(events)
+    WHERE
+        start_ns IS NOT NULL
+        AND dur_ns >= 0
+        AND is_async IS NOT TRUE
+        AND (is_busy(kind) OR kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead'))
+),
+names AS MATERIALIZED (
     SELECT
         hash(kind, name, is_module) AS key,
         (hash(call_label(kind, name)) >> 1)::BIGINT AS label,
         call_sort(kind, name, is_module) AS sort,
         starts_with(name, 'autograd::engine::')::BIGINT AS backward,
         CASE WHEN is_busy(kind) THEN (hash(name) >> 1)::BIGINT ELSE 0 END AS detail
-    FROM (SELECT DISTINCT kind, name, python_module_id IS NOT NULL AS is_module FROM query_table(events))
+    FROM (SELECT DISTINCT kind, name, python_module_id IS NOT NULL AS is_module FROM slices)
 )
 SELECT
-    events.event_id,
-    coalesce(events.parent_id, -1) AS parent,
-    coalesce(events.launch_id, -1) AS launch,
-    coalesce(events.thread, -1) AS thread,
-    coalesce(events.device, -1) AS device,
-    coalesce(events.step, -1) AS step,
-    coalesce(events.depth, 0) AS depth,
-    events.start_ns,
-    events.dur_ns,
-    CASE device_class(events.kind, events.kernel_category)
+    slices.event_id,
+    coalesce(slices.parent_id, -1) AS parent,
+    coalesce(slices.launch_id, -1) AS launch,
+    coalesce(slices.thread, -1) AS thread,
+    coalesce(slices.device, -1) AS device,
+    coalesce(slices.step, -1) AS step,
+    coalesce(slices.depth, 0) AS depth,
+    slices.start_ns,
+    slices.dur_ns,
+    CASE device_class(slices.kind, slices.kernel_category)
         WHEN 'compute' THEN 1 WHEN 'communication' THEN 2 WHEN 'copy' THEN 3 ELSE 0
     END AS work,
     names.sort,
     names.label,
     names.backward,
     CASE
-        WHEN names.sort = 1 THEN (hash(events.input_dims, events.input_types) >> 1)::BIGINT
+        WHEN names.sort = 1 THEN (hash(slices.input_dims, slices.input_types) >> 1)::BIGINT
         ELSE names.detail
     END AS detail,
     CASE
         WHEN
-            events.kernel_category IN ('gemm', 'attention', 'attention_backward', 'convolution')
-            OR is_communication(events.kernel_category)
-            THEN (hash(events.kernel_category) >> 1)::BIGINT
+            slices.kernel_category IN ('gemm', 'attention', 'attention_backward', 'convolution')
+            OR is_communication(slices.kernel_category)
+            THEN (hash(slices.kernel_category) >> 1)::BIGINT
         ELSE 0
     END AS category,
-    coalesce(events.graph_position, -1) AS graph_position
-FROM query_table(events) AS events
-JOIN names ON hash(events.kind, events.name, events.python_module_id IS NOT NULL) = names.key
-WHERE
-    events.start_ns IS NOT NULL
-    AND events.dur_ns >= 0
-    AND events.is_async IS NOT TRUE
-    AND (is_busy(events.kind) OR events.kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead'));
+    coalesce(slices.graph_position, -1) AS graph_position
+FROM slices
+JOIN names ON hash(slices.kind, slices.name, slices.python_module_id IS NOT NULL) = names.key;

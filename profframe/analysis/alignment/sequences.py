@@ -39,6 +39,8 @@ def common(left: Sequence[int], right: Sequence[int]) -> Pairs:
         if begin == end or other_begin == other_end:
             continue
         here, there = left[begin:end], right[other_begin:other_end]
+        if set(here).isdisjoint(there):
+            continue
         anchors = _once_in_both(here, there)
         if not anchors:
             pairs += [(begin + i, other_begin + j) for i, j in _repeated(here, there)]

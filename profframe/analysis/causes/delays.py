@@ -101,11 +101,10 @@ def _launching(of: Slices) -> Ints:
 def _sorts(of: Slices, tree: Trees, part: int, around: Ints, is_alone: Mask) -> Ints:
     """What the outermost call around each node is there for."""
     node_of = tree.node_of(part, of.event_id.size)
-    calls = of.around(of.is_call)
     sort = np.full(tree.row.size + 1, NO_SORT, np.int64)
     for number in _PRECEDENCE:
         marked = np.flatnonzero((of.sort == number) & (of.work == 0))
-        sort[_of(around, node_of[calls[marked]])] = number
+        sort[_of(around, node_of[of.call[marked]])] = number
     works = np.flatnonzero((tree.part == part) & tree.is_work & is_alone)
     is_kernel = (of.work != COPY)[tree.row[works]]
     launching = around[works[is_kernel]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import import_module
 
 import polars as pl
 
@@ -48,9 +49,10 @@ def explanation(
     connects: tuple[Connect, Connect], keys: tuple[Sequence[tuple[str, int]], ...]
 ) -> Explanation:
     """Explain the difference of two sides, of which ``keys`` are the (run, rank)."""
-    base, other = of_each(2, lambda number: side(connects[number], keys[number]))
-    sides = base, other
-    with ThreadPoolExecutor(1, "profframe-pieces") as pool:
+    with ThreadPoolExecutor(1, "profframe-explain") as pool:
+        pool.submit(import_module, "scipy.special")  # as long as DuckDB reads nothing waits for it
+        base, other = of_each(2, lambda number: side(connects[number], keys[number]))
+        sides = base, other
         dividing = [pool.submit(divided, its) for its in sides]
         of = slots(base.trees, other.trees)
     made = [future.result() for future in dividing]

@@ -112,13 +112,13 @@ def named(rows: pl.DataFrame, about: pl.DataFrame, *, has_devices: bool) -> pl.D
     """Pieces with their final cause, and the names by which they are added up."""
     of_slots = about.select("slot", "in_both", "op_has_both", "place", "group", "cause")
     rows = rows.drop("in_both", "delay", "delay_kind").join(of_slots, on="slot", how="left")
-    kind = pl.col("kind").replace_strict(dict(enumerate(KINDS)))
-    of_slot = pl.col("cause")
-    launching = kind.is_in(["launch", "op"] if has_devices else ["launch"])
-    cause = kind.replace_strict(_DIRECT, default=None, return_dtype=pl.String)
+    launching = pl.col("kind").is_in(
+        [KINDS.index(kind) for kind in (["launch", "op"] if has_devices else ["launch"])]
+    )
+    direct = {KINDS.index(kind): cause for kind, cause in _DIRECT.items()}
     cause = pl.coalesce(
-        cause,
-        pl.when(launching & pl.col("in_both")).then(pl.lit(kinds.LAUNCH)).otherwise(of_slot),
+        pl.col("kind").replace_strict(direct, default=None, return_dtype=pl.String),
+        pl.when(launching & pl.col("in_both")).then(pl.lit(kinds.LAUNCH)).otherwise("cause"),
     )
     rows = rows.with_columns(cause=cause)
     at_place = (

@@ -133,10 +133,11 @@ class _Threads:
         thread = np.tile(of.thread[host], 2)
         time = np.concatenate([of.start_ns[host], of.end_ns[host]])
         inside = np.concatenate([host, parent])
-        is_start = np.repeat([1, 0], host.size)
-        depth = np.concatenate([of.depth[host], -of.depth[host]])
-        order = np.lexsort((depth, is_start, time, thread))
-        self._key = self._keys(thread[order], time[order])
+        # At one moment what ends goes before what begins: inner slices first, then outer ones.
+        level = np.concatenate([of.depth[host] + 1, -of.depth[host]])
+        key = self._keys(thread, time)
+        order = np.lexsort((level, key))
+        self._key = key[order]
         self._thread, self._time, self._inside = thread[order], time[order], inside[order]
 
     def _keys(self, thread: Ints, time: Ints) -> Ints:

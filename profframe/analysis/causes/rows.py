@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 import duckdb
@@ -10,12 +10,13 @@ import numpy as np
 
 from profframe.facts.columns import last_equal, numbers
 from profframe.intervals import Ints, Mask, nearest
-from profframe.query.run import select
+from profframe.query.run import select, selected
 
 MACROS: Final = "call_nodes() steady_steps()"
 """The macros that the queries of this module call."""
 OP, ANNOTATION, MODULE, FRAME, CALL, SYNC, LOAD, COMPILE, RESUME = range(1, 10)
 """What the host does in a slice; `call_sort` of the SQL."""
+_CALLS: Final = (OP, ANNOTATION, MODULE, LOAD, COMPILE, RESUME)
 _LATEST: Final = 2**62
 COMPUTE, COMMUNICATION, COPY = range(1, 4)
 """What a device does."""
@@ -31,6 +32,10 @@ class Slices:
         As in ``events``.
     work, sort, label, backward, detail, category, graph_position : Ints
         As `call_nodes` of the SQL has them.
+    is_call : Mask
+        Nodes of a call tree: what a program calls, not how it gets there.
+    call : Ints
+        The innermost call that each slice is in; itself where it is one.
     """
 
     event_id: Ints
@@ -49,22 +54,19 @@ class Slices:
     detail: Ints
     category: Ints
     graph_position: Ints
+    is_call: Mask = field(init=False)
+    call: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find the calls."""
+        is_call = np.isin(self.sort, _CALLS) & (self.work == 0)
+        object.__setattr__(self, "is_call", is_call)
+        object.__setattr__(self, "call", nearest(self.parent, is_call))
 
     @property
     def end_ns(self) -> Ints:
         """Ends."""
         return self.start_ns + self.dur_ns
-
-    @property
-    def is_call(self) -> Mask:
-        """Slices that are nodes of a call tree: what a program calls, not how it gets there."""
-        mask: Mask = np.isin(self.sort, (OP, ANNOTATION, MODULE, LOAD, COMPILE, RESUME))
-        on_host: Mask = self.work == 0
-        return mask & on_host
-
-    def around(self, marked: Mask) -> Ints:
-        """The innermost marked slice that each is in; itself where it is one."""
-        return nearest(self.parent, marked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +81,11 @@ class Windows:
 
 def slices(connection: duckdb.DuckDBPyConnection) -> Slices:
     """Read the slices of a connection that has one (run, rank)."""
-    table = select(connection, "FROM call_nodes(events)").to_arrow_table()
-    columns = {field.name: numbers(table, field.name) for field in fields(Slices)}
+    table = selected(connection, "FROM call_nodes(events)")
+    columns = {of.name: numbers(table, of.name) for of in fields(Slices) if of.init}
     event_id = columns["event_id"]
     if (np.diff(event_id) < 0).any():
-        order = np.argsort(event_id)
+        order = np.argsort(event_id, kind="stable")  # few runs: of each thread of the query
         columns = {name: values[order] for name, values in columns.items()}
         event_id = columns["event_id"]
     for name in ("parent", "launch"):

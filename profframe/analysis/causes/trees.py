@@ -79,8 +79,7 @@ def _nodes(of: Slices, steps: Windows) -> tuple[Ints, Ints, Ints]:
     work = of.work[node] > 0
     launch = np.where(work, of.launch[node], node)
     step = of.step[node]
-    around = of.around(call)
-    parent = np.where(work, np.where(launch >= 0, around[launch], -1), around[of.parent[node]])
+    parent = np.where(work, np.where(launch >= 0, of.call[launch], -1), of.call[of.parent[node]])
     parent[~work & (of.parent[node] < 0)] = -1
     parent = np.where((parent >= 0) & (of.step[parent] == step), parent, -1)
     above = np.full(of.event_id.size, -1, np.int64)

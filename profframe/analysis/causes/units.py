@@ -73,9 +73,8 @@ def units(of: Slices, made: Pieces, tree: Trees, steps: Ints, late: Delays) -> U
     """Say what the pieces of a rank belong to, whose windows are of some steps."""
     own = np.flatnonzero(tree.part == late.part)
     node_of = tree.node_of(late.part, of.event_id.size)
-    calls = of.around(of.is_call)
     row = made.row
-    slice_of = np.where(made.what == HOST, np.append(calls, -1)[row], row)
+    slice_of = np.where(made.what == HOST, np.append(of.call, -1)[row], row)
     node = node_of[slice_of]
     roots = own[tree.row[own] < 0]
     root_of = dict(zip(tree.step[tree.tree[roots]].tolist(), roots.tolist(), strict=True))
