@@ -83,7 +83,7 @@ def table(
     parts.append(grid if frame.height else Text("no rows", style="dim"))
     if len(widths) < len(cells):
         left_out = ", ".join(headings.get(name, name) for name in cells if name not in widths)
-        parts.append(Text(f"not shown, for want of width: {left_out}", style="dim"))
+        parts.append(Text(f"not shown for lack of width: {left_out}", style="dim"))
     return Group(*parts)
 
 

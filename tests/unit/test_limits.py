@@ -186,9 +186,7 @@ def test_a_change_above_the_limit_that_is_noise_holds() -> None:
     (found,) = held(base, other, "step=5%")
     assert (found.is_above, found.is_broken) == (True, False)
     assert state(found) == "holds, noise"
-    assert remarks(found).startswith(
-        "mean of the steps; above the limit, but no more than noise, q"
-    )
+    assert remarks(found).startswith("mean of the steps; above the limit, but within noise, q")
     assert found.q_value is not None
     assert found.q_value > 0.05
     (clear,) = held(trace(steps(99, 100, 101, 100)), trace(steps(109, 110, 111, 110)), "step=5%")

@@ -102,7 +102,10 @@ def test_what_lies_too_deep(protocol: int) -> None:
     ("data", "reason"),
     [
         (b"\x80\x04]", "ends early, after 3 bytes, within the object that starts at byte 3"),
-        (b"\x80\x04X\xff\xff", "ends early, after 5 bytes, within the object that starts at byte 2"),
+        (
+            b"\x80\x04X\xff\xff",
+            "ends early, after 5 bytes, within the object that starts at byte 2",
+        ),
         (b"\x80\x04e.", "ends a container that never began"),
         (b"\x80\x04((e.", "takes a value from an empty stack"),
         (b"\x80\x04K\x01(K\x02e.", "adds items to what is no list"),

@@ -45,7 +45,8 @@ ADDMM = """\
 
 
 NO_SLICE = (
-    "event 6 ('sgemm', kernel) is not a host slice that nests, so it has no tree; event 3 launched it"
+    "event 6 ('sgemm', kernel) is not a host slice that nests, so it has no tree; "
+    "event 3 launched it"
 )
 
 
