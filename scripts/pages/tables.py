@@ -26,7 +26,7 @@ def page() -> str:
         lines += ["", f"## {table.name}", "", f"{table.doc} Grain: {table.grain}.", ""]
         if table.is_optional:
             lines += [
-                "Most traces have no such rows; a store has a file for them only if there are some.",
+                "Most traces have no such rows; a store has a file only if there are some.",
                 "",
             ]
         lines += ["| column | type | unit | NULL means | what it is |", "|---|---|---|---|---|"]
