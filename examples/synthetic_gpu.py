@@ -3,13 +3,15 @@
 The example trace is made by it, from the repository's root::
 
     python -m examples.synthetic_gpu examples/gpu_training.json.gz
+    python -m examples.synthetic_gpu examples/gpu_training_fused.json.gz --fused
 
 Host and device are two clocks: each op moves the host on, each launch puts a kernel behind those
 that wait, and a kernel takes as long as its work at a part of the peak of an H100 (989 TFLOP/s in
 bfloat16, 3.35 TB/s). A language model of two blocks takes three steps. It has the faults that
 tutorials look for: batches are made on the thread that trains, the norm of the gradients is read
 back before they are used, the optimizer launches a kernel for every little thing, and the logits
-are kept in two types.
+are kept in two types. With ``--fused`` the optimizer is one kernel, and the loader has workers that
+pin its batches.
 """
 # ruff: noqa: SIM117 -- blocks are nested as the calls are
 
@@ -200,8 +202,9 @@ class Machine:
 class Training:
     """The program: what is called in which order, and what is kept until when."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, *, fused: bool = False) -> None:
         self.on = machine
+        self.fused = fused
         self.sequence = 0
         self.kept: list[tuple[int, int]] = []
         """Blocks that forward keeps for backward."""
@@ -241,6 +244,23 @@ class Training:
 
     def _next_batch(self, slow: float) -> tuple[int, int]:
         on = self.on
+        if self.fused:
+            with self._region("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"):
+                with self._python("torch/utils/data/dataloader.py(741): __next__"):
+                    on.spend(60 * slow)
+        else:
+            self._make_batch(slow)
+        with self._region("copy batch"), on.op("aten::to", ((BATCH, LENGTH), LONG)):
+            with on.op("aten::_to_copy", ((BATCH, LENGTH), LONG)):
+                batch = on.allocate((BATCH, LENGTH), LONG)
+                with on.op("aten::copy_", ((BATCH, LENGTH), LONG), ((BATCH, LENGTH), LONG)):
+                    kind = "Pinned" if self.fused else "Pageable"
+                    name = f"Memcpy HtoD ({kind} -> Device)"
+                    on.copy(name, 8 * TOKENS, wait=not self.fused)
+        return batch
+
+    def _make_batch(self, slow: float) -> None:
+        on = self.on
         with self._region("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
             with self._python("torch/utils/data/dataloader.py(741): __next__"):
                 with self._python("train.py(18): __getitem__"):
@@ -250,12 +270,6 @@ class Training:
                         on.spend(90)
                         with on.op("aten::cat", ((LENGTH,), LONG)):
                             on.spend(120 * slow)
-        with self._region("copy batch"), on.op("aten::to", ((BATCH, LENGTH), LONG)):
-            with on.op("aten::_to_copy", ((BATCH, LENGTH), LONG)):
-                batch = on.allocate((BATCH, LENGTH), LONG)
-                with on.op("aten::copy_", ((BATCH, LENGTH), LONG), ((BATCH, LENGTH), LONG)):
-                    on.copy("Memcpy HtoD (Pageable -> Device)", 8 * TOKENS, wait=True)
-        return batch
 
     def _forward(self) -> tuple[int, int]:
         on = self.on
@@ -413,7 +427,16 @@ class Training:
             on.copy("Memcpy DtoH (Device -> Pageable)", 4, wait=True)
 
     def _update(self) -> None:
-        """A kernel for each of six little things, of each parameter."""
+        """A kernel for each of six little things, of each parameter; or one for all."""
+        if self.fused:
+            with self.on.op("aten::_fused_adamw_", ((), "TensorList")):
+                self.on.spend(35)
+                count = sum(map(math.prod, self.parameters))
+                name = (
+                    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdam>"
+                )
+                self.on.launch(name, moved=20.0 * count)
+            return
         parts = (
             ("aten::mul_", "AUnaryFunctor<float, MulFunctor>", 1),
             ("aten::lerp_", "lerp_scalar_kernel", 2),
@@ -445,9 +468,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make up a training run on a GPU.")
     parser.add_argument("output", type=Path, help="the trace to write (.json.gz)")
     parser.add_argument("--steps", type=int, default=3, help="profiler steps (default 3)")
+    parser.add_argument("--fused", action="store_true", help="mend the optimizer and the loader")
     arguments = parser.parse_args()
     machine = Machine()
-    training = Training(machine)
+    training = Training(machine, fused=arguments.fused)
     for number in range(1, arguments.steps + 1):
         training.step(number)
     text = json.dumps(machine.document(), separators=(", ", ": "))

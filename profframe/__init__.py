@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from profframe.errors import (
     AnswerError,
+    ArgumentError,
     ExportError,
     MemoryLimitError,
     MissingExtraError,
@@ -51,6 +52,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AnswerError",
+    "ArgumentError",
     "Explanation",
     "ExportError",
     "Frame",
@@ -116,7 +118,9 @@ _HOMES: Final = {
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from profframe.errors import no_attribute
+
+        raise no_attribute(import_module(__name__), f"module {__name__!r}", __name__, name)
     return getattr(import_module(_HOMES[name]), name)
 
 

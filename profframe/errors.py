@@ -14,18 +14,40 @@
       AnswerError             a question that cannot be answered
         UnknownNameError      no answer, table or column with that name; suggests the nearest
         ParameterError        a parameter that is unknown or has an invalid value
+          ArgumentError       an argument that the method does not take; suggests the right call
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, ParamSpec, Self, TypeVar
+
+Arguments = ParamSpec("Arguments")
+Value = TypeVar("Value")
 
 _MOST_KNOWN = 12
+_LEAST_ALIKE = 0.5
+_LEAST_CALL = 0.6
 
 
 class ProfframeError(Exception):
-    """Base of every error that profframe raises on purpose."""
+    """Base of every error that profframe raises on purpose.
+
+    Attributes
+    ----------
+    instead
+        What was given, and what it is most likely meant to be; None where nothing is like it.
+    """
+
+    instead: tuple[str, str] | None = None
+
+    def meaning(self, instead: tuple[str, str] | None) -> Self:
+        """The same error, which knows what was meant."""
+        self.instead = instead
+        return self
 
 
 class SourceError(ProfframeError):
@@ -81,7 +103,114 @@ class UnknownNameError(AnswerError):
         no answer named 'self_time'; did you mean 'self_times'? (known: kernels, self_times)
         """
         names = sorted(names)
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = nearest(name, names)
+        hint = f"; did you mean {near!r}?" if near else ""
         shown = names if len(names) <= _MOST_KNOWN else [*names[:_MOST_KNOWN], "..."]
-        return cls(f"no {what} named {name!r}{hint} (known: {', '.join(shown)})")
+        error = cls(f"no {what} named {name!r}{hint} (known: {', '.join(shown)})")
+        return error.meaning((name, near) if near else None)
+
+
+class ArgumentError(ParameterError, TypeError):
+    """A function was called with an argument that it does not take; suggests the right call."""
+
+
+def nearest(name: str, names: Iterable[str], least: float = _LEAST_ALIKE) -> str | None:
+    """The name that is most like another one, upper and lower case alike; None without any.
+
+    Examples
+    --------
+    >>> nearest("Gap", ["idle", "gaps"]), nearest("gaps", ["memory"])
+    ('gaps', None)
+    """
+    lower = {other.lower(): other for other in reversed(list(names))}
+    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=least)
+    return lower[near[0]] if near else None
+
+
+def naming_arguments(
+    function: Callable[Arguments, Value],
+    elsewhere: Callable[[str, tuple[Any, ...], dict[str, Any]], str | None] = lambda *_: None,
+    called: str | None = None,
+) -> Callable[Arguments, Value]:
+    """The same function; of an argument that it does not take an error says the right call.
+
+    Parameters
+    ----------
+    function
+        Any function.
+    elsewhere
+        Of the name of an argument, all by position and all by name: the call that takes it; None
+        without any.
+    called
+        What it is called; None for its own name.
+
+    Raises
+    ------
+    ArgumentError
+        When it is called with such an argument.
+
+    Examples
+    --------
+    >>> def gaps(top=5): ...
+    >>> naming_arguments(gaps)(tpo=3)
+    Traceback (most recent call last):
+    profframe.errors.ArgumentError: gaps() takes no argument 'tpo'; did you mean 'top'? (known: top)
+    """
+    code = inspect.unwrap(function).__code__
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        return function
+    number = code.co_argcount + code.co_kwonlyargcount
+    positional = code.co_posonlyargcount
+    names = frozenset(code.co_varnames[positional:number])
+
+    @wraps(function)
+    def wrapper(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        if not kwargs.keys() <= names:
+            name = next(name for name in kwargs if name not in names)
+            raise _no_argument(
+                called or function.__name__, name, names, elsewhere(name, args, kwargs)
+            )
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def _no_argument(function: str, name: str, names: Iterable[str], call: str | None) -> ArgumentError:
+    """An error that says the right argument, or the right call."""
+    names = sorted(set(names) - {"self", "cls"})
+    near = nearest(name, names)
+    start = f"{function}() takes no argument {name!r}"
+    if call is not None:
+        return ArgumentError(f"{start}; did you mean {call}?")
+    hint = f"; did you mean {near!r}?" if near else ""
+    instead = (name, near) if near else None
+    return ArgumentError(f"{start}{hint} (known: {', '.join(names)})").meaning(instead)
+
+
+def no_attribute(owner: object, what: str, called: str, name: str) -> AttributeError:
+    """An AttributeError that suggests the nearest public attribute, and how it is called.
+
+    Parameters
+    ----------
+    owner
+        What lacks it.
+    what
+        What that is in a sentence, as ``"a Trace"``.
+    called
+        What it is called in code, as ``"trace"``.
+    name
+        What is lacking.
+
+    Examples
+    --------
+    >>> print(no_attribute("text", "a str", "text", "uper"))
+    a str has no attribute 'uper'; did you mean text.upper()?
+    """
+    start = f"{what} has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(start)
+    near = nearest(name, (other for other in dir(owner) if not other.startswith("_")), _LEAST_CALL)
+    if near is None:
+        return AttributeError(start)
+    is_called = not isinstance(inspect.getattr_static(owner, near, None), property)
+    return AttributeError(f"{start}; did you mean {called}.{near}{'()' if is_called else ''}?")

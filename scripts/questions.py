@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
+from profframe.query.arrangement import shared
 from profframe.query.catalogue import catalogue
 from profframe.query.header import Answer, Parameter
 
@@ -25,6 +26,7 @@ _TYPES: Final = {
     "DOUBLE": "float",
     "BOOLEAN": "bool",
 }
+_SHARED: Final = {"sort": "Text", "top": "int", "columns": "Text"}
 _HEAD: Final = '''\
 """A function for each answer of ``sql/answers``, bound to `Trace` by its name.
 
@@ -35,6 +37,8 @@ each column is.
 from typing import TYPE_CHECKING
 
 import polars as pl
+
+from profframe.query.selection import Text
 
 if TYPE_CHECKING:
     from profframe.trace.trace import Trace
@@ -53,8 +57,8 @@ _POSITIONAL: Final = 5
 
 def _function(answer: Answer) -> Iterator[str]:
     arguments = ['self: "Trace"', *map(_argument, answer.parameters)]
-    if len(arguments) > _POSITIONAL:
-        arguments.insert(_POSITIONAL, "*")
+    arguments.insert(min(len(arguments), _POSITIONAL), "*")
+    arguments += [f"{p.name}: {_SHARED[p.name]} | None = None" for p in shared(answer)]
     signature = f"def {answer.name}({', '.join(arguments)}) -> pl.DataFrame:"
     if len(signature) <= _WIDTH:
         yield signature
@@ -64,16 +68,17 @@ def _function(answer: Answer) -> Iterator[str]:
         yield from [inside] if len(inside) <= _WIDTH else [f"    {one}," for one in arguments]
         yield ") -> pl.DataFrame:"
     yield f'    """{_sentence(answer.sentence)}'
-    if answer.parameters:
-        yield from ("", "    Parameters", "    ----------")
+    yield from ("", "    Parameters", "    ----------")
     for parameter in answer.parameters:
         yield f"    {parameter.name}"
         yield from _paragraph(_meaning(parameter), 8)
+    yield f"    {', '.join(p.name for p in shared(answer))}"
+    yield "        Order, number and columns of the rows, as for `answer`."
     yield from ("", "    Returns", "    -------", "    polars.DataFrame")
     columns = " ".join(column.name for column in answer.columns)
     yield from _paragraph(f"{_sentence(answer.grain)} Columns: ``{columns}``.", 8)
     yield '    """'
-    given = [f"{p.name}={p.name}" for p in answer.parameters]
+    given = [f"{p.name}={p.name}" for p in (*answer.parameters, *shared(answer))]
     call = f"    return self.answer({', '.join([_text(answer.name), *given])})"
     if len(call) <= _WIDTH:
         yield call

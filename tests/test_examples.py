@@ -69,7 +69,7 @@ def test_each_of_the_pair_has_steps_to_tell_changes_from_noise(trace: str) -> No
     assert "Input Dims" in next(e for e in events if e["name"] == "aten::mm")["args"]
 
 
-@pytest.mark.parametrize("trace", sorted(ROOT.glob("examples/*.json.gz")), ids=lambda p: p.name)
+@pytest.mark.parametrize("trace", sorted(ROOT.glob("examples/**/*.json.gz")), ids=lambda p: p.name)
 def test_example_is_small_and_shows_nothing_of_the_machine(trace: Path) -> None:
     text = text_of(trace)
     assert trace.stat().st_size < 300_000
@@ -77,13 +77,28 @@ def test_example_is_small_and_shows_nothing_of_the_machine(trace: Path) -> None:
     assert ABSOLUTE_PATH.findall(text) == []
 
 
-def test_the_made_up_run_is_what_its_script_makes(tmp_path: Path) -> None:
-    output = tmp_path / "gpu.json.gz"
-    command = [sys.executable, "-m", "examples.synthetic_gpu", str(output)]
+@pytest.mark.parametrize(
+    ("module", "options", "made"),
+    [
+        ("synthetic_gpu", (), "gpu_training.json.gz"),
+        ("synthetic_gpu", ("--fused",), "gpu_training_fused.json.gz"),
+        ("synthetic_serving", (), "serving.json.gz"),
+        ("synthetic_job", (), "job"),
+    ],
+    ids=["gpu", "fused", "serving", "job"],
+)
+def test_a_made_up_run_is_what_its_script_makes(
+    module: str, options: tuple[str, ...], made: str, tmp_path: Path
+) -> None:
+    output, kept = tmp_path / made, ROOT / "examples" / made
+    command = [sys.executable, "-m", f"examples.{module}", str(output), *options]
     subprocess.run(command, cwd=ROOT, check=True)
-    text = text_of(output)
-    assert text == text_of(ROOT / "examples/gpu_training.json.gz")
-    assert "no machine ran it" in json.loads(text)["comment"]
+    files = sorted(kept.iterdir()) if kept.is_dir() else [kept]
+    for file in files:
+        text = text_of(output / file.name if kept.is_dir() else output)
+        assert text == text_of(file)
+        assert "no machine ran it" in json.loads(text)["comment"]
+    assert len(files) == (4 if made == "job" else 1)
 
 
 def test_paths_are_trimmed_to_their_package(monkeypatch: pytest.MonkeyPatch) -> None:

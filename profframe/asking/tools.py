@@ -22,6 +22,8 @@ from profframe.query.catalogue import find
 from profframe.query.header import sql_directory
 from profframe.query.rules import Advice
 from profframe.show.first_words import first_words
+from profframe.show.frame import Frame
+from profframe.show.terminal import no_rows
 from profframe.trace.trace import Trace
 
 MOST_BYTES: Final = 256 << 20
@@ -218,6 +220,7 @@ def catalogue(about: str = "") -> Result:
         Section("answers", _frame(("answer", "what", "parameters"), sorted(short))),
         notes=(
             "catalogue(about=NAME) has columns and parameters of an answer or a table",
+            "every answer also takes the parameters sort ('-dur_ns'), top (5) and columns",
             f"tables for sql: {', '.join(schema.TABLES)}",
         ),
     )
@@ -240,12 +243,16 @@ def answer(
         sections, sentence = [(name, trace.answer(question, **given))], question.sentence
     shown = tuple(subject.section(title, _chosen(rows, columns)) for title, rows in sections)
     is_empty = not any(section.rows.height for section in shown)
-    return Result(f"{name}: {sentence}", shown, (*(_lacks(subject.trace) if is_empty else ()),))
+    notes = [note for _, rows in sections for note in _why_empty(rows)]
+    notes += _lacks(subject.trace) if is_empty else []
+    return Result(f"{name}: {sentence}", shown, (*notes,))
 
 
 def sql(subject: Subject, query: str) -> Result:
     """The rows of one SELECT over the tables."""
-    return Result("sql", (subject.section("rows of the query", subject.timed.sql(query)),))
+    rows = subject.timed.sql(query)
+    section = subject.section("rows of the query", rows)
+    return Result("sql", (section,), (*_why_empty(rows),))
 
 
 def event(
@@ -347,6 +354,12 @@ def one_trace(subject: Subject, run: str | None, rank: int | None) -> Trace:
 
 def _findings(trace: Trace, parameters: Mapping[str, object] | None = None) -> pl.DataFrame:
     return pl.DataFrame(trace.answer(_RULES, **dict(parameters or {}))).select(_FINDINGS)
+
+
+def _why_empty(rows: pl.DataFrame) -> list[str]:
+    """Why there are no rows, if so."""
+    why = rows.why_empty if isinstance(rows, Frame) else None
+    return [] if why is None else [no_rows(why)]
 
 
 def _lacks(trace: Trace) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -27,11 +28,15 @@ from profframe.cli import (  # noqa: F401 - their verbs
     views,
 )
 from profframe.cli.output import close_streams, complain, open_streams
-from profframe.cli.verbs import INTERRUPTED, verbs
-from profframe.errors import MemoryLimitError, ProfframeError
+from profframe.cli.suggestions import Suggestion, suggestion
+from profframe.cli.verbs import INTERRUPTED, WRONG_USAGE, verbs
+from profframe.errors import AnswerError, MemoryLimitError, NoTraceFoundError, ProfframeError
 from profframe.system.interrupts import stopping
 from profframe.system.memory_limit import check_start, is_memory_error, refusal_message
 
+NAMED: Final = (NoTraceFoundError, AnswerError)
+"""Errors that may come of what was typed, not of what was read."""
+_LISTED: Final = re.compile(r" \(known: [^()]*\)| \(?Did you mean (one of: )?'.*'\??\)?$")
 _IMPORTING: Final = "<frozen importlib._bootstrap>"
 _RETRY_S: Final = 0.05
 _GRACE_S: Final = 1.5
@@ -107,16 +112,18 @@ def run(arguments: Sequence[str]) -> int:
     """
     try:
         code = verbs.main([*arguments], prog_name="profframe", standalone_mode=False)
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         with suppress(OSError):
             error.show()
         return error.exit_code
+    except click.ClickException as error:
+        return _of_usage(arguments, error)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - all become exit codes
         if _is_interrupt(error):
             return INTERRUPTED
-        return _report(error)
+        return _report(error, arguments)
     return code if isinstance(code, int) else 0
 
 
@@ -129,8 +136,30 @@ def _is_interrupt(error: BaseException | None) -> bool:
     return False
 
 
-def _report(error: Exception) -> int:
+def _of_usage(arguments: Sequence[str], error: click.ClickException) -> int:
+    """Write the line of wrong usage: what to type instead, or how the verb is used."""
+    message = error.format_message().removesuffix(".")
+    if suggested := suggestion(verbs, arguments, error):
+        complain(_suggesting(message, suggested))
+    elif isinstance(error, click.UsageError) and error.ctx is not None:
+        usage = " ".join(error.ctx.get_usage().split())
+        complain(f"{message} ({usage}; {error.ctx.command_path} --help)")
+    else:
+        complain(message)
+    return error.exit_code
+
+
+def _suggesting(message: str, suggested: Suggestion) -> str:
+    """What is wrong, without the long list of what is known, and what to type."""
+    reason = suggested.reason or _LISTED.sub("", message)
+    return f"{reason}{'' if reason.endswith('?') else ';'} try: {suggested.command}"
+
+
+def _report(error: Exception, arguments: Sequence[str]) -> int:
     """Write the line of an error, and return the exit code."""
+    if isinstance(error, NAMED) and (suggested := suggestion(verbs, arguments, error)):
+        complain(_suggesting(str(error), suggested))
+        return WRONG_USAGE
     if isinstance(error, ProfframeError):
         return complain(str(error))
     if is_memory_error(error):

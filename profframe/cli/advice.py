@@ -8,10 +8,12 @@ from typing import Any
 
 import click
 
+from profframe.cli import completion
 from profframe.cli.loading import load
 from profframe.cli.output import Output, with_output
 from profframe.cli.questions import check_question, parameter
 from profframe.cli.verbs import (
+    FILE,
     Terms,
     takes_sources,
     verbs,
@@ -22,7 +24,7 @@ from profframe.cli.verbs import (
 with_rules = click.option(
     "--rules",
     multiple=True,
-    type=Path,
+    type=FILE,
     metavar="PATH",
     help="Your own file or folder of rules, in addition to profframe's.",
 )
@@ -31,7 +33,14 @@ with_rules = click.option(
 @verbs.command()
 @takes_sources
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Findings.")
-@click.option("-p", "parameters", multiple=True, metavar="KEY=VALUE", help="Set a threshold.")
+@click.option(
+    "-p",
+    "parameters",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a threshold.",
+    shell_complete=completion.thresholds,
+)
 @with_rules
 @with_terms
 @with_facts

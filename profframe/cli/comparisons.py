@@ -14,7 +14,14 @@ import click
 from profframe.cli.loading import load
 from profframe.cli.output import Output, with_output, with_page
 from profframe.cli.questions import check_question
-from profframe.cli.verbs import GREW, takes_dtype, takes_sources, verbs, with_facts
+from profframe.cli.verbs import (
+    GREW,
+    SOURCE,
+    takes_dtype,
+    takes_sources,
+    verbs,
+    with_facts,
+)
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.show.units import visible
 
@@ -26,8 +33,8 @@ if TYPE_CHECKING:
 
 
 @verbs.command()
-@click.argument("base")
-@click.argument("other")
+@click.argument("base", type=SOURCE)
+@click.argument("other", type=SOURCE)
 @click.option(
     "--names",
     default="base,other",
@@ -214,8 +221,8 @@ def _why(
 
 
 @verbs.command()
-@click.argument("base")
-@click.argument("other")
+@click.argument("base", type=SOURCE)
+@click.argument("other", type=SOURCE)
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
 @click.option(
     "--name-width",

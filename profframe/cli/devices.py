@@ -11,7 +11,15 @@ import click
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, with_output
 from profframe.cli.questions import check_question
-from profframe.cli.verbs import one_option, takes_dtype, takes_sources, verbs, with_facts
+from profframe.cli.verbs import (
+    FILE,
+    SOURCE,
+    one_option,
+    takes_dtype,
+    takes_sources,
+    verbs,
+    with_facts,
+)
 from profframe.show.units import visible
 
 _OVERRIDE = click.option(
@@ -29,7 +37,7 @@ _OVERRIDE = click.option(
 )
 @takes_dtype
 @_OVERRIDE
-@click.option("--devices", type=Path, metavar="FILE", help="JSON file of your own devices' peaks.")
+@click.option("--devices", type=FILE, metavar="FILE", help="JSON file of your own devices' peaks.")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
 @with_facts
 @with_output
@@ -73,9 +81,9 @@ def roofline(
 
 
 @verbs.command()
-@click.argument("source", metavar="IN")
-@click.argument("output", metavar="OUT", type=Path)
-@click.option("--devices", type=Path, metavar="FILE", help="JSON file of your own devices' peaks.")
+@click.argument("source", metavar="IN", type=SOURCE)
+@click.argument("output", metavar="OUT", type=FILE)
+@click.option("--devices", type=FILE, metavar="FILE", help="JSON file of your own devices' peaks.")
 @takes_dtype
 @_OVERRIDE
 @one_option("--run", help="Which run, if there are several.")
@@ -92,7 +100,7 @@ def augment(
     override: bool,
     facts: Mapping[str, Any],
 ) -> None:
-    """Write a copy of a trace with FLOPs, bytes and achieved percentages, for Perfetto.
+    """Write a trace again, with FLOPs, bytes and rates for Perfetto.
 
     They become arguments of ops and kernels: kernel_flop, kernel_num_gb, achieved_flops_pct,
     achieved_bandwidth_pct.

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from profframe.cli import completion
 from profframe.cli.loading import Bar, load, naming
-from profframe.cli.verbs import takes_sources, verbs, with_parts
+from profframe.cli.verbs import (
+    FILE,
+    takes_sources,
+    verbs,
+    with_parts,
+)
 from profframe.show.units import visible
 
 if TYPE_CHECKING:
@@ -17,12 +23,16 @@ if TYPE_CHECKING:
 
 _FORMS: Final = ("chrome", "speedscope", "stacks")
 _ENDINGS: Final = {".speedscope.json": "speedscope", ".folded": "stacks", ".txt": "stacks"}
+_TRACKS: Final = (
+    "queue_depth", "memory", "exposed_communication", "critical_path", "path_across_ranks", "blame",
+    "achieved_flop_per_s",
+)  # fmt: skip
 _METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
 
 
 @verbs.command()
 @takes_sources
-@click.option("-o", "--output", required=True, type=Path, metavar="FILE", help="File to write.")
+@click.option("-o", "--output", required=True, type=FILE, metavar="FILE", help="File to write.")
 @click.option(
     "--as",
     "form",
@@ -41,6 +51,7 @@ _METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
     "tracks",
     multiple=True,
     metavar="NAME",
+    shell_complete=completion.among(_TRACKS),
     help="Tracks to add to chrome: queue_depth, memory, exposed_communication, critical_path,"
     " path_across_ranks, blame, achieved_flop_per_s, or any answer; can be repeated.",
 )

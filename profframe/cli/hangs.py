@@ -6,17 +6,21 @@ import click
 
 from profframe.cli.loading import load
 from profframe.cli.output import Output, with_output
-from profframe.cli.verbs import one_option, verbs
+from profframe.cli.verbs import (
+    SOURCE,
+    one_option,
+    verbs,
+)
 from profframe.errors import ParameterError
 
 
 @verbs.command()
-@click.argument("sources", metavar="DUMP...", nargs=-1, required=True)
+@click.argument("sources", metavar="DUMP...", nargs=-1, required=True, type=SOURCE)
 @one_option("--rank", type=int, help="Rank of a single dump, if its name does not have it.")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
 @with_output
 def hang(sources: tuple[str, ...], *, rank: int | None, top: int, output: Output) -> None:
-    """Show which rank did not arrive at which collective, and which ranks wait for it.
+    """Show which rank did not arrive at which collective.
 
     DUMPs are torch's flight recorder dumps of all ranks: files, a glob, a folder or a store. It
     says in a sentence what hangs, with the stack of each side; then follow a table of hangs, and

@@ -49,7 +49,8 @@ def naming(sources: Sequence[str], kind: type[AnswerError] = UnknownNameError) -
     try:
         yield
     except kind as error:
-        raise type(error)(f"{' '.join(sources)}: {error}") from None
+        named = type(error)(f"{' '.join(sources)}: {error}")
+        raise named.meaning(error.instead) from None
 
 
 class Bar:

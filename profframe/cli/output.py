@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from profframe.cli.verbs import BAD_INPUT
+from profframe.cli import completion
+from profframe.cli.verbs import (
+    BAD_INPUT,
+    FILE,
+)
 from profframe.errors import UnknownNameError
 from profframe.show.units import escaped, visible
 from profframe.system.atomic_files import atomic_write
@@ -74,6 +78,13 @@ def close_streams(code: int) -> int:
             code = code or complain(f"stdout: {error.strerror}")
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # Python tries once more
     return code
+
+
+def line_width() -> int:
+    """Columns of a line of what people read: those of the terminal, or as many as a pipe has."""
+    from profframe.show.terminal import PIPE_WIDTH, console
+
+    return console().width if sys.stdout.isatty() else PIPE_WIDTH
 
 
 def complain(message: str) -> int:
@@ -148,17 +159,20 @@ class Output:
         from profframe.show.comment import rows_table
 
         self._check(frame)
+        why = None if frame.height else getattr(frame, "why_empty", None)
         of_rows = human is None or (bool(self.columns) and not chooses)
         if of_rows or (self.form == "markdown" and comment is None):
             first = frame if top is None else frame.head(top)
             shown = readable(first) if readable else self._short(first)
             rows = shown.select(self.columns) if self.columns else columns.compact(shown)
-            human = functools.partial(terminal.table, rows)
+            human = functools.partial(terminal.table, rows, why_empty=why)
             if of_rows or comment is None:
                 comment = functools.partial(rows_table, rows)
         if self.form == "table" and self.file is None and human:
             self.echo(human(self.width))
             return
+        if why is not None:
+            click.echo(f"note: {terminal.no_rows(why)}", err=True)
         wanted = frame.select(self.columns) if self.columns else frame
         if self.form == "markdown" and comment:
             data = comment().encode()
@@ -230,6 +244,7 @@ def _with_options(verb: Callable[..., Result], *, has_page: bool = False) -> Cal
         "--columns",
         metavar="A,B",
         callback=_names,
+        shell_complete=completion.columns,
         help="Columns of the rows to show or write, in this order.  [default: all, or a choice]",
     )
     @click.option(
@@ -238,7 +253,7 @@ def _with_options(verb: Callable[..., Result], *, has_page: bool = False) -> Cal
         type=click.Choice(["table", *_ENDINGS.values()]),
         help="Default: from the ending of FILE, else a table.",
     )
-    @click.option("-o", "--output", type=Path, metavar="FILE", help="Write to a file.")
+    @click.option("-o", "--output", type=FILE, metavar="FILE", help="Write to a file.")
     @functools.wraps(verb)
     def wrapper(
         form: str | None,

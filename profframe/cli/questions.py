@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from profframe.cli.loading import load
+from profframe.cli import completion
+from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, as_prose, with_output
 from profframe.cli.verbs import (
+    SOURCE,
     Terms,
     verbs,
     with_facts,
+    with_parts,
     with_terms,
 )
 from profframe.errors import ParameterError, UnknownNameError
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from profframe.query.header import Answer
+    from profframe.query.selection import Integers
+    from profframe.trace.trace import Trace
 
 _VERBS: Final = {
     "critical_path": "critical-path TRACE [--step N]",
@@ -34,14 +40,34 @@ _METHODS: Final[Mapping[str, Mapping[str, type]]] = {
     "outliers": {"per": str, "top": int, "ops": int},
 }
 """Questions without a file of SQL that give one table, and their parameters."""
+QUESTIONS: Final = (*_METHODS, "critical_path")
+"""Names that `answer` takes beside those of the catalogue."""
 _PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instance": int}
 
 
 @verbs.command()
-@click.argument("name", required=False)
-@click.argument("sources", metavar="[TRACE...]", nargs=-1)
-@click.option("-p", "parameters", multiple=True, metavar="KEY=VALUE", help="Set a parameter.")
+@click.argument("name", required=False, shell_complete=completion.answers)
+@click.argument(
+    "sources", metavar="[TRACE...]", nargs=-1, shell_complete=completion.sources_or_answers
+)
+@click.option(
+    "-p",
+    "parameters",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a parameter.",
+    shell_complete=completion.parameters,
+)
+@click.option(
+    "--sort",
+    metavar="A,-B",
+    help="Columns to sort by: numbers the largest first, texts from A to Z; +A the smallest first, "
+    "-A the largest.",
+    shell_complete=completion.columns,
+)
+@click.option("--top", metavar="N", help="Most rows, as `-p top=N`.")
 @click.option("--sql", "as_sql", is_flag=True, help="Its SQL with all macros, for a bare shell.")
+@with_parts
 @with_terms
 @with_facts
 @with_output
@@ -50,7 +76,12 @@ def answer(
     sources: tuple[str, ...],
     parameters: tuple[str, ...],
     *,
+    sort: str | None,
+    top: str | None,
     as_sql: bool,
+    ranks: Integers,
+    steps: Integers,
+    phases: tuple[str, ...],
     terms: Terms,
     facts: Mapping[str, Any],
     output: Output,
@@ -58,7 +89,7 @@ def answer(
     """Ask a question of the catalogue.
 
     NAME is one of its names, or a path that ends in .sql. Alone: the list of questions. With a
-    NAME alone: its columns and parameters.
+    NAME alone: its columns and parameters. Every question takes --sort, --top and --columns.
     """
     from profframe.trace.query import answers
 
@@ -66,31 +97,32 @@ def answer(
         catalogue = answers()
         output.emit(catalogue, as_prose(catalogue))
         return
-    values = dict(map(parameter, parameters))
-    if sources and (name in _METHODS or name == "critical_path"):
-        options = _options(values, _METHODS.get(name, _PATH))
-        trace = load(sources, facts=facts)
-        result = getattr(terms.apply(trace), name)(**options)
-        rows = result.events if name == "critical_path" else result
-        output.emit(rows, readable=output.of(trace))
-        return
-    check_question(name, values)
+    values = _values(parameters, sort=sort, top=top)
+    if not (sources and name in QUESTIONS):
+        values, output = _checked(name, values, output, is_asked=bool(sources))
     if as_sql:
         from profframe.query.catalogue import find
         from profframe.query.run import script
 
-        click.echo(script(find(name), values), nl=False)
-    elif not sources:
-        columns = _columns(name)
-        output.emit(columns, as_prose(columns))
-    else:
-        trace = load(sources, facts=facts)
-        rows = terms.apply(trace).answer(name, **values)
-        output.emit(rows, readable=output.of(trace))
+        chosen = {"columns": ",".join(output.columns)} if output.columns else {}
+        click.echo(script(find(name), values | chosen), nl=False)
+        return
+    if not sources:
+        columns_of = _columns(name)
+        output.emit(columns_of, as_prose(columns_of))
+        return
+    trace = load(sources, facts=facts)
+    with naming(sources):
+        trace = trace.filter(ranks=ranks or None, steps=steps or None, phase=phases or None)
+    trace = terms.apply(trace)
+    rows = _analysis(trace, name, values) if name in QUESTIONS else None
+    if rows is None:
+        rows = trace.answer(name, **values)
+    output.emit(rows, readable=output.of(trace))
 
 
 @verbs.command()
-@click.argument("source")
+@click.argument("source", type=SOURCE)
 @click.argument("query")
 @with_terms
 @with_facts
@@ -113,6 +145,47 @@ def sql(
     trace = load((source,), facts=facts)
     rows = terms.apply(trace).sql(query)
     output.emit(rows, readable=output.of(trace))
+
+
+def _values(given: tuple[str, ...], **options: str | None) -> dict[str, str]:
+    """Parameters by name, also those that are options."""
+    values = dict(map(parameter, given))
+    for name, value in options.items():
+        if value is None:
+            continue
+        if values.setdefault(name, value) != value:
+            raise click.UsageError(f"--{name} {value} and -p {name}={values[name]}: give one")
+    return values
+
+
+def _checked(
+    name: str, values: dict[str, str], output: Output, *, is_asked: bool
+) -> tuple[dict[str, str], Output]:
+    """Parameters that can be, and the columns that they or the output name."""
+    check_question(name, values)
+    from profframe.query.arrangement import divided
+    from profframe.query.catalogue import find
+
+    arrangement, own = divided(find(name), values)
+    if arrangement.columns:
+        output = replace(output, columns=arrangement.columns, is_asked_for=True)
+        values = {key: value for key, value in values.items() if key != "columns" or key in own}
+    elif output.columns and is_asked and "columns" not in own:
+        check_question(name, values | {"columns": ",".join(output.columns)})
+    return values, output
+
+
+def _analysis(trace: Trace, name: str, values: Mapping[str, str]) -> pl.DataFrame:
+    """Rows of a question without a file of SQL."""
+    from profframe.query.arrangement import PARAMETERS, arranged
+
+    types = _METHODS.get(name, _PATH)
+    shared = {p.name for p in PARAMETERS} - types.keys()
+    options = _options({key: value for key, value in values.items() if key not in shared}, types)
+    wanted = {key: value for key, value in values.items() if key in shared}
+    arrangement = arranged(name, **wanted)
+    result = getattr(trace, name)(**options)
+    return arrangement.of_frame(name, result.events if name == "critical_path" else result)
 
 
 def check_question(name: str | Answer, parameters: Mapping[str, object]) -> None:
@@ -156,10 +229,16 @@ def _columns(name: str) -> pl.DataFrame:
     """Columns and parameters of an answer."""
     import polars as pl
 
+    from profframe.query.arrangement import shared
     from profframe.query.catalogue import find
 
     answer = find(name)
     rows = [("column", c.name, c.type, c.unit, c.doc) for c in answer.columns]
-    rows += [("parameter", p.name, p.type, f"={p.default}", p.doc) for p in answer.parameters]
+    parameters = [*answer.parameters, *shared(answer)]
+    defaults = ["" if p.default is None else p.default for p in parameters]
+    rows += [
+        ("parameter", p.name, p.type, f"={default}", p.doc)
+        for p, default in zip(parameters, defaults, strict=True)
+    ]
     names = ("what", "name", "type", "unit", "meaning")
     return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")

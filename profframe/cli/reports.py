@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
+from profframe.cli import completion
 from profframe.cli.loading import Bar, load
-from profframe.cli.verbs import takes_sources, verbs, with_facts
+from profframe.cli.verbs import (
+    FILE,
+    takes_sources,
+    verbs,
+    with_facts,
+)
 from profframe.show.units import visible
+
+SECTIONS: Final = (
+    "overview", "advice", "timeline", "time", "inference", "operators", "kernels", "idle", "queues",
+    "memory", "snapshot", "hangs", "execution", "regions", "flame", "roofline", "ranks", "job",
+    "runs", "quality", "provenance",
+)  # fmt: skip
+"""Sections of a report, for shells to complete; what makes reports takes a second to import."""
 
 
 @verbs.command()
@@ -19,7 +32,7 @@ from profframe.show.units import visible
 @click.option(
     "-o",
     "--output",
-    type=Path,
+    type=FILE,
     default=Path("report.html"),
     show_default=True,
     metavar="FILE",
@@ -32,6 +45,7 @@ from profframe.show.units import visible
     multiple=True,
     metavar="NAME",
     help="Only this section; can be repeated.",
+    shell_complete=completion.among(SECTIONS),
 )
 @click.option(
     "--rows",

@@ -11,7 +11,13 @@ import click
 
 from profframe.cli.loading import Bar
 from profframe.cli.output import Output, complain, with_output
-from profframe.cli.verbs import BAD_INPUT, takes_sources, verbs, with_facts
+from profframe.cli.verbs import (
+    BAD_INPUT,
+    FILE,
+    takes_sources,
+    verbs,
+    with_facts,
+)
 from profframe.show.units import visible
 
 
@@ -79,7 +85,7 @@ def store_verbs() -> None:
     """List, check, compact, or remove the contents of a store."""
 
 
-_store = click.argument("path", metavar="STORE", type=Path)
+_store = click.argument("path", metavar="STORE", type=FILE)
 
 
 @store_verbs.command("ls")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -15,14 +17,37 @@ from profframe import __version__
 from profframe.errors import ParameterError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from profframe.query.selection import Integers
     from profframe.trace.trace import Trace
 
 BAD_INPUT: Final = 1
+WRONG_USAGE: Final = 2
 _SPAN: Final = re.compile(r"(-?[0-9]{1,18})(?:-([0-9]{1,18}))?")
 _MOST_NUMBERS: Final = 1_000_000
 GREW: Final = 3
 INTERRUPTED: Final = 130
+
+
+HELP_ORDER: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "Look and ask": ("show", "advice", "answer", "sql"),
+        "Compare": ("diff", "explain", "check"),
+        "Share": ("report", "export"),
+        "Look closer": ("critical-path", "roofline", "what-if", "tree", "info"),
+        "Jobs of several ranks": ("blame", "hang"),
+        "Keep and serve": ("convert", "store", "augment", "ask"),
+    }
+)
+"""Verbs as `--help` lists them: by what they are for, those that people need first on top."""
+_VERB_COLUMNS: Final = 15
+
+
+SOURCE: Final = click.Path(readable=False, allow_dash=True)
+"""A trace, a glob, a folder or a store, as text; whether it is there is said when it is loaded."""
+FILE: Final = click.Path(path_type=Path, readable=False)
+"""A file or folder, that need not be there."""
 
 
 class _Verbs(click.Group):
@@ -31,6 +56,33 @@ class _Verbs(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = {*self.commands, "--version", "-h", "--help"}
         return super().parse_args(ctx, ["show", *args] if args and args[0] not in words else args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Verbs, and the traces that one may show without a verb."""
+        from click.shell_completion import CompletionItem
+
+        # It comes first: the script of bash forgets what was before it.
+        file = CompletionItem(incomplete, type="file")
+        return [
+            *([] if incomplete.startswith("-") else [file]),
+            *super().shell_complete(ctx, incomplete),
+        ]
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """All verbs, in the order of `--help`."""
+        listed = [name for names in HELP_ORDER.values() for name in names]
+        return [*listed, *sorted(self.commands.keys() - {*listed})]
+
+    def format_help(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        """One screen: a line for each verb."""
+        formatter.write("Usage: profframe [VERB] TRACE... [OPTIONS]\n\n")
+        formatter.write_text(inspect.cleandoc(self.help or ""))
+        formatter.write("\n")
+        for title, names in HELP_ORDER.items():
+            formatter.write(f"{title}\n")
+            for name in names:
+                line = (self.commands[name].help or "").partition("\n\n")[0].replace("\n", " ")
+                formatter.write(f"  {name:<{_VERB_COLUMNS}}{line}\n")
 
 
 def one_option(
@@ -75,7 +127,7 @@ def _numbers(_: click.Context, __: click.Parameter, spans: tuple[range, ...]) ->
     return tuple(number for span in spans for number in span)
 
 
-takes_sources = click.argument("sources", metavar="TRACE...", nargs=-1, required=True)
+takes_sources = click.argument("sources", metavar="TRACE...", nargs=-1, required=True, type=SOURCE)
 _FACTS: Final = (
     click.option(
         "--compat",
@@ -104,7 +156,7 @@ _FACTS: Final = (
     ),
     one_option(
         "--kernel-categories",
-        type=Path,
+        type=FILE,
         metavar="FILE",
         help="JSON file with your own kernel categories.",
     ),
@@ -143,7 +195,7 @@ _TERMS: Final = (
     click.option(
         "--files",
         multiple=True,
-        type=Path,
+        type=FILE,
         metavar="DIR",
         help="A folder or file that your own SQL may read; it may read no other.",
     ),
@@ -228,11 +280,21 @@ def with_terms(verb: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, message="%(prog)s %(version)s")
-def verbs() -> None:
-    """Where the time of a PyTorch program went.
+@click.pass_context
+def verbs(ctx: click.Context) -> None:
+    """Where the time of a PyTorch program went: `profframe trace.json.gz`.
 
-    A TRACE is a trace file, a glob, a folder of traces, or a store. Without a verb it is shown:
-    `profframe trace.json`. A file that is named like a verb needs its folder: `./info`.
+    A TRACE is a file, a glob, a folder of traces, or a store; one that is named like a verb needs
+    its folder, as `./info`. `profframe VERB --help` has the options of a verb.
     """
+    if ctx.invoked_subcommand is None:
+        from profframe.cli.folder import listing, text
+        from profframe.cli.output import line_width
+
+        click.echo(text(listing(Path()), line_width()))

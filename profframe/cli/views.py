@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from profframe.asking.pages import LEAST_TOKENS, MOST_TOKENS, page
+from profframe.cli import completion
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, with_output
 from profframe.cli.verbs import (
+    FILE,
     one_option,
     takes_sources,
     verbs,
@@ -26,12 +28,12 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from profframe.query.selection import Integers
+    from profframe.show.opening import Opening
     from profframe.show.summary import Summary
     from profframe.trace.trace import Trace
 
 _MAX_THREADS: Final = 40
 _MAX_GAPS: Final = 5
-_MAX_FINDINGS: Final = 3
 _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread_name")
 
 
@@ -41,7 +43,12 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
     "--top", default=10, show_default=True, type=click.IntRange(1), help="Rows per table."
 )
 @click.option(
-    "--sort", default="self_ns", show_default=True, metavar="COLUMN", help="Largest first."
+    "--sort",
+    default="self_ns",
+    show_default=True,
+    metavar="COLUMN",
+    help="Largest first.",
+    shell_complete=completion.self_time_columns,
 )
 @click.option(
     "--budget",
@@ -69,7 +76,9 @@ def show(
     Overview, what could be made faster, phases of inference, what the devices did and why they
     waited, self times, kernels, and quality notes. With --columns, --format or -o: the self times.
     """
+    from profframe.cli.next_commands import next_commands
     from profframe.query.catalogue import find
+    from profframe.show.opening import text as opening_text
 
     columns = [column.name for column in find("self_times").columns]
     if sort not in columns:
@@ -87,35 +96,38 @@ def show(
         output.emit(_self_times(trace, sort), readable=output.of(trace), top=top)
         return
     with trace.asking() as session:  # a connection per question costs as much as the question
-        output.echo(*_parts(session, " ".join(sources), top, sort, output))
+        opening = _opening(session, sort)
+        commands = next_commands(opening, sources, facts, output.width)
+        more = f" and {len(sources) - 1:,} more" if len(sources) > 1 else ""
+        first = opening_text(f"{sources[0]}{more}", opening, commands, output.width)
+        output.echo(first, *_parts(session, opening, top, output))
 
 
 def _self_times(trace: Trace, sort: str) -> pl.DataFrame:
     return trace.self_times().sort(sort, descending=True, nulls_last=True, maintain_order=True)
 
 
-def _parts(trace: Trace, title: str, top: int, sort: str, output: Output) -> list[RenderableType]:
-    """What `show` prints."""
-    from profframe.show import excerpts, terminal
-    from profframe.show.findings import headlines
+def _parts(trace: Trace, opening: Opening, top: int, output: Output) -> list[RenderableType]:
+    """What `show` prints below the first lines."""
+    from rich.text import Text
 
-    summary = trace.summary()
-    width = output.width
-    parts = [terminal.summary(summary, title)]
+    from profframe.show import excerpts, terminal
+
+    width, summary = output.width, opening.summary
+    parts: list[RenderableType] = []
     if not summary.words.is_all:
         parts.append(terminal.ranking(summary.overview, top, width, "Overview"))
     for words in summary.words.parts:
+        if not summary.words.is_all:
+            parts.append(Text("\n".join(f"{words.label}: {line}" for line in words.what)))
         parts += terminal.words(words, top, width)
     if summary.words.is_all:
         return [*parts, *_quality(summary, width)]
-    advice = trace.advice()
-    if advice.height:
-        parts.append(headlines(advice, _MAX_FINDINGS, "Findings, see profframe advice"))
     rankings = [
-        *_phases(trace),
-        *_device_rankings(trace, top),
+        *_phases(opening),
+        *_device_rankings(trace, opening, top),
         *_rank_rankings(trace),
-        ("Self time", _self_times(trace, sort)),
+        ("Self time", opening.self_times),
     ]
     kernels = excerpts.kernels(trace.kernels(by="name" if output.full_names else "short_name"))
     readable = output.of(trace, moments=False)
@@ -123,6 +135,32 @@ def _parts(trace: Trace, title: str, top: int, sort: str, output: Output) -> lis
         if rows.height:
             parts.append(terminal.ranking(readable(rows), top, width, name))
     return [*parts, *_quality(summary, width)]
+
+
+def _opening(trace: Trace, sort: str) -> Opening:
+    """What the first lines are made of, each asked once."""
+    import polars as pl
+
+    from profframe.show.first_words import question
+    from profframe.show.opening import Opening
+
+    summary = trace.summary()
+    none = pl.DataFrame()
+    if summary.words.is_all:
+        frameworks = pl.DataFrame(schema={"framework": pl.String})
+        return Opening(summary, none, none, none, none, none, none, none, frameworks)
+    has_phases = trace.sql("SELECT 1 FROM events WHERE phase_id IS NOT NULL LIMIT 1").height > 0
+    return Opening(
+        summary=summary,
+        breakdown=trace.time_breakdown(),
+        categories=trace.kernel_categories(),
+        idle=trace.idle(per="device"),
+        phases=trace.phases() if has_phases else none,
+        advice=trace.advice(),
+        self_times=_self_times(trace, sort),
+        used_devices=question(trace, "used_devices"),
+        frameworks=question(trace, "frameworks"),
+    )
 
 
 def _quality(summary: Summary, width: int | None) -> Iterator[RenderableType]:
@@ -206,10 +244,8 @@ def tree(
 @one_option("--run", help="Which run, if there are several.")
 @one_option("--rank", type=int, help="Which rank, if there are several.")
 @click.option("--across-ranks", is_flag=True, help="Through all ranks of a run, on one clock.")
-@click.option(
-    "--top", default=10, show_default=True, type=click.IntRange(1), help="Rows per table."
-)
-@click.option("--overlay", type=Path, metavar="FILE", help="Write the trace with the path marked.")
+@click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
+@click.option("--overlay", type=FILE, metavar="FILE", help="Write the trace with the path marked.")
 @with_facts
 @with_output
 def critical_path(
@@ -292,7 +328,7 @@ def blame(
     facts: Mapping[str, Any],
     output: Output,
 ) -> None:
-    """Show which ranks hold up a job, and what they do that others do not.
+    """Show which ranks hold up a job, and what they do meanwhile.
 
     Milliseconds per step that each rank, op, module and cause costs: first what makes ranks late to
     collectives, then what collectives take once all ranks are there. With --format or -o: all rows.
@@ -321,24 +357,25 @@ def blame(
     )
 
 
-def _phases(trace: Trace) -> Iterator[tuple[str, pl.DataFrame]]:
+def _phases(opening: Opening) -> Iterator[tuple[str, pl.DataFrame]]:
     """Phases of inference; nothing without any."""
     from profframe.show import excerpts
 
-    if trace.sql("SELECT phase_id FROM events WHERE phase_id IS NOT NULL LIMIT 1").height:
-        yield "Phases of inference", excerpts.phases(trace.phases())
+    if opening.phases.height:
+        yield "Phases of inference", excerpts.phases(opening.phases)
 
 
-def _device_rankings(trace: Trace, top: int) -> Iterator[tuple[str, pl.DataFrame]]:
+def _device_rankings(
+    trace: Trace, opening: Opening, top: int
+) -> Iterator[tuple[str, pl.DataFrame]]:
     """Time of the devices and causes of waiting; nothing without devices."""
     from profframe.show import columns, excerpts
 
-    breakdown = trace.time_breakdown()
-    if not breakdown.height:
+    if not opening.breakdown.height:
         return
-    yield "Device time", excerpts.breakdown(breakdown)
-    yield "Time of the devices by category", excerpts.categories(trace.kernel_categories())
-    yield "Idle time of the devices", excerpts.causes(trace.idle(per="device"))
+    yield "Device time", excerpts.breakdown(opening.breakdown)
+    yield "Time of the devices by category", excerpts.categories(opening.categories)
+    yield "Idle time of the devices", excerpts.causes(opening.idle)
     yield "Idle time by line of your code", excerpts.owners(trace.idle_owners())
     limit = min(top, _MAX_GAPS)
     gaps = columns.since_start(excerpts.gaps(trace.gaps(top=limit), limit), trace.traces)

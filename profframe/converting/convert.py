@@ -19,7 +19,7 @@ from profframe.converting.pattern import Pattern
 from profframe.converting.pool import LocalPool, cores, default_workers
 from profframe.converting.scheduler import Batch, InlineExecutor, Progress
 from profframe.converting.staging import FactChoice, Folder
-from profframe.errors import ParameterError
+from profframe.errors import ParameterError, naming_arguments
 from profframe.facts.kernel_categories import Categories, Entry, entries_of
 from profframe.loading.captures import capture_files
 from profframe.loading.execution_traces import execution_trace_files
@@ -46,6 +46,7 @@ _SCHEMA: Final = {
 }
 
 
+@naming_arguments
 def convert(  # noqa: PLR0917 - the names and the store come first, by position if one likes
     sources: Source | Iterable[Source],
     store: Source,

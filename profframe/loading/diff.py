@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from profframe.analysis.differences import Side, compare
-from profframe.errors import ParameterError, UnknownNameError
+from profframe.errors import ParameterError, UnknownNameError, naming_arguments
 from profframe.loading.load import load
 from profframe.loading.memory_diff import FORMATS, diff_memory
 from profframe.show.first_words import without_times
@@ -57,6 +57,7 @@ class _Read:
     source: str
 
 
+@naming_arguments
 def diff(
     base: Any,
     other: Any,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from profframe.analysis.causes.explanation import Explanation
-from profframe.errors import ParameterError
+from profframe.errors import ParameterError, naming_arguments
 from profframe.export.files import written
 from profframe.loading.diff import check_names
 from profframe.loading.explain import explain
@@ -19,6 +19,7 @@ from profframe.trace.report import summary
 from profframe.trace.trace import Trace
 
 
+@naming_arguments
 def diff_report(
     base: Any,
     other: Any,

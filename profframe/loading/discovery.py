@@ -6,15 +6,19 @@ import glob
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from profframe import store
-from profframe.errors import NoTraceFoundError, ParameterError, SourceError
+from profframe.errors import NoTraceFoundError, ParameterError, SourceError, nearest
 from profframe.readers import torch as live
 
 Source = str | os.PathLike[str]
 
+_MOST_ENTRIES: Final = 10_000
+_LEAST_ALIKE: Final = 0.7
+"""How like a path has to be to one that is not there."""
 _STDIN: Final = Path("/dev/stdin")
 """Path for ``-``; a file of that name is ``./-``."""
 
@@ -127,11 +131,32 @@ def trace_files(sources: Iterable[Source]) -> Files:
                 raise NoTraceFoundError(f"{path}: no file matches the pattern")
             paths += files
         else:
-            raise NoTraceFoundError(f"{path}: no such file or directory")
+            near = _nearest(path)
+            hint = f"; did you mean {near}?" if near else ""
+            missing = NoTraceFoundError(f"{path}: no such file or directory{hint}")
+            raise missing.meaning((os.fspath(source), near) if near else None)
     if not paths:
         raise NoTraceFoundError("nothing to load: the list of sources is empty")
     unique = tuple({path.absolute(): path for path in reversed(paths)}.values())[::-1]
     return Files(unique, frozenset(unique) - required)
+
+
+def _nearest(path: Path) -> str | None:
+    """A path that is there and most like one that is not, folder by folder."""
+    nearby = Path(path.anchor)
+    for part in path.parts[1:] if path.anchor else path.parts:
+        if part == os.pardir or (nearby / part).exists():
+            nearby /= part
+            continue
+        try:
+            names = [entry.name for entry in islice(os.scandir(nearby), _MOST_ENTRIES)]
+        except OSError:
+            return None
+        near = nearest(part, (name for name in names if not name.startswith(".")), _LEAST_ALIKE)
+        if near is None:
+            return None
+        nearby /= near
+    return os.fspath(nearby)
 
 
 def _files_in(folder: Path) -> list[Path]:

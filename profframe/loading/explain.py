@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from profframe.analysis.causes.explanation import Explanation, explanation
-from profframe.errors import AnswerError
+from profframe.errors import AnswerError, naming_arguments
 from profframe.loading.load import load
 from profframe.trace.jobs import parts_of
 from profframe.trace.trace import Trace
 
 
+@naming_arguments
 def explain(base: Any, other: Any) -> Explanation:
     """Explain the difference of a step between two sides: each nanosecond of it has a cause.
 

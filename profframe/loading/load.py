@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from profframe.errors import NotATraceError
+from profframe.errors import NotATraceError, naming_arguments
 from profframe.facts.kernel_categories import Categories
 from profframe.facts.models import Devices
 from profframe.loading.discovery import Files, Profile, Source, StoreFolder, discover
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from profframe.facts.nodes import Registry
 
 
+@naming_arguments
 @system_memory()
 def load(
     source: Source | Sequence[Source] | Any,

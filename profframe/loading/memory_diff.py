@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from profframe.errors import ParameterError, UnknownNameError
+from profframe.errors import ParameterError, UnknownNameError, naming_arguments
 from profframe.loading.load import load
 from profframe.show.frame import frame
 from profframe.show.snapshots import FORMATS
@@ -20,6 +20,7 @@ _SIDES: Final = ("base", "other")
 _NUMBERS: Final = ("peak_bytes", "peak_blocks", "end_bytes", "end_blocks")
 
 
+@naming_arguments
 def diff_memory(
     base: Any, other: Any, names: Sequence[str] = _SIDES, *, by: str = "stack"
 ) -> pl.DataFrame:

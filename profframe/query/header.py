@@ -32,6 +32,8 @@ _COLUMN: Final = re.compile(
 )
 
 
+_RECORDED: Final = "recorded:"
+_OTHERWISE: Final = "no rows:"
 _SHARED: Final = re.compile(r"In a bare shell read from `sql/lib` first: ([\w, ]+)\.")
 
 
@@ -69,6 +71,10 @@ class Answer:
     needs: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     columns: tuple[AnswerColumn, ...] = ()
+    recorded: tuple[tuple[str, ...], ...] = ()
+    """What it has no rows without, as `profframe.query.reasons` names it; of each, one will do."""
+    otherwise: str = ""
+    """What is the case where all that is there and it still has no rows."""
 
     @property
     def shared(self) -> tuple[str, ...]:
@@ -130,6 +136,11 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
     if needs_at < 2 or not lines[1].startswith("One row per "):
         raise AnswerError(f"{name}.sql, line 2: the header needs the grain, '-- One row per ...'")
     fields = list(enumerate(lines[needs_at + 1 :], start=needs_at + 2))
+    recorded, otherwise = "", ""
+    if fields and fields[0][1].startswith(_RECORDED):
+        recorded = fields.pop(0)[1].removeprefix(_RECORDED)
+    if fields and fields[0][1].startswith(_OTHERWISE):
+        otherwise = fields.pop(0)[1].removeprefix(_OTHERWISE).strip()
     parameters = tuple(
         _parameter(name, number, line) for number, line in fields if line.startswith("parameter ")
     )
@@ -147,6 +158,8 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
         needs=tuple(re.findall(r"\w+", lines[needs_at].removeprefix("needs:"))),
         parameters=parameters,
         columns=columns,
+        recorded=tuple(tuple(re.findall(r"\w+", names)) for names in recorded.split(",") if names),
+        otherwise=otherwise,
     )
 
 

@@ -11,7 +11,9 @@ import duckdb
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.formulas.dtypes import peak_name
 from profframe.facts.torch_compat.releases import averages_frames, installed
+from profframe.query.arrangement import divided, shared
 from profframe.query.header import CONVERT, Answer, Parameter
+from profframe.query.selection import filter_of
 
 AS_TORCH: Final[Mapping[str, Callable[[], object]]] = MappingProxyType(
     {"include_python_functions": lambda: averages_frames(installed())}
@@ -41,14 +43,22 @@ def reset_variables(connection: duckdb.DuckDBPyConnection, names: Iterable[str])
 
 
 def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object]:
-    """Values in the types that the header declares; None for the default."""
+    """Values in the types that the header declares; None for the default.
+
+    Those of `profframe.query.arrangement` are checked, and left out.
+    """
     declared = {parameter.name: parameter for parameter in answer.parameters}
+    _, parameters = divided(answer, parameters)
     unknown = next((name for name in parameters if name not in declared), None)
-    if unknown is not None and not declared:
-        raise ParameterError(f"answer {answer.name!r} takes no parameters, got {unknown!r}")
     if unknown is not None:
-        missing = UnknownNameError.among("parameter", unknown, declared)
-        raise ParameterError(f"answer {answer.name!r}: {missing}")
+        names = [*declared, *(parameter.name for parameter in shared(answer))]
+        if part := filter_of(unknown, names):
+            raise ParameterError(
+                f"answer {answer.name!r}: no parameter named {unknown!r}; did you mean "
+                f"trace.filter({part}={parameters[unknown]!r}).answer({answer.name!r})?"
+            )
+        missing = UnknownNameError.among("parameter", unknown, names)
+        raise ParameterError(f"answer {answer.name!r}: {missing}").meaning(missing.instead)
     converted = {
         name: None if value is None else _value(answer, declared[name], value)
         for name, value in parameters.items()
@@ -84,5 +94,5 @@ def _value(answer: Answer, parameter: Parameter, value: object) -> object:
         ) from None
     if parameter.choices and converted not in parameter.choices:
         missing = UnknownNameError.among(parameter.name, str(value), parameter.choices)
-        raise ParameterError(f"answer {answer.name!r}: {missing}")
+        raise ParameterError(f"answer {answer.name!r}: {missing}").meaning(missing.instead)
     return converted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,29 +12,23 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from profframe import schema
-from profframe.errors import AnswerError, ProfframeError, UnknownNameError
+from profframe.errors import ProfframeError
 from profframe.query import macros, sandbox
+from profframe.query.arrangement import AS_IT_IS, Arrangement, divided, quoted
 from profframe.query.catalogue import find, is_shipped
+from profframe.query.computing import (
+    FREE,
+    check_columns,
+    check_rows,
+    computed,
+    most,
+    one_line_errors,
+)
 from profframe.query.header import Answer
 from profframe.query.parameters import reset_variables, set_variables, values
 from profframe.query.rules import ANSWER, SHARED_NAMES, Advice
 from profframe.query.sandbox import Terms
 from profframe.query.selection import literal
-
-_FREE: Final = Terms()
-"""No tables or files beside the trace, and no limits."""
-
-_RESULT: Final = "_answer"
-"""The table that holds a result for a moment."""
-_PLAIN: Final = re.compile(r"\s*(from|select|with)\b((?!pivot)[^;])*", re.IGNORECASE)
-"""A SELECT that can stand within parentheses as it is."""
-_UNKNOWN_MEMBER: Final = re.compile(r'does not have a column named "([^"]*)"')
-_OUT_OF_REACH: Final = re.compile(r'Permission Error: Cannot access \w+ "([^"]*)"')
-_UNKNOWN_NAME: Final = re.compile(
-    r"Table with name .* does not exist|Referenced (column|table) .* not found"
-    r"|does not have a column named"
-)
 
 
 def prepare(
@@ -72,7 +65,7 @@ def run(
     connection: duckdb.DuckDBPyConnection,
     answer: Answer,
     parameters: Mapping[str, object] = MappingProxyType({}),
-    terms: Terms = _FREE,
+    terms: Terms = FREE,
 ) -> duckdb.DuckDBPyRelation:
     """Run an answer on a connection that has a view per table.
 
@@ -113,19 +106,20 @@ def run(
     [('r', 0, 'mm', 'host_op', 1, 7, 7, 7, 7, 7, 1.0)]
     """
     where, trusted = f"answer {answer.name!r}", is_shipped(answer)
+    arrangement, _ = divided(answer, parameters)
     set_variables(connection, answer, parameters)
     if isinstance(answer, Advice):
-        relation = _advice(connection, answer, terms, lambda advice: advice.sql)
+        relation = _advice(connection, answer, terms, lambda advice: advice.sql, arrangement)
     else:
-        with _one_line_errors(where, terms):
+        with one_line_errors(where, terms):
             if not trusted:
                 sandbox.check(connection, answer.sql, where, terms)
             macros.load(connection, answer.sql, reuse=trusted)
-            relation = _computed(connection, answer.sql, terms, trusted=trusted)
+            relation = computed(connection, answer.sql, terms, arrangement, trusted=trusted)
     reset_variables(connection, (parameter.name for parameter in answer.parameters))
-    _check_rows(relation, where, terms)
-    _check_columns(answer, relation)
-    return relation
+    check_rows(relation, where, terms)
+    check_columns(answer, relation)
+    return arrangement.chosen(relation)
 
 
 def script(answer: Answer, parameters: Mapping[str, object] = MappingProxyType({})) -> str:
@@ -153,6 +147,7 @@ def script(answer: Answer, parameters: Mapping[str, object] = MappingProxyType({
     >>> script(find("steps")).splitlines()[0]
     'CREATE OR REPLACE TEMP MACRO step_marks(events) AS TABLE'
     """
+    arrangement, _ = divided(answer, parameters)
     types = {parameter.name: parameter.type for parameter in answer.parameters}
     variables = [
         f'SET VARIABLE "{name}" = CAST({literal(str(value))} AS {types[name]});'
@@ -160,11 +155,19 @@ def script(answer: Answer, parameters: Mapping[str, object] = MappingProxyType({
         if value is not None
     ]
     definitions = macros.definitions(answer.sql).values()
-    return "\n".join([*definitions, *variables, answer.sql.strip().removesuffix(";") + ";\n"])
+    rows = answer.sql.strip().removesuffix(";")
+    if arrangement != AS_IT_IS:
+        column_types = {column.name: column.type for column in answer.columns}
+        order = arrangement.sql(column_types, "rowid")
+        columns = ", ".join(map(quoted, arrangement.columns)) or "*"
+        rows = (
+            f"CREATE OR REPLACE TEMP TABLE answer AS\n{rows};\nSELECT {columns}\nFROM answer{order}"
+        )
+    return "\n".join([*definitions, *variables, rows + ";\n"])
 
 
 def query(
-    connection: duckdb.DuckDBPyConnection, sql: str, where: str = "query", terms: Terms = _FREE
+    connection: duckdb.DuckDBPyConnection, sql: str, where: str = "query", terms: Terms = FREE
 ) -> duckdb.DuckDBPyRelation:
     """Run one SELECT of the user's; an error is one line.
 
@@ -197,11 +200,11 @@ def query(
     >>> query(duckdb.connect(), "SELECT 1 + 1").fetchall()
     [(2,)]
     """
-    with _one_line_errors(where, terms):
+    with one_line_errors(where, terms):
         sandbox.check(connection, sql, where, terms)
         macros.load(connection, sql)
-        rows = _most(connection, sql, terms).materialize()
-    _check_rows(rows, where, terms)
+        rows = most(connection, sql, terms).materialize()
+    check_rows(rows, where, terms)
     return rows
 
 
@@ -225,7 +228,7 @@ def select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRe
     >>> select(duckdb.connect(), "SELECT 1 + 1").fetchall()
     [(2,)]
     """
-    with _one_line_errors("query"):
+    with one_line_errors("query"):
         return connection.sql(sql).materialize()
 
 
@@ -237,30 +240,8 @@ def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
     >>> selected(duckdb.connect(), "SELECT 1 + 1 AS two").to_pylist()
     [{'two': 2}]
     """
-    with _one_line_errors("query"):
+    with one_line_errors("query"):
         return connection.sql(sql).to_arrow_table()
-
-
-def _most(connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms) -> duckdb.DuckDBPyRelation:
-    """A checked SELECT with the rows that it may have; planned once where it can stand in one."""
-    if terms.most_rows is None:
-        return connection.sql(sql)
-    if _PLAIN.fullmatch(sql):
-        return connection.sql(f"FROM (\n{sql}\n) LIMIT {terms.most_rows}")
-    return connection.sql(sql).limit(terms.most_rows)
-
-
-def _computed(
-    connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms, *, trusted: bool = True
-) -> duckdb.DuckDBPyRelation:
-    """Run a SELECT that takes long to plan: DuckDB plans a statement once, a relation twice."""
-    if terms.most_rows is not None and not trusted:
-        return _most(connection, sql, terms).materialize()
-    limited = sql if terms.most_rows is None else f"FROM (\n{sql}\n) LIMIT {terms.most_rows}"
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE {_RESULT} AS\n{limited}")
-    rows = connection.sql(f"FROM {_RESULT}").materialize()
-    connection.execute(f"DROP TABLE {_RESULT}")
-    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +266,7 @@ def findings(
     connection: duckdb.DuckDBPyConnection,
     answer: Advice,
     parameters: Mapping[str, object],
-    terms: Terms = _FREE,
+    terms: Terms = FREE,
 ) -> Findings:
     """Run the rules of advice; `ranked` makes the answer of what they find.
 
@@ -311,7 +292,9 @@ def ranked(
     answer: Advice,
     rows: pa.Table,
     gains: pa.Table,
-    terms: Terms = _FREE,
+    terms: Terms = FREE,
+    *,
+    arrangement: Arrangement = AS_IT_IS,
 ) -> duckdb.DuckDBPyRelation:
     """Rank findings by what replays say that they are worth, and else by what their rules say.
 
@@ -328,6 +311,8 @@ def ranked(
         reason.
     terms
         How many rows it may return.
+    arrangement
+        Which of them are wanted, and in which order.
 
     Raises
     ------
@@ -339,16 +324,16 @@ def ranked(
     for name, table in tables.items():
         connection.register(name, table)
     try:
-        with _one_line_errors(where, terms):
+        with one_line_errors(where, terms):
             sql = f"WITH findings AS (\n{_GAINED}\n)\n{answer.ranking}"
             macros.load(connection, sql)
-            relation = _computed(connection, sql, terms)
+            relation = computed(connection, sql, terms, arrangement)
     finally:
         for name in tables:
             connection.unregister(name)
-    _check_rows(relation, where, terms)
-    _check_columns(answer, relation)
-    return relation
+    check_rows(relation, where, terms)
+    check_columns(answer, relation)
+    return arrangement.chosen(relation)
 
 
 _WINDOWS: Final = """
@@ -389,6 +374,7 @@ def _advice(
     answer: Advice,
     terms: Terms,
     sql_of: Callable[[Advice], str],
+    arrangement: Arrangement = AS_IT_IS,
 ) -> duckdb.DuckDBPyRelation:
     """Run a SELECT that takes as long to plan as to run.
 
@@ -400,7 +386,7 @@ def _advice(
         _check_rules(connection, answer, terms)
     try:
         with (
-            _one_line_errors(where, terms),
+            one_line_errors(where, terms),
             _without_optimizer(connection, "projection_pullup"),
         ):
             macros.load(connection, f"{SHARED_NAMES}(events) {answer.conditions}")
@@ -411,7 +397,7 @@ def _advice(
             shorter = answer.only(compress(answer.rules, applies), (SHARED_NAMES,))
             sql = sql_of(shorter)
             macros.load(connection, sql, reuse=trusted)
-            return _computed(connection, sql, terms, trusted=trusted)
+            return computed(connection, sql, terms, arrangement, trusted=trusted)
     except ProfframeError:
         _blame(connection, answer, replace(terms, rows=None))
         raise
@@ -435,7 +421,7 @@ def _check_rules(connection: duckdb.DuckDBPyConnection, answer: Advice, terms: T
     for rule in answer.rules:
         if rule not in trusted:
             for sql in (rule.body, f"SELECT {rule.condition}"):
-                with _one_line_errors(str(rule.path)):
+                with one_line_errors(str(rule.path)):
                     sandbox.check(connection, sql, str(rule.path), terms)
 
 
@@ -452,50 +438,3 @@ def _blame(connection: duckdb.DuckDBPyConnection, answer: Advice, terms: Terms) 
             raise type(error)(
                 message if message.startswith(name) else f"{name}: {message}"
             ) from error
-
-
-def _check_rows(relation: duckdb.DuckDBPyRelation, where: str, terms: Terms) -> None:
-    if terms.rows is not None and not terms.cut_rows and len(relation) > terms.rows:
-        raise AnswerError(
-            f"{where}: gives more than the {terms.rows:,} rows that it may (rows=, --rows)"
-        )
-
-
-def _check_columns(answer: Answer, relation: duckdb.DuckDBPyRelation) -> None:
-    if not answer.columns:
-        return
-    declared = [f"{column.name} {column.type}" for column in answer.columns]
-    actual = [
-        f"{name} {type_}" for name, type_ in zip(relation.columns, relation.types, strict=True)
-    ]
-    if declared != actual:
-        raise AnswerError(
-            f"answer {answer.name!r}: the header declares ({', '.join(declared)}), "
-            f"the result has ({', '.join(actual)})"
-        )
-
-
-@contextmanager
-def _one_line_errors(where: str, terms: Terms = _FREE) -> Iterator[None]:
-    try:
-        yield
-    except duckdb.Error as error:
-        if isinstance(error, duckdb.InterruptException):
-            raise
-        if isinstance(error, duckdb.OutOfMemoryException) and terms.memory_limit is not None:
-            raise AnswerError(
-                f"{where}: needs more memory than the {terms.memory_limit} that it may "
-                "(memory_limit=, --memory)"
-            ) from error
-        if file := _OUT_OF_REACH.search(str(error)):
-            raise AnswerError(
-                f"{where}: {file.group(1)} is refused: a question reads the tables of the trace; "
-                "files=... (--files) gives it files beside them"
-            ) from error
-        message, _, _ = str(error).partition("\nLINE ")
-        line = " ".join(message.split()).replace("Candidate bindings: :", "Candidate bindings:")
-        if member := _UNKNOWN_MEMBER.search(line):
-            columns = {column.name for table in schema.TABLES.values() for column in table}
-            raise UnknownNameError.among("column", member.group(1), columns) from error
-        kind = UnknownNameError if _UNKNOWN_NAME.search(line) else AnswerError
-        raise kind(f"{where}: {line}") from error

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, SupportsIndex
 
 from profframe import schema
-from profframe.errors import ParameterError, UnknownNameError
+from profframe.errors import ParameterError, UnknownNameError, nearest
 
 Text = str | Iterable[str]
 Numbers = SupportsIndex | Iterable[SupportsIndex]
@@ -18,6 +18,9 @@ Integers = range | tuple[int, ...]
 Window = tuple[str, int, int, int | None]
 """Run, rank, start and end of a step or phase; the end is None where it never ended."""
 
+_LEAST_FILTER: Final = 0.7
+FILTERS: Final = ("steps", "ranks", "runs", "kinds", "phase", "start_ns", "end_ns")
+"""What `Trace.filter` takes."""
 TIME: Final[Mapping[str, str]] = MappingProxyType(
     {"events": "start_ns"} | dict.fromkeys(("memory", "flows", "counters", "instants"), "time_ns")
 )
@@ -112,6 +115,19 @@ def literal(text: str) -> str:
     "'it''s'"
     """
     return "'" + text.replace("'", "''") + "'"
+
+
+def filter_of(name: str, names: Iterable[str] = ()) -> str | None:
+    """The parameter of `Trace.filter` that a name is like, more than any of some others.
+
+    Examples
+    --------
+    >>> filter_of("step"), filter_of("rank", ["rank"]), filter_of("tpo", ["top"])
+    ('steps', None, None)
+    """
+    others = [other for other in names if other not in FILTERS]
+    near = nearest(name, [*others, *FILTERS], _LEAST_FILTER)
+    return near if near in FILTERS else None
 
 
 def among(column: str, values: Iterable[str]) -> str:

@@ -261,6 +261,10 @@ class Session:
         DuckDB over the source on these terms.
     answers
         Answers so far; None to keep none.
+    whole
+        The session before any filter; None if there was none.
+    outside
+        The same session outside the block of `remembering`; None if it is not in one.
     """
 
     source: Source
@@ -268,27 +272,38 @@ class Session:
     terms: Terms
     database: Database
     answers: Answers | None = None
+    whole: Session | None = None
+    outside: Session | None = None
 
     @classmethod
     def of(
-        cls, source: Source, selection: Selection | None = None, terms: Terms | None = None
+        cls,
+        source: Source,
+        selection: Selection | None = None,
+        terms: Terms | None = None,
+        whole: Session | None = None,
     ) -> Session:
         """A session over the rows of a source; by default all of them."""
         terms = terms or Terms()
-        return cls(source, selection or Selection(), terms, _OPEN.of(source, terms))
+        database = _OPEN.of(source, terms)
+        return cls(source, selection or Selection(), terms, database, whole=whole)
 
-    def __reduce__(self) -> tuple[Callable[..., Session], tuple[Source, Selection, Terms]]:
-        return Session.of, (self.source, self.selection, self.terms)
+    def __reduce__(
+        self,
+    ) -> tuple[Callable[..., Session], tuple[Source, Selection, Terms, Session | None]]:
+        return Session.of, (self.source, self.selection, self.terms, self.whole)
 
     def with_source(self, source: Source) -> Session:
         """The same over another source."""
-        return self if source is self.source else Session.of(source, self.selection, self.terms)
+        if source is self.source:
+            return self
+        return Session.of(source, self.selection, self.terms, self.whole)
 
     def with_terms(self, terms: Terms) -> Session:
         """The same on other terms."""
         if terms.shares_connection(self.terms):
             return replace(self, terms=terms)
-        return Session.of(self.source, self.selection, terms)
+        return Session.of(self.source, self.selection, terms, self.whole)
 
     def unlimited(self) -> Session:
         """The same for profframe's own questions, without a limit of rows."""
@@ -300,7 +315,18 @@ class Session:
             return self
         if self.answers is None:
             return replace(self, selection=selection)
-        return Session.of(self.source, selection, self.terms)  # kept answers are of other rows
+        # kept answers are of other rows
+        return Session.of(self.source, selection, self.terms, self.whole)
+
+    def alone(self) -> Session:
+        """The same for longer than the block of `remembering` lasts."""
+        return self if self.outside is None else self.outside.with_terms(self.terms)
+
+    def unfiltered(self) -> Session | None:
+        """All rows that there were before any filter, without a limit of them; None without one."""
+        if self.whole is None:
+            return None
+        return self.whole.with_terms(replace(self.terms, rows=None))
 
     @contextmanager
     def remembering(self, at_once: int = 1) -> Iterator[Session]:
@@ -321,7 +347,7 @@ class Session:
         connection.execute(f"SET external_threads = {min(at_once, threads)}")
         try:
             with stopping(database.interrupt):
-                yield replace(self, database=database, answers=answers)
+                yield replace(self, database=database, answers=answers, outside=self)
         finally:
             database.close()
 
@@ -417,6 +443,8 @@ class Session:
             names = texts("phase", phase)
             selection = selection.phases(names, self._phase_windows(source, selection, names))
         part = self.with_source(source).with_selection(selection.time(start_ns, end_ns))
+        if part is not self:
+            part = replace(part, whole=self.alone() if self.whole is None else self.whole)
         is_whole = all(part_of is None for part_of in (steps, phase, start_ns, end_ns))
         return part if is_whole else _remaining(part)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from profframe.show.first_words import FirstWords
 
-_STYLES: Final = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan"}
+STYLES: Final = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan"}
 _INDENT: Final = 8
 
 
@@ -40,16 +40,6 @@ def without_rules(words: FirstWords) -> RenderableType:
     """What is said of files that no rule looks at: what matters most in them."""
     first = Text("no findings of rules, which look at times of ops and devices", style="dim")
     return Group(first, *(part for words in words.parts for part in (Text(), sentences(words))))
-
-
-def headlines(advice: pl.DataFrame, top: int, title: str) -> RenderableType:
-    """The first findings, each in a line."""
-    lines = []
-    for row in advice.head(top).iter_rows(named=True):
-        place = f" ({visible(row['run'])}, {ranks_of(row)})" if _has_several(advice) else ""
-        lines.append(_headline(row, place))
-    more = f" (top {top} of {advice.height})" if advice.height > top else ""
-    return Group(Text(f"{title}{more}", style="bold cyan"), *lines)
 
 
 def _has_several(advice: pl.DataFrame) -> bool:
@@ -78,7 +68,7 @@ def ranks_of(row: dict[str, Any]) -> str:
 
 def _headline(row: dict[str, Any], place: str) -> Text:
     severity = str(row["severity"])
-    label = Text(f"{severity:{_INDENT}}", style=_STYLES.get(severity, ""))
+    label = Text(f"{severity:{_INDENT}}", style=STYLES.get(severity, ""))
     return label.append(f"{visible(str(row['finding']))}{place}", style="default not bold")
 
 

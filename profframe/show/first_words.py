@@ -90,7 +90,7 @@ def first_words(trace: Answering, formats: Iterable[str | None]) -> FirstWords:
         Those of its sources.
     """
     own = {*formats}
-    counts = _ask(trace, "contents").row(0, named=True)
+    counts = question(trace, "contents").row(0, named=True)
     parts = [v.words(trace) for n, v in VIEWS.items() if counts[n] or own & v.formats]
     alone = frozenset[str]().union(*(view.formats for view in VIEWS.values()))
     return FirstWords(tuple(parts), is_all=bool(own) and own <= alone)
@@ -113,7 +113,7 @@ def without_times(formats: Iterable[str | None]) -> str:
 
 def dumps(trace: Answering) -> Words:
     """Of dumps of the flight recorder: what hangs, and how far each rank came."""
-    rows, sizes = trace.answer("hangs"), _ask(trace, "dumps")
+    rows, sizes = trace.answer("hangs"), question(trace, "dumps")
     progress = trace.answer("collective_progress")
     records = int(sizes["records"].sum())
     label = "flight recorder"
@@ -145,7 +145,7 @@ def dumps(trace: Answering) -> Words:
 
 def memory(trace: Answering) -> Words:
     """Of memory snapshots and timelines: what failed, what held memory, what is free."""
-    sizes = _ask(trace, "snapshots")
+    sizes = question(trace, "snapshots")
     label = "memory"
     facts = tuple(
         (name.capitalize(), units.count(int(sizes[name].sum())))
@@ -177,7 +177,7 @@ def memory(trace: Answering) -> Words:
 
 def execution(trace: Answering) -> Words:
     """Of execution traces: what communicates, what moves the most bytes, the largest tensor."""
-    sizes, traffic = _ask(trace, "execution_traces"), trace.answer("tensor_traffic")
+    sizes, traffic = question(trace, "execution_traces"), trace.answer("tensor_traffic")
     facts = tuple(
         (label, units.count(int(sizes[name].sum())))
         for label, name in (
@@ -223,7 +223,8 @@ VIEWS: Final[Mapping[str, View]] = MappingProxyType(
 """A view for each column of `sql/first_words/contents.sql`."""
 
 
-def _ask(trace: Answering, name: str) -> pl.DataFrame:
+def question(trace: Answering, name: str) -> pl.DataFrame:
+    """The rows of a question that only first words ask: a file of `sql/first_words`."""
     return pl.DataFrame(trace.answer(sql_directory() / "first_words" / f"{name}.sql"))
 
 

@@ -27,10 +27,10 @@ _GROUP_METHODS: Final = ("group_by", "group_by_dynamic", "rolling")
 class Frame(pl.DataFrame):
     """A polars DataFrame shown in human units, chosen by the endings of its column names.
 
-    Otherwise it is a polars DataFrame: exact values, ``repr`` and ``print``, the same methods.
+    Otherwise it is a polars DataFrame: exact values, ``repr`` and ``print``, the same methods. An
+    answer without rows says why below (`why_empty`).
     Their results are frames, too. Lazy queries, `polars.concat` and similar give a plain DataFrame,
-    which
-    ``Frame(rows)`` turns into a frame without a copy.
+    which ``Frame(rows)`` turns into a frame without a copy.
 
     In a notebook it is an HTML table, at an IPython prompt a text table. Both use units (ms, GiB,
     GB/s, %) by the endings ``_ns``, ``_bytes``, ``_bytes_per_s``, ``_share``, ...; show points in
@@ -50,6 +50,23 @@ class Frame(pl.DataFrame):
 
     _starts: pl.LazyFrame | None = None
     _docs: Mapping[str, str] = _NO_DOCS
+    _why: Callable[[], str | None] | None = None
+
+    @property
+    def why_empty(self) -> str | None:
+        """Why there are no rows, as ``no profiler steps in this trace; call prof.step() ...``.
+
+        None where there are some, or where it is not known, as of rows that you have filtered.
+        The trace is asked when this is read, or the frame shown.
+        """
+        return None if self.height or self._why is None else self._why()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        text, reason = super().__str__(), self.why_empty
+        return text if reason is None else f"{text}\nno rows: {reason}"
 
     def _repr_html_(self, *, _from_series: bool = False) -> str:
         from profframe.show import notebook
@@ -59,6 +76,7 @@ class Frame(pl.DataFrame):
             columns=_limit("POLARS_FMT_MAX_COLS", notebook.COLUMNS, self.width),
             starts=_read_starts(self._starts),
             docs=self._docs,
+            why_empty=self.why_empty,
         )
         return notebook.frame_html(self, options)
 
@@ -67,11 +85,15 @@ class Frame(pl.DataFrame):
         from profframe.show import terminal
 
         del cycle
-        printer.text(terminal.frame_text(self, _rows(self.height), _read_starts(self._starts)))
+        starts = _read_starts(self._starts)
+        printer.text(terminal.frame_text(self, _rows(self.height), starts, self.why_empty))
 
 
 def frame(
-    rows: pl.DataFrame, starts: pl.LazyFrame | None = None, docs: Mapping[str, str] = _NO_DOCS
+    rows: pl.DataFrame,
+    starts: pl.LazyFrame | None = None,
+    docs: Mapping[str, str] = _NO_DOCS,
+    why: Callable[[], str | None] | None = None,
 ) -> Frame:
     """Show rows in human units; nothing is copied.
 
@@ -83,6 +105,8 @@ def frame(
         ``run rank start_ns`` of the traces that the rows belong to; read when the rows are shown.
     docs
         Descriptions of columns, by name.
+    why
+        Says why there are no rows, if so.
 
     Returns
     -------
@@ -96,6 +120,7 @@ def frame(
     """
     result = Frame(rows)
     result._starts, result._docs = starts, docs  # noqa: SLF001 - its own kind
+    result._why = None if rows.height else why  # noqa: SLF001 - its own kind
     return result
 
 
@@ -131,7 +156,7 @@ def _as_frame(method: Callable[..., Any]) -> Callable[..., Any]:
         rows = method(self, *args, **kwargs)
         if rows is self or not isinstance(rows, pl.DataFrame):
             return rows
-        return frame(rows, self._starts, self._docs)
+        return frame(rows, self._starts, self._docs, self._why)
 
     return wrapper
 
@@ -145,7 +170,7 @@ def _groups_as_frame(method: Callable[..., Any]) -> Callable[..., Any]:
         agg = groups.agg
 
         def aggregate(*aggs: Any, **named_aggs: Any) -> Frame:
-            return frame(agg(*aggs, **named_aggs), self._starts, self._docs)
+            return frame(agg(*aggs, **named_aggs), self._starts, self._docs, self._why)
 
         groups.agg = aggregate
         return groups

@@ -55,6 +55,8 @@ class Options:
     """``run rank start_ns`` of its traces."""
     docs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Description by column."""
+    why_empty: str | None = None
+    """Why there are no rows."""
 
 
 def frame_html(frame: pl.DataFrame, options: Options | None = None) -> str:
@@ -221,6 +223,9 @@ def _notes(
     frame: pl.DataFrame, informative: Sequence[str], options: Options, moved: Sequence[str]
 ) -> Iterator[str]:
     """Notes on what the table leaves out of a frame."""
+    if options.why_empty is not None and not frame.height:
+        yield f"<b>no rows</b>: {html.escape(units.visible(options.why_empty))}"
+        return
     rows, width = min(frame.height, options.rows), min(len(informative), options.columns)
     if rows < frame.height:
         yield f"<b>{rows:,} of {units.plural(frame.height, 'row')}</b>"

@@ -12,7 +12,7 @@ from profframe.query.selection import spans
 from profframe.show import units
 from profframe.show.first_words import FirstWords
 
-_FORMATS: Final = MappingProxyType(
+FORMATS: Final = MappingProxyType(
     {
         "memory_snapshot": "memory snapshot",
         "memory_timeline": "memory timeline of the profiler",
@@ -66,8 +66,8 @@ class Summary:
 
     def _formats(self) -> str:
         """Where it is from, if that is not what a profiler of torch usually writes."""
-        formats = sorted({*self.traces["format"].drop_nulls()} & _FORMATS.keys())
-        return ", ".join(_FORMATS[name] for name in formats)
+        formats = sorted({*self.traces["format"].drop_nulls()} & FORMATS.keys())
+        return ", ".join(FORMATS[name] for name in formats)
 
     def _runs(self) -> str:
         ranks: dict[str, list[int]] = {}

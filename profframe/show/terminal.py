@@ -54,11 +54,12 @@ def table(
     width: int | None,
     title: str = "",
     headings: Mapping[str, str] = MappingProxyType({}),
+    why_empty: str | None = None,
 ) -> RenderableType:
     """A frame as a table; columns that do not fit are named below it.
 
     Long text is cut in its middle, as names differ at their ends. Without a ``width`` lines have
-    any length.
+    any length. Of a frame without rows ``why_empty`` is shown, and no heading.
     """
     labels = {name: headings.get(name, heading(name)) for name in frame.columns}
     cells = {name: texts(frame, name) for name in frame.columns}
@@ -80,11 +81,24 @@ def table(
     for row in zip(*(cells[name] for name in widths), strict=True):
         grid.add_row(*map(Text, row))
     parts: list[RenderableType] = [Text(title, style="bold cyan")] if title else []
-    parts.append(grid if frame.height else Text("no rows", style="dim"))
+    if not frame.height:
+        return Group(*parts, Text(no_rows(why_empty), style="dim"))
+    parts.append(grid)
     if len(widths) < len(cells):
         left_out = ", ".join(headings.get(name, name) for name in cells if name not in widths)
         parts.append(Text(f"not shown for lack of width: {left_out}", style="dim"))
     return Group(*parts)
+
+
+def no_rows(why: str | None) -> str:
+    """What stands in place of rows.
+
+    Examples
+    --------
+    >>> no_rows("no profiler steps in this trace"), no_rows(None)
+    ('no rows: no profiler steps in this trace', 'no rows')
+    """
+    return "no rows" if why is None else f"no rows: {units.visible(why)}"
 
 
 def ranking(frame: pl.DataFrame, top: int, width: int | None, title: str) -> RenderableType:
@@ -175,7 +189,9 @@ def prose(frame: pl.DataFrame) -> RenderableType:
     return grid
 
 
-def frame_text(frame: pl.DataFrame, rows: int, starts: pl.DataFrame | None) -> str:
+def frame_text(
+    frame: pl.DataFrame, rows: int, starts: pl.DataFrame | None, why_empty: str | None = None
+) -> str:
     """A frame at a text prompt: as wide as the terminal, with its size below."""
     head = frame.head(rows)
     relative = head if starts is None else since_start(head, starts)
@@ -183,7 +199,8 @@ def frame_text(frame: pl.DataFrame, rows: int, starts: pl.DataFrame | None) -> s
     headings = {name: name for name in columns.columns}
     total = f"{head.height:,} of " if head.height < frame.height else ""
     size = f"{total}{units.plural(frame.height, 'row')}, {units.plural(frame.width, 'column')}"
-    return text(Group(table(columns, console().width, headings=headings), Text(size))).rstrip("\n")
+    grid = table(columns, console().width, headings=headings, why_empty=why_empty)
+    return text(Group(grid, Text(size))).rstrip("\n")
 
 
 def console(*, error: bool = False) -> Console:

@@ -15,6 +15,20 @@ _UNSAFE: Final = re.compile(
 )
 """Control bytes, line breaks, lone surrogates, and characters that reorder the text around them or
 are nothing to see; not the joiners that scripts and emoji are written with."""
+_NAME: Final = r"""[^/\\\s:;,"'`<>|()\[\]{}&?*]+"""
+_HOME: Final = re.compile(
+    # Not in a longer path; behind an escape, as visible and JSON write them, its letters are none.
+    r"(?:(?<![\w.~-])|(?<=\\[nrtbf])|(?<=\\x[\da-f]{2})|(?<=\\u[\da-f]{4}))"
+    r"(?:"
+    rf"(?:/(?:mnt|export|nfs|net|data|scratch|cluster|gpfs|lustre|fsx|efs))?/home/{_NAME}"
+    rf"|(?:/mnt)?(?:/[A-Za-z])?/Users/{_NAME}"
+    r"|/root(?![\w.-])"
+    r"|(?i:[a-z]:(?:\\{1,4}|/)(?:users|documents and settings)(?:\\{1,4}|/))"
+    rf"(?:[^/\\:;,\"'<>|]+(?=[/\\])|{_NAME})"
+    r")"
+)
+"""Home directories of Linux, macOS and Windows; in JSON each backslash is two, or four."""
+_HOME_WORDS: Final = ("/home/", "/root", "Users", "users", "USERS", "ocuments and ")
 
 
 def duration(ns: float) -> str:
@@ -145,8 +159,21 @@ def escaped(document: str) -> str:
     return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1], document)
 
 
+def without_homes(text: str) -> str:
+    r"""Text with `~` in place of each home directory: what is saved may be passed on.
+
+    Examples
+    --------
+    >>> without_homes("/home/ada/train.py(7): main; /root/.cache, /Users/ada lives here")
+    '~/train.py(7): main; ~/.cache, ~ lives here'
+    >>> print(without_homes(r"C:\Users\Ada Byron\x.py and src/home/page/x.py"))
+    ~\x.py and src/home/page/x.py
+    """
+    return _HOME.sub("~", text) if any(word in text for word in _HOME_WORDS) else text
+
+
 def script_json(document: object) -> str:
-    r"""JSON that is safe inside a script element.
+    r"""JSON that is safe inside a script element of a page, and names no home directory.
 
     Examples
     --------
@@ -156,7 +183,7 @@ def script_json(document: object) -> str:
     encoded = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     for character in "<>&\u2028\u2029":
         encoded = encoded.replace(character, f"\\u{ord(character):04x}")
-    return encoded
+    return without_homes(encoded)
 
 
 def middle(text: str, most: int) -> str:

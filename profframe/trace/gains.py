@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from profframe.analysis.replay import remedies
 from profframe.analysis.replay.remedies import CAUSES, Changed, Remedy
 from profframe.errors import AnswerError, ProfframeError
+from profframe.query.arrangement import divided
 from profframe.query.catalogue import reads
 from profframe.query.result import frame
 from profframe.query.rules import Advice
@@ -59,12 +60,16 @@ def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> p
     ``MOST_EVENTS`` events, and where the replay of nothing changed is off by ``MOST_ERROR``.
     """
     session = self._session
+    arrangement, _ = divided(question, parameters)
     views = reads(question)
     everything = session.ask(lambda c: findings(c, question, parameters, session.terms), views)
     gains = pa.Table.from_pylist(_gains(self, everything), _SCHEMA)
     try:
         return session.ask(
-            lambda c: frame(ranked(c, question, everything.rows, gains, session.terms)), {}
+            lambda c: frame(
+                ranked(c, question, everything.rows, gains, session.terms, arrangement=arrangement)
+            ),
+            {},
         )
     except AnswerError:
         session.answer(question, parameters)  # it names the file of a rule that is to blame

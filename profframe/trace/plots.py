@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from profframe.errors import ParameterError, UnknownNameError
+from profframe.errors import ParameterError, UnknownNameError, no_attribute
 from profframe.show.plots import drawing
+from profframe.trace.calls import saying_right_calls
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,6 +54,7 @@ _NO_COLLECTIVES: Final = "this trace has no collectives; profile a job with seve
 _ONE_RUN: Final = "this trace has one run; load several: load('store'), load('runs/*.json.gz')"
 
 
+@partial(saying_right_calls, behind="plot.")
 @dataclass(frozen=True, slots=True)
 class Plots:
     """Charts of a trace, made with altair (``pip install 'profframe[plot]'``).
@@ -74,6 +77,11 @@ class Plots:
     """
 
     trace: Trace
+
+    if not TYPE_CHECKING:  # a type checker would take any name for one that is there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, "trace.plot", "trace.plot", name)
 
     def breakdown(self, per: str | None = None) -> AnyChart:
         """How the devices spent their time: compute, communicate, copy, idle.

@@ -15,12 +15,13 @@ import polars as pl
 
 from profframe import schema
 from profframe.facts.models import Devices
+from profframe.query import reasons
 from profframe.query.catalogue import advice as with_rules
 from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer
 from profframe.query.rules import Advice
 from profframe.query.sandbox import Paths
-from profframe.query.selection import check_compat
+from profframe.query.selection import Text, check_compat
 from profframe.query.session import Session
 from profframe.show.frame import Frame
 from profframe.trace import gains as gained
@@ -44,7 +45,11 @@ def answer(
         Name of an answer as listed by `profframe.answers`, path of an ``.sql`` file, or the result
         of `profframe.query.catalogue.find` for these.
     **parameters
-        Values for the parameters that the answer declares.
+        Values for the parameters that the answer declares. Every answer takes three more, unless
+        it has its own of that name. ``sort``: columns to sort by, such as ``"dur_ns"`` or
+        ``["rank", "-dur_ns"]``; the largest number comes first, text goes from A to Z, ``+`` before
+        a name puts the smallest first, ``-`` the largest. ``top``: at most this many rows.
+        ``columns``: only these, in this order. Rows that are equal keep the order of the answer.
 
     Returns
     -------
@@ -56,9 +61,16 @@ def answer(
     UnknownNameError
         There is no such answer; the message suggests the nearest.
     ParameterError
-        The answer has no such parameter, or the value has the wrong type.
+        The answer has no such parameter or column, or the value has the wrong type.
     AnswerError
         The SQL cannot be run.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> trace = load("examples/cpu_training.json.gz")
+    >>> trace.answer("self_times", sort="calls", top=2, columns=["name", "calls"]).rows()
+    [('aten::copy_', 459), ('aten::empty_strided', 405)]
     """
     question = find(answer)
     session = self._session
@@ -67,7 +79,12 @@ def answer(
     key = tuple((name, str(value)) for name, value in sorted(values.items()))
     return session.once(
         (question.sql, key, session.terms.rows, session.terms.cut_rows),
-        lambda: as_frame(self, _rows(self, question, parameters), docs),
+        lambda: as_frame(
+            self,
+            _rows(self, question, parameters),
+            docs,
+            lambda session: reasons.of_answer(session, question, parameters),
+        ),
     )
 
 
@@ -133,7 +150,11 @@ def _sql(self: Trace, query: str) -> pl.DataFrame:
     session = self._session
     return session.once(
         (query, session.terms.rows, session.terms.cut_rows),
-        lambda: as_frame(self, _with_derived(session, query).sql(query)),
+        lambda: as_frame(
+            self,
+            _with_derived(session, query).sql(query),
+            why=lambda session: reasons.of_sql(session, query),
+        ),
     )
 
 
@@ -155,7 +176,8 @@ def advice(self: Trace, rules: Paths = (), **parameters: object) -> pl.DataFrame
         Files and folders of rules in addition to profframe's own; `profframe.query.rules` has their
         form.
     **parameters
-        Thresholds of rules, such as ``data_loading_share=0.1``; `docs/rules.md` lists them.
+        Thresholds of rules, such as ``data_loading_share=0.1``; `docs/rules.md` lists them. And
+        ``sort``, ``top`` and ``columns``, as for `answer`.
 
     Returns
     -------
@@ -179,6 +201,10 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
     group_by_overload_name: bool = False,
     include_python_functions: bool | None = None,
     compat: str | None = None,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """Times, memory and flops by operator, grouped as torch's ``key_averages`` groups.
 
@@ -192,6 +218,8 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
         installed.
     compat
         ``"torch"``: exactly torch's rows, which distinguish no kinds except user annotations.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -211,6 +239,9 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
         group_by_overload_name=group_by_overload_name,
         include_python_functions=include_python_functions,
         compat=compat,
+        sort=sort,
+        top=top,
+        columns=columns,
     )
 
 
@@ -221,6 +252,9 @@ def roofline(
     devices: Devices | None = None,
     *,
     override: bool = False,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """How close device work came to the hardware's limits, and the time that was lost.
 
@@ -236,6 +270,8 @@ def roofline(
         Device models that take precedence over the known ones, as for `profframe.load`.
     override
         Compare all work with the peak of ``dtype``, even if its type is known.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Raises
     ------
@@ -243,7 +279,9 @@ def roofline(
         There is no such data type, or ``override`` comes without one.
     """
     trace = self if devices is None else self.with_devices(devices)
-    return trace.answer("roofline", by=by, dtype=dtype, override=override)
+    return trace.answer(
+        "roofline", by=by, dtype=dtype, override=override, sort=sort, top=top, columns=columns
+    )
 
 
 def answers() -> pl.DataFrame:

@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from profframe.query.selection import Text
+
 if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 
-def annotations(self: "Trace") -> pl.DataFrame:
+def annotations(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """What ran on host and devices for each user annotation, step by step.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -22,16 +31,25 @@ def annotations(self: "Trace") -> pl.DataFrame:
         start, name. Columns: ``run rank step name calls host_ns kernels device_ns busy_ns span_ns
         exposed_communication_ns idle_ns``.
     """
-    return self.answer("annotations")
+    return self.answer("annotations", sort=sort, top=top, columns=columns)
 
 
-def clock_skew(self: "Trace", skewed_ns: int = 50_000) -> pl.DataFrame:
+def clock_skew(
+    self: "Trace",
+    skewed_ns: int = 50_000,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """Whether the ranks of a run share one clock, and how far their clocks differ.
 
     Parameters
     ----------
     skewed_ns
         Offsets beyond this, in ns, and beyond three times their error are marked skewed.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -39,11 +57,18 @@ def clock_skew(self: "Trace", skewed_ns: int = 50_000) -> pl.DataFrame:
         One row per (run, rank), by run and rank. Columns: ``run rank clock base_ns reference_rank
         offset_ns error_ns collectives note``.
     """
-    return self.answer("clock_skew", skewed_ns=skewed_ns)
+    return self.answer("clock_skew", skewed_ns=skewed_ns, sort=sort, top=top, columns=columns)
 
 
-def collective_progress(self: "Trace") -> pl.DataFrame:
+def collective_progress(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """How far each rank came in each process group: which ranks are ahead, which behind.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -52,16 +77,25 @@ def collective_progress(self: "Trace") -> pl.DataFrame:
         rank process_group process_group_description group_ranks is_loaded first_seq last_seq
         completed_seq behind kind state created_ns stack``.
     """
-    return self.answer("collective_progress")
+    return self.answer("collective_progress", sort=sort, top=top, columns=columns)
 
 
-def collective_summary(self: "Trace", corrected: bool = True) -> pl.DataFrame:
+def collective_summary(
+    self: "Trace",
+    corrected: bool = True,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """How fast collectives are, by group, operation, data type and size.
 
     Parameters
     ----------
     corrected
         Correct clocks by the offsets of clock_skew, if all are known.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -71,11 +105,20 @@ def collective_summary(self: "Trace", corrected: bool = True) -> pl.DataFrame:
         mismatches total_ns mean_ns min_ns p50_ns max_ns skew_ns max_skew_ns algorithm_gb_per_s
         bus_gb_per_s is_corrected``.
     """
-    return self.answer("collective_summary", corrected=corrected)
+    return self.answer(
+        "collective_summary", corrected=corrected, sort=sort, top=top, columns=columns
+    )
 
 
-def collective_traffic(self: "Trace") -> pl.DataFrame:
+def collective_traffic(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """How many bytes each rank sends to each other rank by all_to_all and send.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -83,11 +126,18 @@ def collective_traffic(self: "Trace") -> pl.DataFrame:
         One row per (run, rank, peer_rank, process_group), by run, rank, peer_rank and group.
         Columns: ``run rank peer_rank process_group calls bytes``.
     """
-    return self.answer("collective_traffic")
+    return self.answer("collective_traffic", sort=sort, top=top, columns=columns)
 
 
 def collectives(
-    self: "Trace", per: str = "collective", mismatched: bool = False, corrected: bool = True
+    self: "Trace",
+    per: str = "collective",
+    mismatched: bool = False,
+    corrected: bool = True,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """Collectives matched across the ranks of each run: waits, latency, bandwidth, mismatches.
 
@@ -99,6 +149,8 @@ def collectives(
         Only collectives with a mismatch other than not_loaded.
     corrected
         Correct clocks by the offsets of clock_skew, if all are known.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -109,16 +161,33 @@ def collectives(
         dur_ns wait_ns transfer_ns start_skew_ns end_skew_ns last_rank latency_ns algorithm_gb_per_s
         bus_gb_per_s is_corrected``.
     """
-    return self.answer("collectives", per=per, mismatched=mismatched, corrected=corrected)
+    return self.answer(
+        "collectives",
+        per=per,
+        mismatched=mismatched,
+        corrected=corrected,
+        sort=sort,
+        top=top,
+        columns=columns,
+    )
 
 
-def communication_parts(self: "Trace", corrected: bool = True) -> pl.DataFrame:
+def communication_parts(
+    self: "Trace",
+    corrected: bool = True,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """What ranks compute and communicate in each step, and how much of it is waiting.
 
     Parameters
     ----------
     corrected
         Correct clocks by the offsets of clock_skew, if all are known.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -128,16 +197,27 @@ def communication_parts(self: "Trace", corrected: bool = True) -> pl.DataFrame:
         communication_ns hidden_ns exposed_ns wait_ns transfer_ns unknown_ns hidden_share
         exposed_share wait_share compute_over_mean exposed_over_mean wait_over_mean``.
     """
-    return self.answer("communication_parts", corrected=corrected)
+    return self.answer(
+        "communication_parts", corrected=corrected, sort=sort, top=top, columns=columns
+    )
 
 
-def counter_series(self: "Trace", name: str = "") -> pl.DataFrame:
+def counter_series(
+    self: "Trace",
+    name: str = "",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """Every counter of the trace over time.
 
     Parameters
     ----------
     name
         Only counters with this text in their name, taken literally.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -146,16 +226,25 @@ def counter_series(self: "Trace", name: str = "") -> pl.DataFrame:
         then by value. Columns: ``run rank name series pid thread counter_id device unit time_ns
         value``.
     """
-    return self.answer("counter_series", name=name)
+    return self.answer("counter_series", name=name, sort=sort, top=top, columns=columns)
 
 
-def counter_summary(self: "Trace", name: str = "") -> pl.DataFrame:
+def counter_summary(
+    self: "Trace",
+    name: str = "",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """Range and time-weighted mean of every counter.
 
     Parameters
     ----------
     name
         Only counters with this text in their name, taken literally.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -164,11 +253,18 @@ def counter_summary(self: "Trace", name: str = "") -> pl.DataFrame:
         Columns: ``run rank name series pid counter_id device unit samples start_ns span_ns
         mean_value min_value max_value last_value``.
     """
-    return self.answer("counter_summary", name=name)
+    return self.answer("counter_summary", name=name, sort=sort, top=top, columns=columns)
 
 
-def evaluation(self: "Trace") -> pl.DataFrame:
+def evaluation(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """Self time of each host slice, and whether the devices had work meanwhile.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -176,10 +272,18 @@ def evaluation(self: "Trace") -> pl.DataFrame:
         One row per host slice that nests, by run, rank, start and event_id. Columns: ``run rank
         event_id parent_id name kind step start_ns dur_ns self_ns idle_ns idle_share queue_depth``.
     """
-    return self.answer("evaluation")
+    return self.answer("evaluation", sort=sort, top=top, columns=columns)
 
 
-def expert_balance(self: "Trace", per: str = "step", corrected: bool = True) -> pl.DataFrame:
+def expert_balance(
+    self: "Trace",
+    per: str = "step",
+    corrected: bool = True,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """How evenly expert tokens are spread over ranks: bytes and time.
 
     Parameters
@@ -188,6 +292,8 @@ def expert_balance(self: "Trace", per: str = "step", corrected: bool = True) -> 
         What each row is. One of ``"step"``, ``"collective"``.
     corrected
         Correct clocks by the offsets of clock_skew, if all are known.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -198,11 +304,20 @@ def expert_balance(self: "Trace", per: str = "step", corrected: bool = True) -> 
         most_received_rank dur_ns wait_ns transfer_ns transfer_over_mean transfer_max_over_mean
         slowest_rank is_corrected``.
     """
-    return self.answer("expert_balance", per=per, corrected=corrected)
+    return self.answer(
+        "expert_balance", per=per, corrected=corrected, sort=sort, top=top, columns=columns
+    )
 
 
-def exposed_communication(self: "Trace") -> pl.DataFrame:
+def exposed_communication(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """When the devices communicated while none of them computed.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -210,10 +325,17 @@ def exposed_communication(self: "Trace") -> pl.DataFrame:
         One row per (run, rank, time span), by run, rank, start_ns. Columns: ``run rank start_ns
         dur_ns``.
     """
-    return self.answer("exposed_communication")
+    return self.answer("exposed_communication", sort=sort, top=top, columns=columns)
 
 
-def flame(self: "Trace", top: int = 5000, min_share: float = 0.0) -> pl.DataFrame:
+def flame(
+    self: "Trace",
+    top: int = 5000,
+    min_share: float = 0.0,
+    *,
+    sort: Text | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """The host's call tree, merged by path, for a flame graph.
 
     Parameters
@@ -222,6 +344,8 @@ def flame(self: "Trace", top: int = 5000, min_share: float = 0.0) -> pl.DataFram
         Maximum nodes of a run and rank, without others and outside; 0 for all.
     min_share
         Drop nodes with a smaller share of both host and device time.
+    sort, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -230,16 +354,25 @@ def flame(self: "Trace", top: int = 5000, min_share: float = 0.0) -> pl.DataFram
         inside it. Columns: ``run rank node_id parent_id depth name kind direction calls self_ns
         total_ns self_device_ns device_ns event_id``.
     """
-    return self.answer("flame", top=top, min_share=min_share)
+    return self.answer("flame", top=top, min_share=min_share, sort=sort, columns=columns)
 
 
-def fragmentation(self: "Trace", request_bytes: int = 0) -> pl.DataFrame:
+def fragmentation(
+    self: "Trace",
+    request_bytes: int = 0,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """Memory that the allocator holds but nothing uses, by segment of a memory snapshot.
 
     Parameters
     ----------
     request_bytes
         A request to place, in bytes; 0 for the largest that failed on the device.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -249,11 +382,19 @@ def fragmentation(self: "Trace", request_bytes: int = 0) -> pl.DataFrame:
         active_bytes inactive_bytes free_blocks largest_free_bytes unused_bytes inactive_share
         request_bytes fits_block fits_segment is_releasable``.
     """
-    return self.answer("fragmentation", request_bytes=request_bytes)
+    return self.answer(
+        "fragmentation", request_bytes=request_bytes, sort=sort, top=top, columns=columns
+    )
 
 
 def gaps(
-    self: "Trace", top: int = 20, per: str = "device", kernel_wait_ns: int = 30_000
+    self: "Trace",
+    top: int = 20,
+    per: str = "device",
+    kernel_wait_ns: int = 30_000,
+    *,
+    sort: Text | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """The longest gaps of the devices, their cause, and what the host did during most of each.
 
@@ -265,6 +406,8 @@ def gaps(
         Gaps of each device as a whole, or of each stream. One of ``"device"``, ``"stream"``.
     kernel_wait_ns
         Gaps of at least this, in ns, are not kernel_wait.
+    sort, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -275,16 +418,27 @@ def gaps(
         line_name line_ns module_id module_name module_ns op_id op_name op_ns annotation_id
         annotation_name annotation_ns frame_id frame_name frame_ns call_id call_name call_ns``.
     """
-    return self.answer("gaps", top=top, per=per, kernel_wait_ns=kernel_wait_ns)
+    return self.answer(
+        "gaps", top=top, per=per, kernel_wait_ns=kernel_wait_ns, sort=sort, columns=columns
+    )
 
 
-def graph_layers(self: "Trace", per: str = "graph") -> pl.DataFrame:
+def graph_layers(
+    self: "Trace",
+    per: str = "graph",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """The layers that repeat within graph replays, and the slowest of them.
 
     Parameters
     ----------
     per
         What each row is: a block of a graph, or one of its layers. One of ``"graph"``, ``"layer"``.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -294,11 +448,18 @@ def graph_layers(self: "Trace", per: str = "graph") -> pl.DataFrame:
         before after device_ns layers_ns share mean_ns p50_ns max_ns mean_span_ns before_ns after_ns
         slowest_layer slowest_ns slowest_ratio sequence first_launch_id first_id``.
     """
-    return self.answer("graph_layers", per=per)
+    return self.answer("graph_layers", per=per, sort=sort, top=top, columns=columns)
 
 
-def hang_sides(self: "Trace") -> pl.DataFrame:
+def hang_sides(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """Each rank's side of a hang: its call, sizes, types, time and stack.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -308,11 +469,18 @@ def hang_sides(self: "Trace") -> pl.DataFrame:
         line finding role record_id kind called_group called_seq input_sizes input_dtypes
         output_sizes output_dtypes state created_ns stack``.
     """
-    return self.answer("hang_sides")
+    return self.answer("hang_sides", sort=sort, top=top, columns=columns)
 
 
-def hangs(self: "Trace") -> pl.DataFrame:
+def hangs(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """Collectives that a rank did not reach, that ranks disagree about, or that did not end.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -322,10 +490,18 @@ def hangs(self: "Trace") -> pl.DataFrame:
         group_ranks kind collective_seq line finding late_ranks waiting_ranks other_ranks
         not_loaded_ranks since_ns all_waiting_ns is_cause late_at waiting_stack late_stack``.
     """
-    return self.answer("hangs")
+    return self.answer("hangs", sort=sort, top=top, columns=columns)
 
 
-def idle(self: "Trace", per: str = "stream", kernel_wait_ns: int = 30_000) -> pl.DataFrame:
+def idle(
+    self: "Trace",
+    per: str = "stream",
+    kernel_wait_ns: int = 30_000,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """How long each stream had nothing to do, by cause.
 
     Parameters
@@ -334,6 +510,8 @@ def idle(self: "Trace", per: str = "stream", kernel_wait_ns: int = 30_000) -> pl
         Gaps of each stream, or of each device as a whole. One of ``"stream"``, ``"device"``.
     kernel_wait_ns
         Gaps of at least this, in ns, are not kernel_wait.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -343,10 +521,20 @@ def idle(self: "Trace", per: str = "stream", kernel_wait_ns: int = 30_000) -> pl
         max_ns share span_share busy_ns span_ns line_name line_ns module_name module_ns op_name
         op_ns annotation_name annotation_ns``.
     """
-    return self.answer("idle", per=per, kernel_wait_ns=kernel_wait_ns)
+    return self.answer(
+        "idle", per=per, kernel_wait_ns=kernel_wait_ns, sort=sort, top=top, columns=columns
+    )
 
 
-def idle_owners(self: "Trace", by: str = "line", per: str = "device") -> pl.DataFrame:
+def idle_owners(
+    self: "Trace",
+    by: str = "line",
+    per: str = "device",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """What the host did while the devices had nothing to do, by line of the user's own code.
 
     Parameters
@@ -356,6 +544,8 @@ def idle_owners(self: "Trace", by: str = "line", per: str = "device") -> pl.Data
         ``"call"``.
     per
         Gaps of each device as a whole, or of each stream. One of ``"device"``, ``"stream"``.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -364,11 +554,18 @@ def idle_owners(self: "Trace", by: str = "line", per: str = "device") -> pl.Data
         idle_ns first, then by name. Columns: ``run rank device stream name gaps idle_ns share
         max_ns max_id``.
     """
-    return self.answer("idle_owners", by=by, per=per)
+    return self.answer("idle_owners", by=by, per=per, sort=sort, top=top, columns=columns)
 
 
-def input_balance(self: "Trace") -> pl.DataFrame:
+def input_balance(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """How long each rank waits for its input, and which rank holds up the others.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -377,16 +574,25 @@ def input_balance(self: "Trace") -> pl.DataFrame:
         then by step and rank. Columns: ``run rank step ranks calls load_ns wait_ns mean_wait_ns
         median_wait_ns max_wait_ns over_median_ns wait_over_mean slowest_rank``.
     """
-    return self.answer("input_balance")
+    return self.answer("input_balance", sort=sort, top=top, columns=columns)
 
 
-def kernel_categories(self: "Trace", per: str = "rank") -> pl.DataFrame:
+def kernel_categories(
+    self: "Trace",
+    per: str = "rank",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """Where device time went: matrix products, attention, collectives, ...
 
     Parameters
     ----------
     per
         What rows are split by. One of ``"rank"``, ``"step"``, ``"stream"``.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -395,10 +601,17 @@ def kernel_categories(self: "Trace", per: str = "rank") -> pl.DataFrame:
         within a rank, step or stream. Columns: ``run rank step device stream category class calls
         total_ns share busy_ns exposed_ns both_ns``.
     """
-    return self.answer("kernel_categories", per=per)
+    return self.answer("kernel_categories", per=per, sort=sort, top=top, columns=columns)
 
 
-def kernel_overlap(self: "Trace", per: str = "rank") -> pl.DataFrame:
+def kernel_overlap(
+    self: "Trace",
+    per: str = "rank",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """How much of the communication was hidden under computation.
 
     Parameters
@@ -406,6 +619,8 @@ def kernel_overlap(self: "Trace", per: str = "rank") -> pl.DataFrame:
     per
         What each row is; collective: every communication kernel. One of ``"rank"``,
         ``"process_group"``, ``"collective"``.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -414,16 +629,25 @@ def kernel_overlap(self: "Trace", per: str = "rank") -> pl.DataFrame:
         communication kernel, by run, rank, start. Columns: ``run rank process_group collective
         event_id name start_ns calls communication_ns hidden_ns exposed_ns hidden_share``.
     """
-    return self.answer("kernel_overlap", per=per)
+    return self.answer("kernel_overlap", per=per, sort=sort, top=top, columns=columns)
 
 
-def kernel_shapes(self: "Trace", per_op: bool = False) -> pl.DataFrame:
+def kernel_shapes(
+    self: "Trace",
+    per_op: bool = False,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """Device time of kernels by how they were launched: grid, block, registers and shared memory.
 
     Parameters
     ----------
     per_op
         Also split rows by the op that launched the kernel.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -432,11 +656,18 @@ def kernel_shapes(self: "Trace", per_op: bool = False) -> pl.DataFrame:
         total_ns first, then in this order. Columns: ``run rank name grid block registers
         shared_memory_bytes op calls total_ns mean_ns min_ns max_ns share blocks_per_sm occupancy``.
     """
-    return self.answer("kernel_shapes", per_op=per_op)
+    return self.answer("kernel_shapes", per_op=per_op, sort=sort, top=top, columns=columns)
 
 
-def kernel_types(self: "Trace") -> pl.DataFrame:
+def kernel_types(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """How long the devices of each trace computed, communicated and copied, alone and together.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -444,10 +675,18 @@ def kernel_types(self: "Trace") -> pl.DataFrame:
         One row per (run, rank, what was running together), the longest first, then by run, rank and
         classes. Columns: ``run rank classes total_ns share``.
     """
-    return self.answer("kernel_types")
+    return self.answer("kernel_types", sort=sort, top=top, columns=columns)
 
 
-def kernels(self: "Trace", by: str = "name", top: int = 0, copies: bool = False) -> pl.DataFrame:
+def kernels(
+    self: "Trace",
+    by: str = "name",
+    top: int = 0,
+    copies: bool = False,
+    *,
+    sort: Text | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """Device time by kernel name, and the op that launched most of it.
 
     Parameters
@@ -459,6 +698,8 @@ def kernels(self: "Trace", by: str = "name", top: int = 0, copies: bool = False)
         N: the N largest per rank, and one row `others`; 0: all.
     copies
         Include memory copies and fills.
+    sort, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -468,11 +709,17 @@ def kernels(self: "Trace", by: str = "name", top: int = 0, copies: bool = False)
         share top_op top_op_share launch_site launch_site_share class class_share short_name
         category fuses does_both``.
     """
-    return self.answer("kernels", by=by, top=top, copies=copies)
+    return self.answer("kernels", by=by, top=top, copies=copies, sort=sort, columns=columns)
 
 
 def launches(
-    self: "Trace", outlier_call_ns: int = 50_000, outlier_delay_ns: int = 100_000
+    self: "Trace",
+    outlier_call_ns: int = 50_000,
+    outlier_delay_ns: int = 100_000,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """What launch calls cost the host, and how long their work waited.
 
@@ -482,6 +729,8 @@ def launches(
         Calls longer than this, in ns, are outliers.
     outlier_delay_ns
         Delays longer than this, in ns, are outliers.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -492,17 +741,31 @@ def launches(
         max_delay_ns short_kernels outlier_calls outlier_delays``.
     """
     return self.answer(
-        "launches", outlier_call_ns=outlier_call_ns, outlier_delay_ns=outlier_delay_ns
+        "launches",
+        outlier_call_ns=outlier_call_ns,
+        outlier_delay_ns=outlier_delay_ns,
+        sort=sort,
+        top=top,
+        columns=columns,
     )
 
 
-def memory_bandwidth(self: "Trace", by: str = "direction") -> pl.DataFrame:
+def memory_bandwidth(
+    self: "Trace",
+    by: str = "direction",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """How fast memory was copied and filled.
 
     Parameters
     ----------
     by
         Name: separate rows for pinned and pageable memory. One of ``"direction"``, ``"name"``.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -511,7 +774,7 @@ def memory_bandwidth(self: "Trace", by: str = "direction") -> pl.DataFrame:
         Columns: ``run rank device kind name calls unsized_calls bytes total_ns busy_ns bytes_per_s
         busy_bytes_per_s min_bytes_per_s max_bytes_per_s busy_share``.
     """
-    return self.answer("memory_bandwidth", by=by)
+    return self.answer("memory_bandwidth", by=by, sort=sort, top=top, columns=columns)
 
 
 def memory_growth(
@@ -523,6 +786,8 @@ def memory_growth(
     *,
     until: str = "",
     top: int = 100,
+    sort: Text | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """What a memory snapshot holds more of at one time than at another.
 
@@ -540,6 +805,8 @@ def memory_growth(
         To the last end of an annotation of this name.
     top
         Maximum rows per (run, rank, device); 0 for all.
+    sort, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -549,12 +816,27 @@ def memory_growth(
         from_bytes to_bytes change_bytes made_bytes made_blocks freed_bytes freed_blocks stack``.
     """
     return self.answer(
-        "memory_growth", by=by, from_ns=from_ns, to_ns=to_ns, since=since, until=until, top=top
+        "memory_growth",
+        by=by,
+        from_ns=from_ns,
+        to_ns=to_ns,
+        since=since,
+        until=until,
+        top=top,
+        sort=sort,
+        columns=columns,
     )
 
 
-def memory_owners(self: "Trace") -> pl.DataFrame:
+def memory_owners(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """What was allocated at the memory peak, by the op that requested it.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -563,11 +845,18 @@ def memory_owners(self: "Trace") -> pl.DataFrame:
         first, then by name. Columns: ``run rank device_type device origin op_name blocks bytes
         share max_bytes op_id source``.
     """
-    return self.answer("memory_owners")
+    return self.answer("memory_owners", sort=sort, top=top, columns=columns)
 
 
-def memory_peak(self: "Trace") -> pl.DataFrame:
+def memory_peak(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """When the most memory was allocated on each device, by which op, and what was never freed.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -576,11 +865,17 @@ def memory_peak(self: "Trace") -> pl.DataFrame:
         Columns: ``run rank device_type device allocated_bytes reserved_bytes time_ns op_id op_name
         annotation_id annotation_name unfreed_blocks unfreed_bytes source``.
     """
-    return self.answer("memory_peak")
+    return self.answer("memory_peak", sort=sort, top=top, columns=columns)
 
 
 def memory_stacks(
-    self: "Trace", by: str = "stack", at: str = "peak", top: int = 100
+    self: "Trace",
+    by: str = "stack",
+    at: str = "peak",
+    top: int = 100,
+    *,
+    sort: Text | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """What a memory snapshot holds at the peak and at the end, by stack, frame, module or category.
 
@@ -593,6 +888,8 @@ def memory_stacks(
         ``"peak"``, ``"oom"``.
     top
         Maximum rows per (run, rank, device); 0 for all.
+    sort, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -602,16 +899,25 @@ def memory_stacks(
         peak_blocks peak_share end_bytes end_blocks unfreed_bytes unfreed_blocks allocations
         allocated_bytes stack``.
     """
-    return self.answer("memory_stacks", by=by, at=at, top=top)
+    return self.answer("memory_stacks", by=by, at=at, top=top, sort=sort, columns=columns)
 
 
-def memory_timeline(self: "Trace", points: int = 1000) -> pl.DataFrame:
+def memory_timeline(
+    self: "Trace",
+    points: int = 1000,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """Allocated and reserved memory of each device over time.
 
     Parameters
     ----------
     points
         Maximum rows per device; 0 for every record.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -620,10 +926,18 @@ def memory_timeline(self: "Trace", points: int = 1000) -> pl.DataFrame:
         first within an instant. Columns: ``run rank device_type device time_ns bytes
         allocated_bytes reserved_bytes op_id op_name``.
     """
-    return self.answer("memory_timeline", points=points)
+    return self.answer("memory_timeline", points=points, sort=sort, top=top, columns=columns)
 
 
-def modules(self: "Trace", per: str = "step", together: str = "") -> pl.DataFrame:
+def modules(
+    self: "Trace",
+    per: str = "step",
+    together: str = "",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """What ran on host and devices for each nn.Module, forward and backward.
 
     Parameters
@@ -632,6 +946,8 @@ def modules(self: "Trace", per: str = "step", together: str = "") -> pl.DataFram
         What rows are split by: steps, or nothing within a run. One of ``"step"``, ``"run"``.
     together
         Names as a JSON list: one row for all modules with these names, and no others.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -642,11 +958,18 @@ def modules(self: "Trace", per: str = "step", together: str = "") -> pl.DataFram
         backward_kernels backward_device_ns self_backward_device_ns total_device_ns busy_ns span_ns
         exposed_communication_ns idle_ns``.
     """
-    return self.answer("modules", per=per, together=together)
+    return self.answer("modules", per=per, together=together, sort=sort, top=top, columns=columns)
 
 
-def op_counters(self: "Trace") -> pl.DataFrame:
+def op_counters(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """Hardware counters by op, from CUPTI's range profiler.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -655,11 +978,17 @@ def op_counters(self: "Trace") -> pl.DataFrame:
         series. Columns: ``run rank op series matched_by ops ranges total mean_value min_value
         max_value``.
     """
-    return self.answer("op_counters")
+    return self.answer("op_counters", sort=sort, top=top, columns=columns)
 
 
 def op_kernels(
-    self: "Trace", group_by_input_shape: bool = False, copies: bool = False
+    self: "Trace",
+    group_by_input_shape: bool = False,
+    copies: bool = False,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """Which op launched which kernels in which order, how often and with what delays.
 
@@ -669,6 +998,8 @@ def op_kernels(
         Separate rows for different input shapes.
     copies
         Include memory copies and fills in the sequences.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -679,16 +1010,32 @@ def op_kernels(
         max_op_delay_ns mean_runtime_delay_ns p50_runtime_delay_ns p90_runtime_delay_ns
         max_runtime_delay_ns first_event_id``.
     """
-    return self.answer("op_kernels", group_by_input_shape=group_by_input_shape, copies=copies)
+    return self.answer(
+        "op_kernels",
+        group_by_input_shape=group_by_input_shape,
+        copies=copies,
+        sort=sort,
+        top=top,
+        columns=columns,
+    )
 
 
-def optimizable_events(self: "Trace", n: int = 1) -> pl.DataFrame:
+def optimizable_events(
+    self: "Trace",
+    n: int = 1,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """The host slices most worth optimizing where the devices ran out of work.
 
     Parameters
     ----------
     n
         Rows per (run, rank).
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -697,11 +1044,18 @@ def optimizable_events(self: "Trace", n: int = 1) -> pl.DataFrame:
         then start and event_id. Columns: ``run rank event_id name kind start_ns dur_ns self_ns
         idle_ns idle_share score source_location``.
     """
-    return self.answer("optimizable_events", n=n)
+    return self.answer("optimizable_events", n=n, sort=sort, top=top, columns=columns)
 
 
-def out_of_memory(self: "Trace") -> pl.DataFrame:
+def out_of_memory(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """Each time that memory ran out: the request, and what held the rest.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -711,11 +1065,18 @@ def out_of_memory(self: "Trace") -> pl.DataFrame:
         held_blocks reserved_bytes inactive_bytes largest_free_bytes segment_free_bytes fits_block
         fits_segment fits_sum frame holder_bytes holder_frame holder_stack_id stack``.
     """
-    return self.answer("out_of_memory")
+    return self.answer("out_of_memory", sort=sort, top=top, columns=columns)
 
 
-def overview(self: "Trace") -> pl.DataFrame:
+def overview(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """What is in each trace.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -723,10 +1084,17 @@ def overview(self: "Trace") -> pl.DataFrame:
         One row per (run, rank), also without events, by run and rank. Columns: ``run rank events
         span_ns threads devices kernels device_busy_ns steps``.
     """
-    return self.answer("overview")
+    return self.answer("overview", sort=sort, top=top, columns=columns)
 
 
-def phases(self: "Trace", per: str = "phase") -> pl.DataFrame:
+def phases(
+    self: "Trace",
+    per: str = "phase",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """Inference phases: requests, tokens, host and device time, graph or eager.
 
     Parameters
@@ -734,6 +1102,8 @@ def phases(self: "Trace", per: str = "phase") -> pl.DataFrame:
     per
         What each row is: a phase, a batch size of it, or an occurrence. One of ``"phase"``,
         ``"batch"``, ``"occurrence"``.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -744,11 +1114,18 @@ def phases(self: "Trace", per: str = "phase") -> pl.DataFrame:
         max_span_ns tokens_per_s kernels graphs device_ns graph_share busy_ns idle_ns idle_share
         communication_ns exposed_communication_ns known_share roofline_share``.
     """
-    return self.answer("phases", per=per)
+    return self.answer("phases", per=per, sort=sort, top=top, columns=columns)
 
 
-def pipeline_actions(self: "Trace") -> pl.DataFrame:
+def pipeline_actions(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """What each pipeline rank did when: which stage, which microbatch, forward or backward.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -757,16 +1134,25 @@ def pipeline_actions(self: "Trace") -> pl.DataFrame:
         Columns: ``run rank step pass stage microbatch phase event_id name start_ns dur_ns idle_ns
         source``.
     """
-    return self.answer("pipeline_actions")
+    return self.answer("pipeline_actions", sort=sort, top=top, columns=columns)
 
 
-def pipeline_bubbles(self: "Trace", corrected: bool = True) -> pl.DataFrame:
+def pipeline_bubbles(
+    self: "Trace",
+    corrected: bool = True,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """How long each pipeline rank waited for others: before, between and after its work.
 
     Parameters
     ----------
     corrected
         Correct clocks by the offsets of clock_skew, if all are known.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -775,11 +1161,18 @@ def pipeline_bubbles(self: "Trace", corrected: bool = True) -> pl.DataFrame:
         pass stages microbatches actions start_ns window_ns busy_ns bubble_ns bubble_share warmup_ns
         steady_ns cooldown_ns pipeline_ranks ideal_share is_corrected``.
     """
-    return self.answer("pipeline_bubbles", corrected=corrected)
+    return self.answer("pipeline_bubbles", corrected=corrected, sort=sort, top=top, columns=columns)
 
 
-def python_lines(self: "Trace") -> pl.DataFrame:
+def python_lines(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """Host self time, device time and idle time by line of the user's code.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -788,16 +1181,25 @@ def python_lines(self: "Trace") -> pl.DataFrame:
         self_device_ns, then by name. Columns: ``run rank name calls total_ns self_ns self_share
         idle_ns kernels device_ns self_device_ns self_backward_device_ns device_share first_id``.
     """
-    return self.answer("python_lines")
+    return self.answer("python_lines", sort=sort, top=top, columns=columns)
 
 
-def queue_depth(self: "Trace", points: int = 0) -> pl.DataFrame:
+def queue_depth(
+    self: "Trace",
+    points: int = 0,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """How much work was waiting for each stream: launched but not begun.
 
     Parameters
     ----------
     points
         Maximum rows per stream, from 2; 0 for every change.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -805,16 +1207,25 @@ def queue_depth(self: "Trace", points: int = 0) -> pl.DataFrame:
         One row per (run, rank, device, stream, moment in which the number changes), in this order.
         Columns: ``run rank device stream time_ns depth``.
     """
-    return self.answer("queue_depth", points=points)
+    return self.answer("queue_depth", points=points, sort=sort, top=top, columns=columns)
 
 
-def queue_summary(self: "Trace", full_depth: int = 1024) -> pl.DataFrame:
+def queue_summary(
+    self: "Trace",
+    full_depth: int = 1024,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """How full the queue of each stream was, every depth weighted by its time.
 
     Parameters
     ----------
     full_depth
         Depth from which a queue counts as full, so that a launch blocks.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -823,11 +1234,18 @@ def queue_summary(self: "Trace", full_depth: int = 1024) -> pl.DataFrame:
         ``run rank device stream span_ns mean_depth min_depth max_depth p50_depth p90_depth
         p99_depth empty_ns empty_share blocked_ns blocked_share``.
     """
-    return self.answer("queue_summary", full_depth=full_depth)
+    return self.answer("queue_summary", full_depth=full_depth, sort=sort, top=top, columns=columns)
 
 
-def rank_balance(self: "Trace") -> pl.DataFrame:
+def rank_balance(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """How evenly each class of time is spread over ranks, overall and in each step.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -836,11 +1254,18 @@ def rank_balance(self: "Trace") -> pl.DataFrame:
         class in the order below. Columns: ``run ranks step class min_ns max_ns mean_ns std_ns
         max_over_mean min_rank max_rank``.
     """
-    return self.answer("rank_balance")
+    return self.answer("rank_balance", sort=sort, top=top, columns=columns)
 
 
-def recompute(self: "Trace") -> pl.DataFrame:
+def recompute(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """What ran again in backward, for activation checkpointing, by module and op.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -848,16 +1273,25 @@ def recompute(self: "Trace") -> pl.DataFrame:
         One row per (run, rank, module, op), the most device_ns first, then in this order. Columns:
         ``run rank module op calls launching self_host_ns kernels kernel_ns device_ns share``.
     """
-    return self.answer("recompute")
+    return self.answer("recompute", sort=sort, top=top, columns=columns)
 
 
-def runs(self: "Trace", per_step: int = 0) -> pl.DataFrame:
+def runs(
+    self: "Trace",
+    per_step: int = 0,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """How long each run and its steps took, what its devices did, and its memory peak.
 
     Parameters
     ----------
     per_step
         Tokens, samples or other units that a step processes on all ranks together; 0: not known.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -867,7 +1301,7 @@ def runs(self: "Trace", per_step: int = 0) -> pl.DataFrame:
         op_self_ns kernel_ns device_span_ns compute_ns exposed_communication_ns exposed_copy_ns
         idle_ns busy_ns busy_share exposed_communication_share peak_device_bytes peak_host_bytes``.
     """
-    return self.answer("runs", per_step=per_step)
+    return self.answer("runs", per_step=per_step, sort=sort, top=top, columns=columns)
 
 
 def samples(
@@ -879,6 +1313,9 @@ def samples(
     *,
     devices: bool = False,
     dtype: str = "",
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """Calls, time and work of every op, kernel and annotation, run by run or step by step.
 
@@ -899,6 +1336,8 @@ def samples(
     dtype
         Data type assumed for work of unknown type. One of ``"fp64"``, ``"fp32"``, ``"tf32"``,
         ``"fp16"``, ``"bf16"``, ``"fp8"``, ``"fp6"``, ``"fp4"``, ``"int8"``.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -915,10 +1354,21 @@ def samples(
         outside=outside,
         devices=devices,
         dtype=dtype,
+        sort=sort,
+        top=top,
+        columns=columns,
     )
 
 
-def segment_map(self: "Trace", segments: int = 32, pieces: int = 2000) -> pl.DataFrame:
+def segment_map(
+    self: "Trace",
+    segments: int = 32,
+    pieces: int = 2000,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """How the segments of a memory snapshot are divided into blocks.
 
     Parameters
@@ -927,6 +1377,8 @@ def segment_map(self: "Trace", segments: int = 32, pieces: int = 2000) -> pl.Dat
         Maximum segments per (run, rank, device), the largest; 0 for all.
     pieces
         Maximum pieces per (run, rank, device), the largest; 0 for all.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -935,11 +1387,20 @@ def segment_map(self: "Trace", segments: int = 32, pieces: int = 2000) -> pl.Dat
         segment_id and place in the segment. Columns: ``run rank device segment_id segment_type
         segment_bytes offset_bytes bytes state blocks segments pieces``.
     """
-    return self.answer("segment_map", segments=segments, pieces=pieces)
+    return self.answer(
+        "segment_map", segments=segments, pieces=pieces, sort=sort, top=top, columns=columns
+    )
 
 
-def self_times(self: "Trace") -> pl.DataFrame:
+def self_times(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """Where the time went, by name and kind.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -948,11 +1409,18 @@ def self_times(self: "Trace") -> pl.DataFrame:
         kind. Columns: ``run rank name kind calls self_ns total_ns mean_ns min_ns max_ns
         self_share``.
     """
-    return self.answer("self_times")
+    return self.answer("self_times", sort=sort, top=top, columns=columns)
 
 
 def sequences(
-    self: "Trace", name: str = "", min_kernels: int = 3, top: int = 10, copies: bool = False
+    self: "Trace",
+    name: str = "",
+    min_kernels: int = 3,
+    top: int = 10,
+    copies: bool = False,
+    *,
+    sort: Text | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """Which kernels run in sequence under an op, annotation or module, and how often.
 
@@ -966,6 +1434,8 @@ def sequences(
         Maximum rows per run and rank; 0: all.
     copies
         Include memory copies and fills in the sequences.
+    sort, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -974,11 +1444,25 @@ def sequences(
         rank, first_event_id. Columns: ``run rank name kind sequence kernels calls device_ns
         total_ns first_event_id``.
     """
-    return self.answer("sequences", name=name, min_kernels=min_kernels, top=top, copies=copies)
+    return self.answer(
+        "sequences",
+        name=name,
+        min_kernels=min_kernels,
+        top=top,
+        copies=copies,
+        sort=sort,
+        columns=columns,
+    )
 
 
 def snapshot_timeline(
-    self: "Trace", by: str = "device", points: int = 1000, top: int = 10
+    self: "Trace",
+    by: str = "device",
+    points: int = 1000,
+    top: int = 10,
+    *,
+    sort: Text | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """Memory of a snapshot over time: allocated, active and reserved bytes, or what held them.
 
@@ -991,6 +1475,8 @@ def snapshot_timeline(
         Maximum moments per device, from 5; 0 for all.
     top
         Maximum names per device; 0 for all.
+    sort, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -999,11 +1485,20 @@ def snapshot_timeline(
         the largest at the peak first. Columns: ``run rank device event_id time_ns stack_id name
         is_rest allocated_bytes active_bytes reserved_bytes``.
     """
-    return self.answer("snapshot_timeline", by=by, points=points, top=top)
+    return self.answer(
+        "snapshot_timeline", by=by, points=points, top=top, sort=sort, columns=columns
+    )
 
 
-def step_times(self: "Trace") -> pl.DataFrame:
+def step_times(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """How long each profiler step took, and what the devices did in it.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1012,11 +1507,18 @@ def step_times(self: "Trace") -> pl.DataFrame:
         start_ns dur_ns busy_ns compute_ns exposed_communication_ns exposed_copy_ns idle_ns
         busy_share``.
     """
-    return self.answer("step_times")
+    return self.answer("step_times", sort=sort, top=top, columns=columns)
 
 
-def steps(self: "Trace") -> pl.DataFrame:
+def steps(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """When each profiler step ran, and which are steady.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1024,10 +1526,18 @@ def steps(self: "Trace") -> pl.DataFrame:
         One row per host slice `ProfilerStep#N`, by run, rank and start. Columns: ``run rank step
         start_ns dur_ns is_steady``.
     """
-    return self.answer("steps")
+    return self.answer("steps", sort=sort, top=top, columns=columns)
 
 
-def stragglers(self: "Trace", per: str = "rank", corrected: bool = True) -> pl.DataFrame:
+def stragglers(
+    self: "Trace",
+    per: str = "rank",
+    corrected: bool = True,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
     """Which rank the others wait for, how often, for how long, and what took it longer before.
 
     Parameters
@@ -1036,6 +1546,8 @@ def stragglers(self: "Trace", per: str = "rank", corrected: bool = True) -> pl.D
         What each row is. One of ``"rank"``, ``"op"``, ``"kernel"``.
     corrected
         Correct clocks by the offsets of clock_skew, if all are known.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1046,11 +1558,20 @@ def stragglers(self: "Trace", per: str = "rank", corrected: bool = True) -> pl.D
         excess_ns late_ns mean_late_ns max_late_ns wait_ns mean_wait_ns communication_ns
         is_corrected``.
     """
-    return self.answer("stragglers", per=per, corrected=corrected)
+    return self.answer(
+        "stragglers", per=per, corrected=corrected, sort=sort, top=top, columns=columns
+    )
 
 
-def tensor_traffic(self: "Trace") -> pl.DataFrame:
+def tensor_traffic(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """How many bytes ops of an execution trace read and write, by name.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1060,11 +1581,18 @@ def tensor_traffic(self: "Trace") -> pl.DataFrame:
         process_group_description calls read_bytes written_bytes allocated_bytes largest_bytes
         largest_dtype largest_shape largest_node_id``.
     """
-    return self.answer("tensor_traffic")
+    return self.answer("tensor_traffic", sort=sort, top=top, columns=columns)
 
 
-def time_breakdown(self: "Trace") -> pl.DataFrame:
+def time_breakdown(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """How the devices of each trace spent their time: compute, communicate, copy, idle.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1073,11 +1601,18 @@ def time_breakdown(self: "Trace") -> pl.DataFrame:
         devices, and one per profiler step. Columns: ``run rank step span_ns compute_ns
         exposed_communication_ns exposed_copy_ns idle_ns hidden_communication_ns hidden_copy_ns``.
     """
-    return self.answer("time_breakdown")
+    return self.answer("time_breakdown", sort=sort, top=top, columns=columns)
 
 
-def total_average(self: "Trace") -> pl.DataFrame:
+def total_average(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """The sums of all rows of key_averages.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1086,16 +1621,20 @@ def total_average(self: "Trace") -> pl.DataFrame:
         cpu_ns self_cpu_ns device_ns self_device_ns cpu_bytes self_cpu_bytes device_bytes
         self_device_bytes torch_flops``.
     """
-    return self.answer("total_average")
+    return self.answer("total_average", sort=sort, top=top, columns=columns)
 
 
-def unfreed(self: "Trace", top: int = 100) -> pl.DataFrame:
+def unfreed(
+    self: "Trace", top: int = 100, *, sort: Text | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """The largest blocks that were allocated in the trace and never freed, and the op of each.
 
     Parameters
     ----------
     top
         Maximum rows per (run, rank); 0 for all.
+    sort, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1104,11 +1643,18 @@ def unfreed(self: "Trace", top: int = 100) -> pl.DataFrame:
         rank, time, device and address. Columns: ``run rank device_type device address bytes time_ns
         op_id op_name annotation_id annotation_name``.
     """
-    return self.answer("unfreed", top=top)
+    return self.answer("unfreed", top=top, sort=sort, columns=columns)
 
 
-def utilization(self: "Trace") -> pl.DataFrame:
+def utilization(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """How much of the time each device worked, and how much of the device its kernels could fill.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1117,11 +1663,18 @@ def utilization(self: "Trace") -> pl.DataFrame:
         first. Columns: ``run rank device step span_ns kernel_ns busy_ns kernel_share busy_share
         sm_efficiency occupancy``.
     """
-    return self.answer("utilization")
+    return self.answer("utilization", sort=sort, top=top, columns=columns)
 
 
-def work_rates(self: "Trace") -> pl.DataFrame:
+def work_rates(
+    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
     """How fast each device worked over time: FLOP and bytes per second.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
@@ -1129,4 +1682,4 @@ def work_rates(self: "Trace") -> pl.DataFrame:
         One row per (run, rank, device, moment at which a rate changes), in this order. Columns:
         ``run rank device time_ns flop_per_s bytes_per_s``.
     """
-    return self.answer("work_rates")
+    return self.answer("work_rates", sort=sort, top=top, columns=columns)

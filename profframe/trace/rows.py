@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from os import PathLike
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 
 from profframe import schema, store
+from profframe.errors import ProfframeError
 from profframe.facts.devices import match_models
 from profframe.facts.models import Devices, models
+from profframe.query import reasons
 from profframe.query.sandbox import Paths, user_files, user_tables
 from profframe.query.selection import Numbers, Selection, Text, integers, texts
 from profframe.query.session import Session
@@ -291,12 +295,32 @@ def asking(self: Trace, at_once: int = 1) -> Iterator[Trace]:
 def table(self: Trace, name: str) -> Frame:
     """A table as a `Frame`."""
     rows = self._session.rows(name)
-    return as_frame(self, rows, {column.name: column.doc for column in schema.TABLES[name]})
+    docs = {column.name: column.doc for column in schema.TABLES[name]}
+    return as_frame(self, rows, docs, lambda session: reasons.of_table(session, name))
 
 
-def as_frame(self: Trace, rows: pl.DataFrame, docs: Mapping[str, str] = _NO_DOCS) -> Frame:
-    """Rows as a `Frame`, which shows times relative to the starts of these traces."""
+def as_frame(
+    self: Trace,
+    rows: pl.DataFrame,
+    docs: Mapping[str, str] = _NO_DOCS,
+    why: Callable[[Session], str] | None = None,
+) -> Frame:
+    """Rows as a `Frame`, which shows times relative to the starts of these traces.
+
+    If there are none, ``why`` is asked when the frame is shown.
+    """
     starts = None
     if any(name in rows.columns for name in MOMENTS):
         starts = self._session.scan("traces").select(*KEYS, "start_ns")
-    return frame(rows, starts, docs)
+    if why is None or rows.height:
+        return frame(rows, starts, docs)
+    session = self._session.alone()
+
+    @cache
+    def reason() -> str | None:
+        try:
+            return why(session)
+        except (ProfframeError, duckdb.Error, OSError):  # a store that is gone, a limit
+            return None
+
+    return frame(rows, starts, docs, reason)

@@ -5,18 +5,21 @@ The class is a table of contents: each line says where its method is.
 
 from __future__ import annotations
 
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 import polars as pl
 import pyarrow as pa
 
 from profframe import schema
+from profframe.errors import no_attribute
 from profframe.query.session import Session
 from profframe.show import notebook
 from profframe.trace import analyses, exports, jobs, query, questions, rows, views
+from profframe.trace.calls import saying_right_calls
 from profframe.trace.plots import Plots
 
 
+@saying_right_calls
 class Trace:
     """Events of any number of runs and ranks, with the facts about them; immutable.
 
@@ -44,6 +47,11 @@ class Trace:
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a Trace is frozen: cannot delete {name!r}")
+
+    if not TYPE_CHECKING:  # a type checker would take any name for one that is there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, "a Trace", "trace", name)
 
     def __reduce__(self) -> tuple[type[Self], tuple[Session]]:
         return type(self), (self._session,)

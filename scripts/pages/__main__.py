@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from scripts.pages import answers, devices, kernel_categories, macros, rules, tables
+from scripts.pages import answers, devices, kernel_categories, macros, questions, rules, tables
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
@@ -16,6 +16,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
         "devices.md": devices.page,
         "kernel_categories.md": kernel_categories.page,
         "macros.md": macros.page,
+        "questions.md": questions.page,
         "rules.md": rules.page,
         "tables.md": tables.page,
     }

@@ -7,6 +7,7 @@
 -- filtered out of the trace.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions.
 -- needs: events
+-- recorded: annotations
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
 -- step                      BIGINT       profiler step of their start, or of the replay if captured; NULL outside steps

@@ -3,6 +3,7 @@
 -- Based on flight recorder dumps.
 -- In a bare shell read from `sql/lib` first: collectives, recorded, stacks.
 -- needs: recorded_collectives, process_groups, stacks, traces
+-- recorded: dumps
 -- run                       VARCHAR       run that the dumps belong to
 -- rank                      INTEGER       rank within the run
 -- process_group             VARCHAR       name of the process group

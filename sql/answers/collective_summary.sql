@@ -3,6 +3,7 @@
 -- Definitions are as in collectives. If only one of several ranks is loaded, latency includes its wait.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces
+-- recorded: collective_calls
 -- parameter corrected BOOLEAN = true  correct clocks by the offsets of clock_skew, if all are known
 -- run                VARCHAR        run that the traces belong to
 -- ranks              BIGINT         number of ranks in the group; NULL if not known

@@ -6,6 +6,8 @@
 -- sizes. For other collectives, the route of the bytes depends on the algorithm.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces
+-- recorded: collective_calls
+-- no rows: there is no all_to_all and no send of which group, type and sizes are known
 -- run           VARCHAR        run that the trace belongs to
 -- rank          INTEGER        rank that sends
 -- peer_rank     INTEGER        rank that it sends to

@@ -15,6 +15,7 @@
 -- scatter, 1 for broadcast, reduce, send and recv; n is expected_ranks. Both are over latency_ns; 1 GB is 10^9 bytes.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces
+-- recorded: collective_calls
 -- parameter per        VARCHAR(collective|rank) = collective  what each row is
 -- parameter mismatched BOOLEAN                  = false       only collectives with a mismatch other than not_loaded
 -- parameter corrected  BOOLEAN                  = true        correct clocks by the offsets of clock_skew, if all are known

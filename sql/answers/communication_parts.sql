@@ -6,6 +6,8 @@
 -- cannot be compared. The three add up to exposed_ns. Means are over the ranks of the run that have the step.
 -- In a bare shell read from `sql/lib` first: devices, lanes, collectives, intervals, steps, busy, exposure.
 -- needs: events, traces
+-- recorded: device_work
+-- no rows: no device work has a start and a duration
 -- parameter corrected BOOLEAN = true  correct clocks by the offsets of clock_skew, if all are known
 -- run                VARCHAR        run that the trace belongs to
 -- rank               INTEGER        rank within the run

@@ -3,6 +3,7 @@
 -- A value holds until the next one of the same name, series, pid, counter_id, device and unit.
 -- Hardware counters of slices are in `op_counters`.
 -- needs: counters
+-- recorded: counter_values
 -- parameter name  VARCHAR = ''  only counters with this text in their name, taken literally
 -- run         VARCHAR      run that the trace belongs to
 -- rank        INTEGER      rank within the run

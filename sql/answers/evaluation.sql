@@ -2,6 +2,8 @@
 -- One row per host slice that nests, by run, rank, start and event_id.
 -- These are ops, annotations, Python functions and runtime calls; `filter(kinds=...)` selects some of them.
 -- needs: events
+-- recorded: host_slices
+-- no rows: no slice of the host has a start
 -- run          VARCHAR        run that the trace belongs to
 -- rank         INTEGER        rank within the run
 -- event_id     BIGINT         event_id of the slice

@@ -7,6 +7,8 @@
 -- Unknown values come last.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces
+-- recorded: collective_calls
+-- no rows: there is no all_to_all, dispatch or combine among the collectives
 -- parameter per       VARCHAR(step|collective) = step  what each row is
 -- parameter corrected BOOLEAN                  = true  correct clocks by the offsets of clock_skew, if all are known
 -- run                    VARCHAR         run that the traces belong to

@@ -3,6 +3,8 @@
 -- Communication and computation are defined as in time_breakdown: the spans of a rank add up to its exposed_communication_ns.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
+-- recorded: communication
+-- no rows: all communication is hidden under computation
 -- run       VARCHAR      run that the trace belongs to
 -- rank      INTEGER      rank within the run
 -- start_ns  BIGINT   ns  start of the span, on the clock that traces.clock names

@@ -3,6 +3,8 @@
 -- A request is served from one free block of a pool: it fails if no free block is large enough, even if inactive bytes suffice.
 -- The request is the parameter, else the largest that failed on the device. `out_of_memory` has totals per device.
 -- needs: segments, blocks, allocator_events
+-- recorded: segments
+-- no rows: no segment has blocks
 -- parameter request_bytes BIGINT = 0  a request to place, in bytes; 0 for the largest that failed on the device
 -- run                  VARCHAR         run that the snapshot belongs to
 -- rank                 INTEGER         rank within the run

@@ -10,6 +10,8 @@
 -- else `ProfilerStep#N`; else the longest slice.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, idle_causes, gap_owners.
 -- needs: events
+-- recorded: device_work
+-- no rows: there is no gap between two pieces of work of a device
 -- parameter top            BIGINT = 20  number of gaps per run and rank; each takes time
 -- parameter per            VARCHAR(device|stream) = device  gaps of each device as a whole, or of each stream
 -- parameter kernel_wait_ns BIGINT = 30000  gaps of at least this, in ns, are not kernel_wait

@@ -7,6 +7,7 @@
 -- after its last one, or between blocks.
 -- In a bare shell read from `sql/lib` first: sequences, graphs.
 -- needs: events
+-- recorded: graphs
 -- parameter per  VARCHAR(graph|layer) = graph  what each row is: a block of a graph, or one of its layers
 -- run              VARCHAR        run that the trace belongs to
 -- rank             INTEGER        rank within the run

@@ -5,6 +5,8 @@
 -- has lost the records of that time.
 -- In a bare shell read from `sql/lib` first: collectives, recorded, stacks.
 -- needs: recorded_collectives, process_groups, stacks, traces
+-- recorded: dumps
+-- no rows: no collective hangs in what ranks recorded
 -- run                       VARCHAR       run that the dumps belong to
 -- rank                      INTEGER       rank within the run
 -- process_group             VARCHAR       name of the process group

@@ -7,6 +7,8 @@
 -- order; not_ended: all loaded ranks arrived, but it has not ended.
 -- In a bare shell read from `sql/lib` first: collectives, recorded, stacks.
 -- needs: recorded_collectives, process_groups, stacks, traces
+-- recorded: dumps
+-- no rows: no collective hangs in what ranks recorded
 -- run                       VARCHAR       run that the dumps belong to
 -- ranks                     BIGINT        number of ranks that called it
 -- process_group             VARCHAR       name of the process group

@@ -11,6 +11,8 @@
 -- in `gaps`; all with the same name count together, and `ProfilerStep#N` is `ProfilerStep*`. `idle_owners` lists all of them.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, idle_causes, gap_owners.
 -- needs: events
+-- recorded: device_work
+-- no rows: there is no gap between two pieces of work of a stream
 -- parameter per            VARCHAR(stream|device) = stream  gaps of each stream, or of each device as a whole
 -- parameter kernel_wait_ns BIGINT = 30000  gaps of at least this, in ns, are not kernel_wait
 -- run              VARCHAR        run that the trace belongs to

@@ -6,6 +6,8 @@
 -- of these, so the rows of a device add up to its idle time. `ProfilerStep#N` is `ProfilerStep*`.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, idle_causes, gap_owners.
 -- needs: events
+-- recorded: device_work
+-- no rows: there is no gap between two pieces of work of a device
 -- parameter by   VARCHAR(line|module|op|annotation|frame|call) = line  what each row is
 -- parameter per  VARCHAR(device|stream) = device                       gaps of each device as a whole, or of each stream
 -- run        VARCHAR        run that the trace belongs to

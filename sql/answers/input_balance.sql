@@ -5,6 +5,7 @@
 -- call in the step do not count in it. Steps of different ranks are the same step if their numbers are equal.
 -- In a bare shell read from `sql/lib` first: collectives, inputs.
 -- needs: events
+-- recorded: data_loads
 -- run               VARCHAR       run that the trace belongs to
 -- rank              INTEGER       rank within the run
 -- step              BIGINT        N of the step; NULL for the whole traces

@@ -7,6 +7,8 @@
 -- says.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, busy.
 -- needs: events
+-- recorded: device_work
+-- no rows: no device work has a start and a duration
 -- parameter per  VARCHAR(rank|step|stream) = rank  what rows are split by
 -- run         VARCHAR        run that the trace belongs to
 -- rank        INTEGER        rank within the run

@@ -6,6 +6,8 @@
 -- row, so rows of process groups can add up to more than the row of their rank.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
+-- recorded: communication
+-- no rows: no kernel that communicates has a start and a duration
 -- parameter per  VARCHAR(rank|process_group|collective) = rank  what each row is; collective: every communication kernel
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run

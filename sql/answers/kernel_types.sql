@@ -4,6 +4,8 @@
 -- Memory fills count as computation. Communication is what events.kernel_category says.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
+-- recorded: device_work
+-- no rows: no device work has a start and a duration
 -- run       VARCHAR        run that the trace belongs to
 -- rank      INTEGER        rank within the run
 -- classes   VARCHAR        what was running: compute, communication, copy, or several of them in this order, joined by +

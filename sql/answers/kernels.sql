@@ -6,6 +6,7 @@
 -- its phase, such as `decode phase`.
 -- In a bare shell read from `sql/lib` first: devices, kernel_names, frames, phase_names, sites.
 -- needs: events
+-- recorded: kernels
 -- parameter by      VARCHAR(name|short_name|category|class) = name  short_name: no return type, template arguments, parameters
 -- parameter top     BIGINT = 0                             N: the N largest per rank, and one row `others`; 0: all
 -- parameter copies  BOOLEAN = false                        include memory copies and fills

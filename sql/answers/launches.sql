@@ -7,6 +7,7 @@
 -- values: the least that is not exceeded by that percentage of values.
 -- In a bare shell read from `sql/lib` first: devices.
 -- needs: events
+-- recorded: device_work
 -- parameter outlier_call_ns  BIGINT = 50000   calls longer than this, in ns, are outliers
 -- parameter outlier_delay_ns BIGINT = 100000  delays longer than this, in ns, are outliers
 -- run                VARCHAR      run that the trace belongs to

@@ -4,6 +4,7 @@
 -- Copies with unknown bytes or duration are in no rate.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
+-- recorded: copies
 -- parameter by  VARCHAR(direction|name) = direction  name: separate rows for pinned and pageable memory
 -- run               VARCHAR           run that the trace belongs to
 -- rank              INTEGER           rank within the run

@@ -6,6 +6,8 @@
 -- the default without parameters gives rows.
 -- In a bare shell read from `sql/lib` first: stacks, snapshots.
 -- needs: allocations, stacks, events
+-- recorded: allocations
+-- no rows: no memory was made or freed for good in between
 -- parameter by          VARCHAR(stack|frame|module|category) = stack  what each row is
 -- parameter from_ns     BIGINT = 0     from this time, on the clock that traces.clock names; 0 for the beginning
 -- parameter to_ns       BIGINT = 0     to this time; 0 for the end

@@ -6,6 +6,8 @@
 -- memory can be used again.
 -- In a bare shell read from `sql/lib` first: memory.
 -- needs: events, memory, allocations
+-- recorded: memory|allocations
+-- no rows: no record of memory has a time
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
 -- device_type      VARCHAR         CPU, CUDA, ...; NULL if the source does not say

@@ -7,6 +7,7 @@
 -- frame that is the call of an nn.Module. category: as in `allocations`.
 -- In a bare shell read from `sql/lib` first: stacks, snapshots.
 -- needs: allocations, allocator_events, stacks, events
+-- recorded: allocations
 -- parameter by   VARCHAR(stack|frame|module|category) = stack  what each row is
 -- parameter at   VARCHAR(peak|oom) = peak  which moment peak columns describe: the peak, or the last time that memory ran out
 -- parameter top  BIGINT = 100  maximum rows per (run, rank, device); 0 for all

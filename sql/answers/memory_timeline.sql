@@ -6,6 +6,8 @@
 -- Records without a time are left out.
 -- In a bare shell read from `sql/lib` first: memory.
 -- needs: events, memory
+-- recorded: memory
+-- no rows: no record of memory has a time
 -- parameter points  BIGINT = 1000  maximum rows per device; 0 for every record
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run

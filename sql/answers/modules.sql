@@ -10,6 +10,8 @@
 -- columns except calls and host_ns are NULL if the rows they depend on were filtered out of the trace.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions, backward.
 -- needs: events
+-- recorded: modules
+-- no rows: no slice of the host is in a module
 -- parameter per       VARCHAR(step|run) = step  what rows are split by: steps, or nothing within a run
 -- parameter together  VARCHAR = ''              names as a JSON list: one row for all modules with these names, and no others
 -- run                       VARCHAR      run that the trace belongs to

@@ -5,6 +5,7 @@
 -- (matched_by order). The raw rows are in `counters`, with the `event_id` of the slice, whose `op_id` is in `events`. Values that
 -- are not numbers (nan, inf) are in no sum.
 -- needs: events, counters
+-- recorded: counted_slices
 -- run         VARCHAR      run that the trace belongs to
 -- rank        INTEGER      rank within the run
 -- op          VARCHAR      name of the innermost op around the slice or its launch; NULL if none is known

@@ -8,6 +8,7 @@
 -- user's own code; a marker of an inference phase is shown as its phase, such as `decode phase`.
 -- In a bare shell read from `sql/lib` first: devices, sequences, frames, phase_names, sites.
 -- needs: events
+-- recorded: kernels
 -- parameter group_by_input_shape BOOLEAN = false  separate rows for different input shapes
 -- parameter copies               BOOLEAN = false  include memory copies and fills in the sequences
 -- run                   VARCHAR      run that the trace belongs to

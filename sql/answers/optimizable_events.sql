@@ -6,6 +6,8 @@
 -- `queue_depth` of events. Slices that nest are scored: ops, annotations, Python functions, calls.
 -- In a bare shell read from `sql/lib` first: devices.
 -- needs: events
+-- recorded: launches
+-- no rows: no slice of the host ran while a device's queue fell from four waiting pieces of work or more to none
 -- parameter n BIGINT = 1  rows per (run, rank)
 -- run              VARCHAR        run that the trace belongs to
 -- rank             INTEGER        rank within the run

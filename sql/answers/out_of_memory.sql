@@ -5,6 +5,8 @@
 -- `fits_block` means fragmentation.
 -- In a bare shell read from `sql/lib` first: stacks.
 -- needs: allocations, allocator_events, segments, blocks, stacks
+-- recorded: snapshots, history
+-- no rows: memory never ran out in what the snapshot recorded
 -- run                 VARCHAR         run that the snapshot belongs to
 -- rank                INTEGER         rank within the run
 -- device              INTEGER         index of the device

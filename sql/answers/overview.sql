@@ -2,6 +2,7 @@
 -- One row per (run, rank), also without events, by run and rank.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, traces.
 -- needs: events, traces
+-- recorded: traces
 -- run             VARCHAR      run that the trace belongs to
 -- rank            INTEGER      rank within the run
 -- events          BIGINT       number of slices

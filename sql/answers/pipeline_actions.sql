@@ -10,6 +10,8 @@
 -- are rows if a slice names them. A combined action, OVERLAP_F_B, is two rows at the same time.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, pipelines.
 -- needs: events
+-- recorded: slices
+-- no rows: no annotation, Python frame or message is one of a pipeline schedule
 -- run         VARCHAR      run that the trace belongs to
 -- rank        INTEGER      rank within the run
 -- step        BIGINT       profiler step; NULL outside steps

@@ -7,6 +7,8 @@
 -- ranks, v stages per rank and m microbatches; a zero-bubble schedule can have less.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, pipelines.
 -- needs: events, traces
+-- recorded: slices
+-- no rows: no annotation, Python frame or message is one of a pipeline schedule
 -- parameter corrected BOOLEAN = true  correct clocks by the offsets of clock_skew, if all are known
 -- run             VARCHAR        run that the trace belongs to
 -- rank            INTEGER        rank within the run

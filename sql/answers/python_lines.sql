@@ -8,6 +8,8 @@
 -- self_backward_device_ns add up to that of the rank.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, regions, backward, gap_owners.
 -- needs: events
+-- recorded: frames
+-- no rows: no frame is of your own code: all are of PyTorch, Python or other packages
 -- run                       VARCHAR        run that the trace belongs to
 -- rank                      INTEGER        rank within the run
 -- name                      VARCHAR        file, line and function; NULL for work outside all lines

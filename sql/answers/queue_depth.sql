@@ -7,6 +7,8 @@
 -- are the same.
 -- In a bare shell read from `sql/lib` first: lanes, devices, queues.
 -- needs: events
+-- recorded: launches
+-- no rows: no device work has both a start and the start of its launch
 -- parameter points  BIGINT = 0  maximum rows per stream, from 2; 0 for every change
 -- run      VARCHAR      run that the trace belongs to
 -- rank     INTEGER      rank within the run

@@ -4,6 +4,8 @@
 -- work. Shares are parts of that span. A percentile is the least depth that the queue did not exceed for that part of the span.
 -- In a bare shell read from `sql/lib` first: lanes, devices, queues.
 -- needs: events
+-- recorded: launches
+-- no rows: no device work has both a start and the start of its launch
 -- parameter full_depth BIGINT = 1024  depth from which a queue counts as full, so that a launch blocks
 -- run            VARCHAR         run that the trace belongs to
 -- rank           INTEGER         rank within the run

@@ -6,6 +6,7 @@
 -- count in its rows. Steps of different ranks are the same step if their numbers are equal.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
+-- recorded: host_ops|calls|device_work|steps
 -- run           VARCHAR      run that the traces belong to
 -- ranks         BIGINT       number of ranks that count
 -- step          BIGINT       N of the step; NULL for the whole traces

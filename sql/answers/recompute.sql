@@ -4,6 +4,7 @@
 -- Triton kernel) is in the rows without one. See `is_recompute` in `events`.
 -- In a bare shell read from `sql/lib` first: devices.
 -- needs: events
+-- recorded: recomputed
 -- run            VARCHAR       run that the trace belongs to
 -- rank           INTEGER       rank within the run
 -- module         VARCHAR       innermost nn.Module around the op; NULL if none is recorded

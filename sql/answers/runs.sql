@@ -4,6 +4,7 @@
 -- step of each rank is one step time. Device times are NULL if no rank used a device.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, memory, traces.
 -- needs: events, memory, traces
+-- recorded: traces
 -- parameter per_step  BIGINT = 0  tokens, samples or other units that a step processes on all ranks together; 0: not known
 -- run                         VARCHAR         run
 -- ranks                       BIGINT          number of ranks

@@ -2,6 +2,8 @@
 -- One row per piece, per (run, rank, device), by device, the largest segments first, then by segment_id and place in the segment.
 -- A piece is a set of adjacent blocks in the same state.
 -- needs: segments, blocks
+-- recorded: segments
+-- no rows: no segment has blocks
 -- parameter segments  BIGINT = 32    maximum segments per (run, rank, device), the largest; 0 for all
 -- parameter pieces    BIGINT = 2000  maximum pieces per (run, rank, device), the largest; 0 for all
 -- run              VARCHAR         run that the snapshot belongs to

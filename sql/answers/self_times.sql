@@ -2,6 +2,8 @@
 -- One row per (run, rank, name, kind), the largest self_ns first, then by run, rank, name, kind.
 -- Every slice with a self time counts, as the source recorded it: duplicates are not merged, names are not rewritten.
 -- needs: events
+-- recorded: slices
+-- no rows: no slice has a self time
 -- run         VARCHAR        run that the trace belongs to
 -- rank        INTEGER        rank within the run
 -- name        VARCHAR        name in the source; NULL if it has none

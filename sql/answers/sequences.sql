@@ -5,6 +5,8 @@
 -- calls or its end.
 -- In a bare shell read from `sql/lib` first: devices, sequences.
 -- needs: events
+-- recorded: kernels, launches
+-- no rows: no slice of the host launched as many kernels as `min_kernels`
 -- parameter name        VARCHAR = ''     text in the name of the slices, taken literally; '' for all outermost slices
 -- parameter min_kernels BIGINT  = 3      leave out shorter sequences
 -- parameter top         BIGINT  = 10     maximum rows per run and rank; 0: all

@@ -6,6 +6,7 @@
 -- Allocated is what the program has not freed; active also includes what waits for a stream before it is free.
 -- In a bare shell read from `sql/lib` first: stacks, snapshots.
 -- needs: allocations, allocator_events, segments, stacks, events
+-- recorded: snapshots
 -- parameter by      VARCHAR(device|stack|frame|module|category) = device  what each row of a moment is
 -- parameter points  BIGINT = 1000  maximum moments per device, from 5; 0 for all
 -- parameter top     BIGINT = 10    maximum names per device; 0 for all

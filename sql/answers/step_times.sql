@@ -4,6 +4,7 @@
 -- whichever step launched it. They are NULL if the rank used no device, or the step never ended.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
+-- recorded: steps
 -- run                      VARCHAR       run that the trace belongs to
 -- rank                     INTEGER       rank within the run
 -- step                     BIGINT        N of the step

@@ -5,6 +5,7 @@
 -- one did was cut off.
 -- In a bare shell read from `sql/lib` first: steps.
 -- needs: events
+-- recorded: steps
 -- run        VARCHAR      run that the trace belongs to
 -- rank       INTEGER      rank within the run
 -- step       BIGINT       N of the step

@@ -5,6 +5,8 @@
 -- call takes it; memory that is only allocated (aten::empty) does not count as written. Caches are not modelled, so a device may
 -- move fewer bytes.
 -- needs: nodes, tensors
+-- recorded: nodes
+-- no rows: no op of the execution trace writes or communicates a tensor
 -- run                       VARCHAR        run that the execution trace belongs to
 -- rank                      INTEGER        rank within the run
 -- name                      VARCHAR        name of the calls

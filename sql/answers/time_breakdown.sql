@@ -8,6 +8,8 @@
 -- events.kernel_category says: collective, expert_parallel, point_to_point.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
+-- recorded: device_work
+-- no rows: no device work has a start and a duration
 -- run                      VARCHAR      run that the trace belongs to
 -- rank                     INTEGER      rank within the run
 -- step                     BIGINT       N of the step; NULL for the whole trace

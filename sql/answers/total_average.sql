@@ -4,6 +4,7 @@
 -- slice itself; other self values count once. Allocations outside all slices are included.
 -- In a bare shell read from `sql/lib` first: key_events.
 -- needs: events, memory, instants
+-- recorded: slices|memory|instants
 -- run                VARCHAR         run that the trace belongs to
 -- rank               INTEGER         rank within the run
 -- name               VARCHAR         always Total

@@ -6,6 +6,8 @@
 -- `ProfilerStep#N` counts as an annotation.
 -- In a bare shell read from `sql/lib` first: memory.
 -- needs: events, memory
+-- recorded: memory
+-- no rows: all memory that was allocated in the trace was freed
 -- parameter top  BIGINT = 100  maximum rows per (run, rank); 0 for all
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run

@@ -7,6 +7,8 @@
 -- source's estimate for each kernel, averaged over the time of the kernels that have one.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
+-- recorded: device_work
+-- no rows: no device work has a start and a duration
 -- run            VARCHAR       run that the trace belongs to
 -- rank           INTEGER       rank within the run
 -- device         INTEGER       index of the device; NULL if the source does not say

@@ -4,6 +4,8 @@
 -- work without a duration. A rate holds until the next row of the device; the last one of each is 0.
 -- In a bare shell read from `sql/lib` first: devices.
 -- needs: events
+-- recorded: known_work
+-- no rows: no work with a duration is of known FLOPs or bytes
 -- run          VARCHAR          run that the trace belongs to
 -- rank         INTEGER          rank within the run
 -- device       INTEGER          index of the device; NULL if the source does not say

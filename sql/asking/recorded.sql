@@ -1,42 +1,106 @@
 -- recorded: what the traces have anything of, and so what questions they can answer.
 -- One row per page: all runs and ranks together.
--- needs: events, memory, counters, traces
--- device_work   BOOLEAN  kernels, copies or fills of devices
--- host_ops      BOOLEAN  operators of the host
--- steps         BOOLEAN  profiler steps
--- memory        BOOLEAN  records of allocations by the profiler
--- input_shapes  BOOLEAN  shapes of operators' inputs
--- stacks        BOOLEAN  source lines or Python frames
--- modules       BOOLEAN  calls of nn.Module
--- launches      BOOLEAN  work of devices whose launch is known
--- collectives   BOOLEAN  collectives by name
--- phases        BOOLEAN  phases of inference
--- counters      BOOLEAN  values of counters
--- several_ranks BOOLEAN  a run of several ranks
+-- Answers name in `recorded:` of their headers what they have no rows without.
+-- In a bare shell read from `sql/lib` first: devices, lanes, collectives, inputs, steps.
+-- needs: events, memory, counters, instants, traces, allocations, allocator_events, segments, recorded_collectives, process_groups, nodes
+-- traces           BOOLEAN  any run and rank
+-- slices           BOOLEAN  events of any kind
+-- host_slices      BOOLEAN  slices of the host that nest
+-- host_ops         BOOLEAN  operators of the host
+-- calls            BOOLEAN  calls of the runtime or the driver
+-- annotations      BOOLEAN  annotations
+-- steps            BOOLEAN  profiler steps
+-- device_work      BOOLEAN  kernels, copies or fills of devices
+-- kernels          BOOLEAN  kernels
+-- copies           BOOLEAN  copies or fills
+-- launches         BOOLEAN  work of devices whose launch is known
+-- graphs           BOOLEAN  work of launched graphs
+-- communication    BOOLEAN  kernels that communicate
+-- collective_calls BOOLEAN  kernels of collectives, sends and receives, or their slices on the host
+-- collectives      BOOLEAN  collectives by name
+-- known_work       BOOLEAN  work of devices whose FLOPs or bytes are known
+-- input_shapes     BOOLEAN  shapes of operators' inputs
+-- stacks           BOOLEAN  source lines or Python frames
+-- frames           BOOLEAN  Python frames as slices, or stacks of operators
+-- modules          BOOLEAN  calls of nn.Module
+-- phases           BOOLEAN  phases of inference
+-- recomputed       BOOLEAN  what ran once more in backward
+-- data_loads       BOOLEAN  calls of a DataLoader
+-- memory           BOOLEAN  records of allocations by the profiler
+-- instants         BOOLEAN  events without a duration
+-- counters         BOOLEAN  values of counters
+-- counter_values   BOOLEAN  values of counters over time
+-- counted_slices   BOOLEAN  values that slices counted while they ran
+-- snapshots        BOOLEAN  a memory snapshot
+-- allocations      BOOLEAN  allocations of a memory snapshot
+-- history          BOOLEAN  records of the allocator in a memory snapshot
+-- segments         BOOLEAN  segments of a memory snapshot
+-- dumps            BOOLEAN  dumps of the flight recorder
+-- nodes            BOOLEAN  nodes of an execution trace
+-- several_ranks    BOOLEAN  a run of several ranks
 WITH slices AS (
     SELECT
-        count(*) FILTER (WHERE kind IN ('kernel', 'memcpy', 'memset')) > 0 AS device_work,
-        count(*) FILTER (WHERE kind = 'host_op') > 0 AS host_ops,
-        count(step) > 0 AS steps,
+        count(*) > 0 AS slices,
+        count(preorder) > 0 AS host_slices,
+        count(*) FILTER (kind = 'host_op') > 0 AS host_ops,
+        count(*) FILTER (is_call(kind)) > 0 AS calls,
+        count(*) FILTER (kind = 'annotation' OR kind = 'device_annotation') > 0 AS annotations,
+        count(*) FILTER (is_busy(kind)) > 0 AS device_work,
+        count(*) FILTER (kind = 'kernel') > 0 AS kernels,
+        count(*) FILTER (is_busy(kind) AND kind <> 'kernel') > 0 AS copies,
+        count(launch_id) > 0 AS launches,
+        count(graph_position) > 0 AS graphs,
+        count(*) FILTER (kind = 'kernel' AND is_communication(kernel_category)) > 0 AS communication,
+        count(*) FILTER (
+            kind = 'kernel' AND (collective IS NOT NULL OR is_communication(kernel_category))
+            OR is_op(kind) AND (starts_with(name, 'gloo:') OR starts_with(name, 'mpi:'))
+        ) > 0 AS collective_calls,
+        count(collective) > 0 AS collectives,
+        count(*) FILTER (is_busy(kind) AND coalesce(flops, bytes) IS NOT NULL) > 0 AS known_work,
         count(input_dims) > 0 AS input_shapes,
         count(stack) > 0 OR count(python_stack) > 0 AS stacks,
+        count(*) FILTER (kind = 'python') > 0 OR count(stack) > 0 AS frames,
         count(python_module_id) > 0 OR count(module_hierarchy) > 0 AS modules,
-        count(launch_id) > 0 AS launches,
-        count(collective) > 0 AS collectives,
-        count(phase_id) > 0 AS phases
+        count(phase_id) > 0 AS phases,
+        count(*) FILTER (is_recompute) > 0 AS recomputed,
+        count(*) FILTER (is_op(kind) AND is_data_load(name)) > 0 AS data_loads
     FROM events
 )
 SELECT
-    slices.device_work,
+    (SELECT count(*) FROM traces) > 0 AS traces,
+    slices.slices,
+    slices.host_slices,
     slices.host_ops,
-    slices.steps,
-    (SELECT count(*) FROM memory) > 0 AS memory,
+    slices.calls,
+    slices.annotations,
+    (SELECT count(*) FROM step_marks(events)) > 0 AS steps,
+    slices.device_work,
+    slices.kernels,
+    slices.copies,
+    slices.launches,
+    slices.graphs,
+    slices.communication,
+    slices.collective_calls,
+    slices.collectives,
+    slices.known_work,
     slices.input_shapes,
     slices.stacks,
+    slices.frames,
     slices.modules,
-    slices.launches,
-    slices.collectives,
     slices.phases,
+    slices.recomputed,
+    slices.data_loads,
+    (SELECT count(*) FROM memory) > 0 AS memory,
+    (SELECT count(*) FROM instants) > 0 AS instants,
     (SELECT count(*) FROM counters) > 0 AS counters,
+    (SELECT count(*) FROM counters WHERE event_id IS NULL) > 0 AS counter_values,
+    (SELECT count(*) FROM counters WHERE event_id IS NOT NULL) > 0 AS counted_slices,
+    (SELECT count(*) FROM allocations) + (SELECT count(*) FROM allocator_events) + (SELECT count(*) FROM segments) > 0
+        AS snapshots,
+    (SELECT count(*) FROM allocations) > 0 AS allocations,
+    (SELECT count(*) FROM allocator_events) > 0 AS history,
+    (SELECT count(*) FROM segments) > 0 AS segments,
+    (SELECT count(*) FROM recorded_collectives) + (SELECT count(*) FROM process_groups) > 0 AS dumps,
+    (SELECT count(*) FROM nodes) > 0 AS nodes,
     (SELECT count(*) FROM (SELECT run FROM traces GROUP BY run HAVING count(*) > 1)) > 0 AS several_ranks
 FROM slices

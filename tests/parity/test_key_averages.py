@@ -124,7 +124,7 @@ def averages(events: Any, grouping: Grouping, **frames: bool) -> Any:
 
 
 def ours(trace: Trace, grouping: Grouping, **frames: bool) -> Rows:
-    rows = trace.key_averages(**grouping, **frames, compat="torch").to_dicts()
+    rows = trace.key_averages(**grouping, **frames, compat="torch").to_dicts()  # type: ignore[arg-type]
     return [
         {name: row[name] for name in ("device_type", "node_id", "input_dims", "overload_name")}
         | {"name": plain(row["name"]), "stack": row["stack"] or None}

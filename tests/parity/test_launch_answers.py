@@ -115,7 +115,7 @@ def check_real(trace: Trace) -> None:
     assert trace.launches().rows() == launching.launches(rows)
     assert trace.op_kernels().rows() == launching.op_kernels(rows)
     by_shape = {"group_by_input_shape": True, "copies": True}
-    assert trace.op_kernels(**by_shape).rows() == launching.op_kernels(rows, **by_shape)
+    assert trace.op_kernels(**by_shape).rows() == launching.op_kernels(rows, **by_shape)  # type: ignore[arg-type]
     for text in ("", "aten::", "Launch"):
         asked: dict[str, Any] = {"name": text, "min_kernels": 2, "top": 0}
         assert trace.sequences(**asked).rows() == launching.sequences(rows, **asked)

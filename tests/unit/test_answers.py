@@ -175,8 +175,8 @@ class TestParameters:
             run(connection, find("key_averages"), {"group_by_shape": True})
         assert str(error.value) == (
             "answer 'key_averages': no parameter named 'group_by_shape'; did you mean "
-            "'group_by_input_shape'? (known: compat, group_by_input_shape, "
-            "group_by_overload_name, group_by_stack_n, include_python_functions)"
+            "'group_by_input_shape'? (known: columns, compat, group_by_input_shape, "
+            "group_by_overload_name, group_by_stack_n, include_python_functions, sort, top)"
         )
 
     def test_unknown_choice(self, connection: DuckDBPyConnection) -> None:
@@ -187,8 +187,8 @@ class TestParameters:
             "(known: none, torch)"
         )
 
-    def test_none_taken(self, connection: DuckDBPyConnection) -> None:
-        with pytest.raises(ParameterError, match="answer 'steps' takes no parameters, got 'n'"):
+    def test_none_of_its_own(self, connection: DuckDBPyConnection) -> None:
+        with pytest.raises(ParameterError, match=r"no parameter named 'n' \(known: columns, sort"):
             run(connection, find("steps"), {"n": 1})
 
 

@@ -551,7 +551,9 @@ def test_unknown_values_are_refused_before_anything_is_loaded(parameter: str, va
 
 
 def test_a_side_without_steps_is_named() -> None:
-    with pytest.raises(ParameterError, match=r"'new' has nothing inside profiler steps"):
+    with pytest.raises(
+        ParameterError, match=r"per='step': 'new' has nothing inside profiler steps"
+    ):
         profframe.diff(trace([op("a", 1, step=1)]), trace([op("a", 1)]), ("old", "new"), per="step")
 
 

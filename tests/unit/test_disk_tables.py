@@ -97,7 +97,9 @@ def test_its_file_has_no_name(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="temporary tables of a conversion: No such file"):
+    with pytest.raises(
+        StoreError, match="cannot hold the temporary tables of a conversion: No such file"
+    ):
         Spool(tmp_path / "gone")
 
 

@@ -346,6 +346,8 @@ def test_text_is_not_written_under_a_name_of_protobuf(name: str, tmp_path: Path)
     path = tmp_path / name
     writers = (trace.report, partial(trace.export_chrome_trace, legacy=True))
     for write in writers:
-        with pytest.raises(ExportError, match=f"{name}: this ending means Perfetto's protobuf"):
+        with pytest.raises(
+            ExportError, match=f"{name}: this ending means Perfetto's protobuf, which"
+        ):
             write(path)
     assert not path.exists()

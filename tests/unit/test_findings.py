@@ -12,7 +12,7 @@ import pytest
 import profframe
 from profframe.query import macros
 from profframe.query.catalogue import find
-from profframe.show.findings import findings, headlines
+from profframe.show.findings import findings
 from profframe.show.terminal import text
 from tests.conftest import Run
 
@@ -97,21 +97,13 @@ class TestText:
         lines = text(findings(rows, 1)).splitlines()
         assert lines[0] == "high    It is slow, rank 0"
         assert lines[-1] == "1 more findings: --top 2"
-        assert text(headlines(rows, 3, "Findings")).splitlines() == [
-            "Findings",
-            "high    It is slow (a, rank 0)",
-            "low     It is slow (a, rank 3)",
-        ]
 
     def test_ranks_that_share_it(self) -> None:
         row = {**ROW, "rank": 2, "ranks": [0, 1, 2, 4, 6, 7]}
-        rows = pl.DataFrame([row, {**ROW, "ranks": [0]}])
         place = "ranks 0-2, 4, 6-7, this is rank 2"
-        assert text(findings(rows[:1], 1)).splitlines()[0] == f"high    It is slow, {place}"
-        assert text(headlines(rows, 3, "Findings")).splitlines()[1:] == [
-            f"high    It is slow (a, {place})",
-            "high    It is slow (a, rank 0)",
-        ]
+        assert (
+            text(findings(pl.DataFrame([row]), 1)).splitlines()[0] == f"high    It is slow, {place}"
+        )
 
     def test_none(self) -> None:
         assert text(findings(pl.DataFrame([ROW]).clear(), 20)) == "no findings\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from profframe import Trace
+from profframe.query.arrangement import shared
 from profframe.query.catalogue import catalogue, find
 from profframe.trace import questions
 from scripts.questions import BY_HAND, module
@@ -31,4 +32,11 @@ def test_a_method_takes_what_the_header_declares(name: str) -> None:
     _, *parameters = inspect.signature(getattr(Trace, name)).parameters.values()
 
     declared = [(parameter.name, parameter.default) for parameter in find(name).parameters]
+    declared += [(parameter.name, None) for parameter in shared(find(name))]
     assert [(parameter.name, parameter.default) for parameter in parameters] == declared
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_answer_takes_order_number_and_columns(name: str) -> None:
+    parameters = inspect.signature(getattr(Trace, name)).parameters
+    assert name == "advice" or {"sort", "top", "columns"} <= parameters.keys()

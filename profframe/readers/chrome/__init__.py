@@ -52,7 +52,15 @@ from profframe.readers.json.stream import ArrayReader, members_in
 from profframe.schema import INT32
 from profframe.system.disk_tables import Spool
 
-__all__ = ["SeveralTracesError", "device_type_of", "distributed_job", "read", "read_parts"]
+__all__ = [
+    "SeveralTracesError",
+    "device_type_of",
+    "distributed_job",
+    "knows",
+    "knows_kineto",
+    "read",
+    "read_parts",
+]
 
 _EVENTS_KEY: Final = "traceEvents"
 _PHASE: Final = b'"ph"'
@@ -80,6 +88,23 @@ _DEVICE_LABEL: Final = re.compile(r"(?!(?:CPU|GPU)\b)([A-Za-z]\w*) \d+\s*")
 _FLAGS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _UTC_US: Final = 1_200_000_000_000_000
 """Times from here on, in microseconds, are since the epoch (the year 2008)."""
+_BEGINNING: Final = re.compile(rb'\A\s*(?:\{.*"traceEvents"\s*:|\[\s*\{.*"ph"\s*:)', re.DOTALL)
+_KINETO_MEMBER: Final = re.compile(rb'\A\s*\{.*"(?:schemaVersion|deviceProperties)"\s*:', re.DOTALL)
+_BESIDE_IT: Final = re.compile(
+    rb'"(?:traceEvents|traceName|trace_id|displayTimeUnit|baseTimeNanoseconds|distributedInfo'
+    rb'|deviceProperties|record_shapes|with_stack|profile_memory)"\s*:'
+)
+"""Members of its header that documents of others with a ``schemaVersion`` lack."""
+
+
+def knows(head: bytes) -> bool:
+    """Whether a file begins as a Chrome trace, whose events come soon."""
+    return _BEGINNING.search(head) is not None
+
+
+def knows_kineto(head: bytes) -> bool:
+    """Whether a file begins with the header of Kineto."""
+    return _KINETO_MEMBER.search(head) is not None and _BESIDE_IT.search(head) is not None
 
 
 def read(

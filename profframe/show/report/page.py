@@ -117,10 +117,16 @@ def _environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE / "templates"),
         autoescape=True,
+        finalize=_finished,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _finished(value: object) -> object:
+    """A value as the page has it: a text, but for code and data, names no home directory."""
+    return units.without_homes(value) if type(value) is str else value
 
 
 def _code(path: Path) -> str:

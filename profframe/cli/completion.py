@@ -1,0 +1,127 @@
+"""What a shell completes: names of answers, their parameters and columns, files, and values.
+
+Nothing is loaded for it, and no library that takes a while to import: names are those of files and
+of their headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from profframe.errors import AnswerError
+from profframe.query.header import Answer, parse, read_sql, sql_directory
+
+Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+WITHOUT_SQL: Final = ("blame", "critical_path", "outliers", "trend")
+"""Answers that `profframe answer` has beside the files of SQL."""
+_SHOWN: Final = "self_times"
+"""The answer whose rows `show` gives with options of output."""
+
+
+def answers(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of answers, with what they say."""
+    names = [*(path.stem for path in _answer_files()), *WITHOUT_SQL]
+    fitting = sorted(name for name in names if name.startswith(incomplete))
+    return [CompletionItem(name, help=_sentence(name)) for name in fitting] or _file(incomplete)
+
+
+def sources_or_answers(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Traces behind the name of an answer; names of answers behind a trace."""
+    first = ctx.params.get("name")
+    names = {*(path.stem for path in _answer_files()), *WITHOUT_SQL}
+    if first is None or first in names or str(first).endswith(".sql"):
+        return _file(incomplete)
+    return [*_file(incomplete), *answers(ctx, parameter, incomplete)]
+
+
+def parameters(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Parameters of the answer, each as `key=`, or with each value where there are few."""
+    answer = _answer(ctx)
+    items = [] if answer is None else [*_settings(answer)]
+    return [item for item in items if item.value.startswith(incomplete)]
+
+
+def thresholds(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Thresholds of the rules of advice."""
+    items = []
+    for path in sorted((sql_directory() / "rules").glob("*.sql")):
+        with suppress(AnswerError):
+            items += [*_settings(parse(read_sql(path, "rule"), path.stem, has_columns=False))]
+    return [item for item in items if item.value.startswith(incomplete)]
+
+
+def columns(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Columns of the answer that are not named yet, behind those that are."""
+    answer = _read(_SHOWN) if ctx.info_name == "show" else _answer(ctx)
+    if answer is None:
+        return []
+    begun, comma, last = incomplete.rpartition(",")
+    named = {*begun.split(",")}
+    return [
+        CompletionItem(f"{begun}{comma}{column.name}", help=column.doc)
+        for column in answer.columns
+        if column.name.startswith(last) and column.name not in named
+    ]
+
+
+def self_time_columns(
+    _: click.Context, __: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Columns that `show` can sort by."""
+    answer = _read(_SHOWN)
+    names = () if answer is None else answer.columns
+    return [CompletionItem(c.name, help=c.doc) for c in names if c.name.startswith(incomplete)]
+
+
+def among(values: Sequence[str]) -> Completion:
+    """One of some values."""
+
+    def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(value) for value in values if value.startswith(incomplete)]
+
+    return complete
+
+
+def _file(incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _answer_files() -> Iterator[Path]:
+    yield from sorted((sql_directory() / "answers").glob("*.sql"))
+
+
+def _sentence(name: str) -> str:
+    answer = _read(name)
+    return "" if answer is None else answer.sentence
+
+
+def _answer(ctx: click.Context) -> Answer | None:
+    """The answer that a command line names, in either place."""
+    # Behind an option that waits for its value click leaves arguments where they were.
+    names = [ctx.params.get("name"), *(ctx.params.get("sources") or ()), *ctx.args]
+    return next((answer for name in names if name and (answer := _read(str(name)))), None)
+
+
+def _read(name: str) -> Answer | None:
+    """The header of an answer; None if there is none of that name."""
+    path = sql_directory() / "answers" / f"{name}.sql"
+    if not name.isidentifier() or not path.is_file():
+        return None
+    with suppress(AnswerError):
+        return parse(read_sql(path, "answer"), name)
+    return None
+
+
+def _settings(answer: Answer) -> Iterator[CompletionItem]:
+    for parameter in answer.parameters:
+        values = parameter.choices or ("",)
+        for value in values:
+            yield CompletionItem(f"{parameter.name}={value}", help=parameter.doc)

@@ -1,0 +1,199 @@
+"""What `profframe` alone says: the traces that lie here, or how to record one."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from profframe.cli.shell import folded
+from profframe.show.units import middle, plural, size, visible
+
+MOST_ENTRIES: Final = 5_000
+"""Files and folders that are listed."""
+MOST_FILES: Final = 200
+"""Files whose beginning is read."""
+MOST_S: Final = 2.0
+"""Seconds that the search may take."""
+DEPTH: Final = 2
+"""Levels of folders below this one."""
+_SHOWN: Final = 20
+_LONGEST_PATH: Final = 72
+_SKIPPED: Final = frozenset(("node_modules", "__pycache__", "site-packages", "venv"))
+_ENDINGS: Final = (
+    ".json", ".json.gz", ".json.zst", ".sqlite", ".sqlite3", ".db", ".sql", ".nvvp", ".nvprof",
+    ".pickle", ".pkl", ".pftrace", ".pftrace.gz", ".perfetto-trace", ".perfetto-trace.gz", ".trace",
+)  # fmt: skip
+_WORDS: Final = {
+    "kineto": "torch's profiler",
+    "chrome": "Chrome trace JSON",
+    "nsys": "Nsight Systems",
+    "nvprof": "nvprof",
+    "perfetto": "Perfetto's protobuf",
+    "memory_snapshot": "memory snapshot",
+    "memory_timeline": "memory timeline",
+    "execution_trace": "execution trace",
+    "flight_recorder": "flight recorder",
+    "store": "store",
+}
+_WITHOUT_TIMES: Final = frozenset(("memory_snapshot", "memory_timeline", "execution_trace"))
+_RECORDING: Final = """\
+Record one around a few steps of your program:
+
+    from torch.profiler import profile
+    with profile(record_shapes=True, with_stack=True) as prof:
+        train_a_few_steps()
+    prof.export_chrome_trace("trace.json.gz")
+
+and then:
+
+    profframe trace.json.gz
+
+A path elsewhere, a glob and a folder do, too; profframe --help lists the verbs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A trace or a store."""
+
+    path: str
+    form: str
+    bytes: int | None
+    """None of a store."""
+    changed_s: float
+
+
+@dataclass(slots=True)
+class Listing:
+    """What lies in a folder, and what of it was not looked at."""
+
+    entries: list[Entry] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def listing(folder: Path) -> Listing:
+    """Traces and stores in a folder and a few levels below it, those that changed last first.
+
+    It stops after `MOST_ENTRIES` names, `MOST_FILES` files that may be traces, or `MOST_S` seconds.
+    """
+    from profframe.readers.recognition import format_of  # before the time counts
+
+    result = Listing()
+    entries = result.entries
+    deadline = time.monotonic() + MOST_S
+    seen = read = deeper = 0
+    waiting: list[tuple[Path, int]] = [(folder, 0)]
+    while waiting:
+        parent, level = waiting.pop(0)
+        for entry in _scan(parent):
+            seen += 1
+            if seen > MOST_ENTRIES or read >= MOST_FILES or time.monotonic() > deadline:
+                result.left_out.append(f"files and folders after the first {seen - 1:,}")
+                waiting.clear()
+                break
+            path = os.path.relpath(entry.path, folder)
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name.startswith(".") or entry.name in _SKIPPED:
+                    continue
+                if _is_store(entry.path):
+                    entries.append(Entry(path, "store", None, entry.stat().st_mtime))
+                elif level < DEPTH:
+                    waiting.append((Path(entry.path), level + 1))
+                else:
+                    deeper += 1
+            elif _may_be_trace(entry):
+                read += 1
+                form = format_of(Path(entry.path))
+                if form:
+                    about = entry.stat()
+                    entries.append(Entry(path, form, about.st_size, about.st_mtime))
+    if deeper:
+        result.left_out.append(f"{plural(deeper, 'folder')} more than {DEPTH} levels below")
+    entries.sort(key=lambda entry: (-entry.changed_s, entry.path))
+    return result
+
+
+def _scan(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in a folder, by name; nothing where it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(itertools.islice(entries, MOST_ENTRIES + 1), key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def _may_be_trace(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a file whose name may be that of a trace, or that has no ending."""
+    name = entry.name.lower()
+    if name.startswith(".") or not entry.is_file():
+        return False
+    return name.endswith(_ENDINGS) or "." not in name
+
+
+def _is_store(path: str) -> bool:
+    """Whether a folder has the folders of a store; `is_store` looks closer, and is not asked first.
+
+    That needs what a listing does not: a second for what reads Parquet.
+    """
+    names = {entry.name.partition("=")[0] for entry in _scan(Path(path)) if "=" in entry.name}
+    if "run" not in names and not any(e.name.startswith("pack-") for e in _scan(Path(path))):
+        return False
+    from profframe.store import is_store
+
+    return is_store(path)
+
+
+def text(result: Listing, width: int) -> str:
+    """The listing, and what to type.
+
+    Parameters
+    ----------
+    result
+        What lies here.
+    width
+        Columns of a line.
+    """
+    entries = result.entries
+    where = f"this folder and {DEPTH} levels of folders below it"
+    notes = [f"Not looked at: {note}." for note in result.left_out]
+    if not entries:
+        return "\n".join([f"No trace is in {where}.", *notes, "", _RECORDING])
+    room = min(_LONGEST_PATH, max(width - 36, 20))
+    rows = []
+    for entry in entries[:_SHOWN]:
+        bytes_ = "" if entry.bytes is None else size(entry.bytes).strip()
+        rows.append((middle(visible(entry.path), room), bytes_, _WORDS[entry.form]))
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    lines = [f"{path:<{widths[0]}}  {bytes_:>{widths[1]}}  {what}" for path, bytes_, what in rows]
+    if len(entries) > _SHOWN:
+        lines.append(f"and {len(entries) - _SHOWN:,} more")
+    heading = f"{plural(len(entries), 'trace')} in {where}, the latest first:"
+    commands = [f"  {command}" for command in _commands(entries, width)]
+    return "\n".join([heading, *lines, *notes, "", "What to type:", *commands])
+
+
+def _commands(entries: list[Entry], width: int) -> Iterator[str]:
+    """Commands for the latest trace, and for the folder with the most traces of a profiler."""
+    timed = [entry for entry in entries if entry.form not in _WITHOUT_TIMES]
+    latest = (timed or entries)[0]
+    yield _command(latest.path, width)
+    folders = Counter(os.path.dirname(e.path) for e in timed if e.bytes is not None)  # noqa: PTH120
+    if folders and (most := folders.most_common(1)[0])[1] > 1:
+        yield _command(most[0] or ".", width)
+    yield "profframe --help"
+
+
+def _command(path: str, width: int) -> str:
+    is_option = path.startswith("-")
+    return folded(["profframe", f"./{path}" if is_option or _is_verb(path) else path], width, 2)
+
+
+def _is_verb(path: str) -> bool:
+    from profframe.cli.verbs import verbs
+
+    return path in verbs.commands

@@ -1,0 +1,129 @@
+"""What to type next, by what a trace has: commands whose paths a shell reads as they are."""
+
+from __future__ import annotations
+
+import glob
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from profframe.cli.shell import folded
+from profframe.show.opening import INDENT
+
+if TYPE_CHECKING:
+    from profframe.show.opening import Opening, TimeParts
+
+_MUCH: Final = 0.1
+"""Part of the time from which on it is worth a question of its own."""
+_MOST_LINES: Final = 4
+"""Lines that a command may take; longer ones say TRACE in place of the paths."""
+_OF_WORDS: Final = {
+    "flight recorder": (("hang",), "who did not come, and the stacks"),
+    "memory": (("answer", "memory_stacks"), "who holds the memory, by stack"),
+    "execution trace": (("answer", "tensor_traffic"), "bytes that each op moves"),
+}
+_FACTS: Final = {
+    "captures": "--captures",
+    "execution_trace": "--execution-trace",
+    "memory": "--memory-snapshot",
+    "compat": "--compat",
+    "kernel_categories": "--kernel-categories",
+}
+
+
+def next_commands(
+    opening: Opening, sources: Sequence[str], facts: Mapping[str, Any], width: int | None
+) -> Iterator[tuple[str, str]]:
+    """Commands that lead on, the best first, with what each is for.
+
+    Parameters
+    ----------
+    opening
+        What the trace has.
+    sources
+        Its paths, as the user gave them.
+    facts
+        Options that change facts; they are repeated.
+    width
+        Columns of a line; None for any.
+    """
+    options = [*_options(facts)]
+    paths = [*_paths(sources)]
+    for place, (verb, comment) in enumerate(_verbs(opening, len(sources))):
+        words = ["profframe", *verb, *paths, *options]
+        command = folded(words, width, INDENT)
+        if command.count("\n") >= _MOST_LINES:
+            command = shlex.join(["profframe", *verb]) + " TRACE..."
+        if place and "\n" in command:  # the first ten lines have no room for it
+            return
+        yield command, comment
+
+
+def _verbs(opening: Opening, sources: int) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Two verbs at most, and what they are for."""
+    summary = opening.summary
+    if summary.words.is_all:
+        yield _OF_WORDS[summary.words.parts[0].label]
+        return
+    if not summary.overview["events"].sum():
+        yield ("info",), "what the file says of itself"
+        return
+    number = opening.advice.height
+    if number:
+        what = "the finding" if number == 1 else f"all {number} findings"
+        yield ("advice",), f"{what}: where, why, and what to do"
+    if sources == 2 and summary.overview["run"].n_unique() == 2:
+        yield ("explain",), "why one takes longer than the other"
+    elif not opening.phases.height or not number:
+        yield _question(opening, opening.time_parts)
+
+
+def _question(opening: Opening, parts: TimeParts | None) -> tuple[tuple[str, ...], str]:
+    """A question about what most of the time goes to beside computation."""
+    if parts is None:
+        return ("tree",), "what ran inside what on the host"
+    exposed, copies, idle = (
+        parts.share(ns)
+        for ns in (parts.exposed_communication_ns, parts.exposed_copy_ns, parts.idle_ns)
+    )
+    waits = parts.communicates and opening.has_several_ranks
+    has_peak = bool(opening.used_devices["has_peak"].any())
+    questions = (
+        (waits and max(exposed, idle) >= _MUCH, ("blame",), "which ranks hold up the others"),
+        (exposed >= max(idle, _MUCH), ("answer", "collective_summary"), "how fast collectives are"),
+        (copies >= max(idle, _MUCH), ("answer", "memory_bandwidth"), "how fast copies are"),
+        (idle >= _MUCH, ("answer", "gaps"), "what the devices waited for"),
+        (has_peak, ("roofline",), "how close kernels come to what the device can do"),
+        (True, ("answer", "op_kernels"), "which kernels each op launches"),
+    )
+    return next((verb, what) for fits, verb, what in questions if fits)
+
+
+def _options(facts: Mapping[str, Any]) -> Iterator[str]:
+    for name, option in _FACTS.items():
+        given = facts.get(name) or []
+        for value in given if isinstance(given, list) else [given]:
+            yield option
+            yield str(value)
+
+
+def _paths(sources: Sequence[str]) -> Iterator[str]:
+    """Sources that are no options and can be read again; a glob, if it has just these files."""
+    if "-" in sources:
+        yield "TRACE"
+        return
+    if len(sources) > 1:
+        prefix = _common(sources)
+        ending = _common([source[len(prefix) :][::-1] for source in sources])[::-1]
+        pattern = f"{glob.escape(prefix)}*{glob.escape(ending)}"
+        if {*glob.glob(pattern)} == {*sources}:  # noqa: PTH207 -- names as they were given
+            sources = [pattern]
+    for source in sources:
+        yield f"./{source}" if source.startswith("-") else source
+
+
+def _common(texts: Sequence[str]) -> str:
+    """What all texts begin with."""
+    first, last = min(texts), max(texts)
+    size = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
+    return first if size is None else first[:size]

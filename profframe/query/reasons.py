@@ -1,0 +1,285 @@
+"""Why a question has no rows, by what the trace at hand has: never a guess.
+
+An answer names in ``recorded:`` of its header what it has no rows without (`LACKING`), and says
+in ``no rows:`` what is the case where all of that is there and yet no row comes out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from profframe import schema
+from profframe.errors import AnswerError
+from profframe.query.arrangement import divided
+from profframe.query.catalogue import find
+from profframe.query.header import Answer, sql_directory
+
+if TYPE_CHECKING:
+    from profframe.query.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What a trace may have nothing of, and how it gets some; ``""`` where no option does that."""
+
+    what: str
+    remedy: str = ""
+    place: str = "in"
+    """What comes before `this trace`."""
+
+
+_HOST: Final = "record with activities=[ProfilerActivity.CPU, ...]"
+_DEVICE: Final = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on a device"
+_STACKS: Final = "record with with_stack=True"
+_SNAPSHOT: Final = "record one with profframe.record_memory() (docs/memory_snapshots.md)"
+_COLLECTIVES: Final = "record ranks of a job that uses torch.distributed"
+
+LACKING: Final[Mapping[str, Lack]] = {
+    "traces": Lack("traces"),
+    "slices": Lack("slices of any kind"),
+    "host_slices": Lack("slices of the host", _HOST),
+    "host_ops": Lack("operators of the host", _HOST),
+    "calls": Lack("calls of a device's runtime or driver", _DEVICE),
+    "annotations": Lack("annotations", "wrap code in torch.profiler.record_function(name)"),
+    "steps": Lack("profiler steps", "call prof.step() at the end of each step"),
+    "device_work": Lack("device work (kernels, copies or fills)", _DEVICE),
+    "kernels": Lack("kernels of a device", _DEVICE),
+    "copies": Lack("copies or fills of a device", _DEVICE),
+    "launches": Lack("device work whose launch is known", _DEVICE),
+    "graphs": Lack("work of launched graphs"),
+    "communication": Lack("kernels that communicate", _COLLECTIVES),
+    "collective_calls": Lack("collectives, sends or receives", _COLLECTIVES),
+    "collectives": Lack("names of collectives", _COLLECTIVES),
+    "known_work": Lack("device work of known FLOPs or bytes", "record with record_shapes=True"),
+    "input_shapes": Lack("input shapes", "record with record_shapes=True"),
+    "stacks": Lack("stacks", _STACKS),
+    "frames": Lack("Python frames or stacks", _STACKS),
+    "modules": Lack("calls of modules", _STACKS),
+    "phases": Lack("phases of inference", "record a server of vLLM, SGLang, ATOM or TensorRT-LLM"),
+    "recomputed": Lack("ops that ran once more in backward (activation checkpointing)"),
+    "data_loads": Lack("calls of a DataLoader"),
+    "memory": Lack("records of memory by the profiler", "record with profile_memory=True"),
+    "instants": Lack("events without a duration"),
+    "counters": Lack("counters"),
+    "counter_values": Lack("counters over time"),
+    "counted_slices": Lack("hardware counters (CUPTI's range profiler)"),
+    "snapshots": Lack("memory snapshot", _SNAPSHOT, "with"),
+    "allocations": Lack("allocations of a memory snapshot", _SNAPSHOT),
+    "history": Lack("records of the allocator in a memory snapshot", _SNAPSHOT),
+    "segments": Lack("segments of a memory snapshot", _SNAPSHOT),
+    "dumps": Lack(
+        "dump of the flight recorder", "set TORCH_FR_BUFFER_SIZE (docs/hangs.md)", "with"
+    ),
+    "nodes": Lack(
+        "execution trace",
+        "record one with ExecutionTraceObserver (docs/execution_traces.md)",
+        "with",
+    ),
+    "several_ranks": Lack("second rank of a run", "load the traces of all ranks together"),
+}
+"""What ``sql/asking/recorded.sql`` says of a trace, by its columns."""
+
+_OF_TABLES: Final[Mapping[str, str]] = {
+    "events": "slices",
+    "memory": "memory",
+    "counters": "counters",
+    "instants": "instants",
+    "devices": "device_work",
+    "segments": "segments",
+    "blocks": "segments",
+    "allocations": "allocations",
+    "allocator_events": "history",
+    "recorded_collectives": "dumps",
+    "process_groups": "dumps",
+    "nodes": "nodes",
+    "tensors": "nodes",
+}
+_OF_COLUMNS: Final[Mapping[str, str]] = {
+    "step": "steps",
+    "stack": "stacks",
+    "python_stack": "stacks",
+    "input_dims": "input_shapes",
+    "module_hierarchy": "modules",
+    "python_module_id": "modules",
+    "launch_id": "launches",
+    "collective": "collectives",
+    "inference_phase": "phases",
+    "phase_id": "phases",
+    "kernel_category": "device_work",
+    "device": "device_work",
+    "stream": "device_work",
+}
+_CONTENTS: Final = (
+    "slices", "memory", "instants", "counters", "snapshots", "dumps", "nodes",
+)  # fmt: skip
+_WORD: Final = re.compile(r"\w+")
+
+
+def of_answer(session: Session, question: Answer, parameters: Mapping[str, object]) -> str:
+    """Why an answer has no rows.
+
+    Parameters
+    ----------
+    session
+        Over the rows that it was asked about.
+    question
+        The answer.
+    parameters
+        Those that it was asked with.
+
+    Returns
+    -------
+    str
+        One sentence without a full stop, of what was asked of the trace just now.
+
+    Raises
+    ------
+    AnswerError
+        The trace cannot be asked any more.
+    """
+    session, whole = session.unlimited(), session.unfiltered()
+    return next(_of_answer(session, whole, question, parameters))
+
+
+def of_sql(session: Session, query: str) -> str:
+    """Why a SELECT has no rows: tables and columns that it names and that have none.
+
+    Raises
+    ------
+    AnswerError
+        The trace cannot be asked any more.
+    """
+    session, whole = session.unlimited(), session.unfiltered()
+    words = {word.lower() for word in _WORD.findall(query)}
+    tables = [name for name in schema.TABLES if name in words]
+    return next(_of_tables(session, whole, tables, words))
+
+
+def of_table(session: Session, table: str) -> str:
+    """Why a table of the schema has no rows."""
+    session, whole = session.unlimited(), session.unfiltered()
+    return next(_of_tables(session, whole, [table], set()))
+
+
+def check(question: Answer) -> None:
+    """Raise an AnswerError if a header names what no trace is asked for."""
+    for name in (name for names in question.recorded for name in names):
+        if name not in LACKING:
+            raise AnswerError(f"{question.name}.sql: no trace is asked for {name!r}")
+
+
+def _of_answer(
+    session: Session, whole: Session | None, question: Answer, parameters: Mapping[str, object]
+) -> Iterator[str]:
+    has = _recorded(session)
+    had = {} if whole is None else _recorded(whole)
+    unmet = [names for names in question.recorded if not any(has[name] for name in names)]
+    is_nothing = has["traces"] and not any(has[name] for name in _CONTENTS)
+    if is_nothing and not any(had.get(name) for name in _CONTENTS):
+        yield "the trace is empty"
+    for names in unmet:
+        if not any(had.get(name) for name in names):
+            yield _lacking([LACKING[name] for name in names])
+    if is_nothing:
+        yield "the filter leaves nothing of the trace"
+    for names in unmet:
+        yield _lacking([LACKING[name] for name in names], was_there=True)
+    own = divided(question, parameters)[1]
+    given = {
+        parameter.name: own[parameter.name]
+        for parameter in question.parameters
+        if own.get(parameter.name) not in (None, parameter.default)
+    }
+    if given and (rows := session.answer(question, {}).height):
+        with_them = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        yield f"none with {with_them}; there {_rows(rows)} without"
+    if whole is not None and (rows := whole.answer(question, own).height):
+        yield f"the filter leaves none; there {_rows(rows)} in the whole trace"
+    if question.otherwise:
+        yield question.otherwise
+    if question.grain:
+        yield f"the trace has nothing of which there would be one ({_without_stop(question.grain)})"
+    words = {word.lower() for word in _WORD.findall(question.sql)}
+    tables = [name for name in schema.TABLES if name in words]
+    yield from _of_tables(session, whole, tables, words)
+
+
+def _of_tables(
+    session: Session, whole: Session | None, tables: list[str], words: set[str]
+) -> Iterator[str]:
+    """Of tables that a query names: one without rows, or columns without values."""
+    counts = _counts(session, tables, words)
+    before = {} if whole is None else _counts(whole, tables, set())
+    has = {} if all(counts.values()) else _recorded(session)
+    for table in tables:
+        if not counts[table]:
+            if rows := before.get(table):
+                yield f"the filter leaves no row of {table}; there {_rows(rows)} in the whole trace"
+            yield f"the table {table} has no rows{_because(_OF_TABLES.get(table), has)}"
+    parts = ["no row meets what the query asks for"]
+    parts += [_rows_of(counts, tables)] if tables else []
+    for name, count in counts.items():
+        table, _, column = name.partition(".")
+        if column and not count:
+            parts.append(f"{name} is NULL in all{_because(_OF_COLUMNS.get(column), has)}")
+    yield "; ".join(parts)
+
+
+def _because(name: str | None, has: Mapping[str, bool]) -> str:
+    """What the trace lacks, if it does."""
+    return "" if name is None or has[name] else f": {_lacking([LACKING[name]])}"
+
+
+def _counts(session: Session, tables: list[str], words: set[str]) -> dict[str, int]:
+    """Rows by table, and values by ``table.column`` of the columns that are among the words."""
+    counts: dict[str, int] = {}
+    for table in tables:
+        columns = [column.name for column in schema.TABLES[table] if column.name in words]
+        values = ", ".join(["count(*)", *(f'count("{name}")' for name in columns)])
+        row = session.sql(f"SELECT {values} FROM {table}").row(0)  # noqa: S608 - of the schema
+        names = [table, *(f"{table}.{name}" for name in columns)]
+        counts |= dict(zip(names, row, strict=True))
+    return counts
+
+
+def _recorded(session: Session) -> dict[str, bool]:
+    """What the rows of a session have; asked once of each trace."""
+    question = find(sql_directory() / "asking" / "recorded.sql")
+    return session.recent("recorded", None, lambda: session.answer(question, {}).row(0, named=True))
+
+
+def _lacking(lacks: list[Lack], *, was_there: bool = False) -> str:
+    *others, last = (f"no {lack.what}" for lack in lacks)
+    what = f"{', '.join(others)} and {last}" if others else last
+    if was_there:
+        return f"the filter leaves {what}; the whole trace has some"
+    remedies = [lack.remedy for lack in lacks if lack.remedy]
+    return "; ".join([f"{what} {lacks[0].place} this trace", *remedies[:1]])
+
+
+def _rows(number: int) -> str:
+    return "is 1 row" if number == 1 else f"are {number:,} rows"
+
+
+def _rows_of(counts: Mapping[str, int], tables: list[str]) -> str:
+    return ", ".join(
+        f"{table} has {counts[table]:,} row{'' if counts[table] == 1 else 's'}" for table in tables
+    )
+
+
+def _without_stop(text: str) -> str:
+    return text.rstrip(".")
+
+
+def sentence(name: str) -> str:
+    """What is lacking, and how to record it, for a page.
+
+    Examples
+    --------
+    >>> sentence("steps")
+    'no profiler steps in this trace; call prof.step() at the end of each step'
+    """
+    return _lacking([LACKING[name]])

@@ -1,0 +1,69 @@
+"""What a file is by how it begins, without reading it: the name of its format, as in `traces`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from profframe.errors import SourceError
+from profframe.readers import (
+    chrome,
+    execution_trace,
+    flight_recorder,
+    memory_snapshot,
+    memory_timeline,
+    perfetto,
+)
+from profframe.readers.bytes import ByteSource, is_pipe
+from profframe.readers.sqlite import database as sqlite
+from profframe.readers.sqlite import nsys, nvprof
+
+_FORMATS: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = (
+    ("execution_trace", execution_trace.knows),
+    ("flight_recorder", flight_recorder.knows),
+    ("memory_snapshot", memory_snapshot.knows),
+    ("memory_timeline", memory_timeline.knows),
+    ("perfetto", perfetto.knows),
+    ("kineto", chrome.knows_kineto),
+    ("chrome", chrome.knows),
+)
+_PENDING: Final = ("-wal", "-journal")
+
+
+def format_of(path: Path) -> str | None:
+    """The format that a file begins as; None for none that is known, or one that is no file.
+
+    Parameters
+    ----------
+    path
+        A file. Its first kilobyte is read; of a database the names of its tables.
+
+    Examples
+    --------
+    >>> format_of(Path("examples/cpu_training.json.gz"))
+    'kineto'
+    >>> format_of(Path("README.md"))
+    """
+    if is_pipe(path):
+        return None
+    try:
+        with closing(ByteSource(path)) as source:
+            head = source.beginning()
+        if head.plain.startswith(sqlite.MAGIC) and not head.is_compressed:
+            return _format_of_database(path)
+    except SourceError:
+        return None
+    text = head.plain.removeprefix(b"\xef\xbb\xbf")
+    return next((name for name, knows in _FORMATS if knows(text)), None)
+
+
+def _format_of_database(path: Path) -> str | None:
+    """That of a database; of one with changes that are not in it yet no one can tell cheaply."""
+    if any(path.with_name(path.name + ending).exists() for ending in _PENDING):
+        return None
+    with sqlite.open_database(path) as database:
+        if nsys.knows(database):
+            return "nsys"
+        return "nvprof" if nvprof.knows(database) else None

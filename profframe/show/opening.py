@@ -1,0 +1,454 @@
+"""The first lines about a trace: what it is, where the time goes, and what would gain most."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import polars as pl
+from rich.cells import cell_len
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from profframe.query.selection import spans
+from profframe.show import units
+from profframe.show.columns import KEYS
+from profframe.show.findings import STYLES
+from profframe.show.summary import FORMATS, Summary
+
+TOP: Final = 3
+"""Findings among the first lines."""
+MOST_LINES: Final = 10
+"""First lines; where there are more, the phases of inference are left to the table below."""
+PHASES: Final = "phases"
+INDENT: Final = 13
+"""Columns of the labels of the first lines."""
+_RECORDERS: Final = MappingProxyType(
+    {
+        "kineto": "torch's profiler",
+        "torch": "torch's profiler, live",
+        "chrome": "Chrome's JSON of another profiler",
+        "nsys": "Nsight Systems",
+        "nvprof": "nvprof",
+        "flight_recorder": "dump of the flight recorder",
+        "execution_trace": "execution trace of torch",
+    }
+)
+_FLAGS: Final = MappingProxyType(
+    {
+        "record_shapes": "shapes",
+        "profile_memory": "memory",
+        "with_stack": "stacks",
+        "with_flops": "FLOPs",
+        "with_modules": "modules",
+    }
+)
+_CAUSES: Final = MappingProxyType(
+    {"host_wait": "waiting for the host", "sync": "waiting for another stream"}
+)
+"""Causes of idle time that say something to who does not know them."""
+_MOST_PARTS: Final = 6
+_MOST_WHAT: Final = 2
+"""Lines that say of what a file is that no profiler wrote."""
+_LEAST_SHARE: Final = 0.005
+_LEAST_SHOWN: Final = 0.0005
+"""Smaller shares are 0.0 %."""
+_LONGEST_NAME: Final = 40
+_LEAST_FINDING: Final = 30
+"""Columns of a finding that are left before what stands behind it is dropped."""
+_FOLDER: Final = re.compile(
+    r"(?<![\w./\\~-])(?:~|[A-Za-z]:)?[/\\]?(?:[\w.@+~-]+[/\\]){2,}(?=[\w.@+-])"
+)
+"""The folders of a file, which take a line and say less than its name."""
+_DEVICE_KINDS: Final = ("kernel", "memcpy", "memset")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeParts:
+    """What the devices did with their time: sums over rows of `time_breakdown`.
+
+    They are the rows of steps, where there are any, else those of whole traces.
+    """
+
+    rows: int
+    """Steps, or traces where there are no steps."""
+    has_steps: bool
+    span_ns: int
+    compute_ns: int
+    exposed_communication_ns: int
+    exposed_copy_ns: int
+    idle_ns: int
+    hidden_communication_ns: int
+
+    @classmethod
+    def of(cls, breakdown: pl.DataFrame) -> TimeParts | None:
+        """The sums; None where no device did anything."""
+        is_step = pl.col("step").is_not_null() & (pl.col("span_ns") > 0)
+        steps = breakdown.filter(is_step)
+        rows = steps if steps.height else breakdown.filter(pl.col("step").is_null())
+        names = cls.__slots__[2:]
+        sums = {name: int(rows[name].sum()) for name in names}
+        return cls(rows.height, steps.height > 0, **sums) if sums["span_ns"] else None
+
+    def share(self, part_ns: int) -> float:
+        """A part of the time, from 0 to 1."""
+        return part_ns / self.span_ns
+
+    @property
+    def communicates(self) -> bool:
+        """Whether there is communication, exposed or hidden."""
+        return self.exposed_communication_ns + self.hidden_communication_ns > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Frames that the first lines are made of, each the rows of one answer."""
+
+    summary: Summary
+    breakdown: pl.DataFrame
+    categories: pl.DataFrame
+    idle: pl.DataFrame
+    phases: pl.DataFrame
+    advice: pl.DataFrame
+    self_times: pl.DataFrame
+    used_devices: pl.DataFrame
+    frameworks: pl.DataFrame
+
+    @property
+    def time_parts(self) -> TimeParts | None:
+        """What the devices did with their time."""
+        return TimeParts.of(self.breakdown)
+
+    @property
+    def has_several_ranks(self) -> bool:
+        """Whether a run has two ranks or more."""
+        overview = self.summary.overview
+        return overview.height > overview["run"].n_unique()
+
+    @property
+    def findings(self) -> pl.DataFrame:
+        """Findings, those that gain most first; what gains nothing comes last."""
+        gain = pl.col("estimated_gain_ns")
+        rank = pl.when(gain > 0).then(0).when(gain.is_null()).then(1).otherwise(2)
+        return self.advice.sort(
+            rank, gain, descending=[False, True], nulls_last=True, maintain_order=True
+        )
+
+
+def title(opening: Opening) -> str:
+    """Runs, ranks, steps and time.
+
+    Of files that no profiler wrote as `Summary.title` has it.
+    """
+    summary, overview = opening.summary, opening.summary.overview
+    if summary.words.is_all:
+        return summary.title
+    runs, ranks = overview["run"].n_unique(), overview.height
+    world = summary.traces["world_size"].max()
+    of = f" of {world:,}" if runs == 1 and isinstance(world, int) and world > ranks else ""
+    noun = "rank" if runs <= 1 else "trace"
+    parts = [units.plural(runs, "run"), units.plural(ranks, noun) + of, _steps(overview)]
+    span = overview["span_ns"].max()
+    if isinstance(span, int) and overview["events"].sum():
+        longest = "at most " if ranks > 1 else ""
+        parts.append(f"{longest}{units.duration(span).strip()}")
+    else:
+        parts[-1] = "no events with a time" if overview["events"].sum() else "no events"
+    return ", ".join(parts)
+
+
+def lines(opening: Opening) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """A label and texts for what it is and where the time goes, each text shorter than the last."""
+    summary = opening.summary
+    if summary.words.is_all:
+        yield "recorded", _recorded(opening)
+        what = [line for words in summary.words.parts for line in words.what]
+        for place, line in enumerate(what[:_MOST_WHAT]):
+            yield "" if place else "contents", (line,)
+        if len(what) > _MOST_WHAT:
+            yield "", (f"and {len(what) - _MOST_WHAT} more such lines below",)
+        return
+    if summary.overview["events"].sum():
+        yield "device", (_devices(opening),)
+    yield "recorded", _recorded(opening)
+    parts = opening.time_parts
+    if parts is None:
+        yield "time", _step_time(summary)
+        yield "host", _host(opening.self_times)
+        return
+    yield "time", _time(parts, opening)
+    yield "kernels", _kernels(opening.categories)
+    yield PHASES, _phases(opening.phases)
+
+
+def findings(opening: Opening) -> Iterator[tuple[str, str, str, str]]:
+    """Severity, gain, text and ranks of the findings that gain most."""
+    if opening.summary.words.is_all:
+        return
+    keys = opening.summary.overview.select(KEYS)
+    has_runs, has_several = keys["run"].n_unique() > 1, keys.height > 1
+    for row in opening.findings.head(TOP).iter_rows(named=True):
+        gain = row["estimated_gain_ns"]
+        text = "unknown" if gain is None else units.duration(gain).strip() if gain else "none"
+        place = []
+        if has_runs:
+            place.append(units.middle(units.visible(str(row["run"])), _LONGEST_NAME))
+        if has_several:
+            ranks = row["ranks"] or [row["rank"]]
+            place.append(f"rank{'s' if len(ranks) > 1 else ''} {spans(ranks)}")
+        yield (
+            str(row["severity"]),
+            text,
+            units.visible(str(row["finding"])),
+            f" ({', '.join(place)})" if place else "",
+        )
+
+
+def text(
+    name: str,
+    opening: Opening,
+    commands: Iterable[tuple[str, str]],
+    width: int | None,
+) -> RenderableType:
+    """The first lines.
+
+    Parameters
+    ----------
+    name
+        What was loaded, as the user gave it.
+    opening
+        What they say.
+    commands
+        What to type next, as `profframe.cli.next_commands` has it: lines, and a comment on each.
+    width
+        Columns of a line; None for any.
+    """
+    gains = [*findings(opening)]
+    room = None if width is None else max(width - INDENT, _LEAST_FINDING)
+    heading = title(opening)
+    path = units.visible(name)
+    if width is not None:
+        path = units.middle(path, max(width - cell_len(heading) - 2, _LEAST_FINDING))
+    rows = [_line(Text(f"{path}: {heading}", style="bold"))]
+    typed = [*commands]
+    labelled = [(label, _fitting(texts, room)) for label, texts in lines(opening) if texts]
+    number = 1 + len(labelled) + len(gains) + sum(1 + c.count("\n") for c, _ in typed)
+    if number > MOST_LINES:
+        labelled = [(label, line) for label, line in labelled if label != PHASES]
+    rows += [_line(_label(label).append(line, style="not dim")) for label, line in labelled]
+    longest = max((len(gain) for _, gain, _, _ in gains), default=0)
+    for place, (severity, gain, finding, where) in enumerate(gains):
+        left = None if room is None else room - longest - 2
+        row = _label("" if place else "gain in all")
+        row.append(f"{gain:<{longest}}  ", style=f"not dim {STYLES.get(severity, '')}")
+        rows.append(_line(row.append(_cut(finding, where, left), style="not dim")))
+    for place, (command, comment) in enumerate(typed):
+        rows.append(_command(_label("" if place else "next"), command, comment, width))
+    return Group(*rows)
+
+
+def _fitting(texts: Sequence[str], room: int | None) -> str:
+    """The first text that has room, or else the last one."""
+    return next((text for text in texts if room is None or cell_len(text) <= room), texts[-1])
+
+
+def _line(text: Text) -> Text:
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def _label(label: str) -> Text:
+    return Text(f"{label:<{INDENT}}", style="dim")
+
+
+def _command(label: Text, command: str, comment: str, width: int | None) -> Text:
+    """A line to type, and what it is for where there is room; it may be of several lines."""
+    row = label.append(command, style="not dim bold")
+    needed = cell_len(row.plain) + len(comment) + 4
+    if "\n" not in command and (width is None or needed <= width):
+        row.append(f"  # {comment}")
+    return _line(row)
+
+
+def _cut(finding: str, where: str, room: int | None) -> str:
+    """A finding and its ranks in so many columns: folders go first, then the end."""
+    if room is None or len(finding) + len(where) <= room:
+        return finding + where
+    finding = _FOLDER.sub("…/", finding)
+    left = room - len(where)
+    if left < _LEAST_FINDING:
+        where, left = "", room
+    if len(finding) <= left:
+        return finding + where
+    return finding[: left - 1].rstrip(" ,") + "…" + where
+
+
+def _steps(overview: pl.DataFrame) -> str:
+    """The number of profiler steps, of each rank."""
+    least, most = overview["steps"].min(), overview["steps"].max()
+    if not isinstance(least, int) or not isinstance(most, int) or not most:
+        return "no profiler steps"
+    number = units.plural(most, "step") if least == most else f"{least:,} to {most:,} steps"
+    return f"{number} each" if overview.height > 1 else number
+
+
+def _devices(opening: Opening) -> str:
+    """How many devices did something, and their models."""
+    overview, used = opening.summary.overview, opening.used_devices
+    types = sorted(opening.summary.traces["device_type"].drop_nulls().unique())
+    kind = units.visible(" + ".join(types)) or "device"
+    if not overview["devices"].sum():
+        return (
+            f"{kind}, of an unknown number"
+            if opening.breakdown.height
+            else "no work of a device in this trace"
+        )
+    models = Counter(used["model"].fill_null(""))
+    parts = [
+        f"{count:,} x {units.middle(units.visible(model), _LONGEST_NAME)}"
+        if model
+        else f"{count:,} x {kind} (model not in the trace)"
+        for model, count in models.most_common(_MOST_PARTS)
+    ]
+    rest = len(models) - _MOST_PARTS
+    return ", ".join([*parts, *([f"and {rest} more models"] if rest > 0 else [])])
+
+
+def _recorded(opening: Opening) -> tuple[str, ...]:
+    """What recorded it, with what, and what ran."""
+    traces = opening.summary.traces
+    formats = traces["format"].drop_nulls().unique(maintain_order=True)
+    by = " and ".join(_RECORDERS.get(n, FORMATS.get(n, units.visible(n))) for n in formats)
+    flags = _flags(traces["profiler_flags"])
+    full = f"{by} with {', '.join(flags)}" if flags else by
+    ran = opening.frameworks["framework"].to_list()
+    notes = opening.summary.quality.height
+    of = [f"runs {', '.join(ran)}"] if ran else []
+    note = [f"{units.plural(notes, 'quality note')} below"] if notes else []
+    return tuple("; ".join(p) for p in ([full, *of, *note], [full, *of], [by, *of], [by]))
+
+
+def _flags(texts: pl.Series) -> list[str]:
+    """What all traces that say it were recorded with."""
+    recorded: set[str] | None = None
+    for text in texts.drop_nulls().unique():
+        flags = json.loads(text)
+        own = {name for name in _FLAGS if isinstance(flags, dict) and flags.get(name)}
+        recorded = own if recorded is None else recorded & own
+    return [word for name, word in _FLAGS.items() if name in (recorded or ())]
+
+
+def _mean_step(step_ns: int, steps: int) -> str:
+    mean = units.duration(step_ns / steps).strip()
+    return f"{mean} a step" if steps == 1 else f"{mean} a step, the mean of {steps:,}"
+
+
+def _time(parts: TimeParts, opening: Opening) -> tuple[str, ...]:
+    """What the devices did, as shares of the steps or of the whole time."""
+    if parts.has_steps:
+        whole = _mean_step(parts.span_ns, parts.rows)
+    else:
+        ranks = f" of {parts.rows:,} ranks" if parts.rows > 1 else ""
+        whole = f"{units.duration(parts.span_ns).strip()} on the devices{ranks}"
+    shares = {
+        "compute": parts.compute_ns,
+        "exposed communication": parts.exposed_communication_ns,
+        "exposed copies": parts.exposed_copy_ns,
+        "idle": parts.idle_ns,
+    }
+    texts = [
+        f"{name} {units.share(parts.share(ns))}"
+        for name, ns in shares.items()
+        if parts.share(ns) >= _LEAST_SHOWN
+        or name in {"compute", "idle"}
+        or (name == "exposed communication" and parts.communicates)
+    ]
+    listed = ", ".join(texts)
+    cause = _cause(opening.idle)
+    of_step = whole.partition(",")[0]
+    most = ", ".join(text for text in texts if not text.startswith("exposed copies"))
+    return (
+        f"{listed}{cause and f' ({cause})'} of {whole}",
+        f"{listed} of {whole}",
+        f"{listed} of {of_step}",
+        listed,
+        most,
+    )
+
+
+def _cause(idle: pl.DataFrame) -> str:
+    """What most of the idle time was for."""
+    sums = idle.group_by("cause").agg(pl.col("idle_ns").sum()).sort("idle_ns", "cause")
+    if not sums.height:
+        return ""
+    cause, longest = sums.row(-1)
+    is_most = 2 * longest > sums["idle_ns"].sum()
+    return f"mostly {_CAUSES[cause]}" if is_most and cause in _CAUSES else ""
+
+
+def _shares(sums: pl.DataFrame, total: int, of: str = "") -> tuple[str, ...]:
+    """Names with their share of a total, the largest first: many of them, or fewer."""
+    parts = [
+        f"{units.middle(units.visible(str(name)), _LONGEST_NAME)} {units.share(ns / total)}"
+        for name, ns in sums.head(_MOST_PARTS).iter_rows()
+        if ns >= _LEAST_SHARE * total
+    ]
+    return tuple(_listed(parts[:size], sums.height, of) for size in range(len(parts), 0, -1))
+
+
+def _listed(parts: Sequence[str], number: int, of: str = "") -> str:
+    """The first of so many."""
+    rest = number - len(parts)
+    return f"{', '.join(parts)}{of}{f', {rest:,} more' if rest > 0 else ''}"
+
+
+def _kernels(categories: pl.DataFrame) -> tuple[str, ...]:
+    """Categories of what ran on the devices, with their shares of its time."""
+    sums = (
+        categories.drop_nulls("total_ns")
+        .group_by("category", maintain_order=True)
+        .agg(pl.col("total_ns").sum())
+        .sort("total_ns", descending=True, maintain_order=True)
+    )
+    total = int(sums["total_ns"].sum())
+    return _shares(sums, total) if total else ()
+
+
+def _phases(phases: pl.DataFrame) -> tuple[str, ...]:
+    """Phases of inference, the longest first."""
+    if not phases.height:
+        return ()
+    rows = phases.with_columns(pl.col("phase").fill_null("not known")).sort(
+        "span_ns", descending=True, nulls_last=True, maintain_order=True
+    )
+    texts = []
+    for row in rows.head(_MOST_PARTS).iter_rows(named=True):
+        how = f" ({row['execution']})" if row["execution"] else ""
+        warm = "warm-up of " if row["is_warmup"] else ""
+        span = "" if row["span_ns"] is None else f" {units.duration(row['span_ns']).strip()}"
+        texts.append(f"{warm}{row['phase']}{how}{span}")
+    return tuple(_listed(texts[:size], rows.height) for size in range(len(texts), 0, -1))
+
+
+def _step_time(summary: Summary) -> tuple[str, ...]:
+    """The time of steps where no device did anything."""
+    steps = summary.steps["dur_ns"].drop_nulls()
+    steps = steps.filter(steps > 0)
+    return (_mean_step(int(steps.sum()), len(steps)),) if len(steps) else ()
+
+
+def _host(self_times: pl.DataFrame) -> tuple[str, ...]:
+    """What took most of the host's time by itself."""
+    host = self_times.filter(~pl.col("kind").is_in(_DEVICE_KINDS))
+    total = int(host["self_ns"].sum())
+    sums = (
+        host.group_by("name", maintain_order=True)
+        .agg(pl.col("self_ns").sum())
+        .sort("self_ns", descending=True, maintain_order=True)
+    )
+    return _shares(sums, total, " of self time") if total > 0 else ()

@@ -1,0 +1,52 @@
+"""Methods that say the right call where they are called with an argument that they do not take."""
+
+from __future__ import annotations
+
+from functools import partial
+from inspect import isfunction
+from typing import Any, Final, TypeVar
+
+from profframe.errors import naming_arguments
+from profframe.query.selection import filter_of
+
+Class = TypeVar("Class", bound=type)
+_FILTER: Final = "filter"
+_LONGEST: Final = 40
+"""Characters of an argument that is shown."""
+
+
+def saying_right_calls(owner: Class, behind: str = "") -> Class:
+    """The class, of whose public methods each raises an ArgumentError for an unknown argument.
+
+    What chooses a part of a trace is an argument of ``filter``: of ``trace.gaps(step=2)`` the error
+    says ``trace.filter(steps=2).gaps()``. ``behind`` is what stands between trace and method.
+    """
+    for name, method in list(vars(owner).items()):
+        if not name.startswith("_") and isfunction(method):
+            names = method.__code__.co_varnames[: method.__code__.co_argcount]
+            names += method.__code__.co_varnames[len(names) :][: method.__code__.co_kwonlyargcount]
+            elsewhere = partial(_through_filter, f"{behind}{name}", frozenset(names))
+            setattr(owner, name, naming_arguments(method, elsewhere, name))
+    return owner
+
+
+def _through_filter(
+    method: str, names: frozenset[str], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> str | None:
+    """The call that filters the trace by an argument; None where it is like one of the method."""
+    part = filter_of(name, () if method == _FILTER else names)
+    if part is None:
+        return None
+    chosen = f"trace.filter({part}={_shown(kwargs[name])}"
+    others = {key: value for key, value in kwargs.items() if key != name and key in names}
+    rest = ", ".join(
+        [*map(_shown, args[1:]), *(f"{key}={_shown(value)}" for key, value in others.items())]
+    )
+    if method == _FILTER:
+        return f"{chosen}{', ' if rest else ''}{rest})"
+    return f"{chosen}).{method}({rest})"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST and "\n" not in text else "..."
