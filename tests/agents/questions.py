@@ -467,7 +467,7 @@ WITHOUT_ANSWER: Final = (
     Question(
         "What is the most memory that was allocated?",
         GLOO, (_answer("memory_peak"),),
-        _silent("no records of memory", "memory_peak"),
+        _silent("no memory records", "memory_peak"),
         _is_silent(lambda file: file.memory),
     ),
     Question(
