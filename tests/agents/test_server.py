@@ -350,7 +350,7 @@ class TestCommandLine:
         monkeypatch.setenv("PROFFRAME_TOKEN", token)
         code, _, error = run("ask", EXAMPLE, "--http", 0)
         assert code == 2
-        assert "at least 16 printable characters" in error
+        assert "at least 16 printable ASCII characters" in error
         assert token not in error
 
     def test_limits_that_are_none(self, run: Run) -> None:

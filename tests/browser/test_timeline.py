@@ -348,7 +348,7 @@ def test_keys_go_from_slice_to_slice(it: Opened, trace: profframe.Trace) -> None
     assert following["depth"] == child["depth"]
     assert following["start_ns"] >= child["start_ns"] + child["dur_ns"]
     assert pressed("ArrowUp")["event_id"] == first["event_id"]
-    table = it.page.get_by_role("table", name="The slice that is selected")
+    table = it.page.get_by_role("table", name="Selected slice")
     assert f"{first['dur_ns']:,} ns" in table.inner_text()
     it.page.keyboard.press("f")
     view = state(it)
@@ -409,7 +409,7 @@ def test_findings_lead_to_their_slices(it: Opened, trace: profframe.Trace) -> No
     it.page.wait_for_timeout(SETTLE_MS)
     events_of = advice["evidence_events"][0].to_list()
     assert it.run("it.data.event[it.view.selected]") == events_of[0]
-    it.page.get_by_role("button", name="The next one").click()
+    it.page.get_by_role("button", name="Next match").click()
     it.page.wait_for_timeout(SETTLE_MS)
     assert it.run("it.data.event[it.view.selected]") == events_of[1]
     assert it.page.get_by_role("status").inner_text() == f"2 of {len(events_of)}"

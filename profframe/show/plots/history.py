@@ -35,7 +35,7 @@ def trend(rows: pl.DataFrame) -> parts.AnyChart:
         ("panel:N", "metric", ""),
         ("shown:Q", "value", ",.4~f"),
         ("typical:Q", "level", ",.4~f"),
-        ("ratio:Q", "over the level before", ".3f"),
+        ("ratio:Q", "over the previous level", ".3f"),
         ("p_value:Q", "p", ".2~g"),
     )
     base = alt.Chart(frame)

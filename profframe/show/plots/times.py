@@ -26,9 +26,7 @@ def breakdown_of_steps(rows: pl.DataFrame) -> parts.AnyChart:
         x=alt.X("at:O", title="Step", sort=None, axis=parts.step_axis()),
         y=alt.Y("value:Q", title=f"Time ({unit.name})"),
     )
-    heading = parts.title(
-        "What the devices did in each step", panels.cut("trace"), _cut(rows, first)
-    )
+    heading = parts.title("How the devices spent each step", panels.cut("trace"), _cut(rows, first))
     return parts.in_panels(chart, panels, heading)
 
 
@@ -45,7 +43,7 @@ def breakdown_of_traces(rows: pl.DataFrame) -> parts.AnyChart:
         .properties(
             width=parts.WIDTH,
             height=alt.Step(parts.BAR),
-            title=parts.title("What the devices did", bars.cut("trace")),
+            title=parts.title("How the devices spent their time", bars.cut("trace")),
         )
     )
 
@@ -127,7 +125,7 @@ def kernel_categories(rows: pl.DataFrame) -> parts.AnyChart:
             ),
         )
     )
-    heading = parts.title("What the time of the devices went to", panels.cut("trace"))
+    heading = parts.title("Where device time went", panels.cut("trace"))
     return parts.in_panels(chart, panels, heading, height=alt.Step(parts.BAR), own_y=True)
 
 
@@ -164,13 +162,13 @@ def kernels(rows: pl.DataFrame, full_names: pl.DataFrame | None = None) -> parts
                 ("share:Q", "share", ".1%"),
                 ("calls:Q", "calls", ",d"),
                 ("mean:Q", f"mean ({unit.name})", ",.4f"),
-                ("top op:N", "most for op", ""),
+                ("top op:N", "mostly for op", ""),
                 (f"{parts.FULL_NAME}:N", parts.FULL_NAME, ""),
             ),
         )
     )
     what = "Kernels and copies" if "copy" in present else "Kernels"
-    heading = parts.title(f"{what} that took the most device time", panels.cut("trace"))
+    heading = parts.title(f"{what} with the most device time", panels.cut("trace"))
     return parts.in_panels(chart, panels, heading, height=alt.Step(parts.BAR), own_y=True)
 
 
@@ -204,7 +202,7 @@ def idle(rows: pl.DataFrame) -> parts.AnyChart:
         .properties(
             width=parts.WIDTH,
             height=alt.Step(parts.BAR),
-            title=parts.title(f"Why each {what} had nothing to do", bars.cut(what)),
+            title=parts.title(f"Why each {what} was idle", bars.cut(what)),
         )
     )
 

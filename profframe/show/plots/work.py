@@ -57,14 +57,14 @@ def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> parts.AnyChart:
             ("achieved:Q", "TFLOP/s", ",.3~f"),
             ("flop_share:Q", "of the peak", ".1%"),
             ("moved:Q", "GB/s", ",.1f"),
-            ("bandwidth_share:Q", "of the memory's", ".1%"),
+            ("bandwidth_share:Q", "of memory bandwidth", ".1%"),
             ("type:N", "peak of", ""),
             ("note:N", "note", ""),
         ),
     )
     chart = alt.layer(_roofs(base, panels.frame, x, y, colour), points, data=panels.frame)
     heading = parts.title(
-        "Work against the peaks of the devices",
+        "Work against device peaks",
         parts.left_out(
             "{} without known FLOPs or bytes not shown", rows.height - measured.height, "row"
         ),
@@ -74,7 +74,7 @@ def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> parts.AnyChart:
             measured.height - largest.height,
             "row",
         ),
-        "" if frame["peak"].is_not_null().any() else "what these devices can do is not known",
+        "" if frame["peak"].is_not_null().any() else "the peaks of these devices are not known",
     )
     return parts.in_panels(chart, panels, heading, height=_HEIGHT)
 

@@ -10,7 +10,7 @@ const timeline = (() => {
   const MOST_OPEN = 2; // of more ranks only the first one is open at first
   const HELP =
     "Timeline. W and S zoom, A and D move, arrow keys go from slice to slice, F zooms to the slice, " +
-    "0 shows all, V takes what is seen as a span, / searches.";
+    "0 shows all, V selects the visible span, / searches.";
 
   class Timeline extends timelineSearch.Search {
     constructor(element, head, text, options) {
@@ -65,8 +65,8 @@ const timeline = (() => {
         if (event.key === "Enter") this.step(event.shiftKey ? -1 : 1);
         else if (event.key === "Escape") this.canvas.focus();
       });
-      this.before = this.button("\u2039", () => this.step(-1), "The one before");
-      this.next = this.button("\u203a", () => this.step(1), "The next one");
+      this.before = this.button("\u2039", () => this.step(-1), "Previous match");
+      this.next = this.button("\u203a", () => this.step(1), "Next match");
       this.marks = make("select", "timeline-marks");
       this.marks.setAttribute("aria-label", "Findings of advice, in the timeline");
       this.status = make("p", "timeline-status");
