@@ -306,7 +306,7 @@ def _devices(opening: Opening) -> str:
         return (
             f"{kind}, of an unknown number"
             if opening.breakdown.height
-            else "no work of a device in this trace"
+            else "no device work in this trace"
         )
     models = Counter(used["model"].fill_null(""))
     parts = [

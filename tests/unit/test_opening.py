@@ -211,7 +211,7 @@ def test_an_empty_trace_says_so(tmp_path: Path, run: Run) -> None:
 
 def test_a_trace_of_the_host_has_no_shares_of_devices(run: Run) -> None:
     lines = labelled(run(CPU)[1])
-    assert lines["device"] == ["no work of a device in this trace"]
+    assert lines["device"] == ["no device work in this trace"]
     assert "compute" not in lines["time"][0]
     assert lines["host"][0].count(" %") >= 2
 
