@@ -1,10 +1,10 @@
 # %% [markdown]
 # # A first look
 #
-# A training run was profiled, and there is a file. Where did the time go?
+# You have profiled a training run and have a file. Where did the time go?
 #
-# `profframe.load` takes the file as the profiler wrote it. Shown by itself, a trace says what is in
-# it: how many events of which kind, which steps, and what was wrong with the file, if anything.
+# `profframe.load` takes the file as the profiler wrote it. A trace shows what is in it: how many
+# events of which kind, which steps, and what was wrong with the file, if anything.
 
 # %%
 import profframe
@@ -15,20 +15,20 @@ trace
 # %% [markdown]
 # ## Where did the time go?
 #
-# *Self time* is the time in an event and in nothing inside it. So it adds up: all self times of a
+# *Self time* is the time in an event but in nothing inside it. So it adds up: all self times of a
 # thread together are the time in which that thread did anything that was recorded.
 
 # %%
 trace.self_times().head(10)
 
 # %% [markdown]
-# The largest is not a matrix product. `aten::bernoulli_` draws the random numbers of dropout, and
-# takes a fifth of all the time: this model is small, and its dropout is not.
+# The largest self time is not that of a matrix product. `aten::bernoulli_` draws the random numbers
+# of dropout, and takes a fifth of all the time: this model is small, and its dropout is not.
 #
 # Every answer is a [polars](https://pola.rs) DataFrame of exact numbers, in nanoseconds and bytes.
-# What is shown is for reading: units, shares as bars, the exact number when the mouse is on a cell,
-# and what a column means when it is on a heading. Columns that say nothing are left out, and the
-# last line tells which.
+# The display is for reading: units, shares as bars, the exact number when you point at a cell, and
+# the meaning of a column when you point at its heading. Empty columns are left out, and the last
+# line names them.
 
 # %%
 slow = trace.self_times().filter(name="aten::bernoulli_")
@@ -41,19 +41,19 @@ slow["self_ns"].item()
 trace.step_times()
 
 # %% [markdown]
-# The three steps take about the same time. Often the first does not, because it warms up; then
-# `trace.filter(steps=[2, 3])` is a trace of the others, to ask the same questions of.
+# The three steps take about the same time. Often the first step does not, because it warms up; then
+# `trace.filter(steps=[2, 3])` is a trace of the other steps that answers the same questions.
 #
 # ## Which part of a step?
 #
-# The program has named its parts with `record_function`, and the optimizer names itself.
+# The program names its parts with `record_function`, and the optimizer names itself.
 
 # %%
 trace.filter(steps=2).annotations()
 
 # %% [markdown]
-# Forward is the longer half here, and that is not usual: dropout is in forward alone. What is
-# inside of it, level by level?
+# Forward is the longer half here, which is unusual: dropout runs only in forward. What is inside
+# it, level by level?
 
 # %%
 trace.tree(event_id=8, depth=2, row_limit=20)
@@ -61,7 +61,7 @@ trace.tree(event_id=8, depth=2, row_limit=20)
 # %% [markdown]
 # ## Anything else
 #
-# `profframe.answers()` lists all that can be asked. And every table can be asked in SQL.
+# `profframe.answers()` lists all answers. And you can query every table in SQL.
 
 # %%
 trace.sql("""
@@ -73,6 +73,6 @@ trace.sql("""
 """)
 
 # %% [markdown]
-# **What to do about it.** Dropout of a model that small is better measured without:
-# `model.eval()` or a dropout of 0 tells within a minute what it costs. In larger models it is
-# next to nothing, because matrix products grow faster than the tensors that dropout goes over.
+# **What to do about it.** Measure such a small model without dropout: `model.eval()` or a dropout
+# of 0 shows within a minute what it costs. In larger models it costs next to nothing, because
+# matrix products grow faster than the tensors that dropout works on.

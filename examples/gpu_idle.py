@@ -1,10 +1,10 @@
 # %% [markdown]
-# # Hunting idle time of a GPU
+# # Finding a GPU's idle time
 #
-# A GPU that waits costs as much as one that works. When does it wait, and for whom?
+# A GPU that waits costs as much as one that works. When does it wait, and for what?
 #
-# The trace is synthetic: `examples/synthetic_gpu.py` made it up, a language model of two blocks
-# on an H100, with faults to find. Your own is read in the same way.
+# The trace is synthetic: `examples/synthetic_gpu.py` generates a language model of two blocks on an
+# H100, with problems to find. You load your own trace in the same way.
 
 # %%
 import profframe
@@ -15,8 +15,8 @@ trace
 # %% [markdown]
 # ## How much?
 #
-# Each nanosecond of a step counts once: as computation, as communication or a copy that nothing
-# hides, or as idle time.
+# Each nanosecond of a step counts once: as computation, as exposed communication or an exposed
+# copy, or as idle time.
 
 # %%
 trace.time_breakdown()
@@ -25,13 +25,13 @@ trace.time_breakdown()
 trace.plot.breakdown()
 
 # %% [markdown]
-# A third of each step is idle. (The first begins with the trace, when nothing was there to do yet.)
+# A third of each step is idle. (The first step begins with the trace, when there is no work yet.)
 #
 # ## Why?
 #
-# Between two kernels there is always a little time (`kernel_wait`). A longer gap in which the
-# next kernel was not even launched is `host_wait`: the GPU had nothing to do because the program
-# had not asked for anything.
+# There is always a little time between two kernels (`kernel_wait`). A longer gap in which the next
+# kernel was not even launched is `host_wait`: the GPU had nothing to do because the program had not
+# launched anything.
 
 # %%
 trace.idle(per="device")
@@ -39,7 +39,7 @@ trace.idle(per="device")
 # %% [markdown]
 # ## What did the program do meanwhile?
 #
-# `gaps` takes the longest, and looks up what the host was in: the op, the Python function, the
+# `gaps` takes the longest gaps and shows what the host was in: the op, the Python function, the
 # annotation.
 
 # %%
@@ -47,8 +47,8 @@ columns = ["start_ns", "dur_ns", "cause", "after_name", "op_name", "frame_name",
 trace.gaps(top=5).select(columns)
 
 # %% [markdown]
-# Both long gaps are in `train.py(18): __getitem__`, called by the data loader, on the thread that
-# trains: the GPU waits until the batch is made.
+# Both long gaps are in `train.py(18): __getitem__`, called by the data loader on the training
+# thread: the GPU waits until the batch is ready.
 #
 # ## Was anything queued before?
 #
@@ -78,12 +78,12 @@ trace.sql("""
 """)
 
 # %% [markdown]
-# Two numbers are read back in each step, the norm of the gradients and the loss (`aten::item`).
-# Each time the queue runs empty, and then the batch, or the launches of the optimizer, are late.
+# Each step reads two numbers back, the gradient norm and the loss (`aten::item`). Each time the
+# queue runs empty, and then the batch or the optimizer's launches are late.
 #
-# ## What would it be worth?
+# ## What would a fix gain?
 #
-# The critical path is what the end of the step had to wait for. Its stretches add up to the step.
+# The critical path is what the end of the step had to wait for. Its segments add up to the step.
 
 # %%
 trace.critical_path(step=2)
@@ -91,14 +91,14 @@ trace.critical_path(step=2)
 # %% [markdown]
 # ## Without looking
 #
-# What is found so often has rules. `advice` asks them all; each finding has the events that show it
-# (`evidence_events`), and how its gain was estimated (`gain_basis`).
+# Common problems have rules. `advice` runs them all; each finding has its evidence
+# (`evidence_events`), and says how its gain was estimated (`gain_basis`).
 
 # %%
 trace.advice().select("rule", "severity", "finding", "estimated_gain_ns")
 
 # %% [markdown]
 # **What to do about it.** Make batches in other processes (`DataLoader(num_workers=4)`), so that
-# the next one is there in time. Read the loss every hundred steps, not in each, and clip without
-# reading (`clip_grad_norm_` gives a tensor; leave it one). Then the idle time of the table above is
-# the most that can be won: a third of the step.
+# the next one is ready in time. Read the loss every hundred steps, not every step, and clip without
+# reading (`clip_grad_norm_` returns a tensor; keep it one). The idle time in the table above is the
+# most you can gain: a third of the step.

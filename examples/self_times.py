@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Self times and shapes
 #
-# The slowest op is known by name. But which of its calls? An op is called on large tensors and on
-# small ones, from here and from there; a name alone does not say what to change.
+# You know the name of the slowest op. But which of its calls is slow? An op is called on large and
+# small tensors, from many places; a name alone does not say what to change.
 
 # %%
 import profframe
@@ -12,21 +12,21 @@ trace = profframe.load("examples/cpu_training.json.gz")
 # %% [markdown]
 # ## By shape
 #
-# `key_averages` groups as torch's function of that name does, and takes the same options. This
-# profile was taken with `record_shapes=True`.
+# `key_averages` groups like torch's function of that name, and takes the same options. This profile
+# was recorded with `record_shapes=True`.
 
 # %%
 shapes = trace.key_averages(group_by_input_shape=True).sort("self_cpu_ns", descending=True)
 shapes.select("name", "input_dims", "calls", "self_cpu_ns", "cpu_ns", "torch_flops").head(10)
 
 # %% [markdown]
-# Dropout comes in three sizes, and the one over 16 x 32 x 256 numbers costs most: it is the one
-# inside the feed-forward part, four times as wide as the rest of the model.
+# Dropout comes in three sizes, and the one over 16 x 32 x 256 numbers costs most: it is inside the
+# feed-forward part, which is four times as wide as the rest of the model.
 #
 # ## What does one call cost?
 #
-# What no answer has, SQL or polars computes. Names that end in `_ns` or `_share` have their unit
-# here, too.
+# SQL or polars computes what no answer has. Column names that end in `_ns` or `_share` are shown
+# with their unit here, too.
 
 # %%
 import polars as pl
@@ -47,8 +47,8 @@ costs.with_columns(self_share=pl.col("self_ns") / pl.col("self_ns").sum())
 # %% [markdown]
 # ## By where it is called
 #
-# This profile was taken with `with_stack=True`, so each op knows the Python functions around it:
-# the column `python_stack` has them, the innermost first. The first that is a part of the model:
+# This profile was recorded with `with_stack=True`, so each op has the Python functions around it in
+# the column `python_stack`, innermost first. The first one that is part of the model:
 
 # %%
 stacked = profframe.load("examples/cpu_training_stack.json.gz")
@@ -69,13 +69,13 @@ stacked.sql(r"""
 # %% [markdown]
 # ## By module
 #
-# What a model's author thinks in is modules. `host_ns` is all the time inside a module's call,
-# `self_host_ns` what of it is in no module inside.
+# Authors of models think in modules. `host_ns` is all time inside a module's calls, `self_host_ns`
+# the part outside the modules inside it.
 
 # %%
 stacked.modules().sort("self_host_ns", descending=True).head(10)
 
 # %% [markdown]
-# **What to do about it.** The same work on the same shapes can be had in fewer calls (`foreach`
-# and fused optimizers, `torch.compile`), or on smaller shapes. `torch_flops`, where an op has it,
-# tells whether a call is slow because it does much, or although it does little.
+# **What to do about it.** Do the same work in fewer calls (`foreach` and fused optimizers,
+# `torch.compile`), or on smaller shapes. `torch_flops`, if an op has it, tells whether a call is
+# slow because it does much, or although it does little.

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # A thousand runs
 #
-# A job runs every night, and every night leaves a trace. Is it slower than it was? Since when, and
-# because of what?
+# A job runs every night and leaves a trace each time. Is it slower than before? Since when, and
+# why?
 #
-# Many traces are converted once, into a store of Parquet files, and asked together from then on:
+# Convert many traces once into a store of Parquet files, and ask them all together from then on:
 
 # %%
 import tempfile
@@ -19,8 +19,9 @@ files.select("run", "status", "events", "bytes")
 profframe.load(store)
 
 # %% [markdown]
-# For this page a thousand nights are made up (`examples/made_up_runs.py`): one step of a real trace
-# each, with the times of every op a few percent longer or shorter. A change is hidden among them.
+# The thousand nights on this page are synthetic (`examples/made_up_runs.py`): each is one step of a
+# real trace, with the times of every op a few percent longer or shorter. A change is hidden among
+# them.
 
 # %%
 from examples.made_up_runs import nights
@@ -30,7 +31,7 @@ trace = nights(NIGHTS)
 trace
 
 # %% [markdown]
-# ## One row a run
+# ## One row per run
 
 # %%
 trace.runs().select("run", "start_ns", "span_ns", "step_p50_ns", "op_self_ns").head(5)
@@ -38,9 +39,9 @@ trace.runs().select("run", "start_ns", "span_ns", "step_p50_ns", "op_self_ns").h
 # %% [markdown]
 # ## Is it slower?
 #
-# A night is a few percent faster or slower than another, and a change of one percent is not to be
-# seen by eye. `trend` finds from which run on a metric has another *level*, and asks for so much
-# evidence that where nothing changed it finds something in one of a hundred cases.
+# Nights differ by a few percent, so you cannot see a change of one percent by eye. `trend` finds
+# from which run on a metric has a new *level*, and requires so much evidence that it reports a
+# change in only one of a hundred cases in which nothing changed.
 
 # %%
 trace.plot.trend("op_self_ns")
@@ -50,12 +51,12 @@ changes = trace.trend(["op_self_ns", "op:*"]).filter("is_change")
 changes.select("metric", "run", "level", "ratio", "p_value")
 
 # %% [markdown]
-# One op changed, and the run is named from which on it takes longer. That is the change to look at
-# in the history of the code.
+# One op changed, and `trend` names the run from which on it takes longer. Look for that change in
+# the history of the code.
 #
-# ## Because of what?
+# ## Why?
 #
-# Held against the nights before, with all ops and kernels tested at once:
+# Compared with the nights before, with all ops and kernels tested at once:
 
 # %%
 first = NIGHTS * 7 // 10
@@ -72,10 +73,10 @@ unlike = trace.outliers(ops=2)
 unlike.select("run", "metric", "value", "typical", "score", "name", "excess_ns").head(6)
 
 # %% [markdown]
-# In the first of them everything took longer, by about the same part: another job was on the
-# machine. It is an outlier, and no regression: the night after was as the one before.
+# In the first of them everything took longer by about the same factor: another job was on the
+# machine. It is an outlier, not a regression: the night after was like the one before.
 
 # %% [markdown]
-# **What to do about it.** `profframe check store --baseline 10 --fail-on 5%` holds the latest run
-# against the ten before it, and ends with exit code 3 where something got slower by more than that,
-# and by more than it varies. A build that calls it needs no eye on a dashboard.
+# **What to do about it.** `profframe check store --baseline 10 --fail-on 5%` compares the latest
+# run with the ten before it, and ends with exit code 3 if something got slower by more than 5 %,
+# and by more than it varies. A build that calls it needs nobody to watch a dashboard.

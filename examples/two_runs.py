@@ -13,9 +13,9 @@ bf16 = profframe.load("examples/bf16.json.gz")
 # %% [markdown]
 # ## What changed?
 #
-# `diff` holds ops, kernels and annotations against each other by name. Per step, there are eight
-# samples a side: so it can tell a change from the noise from step to step, and says for each row
-# whether it is one (`significant`).
+# `diff` compares ops, kernels and annotations by name. Per step, there are eight samples on each
+# side, so it can tell a change from the noise between steps, and says for each row whether it is
+# one (`significant`).
 
 # %%
 changes = profframe.diff(fp32, bf16, ("fp32", "bf16"), per="step")
@@ -24,15 +24,15 @@ changes.filter(what="annotation").select(columns)
 
 # %% [markdown]
 # A step takes less than four fifths of the time. Forward is twice as fast; backward is not faster
-# by more than noise. Which ops?
+# beyond noise. Which ops changed?
 
 # %%
 changes.filter(what="op").select(*columns, "contribution").head(8)
 
 # %% [markdown]
-# Matrix products (`aten::mm`, `aten::addmm`) take about a quarter of the time that they took. But
-# the backward of attention takes *five times* as long: on this processor it has no good code for
-# bfloat16, and it eats two thirds of what the products have won. The average hid it.
+# Matrix products (`aten::mm`, `aten::addmm`) take about a quarter of their former time. But the
+# backward of attention takes *five times* as long: on this processor it has no good code for
+# bfloat16, and it loses two thirds of what the products gained. The average hid this.
 #
 # ## What is new, and what is gone?
 
@@ -40,11 +40,11 @@ changes.filter(what="op").select(*columns, "contribution").head(8)
 changes.filter(changes["status"].is_in(["added", "removed"])).select("status", *columns)
 
 # %% [markdown]
-# Conversions between the types come on top, and cost next to nothing.
+# Conversions between the types are new, and cost next to nothing.
 #
-# ## Would it be noise?
+# ## Could it be noise?
 #
-# The interval of each change, for the rows that differ by more than noise:
+# The confidence interval of each change, for the rows that differ by more than noise:
 
 # %%
 certain = changes.filter("significant", what="op").head(5)
@@ -52,5 +52,5 @@ certain.select("name", "change_ns", "change_low_ns", "change_high_ns", "p_value"
 
 # %% [markdown]
 # **What to do about it.** Keep attention in float32 (`torch.autocast(enabled=False)` around it):
-# the products keep what they have won. In a build, `profframe diff BASE OTHER --fail-on 5%` ends
-# with exit code 3 where something became slower by that much.
+# the products keep their gains. In a build, `profframe diff BASE OTHER --fail-on 5%` ends with exit
+# code 3 if something got slower by more than that.

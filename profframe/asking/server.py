@@ -39,15 +39,15 @@ _READS: Final = ToolAnnotations(
 _MOST_BODY_BYTES: Final = 1 << 20
 
 Budget = Annotated[
-    int, Field(description=f"Most tokens of the text, {LEAST_TOKENS} to {MOST_TOKENS}.")
+    int, Field(description=f"Maximum tokens of the text, {LEAST_TOKENS} to {MOST_TOKENS}.")
 ]
-Run = Annotated[str | None, Field(description="Which run, where there are several.")]
-Rank = Annotated[int | None, Field(description="Which rank, where there are several.")]
+Run = Annotated[str | None, Field(description="Which run, if there are several.")]
+Rank = Annotated[int | None, Field(description="Which rank, if there are several.")]
 Step = Annotated[int | None, Field(description="N of a profiler step; default: all.")]
-Factor = Annotated[float | None, Field(description="1 is as it is, 0.5 half the time.")]
+Factor = Annotated[float | None, Field(description="1 is unchanged, 0.5 is half the time.")]
 Factors = Annotated[dict[str, float] | None, Field(description="Factor by name; * is anything.")]
 Parameters = Annotated[
-    dict[str, Any] | None, Field(description="As catalogue(about=NAME) lists them.")
+    dict[str, Any] | None, Field(description="As listed by catalogue(about=NAME).")
 ]
 
 
@@ -211,7 +211,9 @@ def _questions(service: Service) -> list[Callable[..., CallToolResult]]:
 
     def chart(
         name: Annotated[str, Field(description=f"One of {', '.join(charts.PARAMETERS)}.")],
-        parameters: Annotated[dict[str, Any] | None, Field(description="As top, by, per.")] = None,
+        parameters: Annotated[
+            dict[str, Any] | None, Field(description="Such as top, by, per.")
+        ] = None,
         budget: Budget = DEFAULT_TOKENS,
     ) -> CallToolResult:
         """A chart as a picture (PNG)."""
@@ -248,8 +250,10 @@ def _comparisons(service: Service) -> list[Callable[..., CallToolResult]]:
         launches: Annotated[bool, Field(description="False: launches are free.")] = True,
         copies: Annotated[bool, Field(description="False: copies are hidden.")] = True,
         stragglers: Annotated[bool, Field(description="False: no rank is late.")] = True,
-        fused: Annotated[list[str] | None, Field(description="Ops as one kernel.")] = None,
-        device: Annotated[str | None, Field(description="As 'NVIDIA H200 SXM'.")] = None,
+        fused: Annotated[
+            list[str] | None, Field(description="Ops whose kernels become one.")
+        ] = None,
+        device: Annotated[str | None, Field(description="Such as 'NVIDIA H200 SXM'.")] = None,
         budget: Budget = DEFAULT_TOKENS,
     ) -> CallToolResult:
         """What a step would take if something were otherwise, by a replay of what happened."""
@@ -266,7 +270,7 @@ def _comparisons(service: Service) -> list[Callable[..., CallToolResult]]:
 
 def _pages(service: Service) -> list[Callable[..., CallToolResult]]:
     def more(
-        page: Annotated[str, Field(description="As the last line of the page before has it.")],
+        page: Annotated[str, Field(description="From the last line of the previous page.")],
         budget: Budget = DEFAULT_TOKENS,
     ) -> CallToolResult:
         """The next page of a result that did not fit."""

@@ -19,6 +19,7 @@ from profframe.asking.pages import (
 from profframe.asking.result import Result
 from profframe.asking.tools import Limits, Subject
 from profframe.errors import ParameterError, ProfframeError
+from profframe.system.interrupts import within
 from profframe.system.memory_limit import is_memory_error, refusal_message
 from profframe.trace.trace import Trace
 
@@ -58,7 +59,8 @@ class Service:
     """
 
     def __init__(self, trace: Trace, limits: Limits | None = None) -> None:
-        self._subject = Subject.of(trace, limits or Limits())
+        self._limits = limits or Limits()
+        self._subject = Subject.of(trace, self._limits)
         self._lock = threading.Lock()
         self._pages = OrderedDict[str, tuple[Result, Offsets]]()
         self._last_page = 0
@@ -109,12 +111,14 @@ class Service:
     def _answered(self, ask: Callable[[], tuple[Result, Offsets | None]], budget: int) -> Reply:
         try:
             _check(budget)
-            with self._lock:
+            with self._lock, within(self._limits.timeout_s):
                 result, offsets = ask()
                 name = f"p{self._last_page + 1}"
                 shown = page(result, budget, f'more(page="{name}")', offsets)
                 if shown.next is not None:
                     self._keep(name, result, shown.next)
+        except TimeoutError:
+            return Reply(failure(_too_long(self._limits.timeout_s)), is_error=True)
         except Exception as error:  # noqa: BLE001 - all become sentences
             return Reply(failure(sentence(error)), is_error=True)
         return Reply(shown.text, result.picture)
@@ -131,6 +135,13 @@ def _check(budget: int) -> None:
         raise ParameterError(
             f"budget: from {LEAST_TOKENS:,} to {MOST_TOKENS:,} tokens, not {budget:,}"
         )
+
+
+def _too_long(seconds: float | None) -> str:
+    return (
+        f"the question took more than the {seconds:g} s that it may (profframe ask --timeout): ask "
+        "about a part, as one run, rank or step, or give it more time"
+    )
 
 
 def sentence(error: Exception) -> str:

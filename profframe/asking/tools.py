@@ -32,7 +32,7 @@ _RULES: Final = "advice"
 
 _ANALYSES: Final[Mapping[str, tuple[str, Mapping[str, type]]]] = {
     "blame": (
-        "which ranks hold up a job, and what they do meanwhile that others do not.",
+        "which ranks hold up a job, and what they do that others do not.",
         {"per": str, "run": str, "step": int},
     ),
     "critical_path": (
@@ -44,7 +44,7 @@ _ANALYSES: Final[Mapping[str, tuple[str, Mapping[str, type]]]] = {
         {"per": str, "top": int, "ops": int},
     ),
     "regressions": (
-        "ops and kernels that take longer than in several runs before.",
+        "ops and kernels that take longer than in several earlier runs.",
         {"baseline": str, "runs": str, "kernel_by": str},
     ),
     "trend": ("metrics from run to run, and where they change for good.", {"metric": str}),
@@ -52,16 +52,16 @@ _ANALYSES: Final[Mapping[str, tuple[str, Mapping[str, type]]]] = {
 """Questions without a file of SQL: a sentence, and their parameters."""
 
 _RECORDED: Final[Mapping[str, str]] = {
-    "device_work": "no work of devices",
-    "host_ops": "no operators of the host",
+    "device_work": "no device work",
+    "host_ops": "no host operators",
     "steps": "no profiler steps",
-    "memory": "no records of memory by the profiler",
+    "memory": "no memory records by the profiler",
     "input_shapes": "no input shapes",
     "stacks": "no stacks",
-    "modules": "no calls of modules",
+    "modules": "no module calls",
     "launches": "no launches of device work",
-    "collectives": "no names of collectives",
-    "phases": "no phases of inference",
+    "collectives": "no collective names",
+    "phases": "no inference phases",
     "counters": "no counters",
     "several_ranks": "no run of several ranks",
 }
@@ -93,25 +93,23 @@ class Subject:
     Attributes
     ----------
     trace
-        With a limit of memory alone: advice replays only where there is no limit of time.
-    timed
-        With all limits; of more rows than it may give it gives the first.
+        With a limit of memory alone.
+    cut
+        With one of rows, too: of more rows than it may give it gives the first.
     rows
         Most rows.
     """
 
     trace: Trace
-    timed: Trace
+    cut: Trace
     rows: int
 
     @classmethod
     def of(cls, trace: Trace, limits: Limits) -> Subject:
         """A trace within these limits; a ParameterError names a wrong one."""
         within = trace.limited(limits.memory)
-        timed = trace.limited(
-            limits.memory, timeout_s=limits.timeout_s, rows=limits.rows + 1, cut_rows=True
-        )
-        return cls(within, timed, limits.rows)
+        cut = trace.limited(limits.memory, rows=limits.rows + 1, cut_rows=True)
+        return cls(within, cut, limits.rows)
 
     def section(self, title: str, rows: pl.DataFrame, first: int | None = None) -> Section:
         """Rows that are no more, and take no more memory, than they may."""
@@ -163,7 +161,7 @@ def _times(subject: Subject) -> list[Section]:
             "findings of advice, the most severe first",
             findings.select(_FINDINGS[: _FINDINGS.index("suggestion")]), 5,
         ),
-        subject.section("time_breakdown: what the devices did with their time", breakdown, 4),
+        subject.section("time_breakdown: how the devices spent their time", breakdown, 4),
         subject.section("step_times", trace.step_times(), 4),
         subject.section("kernel_categories", trace.kernel_categories(), 5),
         subject.section("kernels, the most device time first", kernels, 6),
@@ -239,7 +237,7 @@ def answer(
         sentence = _ANALYSES[name][0]
     else:
         question = _shipped(name)
-        trace = subject.trace if isinstance(question, Advice) else subject.timed
+        trace = subject.trace if isinstance(question, Advice) else subject.cut
         sections, sentence = [(name, trace.answer(question, **given))], question.sentence
     shown = tuple(subject.section(title, _chosen(rows, columns)) for title, rows in sections)
     is_empty = not any(section.rows.height for section in shown)
@@ -250,7 +248,7 @@ def answer(
 
 def sql(subject: Subject, query: str) -> Result:
     """The rows of one SELECT over the tables."""
-    rows = subject.timed.sql(query)
+    rows = subject.cut.sql(query)
     section = subject.section("rows of the query", rows)
     return Result("sql", (section,), (*_why_empty(rows),))
 
@@ -270,7 +268,7 @@ def event(
         f"event {event_id}",
         (
             subject.section("the event (this) and what is around it", rows.drop("stack")),
-            subject.section("all that is known of it", _turned(about.select(filled))),
+            subject.section("all its columns", _turned(about.select(filled))),
         ),
         ("relation: around is from the inside out; before and after are on its thread or stream",),
     )
@@ -331,7 +329,7 @@ def what_if(subject: Subject, changes: Mapping[str, object]) -> Result:
         )
     rows = subject.trace.what_if(**given)  # type: ignore[arg-type]
     return Result(
-        "what_if: a replay of what happened, with other lengths",
+        "what_if: a replay of the recording, with changed durations",
         (subject.section("predictions", rows),),
         ("nothing is the recorded length; replay_error says how far the unchanged replay is off",),
     )
@@ -341,10 +339,10 @@ def one_trace(subject: Subject, run: str | None, rank: int | None) -> Trace:
     """The trace of one run and rank."""
     traces = subject.trace.traces
     if run is not None or rank is not None:
-        trace = subject.timed.filter(runs=run, ranks=rank)
+        trace = subject.cut.filter(runs=run, ranks=rank)
         traces = trace.traces
     else:
-        trace = subject.timed
+        trace = subject.cut
     if traces.height != 1:
         raise ParameterError(
             f"there are {traces.height} traces of such a run and rank; give run and rank"
@@ -366,11 +364,7 @@ def _lacks(trace: Trace) -> list[str]:
     """What the trace has nothing of, so that it cannot say anything about it."""
     row = trace.answer(sql_directory() / "asking" / "recorded.sql").row(0, named=True)
     lacking = [words for name, words in _RECORDED.items() if not row[name]]
-    return (
-        [f"of what it has not the trace cannot say anything: {', '.join(lacking)}"]
-        if lacking
-        else []
-    )
+    return [f"the trace cannot tell, because it lacks: {', '.join(lacking)}"] if lacking else []
 
 
 def _analysis(
@@ -390,7 +384,7 @@ def _analysis(
     stretches = _longest(rows.events, "dur_ns") if "dur_ns" in rows.events.columns else rows.events
     return [
         ("what the length is made of", rows.bounds),
-        ("stretches of the path, the longest first", stretches),
+        ("segments of the path, the longest first", stretches),
     ]
 
 

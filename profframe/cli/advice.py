@@ -26,7 +26,7 @@ with_rules = click.option(
     multiple=True,
     type=FILE,
     metavar="PATH",
-    help="A file or folder of rules of your own, beside those of profframe.",
+    help="Your own file or folder of rules, in addition to profframe's.",
 )
 
 
@@ -57,11 +57,11 @@ def advice(
 ) -> None:
     """Show what makes it slow, and what to do.
 
-    Findings of rules, the most severe first, each with the events that show it. With --format or
-    -o: the rows of the answer. `profframe answer advice` lists the thresholds.
+    Findings of rules, the most severe first, each with its evidence. With --format or -o: the rows
+    of the answer. `profframe answer advice` lists the thresholds.
 
-    Rules look at times of ops and devices. Of memory snapshots, dumps and execution traces alone:
-    what `profframe FILE` says first.
+    Rules look at times of ops and devices. For memory snapshots, dumps and execution traces alone,
+    it shows the first lines of `profframe FILE`.
     """
     from profframe.query.catalogue import advice as advice_answer
     from profframe.show.findings import findings, without_rules

@@ -24,16 +24,24 @@ _LEAST_CHARACTERS: Final = 16
     "port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="HTTP on 127.0.0.1 in place of stdin and stdout; 0 is any free port.",
+    help="HTTP on 127.0.0.1 instead of stdin and stdout; 0 is any free port.",
 )
 @click.option(
-    "--timeout", default=60.0, show_default=True, metavar="SECONDS", help="Most time of a question."
+    "--timeout",
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Maximum time per question.",
 )
 @click.option(
-    "--memory", default="2GB", show_default=True, metavar="SIZE", help="Most memory of a question."
+    "--memory",
+    default="2GB",
+    show_default=True,
+    metavar="SIZE",
+    help="Maximum memory per question.",
 )
 @click.option(
-    "--rows", default=10_000, show_default=True, metavar="N", help="Most rows of a result."
+    "--rows", default=10_000, show_default=True, metavar="N", help="Maximum rows per result."
 )
 @with_facts
 def ask(
@@ -45,10 +53,10 @@ def ask(
     *,
     facts: Mapping[str, Any],
 ) -> None:
-    """Serve answers to a program, by the Model Context Protocol.
+    """Serve answers to programs through the Model Context Protocol.
 
-    It reads these traces and nothing else. Over HTTP a client sends the token that stands in
-    PROFFRAME_TOKEN, or that is made and written to stderr. Needs pip install 'profframe[mcp]'.
+    It reads these traces and nothing else. Over HTTP a client sends the token in PROFFRAME_TOKEN,
+    or a new one that is written to stderr. Needs pip install 'profframe[mcp]'.
     """
     try:
         from profframe.asking import server

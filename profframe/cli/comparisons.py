@@ -36,59 +36,65 @@ if TYPE_CHECKING:
 @click.argument("base", type=SOURCE)
 @click.argument("other", type=SOURCE)
 @click.option(
-    "--names", default="base,other", show_default=True, metavar="A,B", help="What they are called."
+    "--names",
+    default="base,other",
+    show_default=True,
+    metavar="A,B",
+    help="Names of the two sides.",
 )
 @click.option(
     "--kernel-by",
     default="name",
     show_default=True,
     type=click.Choice(["name", "short_name", "shapes", "category"]),
-    help="What kernels are matched by; shapes: the op that launched them, with its input shapes.",
+    help="What to match kernels by; shapes: the op that launched them, with its input shapes.",
 )
 @click.option(
     "--by",
     default="stack",
     show_default=True,
     type=click.Choice(["stack", "frame", "module", "category"]),
-    help="Of memory snapshots, what has a row.",
+    help="For memory snapshots: what each row is.",
 )
 @click.option(
     "--per",
     default="run",
     show_default=True,
     type=click.Choice(["run", "step"]),
-    help="What is averaged and compared where there are several.",
+    help="What to average and compare.",
 )
-@click.option("--copies", is_flag=True, help="Copies and fills of memory are kernels, too.")
+@click.option("--copies", is_flag=True, help="Treat memory copies and fills as kernels.")
 @click.option(
     "--outside",
     default="none",
     show_default=True,
     type=click.Choice(["none", "kernels", "all"]),
-    help="With --per step: what is in no step counts, too, an even part of it in each.",
+    help="With --per step: also count what is outside steps, spread evenly over them.",
 )
 @click.option(
     "--steps",
     default="steady",
     show_default=True,
     type=click.Choice(["steady", "all"]),
-    help="Steps that count; steady: neither from the warm-up nor cut off.",
+    help="Steps that count; steady: neither warm-up nor cut off.",
 )
-@click.option("--devices", is_flag=True, help="Kernels of each device are rows of their own.")
+@click.option("--devices", is_flag=True, help="Separate rows for the kernels of each device.")
 @takes_dtype
-@click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
+@click.option(
+    "--top", default=10, show_default=True, type=click.IntRange(1), help="Rows per table."
+)
 @click.option(
     "--name-width",
     default=60,
     show_default=True,
     type=click.IntRange(0),
-    help="Characters of a name; 0: all.",
+    help="Maximum characters of a name; 0: all.",
 )
 @click.option(
     "--fail-on",
     multiple=True,
     metavar="[METRIC=]LIMIT",
-    help="Exit with 3 if something got worse by more; can be repeated.",
+    help="Exit with code 3 if something got worse by more; can be repeated.",
 )
 @with_facts
 @with_page
@@ -113,24 +119,24 @@ def diff(
 ) -> int:
     """Show what changed from BASE to OTHER.
 
-    Each is a trace file, a quoted glob, a folder of traces, or a store. Several runs, or steps
-    with --per step, are averaged, and what differs by more than noise is called significant.
+    Each is a trace file, a quoted glob, a folder of traces, or a store. Several runs, or steps with
+    --per step, are averaged, and changes beyond noise are called significant.
 
     --fail-on 5%: exit code 3 if the self time of all ops or the time of all kernels grew by more
-    than 5 %, or a significant row that took at least 1 % of its kind in BASE did. Of one run a
-    side no row is significant.
+    than 5 %, or a significant row that took at least 1 % of its kind in BASE did. With one run on
+    each side no row is significant.
 
-    --fail-on METRIC=LIMIT: if that got worse by more, and by more than noise where both sides have
-    several samples. METRIC is step (how long one takes, idle time and all), memory (the peak),
+    --fail-on METRIC=LIMIT: if the metric got worse by more, and by more than noise if both sides
+    have several samples. METRIC is step (its duration, including idle time), memory (the peak),
     exposed_communication, a column of `profframe answer runs`, or op:NAME, kernel:NAME,
-    annotation:NAME, category:NAME or module:NAME; of a pattern as '*Attention*' all that fit it
-    together. LIMIT is 5%, 2ms or 200MB. Time is per run, with --per step per step.
+    annotation:NAME, category:NAME or module:NAME; a pattern such as '*Attention*' adds up all
+    matches. LIMIT is 5%, 2ms or 200MB. Time is per run, or per step with --per step.
 
     --format markdown: a comment for a pull request. -o FILE.html: a page that shows why a step
-    takes more or less, as `profframe explain` does.
+    takes more or less time, as `profframe explain` does.
 
-    Of two memory snapshots: what they hold at the peak and at the end; --fail-on 5%, or
-    memory=200MB, is of the peak.
+    For two memory snapshots: what they hold at the peak and at the end; --fail-on 5%, or
+    memory=200MB, applies to the peak.
     """
     from profframe.analysis.fail_on import growths, totals, written
     from profframe.loading.diff import comparison
@@ -223,18 +229,18 @@ def _why(
     default=70,
     show_default=True,
     type=click.IntRange(0),
-    help="Characters of names; 0: all.",
+    help="Maximum characters of a name; 0: all.",
 )
 @with_facts
 @with_output
 def explain(
     base: str, other: str, *, top: int, name_width: int, facts: Mapping[str, Any], output: Output
 ) -> None:
-    """Show why a step takes more or less in OTHER than in BASE.
+    """Show why a step takes more or less time in OTHER than in BASE.
 
-    Each is a trace file, a quoted glob, a folder of traces, or a store. The calls of both are
-    aligned, and each nanosecond of the difference has a cause: a kernel that another one replaced,
-    calls added, other shapes, a launch that came late. The causes add up to the difference. With
+    Each is a trace file, a quoted glob, a folder of traces, or a store. The calls of both sides
+    are aligned, and each nanosecond of the difference has a cause: a replaced kernel, added calls,
+    different shapes, a late launch. The causes add up to the difference. With
     --format or -o: all causes, with all columns.
     """
     from profframe.loading.explain import explain as explain_sides
@@ -265,14 +271,14 @@ def explain(
     "--fail-on",
     multiple=True,
     metavar="[METRIC=]LIMIT",
-    help="Exit with 3 if something got worse by more; can be repeated.",
+    help="Exit with code 3 if something got worse by more; can be repeated.",
 )
 @click.option(
     "--per-step",
     type=click.IntRange(0),
     default=0,
     metavar="N",
-    help="Tokens or samples of a step, for the metric throughput_per_s.",
+    help="Tokens or samples per step, for the metric throughput_per_s.",
 )
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows.")
 @with_output
@@ -288,13 +294,13 @@ def check(
 ) -> int:
     """Compare runs with several earlier runs.
 
-    TRACE is a store or traces of several runs. Shown are the ops and kernels that take longer, by
+    TRACE is a store or traces of several runs. It shows the ops and kernels that take longer, by
     more than they vary from run to run. With --format or -o: these rows, with all columns.
 
     --fail-on 5%: exit code 3 if the self time of all ops or the time of all kernels grew by more
     than 5 %, or an op or kernel did that took at least 1 % of its kind in the baseline.
-    --fail-on METRIC=LIMIT: if that got worse by more: a metric and a limit as `profframe diff` has
-    them; of a pattern each op and kernel by itself. What noise explains does not count.
+    --fail-on METRIC=LIMIT: if the metric got worse by more: metrics and limits as in `profframe
+    diff`; a pattern limits each op and kernel separately. Changes within noise do not count.
     """
     from profframe.analysis.checks import check as check_runs
     from profframe.analysis.checks import limits_of

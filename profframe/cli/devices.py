@@ -22,7 +22,9 @@ from profframe.cli.verbs import (
 )
 from profframe.show.units import visible
 
-_OVERRIDE = click.option("--override", is_flag=True, help="Hold all work against --dtype's peak.")
+_OVERRIDE = click.option(
+    "--override", is_flag=True, help="Compare all work with the peak of --dtype."
+)
 
 
 @verbs.command()
@@ -50,9 +52,9 @@ def roofline(
     facts: Mapping[str, Any],
     output: Output,
 ) -> None:
-    """Show how close kernels came to what their device can do.
+    """Show how close kernels came to the limits of their device.
 
-    Achieved rates, their shares of the peaks, and the time that was lost, the most first. With
+    Achieved rates, their shares of the peaks, and lost time, the most first. With
     --format or -o: all rows and columns.
     """
     from rich.text import Text
@@ -84,8 +86,8 @@ def roofline(
 @click.option("--devices", type=FILE, metavar="FILE", help="JSON file of your own devices' peaks.")
 @takes_dtype
 @_OVERRIDE
-@one_option("--run", help="Which run, where there are several.")
-@one_option("--rank", type=int, help="Which rank, where there are several.")
+@one_option("--run", help="Which run, if there are several.")
+@one_option("--rank", type=int, help="Which rank, if there are several.")
 @with_facts
 def augment(
     source: str,
@@ -100,7 +102,7 @@ def augment(
 ) -> None:
     """Write a trace again, with FLOPs, bytes and rates for Perfetto.
 
-    They are arguments of ops and kernels: kernel_flop, kernel_num_gb, achieved_flops_pct,
+    They become arguments of ops and kernels: kernel_flop, kernel_num_gb, achieved_flops_pct,
     achieved_bandwidth_pct.
     """
     if dtype is not None or override:

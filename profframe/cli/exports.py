@@ -44,7 +44,7 @@ _METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
     default="host",
     show_default=True,
     type=click.Choice([*_METRICS]),
-    help="Time that speedscope and stacks are as wide as.",
+    help="Time that gives the widths in speedscope and stacks.",
 )
 @click.option(
     "--track",
@@ -52,7 +52,7 @@ _METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
     multiple=True,
     metavar="NAME",
     shell_complete=completion.among(_TRACKS),
-    help="Add to chrome: queue_depth, memory, exposed_communication, critical_path,"
+    help="Tracks to add to chrome: queue_depth, memory, exposed_communication, critical_path,"
     " path_across_ranks, blame, achieved_flop_per_s, or any answer; can be repeated.",
 )
 @click.option(
@@ -63,7 +63,7 @@ _METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
 @click.option(
     "--keep-clocks",
     is_flag=True,
-    help="Leave the times of ranks as they are, instead of on one clock (clock_skew).",
+    help="Keep the times of ranks as recorded, instead of on one clock (clock_skew).",
 )
 @click.option("--run", "runs", multiple=True, help="Only this run; can be repeated.")
 @click.option("--kind", "kinds", multiple=True, help="Only this kind of event; can be repeated.")
@@ -85,11 +85,11 @@ def export(
 ) -> None:
     """Write traces for other tools.
 
-    chrome: for Perfetto and chrome://tracing, with tracks beside it; ranks are together on one
+    chrome: for Perfetto and chrome://tracing, with additional tracks; several ranks share one
     clock, as in export STORE --rank 0-63 --step 5 -o job.json.gz. speedscope: host threads, for
-    https://www.speedscope.app. stacks: operators inside one another, folded, for flamegraph.pl and
-    the like. FILE is compressed if it ends in .gz or .zst. chrome is JSON, or Perfetto's protobuf
-    where FILE ends in .pftrace, .perfetto-trace or these and .gz.
+    https://www.speedscope.app. stacks: folded stacks of operators, for flamegraph.pl and similar
+    tools. FILE is compressed if it ends in .gz or .zst. chrome is JSON, or Perfetto's protobuf if
+    FILE ends in .pftrace or .perfetto-trace, optionally with .gz.
     """
     tool = form or _form(output)
     of_chrome = {"--track": tracks, "--collectives": collectives, "--keep-clocks": keep_clocks}

@@ -16,17 +16,17 @@ from profframe.errors import ParameterError
 
 @verbs.command()
 @click.argument("sources", metavar="DUMP...", nargs=-1, required=True, type=SOURCE)
-@one_option("--rank", type=int, help="The rank, of a single dump whose name does not tell it.")
+@one_option("--rank", type=int, help="Rank of a single dump, if its name does not have it.")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
 @with_output
 def hang(sources: tuple[str, ...], *, rank: int | None, top: int, output: Output) -> None:
     """Show which rank did not arrive at which collective.
 
-    DUMPs are those of torch's flight recorder, of all ranks: files, a glob, a folder or a store.
-    First what hangs, in a sentence, with the stack of each side; then a table of it, and of how far
-    each rank came. With --format or -o: the rows of the answer `hangs`.
+    DUMPs are torch's flight recorder dumps of all ranks: files, a glob, a folder or a store. It
+    says in a sentence what hangs, with the stack of each side; then follow a table of hangs, and
+    one of how far each rank came. With --format or -o: the rows of the answer `hangs`.
 
-    The exit code is 0 whether or not something hangs: --format json writes [] where nothing does.
+    The exit code is 0 whether or not something hangs: --format json writes [] if nothing does.
     """
     from profframe.show import first_words, terminal
 

@@ -202,6 +202,7 @@ class Output:
             if short:
                 kernels = trace.sql(_KERNELS)["name"]
                 short = {name: short[name] for name in kernels if name in short}
+                short = kernel_names.numbered(rows, short)
             return kernel_names.replaced(rows, short)
 
         return readable
@@ -238,7 +239,7 @@ def with_page(verb: Callable[..., Result]) -> Callable[..., Result]:
 
 def _with_options(verb: Callable[..., Result], *, has_page: bool = False) -> Callable[..., Result]:
     @click.option(
-        "--full-names", is_flag=True, help="Names of kernels with their types and arguments."
+        "--full-names", is_flag=True, help="Show kernel names with their types and arguments."
     )
     @click.option(
         "--columns",
@@ -251,9 +252,9 @@ def _with_options(verb: Callable[..., Result], *, has_page: bool = False) -> Cal
         "--format",
         "form",
         type=click.Choice(["table", *_ENDINGS.values()]),
-        help="Default: by the ending of FILE, else a table.",
+        help="Default: from the ending of FILE, else a table.",
     )
-    @click.option("-o", "--output", type=FILE, metavar="FILE", help="Write into a file.")
+    @click.option("-o", "--output", type=FILE, metavar="FILE", help="Write to a file.")
     @functools.wraps(verb)
     def wrapper(
         form: str | None,

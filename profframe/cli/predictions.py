@@ -1,4 +1,4 @@
-"""The verb that predicts what a job would take if something were otherwise."""
+"""The verb that predicts how long a job would take after a change."""
 
 from __future__ import annotations
 
@@ -31,21 +31,23 @@ def _factors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
 
 @verbs.command("what-if")
 @takes_sources
-@one_option("--step", type=int, help="Of this profiler step; default: of the whole trace.")
-@one_option("--run", help="Which run, where there are several.")
-@one_option("--communication", type=_FACTOR, metavar="FACTOR", help="Transfers times a factor.")
+@one_option("--step", type=int, help="Profiler step; default: the whole trace.")
+@one_option("--run", help="Which run, if there are several.")
 @one_option(
-    "--bandwidth-gb-per-s", type=_FACTOR, metavar="RATE", help="Or: at this rate of the links."
+    "--communication", type=_FACTOR, metavar="FACTOR", help="Factor for the time of transfers."
 )
-@one_option("--latency-us", type=_FACTOR, metavar="TIME", help="And with this latency.")
-@click.option("--no-stragglers", is_flag=True, help="Each op takes what the median rank needs.")
+@one_option(
+    "--bandwidth-gb-per-s", type=_FACTOR, metavar="RATE", help="Or: bandwidth of the links."
+)
+@one_option("--latency-us", type=_FACTOR, metavar="TIME", help="And latency of the links.")
+@click.option("--no-stragglers", is_flag=True, help="Each op takes as long as on the median rank.")
 @click.option(
     "--kernel",
     "kernels",
     multiple=True,
     metavar="NAME=FACTOR",
     callback=_factors,
-    help="Kernels of a name, where * stands for anything; can be repeated.",
+    help="Factor for kernels by name; * stands for anything; can be repeated.",
 )
 @click.option(
     "--category",
@@ -53,19 +55,19 @@ def _factors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
     multiple=True,
     metavar="NAME=FACTOR",
     callback=_factors,
-    help="Kernels of a category, as gemm; can be repeated.",
+    help="Factor for kernels of a category, such as gemm; can be repeated.",
 )
-@click.option("--free-launches", is_flag=True, help="What launches takes no time, as in a graph.")
-@one_option("--host", type=_FACTOR, metavar="FACTOR", help="All that threads do times a factor.")
+@click.option("--free-launches", is_flag=True, help="Launches take no time, as in a graph.")
+@one_option("--host", type=_FACTOR, metavar="FACTOR", help="Factor for everything that threads do.")
 @click.option("--hide-copies", is_flag=True, help="Copies run beside everything else.")
 @click.option(
     "--fuse",
     "fused",
     multiple=True,
     metavar="NAME",
-    help="An op whose kernels are one; repeatable.",
+    help="An op whose kernels become one; can be repeated.",
 )
-@one_option("--device", metavar="MODEL", help="On another device, as 'NVIDIA H200 SXM'.")
+@one_option("--device", metavar="MODEL", help="Another device, such as 'NVIDIA H200 SXM'.")
 @with_facts
 @with_output
 def what_if(
@@ -78,10 +80,10 @@ def what_if(
     output: Output,
     **changes: Any,
 ) -> None:
-    """Predict what a step would take if something were otherwise.
+    """Predict how long a step would take after a change.
 
-    What happened is replayed on all ranks of a run: each activity begins when all that it waited
-    for is done. Several changes have a row each, and one together.
+    The recording is replayed on all ranks of a run: each activity begins when everything it waited
+    for is done. Each change has a row, and so have all of them together.
     """
     from profframe.show import predictions, terminal
 

@@ -137,10 +137,10 @@ def sql(
 ) -> None:
     """Run one SELECT over the tables.
 
-    They are: events, memory, flows, counters, instants, threads, devices, traces, quality; of
-    execution traces, nodes and tensors; of memory snapshots, segments, blocks, allocations,
-    allocator_events and stacks; of dumps of the flight recorder, recorded_collectives,
-    process_groups and stacks. It reads nothing else but what --files names.
+    The tables are: events, memory, flows, counters, instants, threads, devices, traces, quality;
+    from execution traces, nodes and tensors; from memory snapshots, segments, blocks, allocations,
+    allocator_events and stacks; from flight recorder dumps, recorded_collectives, process_groups
+    and stacks. It can read nothing else except what --files names.
     """
     trace = load((source,), facts=facts)
     rows = terms.apply(trace).sql(query)

@@ -38,13 +38,13 @@ SECTIONS: Final = (
     metavar="FILE",
     help="HTML file to write.",
 )
-@click.option("--title", help="What stands above the page; default: the run.")
+@click.option("--title", help="Title of the page; default: the run.")
 @click.option(
     "--section",
     "sections",
     multiple=True,
     metavar="NAME",
-    help="Only this section; also several.",
+    help="Only this section; can be repeated.",
     shell_complete=completion.among(SECTIONS),
 )
 @click.option(
@@ -52,14 +52,14 @@ SECTIONS: Final = (
     default=1000,
     show_default=True,
     type=click.IntRange(1),
-    help="Most rows of a table.",
+    help="Maximum rows per table.",
 )
 @click.option(
     "--timeline",
     type=click.Choice(["budget", "full", "none"]),
     default="budget",
     show_default=True,
-    help="Slices of the timeline: as many as there is room for, all, or no timeline.",
+    help="Slices of the timeline: as many as fit, all, or no timeline.",
 )
 @with_facts
 def report(
@@ -72,11 +72,11 @@ def report(
     timeline: str,
     facts: Mapping[str, Any],
 ) -> None:
-    """Write everything on one HTML page.
+    """Write a report: one HTML page with everything.
 
     Overview, advice, timeline, time, operators, kernels, idle time, queues, memory, modules, flame
     graph, roofline, ranks, runs: tables to sort and search, and charts. The file needs nothing
-    else, no network either. Sections: overview, advice, timeline, time, operators, kernels, idle,
+    else, not even a network. Sections: overview, advice, timeline, time, operators, kernels, idle,
     queues, memory, regions, flame, roofline, ranks, runs, quality, provenance.
     """
     from profframe.trace.report import Options

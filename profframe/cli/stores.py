@@ -24,12 +24,12 @@ from profframe.show.units import visible
 @verbs.command()
 @takes_sources
 @click.option("-o", "--output", required=True, metavar="STORE", help="Folder to write.")
-@click.option("--run", help="Name of the run, in place of the traces' own.")
-@click.option("--rank", type=click.IntRange(0), help="Rank, in place of the traces' own.")
+@click.option("--run", help="Name of the run, instead of the traces' own.")
+@click.option("--rank", type=click.IntRange(0), help="Rank, instead of the traces' own.")
 @click.option(
-    "--pattern", help="Where run and rank are in the paths, as in '{run}/rank{rank}.json.gz'."
+    "--pattern", help="Position of run and rank in the paths, such as '{run}/rank{rank}.json.gz'."
 )
-@click.option("--workers", type=click.IntRange(1), help="Processes; default: for all cores.")
+@click.option("--workers", type=click.IntRange(1), help="Processes; default: one per core.")
 @click.option("--threads", type=click.IntRange(1), help="Threads of each worker.")
 @click.option("--dask", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler.")
 @with_facts
@@ -47,11 +47,11 @@ def convert(
 ) -> int:
     """Write traces into a Parquet store.
 
-    TRACE can also be a URL. A file that the store has already and that has not changed is left
-    out, so a batch that was stopped goes on when it is given again; one that has changed is
-    replaced. Different files never replace each other: those of the same run and rank are
-    numbered by their start. Memory snapshots and dumps join the trace of their run and rank. If a
-    file cannot be converted, the others are, and the exit code is 1.
+    TRACE can also be a URL. Files that the store already has unchanged are skipped, so a batch that
+    was stopped resumes when you run it again; changed files are replaced. Different files never
+    replace each other: those with the same run and rank are numbered by their start. Memory
+    snapshots and dumps join the trace of their run and rank. If a file cannot be converted, the
+    others still are, and the exit code is 1.
     """
     from profframe.converting.convert import convert as batch
     from profframe.converting.dask import dask_workers
@@ -82,7 +82,7 @@ def convert(
 
 @verbs.group("store")
 def store_verbs() -> None:
-    """List, check, pack, or remove what a store has."""
+    """List, check, compact, or remove the contents of a store."""
 
 
 _store = click.argument("path", metavar="STORE", type=FILE)
@@ -90,13 +90,13 @@ _store = click.argument("path", metavar="STORE", type=FILE)
 
 @store_verbs.command("ls")
 @_store
-@click.option("--ranks", is_flag=True, help="A row for each rank.")
+@click.option("--ranks", is_flag=True, help="One row per rank.")
 @with_output
 def store_list(path: Path, *, ranks: bool, output: Output) -> None:
     """Show the runs of a store.
 
-    Ranks, events, bytes, start, and the versions of schema and facts; also of a store of another
-    version. What another version of profframe has read is counted above them.
+    Ranks, events, bytes, start, and the versions of schema and facts; also for a store with another
+    schema version. A line above counts what another version of profframe has read.
     """
     from profframe.show import stores
     from profframe.store import maintenance
@@ -109,11 +109,11 @@ def store_list(path: Path, *, ranks: bool, output: Output) -> None:
 @store_verbs.command("rm")
 @_store
 @click.argument("runs", metavar="[RUN...]", nargs=-1)
-@click.option("--rank", "ranks", multiple=True, type=int, help="Only this rank; also several.")
+@click.option("--rank", "ranks", multiple=True, type=int, help="Only this rank; can be repeated.")
 def store_remove(path: Path, runs: tuple[str, ...], ranks: tuple[int, ...]) -> None:
     """Remove runs, or ranks, from a store.
 
-    Others may read the store meanwhile. RUN is a name as `profframe store ls` has it.
+    Others may read the store meanwhile. RUN is a name from `profframe store ls`.
     """
     from profframe.show import stores
     from profframe.store import maintenance
@@ -127,7 +127,7 @@ def store_remove(path: Path, runs: tuple[str, ...], ranks: tuple[int, ...]) -> N
 @store_verbs.command("compact")
 @_store
 def store_compact(path: Path) -> None:
-    """Pack many folders of a store into one.
+    """Compact many folders of a store into one.
 
     Answers stay the same; others may read the store meanwhile.
     """
@@ -145,7 +145,7 @@ def store_compact(path: Path) -> None:
 def store_verify(path: Path, output: Output) -> int:
     """Check every file of a store: checksum, columns and types.
 
-    The exit code is 1 if anything is wrong; then a line says what, for each file.
+    The exit code is 1 if anything is wrong; a line for each file says what.
     """
     from profframe.show import stores, terminal
     from profframe.store import maintenance

@@ -132,20 +132,20 @@ _FACTS: Final = (
     click.option(
         "--compat",
         type=click.Choice(["torch"]),
-        help="Facts as torch has them, also where those are wrong.",
+        help="Facts as in torch, even where torch is wrong.",
     ),
     click.option(
         "--captures",
         multiple=True,
         metavar="TRACE",
-        help="A trace, glob or folder in which the graphs were captured that are replayed.",
+        help="A trace, glob or folder that recorded the capture of the replayed graphs.",
     ),
     click.option(
         "--execution-trace",
         "execution_traces",
         multiple=True,
         metavar="FILE",
-        help="What torch's ExecutionTraceObserver wrote of the same process; can be repeated.",
+        help="A file from torch's ExecutionTraceObserver in the same process; can be repeated.",
     ),
     click.option(
         "--memory-snapshot",
@@ -158,7 +158,7 @@ _FACTS: Final = (
         "--kernel-categories",
         type=FILE,
         metavar="FILE",
-        help="JSON file that says what kernels of your own are.",
+        help="JSON file with your own kernel categories.",
     ),
 )
 _PARTS: Final = (
@@ -168,7 +168,7 @@ _PARTS: Final = (
         multiple=True,
         type=Span(),
         callback=_numbers,
-        help="Only this rank, or ranks as 0-63; can be repeated.",
+        help="Only this rank, or ranks such as 0-63; can be repeated.",
     ),
     click.option(
         "--step",
@@ -176,18 +176,18 @@ _PARTS: Final = (
         multiple=True,
         type=Span(),
         callback=_numbers,
-        help="Only this profiler step, or steps as 5-7; can be repeated.",
+        help="Only this profiler step, or steps such as 5-7; can be repeated.",
     ),
     click.option(
         "--phase",
         "phases",
         multiple=True,
         metavar="NAME",
-        help="Only this phase of inference, as decode or prefill; can be repeated.",
+        help="Only this inference phase, such as decode or prefill; can be repeated.",
     ),
 )
 takes_dtype = click.option(
-    "--dtype", metavar="TYPE", help="Type of work whose type is not known, as bf16 or float16."
+    "--dtype", metavar="TYPE", help="Type assumed for work of unknown type: bf16, float16, ..."
 )
 
 
@@ -197,12 +197,12 @@ _TERMS: Final = (
         multiple=True,
         type=FILE,
         metavar="DIR",
-        help="A folder, or a file, that SQL of your own may read; it may read no other.",
+        help="A folder or file that your own SQL may read; it may read no other.",
     ),
-    click.option("--timeout", type=float, metavar="SECONDS", help="Most time of the question."),
-    click.option("--memory", metavar="SIZE", help="Most memory of the question, such as 2GB."),
+    click.option("--timeout", type=float, metavar="SECONDS", help="Maximum time for the question."),
+    click.option("--memory", metavar="SIZE", help="Maximum memory for the question, such as 2GB."),
     click.option(
-        "--rows", type=int, metavar="N", help="Most rows that it may give; more are an error."
+        "--rows", type=int, metavar="N", help="Maximum rows of the result; more are an error."
     ),
 )
 

@@ -39,7 +39,9 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
 
 @verbs.command()
 @takes_sources
-@click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
+@click.option(
+    "--top", default=10, show_default=True, type=click.IntRange(1), help="Rows per table."
+)
 @click.option(
     "--sort",
     default="self_ns",
@@ -173,10 +175,10 @@ def _quality(summary: Summary, width: int | None) -> Iterator[RenderableType]:
 @with_facts
 @with_output
 def info(sources: tuple[str, ...], facts: Mapping[str, Any], output: Output) -> None:
-    """Show what is inside.
+    """Show what a trace contains.
 
-    Runs, ranks, what each trace's header says, tables, threads, and quality notes. With --columns,
-    --format or -o: the table `traces`, a row for each rank.
+    Runs, ranks, the header of each trace, tables, threads, and quality notes. With --columns,
+    --format or -o: the table `traces`, one row per rank.
     """
     from profframe.show import terminal
 
@@ -201,9 +203,11 @@ def info(sources: tuple[str, ...], facts: Mapping[str, Any], output: Output) -> 
 @takes_sources
 @one_option("--event", "event_id", type=int, metavar="ID", help="Only what is inside this event.")
 @click.option("--depth", type=click.IntRange(0), help="Levels below it; default: as many as fit.")
-@one_option("--run", help="Which run, where there are several.")
-@one_option("--rank", type=int, help="Which rank, where there are several.")
-@click.option("--rows", default=200, show_default=True, type=click.IntRange(1), help="Most slices.")
+@one_option("--run", help="Which run, if there are several.")
+@one_option("--rank", type=int, help="Which rank, if there are several.")
+@click.option(
+    "--rows", default=200, show_default=True, type=click.IntRange(1), help="Maximum slices."
+)
 @with_facts
 @with_output
 def tree(
@@ -217,10 +221,10 @@ def tree(
     facts: Mapping[str, Any],
     output: Output,
 ) -> None:
-    """Show host slices inside one another.
+    """Show the tree of host slices.
 
-    With their times, depth first. Without --event: all threads, the busiest first. With --columns,
-    --format or -o: a row for each slice, with its level.
+    Depth first, with their times. Without --event: all threads, the busiest first. With --columns,
+    --format or -o: one row per slice, with its level.
     """
     from rich.text import Text
 
@@ -235,10 +239,10 @@ def tree(
 
 @verbs.command("critical-path")
 @takes_sources
-@one_option("--step", type=int, help="Of this profiler step; default: of the whole trace.")
-@one_option("--annotation", metavar="NAME", help="Of the first annotation of this name.")
-@one_option("--run", help="Which run, where there are several.")
-@one_option("--rank", type=int, help="Which rank, where there are several.")
+@one_option("--step", type=int, help="Profiler step; default: the whole trace.")
+@one_option("--annotation", metavar="NAME", help="First annotation with this name.")
+@one_option("--run", help="Which run, if there are several.")
+@one_option("--rank", type=int, help="Which rank, if there are several.")
 @click.option("--across-ranks", is_flag=True, help="Through all ranks of a run, on one clock.")
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
 @click.option("--overlay", type=FILE, metavar="FILE", help="Write the trace with the path marked.")
@@ -257,11 +261,11 @@ def critical_path(
     facts: Mapping[str, Any],
     output: Output,
 ) -> None:
-    """Show what the end had to wait for.
+    """Show the critical path: what the end of a step had to wait for.
 
-    Of a step, an annotation or the whole trace, back to its start: host, launches, work of the
-    devices, waits. With --across-ranks of all ranks of a run, and what they waited for on others.
-    With --format or -o: every stretch of the path.
+    For a step, an annotation or the whole trace, back to its start: host, launches, device work,
+    waits. With --across-ranks through all ranks of a run, and what they waited for on other ranks.
+    With --format or -o: every segment of the path.
     """
     from rich.text import Text
 
@@ -303,12 +307,14 @@ def critical_path(
     default="name",
     show_default=True,
     type=click.Choice(["name", "op", "module", "cause", "rank"]),
-    help="What has a row.",
+    help="What each row is.",
 )
 @one_option("--step", type=int, help="Only collectives of this profiler step.")
-@one_option("--run", help="Which run, where there are several.")
-@click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
-@click.option("--as-recorded", is_flag=True, help="Times as clocks have them, without offsets.")
+@one_option("--run", help="Which run, if there are several.")
+@click.option(
+    "--top", default=10, show_default=True, type=click.IntRange(1), help="Rows per table."
+)
+@click.option("--as-recorded", is_flag=True, help="Times as recorded, without clock offsets.")
 @with_facts
 @with_output
 def blame(
@@ -325,7 +331,7 @@ def blame(
     """Show which ranks hold up a job, and what they do meanwhile.
 
     Milliseconds per step that each rank, op, module and cause costs: first what makes ranks late to
-    collectives, then what collectives take with all ranks there. With --format or -o: all rows.
+    collectives, then what collectives take once all ranks are there. With --format or -o: all rows.
     """
     from rich.text import Text
 

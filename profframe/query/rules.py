@@ -9,6 +9,12 @@ and may give ``suggestion``, where that of the header cannot apply to all: NULL 
 line ``only if:`` with a condition in SQL leaves the rule out of traces that it cannot apply to,
 which saves planning it.
 
+A line ``claims: WORD``, one of `CLAIMS`, says of which time a finding is, so that no two are of the
+same: what a rule before it in `ORDER` claims of a rank is taken off. It is of the slices in
+``changed_events``, or of ``claimed``, a list of `span`. ``claimed_ns`` is how much that is, for the
+place of `claimed_part()` in the text, as a part of ``claimed_of_ns``, else of the time that is
+looked at; with less than ``least_ns`` left there is no finding.
+
 A line ``replay: WORD, what that is`` says what the suggestion amounts to in a replay of the run, so
 that the gain is what the replay says. ``WORD`` is one of `REPLAYS`; the SELECT gives the events
 that change as ``changed_events``, and for works what their time is multiplied by as
@@ -39,7 +45,7 @@ from profframe.query.header import (
 )
 from profframe.query.selection import literal
 
-_KEYWORDS: Final = ("suggestion", "link", "only if", "replay")
+_KEYWORDS: Final = ("suggestion", "link", "only if", "replay", "claims")
 
 REPLAYS: Final = {
     "launches": "calls that launch work during the events, and the ops around them, take no time",
@@ -50,6 +56,23 @@ REPLAYS: Final = {
     "stragglers": "what makes the late ranks late takes as long as on the median rank",
 }
 """How a replay may simulate a suggestion."""
+
+CLAIMS: Final = {
+    "idle": "no device of the rank is busy",
+    "exposed": "no device of the rank computes",
+    "all": "the rank does what the finding is about, whatever else it does",
+}
+"""Of which moments of its spans a finding says that they are lost."""
+
+ORDER: Final = (
+    "straggler",
+    "data_loading", "synchronous_data_loader", "recompiles", "device_allocations",
+    "blocking_calls", "extra_device_copy", "zeroed_gradients", "loop_indexing",
+    "single_tensor_optimizer", "missed_captures", "eager_decode", "host_bound_decode",
+    "slow_layers", "exposed_communication", "exposed_expert_parallel", "pageable_copies",
+    "tensor_cores_unused", "communication_share", "launch_bound", "short_kernels", "low_gpu_use",
+)  # fmt: skip
+"""Rules that claim time, those with the narrowest cause first; a user's own come before all."""
 
 COLUMNS: Final = {
     "run": "VARCHAR",
@@ -91,6 +114,7 @@ class Rule:
     only_if: str = "true"
     replay: str = ""
     replayed_with: str = ""
+    claims: str = ""
 
     @property
     def name(self) -> str:
@@ -238,6 +262,12 @@ def read(path: Path) -> Rule:
             f"{path}: expected '-- replay: WORD, what that is' "
             f"(WORD one of {', '.join(REPLAYS)}), found {fields['replay']!r}"
         )
+    claims = fields.get("claims", "")
+    if "claims" in fields and claims not in CLAIMS:
+        raise AnswerError(
+            f"{path}: expected '-- claims: WORD' (WORD one of {', '.join(CLAIMS)}), "
+            f"found {claims!r}"
+        )
     return Rule(
         path,
         replace(answer, notes=notes),
@@ -246,6 +276,7 @@ def read(path: Path) -> Rule:
         fields.get("only if", "true"),
         word,
         words,
+        claims,
     )
 
 
@@ -278,13 +309,13 @@ def assemble(answer: Answer, rules: Iterable[Rule], tables: Iterable[str] = ()) 
     bodies = [rule.body for rule in rules]
     shared = [
         f"{name} AS MATERIALIZED (FROM {name}({inputs}))"
-        for name, inputs in _steps(bodies)
+        for name, inputs in _steps([*bodies, _SETTLED])
         if name not in tables
     ]
     parts = [_part(rule, body) for rule, body in zip(rules, bodies, strict=True)]
-    findings = "findings AS (\n" + "\nUNION ALL\n".join(parts or [_NOTHING]) + "\n)\n"
+    raw = "found AS MATERIALIZED (\n" + "\nUNION ALL\n".join(parts or [_NOTHING]) + "\n)"
     needs = dict.fromkeys([*answer.needs, *(need for rule in rules for need in rule.answer.needs)])
-    collecting = "WITH " + ",\n".join([*shared, findings])
+    collecting = "WITH " + ",\n".join([*shared, raw, f"findings AS ({_SETTLED})\n"])
     return Advice(
         name=answer.name,
         sql=comment + collecting + _body(answer.sql),
@@ -315,7 +346,9 @@ def _part(rule: Rule, body: str) -> str:
     own = f"{_cast(_GAIN, COLUMNS[_GAIN])} AS own_gain_ns"
     replay = f"nullif({literal(rule.replay)}, '') AS replay, {literal(rule.replayed_with)}"
     texts = f"{literal(rule.name)} AS rule, {suggestion}, {literal(rule.link)} AS link, {replay}"
-    given = f"{columns}, {own}, {texts} AS replayed_with"
+    place = ORDER.index(rule.name) if rule.name in ORDER else -1
+    claims = f"nullif({literal(rule.claims)}, '') AS claims, {place} AS claim_order"
+    given = f"{columns}, {own}, {texts} AS replayed_with, {claims}"
     return f"SELECT {given}\nFROM (\n{_OWN}\nFROM (\n{body}\n)\n) AS part"
 
 
@@ -324,6 +357,10 @@ _OWN_COLUMNS: Final = {
     "ranks": "BIGINT[]",
     "changed_events": "BIGINT[]",
     "changed_factors": "DOUBLE[]",
+    "claimed": "STRUCT(rank INTEGER, start_ns BIGINT, end_ns BIGINT)[]",
+    "claimed_ns": "DOUBLE",
+    "claimed_of_ns": "DOUBLE",
+    "least_ns": "DOUBLE",
 }
 
 
@@ -339,8 +376,12 @@ _OWN: Final = (
 
 _NOTHING: Final = (
     f"SELECT {_nulls(COLUMNS | _OWN_COLUMNS | {'own_gain_ns': 'BIGINT', 'replay': 'VARCHAR'})}, "
-    "'' AS rule, '' AS suggestion, '' AS link, '' AS replayed_with WHERE false"
+    "'' AS rule, '' AS suggestion, '' AS link, '' AS replayed_with, NULL::VARCHAR AS claims, "
+    "0 AS claim_order WHERE false"
 )
+
+_SETTLED: Final = "FROM settled_findings(found, events, shared_windows)"
+"""What is left of findings once no two claim the same time."""
 
 
 def _steps(bodies: Iterable[str]) -> list[tuple[str, str]]:

@@ -348,7 +348,8 @@ _WINDOWS: Final = """
 """
 _GAINED: Final = """
     SELECT _findings.* REPLACE (
-            coalesce(gain_ns, estimated_gain_ns) AS estimated_gain_ns,
+            coalesce(gain_within(gain_ns, window_ns)::BIGINT, estimated_gain_ns)
+                AS estimated_gain_ns,
             CASE WHEN gain_ns IS NULL THEN severity ELSE severity_of(gain_ns, window_ns) END
                 AS severity,
             CASE

@@ -13,9 +13,9 @@ from profframe.show.kernel_names import shortened
 
 _IS_WAIT: Final = pl.col("cause").eq("wait").fill_null(False)
 _TITLES: Final = {
-    "Late at the entry of collectives": pl.col("part").eq("entry") & ~_IS_WAIT,
+    "Late on entering collectives": pl.col("part").eq("entry") & ~_IS_WAIT,
     "Late because they waited themselves, or before anything was recorded": _IS_WAIT,
-    "Transfer, with all ranks there": pl.col("part").eq("transfer"),
+    "Transfer, once all ranks are there": pl.col("part").eq("transfer"),
 }
 _UNRECORDED: Final = "(nothing recorded)"
 
@@ -32,7 +32,7 @@ def headline(rows: pl.DataFrame) -> str:
     each = f" per step, of {units.plural(steps, 'step')}" if steps else ""
     return (
         f"Collectives wait {times['entry']} for late ranks, and take {times['transfer']} "
-        f"with all ranks there{each}{note and f', {note}'}."
+        f"once all ranks are there{each}{note and f', {note}'}."
     )
 
 

@@ -22,7 +22,9 @@ _TITLES: Final[Mapping[str, str]] = {
     "annotation": "Annotations",
 }
 _TOTALS: Final[Mapping[str, str]] = {"op": "op self time", "kernel": "kernels"}
-UNTESTED: Final = "not tested against noise: that needs several runs a side, or steps (--per step)"
+UNTESTED: Final = (
+    "not tested against noise: that needs several runs on each side, or steps (--per step)"
+)
 _COUNTS: Final = ("added", "removed", "changed", "significant")
 
 
@@ -77,7 +79,7 @@ def remarks(rows: pl.DataFrame, outside: pl.DataFrame) -> list[str]:
             for side, number in zip(("base", "other"), left_out, strict=True)
         )
         lines.append(
-            f"left out, as warm-up or cut off on some rank: {sides} (--steps all counts them)"
+            f"left out as warm-up or cut off on some rank: {sides} (--steps all counts them)"
         )
     if outside.height:
         lines.append(_left_out(outside))
@@ -86,7 +88,7 @@ def remarks(rows: pl.DataFrame, outside: pl.DataFrame) -> list[str]:
         rest = "a row's" if differ == 1 else f"{differ:,} rows'"
         lines.append(
             f"warning: {rest} calls differ in number: totals compare different amounts of work; "
-            "see the time of a call"
+            "compare the time per call"
         )
     return lines
 
@@ -161,7 +163,10 @@ def _left_out(outside: pl.DataFrame) -> str:
         for row in outside.sort("what").iter_rows(named=True)
     ]
     choice = "kernels" if outside["what"].to_list() == ["kernel"] else "all"
-    return f"left out, as in no step: {', '.join(parts)} per step (--outside {choice} counts it)"
+    return (
+        f"left out because outside steps: {', '.join(parts)} per step "
+        f"(--outside {choice} counts it)"
+    )
 
 
 def _columns(rows: pl.DataFrame, name_width: int, chosen: Sequence[str]) -> pl.DataFrame:

@@ -93,10 +93,10 @@ def remarks(verdict: Verdict) -> str:
         parts.append("not tested against noise")
     else:
         is_noise = verdict.is_above and not verdict.is_broken
-        words = "above the limit, but no more than noise, " if is_noise else ""
+        words = "above the limit, but within noise, " if is_noise else ""
         parts.append(f"{words}q = {verdict.q_value:.2g}")
     parts.append(
-        "1 sample a side" if numbers == [1, 1] else "{:,} and {:,} samples".format(*numbers)
+        "1 sample per side" if numbers == [1, 1] else "{:,} and {:,} samples".format(*numbers)
     )
     return "; ".join(parts)
 

@@ -146,7 +146,7 @@ def stragglers(rows: pl.DataFrame) -> pl.DataFrame:
 
 def own_clocks(rows: pl.DataFrame) -> str:
     """What is to be said of rows with ``is_corrected`` whose clocks were not all corrected."""
-    return "" if rows["is_corrected"].all() else "by the clocks of the ranks: see clock_skew"
+    return "" if rows["is_corrected"].all() else "on the ranks' own clocks: see clock_skew"
 
 
 def stragglers_title(rows: pl.DataFrame) -> str:
@@ -207,5 +207,5 @@ def _peaks(model: object, rows: pl.DataFrame) -> str:
     peaks = [f"{units.flop_rate(rate)} {dtype}" for dtype, rate in rates.rows()]
     memory = rows["peak_bytes_per_s"].drop_nulls().unique().sort().to_list()
     peaks += [f"{units.rate(rate)} of memory" for rate in memory]
-    reach = f"at most {', '.join(peaks)}" if peaks else "no peaks known, so no shares"
+    reach = f"at most {', '.join(peaks)}" if peaks else "no known peaks, so no shares"
     return f"{units.visible(str(model))}: {reach}."

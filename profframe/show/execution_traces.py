@@ -56,7 +56,7 @@ def headline(sizes: pl.DataFrame, traffic: pl.DataFrame) -> Iterator[str]:
         first = ops[0]
         share = units.share((first["read"] + first["written"]) / total).strip()
         yield (
-            f"of all ops {first['name'] or 'one without a name'} moves the most bytes: it reads "
+            f"of all ops {first['name'] or 'an op without a name'} moves the most bytes: it reads "
             f"{_size(first['read'])} and writes {_size(first['written'])} in "
             f"{units.plural(first['calls'], 'call')} ({share})"
         )

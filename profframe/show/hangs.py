@@ -22,10 +22,10 @@ _ASPECTS: Final[Mapping[str, tuple[str, ...]]] = {
 _MOST_RANKS: Final = 4
 """Ranks that are written one by one."""
 _WORDS: Final[Mapping[str, str]] = {
-    "order": "calls in another order",
-    "kind": "calls another collective",
-    "size": "has another size",
-    "dtype": "has another data type",
+    "order": "calls in a different order",
+    "kind": "calls a different collective",
+    "size": "has a different size",
+    "dtype": "has a different data type",
 }
 _SHOWN: Final = (
     "run", "process_group_description", "process_group", "kind", "collective_seq", "line",
@@ -70,7 +70,7 @@ def headline(hangs: pl.DataFrame, sides: pl.DataFrame, progress: pl.DataFrame) -
         seq = lasts[0]["last_seq"] if lasts else None
         named = {"collective_seq": seq, "line": None}
         last = f": the last call is {call(lasts[0] | named)}" if seq else ""
-        return f"Nothing hangs by this dump alone{last}"
+        return f"This dump alone shows no hang{last}"
     return _nothing(progress, loaded)
 
 
@@ -113,10 +113,11 @@ def lacking(sizes: pl.DataFrame, hangs: pl.DataFrame) -> str:
             missing = "" if row["world_size"] is None else f" of {row['world_size']:,}"
             return (
                 f"{units.plural(here, 'rank')}{missing} {'has' if here == 1 else 'have'} a dump "
-                "here: those of all ranks together say who is late (profframe hang DUMP...)"
+                "here: the dumps of all ranks together show which rank is late (profframe hang "
+                "DUMP...)"
             )
     if hangs.height and hangs["not_loaded_ranks"].count():
-        return "Dumps of all ranks together say who is late (profframe hang DUMP...)"
+        return "The dumps of all ranks together show which rank is late (profframe hang DUMP...)"
     return ""
 
 
@@ -180,7 +181,7 @@ def _other(row: Mapping[str, Any], sides: pl.DataFrame) -> str | None:
     if not words:
         return None
     if row["other_ranks"] is None:  # sizes of all_to_all have no rank that is wrong
-        return f"what ranks give at {call(row)} is not as much as what they get"
+        return f"what ranks send at {call(row)} does not equal what they receive"
     word = "order" if "order" in words else words[0]
     columns = [c for w in words for c in _ASPECTS[w]]
     own = _sides(row, sides)
@@ -236,7 +237,7 @@ def _nothing(progress: pl.DataFrame, loaded: pl.DataFrame) -> str:
     if without:
         verb = "has" if len(without) == 1 else "have"
         missing = f"; {ranks(','.join(map(str, sorted(without))))} {verb} no dump"
-    return f"Nothing hangs by these dumps: {far}{missing}".replace("\n", "\\n")
+    return f"These dumps show no hang: {far}{missing}".replace("\n", "\\n")
 
 
 def _sides(row: Mapping[str, Any], sides: pl.DataFrame) -> list[dict[str, Any]]:

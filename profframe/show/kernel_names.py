@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -117,6 +118,32 @@ def shortened(frame: pl.DataFrame, *columns: str, kernels: pl.Expr | None = None
     return frame.with_columns(changed)
 
 
+def told_apart(
+    frame: pl.DataFrame, column: str = "name", kernels: pl.Expr | None = None
+) -> pl.DataFrame:
+    """A frame with short names in a column, numbered where several names have the same.
+
+    Numbers go by the order in which the names come, so that rows of one name have one number.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> rows = pl.DataFrame({"name": ["void g<1>()", "void f<2>()", "void g<3>()", "void g<1>()"]})
+    >>> told_apart(rows)["name"].to_list()
+    ['g #1', 'f', 'g #2', 'g #1']
+    """
+    import polars as pl
+
+    if frame.schema.get(column) != pl.String:
+        return frame
+    is_kernel = pl.lit(True) if kernels is None else kernels
+    rows = frame.filter(is_kernel).select(name=column)
+    names = rows["name"].drop_nulls().unique(maintain_order=True).to_list()
+    short = numbered(rows, {name: text for name in names if (text := short_name(name)) != name})
+    changed = pl.when(is_kernel).then(pl.col(column).replace(short)).otherwise(pl.col(column))
+    return frame.with_columns(changed.alias(column)) if short else frame
+
+
 def candidates(frame: pl.DataFrame) -> dict[str, str]:
     """Texts of a frame that have another form if they are names of kernels, and that form."""
     import polars as pl
@@ -129,6 +156,32 @@ def candidates(frame: pl.DataFrame) -> dict[str, str]:
         for part in (text, *text.split(ARROW))
         if (short := short_name(part)) != part
     }
+
+
+def numbered(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, str]:
+    """Other texts for names, numbered where several in the column ``name`` have the same.
+
+    Numbers go by the order in which the names come.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> names = {"void f<1>()": "f", "void f<2>()": "f", "void g<1>()": "g"}
+    >>> numbered(pl.DataFrame({"name": [*names]}), names)
+    {'void f<1>()': 'f #1', 'void f<2>()': 'f #2', 'void g<1>()': 'g'}
+    """
+    import polars as pl
+
+    if frame.schema.get("name") != pl.String:
+        return dict(names)
+    present = frame["name"].drop_nulls().unique(maintain_order=True).to_list()
+    texts = [names.get(name, name) for name in present]
+    counts, places, apart = Counter(texts), Counter[str](), dict(names)
+    for name, text in zip(present, texts, strict=True):
+        places[text] += 1
+        if counts[text] > 1 and name in names:
+            apart[name] = f"{text} #{places[text]}"
+    return apart
 
 
 def replaced(frame: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
@@ -157,9 +210,11 @@ def replaced(frame: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
 
 
 def of_answer(name: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of an answer with short names of kernels."""
+    """Rows of an answer with short names of kernels; rows of other names have other ones."""
     import polars as pl
 
     if "kind" in rows.columns:
         rows = shortened(rows, "name", kernels=pl.col("kind") == "kernel")
+    if "name" in COLUMNS.get(name, ()):
+        rows = told_apart(rows)
     return shortened(rows, *COLUMNS.get(name, ()), *_SHOWN)

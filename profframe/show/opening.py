@@ -244,7 +244,7 @@ def text(
     longest = max((len(gain) for _, gain, _, _ in gains), default=0)
     for place, (severity, gain, finding, where) in enumerate(gains):
         left = None if room is None else room - longest - 2
-        row = _label("" if place else "gain in all")
+        row = _label("" if place else "total gain")
         row.append(f"{gain:<{longest}}  ", style=f"not dim {STYLES.get(severity, '')}")
         rows.append(_line(row.append(_cut(finding, where, left), style="not dim")))
     for place, (command, comment) in enumerate(typed):
@@ -306,7 +306,7 @@ def _devices(opening: Opening) -> str:
         return (
             f"{kind}, of an unknown number"
             if opening.breakdown.height
-            else "no work of a device in this trace"
+            else "no device work in this trace"
         )
     models = Counter(used["model"].fill_null(""))
     parts = [

@@ -119,7 +119,7 @@ def _failure(row: Mapping[str, Any]) -> Iterator[str]:
     by = f" by {row['frame']}" if row["frame"] else ""
     free = row["device_free_bytes"]
     had = "" if free is None else f", and the device had {_size(free)} free"
-    yield f"memory ran out{when}: {_size(row['requested_bytes'] or 0)} were asked for{by}{had}"
+    yield f"memory ran out{when}: {_size(row['requested_bytes'] or 0)} were requested{by}{had}"
     blocks = units.plural(row["held_blocks"], "block")
     most = ""
     if row["holder_bytes"]:
@@ -134,11 +134,11 @@ def _failure(row: Mapping[str, Any]) -> Iterator[str]:
     free = f"{_size(row['inactive_bytes'])} are free in segments"
     largest = f"the largest free block has {_size(row['largest_free_bytes'] or 0)}"
     if row["fits_block"]:
-        yield f"{free}; {largest}, enough for it, but of another stream, pool or time"
+        yield f"{free}; {largest}, enough for the request, but not its stream, pool or time"
     elif row["fits_sum"]:
-        yield f"{free}, enough for it, but in pieces (fragmentation): {largest}"
+        yield f"{free}, enough for the request, but in pieces (fragmentation): {largest}"
     else:
-        yield f"{free}, not enough for it; {largest}"
+        yield f"{free}, not enough for the request; {largest}"
 
 
 def _peak(rows: pl.DataFrame, moments: pl.DataFrame) -> str:
@@ -168,7 +168,7 @@ def _unfreed(rows: pl.DataFrame) -> str:
         name = first["name"] or "an unknown stack"
         most = f"; the most by {name} ({_size(first['unfreed_bytes'])})"
     size = _size(int(left["unfreed_bytes"].sum()))
-    return f"made after the first record and never freed: {size} in {blocks}{most}"
+    return f"allocated after the first record and never freed: {size} in {blocks}{most}"
 
 
 def _free(segments: pl.DataFrame) -> str:

@@ -88,8 +88,8 @@ def listing(traces: pl.DataFrame, rows: pl.DataFrame, width: int | None) -> Rend
     if others:
         title += (
             f"\n{units.plural(others, 'trace')} read by another version of profframe, so facts may"
-            f" differ from those of {facts_version()}: `profframe convert` of the sources writes"
-            " them anew"
+            f" differ from those of {facts_version()}: run `profframe convert` on the sources to "
+            "rewrite them"
         )
     return terminal.table(columns, width, title, {"start (UTC)": "start (UTC)"})
 
@@ -108,7 +108,7 @@ def trace_count(keys: Sequence[tuple[str, int]]) -> str:
 
 def pack_count(number: int) -> str:
     """How many traces were packed."""
-    return f"{units.plural(number, 'trace')} packed" if number else "nothing to pack"
+    return f"{units.plural(number, 'trace')} packed" if number else "nothing to compact"
 
 
 def problems(rows: pl.DataFrame) -> list[str]:

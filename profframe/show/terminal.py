@@ -86,7 +86,7 @@ def table(
     parts.append(grid)
     if len(widths) < len(cells):
         left_out = ", ".join(headings.get(name, name) for name in cells if name not in widths)
-        parts.append(Text(f"not shown, for want of width: {left_out}", style="dim"))
+        parts.append(Text(f"not shown for lack of width: {left_out}", style="dim"))
     return Group(*parts)
 
 

@@ -8,15 +8,21 @@ the pipe can stop the query. Then Python takes its next step, and raises Keyboar
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import math
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Final
 
 Stop = Callable[[], object]
 """Stops an operation; called from another thread."""
+_PATIENCE_S: Final = 0.02
+"""How long a thread may take to end after its query was stopped."""
 
 
 @contextmanager
@@ -27,7 +33,6 @@ def stopping(stop: Stop, timeout_s: float | None = None) -> Iterator[threading.E
 
     Examples
     --------
-    >>> import time
     >>> with stopping(lambda: None, timeout_s=0.01) as is_late:
     ...     time.sleep(0.2)
     >>> is_late.is_set()
@@ -43,11 +48,16 @@ def stopping(stop: Stop, timeout_s: float | None = None) -> Iterator[threading.E
     if timer is not None:
         timer.daemon = True
         timer.start()
+    limit = _LIMIT.current
+    if limit is not None:
+        limit.stops.append(stop)
     try:
         gets_signals = threading.current_thread() is threading.main_thread() and os.name != "nt"
         with _watcher(os.getpid()).calling(stop) if gets_signals else contextlib.nullcontext():
             yield is_late
     finally:
+        if limit is not None:
+            limit.stops.remove(stop)
         if timer is not None:
             timer.cancel()
 
@@ -93,3 +103,139 @@ class _Watcher:
 @cache
 def _watcher(process: int) -> _Watcher:  # noqa: ARG001 - a fork has no threads of its parent
     return _Watcher()
+
+
+@contextmanager
+def within(seconds: float | None) -> Iterator[None]:
+    """End a block that takes longer, as Ctrl-C would; what it waits for in a library is stopped.
+
+    Parameters
+    ----------
+    seconds
+        Most time; None for no limit.
+
+    Raises
+    ------
+    TimeoutError
+        It took longer.
+
+    Examples
+    --------
+    >>> with within(0.01):
+    ...     while True:
+    ...         pass
+    Traceback (most recent call last):
+    TimeoutError
+    """
+    if seconds is None:
+        yield
+        return
+    limit = _TimeLimit(threading.get_ident(), time.monotonic() + seconds)
+    outer, _LIMIT.current = _LIMIT.current, limit
+    clock = _clock(os.getpid())
+    clock.add(limit)
+    try:
+        yield
+    except BaseException as error:
+        if limit.is_late:
+            raise TimeoutError from error
+        raise
+    finally:
+        _LIMIT.current = outer
+        clock.remove(limit)
+        limit.leave()
+
+
+class _TimeLimit:
+    """Ends what a thread does when its time is over."""
+
+    def __init__(self, thread: int, until: float) -> None:
+        self.until = until
+        self.is_late = False
+        self.stops: list[Stop] = []
+        self._thread = thread
+        self._is_done = False
+        self._lock = threading.Lock()
+
+    def end(self) -> None:
+        """Stop queries; and the thread, where there are none or it goes on nevertheless."""
+        with self._lock:
+            if self._is_done:
+                return
+            goes_on, self.is_late = self.is_late or not self.stops, True
+            if goes_on:
+                _raise_in(self._thread, KeyboardInterrupt)
+        self.until = time.monotonic() + _PATIENCE_S
+        for stop in [*self.stops]:
+            with contextlib.suppress(Exception):  # it may have ended meanwhile
+                stop()
+
+    def leave(self) -> None:
+        """From now on nothing is raised in the thread."""
+        try:
+            self._close()
+        except KeyboardInterrupt:  # at the last moment
+            self._close()
+            if self.is_late:
+                raise TimeoutError from None
+            raise
+
+    def _close(self) -> None:
+        with self._lock:
+            self._is_done = True
+            if self.is_late:
+                _raise_in(self._thread, None)
+
+
+class _Clock:
+    """A thread that ends what is late, throughout the life of a process."""
+
+    def __init__(self) -> None:
+        self._limits: list[_TimeLimit] = []
+        self._changed = threading.Condition()
+        self._wakes = math.inf
+        threading.Thread(target=self._watch, name="profframe-limits", daemon=True).start()
+
+    def add(self, limit: _TimeLimit) -> None:
+        """Watch a limit; the thread is woken only for one that comes before all others."""
+        with self._changed:
+            self._limits.append(limit)
+            if limit.until < self._wakes:
+                self._changed.notify()
+
+    def remove(self, limit: _TimeLimit) -> None:
+        """Watch it no longer."""
+        with self._changed:
+            self._limits.remove(limit)
+
+    def _watch(self) -> None:
+        while True:
+            with self._changed:
+                now = time.monotonic()
+                due = [limit for limit in self._limits if limit.until <= now]
+                if not due:
+                    self._wakes = min((one.until for one in self._limits), default=math.inf)
+                    forever = self._wakes == math.inf
+                    self._changed.wait(None if forever else self._wakes - now)
+            for limit in due:
+                limit.end()
+
+
+@cache
+def _clock(process: int) -> _Clock:  # noqa: ARG001 - a fork has no threads of its parent
+    return _Clock()
+
+
+class _Limit(threading.local):
+    """The limit of what this thread does."""
+
+    current: _TimeLimit | None = None
+
+
+_LIMIT: Final = _Limit()
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Raise an error in a thread between two steps of Python; None takes it back."""
+    raised = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)

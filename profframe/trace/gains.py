@@ -34,6 +34,7 @@ MOST_ERROR: Final = 0.02
 
 _COLUMNS: Final = (
     "finding_number", "run", "rank", "ranks", "rule", "cause", "where", "suggestion", "replay",
+    "claim_order",
 )  # fmt: skip
 _LISTS: Final = ("changed_events", "changed_factors")
 _LATE_BY: Final = "late by "
@@ -135,6 +136,7 @@ def _of_run(
     windows: Mapping[tuple[Any, Any], Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
     """What the replay of a run says: one for each cause, with all ranks that have it."""
+    rows, result = _of_their_own(rows)
     groups: dict[object, list[Mapping[str, Any]]] = {}
     turns = Counter[object]()  # a rank may have several of a key: each is one with others' like it
     for row in rows:
@@ -143,7 +145,7 @@ def _of_run(
         turns[turn] += 1
     alike = [group for group in groups.values() if _cause(group[0]) in CAUSES]
     others = [row for group in groups.values() if group not in alike for row in group]
-    result = _not_replayed(others, "no change of a replay is like it")
+    result += _not_replayed(others, "no change of a replay is like it")
     if not alike:
         return result
     replays = [row for group in alike for row in group]
@@ -168,6 +170,39 @@ def _of_run(
                 }
             )
     return result
+
+
+def _of_their_own(
+    rows: Sequence[Mapping[str, Any]],
+) -> tuple[list[Mapping[str, Any]], list[dict[str, Any]]]:
+    """Findings without the events that one of a rule before theirs changes alike; and what is left.
+
+    ``but_events`` is what a finding of all of a rank's time is not of.
+    """
+    own: list[Mapping[str, Any]] = []
+    taken: list[Mapping[str, Any]] = []
+    before: dict[object, NDArray[Any]] = {}
+    nothing = np.empty(0, np.int64)
+    places = [row["claim_order"] for row in rows]
+    for place in sorted(set(places)):
+        of_rule = [row for row in rows if row["claim_order"] == place]
+        for row in of_rule:
+            events, factors = row["changed_events"], row["changed_factors"]
+            others = before.get((row["rank"], row["replay"]), nothing)
+            if events is None or not others.size:
+                own.append({**row, "but_events": others})
+                continue
+            kept = ~np.isin(events, others)
+            factors = None if factors is None else factors[kept]
+            changed = {"changed_events": events[kept], "changed_factors": factors}
+            (own if kept.any() else taken).append({**row, **changed, "but_events": nothing})
+        for row in of_rule:
+            if row["changed_events"] is not None:
+                key = row["rank"], row["replay"]
+                before[key] = np.append(before.get(key, nothing), row["changed_events"])
+    order = {row["finding_number"]: number for number, row in enumerate(rows)}
+    own.sort(key=lambda row: order[row["finding_number"]])
+    return own, _not_replayed(taken, "other findings change the same events")
 
 
 def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
@@ -196,5 +231,6 @@ def _remedy(
                 factors,
                 np.array(marks, np.int64),
                 is_all=events is None,
+                but=row["but_events"],
             )
     return Remedy(group[0]["replay"], ranks, _cause(group[0]))

@@ -185,7 +185,9 @@ class Plots:
             several = self.trace.traces.height > 1
             limit = (5 if several else 15) if top is None else _at_least_one("top", top)
             rows = self.trace.answer("kernels", by=by, top=limit, copies=copies)
-            return times.kernels(parts.non_empty(rows, "kernels", _NO_DEVICES))
+            is_short = by == "short_name" and not rows.is_empty()
+            full_names = self.trace.answer("kernels", copies=copies) if is_short else None
+            return times.kernels(parts.non_empty(rows, "kernels", _NO_DEVICES), full_names)
 
     def memory(self, points: int | None = None) -> AnyChart:
         """Show memory allocated and reserved over time, and its peak.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from profframe.query.rules import REPLAYS, shipped_rules
+from profframe.query.rules import CLAIMS, ORDER, REPLAYS, shipped_rules
 
 HEAD: Final = """\
 # Rules
@@ -57,6 +57,18 @@ stragglers cover all of the time examined, and other words are not replayed. The
 
 REPLAYS
 
+No two findings cover the same time of a rank. A line `-- claims: WORD` says at which moments a
+finding loses time, within the slices in `changed_events`, or within a list of
+`span(start_ns, end_ns)` in a column `claimed`:
+
+CLAIMS
+
+The rule with the narrowest cause claims the time, and it is subtracted from all rules after it:
+first your own rules, then ORDER. A column `claimed_ns` is the amount that a finding claims, and
+`claimed_part()` is its place in the text: there the answer writes what is left, as a share of
+`claimed_of_ns`, or else of the time examined. If less than `least_ns` is left, there is no finding.
+The gain shrinks by the same share.
+
 A rule reads the tables of the trace, as every query does; `trace.given(...).advice(...)` and
 `--files DIR` give it your own frames and files as well.
 
@@ -72,7 +84,10 @@ window_ns)`, `part_text(part_ns, window_ns, steps)`, `strongest(event_id, streng
 def page() -> str:
     """The text."""
     words = "\n".join(f"- `{word}`: {meaning};" for word, meaning in REPLAYS.items())
-    lines = [HEAD.replace("REPLAYS", words.removesuffix(";") + ".")]
+    moments = "\n".join(f"- `{word}`: {meaning};" for word, meaning in CLAIMS.items())
+    head = HEAD.replace("REPLAYS", words.removesuffix(";") + ".")
+    head = head.replace("CLAIMS", moments.removesuffix(";") + ".")
+    lines = [head.replace("ORDER", ", ".join(f"`{name}`" for name in ORDER))]
     for rule in shipped_rules():
         sentence = rule.answer.sentence
         lines += [f"## {rule.name}", "", sentence[:1].upper() + sentence[1:], "", rule.answer.grain]
@@ -80,6 +95,8 @@ def page() -> str:
         lines += [f"Needs {' and '.join(f'`{table}`' for table in rule.answer.needs)}.", ""]
         if rule.replay:
             lines += [f"Gain: a replay with {rule.replayed_with} (`{rule.replay}`).", ""]
+        if rule.claims:
+            lines += [f"Claims time at which {CLAIMS[rule.claims]}.", ""]
         if rule.parameters:
             lines += ["| threshold | type | default | what it does |", "|---|---|---|---|"]
             lines += [f"| `{p.name}` | {p.type} | {p.default} | {p.doc} |" for p in rule.parameters]

@@ -77,7 +77,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "input_balance",
             "clock_skew",
         ),
-        "Dumps of the flight recorder": ("hangs", "hang_sides", "collective_progress"),
+        "Flight recorder dumps": ("hangs", "hang_sides", "collective_progress"),
         "Many runs": ("runs", "samples"),
         "Counters": ("counter_series", "counter_summary", "op_counters"),
     }
@@ -158,7 +158,7 @@ def index(answers: Sequence[Answer], above: str) -> str:
         rows = [
             (f"[`{name}`](answers/{name}.md)", sentence(by_name[name].sentence)) for name in names
         ]
-        lines += ["", f"## {heading}", "", *markup.table(("answer", "what it says"), rows)]
+        lines += ["", f"## {heading}", "", *markup.table(("answer", "what it shows"), rows)]
         lines += ["", "```{toctree}", ":hidden:", "", *(f"answers/{name}" for name in names), "```"]
     return "\n".join(lines) + "\n"
 
@@ -283,7 +283,7 @@ def _worked_out(name: str) -> Iterator[str]:
         return
     title, _, rest = min(long_enough, key=len).partition("\n")
     said = markup.prose(title.removeprefix("# "))
-    yield from ("", "None of the example traces has any. Worked out by hand:", "", f"*{said}*", "")
+    yield from ("", "No example trace has such rows. Worked out by hand:", "", f"*{said}*", "")
     for line in rest.splitlines():
         if line.startswith("## "):
             yield f"### {markup.plain(line.removeprefix('## '))}"

@@ -3,11 +3,12 @@
 -- evidence. If several ranks of a run have a finding for the same cause, it is one finding, on the rank with the largest gain;
 -- `ranks` lists all of them. The cause is the same if one rule has the same `where` and suggestion, or if rules with a column
 -- `cause` have the same `cause`. Rules are the files in `sql/rules`, and your own: each is a SELECT over the same tables. Times
--- are within the profiler's steps, or the whole trace if there are none. A rule without evidence gives no finding. Gains of
--- several findings may overlap in time, so they do not add up. If a rule says how a replay simulates its suggestion
--- (`docs/what_if.md`), the gain comes from a replay of all ranks of the run, for all ranks that have the finding; severity then
--- follows that gain, and `gain_basis` says so. In plain SQL, gains are the rules' own estimates: `profframe answer advice --sql`
--- prints the query with all rules, for a bare shell.
+-- are within the profiler's steps, or the whole trace if there are none. A rule without evidence gives no finding. No two
+-- findings cover the same time of a rank: the one with the narrowest cause has it (`docs/rules.md` has the order), and the others
+-- do not count it. A gain is at most the time examined. Each gain is for its suggestion alone, so gains may not add up. If a rule
+-- says how a replay simulates its suggestion (`docs/what_if.md`), the gain comes from a replay of all ranks of the run, for all
+-- ranks that have the finding; severity then follows that gain, and `gain_basis` says so. In plain SQL, gains are the rules' own
+-- estimates: `profframe answer advice --sql` prints the query with all rules, for a bare shell.
 -- needs: events
 -- recorded: slices
 -- no rows: no rule fires: nothing is wrong that profframe looks for

@@ -1,9 +1,9 @@
--- surroundings: an event, and what is around it: on its thread or stream, and over the arrows of launches and of backward.
--- One row per event and what it is to that one: itself first, then what is around it from the inside out, what launched it, what it
+-- surroundings: an event, and what is around it: on its thread or stream, and along arrows of launches and backward.
+-- One row per event and its relation to that event: the event first, then what is around it from the inside out, what launched it, what it
 -- launched and what is inside it, the longest first, and what ran before and after it.
 -- needs: events
 -- parameter event BIGINT = 0   event_id of the event
--- parameter most  BIGINT = 10  most rows of what is inside it, and of what it launched
+-- parameter most  BIGINT = 10  maximum rows of what is inside it, and of what it launched
 -- relation       VARCHAR      this, around, launched_by, op, annotation, frame, forward, launched, inside, before or after
 -- run            VARCHAR      run that the trace belongs to
 -- rank           INTEGER      rank within the run
@@ -12,8 +12,8 @@
 -- name           VARCHAR      name of the event
 -- start_ns       BIGINT   ns  start, on the clock of the trace
 -- dur_ns         BIGINT   ns  duration
--- self_ns        BIGINT   ns  duration without what is directly inside
--- device_ns      BIGINT   ns  time of devices that was launched inside it
+-- self_ns        BIGINT   ns  duration without its direct children
+-- device_ns      BIGINT   ns  device time launched inside it
 -- thread         INTEGER      number of its thread within the rank
 -- device         INTEGER      its device
 -- stream         BIGINT       its stream

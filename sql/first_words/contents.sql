@@ -1,8 +1,8 @@
--- contents: how many rows there are of what not all sources have.
+-- contents: how many rows there are in tables that not all sources have.
 -- One row per page: all runs and ranks together.
 -- needs: nodes, recorded_collectives, process_groups, allocations, segments
 -- execution_traces BIGINT  nodes of execution traces
--- dumps            BIGINT  records and process groups of dumps of the flight recorder
+-- dumps            BIGINT  records and process groups of flight recorder dumps
 -- snapshots        BIGINT  allocations and segments of memory snapshots
 SELECT
     (SELECT count(*) FROM nodes) AS execution_traces,

@@ -1,14 +1,14 @@
--- dumps: what dumps of the flight recorder are of.
+-- dumps: what flight recorder dumps contain.
 -- One row per run.
 -- needs: recorded_collectives, process_groups, traces
 -- run        VARCHAR      run that the dumps belong to
 -- ranks      VARCHAR      ranks with a dump: 0,1,3
--- world_size INTEGER      number of ranks of the job; NULL where the dumps do not say
--- backends   VARCHAR      what communicates: gloo, nccl; NULL where the dumps do not say
--- versions   VARCHAR      versions of the dumps; NULL where they do not say
+-- world_size INTEGER      number of ranks in the job; NULL if the dumps do not say
+-- backends   VARCHAR      communication libraries: gloo, nccl; NULL if the dumps do not say
+-- versions   VARCHAR      versions of the dumps; NULL if they do not say
 -- groups     BIGINT       process groups
 -- records    BIGINT       records
--- open       BIGINT       records of what is not seen to have ended; NULL where none is followed, as with gloo
+-- open       BIGINT       records not seen to have ended; NULL if none is tracked, as with gloo
 -- first_ns   BIGINT  ns   when the first of them was called
 -- last_ns    BIGINT  ns   when the last of them was called
 WITH records AS (

@@ -1,10 +1,10 @@
--- execution_traces: what execution traces are of, and how much of them is linked to the trace beside them.
+-- execution_traces: what execution traces contain, and how much of them is linked to the trace beside them.
 -- One row per (run, rank).
 -- needs: nodes, tensors, flows, traces
 -- run             VARCHAR        run that the execution trace belongs to
 -- rank            INTEGER        rank within the run
 -- schema          VARCHAR        version of its schema; NULL beside a trace
--- recorded        VARCHAR        when it was recorded, as it says; NULL beside a trace
+-- recorded        VARCHAR        when it was recorded; NULL beside a trace
 -- nodes           BIGINT         nodes
 -- operators       BIGINT         nodes that are calls of operators
 -- linked          BIGINT         calls of operators that lead to an event
@@ -12,7 +12,7 @@
 -- collectives     BIGINT         nodes that communicate in a process group
 -- process_groups  BIGINT         process groups
 -- tensors         BIGINT         tensors
--- tensor_bytes    BIGINT  bytes  size of the largest tensor; NULL where no size is known
+-- tensor_bytes    BIGINT  bytes  size of the largest tensor; NULL if no size is known
 -- tensor_dtype    VARCHAR        its data type
 -- tensor_shape    VARCHAR        its size in each dimension
 -- tensor_device   VARCHAR        its device

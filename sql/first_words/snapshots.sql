@@ -1,11 +1,11 @@
--- snapshots: what memory snapshots and memory timelines are of.
+-- snapshots: what memory snapshots and memory timelines contain.
 -- One row per (run, rank).
 -- needs: allocations, allocator_events, segments, blocks
 -- run         VARCHAR     run that the snapshot belongs to
 -- rank        INTEGER     rank within the run
--- devices     BIGINT      devices whose memory it is
+-- devices     BIGINT      devices with memory in it
 -- records     BIGINT      records of the allocator
--- allocations BIGINT      allocations, also those before the first record
+-- allocations BIGINT      allocations, including those before the first record
 -- segments    BIGINT      segments
 -- blocks      BIGINT      blocks
 -- first_ns    BIGINT  ns  time of the first record

@@ -236,6 +236,7 @@ LEFT JOIN few('blocked') AS blocked ON gaps.lane = blocked.lane AND gaps.after_i
 -- column is_expandable BOOLEAN  whether device memory is in expandable segments
 -- column is_rocm BOOLEAN  whether it calls ROCm's runtime
 -- column has_loader BOOLEAN  whether it uses a DataLoader
+-- column is_pinning BOOLEAN  whether it pins host memory
 -- example: WITH shared_names AS (FROM shared_names(events)) FROM shared_traits(events, shared_names)
 CREATE OR REPLACE TEMP MACRO shared_traits(events, shared_names) AS TABLE
 WITH named AS (
@@ -256,14 +257,15 @@ WITH named AS (
         starts_with(name, 'aten::_fused_') AS is_fused,
         is_call(kind) AND regexp_matches(name, '^(cu|hip)Mem(Map|Create|AddressReserve)') AS is_expandable,
         is_call(kind) AND starts_with(name, 'hip') AS is_rocm,
-        regexp_matches(name, '^enumerate\(DataLoader\)|(^|[/\\])dataloader\.py\(') AS has_loader
+        regexp_matches(name, '^enumerate\(DataLoader\)|(^|[/\\])dataloader\.py\(') AS has_loader,
+        regexp_matches(name, '^aten::_?pin_memory$|(^|[/\\])pin_memory\.py\(|^Memcpy HtoD \(Pinned') AS is_pinning
     FROM query_table(shared_names)
 ),
 telling AS (
     FROM named
     WHERE
         is_pageable OR trains OR is_ddp OR is_fsdp OR has_graphs OR is_compiled OR has_foreach OR is_foreach OR is_fused
-        OR is_expandable OR is_rocm OR has_loader
+        OR is_expandable OR is_rocm OR has_loader OR is_pinning
 )
 SELECT
     slice.run, slice.rank,
@@ -271,7 +273,8 @@ SELECT
     bool_or(has_graphs) AS has_graphs, bool_or(is_compiled) AS is_compiled,
     bool_or(has_foreach) AND NOT bool_or(is_foreach) AND NOT bool_or(is_fused) AS can_foreach,
     bool_or(has_fused) AND NOT bool_or(is_fused) AS can_fuse,
-    bool_or(is_expandable) AS is_expandable, bool_or(is_rocm) AS is_rocm, bool_or(has_loader) AS has_loader
+    bool_or(is_expandable) AS is_expandable, bool_or(is_rocm) AS is_rocm, bool_or(has_loader) AS has_loader,
+    bool_or(is_pinning) AS is_pinning
 FROM query_table(events) AS slice
 JOIN few('telling') AS telling ON slice.kind = telling.kind AND slice.name = telling.name
 GROUP BY slice.run, slice.rank;
@@ -329,6 +332,8 @@ WHERE came_ns IS NOT NULL;
 -- parameter shared_waits TABLE  rows of shared_waits
 -- column run, rank, event_id, name, kernel_category, process_group, dur_ns  as in events
 -- column steps, window_ns  as in shared_windows
+-- column start_ns  as in events
+-- column end_ns BIGINT  its end
 -- column collective VARCHAR  the operation; NULL if not known
 -- column exposed_ns HUGEINT  part of it in which nothing computed
 -- column waited_ns HUGEINT  part of exposed_ns in which it waited for a rank that came later
@@ -368,7 +373,8 @@ kernels AS (
     )
 )
 SELECT
-    ranks.run, ranks.rank, ranks.steps, ranks.window_ns, kernels.event_id, kernels.name, kernels.kernel_category,
+    ranks.run, ranks.rank, ranks.steps, ranks.window_ns, kernels.event_id, kernels.start_ns, kernels.end_ns, kernels.name,
+    kernels.kernel_category,
     coalesce(kernels.collective, ops.collective, collective_kind(kernels.name)) AS collective,
     coalesce(kernels.process_group, ops.process_group) AS process_group,
     kernels.end_ns - kernels.start_ns AS dur_ns,

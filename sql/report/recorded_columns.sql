@@ -1,14 +1,14 @@
--- recorded_columns: whether columns of events that not all traces have hold anything.
+-- recorded_columns: whether optional columns of events have values.
 -- One row per page: all runs and ranks together.
 -- needs: events
 -- input_dims        BOOLEAN      input shapes were recorded
 -- stack             BOOLEAN      stacks were recorded
--- python_module_id  BOOLEAN      calls of modules were recorded
+-- python_module_id  BOOLEAN      module calls were recorded
 -- module_hierarchy  BOOLEAN      the modules around ops were recorded
--- collective        BOOLEAN      there are names of collectives
+-- collective        BOOLEAN      there are collective names
 -- process_group     BOOLEAN      there are process groups
--- phase_id          BOOLEAN      there are phases of inference
--- graph_layer       BOOLEAN      graphs have layers that repeat
+-- phase_id          BOOLEAN      there are inference phases
+-- graph_layer       BOOLEAN      graphs have repeating layers
 SELECT
     count(input_dims) > 0 AS input_dims,
     count(stack) > 0 AS stack,

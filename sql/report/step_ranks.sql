@@ -1,17 +1,17 @@
--- step_ranks: how long each rank took for each step, computed in it, and waited for other ranks.
--- One row per run, rank and span of steps that follow one another, by run, rank and first step: a step each, or so many that no
--- rank has more than `most` spans; times are then the most of a step.
+-- step_ranks: how long each step took on each rank, and how long the rank computed and waited for other ranks.
+-- One row per run, rank and range of consecutive steps, by run, rank and first step: one step each, or as many as needed so that no
+-- rank has more than `most` ranges; times are then those of the longest step.
 -- Time is that of step_times and computation that of time_breakdown; waits are those of collectives, which were launched in the
--- step, on one clock where that is known. Where a step comes several times on a rank, its times are added up.
+-- step, on one clock if that is known. If a step occurs several times on a rank, its times are added up.
 -- needs: events, traces
--- parameter most BIGINT = 200  most spans of a rank
+-- parameter most BIGINT = 200  maximum ranges per rank
 -- run        VARCHAR      run that the trace belongs to
 -- rank       INTEGER      rank within the run
 -- first_step BIGINT       N of the first step
 -- last_step  BIGINT       N of the last step
--- dur_ns     BIGINT   ns  duration on the host; NULL where no step of these ended
--- wait_ns    BIGINT   ns  waits for the last rank of collectives; NULL where nothing is known of them
--- compute_ns BIGINT   ns  a kernel that computes, or a fill, was running; NULL where the rank used no device
+-- dur_ns     BIGINT   ns  duration on the host; NULL if none of these steps ended
+-- wait_ns    BIGINT   ns  waits for the last rank of collectives; NULL if they are not known
+-- compute_ns BIGINT   ns  time in which computation (or a fill) was running; NULL if the rank used no device
 WITH matches AS MATERIALIZED (
     FROM collective_matches(events, traces)
 ),

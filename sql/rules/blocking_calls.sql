@@ -9,11 +9,14 @@
 -- indexing, and copies from pinned memory with non_blocking=True.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#avoid-unnecessary-cpu-gpu-synchronization
 -- replay: calls, these calls taking no time and waiting for no device
+-- claims: all
 -- only if: EXISTS (FROM shared_names WHERE is_call(kind) AND is_blocking(name))
 -- needs: events
 -- parameter blocking_calls_share DOUBLE = 0.02  least share of the time for a finding
 WITH blocked AS (
-    SELECT run, rank, steps, window_ns, blocked_id, sum(blocked_ns) / any_value(devices) AS blocked_ns
+    SELECT
+        run, rank, steps, window_ns, blocked_id, sum(blocked_ns) / any_value(devices) AS blocked_ns,
+        list(span(start_ns, start_ns + blocked_ns)) AS spans
     FROM shared_gaps
     WHERE blocked_ns > 0
     GROUP BY run, rank, steps, window_ns, blocked_id
@@ -40,10 +43,13 @@ SELECT
     severity_of(sum(blocked_ns), window_ns) AS severity,
     'After ' || shown(arg_max(call_name, blocked_ns))
     || CASE WHEN op_name IS NULL THEN '' ELSE ' in ' || shown(op_name) END || ' devices are idle for '
-    || part_text(sum(blocked_ns), window_ns, steps) || ', ' || counted(count(*), 'time') AS finding,
+    || claimed_part() || ', ' || counted(count(*), 'time') AS finding,
     strongest(blocked_id, blocked_ns) AS evidence_events,
     count(*) AS events,
     list(blocked_id) AS changed_events,
+    flatten(list(spans)) AS claimed,
+    sum(blocked_ns) AS claimed_ns,
+    coalesce(getvariable('blocking_calls_share'), 0.02) * window_ns AS least_ns,
     sum(blocked_ns) AS estimated_gain_ns,
     'device gaps that begin during the calls, each at most as long as the call' AS gain_basis,
     shown(nullif(concat_ws(' at ', op_name, arg_max(frame, blocked_ns)), '')) AS "where",

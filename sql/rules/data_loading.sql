@@ -9,6 +9,7 @@
 -- loop.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#enable-asynchronous-data-loading-and-augmentation
 -- replay: host, the loader taking no time of the thread that asks for batches
+-- claims: idle
 -- only if: EXISTS (FROM shared_names WHERE is_data_load(name))
 -- needs: events
 -- parameter data_loading_share DOUBLE = 0.05  least part of the time that is a finding
@@ -34,11 +35,13 @@ SELECT
     rank,
     'data loader' AS cause,
     severity_of(sum(waited_ns), window_ns) AS severity,
-    'Data loading takes ' || part_text(sum(waited_ns), window_ns, steps)
+    'Data loading takes ' || claimed_part()
     || CASE WHEN bool_or(has_device) THEN ' in which no device is busy' ELSE '' END AS finding,
     list(event_id ORDER BY waited_ns DESC, event_id)[:100] AS evidence_events,
     count(*) AS events,
     list(event_id) AS changed_events,
+    sum(waited_ns) AS claimed_ns,
+    coalesce(getvariable('data_loading_share'), 0.05) * window_ns AS least_ns,
     sum(waited_ns) AS estimated_gain_ns,
     CASE
         WHEN bool_or(has_device) THEN 'time in the data loader in which no device is busy'
@@ -58,9 +61,9 @@ SELECT
             ELSE 'Load in the background, DataLoader(num_workers=4, persistent_workers=True), and move slow transforms out of '
                 || 'the loop.'
         END,
-        CASE WHEN coalesce(bool_or(is_pageable), false) THEN 'Pin the batches, pin_memory=True.' END
+        CASE WHEN coalesce(bool_or(is_pageable AND NOT is_pinning), false) THEN 'Pin the batches, pin_memory=True.' END
     ) AS suggestion
 FROM loading
-LEFT JOIN (SELECT run, rank, is_pageable FROM shared_traits) AS traits USING (run, rank)
+LEFT JOIN (SELECT run, rank, is_pageable, is_pinning FROM shared_traits) AS traits USING (run, rank)
 GROUP BY run, rank, steps, window_ns
 HAVING sum(waited_ns) >= coalesce(getvariable('data_loading_share'), 0.05) * window_ns

@@ -8,6 +8,7 @@
 -- with the largest batch.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf
 -- replay: calls, these calls taking no time and waiting for no device
+-- claims: idle
 -- only if: EXISTS (FROM shared_names WHERE is_call(kind) AND regexp_matches(name, 'Malloc|Free|Mem'))
 -- needs: events
 -- parameter device_allocations_share DOUBLE = 0.01  least share of the time for a finding
@@ -15,12 +16,15 @@
 SELECT
     calls.run,
     calls.rank,
-    severity_of(sum(calls.dur_ns), window_ns) AS severity,
-    'The driver allocates and frees device memory for ' || part_text(sum(calls.dur_ns), window_ns, steps) || ', in '
-    || counted(count(*), 'call') || ', most of it in ' || shown(arg_max(calls.name, calls.dur_ns)) AS finding,
+    severity_of(sum(coalesce(calls.idle_ns, calls.dur_ns)), window_ns) AS severity,
+    'The driver allocates and frees device memory for ' || claimed_part()
+    || CASE WHEN count(calls.idle_ns) > 0 THEN ' in which no device is busy' ELSE '' END
+    || ', in ' || counted(count(*), 'call') || ', most of it in ' || shown(arg_max(calls.name, calls.dur_ns)) AS finding,
     strongest(calls.event_id, calls.dur_ns) AS evidence_events,
     count(*) AS events,
     list(calls.event_id) AS changed_events,
+    sum(coalesce(calls.idle_ns, calls.dur_ns)) AS claimed_ns,
+    coalesce(getvariable('device_allocations_share'), 0.01) * window_ns AS least_ns,
     sum(calls.idle_ns) AS estimated_gain_ns,
     'time in these calls in which no device is busy' AS gain_basis,
     NULL AS "where",
@@ -44,5 +48,5 @@ WHERE
     )
 GROUP BY calls.run, calls.rank, steps, window_ns
 HAVING
-    sum(calls.dur_ns) >= coalesce(getvariable('device_allocations_share'), 0.01) * window_ns
+    sum(coalesce(calls.idle_ns, calls.dur_ns)) >= coalesce(getvariable('device_allocations_share'), 0.01) * window_ns
     AND count(DISTINCT calls.step) >= coalesce(getvariable('device_allocations_steps'), 2)

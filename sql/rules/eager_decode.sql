@@ -8,6 +8,7 @@
 -- torch.cuda.graph or torch.compile(mode="reduce-overhead").
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 -- replay: launches, the launches of these steps free, as in a graph
+-- claims: idle
 -- only if: EXISTS (FROM events WHERE inference_phase IN ('decode', 'verify', 'draft'))
 -- needs: events
 -- parameter eager_decode_kernels DOUBLE = 0.5  least share of kernels under 20 us
@@ -18,10 +19,13 @@ SELECT
     severity_of(sum(inner_idle_ns), window_ns) AS severity,
     'Steps that generate tokens launch ' || format('{:,}', round(avg(kernels))::BIGINT) || ' kernels one by one, '
     || percent_text(sum(short_kernels) / sum(kernels)) || ' of them under 20 us; between them devices are idle for '
-    || part_text(sum(inner_idle_ns), sum(span_ns), 0) || ', in ' || counted(count(*), 'step') AS finding,
+    || claimed_part() || ', in ' || counted(count(*), 'step') AS finding,
     strongest(event_id, inner_idle_ns) AS evidence_events,
     count(*) AS events,
     list(event_id) AS changed_events,
+    sum(inner_idle_ns) AS claimed_ns,
+    sum(span_ns) AS claimed_of_ns,
+    coalesce(getvariable('eager_decode_share'), 0.1) * sum(span_ns) AS least_ns,
     sum(inner_idle_ns) AS estimated_gain_ns,
     'idle time of the devices between the first and the last work of each step' AS gain_basis,
     NULL AS "where"

@@ -8,6 +8,7 @@
 -- suggestion: Start it earlier and wait for it later (async_op=True), or send less of it at a time.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#synchronous-and-asynchronous-collective-operations
 -- replay: works, these transfers hidden; waits for other loaded ranks stay
+-- claims: exposed
 -- only if: EXISTS (FROM shared_names WHERE communicates)
 -- needs: events, traces
 -- parameter exposed_communication_share DOUBLE = 0.05  least share of the time for a finding
@@ -16,11 +17,14 @@ SELECT
     rank,
     concat_ws(' ', 'exposed', process_group, collective) AS cause,
     severity_of(sum(own_ns), window_ns) AS severity,
-    shown(coalesce(collective, 'communication')) || ' is exposed ' || part_text(sum(own_ns), window_ns, steps) || ', '
+    shown(coalesce(collective, 'communication')) || ' is exposed ' || claimed_part() || ', '
     || percent_text(sum(own_ns) / sum(dur_ns)) || ' of its own time, in ' || counted(count(*), 'kernel') AS finding,
     strongest(event_id, own_ns) AS evidence_events,
     count(*) AS events,
     list(event_id) AS changed_events,
+    list(span(start_ns + waited_ns, end_ns)) AS claimed,
+    sum(own_ns) AS claimed_ns,
+    coalesce(getvariable('exposed_communication_share'), 0.05) * window_ns AS least_ns,
     sum(own_ns) AS estimated_gain_ns,
     'time in which it runs and nothing computes: the most that hiding it could gain' AS gain_basis,
     'process group ' || shown(process_group) AS "where",

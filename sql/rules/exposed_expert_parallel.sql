@@ -7,6 +7,7 @@
 -- its kernels fewer multiprocessors, send fp8, and look at the load of the experts' ranks.
 -- link: https://github.com/deepseek-ai/DeepEP
 -- replay: works, these transfers hidden; waits for other loaded ranks stay
+-- claims: exposed
 -- only if: EXISTS (FROM shared_names WHERE communicates)
 -- needs: events, traces
 -- parameter exposed_expert_parallel_share DOUBLE = 0.05  least share of the time for a finding
@@ -18,11 +19,14 @@ SELECT
         WHEN collective IN ('dispatch', 'combine') THEN 'Expert-parallel ' || collective
         ELSE 'Expert-parallel communication'
     END
-    || ' is exposed ' || part_text(sum(own_ns), window_ns, steps) || ', '
+    || ' is exposed ' || claimed_part() || ', '
     || percent_text(sum(own_ns) / sum(dur_ns)) || ' of its own time, in ' || counted(count(*), 'kernel') AS finding,
     strongest(event_id, own_ns) AS evidence_events,
     count(*) AS events,
     list(event_id) AS changed_events,
+    list(span(start_ns + waited_ns, end_ns)) AS claimed,
+    sum(own_ns) AS claimed_ns,
+    coalesce(getvariable('exposed_expert_parallel_share'), 0.05) * window_ns AS least_ns,
     sum(own_ns) AS estimated_gain_ns,
     'time in which it runs and nothing computes: the most that hiding it could gain' AS gain_basis,
     coalesce('process group ' || shown(process_group), shown(arg_max(short_name('kernel', name), own_ns))) AS "where"

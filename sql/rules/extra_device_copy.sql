@@ -8,6 +8,7 @@
 -- suggestion: Create the tensor where it is needed: torch.zeros(..., device=device), torch.rand(..., device=device) and so on.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#create-tensors-directly-on-the-target-device
 -- replay: ops, neither these fills nor the copies
+-- claims: idle
 -- only if: EXISTS (FROM shared_names WHERE name = 'aten::_to_copy')
 -- needs: events
 WITH ops AS (

@@ -8,6 +8,7 @@
 -- requests, and look at what the host does in python_lines; record without stacks to measure the amount.
 -- link: https://docs.sglang.ai/advanced_features/server_arguments.html
 -- replay: host, what the host does in these steps taking no time
+-- claims: idle
 -- only if: EXISTS (FROM events WHERE inference_phase IN ('decode', 'verify', 'draft'))
 -- needs: events
 -- parameter host_bound_decode_share DOUBLE = 0.2  least share of the time of these steps for a finding
@@ -31,7 +32,7 @@ SELECT
     bound.run,
     bound.rank,
     severity_of(sum(idle_ns), window_ns) AS severity,
-    'Devices are idle for ' || part_text(sum(idle_ns), sum(span_ns), 0) || ' in decode steps that run as graphs, in '
+    'Devices are idle for ' || claimed_part() || ' in decode steps that run as graphs, in '
     || counted(count(*), 'step')
     || CASE
         WHEN sum(graphs) > 2 * count(*)
@@ -41,6 +42,10 @@ SELECT
     strongest(event_id, idle_ns) AS evidence_events,
     count(*) AS events,
     list(event_id) AS changed_events,
+    list(span(start_ns, span_end_ns)) AS claimed,
+    sum(idle_ns) AS claimed_ns,
+    sum(span_ns) AS claimed_of_ns,
+    coalesce(getvariable('host_bound_decode_share'), 0.2) * sum(span_ns) AS least_ns,
     sum(idle_ns) AS estimated_gain_ns,
     'time in these steps in which no device was busy' AS gain_basis,
     shown(any_value(owners.label)) AS "where"

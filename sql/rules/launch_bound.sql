@@ -9,6 +9,7 @@
 -- ops; and look at the host's self times.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 -- replay: launches, all launches and the ops around them free, as in a graph
+-- claims: all
 -- only if: EXISTS (FROM shared_names WHERE is_busy(kind))
 -- needs: events
 -- parameter launch_bound_share      DOUBLE = 0.1      least part of the time that is a finding
@@ -38,10 +39,13 @@ SELECT
     rank,
     'launches' AS cause,
     severity_of(sum(host_ns) / devices, window_ns) AS severity,
-    'Devices wait for the next launch ' || part_text(sum(host_ns) / devices, window_ns, steps) || ', in '
+    'Devices wait for the next launch ' || claimed_part() || ', in '
     || counted(count(*), 'gap') || ' of ' || duration_text(avg(gap_ns)) || ' on average' AS finding,
     strongest(after_id, host_ns) AS evidence_events,
     count(*) AS events,
+    list(span(start_ns, start_ns + gap_ns)) AS claimed,
+    sum(host_ns) / devices AS claimed_ns,
+    coalesce(getvariable('launch_bound_share'), 0.1) * window_ns AS least_ns,
     sum(host_ns) / devices AS estimated_gain_ns,
     'from the end of the work before a gap to the call that launched the next' AS gain_basis,
     shown(any_value(owners.label)) AS "where",

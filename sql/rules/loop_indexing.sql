@@ -7,6 +7,7 @@
 -- over layers or time steps. The gain is call overhead, so each call counts for at most loop_indexing_call_ns.
 -- suggestion: Replace the loop by one op over all indices: slices, broadcasting, torch.where, index_select, scatter_.
 -- link: https://docs.pytorch.org/docs/stable/notes/broadcasting.html
+-- claims: idle
 -- only if: (SELECT sum(events) FROM shared_names WHERE name = 'aten::select') > 1
 -- needs: events
 -- parameter loop_indexing_rounds  BIGINT = 10     least number of rounds for a loop
@@ -38,7 +39,7 @@ places AS MATERIALIZED (
 ),
 slices AS (
     SELECT
-        stretch, slice.run, slice.rank, slice.step, slice.event_id, slice.preorder, slice.dur_ns, slice.name,
+        stretch, slice.run, slice.rank, slice.step, slice.event_id, slice.preorder, slice.start_ns, slice.dur_ns, slice.name,
         coalesce(slice.python_stack, slice.stack) AS frames, regexp_replace(slice.name, ' at 0x[0-9a-fA-F]+', '') AS word,
         slice.name = 'aten::select' AND lag(slice.name) OVER siblings IS DISTINCT FROM 'aten::select' AS begins
     FROM events AS slice
@@ -56,6 +57,7 @@ rounds AS (
         stretch, round,
         any_value(run) AS run, any_value(rank) AS rank,
         arg_min(step, preorder) AS step, arg_min(event_id, preorder) AS event_id, arg_min(frames, preorder) AS frames,
+        span(min(start_ns), max(start_ns + dur_ns)) AS time,
         list(word ORDER BY preorder) AS words,
         list(least(dur_ns, coalesce(getvariable('loop_indexing_call_ns'), 10000)) ORDER BY preorder) AS calls_ns
     FROM numbered
@@ -70,7 +72,8 @@ loops AS (
     SELECT
         stretch, run, rank, words, min(round) - 1 AS round_before, max(round) + 1 AS round_behind,
         arg_min(step, round) AS step, arg_min(frames, round) AS frames,
-        list(event_id ORDER BY round) AS ids, sum(list_sum(calls_ns)) - list_sum(arg_min(calls_ns, round)) AS gain_ns
+        list(event_id ORDER BY round) AS ids, list(time ORDER BY round) AS times,
+        sum(list_sum(calls_ns)) - list_sum(arg_min(calls_ns, round)) AS gain_ns
     FROM (
         SELECT *, sum(changed::INTEGER) OVER (PARTITION BY stretch ORDER BY round ROWS UNBOUNDED PRECEDING) AS loop
         FROM changes
@@ -98,7 +101,7 @@ whole AS (
     SELECT
         bounded.run, bounded.rank, bounded.step, bounded.frames, bounded.words,
         gain_ns + coalesce(list_sum(last.calls_ns[:least_words]), 0) AS gain_ns,
-        CASE WHEN last.event_id IS NULL THEN ids ELSE list_append(ids, last.event_id) END AS ids
+        CASE WHEN last.event_id IS NULL THEN ids ELSE list_append(ids, last.event_id) END AS ids, bounded.times
     FROM bounded
     LEFT JOIN changes AS last
         ON bounded.stretch = last.stretch
@@ -113,6 +116,7 @@ SELECT
     || shown(array_to_string(words, ', ')) AS finding,
     flatten(list(ids ORDER BY gain_ns DESC, ids))[:100] AS evidence_events,
     sum(len(ids))::BIGINT AS events,
+    flatten(list(times)) AS claimed,
     sum(gain_ns)::BIGINT AS estimated_gain_ns,
     'calls of all rounds but the first, no more than ' || duration_text(coalesce(getvariable('loop_indexing_call_ns'), 10000))
     || ' of each' AS gain_basis,

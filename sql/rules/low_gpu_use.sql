@@ -2,18 +2,21 @@
 -- One row per (run, rank).
 -- Less than half of the time is the limit of the TensorBoard plugin. With steps it is the part of them in which some device of
 -- the rank is busy, as in `step_times`; without, the part in which each is, from its first work to the last.
--- suggestion: Look at the causes, the other findings of this rank and `gaps`; if there are none, give the devices more work per
--- step, with a larger batch.
+-- What other findings of the rank explain is taken off, and the rest is one where it is a fifth of the time.
+-- suggestion: See in `gaps` what the host does in the longest; if it only launches, give the devices more work per step, with a
+-- larger batch.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+-- claims: idle
 -- only if: EXISTS (FROM shared_names WHERE is_busy(kind))
 -- needs: events
 -- parameter low_gpu_use_share DOUBLE = 0.5  busy for less than this part of the time is a finding
+-- parameter low_gpu_use_rest  DOUBLE = 0.2  least part of the time that no other finding explains
 WITH idle AS (
-    SELECT run, rank, event_id, idle_ns
+    SELECT run, rank, event_id, idle_ns, span(start_ns, start_ns + dur_ns) AS time
     FROM step_marks(events)
     WHERE dur_ns > 0
     UNION ALL
-    SELECT run, rank, after_id AS event_id, gap_ns / devices AS idle_ns
+    SELECT run, rank, after_id AS event_id, gap_ns / devices AS idle_ns, span(start_ns, start_ns + gap_ns) AS time
     FROM shared_gaps
     WHERE steps = 0
 ),
@@ -38,7 +41,7 @@ SELECT
     idle.rank,
     'idle' AS cause,
     CASE WHEN sum(idle.idle_ns) >= 0.8 * window_ns THEN 'high' ELSE 'medium' END AS severity,
-    'Devices have nothing to do for ' || part_text(sum(idle.idle_ns), window_ns, steps)
+    'Devices have nothing to do for ' || claimed_part()
     || coalesce(
         ', ' || percent_text(any_value(owners.share)) || ' of the gaps while the host is in '
         || shown(any_value(owners.label)),
@@ -46,8 +49,11 @@ SELECT
     ) AS finding,
     strongest(event_id, idle.idle_ns) AS evidence_events,
     count(*) AS events,
+    list(idle.time) AS claimed,
+    sum(idle.idle_ns) AS claimed_ns,
+    coalesce(getvariable('low_gpu_use_rest'), 0.2) * window_ns AS least_ns,
     NULL AS estimated_gain_ns,
-    'how much of it can be gained is in the findings on its causes' AS gain_basis,
+    'not known: no rule knows the cause' AS gain_basis,
     shown(any_value(owners.label)) AS "where"
 FROM idle
 LEFT JOIN owners ON idle.run = owners.run AND idle.rank = owners.rank

@@ -8,6 +8,7 @@
 -- --cuda-graph-bs or --cuda-graph-max-bs.
 -- link: https://docs.vllm.ai/en/latest/design/cuda_graphs.html
 -- replay: launches, the launches of these batches free, as in a graph
+-- claims: idle
 -- only if: EXISTS (FROM events WHERE inference_phase IN ('decode', 'verify', 'draft'))
 -- needs: events
 -- parameter missed_captures_share DOUBLE = 0.02  least share of the time for a finding

@@ -5,6 +5,7 @@
 -- suggestion: Pin the memory, DataLoader(pin_memory=True) or tensor.pin_memory(), and copy with non_blocking=True.
 -- link: https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 -- replay: works, these copies hidden: they take no time
+-- claims: exposed
 -- only if: EXISTS (FROM shared_names WHERE kind = 'memcpy' AND name ILIKE '%pageable%')
 -- needs: events
 -- parameter pageable_copies_share DOUBLE = 0.05  least share of the time for a finding
@@ -31,13 +32,15 @@ SELECT
     run,
     rank,
     severity_of(sum(dur_ns), window_ns) AS severity,
-    'Copies of pageable memory ' || direction || ' take ' || part_text(sum(dur_ns), window_ns, steps)
+    'Copies of pageable memory ' || direction || ' take ' || claimed_part()
     || coalesce(
         ', ' || bytes_text(sum(bytes)) || ' at ' || format('{:.1f} GB/s', sum(bytes) / sum(dur_ns) FILTER (bytes IS NOT NULL)), ''
     ) AS finding,
     strongest(event_id, dur_ns) AS evidence_events,
     count(*) AS events,
     list(event_id) AS changed_events,
+    sum(dur_ns) AS claimed_ns,
+    coalesce(getvariable('pageable_copies_share'), 0.05) * window_ns AS least_ns,
     NULL AS estimated_gain_ns,
     'depends on the bus, and on what else could run meanwhile' AS gain_basis,
     NULL AS "where",
@@ -47,8 +50,10 @@ SELECT
             || 'before it is read; or copy less often.'
         WHEN NOT coalesce(bool_or(traits.has_loader), false)
             THEN 'Pin the memory, tensor.pin_memory(), and copy with non_blocking=True.'
+        WHEN coalesce(bool_or(traits.is_pinning), false)
+            THEN 'Some memory is pinned already: pin what else is copied, tensor.pin_memory(), and copy with non_blocking=True.'
     END AS suggestion
 FROM copies
-LEFT JOIN (SELECT run, rank, has_loader FROM shared_traits) AS traits USING (run, rank)
+LEFT JOIN (SELECT run, rank, has_loader, is_pinning FROM shared_traits) AS traits USING (run, rank)
 GROUP BY run, rank, steps, window_ns, direction
 HAVING sum(dur_ns) >= coalesce(getvariable('pageable_copies_share'), 0.05) * window_ns

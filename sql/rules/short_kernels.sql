@@ -6,6 +6,7 @@
 -- waited for others. It is a finding where half of the kernels are so, and launching these takes a tenth of the time.
 -- suggestion: Fuse them, with torch.compile, or launch many at once with CUDA graphs.
 -- link: https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
+-- claims: all
 -- only if: EXISTS (FROM shared_names WHERE is_busy(kind))
 -- needs: events
 -- parameter short_kernels_longest_ns BIGINT = 100000  longer calls, in ns, do more than to launch
@@ -19,7 +20,7 @@ WITH graphs AS (
 ),
 kernels AS (
     SELECT
-        work.run, work.rank, work.event_id, call_ns, work.end_ns - work.start_ns AS dur_ns,
+        work.run, work.rank, work.event_id, queued_ns, call_ns, work.end_ns - work.start_ns AS dur_ns,
         call_ns > work.end_ns - work.start_ns
         AND call_ns <= coalesce(getvariable('short_kernels_longest_ns'), 100000)
         AND work.start_ns - queued_ns - call_ns <= coalesce(getvariable('short_kernels_wait_ns'), 50000)
@@ -37,11 +38,14 @@ SELECT
     'low' AS severity,
     format('{:,} of {:,}', count(*) FILTER (is_short), count(*)) || ' kernels take less time than launching them, '
     || duration_text(avg(dur_ns) FILTER (is_short)) || ' against ' || duration_text(avg(call_ns) FILTER (is_short))
-    || ' on average; the host launches them for ' || part_text(sum(call_ns) FILTER (is_short), window_ns, steps) AS finding,
+    || ' on average; the host launches them for ' || claimed_part() AS finding,
     strongest(CASE WHEN is_short THEN event_id END, call_ns - dur_ns) AS evidence_events,
     count(*) FILTER (is_short) AS events,
+    list(span(queued_ns, queued_ns + call_ns)) FILTER (is_short) AS claimed,
+    sum(call_ns) FILTER (is_short) AS claimed_ns,
+    coalesce(getvariable('short_kernels_call_share'), 0.1) * window_ns AS least_ns,
     NULL AS estimated_gain_ns,
-    'as far as devices wait for launches it is in launch_bound' AS gain_basis,
+    'not known: how long devices wait for these launches is less' AS gain_basis,
     NULL AS "where",
     concat_ws(
         ', ',

@@ -8,6 +8,7 @@
 -- each.
 -- link: https://docs.pytorch.org/docs/stable/optim.html#algorithms
 -- replay: launches, the launches of these steps free
+-- claims: idle
 -- only if: EXISTS (FROM shared_names WHERE starts_with(name, 'Optimizer.step#') OR contains(name, '_single_tensor_'))
 -- needs: events
 WITH frames AS MATERIALIZED (

@@ -9,6 +9,7 @@
 -- sequences, load of experts and what other streams do then.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 -- replay: works, these layers as long as similar layers
+-- claims: all
 -- only if: EXISTS (FROM events WHERE graph_layer IS NOT NULL)
 -- needs: events
 -- parameter slow_layers_ratio DOUBLE = 1.2   least time of a layer over the median of its block
@@ -29,7 +30,7 @@ slow AS MATERIALIZED (
 members AS MATERIALIZED (
     SELECT
         launched.run, launched.rank, launched.graph, slices.graph_block AS block, slices.graph_layer AS layer,
-        slices.event_id, slices.name, slices.dur_ns,
+        slices.event_id, slices.name, slices.start_ns, slices.dur_ns,
         slices.graph_position - min(slices.graph_position) OVER (
             PARTITION BY slices.run, slices.rank, slices.launch_id, slices.graph_layer
         ) AS place
@@ -53,9 +54,12 @@ kernels AS (
     SELECT
         run, rank, graph,
         max({'ns': ns, 'name': name}) AS most,
-        max_by(ids, ns) AS evidence
+        max_by(ids, ns) AS evidence,
+        flatten(list(spans)) AS spans
     FROM (
-        SELECT run, rank, graph, name, sum(late_ns) AS ns, strongest(event_id, late_ns) AS ids
+        SELECT
+            run, rank, graph, name, sum(late_ns) AS ns, strongest(event_id, late_ns) AS ids,
+            list(span(start_ns + dur_ns - late_ns, start_ns + dur_ns)) FILTER (late_ns > 0) AS spans
         FROM late
         GROUP BY run, rank, graph, name
     )
@@ -92,6 +96,7 @@ SELECT
     count(*) AS events,
     any_value(changed.ids) AS changed_events,
     any_value(changed.factors) AS changed_factors,
+    any_value(kernels.spans) AS claimed,
     sum(slow.device_ns - slow.usual_ns) AS estimated_gain_ns,
     'their time beyond the median of their block, in all replays' AS gain_basis,
     NULL AS "where"

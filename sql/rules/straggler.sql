@@ -12,6 +12,7 @@
 -- of the other ranks.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications
 -- replay: stragglers, the late ranks doing this as the median rank does
+-- claims: exposed
 -- only if: (SELECT count(DISTINCT rank) > 1 FROM traces)
 -- needs: events, traces
 -- parameter straggler_share DOUBLE = 0.02  least share of the time for a finding
@@ -93,11 +94,17 @@ late AS (
 ),
 -- Without the late ones a collective begins when the last of the others comes.
 gains AS (
-    SELECT run, cause, sum(held_up(last_ns, others_ns)) AS gain_ns
+    SELECT
+        run, cause, sum(held_up(last_ns, others_ns)) AS gain_ns,
+        flatten(list(list_transform(
+            waiting,
+            lambda w: {'rank': w.rank, 'start_ns': others_ns + w.offset_ns, 'end_ns': last_ns + w.offset_ns}
+        ))) AS spans
     FROM (
         SELECT
             causes.run, causes.cause, max(waits.came_ns) AS last_ns,
-            max(waits.came_ns) FILTER (held.rank IS NULL) AS others_ns
+            max(waits.came_ns) FILTER (held.rank IS NULL) AS others_ns,
+            list({'rank': waits.rank, 'offset_ns': waits.start_ns - waits.came_ns}) FILTER (held.rank IS NULL) AS waiting
         FROM (SELECT DISTINCT run, cause FROM late) AS causes
         JOIN waits ON causes.run = waits.run
         LEFT JOIN (FROM held SEMI JOIN late USING (run, rank, cause)) AS held
@@ -108,7 +115,7 @@ gains AS (
 ),
 shown_late AS (
     SELECT
-        late.*, gains.gain_ns, windows.steps, windows.window_ns, counts.collectives, counts.times_last,
+        late.*, gains.gain_ns, gains.spans, windows.steps, windows.window_ns, counts.collectives, counts.times_last,
         list(late.rank) OVER of_cause AS ranks,
         CASE
             late.cause
@@ -134,11 +141,14 @@ SELECT
             THEN 'Rank ' || rank || ' comes last to ' || format('{:,}', times_last) || ' of ' || format('{:,}', collectives)
             || ' collectives, and others wait for it '
         ELSE 'Ranks ' || array_to_string(list_sort(ranks), ', ') || ' come late to collectives, and others wait for them '
-    END || part_text(gain_ns, window_ns, steps) || ', ' || percent_text(gain_ns / all_ns)
+    END || claimed_part() || ', ' || percent_text(gain_ns / all_ns)
     || ' of all such waits in the run; what takes longer before is '
     || CASE WHEN len(ranks) = 1 THEN 'its ' ELSE 'their ' END || word AS finding,
     evidence_events,
     events,
+    spans AS claimed,
+    gain_ns AS claimed_ns,
+    coalesce(getvariable('straggler_share'), 0.02) * window_ns AS least_ns,
     gain_ns AS estimated_gain_ns,
     CASE
         WHEN len(ranks) = 1 THEN 'time from the second-to-last rank to this one: until then the collective cannot begin'

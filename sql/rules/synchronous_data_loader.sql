@@ -4,10 +4,11 @@
 -- of a DataLoader whose `_get_iterator` does not call `check_worker_number_rationality`. SynchronizedDataLoaderPattern of
 -- torch.profiler._pattern_matcher, with two differences: the marks do where stacks were not recorded, or the loop began before
 -- the profile (torch sees frames alone); and batches that take less than synchronous_data_loader_share of the time are left
--- alone. The time is data_loading's, too, so this is never high.
+-- alone. What data_loading finds is not said again. It is never high.
 -- suggestion: Give the DataLoader workers: num_workers=4 or more, with persistent_workers=True.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#enable-asynchronous-data-loading-and-augmentation
 -- replay: host, the loader taking no time of the thread that asks for batches
+-- claims: idle
 -- only if: EXISTS (FROM shared_names WHERE contains(name, '_SingleProcessDataLoaderIter') OR contains(name, 'dataloader.py('))
 -- needs: events
 -- parameter synchronous_data_loader_share DOUBLE = 0.01  least part of the time that is a finding
@@ -42,12 +43,14 @@ SELECT
     CASE WHEN coalesce(sum(waited_ns), 0) >= 0.05 * window_ns THEN 'medium' ELSE 'low' END AS severity,
     CASE
         WHEN count(waited_ns) = 0 THEN 'A DataLoader without workers is used'
-        ELSE 'A DataLoader without workers takes ' || part_text(sum(waited_ns), window_ns, steps)
+        ELSE 'A DataLoader without workers takes ' || claimed_part()
             || CASE WHEN count(loader_calls.idle_ns) > 0 THEN ' in which no device is busy' ELSE '' END
     END AS finding,
     list(event_id ORDER BY waited_ns DESC NULLS LAST, event_id)[:100] AS evidence_events,
     count(*) AS events,
     list(event_id) FILTER (waited_ns IS NOT NULL) AS changed_events,
+    sum(waited_ns) AS claimed_ns,
+    coalesce(getvariable('synchronous_data_loader_share'), 0.01) * window_ns AS least_ns,
     sum(waited_ns) AS estimated_gain_ns,
     CASE
         WHEN count(waited_ns) = 0 THEN 'not known: the trace shows none of its batches'
@@ -56,7 +59,7 @@ SELECT
     END AS gain_basis,
     shown_line(arg_max(line, {'ns': waited_ns, 'id': -event_id})) AS "where",
     CASE
-        WHEN coalesce(bool_or(traits.is_pageable), false)
+        WHEN coalesce(bool_or(traits.is_pageable AND NOT traits.is_pinning), false)
             THEN 'Give the DataLoader workers: num_workers=4 or more, with pin_memory=True and persistent_workers=True.'
     END AS suggestion
 FROM loader_calls

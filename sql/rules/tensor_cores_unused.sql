@@ -7,6 +7,7 @@
 -- fp16 with torch.autocast.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices
 -- replay: works, these kernels at the same share of the higher limit
+-- claims: all
 -- only if: (SELECT count(fp32_flop_per_s) > 0 FROM devices)
 -- needs: events, devices
 -- parameter tensor_cores_unused_share DOUBLE = 0.05  least share of the time for a finding
@@ -40,6 +41,13 @@ gains AS (
     FROM kernels
     WHERE best_s < limit_s
 ),
+-- What computes in half precision already is told so.
+halves AS (
+    SELECT run, rank, true AS has_half
+    FROM events
+    WHERE kind = 'kernel' AND work_dtype IN ('bf16', 'fp16') AND flops > 0
+    GROUP BY run, rank
+),
 owners AS (
     SELECT run, rank, event_id, name
     FROM events
@@ -54,16 +62,23 @@ SELECT
     gains.rank,
     severity_of(sum(gain_ns) / devices, window_ns) AS severity,
     shown(owners.name) || ' computes in fp32 on ' || shown(any_value(model)) || ' for '
-    || part_text(sum(dur_ns) / devices, window_ns, steps) || '; ' || dtype
+    || claimed_part() || '; ' || dtype
     || format(' is up to {:.1f} times as fast', max(limit_s / best_s)) AS finding,
     strongest(gains.event_id, gain_ns) AS evidence_events,
     count(*) AS events,
     list(gains.event_id ORDER BY gains.event_id) AS changed_events,
     list(best_s / limit_s ORDER BY gains.event_id) AS changed_factors,
+    sum(dur_ns) / devices AS claimed_ns,
+    coalesce(getvariable('tensor_cores_unused_share'), 0.05) * window_ns * sum(dur_ns) / sum(gain_ns) AS least_ns,
     round(sum(gain_ns) / devices) AS estimated_gain_ns,
     'at the same share of the limit set by the peak of ' || dtype || ' and the memory (roofline)' AS gain_basis,
     shown(owners.name) AS "where",
     CASE
+        WHEN bool_or(has_half) AND dtype = 'tf32'
+            THEN 'Other products are done in half precision: run this one under torch.autocast, too, or allow tf32, '
+            || 'torch.set_float32_matmul_precision("high") and torch.backends.cudnn.allow_tf32 = True.'
+        WHEN bool_or(has_half)
+            THEN 'Other products are done in half precision: run this one under torch.autocast, too.'
         WHEN dtype = 'tf32' AND any_value(has_bf16) THEN NULL
         WHEN dtype = 'tf32'
             THEN 'Allow tf32, torch.set_float32_matmul_precision("high") and torch.backends.cudnn.allow_tf32 = True, or use fp16 '
@@ -74,6 +89,7 @@ SELECT
             || CASE WHEN any_value(has_bf16) THEN '.' ELSE ' and no bf16.' END
     END AS suggestion
 FROM gains
+LEFT JOIN halves ON gains.run = halves.run AND gains.rank = halves.rank
 JOIN owners ON gains.run = owners.run AND gains.rank = owners.rank AND gains.work_id = owners.event_id
 GROUP BY gains.run, gains.rank, steps, window_ns, devices, owners.name, dtype
 HAVING sum(gain_ns) / devices >= coalesce(getvariable('tensor_cores_unused_share'), 0.05) * window_ns

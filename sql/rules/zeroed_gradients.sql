@@ -6,6 +6,7 @@
 -- suggestion: Call zero_grad(set_to_none=True), the default since PyTorch 2.0.
 -- link: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
 -- replay: ops, no such fills
+-- claims: idle
 -- only if: EXISTS (FROM shared_names WHERE contains(name, 'zero_grad'))
 -- needs: events
 WITH calls AS (

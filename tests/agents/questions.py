@@ -17,7 +17,7 @@ Arguments = Mapping[str, Any]
 Texts = list[str]
 
 NOTHING: Final = "nothing is wrong"
-SILENT: Final = "the trace cannot say"
+SILENT: Final = "the trace cannot tell"
 QUERY: Final = "rows of the query"
 FINDINGS: Final = "findings"
 
@@ -97,7 +97,7 @@ def _first(title: str, *names: str) -> Callable[[Texts], object]:
 
 
 def _silent(what: str, *empty: str) -> Callable[[Texts], object]:
-    """The trace cannot say, if a reply names what it lacks and tables are empty."""
+    """The trace cannot tell, if a reply names what it lacks and tables are empty."""
 
     def read(texts: Texts) -> object:
         shown = tables(texts[-1])
@@ -444,7 +444,7 @@ WITHOUT_ANSWER: Final = (
     Question(
         "Which kernel takes the most time?",
         CPU, (_answer("kernels"),),
-        _silent("no work of devices", "kernels"),
+        _silent("no device work", "kernels"),
         _is_silent(lambda file: file.work),
     ),
     Question(
@@ -467,7 +467,7 @@ WITHOUT_ANSWER: Final = (
     Question(
         "What is the most memory that was allocated?",
         GLOO, (_answer("memory_peak"),),
-        _silent("no records of memory", "memory_peak"),
+        _silent("no memory records", "memory_peak"),
         _is_silent(lambda file: file.memory),
     ),
     Question(
@@ -485,7 +485,7 @@ WITHOUT_ANSWER: Final = (
     Question(
         "Do the ranks call different collectives?",
         JOB, (_answer("collectives", mismatched=True),),
-        _silent("no names of collectives", "collectives"),
+        _silent("no collective names", "collectives"),
         _is_silent(lambda file: file.has_arg("Collective name")),
     ),
     Question(
@@ -529,5 +529,5 @@ WITHOUT_ANSWER: Final = (
         ),
     ),
 )  # fmt: skip
-"""Nothing is wrong, or the trace cannot say."""
+"""Nothing is wrong, or the trace cannot tell."""
 QUESTIONS: Final = (*WITH_ANSWER, *WITHOUT_ANSWER)

@@ -141,6 +141,14 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("runs") / "store"
+    for run_name in ("one", "two"):
+        load(EXAMPLE, run=run_name).to_parquet(store)
+    return store
+
+
 class TestHostileSql:
     def test_reaches_nothing(self, service: Service, outside: Path) -> None:
         queries = [
@@ -183,6 +191,21 @@ class TestHostileSql:
         after, fine = call(slow, ("sql", {"query": endless}), ("sql", {"query": "SELECT 1 AS one"}))
         assert "took more than the 0.5 s" in sentence(after)
         assert tables(text(fine))["rows of the query"] == [{"one": 1}]
+
+    @pytest.mark.parametrize(
+        ("tool", "arguments"),
+        [
+            ("overview", {}), ("advice", {}), ("answer", {"name": "critical_path"}),
+            ("diff", {"base": "one", "other": "two"}), ("what_if", {"host": 0.5, "run": "one"}),
+            ("event", {"event_id": 1, "run": "one"}), ("chart", {"name": "kernels"}),
+        ],
+    )  # fmt: skip
+    def test_every_tool_ends_in_time(
+        self, tool: str, arguments: dict[str, Any], two_runs: Path
+    ) -> None:
+        hasty = Service(load(two_runs), Limits(timeout_s=0.005))
+        [after] = call(hasty, (tool, arguments))
+        assert "took more than the 0.005 s that it may (profframe ask --timeout)" in sentence(after)
 
     def test_takes_no_more_memory(self) -> None:
         small = Service(load(EXAMPLE), Limits(memory="50MB"))
@@ -327,7 +350,7 @@ class TestCommandLine:
         monkeypatch.setenv("PROFFRAME_TOKEN", token)
         code, _, error = run("ask", EXAMPLE, "--http", 0)
         assert code == 2
-        assert "at least 16 printable characters" in error
+        assert "at least 16 printable ASCII characters" in error
         assert token not in error
 
     def test_limits_that_are_none(self, run: Run) -> None:

@@ -95,7 +95,7 @@ def test_sliders_say_what_is_predicted(page_of_job: Path, opened: Open) -> None:
     def durations(*times: float) -> list[str]:
         return [cell("a_ns", time).strip() for time in times]
 
-    assert result.inner_text() == "As it is"
+    assert result.inner_text() == "No change"
     assert bars.all_inner_texts() == durations(now, now)
     page.run(SLIDE, [0, 2])
     saved = step_jobs.TRANSFER // 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -347,7 +348,7 @@ def test_keys_go_from_slice_to_slice(it: Opened, trace: profframe.Trace) -> None
     assert following["depth"] == child["depth"]
     assert following["start_ns"] >= child["start_ns"] + child["dur_ns"]
     assert pressed("ArrowUp")["event_id"] == first["event_id"]
-    table = it.page.get_by_role("table", name="The slice that is selected")
+    table = it.page.get_by_role("table", name="Selected slice")
     assert f"{first['dur_ns']:,} ns" in table.inner_text()
     it.page.keyboard.press("f")
     view = state(it)
@@ -370,13 +371,45 @@ def test_arrows_lead_from_a_call_to_its_kernels(it: Opened, trace: profframe.Tra
     assert it.run("it.data.event[it.view.selected]") == kernel["event_id"]
 
 
+def test_arrows_lead_from_forward_to_backward(it: Opened, trace: profframe.Trace) -> None:
+    """On hover; in the table both are links."""
+    backward = trace.events.filter(kind="host_op").drop_nulls("fwd_id").row(20, named=True)
+    pair = [backward["fwd_id"], backward["event_id"]]
+    for event_id in pair:
+        it.run("(id) => it.goToEvent(0, id)", event_id)
+        it.page.wait_for_timeout(SETTLE_MS)
+        selected = it.run("it.view.selected")
+        it.run("it.cleared()")
+        it.page.mouse.move(*point(it, selected))
+        it.page.wait_for_timeout(SETTLE_MS)
+        arrows = state(it)["arrows"]
+        pairs = it.run("(all) => all.map((pair) => pair.map((i) => it.data.event[i]))", arrows)
+        assert pair in pairs
+    it.run("(id) => it.goToEvent(0, id)", backward["event_id"])
+    it.page.locator(".timeline-facts tr", has_text="forward").get_by_role("button").first.click()
+    it.page.wait_for_timeout(SETTLE_MS)
+    assert it.run("it.data.event[it.view.selected]") == backward["fwd_id"]
+
+
+def test_a_print_says_what_is_out_of_view(it: Opened) -> None:
+    it.page.keyboard.press("0")
+    it.run("it.all(), it.outOfView()")
+    assert "ms of " not in it.run("it.printed.textContent")
+    it.run("it.zoomBy(0.1), it.outOfView()")
+    assert re.search(r"it shows .+ to .+ of ", it.run("it.printed.textContent"))
+    assert it.page.locator(".timeline-printed").is_hidden()
+    it.page.emulate_media(media="print")
+    assert it.page.locator(".timeline-printed").is_visible()
+    it.page.emulate_media(media="screen")
+
+
 def test_findings_lead_to_their_slices(it: Opened, trace: profframe.Trace) -> None:
     advice = trace.advice()
     it.page.get_by_label("Findings of advice").select_option(index=1)
     it.page.wait_for_timeout(SETTLE_MS)
     events_of = advice["evidence_events"][0].to_list()
     assert it.run("it.data.event[it.view.selected]") == events_of[0]
-    it.page.get_by_role("button", name="The next one").click()
+    it.page.get_by_role("button", name="Next match").click()
     it.page.wait_for_timeout(SETTLE_MS)
     assert it.run("it.data.event[it.view.selected]") == events_of[1]
     assert it.page.get_by_role("status").inner_text() == f"2 of {len(events_of)}"

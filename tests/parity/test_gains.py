@@ -95,6 +95,55 @@ def test_by_hand(asked: Ask, word: str, condition: str, columns: str, gain: int)
     assert row["severity"] == ("high" if share >= 0.2 else "medium" if share >= 0.05 else "low")
 
 
+@pytest.mark.parametrize(
+    ("word", "rules_of", "gained"),
+    [
+        # all launches gain 15, and those of the first op all of that
+        (
+            "launches",
+            {
+                "single_tensor_optimizer": ("name = 'aten::mm'", EVENTS),
+                "launch_bound": ("name = 'gemm'", ""),
+            },
+            [15, 0],
+        ),
+        # both kernels gain 91, of which 81 are of the first
+        (
+            "works",
+            {
+                "exposed_communication": ("name = 'gemm'", EVENTS),
+                "communication_share": ("kind = 'kernel'", EVENTS),
+            },
+            [81, 10],
+        ),
+    ],
+)
+def test_what_a_narrower_finding_changes_is_not_gained_again(
+    tmp_path: Path, word: str, rules_of: dict[str, tuple[str, str]], gained: list[int]
+) -> None:
+    for name, (condition, columns) in rules_of.items():
+        text = RULE.replace("-- mine:", f"-- {name}:").format(
+            replay=f"-- replay: {word}, what is said\n", condition=condition, columns=columns
+        )
+        (tmp_path / f"{name}.sql").write_text(text, "utf-8")
+    rules = [read(tmp_path / f"{name}.sql") for name in rules_of]
+    found = gpu().answer(advice(tmp_path).only(rules))
+    by_rule = dict(found.select("rule", "estimated_gain_ns").iter_rows())
+    assert [by_rule[name] for name in rules_of] == gained
+
+
+def test_the_same_events_are_replayed_once(tmp_path: Path) -> None:
+    names = ("exposed_communication", "communication_share")
+    for name in names:
+        text = RULE.replace("-- mine:", f"-- {name}:").format(
+            replay="-- replay: works, what is said\n", condition="name = 'gemm'", columns=EVENTS
+        )
+        (tmp_path / f"{name}.sql").write_text(text, "utf-8")
+    found = gpu().answer(advice(tmp_path).only([read(tmp_path / f"{n}.sql") for n in names]))
+    [row] = found.filter(rule="communication_share").to_dicts()
+    assert row["gain_basis"] == "own time (not replayed: other findings change the same events)"
+
+
 @pytest.mark.parametrize(("word", "gain"), [("calls", 90), ("host", 0)])
 def test_a_call_that_is_gone_waits_for_nothing(asked: Ask, word: str, gain: int) -> None:
     """Without it the host is done at 140; a wait stays where only the host is faster."""

@@ -8,6 +8,8 @@ import polars as pl
 import pytest
 
 from profframe import load
+from profframe.query.catalogue import advice, reads
+from profframe.query.run import findings
 from profframe.trace.trace import Trace
 from tests.members import few
 
@@ -21,6 +23,23 @@ SOURCES = [
     "xiaobingling93-pixel__Ascend-msinsight/v2/level0/rank0/trace_view.json.gz",
     "GindaChen__nsys-ai/mock.sqlite",
 ]
+
+
+def check_times(trace: Trace, found: pl.DataFrame) -> None:
+    """No two findings of a rank are of the same time, and none gains more than all of it."""
+    window = trace.sql("SELECT run, rank, window_ns FROM shared_windows(events)")
+    question = advice()
+    rows = trace._session.ask(lambda c: findings(c, question, {}).rows, reads(question))
+    claims = (
+        pl.DataFrame(rows)
+        .filter(pl.col("rule") != "straggler")  # whose time is of the ranks that wait
+        .group_by("run", "rank")
+        .agg(pl.col("claimed_ns").sum())
+        .join(window, on=["run", "rank"], how="left")
+    )
+    assert (claims["claimed_ns"] <= claims["window_ns"] * (1 + 1e-9)).all()
+    gains = found.join(window, on=["run", "rank"], how="left")
+    assert (gains["estimated_gain_ns"] <= gains["window_ns"].round()).all()
 
 
 def check(trace: Trace, found: pl.DataFrame) -> None:
@@ -39,11 +58,14 @@ def check(trace: Trace, found: pl.DataFrame) -> None:
 @pytest.mark.parametrize("source", few(SOURCES, 2))
 def test_findings_are_shown_by_events_of_the_trace(traces: Path, source: str) -> None:
     trace = load(traces / source)
-    check(trace, trace.advice())
+    found = trace.advice()
+    check(trace, found)
+    check_times(trace, found)
 
 
 def test_eight_ranks(traces: Path) -> None:
     trace = load(traces / "facebookresearch__param/dlrm_kineto")
     found = trace.advice()
     check(trace, found)
+    check_times(trace, found)
     assert found.filter(rule="straggler")["rank"].to_list() == [7]

@@ -127,7 +127,7 @@ def test_what_is_left_out_is_said(run: Run, tmp_path: Path) -> None:
     _, text, _ = run(
         *("diff", tmp_path / "a", tmp_path / "a", "--per", "step", "--format", "markdown")
     )
-    assert "left out, as warm-up or cut off on some rank: 1 of 4 steps of base, 1 of 4" in (
+    assert "left out as warm-up or cut off on some rank: 1 of 4 steps of base, 1 of 4" in (
         text.replace("&#58;", ":")
     )
     assert "no limit was given" in text

@@ -187,7 +187,7 @@ def cut_off(tmp_path: Path) -> str:
 def test_what_is_left_out_is_in_the_header(run: Run, pair: tuple[str, str], cut_off: str) -> None:
     code, out, _ = run("diff", cut_off, cut_off, "--per", "step")
     assert code == 0
-    line = "left out, as in no step: kernels 250.000 us -> 250.000 us per step"
+    line = "left out because outside steps: kernels 250.000 us -> 250.000 us per step"
     assert f"{line} (--outside kernels counts it)" in " ".join(out.split())
 
     _, out, _ = run("diff", cut_off, cut_off, "--per", "step", "--outside", "kernels")

@@ -135,7 +135,8 @@ class TestCommandLine:
         assert err == f"error: {path}: the first line of a rule is '-- mine: one sentence.'\n"
 
     def test_a_bare_shell_gives_what_rules_say_by_themselves(self, run: Run) -> None:
-        code, script, _ = run("answer", "advice", "--sql", "-p", "low_gpu_use_share=0.9")
+        given = ["-p", "low_gpu_use_share=0.9", "-p", "low_gpu_use_rest=0.01"]
+        code, script, _ = run("answer", "advice", "--sql", *given)
         assert code == 0
         trace = profframe.load(EXAMPLE)
         with duckdb.connect() as bare:
@@ -145,6 +146,6 @@ class TestCommandLine:
             for statement in before:
                 bare.execute(statement)
             rows = bare.execute(last).fetchall()
-        parameters = {"low_gpu_use_share": 0.9}
+        parameters = {"low_gpu_use_share": 0.9, "low_gpu_use_rest": 0.01}
         assert rows == trace._session.answer(find("advice"), parameters).rows()
         assert "low_gpu_use" in {row[2] for row in rows}

@@ -228,10 +228,10 @@ class TestGloo:
     def test_verb_prints_each_cause(self, gloo: Path) -> None:
         out = CliRunner().invoke(verbs, ["hang", str(gloo / "nccl_trace_rank_*")]).output
         for line in (
-            "Rank 2 has another size at all_reduce 2 of group sizes: [[8]], where ranks 0, 1 have",
-            "Rank 0 calls another collective at all_reduce 2 of group kinds: broadcast, where",
-            "Rank 2 calls in another order at all_reduce 2 of group orders: broadcast, where",
-            "Rank 0 has another data type at all_reduce 2 of group types",
+            "Rank 2 has a different size at all_reduce 2 of group sizes: [[8]], where ranks 0, 1",
+            "Rank 0 calls a different collective at all_reduce 2 of group kinds: broadcast, where",
+            "Rank 2 calls in a different order at all_reduce 2 of group orders: broadcast, where",
+            "Rank 0 has a different data type at all_reduce 2 of group types",
         ):
             assert line in out
 
@@ -444,9 +444,7 @@ class TestByHand:
         for rank in (0, 1):
             written(tmp_path / f"nccl_trace_rank_{rank}", dump(entry(0)))
         result = CliRunner().invoke(verbs, ["hang", str(tmp_path)])
-        assert result.output.startswith(
-            "Nothing hangs by these dumps: 2 ranks came equally far in 1"
-        )
+        assert result.output.startswith("These dumps show no hang: 2 ranks came equally far in 1")
 
     @pytest.mark.parametrize(
         ("one", "other", "first"),
@@ -455,7 +453,7 @@ class TestByHand:
                 [entry(0, "gloo:all_reduce", state="scheduled", retired=False)],
                 [entry(0, "gloo:all_reduce", state="scheduled", retired=True)],
                 (
-                    "Nothing hangs by these dumps: 2 ranks came equally far in 1 process group, "
+                    "These dumps show no hang: 2 ranks came equally far in 1 process group, "
                     "and what they called fits together"
                 ),
             ),
@@ -463,7 +461,7 @@ class TestByHand:
                 [entry(0), entry(1), entry(2)],
                 [entry(0)],
                 (
-                    "Nothing hangs by these dumps: what 2 ranks called in 1 process group fits "
+                    "These dumps show no hang: what 2 ranks called in 1 process group fits "
                     "together and has ended, but rank 1 is 2 collectives behind in group default_pg"
                 ),
             ),
@@ -471,7 +469,7 @@ class TestByHand:
                 [entry(0)],
                 None,
                 (
-                    "Nothing hangs by this dump alone: the last call is all_reduce 1 of group "
+                    "This dump alone shows no hang: the last call is all_reduce 1 of group "
                     "default_pg"
                 ),
             ),
@@ -503,8 +501,8 @@ class TestByHand:
                 [entry(0, "nccl:all_to_all", state="started", input_sizes=[[3]])],
                 [entry(0, "nccl:all_to_all", state="started", input_sizes=[[2]])],
                 (
-                    "What ranks give at all_to_all 1 of group default_pg is not as much as what "
-                    "they get; ranks 0, 1 wait since 2023-11-14 22:13:20.000 UTC"
+                    "What ranks send at all_to_all 1 of group default_pg does not equal what "
+                    "they receive; ranks 0, 1 wait since 2023-11-14 22:13:20.000 UTC"
                 ),
             ),
             (

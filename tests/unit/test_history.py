@@ -259,7 +259,7 @@ class TestSides:
             ("c*", None, "no run named 'c\\*'"),
             ("a1", None, "needs at least 2 runs .*, found 1 of 6"),
             ("*", None, "no other run"),
-            ("a*", "a2", "run 'a2' is in the baseline"),
+            ("a*", "a2", "run 'a2' is both in the baseline"),
             (0, None, "at least 1, not 0"),
             (2, -1, "at least 1, not -1"),
             (2, 6, "needs at least 2 runs"),

@@ -119,15 +119,15 @@ def test_what_ran_out_comes_first(run: Run, after: Path) -> None:
     assert "Overview" not in text
     words = " ".join(text.split())
     assert (
-        "5.00 MiB were asked for by /y/model.py(14): forward, and the device had 1.00 MiB free"
+        "5.00 MiB were requested by /y/model.py(14): forward, and the device had 1.00 MiB free"
         in words
     )
     assert (
-        "5.00 MiB are free in segments, enough for it, but in pieces (fragmentation): the largest "
-        "free block has 3.00 MiB" in words
+        "5.00 MiB are free in segments, enough for the request, but in pieces (fragmentation): the "
+        "largest free block has 3.00 MiB" in words
     )
     assert text.index("memory ran out") < text.index("the most was allocated")
-    assert "made after the first record and never freed: 6.00 MiB in 2 blocks" in words
+    assert "allocated after the first record and never freed: 6.00 MiB in 2 blocks" in words
     assert "What asked: /y/model.py(14): forward" in words
 
 

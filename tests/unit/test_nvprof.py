@@ -366,7 +366,7 @@ def test_load_nvprof_refuses_other_traces(tmp_path: Path, example: Path) -> None
 
 def test_a_database_of_cpu_samples_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "cpu.nvvp", {"StringTable": [], "Version": [{"version": 1}]})
-    with pytest.raises(NotATraceError, match="CPU samples are no trace"):
+    with pytest.raises(NotATraceError, match="CPU samples are not a trace"):
         profframe.load_nvprof(path)
 
 

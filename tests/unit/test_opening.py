@@ -109,7 +109,7 @@ def test_every_number_is_that_of_an_answer(source: str, run: Run) -> None:
     host = trace.self_times()
     for name, share in re.findall(r"(\S+) ([\d.]+ %)", " ".join(lines.get("host", []))):
         assert units.share(float(host.filter(pl.col("name") == name)["self_share"].sum())) == share
-    gains = [row.split("  ")[0] for row in lines.get("gain in all", [])]
+    gains = [row.split("  ")[0] for row in lines.get("total gain", [])]
     known = trace.advice()["estimated_gain_ns"].drop_nulls().sort(descending=True)
     expected_gains = [units.duration(ns).strip() if ns else "none" for ns in known]
     assert gains
@@ -145,7 +145,7 @@ def text_of(first: opening.Opening, width: int | None, path: str = "trace.json")
 
 def test_findings_are_in_the_order_of_their_gain(first: opening.Opening) -> None:
     rows = [("none", 0, [0]), ("unknown", None, [0]), ("little", 1_000, [0]), ("much", 5_000, [0])]
-    lines = labelled(text_of(findings(first, *rows), 100))["gain in all"]
+    lines = labelled(text_of(findings(first, *rows), 100))["total gain"]
     assert [re.split(" {2,}", line) for line in lines] == [
         ["5.000 us", "much"],
         ["1.000 us", "little"],
@@ -159,7 +159,7 @@ def test_ranks_of_a_finding_are_named_where_there_are_several(first: opening.Ope
     rows = [("slow " * 40, 5_000, [0, 1, 3]), ("late", 1_000, [2])]
     printed = text_of(findings(job, *rows), 100)
     assert "1 run, 4 ranks, 2 steps each, at most 200.000 us" in printed
-    first_line, second = labelled(printed)["gain in all"]
+    first_line, second = labelled(printed)["total gain"]
     assert first_line.endswith("… (ranks 0-1, 3)")
     assert second.endswith("late (rank 2)")
     assert "profframe blame trace.json" in printed
@@ -175,7 +175,7 @@ def test_a_finding_takes_one_line(width: int, first: opening.Opening) -> None:
     assert len(lines) <= opening.MOST_LINES
     assert max(map(cell_len, lines)) <= width
     assert "\x1b" not in printed
-    assert len(labelled(printed)["gain in all"]) == 3
+    assert len(labelled(printed)["total gain"]) == 3
     assert "…/train.py(3): f" in printed or width < 160
 
 
@@ -194,7 +194,7 @@ def test_files_without_times_say_what_they_are(case: str, tmp_path: Path, run: R
     lines = labelled(printed)
     assert what[:60] in " ".join(lines["contents"])
     assert lines["next"][0].startswith("profframe ")
-    assert "gain in all" not in lines
+    assert "total gain" not in lines
     assert "time" not in lines
     assert len(first_lines(printed)) <= opening.MOST_LINES
 
@@ -211,7 +211,7 @@ def test_an_empty_trace_says_so(tmp_path: Path, run: Run) -> None:
 
 def test_a_trace_of_the_host_has_no_shares_of_devices(run: Run) -> None:
     lines = labelled(run(CPU)[1])
-    assert lines["device"] == ["no work of a device in this trace"]
+    assert lines["device"] == ["no device work in this trace"]
     assert "compute" not in lines["time"][0]
     assert lines["host"][0].count(" %") >= 2
 

@@ -436,7 +436,7 @@ def test_without_altair_the_error_has_the_pip_line(example: Path) -> None:
 def test_an_empty_trace_says_what_it_lacks() -> None:
     empty = stored()
     assert drawn_by(empty) == {}
-    with pytest.raises(ParameterError, match="flame: this trace has no slices on the host"):
+    with pytest.raises(ParameterError, match="flame: this trace has no host slices"):
         Plots(empty).flame()
 
 

@@ -248,7 +248,7 @@ def test_a_summary_says_if_clocks_cannot_be_told(tmp_path: Path, run: Run) -> No
     trace = job(tmp_path, change)
     assert {*trace.stragglers()["is_corrected"]} == {False}
     title, *_ = shown(tmp_path, run)
-    note = "by the clocks of the ranks: see clock_skew"
+    note = "on the ranks' own clocks: see clock_skew"
     assert title.startswith(f"Ranks that others wait for ({note})")
     code, out, _ = run("blame", tmp_path)
     assert (code, note in out) == (0, True)

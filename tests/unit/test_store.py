@@ -332,7 +332,7 @@ def test_parquet_of_somebody_else_in_a_stores_layout_is_refused(tmp_path: Path) 
     store.write(one(), tmp_path)
     rewrite(tmp_path / "run=run/rank=0/traces.parquet", None)
 
-    with pytest.raises(StoreError, match="not of profframe"):
+    with pytest.raises(StoreError, match="not written by profframe"):
         store.scan(tmp_path)
 
 

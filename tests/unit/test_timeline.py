@@ -171,6 +171,43 @@ def test_of_very_many_the_longest_are_read() -> None:
     assert rows.unread_ns == durs[0] - 1
 
 
+def test_backward_leads_to_its_forward() -> None:
+    trace = profframe.load(ROOT / "examples" / "gpu_training.json.gz")
+    made, rows = packed_slices(trace)
+    places = [*sums([*numbers_of(made, "forward")])]
+    found = {
+        row["event_id"]: rows[place]["event_id"]
+        for row, place in zip(rows, places, strict=True)
+        if place is not None
+    }
+    given = trace.events.drop_nulls("fwd_id").select("event_id", "fwd_id")
+    assert found == dict(given.iter_rows())
+    assert len(found) > 20
+
+
+def numbers_of(made: Document, name: str) -> list[int | None]:
+    return {column: [*of] for column, of in numbers(made)}[name]
+
+
+def test_each_run_has_its_path() -> None:
+    made, rows = packed_slices(
+        together(loaded(event("f", 0, 900), run="a"), loaded(event("g", 50, 90), run="b"))
+    )
+    path = made.head["path"]
+    assert path["of"] == ["the whole trace"] * 2
+    assert path["traces"] == [0, 1]
+    assert path["lacks"] == ""
+    assert numbers_of(made, "path_dur") == [row["dur"] for row in rows]
+
+
+def test_it_is_said_why_there_is_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = loaded(event("f", 0, 900), event("g", 1000, 1100))
+    monkeypatch.setattr("profframe.show.timeline.rows._MOST_PATH_EVENTS", 1)
+    path = packed_slices(trace)[0].head["path"]
+    assert path["of"] == [""]
+    assert path["lacks"] == "the trace has no steps, and more than 1 events"
+
+
 def test_what_advice_and_the_path_are_of() -> None:
     trace = profframe.load(ROOT / "examples" / "gpu_training.json.gz")
     made, rows = packed_slices(trace)
@@ -180,7 +217,8 @@ def test_what_advice_and_the_path_are_of() -> None:
     ] == advice["evidence_events"].to_list()
     steps = trace.step_times()
     slowest = steps.sort("dur_ns", descending=True)["step"][0]
-    assert made.head["path"]["of"] == f"step {slowest}, the slowest"
+    assert made.head["path"]["of"] == [f"step {slowest}, the slowest"]
+    assert made.head["path"]["lacks"] == ""
     path = trace.critical_path(slowest).events
     columns = {name: [*of] for name, of in numbers(made)}
     zero = int(made.head["traces"][0]["zero"])

@@ -70,7 +70,9 @@ def test_names_of_others_are_refused(
 ) -> None:
     say(pack_of(root), replaces={name.format(victim=victim): ""})
 
-    with pytest.raises(StoreError, match=r"pack-.*/manifest\.json: not a manifest .* it replaces"):
+    with pytest.raises(
+        StoreError, match=r"pack-.*/manifest\.json: not a profframe manifest.* it replaces"
+    ):
         change(root)
     with pytest.raises(StoreError, match=r"manifest\.json"):
         load(root)

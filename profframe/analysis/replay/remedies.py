@@ -7,7 +7,7 @@ have the finding. So a gain is of the time that the rule looks at, whatever else
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -42,12 +42,15 @@ class Changed:
         What the time of each is multiplied by; None is 0.
     marks : Ints
         The profiler steps, which are what is looked at; none is the whole trace.
+    but : Ints
+        Events during which nothing changes, where none are named.
     """
 
     events: Ints
     factors: NDArray[np.float64] | None
     marks: Ints
     is_all: bool = False
+    but: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,9 @@ def _launches(of: Model, parts: Sequence[Changed]) -> Change:
         if events.size or not part.is_all:
             chosen = np.isin(slices.event, events)
             during = _covered(slices.start, slices.start[chosen], slices.end[chosen])
+        if part.is_all and part.but.size:
+            others = np.isin(slices.event, part.but)
+            during &= ~_covered(slices.start, slices.start[others], slices.end[others])
         launches = changes.launching(own, its) & during
         free.append(changes.launch_points(own, launches, its))
     return changes.at_points(free)

@@ -25,9 +25,9 @@ const flameGraph = (() => {
     python: "Python",
     runtime: "runtime call",
     driver: "driver call",
-    other: "of no known kind",
-    others: "others, not shown one by one",
-    outside: "work of no known operator",
+    other: "unknown kind",
+    others: "others, not shown separately",
+    outside: "work without a known operator",
   };
 
   // The nodes of one (run, rank), below one that stands for all of them. Node 0 is that one.
@@ -492,7 +492,7 @@ const flameGraph = (() => {
       ];
       if (!node) return facts;
       const around = tree.parents[node];
-      if (around) facts.push(["of what is around it", percent(totals[node], totals[around])]);
+      if (around) facts.push(["share of its parent", percent(totals[node], totals[around])]);
       if (this.isOfPass(node)) facts.push(["self", duration(self)]);
       const mark = this.mark(tree.changes[node]);
       if (mark) facts.push([this.word(mark) ?? mark, duration(Math.abs(tree.changes[node]))]);

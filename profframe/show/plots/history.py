@@ -35,7 +35,7 @@ def trend(rows: pl.DataFrame) -> parts.AnyChart:
         ("panel:N", "metric", ""),
         ("shown:Q", "value", ",.4~f"),
         ("typical:Q", "level", ",.4~f"),
-        ("ratio:Q", "over the level before", ".3f"),
+        ("ratio:Q", "over the previous level", ".3f"),
         ("p_value:Q", "p", ".2~g"),
     )
     base = alt.Chart(frame)
@@ -60,7 +60,7 @@ def trend(rows: pl.DataFrame) -> parts.AnyChart:
 
 def regressions(rows: pl.DataFrame, top: int) -> parts.AnyChart:
     """What takes longer than before, by how much, and how sure that is."""
-    largest = parts.with_labels(rows.head(top))
+    largest = parts.with_short_labels(rows.head(top), pl.col("what") == "kernel")
     qualified = pl.format("{} ({})", "label", "what")
     largest = largest.with_columns(
         pl.when(pl.col("label").is_duplicated()).then(qualified).otherwise("label").alias("label")
@@ -82,7 +82,7 @@ def regressions(rows: pl.DataFrame, top: int) -> parts.AnyChart:
         x=alt.X("change:Q", title=f"Longer per run by ({unit.name})"),
         color=alt.Color("what:N", scale=parts.classes(("op", "kernel")), legend=parts.legend()),
         tooltip=parts.tips(
-            ("label:N", "name", ""),
+            (f"{parts.FULL_NAME}:N", "name", ""),
             ("what:N", "what", ""),
             ("change:Q", f"longer by ({unit.name})", ",.3f"),
             ("before:Q", f"before ({unit.name})", ",.3f"),

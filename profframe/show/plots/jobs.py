@@ -43,7 +43,7 @@ def _waits(rows: pl.DataFrame) -> parts.AnyChart:
         ("op:N", "op before", ""),
         ("kernel:N", "kernel before", ""),
     )
-    heading = parts.title("Who waited for whom in collectives", bars.cut("rank"), clocks)
+    heading = parts.title("Which ranks waited for which in collectives", bars.cut("rank"), clocks)
     chart = parts.pairs(bars.frame, _WAITS, "panel", f"Time ({unit.name})")
     return chart.encode(tooltip=tooltip).properties(title=heading)
 
@@ -61,7 +61,7 @@ def collectives(rows: pl.DataFrame, top: int) -> parts.AnyChart:
     heading = parts.title(
         "Time of collectives" if alone else "Time of collectives, and waits for the last rank",
         parts.first(top, rows.height),
-        "with the waits for other ranks, which are not here"
+        "including waits for other ranks, which are not loaded"
         if alone
         else own_clocks(rows.drop_nulls("skew_ns")),
     )

@@ -15,7 +15,7 @@ from profframe.show.plots import palette, parts
 MEASURES: Final = {
     "time": ("dur_ns", "on the host", "Time of each step on the host"),
     "wait": ("wait_ns", "waited", "Waits for other ranks in each step"),
-    "computation": ("compute_ns", "compute", "Computation of each rank's devices in each step"),
+    "computation": ("compute_ns", "compute", "Computation on each rank's devices in each step"),
 }
 """Of each measure of `step_ranks` its column, the class whose colour it has, and a title."""
 _LANE: Final = 20
@@ -83,8 +83,8 @@ def heat_map(rows: pl.DataFrame, measure: str) -> parts.AnyChart:
             height=lane * len(ranks),
             title=parts.title(
                 heading,
-                "of several steps the most" if several else "",
-                f"what is above {high:,.3f} {unit.name} has the same colour" if is_cut else "",
+                "the longest of several steps" if several else "",
+                f"values above {high:,.3f} {unit.name} has the same colour" if is_cut else "",
             ),
         )
     )
@@ -132,19 +132,19 @@ def ribbon(pieces: pl.DataFrame, ranks: Sequence[int], what: str, stretches: int
             tooltip=parts.tips(
                 ("rank:O", "rank", ""),
                 ("bound:N", "bound by", ""),
-                ("bound_share:Q", "share of that bound", ".0%"),
+                ("bound_share:Q", "share with that bound", ".0%"),
                 ("time:Q", f"time ({unit.name})", ",.3f"),
                 ("begin:Q", f"from ({unit.name})", ",.3f"),
                 ("label:N", "most of it", ""),
                 ("edge:N", "as", ""),
                 ("mostly:Q", f"which took ({unit.name})", ",.3f"),
                 ("waited:Q", f"others waited ({unit.name})", ",.3f"),
-                ("stretches:Q", "stretches", ",d"),
+                ("stretches:Q", "segments", ",d"),
             ),
         )
     )
     notes = (
-        f"{stretches:,} stretches in {units.plural(pieces.height, 'piece')}"
+        f"{stretches:,} segments in {units.plural(pieces.height, 'piece')}"
         if stretches != pieces.height
         else "",
         f"the {len(lanes)} ranks that it is on longest" if is_cut else "",

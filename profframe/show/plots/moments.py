@@ -108,7 +108,7 @@ def queue_depth(rows: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
         )
     )
     heading = parts.title(
-        "Work launched and waiting for its stream",
+        "Work launched but waiting for its stream",
         panels.cut("device"),
         parts.left_out(
             f"the {MOST_STREAMS} deepest of each device; {{}} left out",

@@ -11,6 +11,7 @@ import polars as pl
 
 from profframe.errors import ParameterError
 from profframe.show import units
+from profframe.show.kernel_names import told_apart
 from profframe.show.plots import palette
 
 WIDTH: Final = 600
@@ -126,6 +127,25 @@ def with_labels(
     labels = pl.Series(map(text, names), dtype=pl.String)
     replaced = pl.col(column).replace_strict(names, labels, default=None, return_dtype=pl.String)
     return frame.with_columns(replaced.fill_null(pl.lit(missing, pl.String)).alias(label))
+
+
+FULL_NAME: Final = "full name"
+
+
+def with_short_labels(frame: pl.DataFrame, kernels: pl.Expr | None = None) -> pl.DataFrame:
+    """The frame with labels of short names, and `FULL_NAME`, for the tooltip.
+
+    Of kernels whose short names are the same the labels are numbered. ``kernels`` says which rows
+    are of kernels; without it all are.
+
+    Examples
+    --------
+    >>> rows = pl.DataFrame({"name": ["void f<int>()", "void f<float>()", "aten::mm"]})
+    >>> with_short_labels(rows)["label"].to_list()
+    ['f #1', 'f #2', 'aten::mm']
+    """
+    full = with_labels(frame, label=FULL_NAME)
+    return with_labels(told_apart(frame, kernels=kernels)).with_columns(full[FULL_NAME])
 
 
 @dataclass(frozen=True, slots=True)

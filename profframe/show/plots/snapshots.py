@@ -38,7 +38,7 @@ def timeline(rows: pl.DataFrame, traces: pl.DataFrame, by: str) -> parts.AnyChar
         heading = moment.name
     else:
         timed = rows.with_columns(time=pl.col("event_id"))
-        x = alt.X("time:Q", title="Number of the record", scale=alt.Scale(nice=False))
+        x = alt.X("time:Q", title="Record number", scale=alt.Scale(nice=False))
         heading = "record"
     named = parts.with_labels(timed, "name", "label")
     if by == "stack":  # several stacks have a frame in common
@@ -112,7 +112,7 @@ def segments(rows: pl.DataFrame) -> parts.AnyChart:
         .encode(
             x=alt.X(
                 "start:Q",
-                title=f"Place in the segment ({unit.name})",
+                title=f"Position in the segment ({unit.name})",
                 scale=alt.Scale(domain=[0, longest], nice=False),
             ),
             x2=alt.X2("end:Q"),

@@ -26,9 +26,7 @@ def breakdown_of_steps(rows: pl.DataFrame) -> parts.AnyChart:
         x=alt.X("at:O", title="Step", sort=None, axis=parts.step_axis()),
         y=alt.Y("value:Q", title=f"Time ({unit.name})"),
     )
-    heading = parts.title(
-        "What the devices did in each step", panels.cut("trace"), _cut(rows, first)
-    )
+    heading = parts.title("How the devices spent each step", panels.cut("trace"), _cut(rows, first))
     return parts.in_panels(chart, panels, heading)
 
 
@@ -45,7 +43,7 @@ def breakdown_of_traces(rows: pl.DataFrame) -> parts.AnyChart:
         .properties(
             width=parts.WIDTH,
             height=alt.Step(parts.BAR),
-            title=parts.title("What the devices did", bars.cut("trace")),
+            title=parts.title("How the devices spent their time", bars.cut("trace")),
         )
     )
 
@@ -127,14 +125,19 @@ def kernel_categories(rows: pl.DataFrame) -> parts.AnyChart:
             ),
         )
     )
-    heading = parts.title("What the time of the devices went to", panels.cut("trace"))
+    heading = parts.title("Where device time went", panels.cut("trace"))
     return parts.in_panels(chart, panels, heading, height=alt.Step(parts.BAR), own_y=True)
 
 
-def kernels(rows: pl.DataFrame) -> parts.AnyChart:
-    """The kernels that took the most device time."""
+def kernels(rows: pl.DataFrame, full_names: pl.DataFrame | None = None) -> parts.AnyChart:
+    """The kernels that took the most device time; ``full_names`` are of rows by short names."""
     unit = parts.fitting_unit(parts.TIME, rows, "total_ns")
-    labels = parts.with_labels(parts.with_labels(rows), "top_op", "top op", missing=None)
+    named = parts.with_short_labels(rows)
+    if full_names is not None:
+        named = named.drop(parts.FULL_NAME).join(
+            _full_names(full_names), on=["run", "rank", "name"], how="left", maintain_order="left"
+        )
+    labels = parts.with_labels(named, "top_op", "top op", missing=None)
     frame = parts.in_unit(labels, unit, total="total_ns", mean="mean_ns").with_columns(
         pl.col("class").fill_null("others").alias("of class")
     )
@@ -159,12 +162,13 @@ def kernels(rows: pl.DataFrame) -> parts.AnyChart:
                 ("share:Q", "share", ".1%"),
                 ("calls:Q", "calls", ",d"),
                 ("mean:Q", f"mean ({unit.name})", ",.4f"),
-                ("top op:N", "most for op", ""),
+                ("top op:N", "mostly for op", ""),
+                (f"{parts.FULL_NAME}:N", parts.FULL_NAME, ""),
             ),
         )
     )
     what = "Kernels and copies" if "copy" in present else "Kernels"
-    heading = parts.title(f"{what} that took the most device time", panels.cut("trace"))
+    heading = parts.title(f"{what} with the most device time", panels.cut("trace"))
     return parts.in_panels(chart, panels, heading, height=alt.Step(parts.BAR), own_y=True)
 
 
@@ -198,8 +202,21 @@ def idle(rows: pl.DataFrame) -> parts.AnyChart:
         .properties(
             width=parts.WIDTH,
             height=alt.Step(parts.BAR),
-            title=parts.title(f"Why each {what} had nothing to do", bars.cut(what)),
+            title=parts.title(f"Why each {what} was idle", bars.cut(what)),
         )
+    )
+
+
+def _full_names(rows: pl.DataFrame) -> pl.DataFrame:
+    """Of each short name the full one with the most device time, and how many others there are."""
+    named = parts.with_labels(rows.drop_nulls("short_name"), label=parts.FULL_NAME)
+    others = (
+        pl.when(pl.len() > 1).then(pl.format(" and {} more", pl.len() - 1)).otherwise(pl.lit(""))
+    )
+    return (
+        named.sort("total_ns", descending=True, nulls_last=True, maintain_order=True)
+        .group_by("run", "rank", name="short_name", maintain_order=True)
+        .agg(pl.col(parts.FULL_NAME).first() + others)
     )
 
 

@@ -21,7 +21,9 @@ _NO_PEAK: Final = "no known peak"
 def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> parts.AnyChart:
     """Rates against arithmetic intensity on logarithmic axes, under the peaks of the devices."""
     largest = measured.group_by("run", "rank", "device", maintain_order=True).head(MOST_POINTS)
-    labels = parts.with_labels(parts.with_labels(largest), "input_dims", "shapes", missing=None)
+    labels = parts.with_labels(
+        parts.with_short_labels(largest), "input_dims", "shapes", missing=None
+    )
     frame = labels.with_columns(
         (pl.col("flop_per_s") / _TERA).alias("achieved"),
         (pl.col("bytes_per_s") / _GIGA).alias("moved"),
@@ -46,6 +48,7 @@ def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> parts.AnyChart:
         ),
         tooltip=parts.tips(
             ("label:N", "name", ""),
+            (f"{parts.FULL_NAME}:N", parts.FULL_NAME, ""),
             ("shapes:N", "shapes", ""),
             ("total:Q", "time (ms)", ",.3f"),
             ("share:Q", "share of the time", ".1%"),
@@ -54,14 +57,14 @@ def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> parts.AnyChart:
             ("achieved:Q", "TFLOP/s", ",.3~f"),
             ("flop_share:Q", "of the peak", ".1%"),
             ("moved:Q", "GB/s", ",.1f"),
-            ("bandwidth_share:Q", "of the memory's", ".1%"),
+            ("bandwidth_share:Q", "of memory bandwidth", ".1%"),
             ("type:N", "peak of", ""),
             ("note:N", "note", ""),
         ),
     )
     chart = alt.layer(_roofs(base, panels.frame, x, y, colour), points, data=panels.frame)
     heading = parts.title(
-        "Work against the peaks of the devices",
+        "Work against device peaks",
         parts.left_out(
             "{} without known FLOPs or bytes not shown", rows.height - measured.height, "row"
         ),
@@ -71,7 +74,7 @@ def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> parts.AnyChart:
             measured.height - largest.height,
             "row",
         ),
-        "" if frame["peak"].is_not_null().any() else "what these devices can do is not known",
+        "" if frame["peak"].is_not_null().any() else "the peaks of these devices are not known",
     )
     return parts.in_panels(chart, panels, heading, height=_HEIGHT)
 

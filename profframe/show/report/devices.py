@@ -65,7 +65,7 @@ def time(context: Context) -> Section | None:
         return _steps(context)
     about = "A row without a step is the whole trace."
     parts: list[Part] = [
-        *context.chart("breakdown", "Time of the devices by class"),
+        *context.chart("breakdown", "Device time by class"),
         context.table(breakdown, "Time breakdown", _BREAKDOWN, about=about),
     ]
     if breakdown.frame.select(pl.sum_horizontal(pl.col(_HIDDEN).sum())).item():
@@ -74,7 +74,7 @@ def time(context: Context) -> Section | None:
         parts.append(context.table(overlaps, "What ran together", title=title))
     return Section(
         "Time breakdown",
-        "What the devices did with their time, as a whole and in each step; the parts add up.",
+        "How the devices spent their time, overall and in each step; the parts add up.",
         tuple(parts),
     )
 
@@ -85,7 +85,7 @@ def _steps(context: Context) -> Section | None:
         return None
     return Section(
         "Steps",
-        "How long each step of the profiler took.",
+        "How long each profiler step took.",
         (*context.chart("steps", "Time of each step"), context.table(steps, "Steps", _STEPS)),
     )
 
@@ -96,19 +96,19 @@ def inference(context: Context) -> Section | None:
     parts: list[Part] = []
     if "phase_id" in filled:
         phases = context.answer("phases")
-        about = "Phases that ran as graphs and eagerly, and warm-up, have rows of their own."
+        about = "Graph, eager and warm-up phases have separate rows."
         parts.append(
             context.table(phases, "Phases", _PHASES, "span_ns", title="Phases", about=about)
         )
     if "graph_layer" in filled:
         layers = context.answer("graph_layers")
-        title = "Layers of graphs"
+        title = "Graph layers"
         parts.append(context.table(layers, title, _LAYERS, "layers_ns", title=title))
     if not parts:
         return None
     return Section(
         "Inference",
-        "What a server did with its requests, and the layers of its graphs.",
+        "What a server did for its requests, and the layers of its graphs.",
         tuple(parts),
     )
 
@@ -117,19 +117,19 @@ def kernels(context: Context) -> Section | None:
     """Kernels, and copies of memory."""
     parts: list[Part] = []
     if categories := context.answer("kernel_categories"):
-        parts += context.chart("kernel_categories", "Time by category of kernels")
-        title = "What the time of the devices went to"
+        parts += context.chart("kernel_categories", "Time by kernel category")
+        title = "Where device time went"
         parts.append(context.table(categories, "Categories", _CATEGORIES, "total_ns", title=title))
     if reply := context.answer("kernels"):
         parts += context.chart("kernels", "Kernels by time")
         parts.append(context.table(reply, "Kernels", _KERNELS, "total_ns", title="Kernels"))
     if copies := context.answer("memory_bandwidth"):
-        title = "Copies and fills of memory"
+        title = "Memory copies and fills"
         parts.append(context.table(copies, title, _COPIES, "total_ns", title=title))
     if not parts:
         return None
     return Section(
-        "Kernels", "Time of the devices by kernel, and how fast memory was copied.", tuple(parts)
+        "Kernels", "Device time by kernel, and how fast memory was copied.", tuple(parts)
     )
 
 
@@ -149,13 +149,13 @@ def idle(context: Context) -> Section | None:
         about = "The 20 longest of each rank."
         parts.append(context.table(gaps, "Longest gaps", _GAPS, "dur_ns", title=title, about=about))
     if launches := context.answer("launches"):
-        title = "What launching cost the host, and how long the work waited"
+        title = "What launches cost the host, and how long launched work waited"
         parts.append(context.table(launches, "Launches", _LAUNCHES, "total_ns", title=title))
     if not parts:
         return None
     return Section(
         "Launches and idle time",
-        "Why the devices had nothing to do, and what launching work cost the host.",
+        "Why the devices were idle, and what launches cost the host.",
         tuple(parts),
     )
 
@@ -167,7 +167,7 @@ def queues(context: Context) -> Section | None:
         return None
     return Section(
         "Queue depth",
-        "How much work was launched and not begun, on each stream.",
+        "How much work was launched but not begun, on each stream.",
         (*context.chart("queue_depth", "Queue depth over time"), context.table(summary, "Queues")),
     )
 
@@ -181,7 +181,7 @@ def roofline(context: Context) -> Section | None:
     reply = replace(reply, frame=reply.frame.hstack(names))
     return Section(
         "Roofline",
-        "How close kernels came to what their device can do at most, and the time that was lost.",
+        "How close kernels came to the limits of their device, and the time that was lost.",
         (
             *context.chart("roofline", "Roofline"),
             context.table(reply, "Roofline", _ROOFLINE, "lost_ns"),

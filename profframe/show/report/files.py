@@ -38,7 +38,7 @@ def hangs(context: Context) -> Section | None:
         parts.append(context.table(sides, title, _SIDES, title=title))
     title = "How far each rank came"
     parts.append(context.table(progress, title, _PROGRESS, title=title))
-    about = "What ranks did not arrive at, or disagree about, by what their flight recorders had."
+    about = "What ranks did not reach, or disagree about, according to their flight recorders."
     return Section("Hangs", about, tuple(parts))
 
 
@@ -48,6 +48,6 @@ def execution(context: Context) -> Section | None:
     if not traffic:
         return None
     title = "Bytes that ops read and write"
-    about = "Of what was called, and which tensors it took and gave, as an execution trace has it."
+    about = "Calls with their input and output tensors, from an execution trace."
     parts = (context.table(traffic, title, _TRAFFIC, title=title),)
     return Section("Execution trace", about, parts)

@@ -42,9 +42,11 @@ def ranks(context: Context) -> Section | None:
     if not parts:
         return None
     if several:
-        about = "Who waits for whom, how even the ranks are, and how fast they communicate."
+        about = (
+            "Which ranks wait for which, how balanced the ranks are, and how fast they communicate."
+        )
         return Section("Ranks and collectives", about, tuple(parts))
-    about = "How fast collectives are, seen from one rank: its waits for others are in the times."
+    about = "How fast collectives are, seen from one rank: times include its waits for others."
     return Section("Collectives", about, tuple(parts))
 
 
@@ -66,12 +68,15 @@ def _rank_parts(context: Context) -> list[Part]:
     balance = context.answer("rank_balance")
     trace_rows = balance.frame.filter(pl.col("step").is_null())
     if trace_rows.height:
-        title, about = "How even the ranks are", "Of the whole trace; the answer has each step."
+        title, about = (
+            "How balanced the ranks are",
+            "For the whole trace; the answer has each step.",
+        )
         reply = Reply(balance.name, balance.call, trace_rows)
         parts.append(context.table(reply, "Balance of ranks", title=title, about=about))
     skew = context.answer("clock_skew")
     if skew and (parts or {*skew.frame["note"]} != {"no_common_collective"}):
-        title = "How far the clocks are apart"
+        title = "How far apart the clocks are"
         parts.append(context.table(skew, "Clocks", title=title))
     return parts
 
@@ -89,14 +94,14 @@ def runs(context: Context) -> Section | None:
     trend = Reply("trend", call_text("trend", metric=metric), context.trace.trend(metric))
     changes = Reply(trend.name, trend.call, trend.frame.filter("is_change"))
     if changes:
-        title = "From which run on it changed for good"
+        title = "Runs from which on it changed for good"
         parts.append(context.table(changes, "Changes", title=title))
     if regressions := _regressions(context, reply.frame.height):
-        title = "What takes longer in the latest run than in those before it"
+        title = "What takes longer in the latest run than before"
         parts.append(context.table(regressions, "Regressions", _REGRESSIONS, title=title))
     return Section(
         "Runs",
-        "Each run in one row, from which run on a step took longer, and what got slower.",
+        "Each run in one row, when steps began to take longer, and what got slower.",
         tuple(parts),
     )
 

@@ -66,7 +66,7 @@ def operators(context: Context) -> Section | None:
     )
     return Section(
         "Operators",
-        "Where the time went: in each name itself, and by operator as torch adds them up.",
+        "Where the time went: self time by name, and by operator as torch adds it up.",
         (self_times, Choice("operators", "Grouped by", tables, "Operators")),
     )
 
@@ -79,13 +79,13 @@ def memory(context: Context) -> Section | None:
     tables: list[Table] = [
         context.table(
             peaks,
-            "Peaks of memory",
+            "Memory peaks",
             _PEAKS,
             title="Peak of each device, and the op that reached it",
         )
     ]
     if owners := context.answer("memory_owners"):
-        title = "What was allocated at the peak, by the op that asked for it"
+        title = "What was allocated at the peak, by the op that requested it"
         tables.append(context.table(owners, "Owners of the peak", _OWNERS, "bytes", title=title))
     if blocks := context.answer("unfreed"):
         title = "The largest blocks that were never freed"
@@ -95,7 +95,7 @@ def memory(context: Context) -> Section | None:
         )
     return Section(
         "Memory",
-        "How much memory was allocated, when it was most, and who held it.",
+        "How much memory was allocated, when it peaked, and what held it.",
         (*context.chart("memory", "Memory over time"), *tables),
     )
 
@@ -126,7 +126,8 @@ def snapshot(context: Context) -> Section | None:
         return None
     return Section(
         "Memory snapshot",
-        "What the allocator recorded: what held memory, what was left, and what was in pieces.",
+        "What the allocator recorded: what held memory, what was never freed, and how fragmented "
+        "it was.",
         tuple(parts),
     )
 
@@ -140,7 +141,7 @@ def regions(context: Context) -> Section | None:
         return None
     return Section(
         " and ".join(reply.name for reply in replies).capitalize(),
-        "What ran on the host and the devices for each of them, step by step.",
+        "What ran on host and devices for each of them, step by step.",
         tuple(_region(context, reply) for reply in replies),
     )
 
@@ -173,5 +174,5 @@ def flame(context: Context) -> Section | None:
         if is_cut
         else "",
     )
-    about = "What the host was in, the outermost on top; click to zoom, type to search."
+    about = "The host's call tree, the outermost on top; click to zoom, type to search."
     return Section("Flame graph", about, (graph,))

@@ -50,21 +50,21 @@ _PREDICTIONS: Final = (
     "change", "now_ns", "predicted_ns", "saved_ns", "saved_share", "low_ns", "high_ns",
 )  # fmt: skip
 _DOCS: Final = {
-    "change": "what would be otherwise",
-    "now_ns": "time as recorded (ns)",
-    "predicted_ns": "time if it were so (ns)",
-    "saved_ns": "difference; below 0 is longer (ns)",
-    "saved_share": "difference over the time as recorded",
-    "low_ns": "shortest prediction, if what is not recorded is taken otherwise (ns)",
-    "high_ns": "longest prediction, if what is not recorded is taken otherwise (ns)",
-    "replay_error": "replay of what was, over what was recorded, minus 1",
-    "host_ns": "of the prediction, bound by the host (ns)",
-    "launch_ns": "of the prediction, bound by launches (ns)",
-    "compute_ns": "of the prediction, bound by computation (ns)",
-    "communication_ns": "of the prediction, bound by communication (ns)",
-    "copy_ns": "of the prediction, bound by copies (ns)",
-    "sync_ns": "of the prediction, bound by calls that wait (ns)",
-    "idle_ns": "of the prediction, bound by nothing that is known (ns)",
+    "change": "the change",
+    "now_ns": "recorded time (ns)",
+    "predicted_ns": "predicted time (ns)",
+    "saved_ns": "saved time; negative if it takes longer (ns)",
+    "saved_share": "saved time over recorded time",
+    "low_ns": "shortest prediction under other assumptions about what is not recorded (ns)",
+    "high_ns": "longest prediction under other assumptions about what is not recorded (ns)",
+    "replay_error": "unchanged replay over recorded time, minus 1",
+    "host_ns": "part of the prediction bound by the host (ns)",
+    "launch_ns": "part of the prediction bound by launches (ns)",
+    "compute_ns": "part of the prediction bound by computation (ns)",
+    "communication_ns": "part of the prediction bound by communication (ns)",
+    "copy_ns": "part of the prediction bound by copies (ns)",
+    "sync_ns": "part of the prediction bound by calls that wait (ns)",
+    "idle_ns": "part of the prediction bound by nothing known (ns)",
 }
 _WAITS: Final = ("rank", "bound", "name", "total_ns", "share")
 _BLAMED: Final = (
@@ -72,7 +72,7 @@ _BLAMED: Final = (
 )  # fmt: skip
 
 _BLAME_DOCS: Final = {
-    "rank": "the late rank; none for transfers",
+    "rank": "the late rank; empty for transfers",
     "part": "entry: others wait for the rank; transfer: all ranks are there",
     "cause": "what it did since: host, input, launch, compute, copy, communication, wait",
     "name": "the slice",
@@ -80,9 +80,9 @@ _BLAME_DOCS: Final = {
     "module": "innermost module around it or its launch",
     "waits_for_rank": "the rank that it waited for itself",
     "cost_ns": "time that it costs the job (ns)",
-    "held_up_ns": "part of it in which only this rank was awaited (ns)",
+    "held_up_ns": "part of it in which only this rank was missing (ns)",
     "part_share": "its share of the part",
-    "is_corrected": "clocks of the ranks were corrected",
+    "is_corrected": "whether the clocks of the ranks were corrected",
 }
 _Blame: TypeAlias = Callable[..., pl.DataFrame]
 _KERNEL_CAUSES: Final = ("compute", "communication", "copy")
@@ -153,7 +153,7 @@ def _path(
     events = shortened(path.events, "name", kernels=pl.col("kind") == "kernel")
     yield _ribbon(context, events, ranks, step, call)
     if waits := Reply("waits", f"{call}.waits", shortened_waits(path)):
-        title = "What ranks waited for on others, on this path"
+        title = "What ranks waited for on other ranks, along this path"
         yield context.table(waits, "Waits on the path", _WAITS, "total_ns", title=title)
     if blame is not None:
         yield from _blame(context, blame, of_step)
@@ -202,7 +202,7 @@ def _blame(context: Context, ask: _Blame, of_step: dict[str, Any]) -> Iterator[P
     )
     if reply := Reply("blame", call_text("blame", **of_step), rows):
         title = "What each rank, op and cause costs"
-        about = "What late ranks did before a collective that others did not; then transfers."
+        about = "What late ranks did before a collective that other ranks did not; then transfers."
         yield context.table(
             reply, "Blame", _BLAMED, title=title, about=about, column_docs=_BLAME_DOCS
         )
@@ -214,10 +214,10 @@ def _predictions(context: Context, of_step: dict[str, Any]) -> Iterator[Part]:
     rows = context.trace.what_if(**of_step, **_CHANGES)
     grid = context.trace.what_if_grid(**of_step)
     reply = Reply("what_if", call, pl.DataFrame(rows))
-    title = "What it would take if something were otherwise"
+    title = "What changes would gain"
     about = (
-        "By a replay of all ranks. From low to high are predictions if what is not recorded is "
-        "taken otherwise."
+        "From a replay of all ranks. Low to high is the range of predictions under other "
+        "assumptions about what is not recorded."
     )
     yield context.table(
         reply, "Predictions", _PREDICTIONS, title=title, about=about, column_docs=_DOCS
@@ -225,7 +225,7 @@ def _predictions(context: Context, of_step: dict[str, Any]) -> Iterator[Part]:
     yield Sliders(
         "what-if-grid",
         "Try factors",
-        "Times of transfers and of all that threads do, as multiples of what they are.",
+        "Factors for the times of transfers and of everything that threads do.",
         FrameView(pl.DataFrame(grid)),
         (call_text("what_if_grid", **of_step),),
     )

@@ -39,7 +39,7 @@ def overview(context: Context) -> Section:
     if words.is_all:
         facts = tuple(Fact(*fact) for part in words.parts for fact in part.facts)
         own: tuple[Part, ...] = (Facts(facts, ("trace.summary()",)), *sentences)
-        return Section("Overview", "What the file is, and what matters most in it.", own)
+        return Section("Overview", "What the file contains, and what matters most in it.", own)
     reply = context.answer("overview")
     rows = context.answer("advice").frame
     findings = Findings(

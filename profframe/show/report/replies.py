@@ -58,7 +58,9 @@ class Reported(Protocol):
     def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
         """Run an answer of the catalogue, or of a file."""
 
-    def critical_path(self, step: int | None = None, *, across_ranks: bool = False) -> Any:
+    def critical_path(
+        self, step: int | None = None, run: str | None = None, *, across_ranks: bool = False
+    ) -> Any:
         """Find what the end of a step had to wait for."""
 
     def what_if(

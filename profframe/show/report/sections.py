@@ -39,7 +39,7 @@ def advice(context: Context) -> Section | None:
     columns = tuple(name for name in _ADVICE if has_several or name != "ranks")
     return Section(
         "Advice",
-        "What rules found to be slow or wasteful, and what to do; gains do not add up.",
+        "What rules found slow or wasteful, and what to do; gains do not add up.",
         (context.table(reply, "Advice", columns, full_text=reply.frame.height <= _MOST_FULL),),
     )
 
@@ -76,7 +76,7 @@ def provenance(context: Context) -> Section:
         parts.append(context.table(headers, "Headers", title=title, about=about))
     if machines:
         parts.append(context.table(machines, "Devices", title="Devices"))
-    about = "What these numbers were made of, and with: sources, versions, options."
+    about = "Where these numbers come from: sources, versions, options."
     return Section("Provenance", about, tuple(parts))
 
 

@@ -36,6 +36,6 @@ def timeline(context: Context) -> Section | None:
     )
     about = (
         "Everything over time: W and S zoom, A and D move, drag to select a span, click for all "
-        "that is known of a slice."
+        "columns of a slice."
     )
     return Section("Timeline", about, (part,))

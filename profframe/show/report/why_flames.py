@@ -31,8 +31,8 @@ def section(of: Explanation, names: tuple[str, str]) -> Section:
     words = {
         "label": "time of a step",
         "verb": "of a step",
-        "more": f"takes more in {other}",
-        "less": f"takes less in {other}",
+        "more": f"takes longer in {other}",
+        "less": f"takes less time in {other}",
     }
     options = []
     for side, name in zip(("base", "other"), names, strict=True):
@@ -51,7 +51,7 @@ def section(of: Explanation, names: tuple[str, str]) -> Section:
         options.append((units.visible(name), graph))
     about = (
         "What a step of each side consists of, the outermost on top; click to zoom in on both, "
-        f"type to search. What changed by at least {units.duration(least).strip()} is underlined."
+        f"type to search. Changes of at least {units.duration(least).strip()} are underlined."
     )
     return Section("Flame graphs", about, (Beside(tuple(options), (CALL,)),))
 
@@ -74,7 +74,7 @@ def nodes(tree: pl.DataFrame, side: str) -> pl.DataFrame:
         pl.col("depth", "slot").cast(pl.Int64),
         pl.when(pl.col("parent") >= 0).then("parent").alias("parent_id"),
         pl.when(name.is_not_null() | (pl.col("parent") >= 0)).then(name)
-        .when(is_step).then(pl.lit("Step")).otherwise(pl.lit("In no step")).alias("name"),
+        .when(is_step).then(pl.lit("Step")).otherwise(pl.lit("Outside steps")).alias("name"),
         pl.coalesce("kind", pl.when(is_step).then(pl.lit("annotation")).otherwise(pl.lit("other")))
         .alias("kind"),
         pl.col(f"{side}_calls").alias("calls"),

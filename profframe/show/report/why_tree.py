@@ -46,8 +46,8 @@ def section(of: Explanation, names: tuple[str, str]) -> Section | None:
             f"{_MOST} in all; {CALL} gives all."
         )
     about = (
-        "Calls of both sides, aligned: what each takes of a step with all that is in it, the "
-        "largest change first. What is marked is by itself a cause, or on one side alone."
+        "Calls of both sides, aligned: what each takes per step including everything inside, the "
+        "largest change first. Marked calls are themselves a cause, or exist on one side only."
     )
     return Section("Tree", about, (Tree("Aligned calls", nodes, cut, (CALL,)),))
 
@@ -100,7 +100,7 @@ def _cut(row: _Row, own: list[_Row], count: int) -> str:
         return ""
     inside = row["change_ns"] - (row["other_self_ns"] - row["base_self_ns"])
     change = inside - sum(child["change_ns"] for child in own)
-    more = "more in it" if own else "in it"
+    more = "more inside" if own else "in it"
     return f"{count:,} {more}: {signed(change)}"
 
 
@@ -139,7 +139,7 @@ def _name(row: _Row, *, short: bool) -> str:
     """What it is on both sides, where that differs."""
     present = [row[f"{side}_name"] for side in ("base", "other") if row[f"{side}_name"] is not None]
     if not present:
-        return "In no step" if row["slot"] else "Step"
+        return "Outside steps" if row["slot"] else "Step"
     if short and row["kind"] == "kernel":
         present = [short_name(name) for name in present]
     return " -> ".join(shortened(name, _LONGEST) for name in dict.fromkeys(present))

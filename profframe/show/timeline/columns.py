@@ -14,7 +14,16 @@ from profframe.show.timeline.lanes import trace_numbers
 
 MOST_STRETCHES: Final = 100_000
 """A critical path of more is left out, and said to be."""
-_READ: Final = ("event_id", "dur_ns", "parent_id", "self_ns", "launch_id", "op_id", "step")
+_READ: Final = (
+    "event_id",
+    "dur_ns",
+    "parent_id",
+    "self_ns",
+    "launch_id",
+    "op_id",
+    "fwd_id",
+    "step",
+)
 
 
 def columns(content: Content) -> list[Column]:
@@ -23,7 +32,9 @@ def columns(content: Content) -> list[Column]:
     frame = content.rows.slices.select(_READ)[content.order]
     line = Line(content.line, _nests(content), slices.begin, slices.dur)
     parent = content.places(trace, frame["parent_id"])
-    launch, op = (content.places(trace, frame[name]) for name in ("launch_id", "op_id"))
+    launch, op, forward = (
+        content.places(trace, frame[name]) for name in ("launch_id", "op_id", "fwd_id")
+    )
     of_launch = np.where(launch < 0, 0, parent[launch]) if parent.size else parent
     self_ns = frame["self_ns"].fill_null(0).to_numpy()
     step, dims = frame["step"], content.dims[0]
@@ -37,6 +48,7 @@ def columns(content: Content) -> list[Column]:
         Column("event", differences(frame["event_id"].to_numpy())),
         Column("launch", differences(launch, launch < 0), launch < 0),
         Column("op", op - of_launch, op < 0),
+        Column("forward", differences(forward, forward < 0), forward < 0),
         Column("step", differences(step.fill_null(0).to_numpy(), no_step), no_step),
         Column("dims", dims, dims < 0),
         *_path(content),

@@ -52,10 +52,11 @@ def _path(content: Content) -> dict[str, Any]:
     path = content.rows.path
     on = trace_numbers(content.rows.traces, path).unique().sort() if path.height else pl.Series()
     return {
-        "of": content.rows.path_of,
+        "of": [content.rows.path_of.get(run, "") for run in content.rows.traces["run"]],
         "bounds": bounds(path),
         "traces": on.to_list(),
         "left_out": path.height if path.height > MOST_STRETCHES else 0,
+        "lacks": units.visible(content.rows.path_lacks),
     }
 
 

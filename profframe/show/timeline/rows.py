@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Final, Protocol
@@ -12,7 +13,8 @@ from profframe.errors import AnswerError, ParameterError, UnknownNameError
 
 SLICE_COLUMNS: Final = (
     "run", "rank", "event_id", "kind", "category", "name", "start_ns", "dur_ns", "thread", "device",
-    "stream", "step", "parent_id", "depth", "self_ns", "launch_id", "op_id", "input_dims",
+    "stream", "step", "parent_id", "depth", "self_ns", "launch_id", "op_id", "fwd_id",
+    "input_dims",
 )  # fmt: skip
 KEY: Final = ("run", "rank")
 MOST_READ: Final = 3_000_000
@@ -21,6 +23,8 @@ _POINTS: Final = 1000
 """Most points of a counter."""
 _MOST_PATH_EVENTS: Final = 2_000_000
 """Of a trace without steps with more events no critical path is asked for."""
+_MOST_PATH_RUNS: Final = 8
+"""Of more runs no critical path is asked for."""
 
 
 class Traced(Protocol):
@@ -40,7 +44,9 @@ class Traced(Protocol):
     def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
         """Run an answer of the catalogue."""
 
-    def critical_path(self, step: int | None = None, *, across_ranks: bool = False) -> Any:
+    def critical_path(
+        self, step: int | None = None, run: str | None = None, *, across_ranks: bool = False
+    ) -> Any:
         """Find what the end of a step had to wait for."""
 
 
@@ -65,7 +71,9 @@ class Recorded:
     path
         Rows of the critical path of the slowest step, or of the whole trace.
     path_of
-        What the path is of, in words.
+        What the path of each run is of, in words.
+    path_lacks
+        Why a run has none, in words; empty where all have one.
     unread, unread_ns
         Number of slices that were not read, and their greatest duration.
     """
@@ -78,7 +86,8 @@ class Recorded:
     findings: pl.DataFrame
     counters: pl.DataFrame
     path: pl.DataFrame
-    path_of: str
+    path_of: Mapping[str | None, str]
+    path_lacks: str = ""
     unread: int = 0
     unread_ns: int = 0
 
@@ -91,7 +100,7 @@ def recorded(trace: Traced, most: int | None = MOST_READ) -> Recorded:
     unread_ns = -1 if most is None or number <= most else _too_short(events, most / number)
     is_read = pl.col("dur_ns").is_null() | (pl.col("dur_ns") > unread_ns)
     slices = (events if unread_ns < 0 else events.filter(is_read)).collect()
-    path, path_of = _path(trace, traces.height > 1, number)
+    path, path_of, path_lacks = _path(trace, pl.DataFrame(traces), number)
     return Recorded(
         traces=pl.DataFrame(traces),
         slices=slices,
@@ -102,6 +111,7 @@ def recorded(trace: Traced, most: int | None = MOST_READ) -> Recorded:
         counters=_counters(trace),
         path=path,
         path_of=path_of,
+        path_lacks=path_lacks,
         unread=number - slices.height,
         unread_ns=max(unread_ns, 0),
     )
@@ -163,17 +173,43 @@ def _sampled(trace: Traced, stream: pl.DataType) -> pl.DataFrame:
     return thinned.drop("_part").sort([*keys, "time_ns"], nulls_last=True)
 
 
-def _path(trace: Traced, has_several: bool, events: int) -> tuple[pl.DataFrame, str]:
-    """The critical path of the slowest step, across ranks where there are several."""
-    rows = pl.DataFrame(trace.answer("step_times")).drop_nulls(["step", "dur_ns"])
+def _path(
+    trace: Traced, traces: pl.DataFrame, events: int
+) -> tuple[pl.DataFrame, dict[str | None, str], str]:
+    """The critical path of the slowest step of each run, what it is of, and why a run has none.
+
+    It is across ranks where a run has several.
+    """
+    times = pl.DataFrame(trace.answer("step_times")).drop_nulls(["step", "dur_ns"])
+    runs = traces["run"].unique(maintain_order=True).to_list()
+    parts: list[pl.DataFrame] = []
+    of: dict[str | None, str] = {}
+    lacks = []
+    for run in runs[:_MOST_PATH_RUNS]:
+        is_run = pl.col("run").eq_missing(pl.lit(run))
+        step = _slowest(times.filter(is_run))
+        several = traces.filter(is_run).height > 1
+        name = f" of run {run}" if len(runs) > 1 else ""
+        if step is None and events > _MOST_PATH_EVENTS:
+            lacks.append(
+                f"the trace{name} has no steps, and more than {_MOST_PATH_EVENTS:,} events"
+            )
+            continue
+        try:
+            path = trace.critical_path(step, run, across_ranks=several)
+        except (AnswerError, ParameterError, UnknownNameError, OverflowError) as error:
+            lacks.append(f"{name.removeprefix(' ')}{': ' if name else ''}{error}")
+            continue
+        parts.append(pl.DataFrame(path.events))
+        of[run] = "the whole trace" if step is None else f"step {step}, the slowest"
+    if len(runs) > _MOST_PATH_RUNS:
+        lacks.append(f"it is of the first {_MOST_PATH_RUNS} of {len(runs):,} runs")
+    paths = pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame()
+    return paths, of, "; ".join(lacks)
+
+
+def _slowest(times: pl.DataFrame) -> int | None:
+    """The slowest step of a run, of those that most of its ranks have; None without steps."""
     shared = pl.struct(KEY).n_unique().over("step")
-    slowest = rows.sort(shared, "dur_ns", -pl.col("step"), descending=True).head(1)
-    step = None if slowest.is_empty() else int(slowest["step"][0])
-    if step is None and events > _MOST_PATH_EVENTS:
-        return pl.DataFrame(), ""
-    try:
-        path = trace.critical_path(step, across_ranks=has_several)
-    except (AnswerError, ParameterError, UnknownNameError):
-        return pl.DataFrame(), ""
-    what = "the whole trace" if step is None else f"step {step}, the slowest"
-    return pl.DataFrame(path.events), what
+    slowest = times.sort(shared, "dur_ns", -pl.col("step"), descending=True).head(1)
+    return None if slowest.is_empty() else int(slowest["step"][0])

@@ -64,7 +64,7 @@ class Sliders {
     const size = format.shown("ns", Math.abs(saved));
     const part = share === null ? "" : ` (${format.shown("share", Math.abs(share))})`;
     this.result.textContent =
-      saved === 0 ? "As it is" : saved > 0 ? `Saves ${size}${part}` : `Takes ${size} more${part}`;
+      saved === 0 ? "No change" : saved > 0 ? `Saves ${size}${part}` : `Takes ${size} more${part}`;
     for (const { column, fill, text } of this.bars) {
       fill.style.width = `${(100 * column.value(row)) / this.longest}%`;
       text.textContent = column.shown(row);

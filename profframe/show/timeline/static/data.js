@@ -167,8 +167,8 @@ const timelineData = (() => {
 
     async openRest() {
       await this.path();
-      const names = ["parent", "self", "event", "launch", "op", "step", "dims"];
-      const [parent, self, event, launch, op, step, dims] = await Promise.all(
+      const names = ["parent", "self", "event", "launch", "op", "forward", "step", "dims"];
+      const [parent, self, event, launch, op, forward, step, dims] = await Promise.all(
         names.map((name) => this.column(name)),
       );
       this.parent = this.parents(parent.out);
@@ -180,6 +180,8 @@ const timelineData = (() => {
         if (op.missing?.[i]) continue;
         this.op[i] = op.out[i] + (this.launch[i] < 0 ? 0 : this.parent[this.launch[i]]);
       }
+      this.forward = summed(forward, Int32Array);
+      this.backwards();
       this.step = summed(step, Float64Array);
       this.isWithoutStep = step.missing;
       this.dims = dims.out;
@@ -219,6 +221,21 @@ const timelineData = (() => {
       for (let i = 0; i < this.size; i++) if (this.launch[i] >= 0) order.push(i);
       this.launched = Uint32Array.from(order).sort((a, b) => this.launch[a] - this.launch[b] || a - b);
       this.launchCalls = this.launched.map((i) => this.launch[i]);
+    }
+
+    // What went back through a slice: `backward` from `backwardOf[forward]` on.
+    backwards() {
+      const order = [];
+      for (let i = 0; i < this.size; i++) if (this.forward[i] >= 0) order.push(i);
+      this.backward = Uint32Array.from(order).sort((a, b) => this.forward[a] - this.forward[b] || a - b);
+      this.backwardOf = this.backward.map((i) => this.forward[i]);
+    }
+
+    backwardsOf(slice) {
+      const { backwardOf, backward } = this;
+      const from = firstWhere(0, backwardOf.length, (i) => backwardOf[i] >= slice);
+      const to = firstWhere(from, backwardOf.length, (i) => backwardOf[i] > slice);
+      return [...backward.subarray(from, to)];
     }
 
     // Slices of devices that calls launched within a slice of a host: so many of them at most.
@@ -273,19 +290,22 @@ const timelineData = (() => {
       return best;
     }
 
-    // The critical path: stretches that follow one another.
+    // The critical path, by trace: stretches that follow one another.
     async path() {
       if (!this.columns.has("path_begin")) return;
       const names = ["path_begin", "path_dur", "path_slice", "path_trace", "path_bound"];
       const [begin, dur, slice, trace, bound] = await Promise.all(names.map((name) => this.column(name)));
       const starts = summed(begin, Float64Array);
-      this.critical = {
-        begin: starts,
-        end: starts.map((start, i) => start + dur.out[i]),
-        slice: summed(slice, Int32Array),
-        trace: trace.out,
-        bound: bound.out,
-      };
+      const slices = summed(slice, Int32Array);
+      const places = this.head.traces.map(() => []);
+      for (let i = 0; i < starts.length; i++) places[trace.out[i]].push(i);
+      this.critical = places.map((those) => ({
+        begin: Float64Array.from(those, (i) => starts[i]),
+        end: Float64Array.from(those, (i) => starts[i] + dur.out[i]),
+        slice: Int32Array.from(those, (i) => slices[i]),
+        trace: Uint32Array.from(those, (i) => trace.out[i]),
+        bound: Uint32Array.from(those, (i) => bound.out[i]),
+      }));
     }
 
     // Some slices by themselves, as lines that are drawn as others are; `ids` says which they are.
@@ -330,6 +350,7 @@ const timelineData = (() => {
         parent: this.parent[slice],
         launch: this.launch[slice],
         op: this.op[slice],
+        forward: this.forward[slice],
         lane,
         trace: head.traces[lane.trace],
       };

@@ -26,7 +26,7 @@ const timelineDetails = (() => {
     rows.push(["begin", exact(one.begin)]);
     const clock = BigInt(one.trace.zero) + BigInt(one.begin);
     rows.push(["start", `${count(clock)} ns on the clock of its rank`]);
-    rows.push(["duration", one.dur === null ? "not known: it never ended" : exact(one.dur)]);
+    rows.push(["duration", one.dur === null ? "unknown: it never ended" : exact(one.dur)]);
     if (one.self !== null) rows.push(["self", exact(one.self)]);
     if (one.step !== null) rows.push(["step", String(one.step)]);
     rows.push(["lane", one.lane.title]);
@@ -47,10 +47,13 @@ const timelineDetails = (() => {
     if (parents.length) rows.push(["parents, innermost first", links(timeline, parents)]);
     if (one.launch >= 0) rows.push(["launched by", links(timeline, [one.launch])]);
     if (one.op >= 0) rows.push(["op", links(timeline, [one.op])]);
+    if (one.forward >= 0) rows.push(["forward", links(timeline, [one.forward])]);
     if (one.lane.sort === "host") {
+      const backward = data.backwardsOf(one.slice);
+      if (backward.length) rows.push(["backward", links(timeline, backward)]);
       const launched = data.launchedIn(one.slice);
       const ns = launched.reduce((sum, i) => sum + data.end[i] - data.begin[i], 0);
-      const title = `launched in it: ${count(launched.length)}, ${duration(ns)}`;
+      const title = `launched by it: ${count(launched.length)}, ${duration(ns)}`;
       if (launched.length) rows.push([title, links(timeline, launched)]);
     }
     for (const mark of data.head.marks) {
@@ -86,7 +89,7 @@ const timelineDetails = (() => {
       body.append(row);
     }
     table.append(body);
-    return [title, scrolled(table, "The slice that is selected")];
+    return [title, scrolled(table, "Selected slice")];
   }
 
   function scrolled(table, name) {

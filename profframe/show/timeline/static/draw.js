@@ -46,7 +46,7 @@ const timelineDraw = (() => {
       const { steps } = view.data.head;
       bands(view, item, steps, top, high, (i) => colours.bands[i % 2]);
     } else if (item.sort === "path") {
-      const path = view.data.critical;
+      const path = view.data.critical?.[item.trace];
       if (path) bands(view, item, path, top, high, (i) => colours.bounds[path.bound[i]]);
     }
   }
@@ -203,8 +203,10 @@ const timelineDraw = (() => {
         context.fill();
       }
     }
-    const path = view.data.critical;
-    if (!path) return;
+    for (const path of view.data.critical ?? []) underlines(view, context, path, lines);
+  }
+
+  function underlines(view, context, path, lines) {
     const from = view.firstOf(path.begin, path.end);
     const to = view.after(path.begin, view.to);
     if (to - from > MOST_UNDERLINES) return;

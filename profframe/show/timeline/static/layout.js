@@ -45,7 +45,7 @@ const timelineLayout = (() => {
       if (head.traces.length > 1) add(TRACE, { sort: "trace", trace: number, key: `trace ${number}`, title: trace.title });
       if (head.steps.trace.includes(number)) add(BAND, { sort: "steps", trace: number, title: "steps" });
       const { left_out, of, traces } = head.path;
-      const path = `critical path of ${of}${left_out ? ` (${drawing.count(left_out)} stretches are left out)` : ""}`;
+      const path = `critical path of ${of[number]}${left_out ? ` (${drawing.count(left_out)} segments are left out)` : ""}`;
       if (traces.includes(number)) add(BAND, { sort: "path", trace: number, title: path });
       if (folded.has(`trace ${number}`)) return;
       const marked = data.annotationsOf(number);

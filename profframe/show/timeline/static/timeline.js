@@ -10,7 +10,7 @@ const timeline = (() => {
   const MOST_OPEN = 2; // of more ranks only the first one is open at first
   const HELP =
     "Timeline. W and S zoom, A and D move, arrow keys go from slice to slice, F zooms to the slice, " +
-    "0 shows all, V takes what is seen as a span, / searches.";
+    "0 shows all, V selects the visible span, / searches.";
 
   class Timeline extends timelineSearch.Search {
     constructor(element, head, text, options) {
@@ -48,7 +48,8 @@ const timeline = (() => {
       this.tip.hidden = true;
       this.sheet.append(this.canvas);
       this.scroller.append(this.sheet);
-      this.box.append(this.bar, this.scroller, this.legend, this.details, this.tip);
+      this.printed = make("p", "timeline-printed");
+      this.box.append(this.bar, this.scroller, this.printed, this.legend, this.details, this.tip);
       this.element.replaceChildren(this.box);
       this.controls();
     }
@@ -64,8 +65,8 @@ const timeline = (() => {
         if (event.key === "Enter") this.step(event.shiftKey ? -1 : 1);
         else if (event.key === "Escape") this.canvas.focus();
       });
-      this.before = this.button("\u2039", () => this.step(-1), "The one before");
-      this.next = this.button("\u203a", () => this.step(1), "The next one");
+      this.before = this.button("\u2039", () => this.step(-1), "Previous match");
+      this.next = this.button("\u203a", () => this.step(1), "Next match");
       this.marks = make("select", "timeline-marks");
       this.marks.setAttribute("aria-label", "Findings of advice, in the timeline");
       this.status = make("p", "timeline-status");
@@ -109,6 +110,7 @@ const timeline = (() => {
         this.view.scrolled = this.scroller.scrollTop;
         this.moved();
       });
+      window.addEventListener("beforeprint", () => this.outOfView());
       this.observer = new ResizeObserver(() => this.resized());
       this.observer.observe(this.scroller);
       this.paint();
@@ -289,8 +291,19 @@ const timeline = (() => {
       return this.select(slice);
     }
 
-    // From launches to what they launched.
+    // From launches to what they launched, and from forward to backward.
     flows(slice) {
+      const { data } = this;
+      const forward = data.forward[slice];
+      const back = data.backwardsOf(slice).slice(0, MOST_ARROWS);
+      return [
+        ...(forward >= 0 ? [[forward, slice]] : []),
+        ...back.map((backward) => [slice, backward]),
+        ...this.launchFlows(slice),
+      ];
+    }
+
+    launchFlows(slice) {
       const { data } = this;
       if (data.launch[slice] >= 0) return [[data.launch[slice], slice]];
       if (data.laneOf(slice).sort !== "host") return [];
@@ -390,9 +403,23 @@ const timeline = (() => {
         const { slices: unread, longest } = head.unread;
         const short = unread ? `; ${count(unread)} of ${duration(longest)} or less are left out of all lanes` : "";
         const untimed = head.untimed ? `; ${count(head.untimed)} without a usable time are not drawn` : "";
+        const path = head.path.lacks ? `; critical path: ${head.path.lacks}` : "";
         const out = left ? `; ${count(left)} short ones are left out` : "";
-        this.status.textContent = `${count(data.size)} ${data.size === 1 ? "slice" : "slices"} in ${duration(head.span)}${out}${short}${untimed}`;
+        this.status.textContent = `${count(data.size)} ${data.size === 1 ? "slice" : "slices"} in ${duration(head.span)}${out}${short}${untimed}${path}`;
       }
+    }
+
+    // What a print does not show: times before and after, and lanes above and below.
+    outOfView() {
+      const { view, data } = this;
+      const { span } = data.head;
+      const seen = new Set(view.seen().filter((item) => item.lane).map((item) => item.lane));
+      const hidden = data.head.lanes.length - seen.size;
+      const [from, to] = [Math.max(view.from, 0), Math.min(view.to, span)];
+      const words = [];
+      if (from > 0 || to < span) words.push(`it shows ${duration(from)} to ${duration(to)} of ${duration(span)}`);
+      if (hidden) words.push(`${count(hidden)} of ${count(data.head.lanes.length)} lanes are out of view`);
+      this.printed.textContent = words.length ? `Printed as it was on the screen: ${words.join("; ")}.` : "";
     }
 
     // ---- keys

@@ -107,7 +107,7 @@ const timelineView = (() => {
     sliceAt(x, y) {
       const item = this.itemAt(y);
       if (item?.sort === "path") {
-        const { critical } = this.data;
+        const critical = this.data.critical?.[item.trace];
         if (!critical) return -1;
         const time = this.time(x);
         const i = this.after(critical.begin, time) - 1;
