@@ -47,7 +47,7 @@ def case_of(path: Path) -> Case:
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 class TestCases:
-    """One case of each fourth rule by itself, the others with ``-m long``: below they are all asked."""
+    """One case of each fourth rule by itself, all with ``-m long``: below they are all asked."""
 
     def test_rows(self, path: Path) -> None:
         case = case_of(path)
