@@ -20,6 +20,7 @@ from profframe.errors import AnswerError, ParameterError, StoreError, UnknownNam
 from profframe.query.catalogue import find
 from profframe.trace.trace import Trace
 from tests.builders import Row, stored, table
+from tests.members import few
 
 STEPS = 4
 TIMED = ("memory", "flows", "counters", "instants")
@@ -94,6 +95,9 @@ FILTERS: dict[str, Callable[[Trace], Trace]] = {
 }
 
 
+SOME_FILTERS = ("range beyond", "numpy", "run", "none of them", "all", "one after the other")
+"""Each argument, as a name, a range, an array and nothing; the others are long."""
+
 """What is filtered has other rows, but the same answers: of all rows, more are asked."""
 SOME_ANSWERS = ("self_times", "memory_peak", "time_breakdown")
 FILLED = (*rank_tables("", 0), "allocations", "nodes")
@@ -153,7 +157,14 @@ def whole_of_store(from_store: Trace, answers: list[str]) -> dict[str, pl.DataFr
     return everything(from_store, answers, schema.TABLES)
 
 
-@pytest.mark.parametrize("choose", FILTERS.values(), ids=FILTERS)
+@pytest.mark.parametrize(
+    "choose",
+    few(
+        FILTERS.values(),
+        [FILTERS[name] for name in SOME_FILTERS],
+    ),
+    ids=FILTERS,
+)
 def test_memory_and_store_say_the_same(
     choose: Callable[[Trace], Trace], trace: Trace, from_store: Trace
 ) -> None:
