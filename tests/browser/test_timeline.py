@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ import pytest
 
 import profframe
 from profframe.show.timeline import Timeline
+from profframe.show.timeline.rows import OTHER_COLUMNS
 from tests import hostile
 from tests.browser.conftest import Open, Opened
 from tests.builders import event, loaded
@@ -181,6 +183,35 @@ def test_what_is_searched_for_is_where_its_columns_say(
     assert it.page.locator(".timeline-tip").is_visible()
     shown_facts = it.page.locator(".timeline-facts")
     assert f"{row['dur_ns']:,} ns" in shown_facts.inner_text()
+
+
+def test_all_other_columns_are_as_in_the_table(it: Opened, trace: profframe.Trace) -> None:
+    """NULL has no row."""
+    rows = trace.events.sample(60, seed=3)
+    found = it.run(
+        "(events) => Promise.all(events.map((event) => "
+        "it.data.others(it.data.event.indexOf(event)).then((pairs) => Object.fromEntries(pairs))))",
+        rows["event_id"].to_list(),
+    )
+    for row, others in zip(rows.iter_rows(named=True), found, strict=True):
+        expected = {name: row[name] for name in OTHER_COLUMNS if row[name] is not None}
+        assert others.keys() == expected.keys()
+        for name, value in expected.items():
+            if isinstance(value, bool):
+                assert others[name] == ("yes" if value else "no")
+            else:
+                assert others[name] == value, name
+
+
+def test_a_click_shows_them(it: Opened, trace: profframe.Trace) -> None:
+    row = trace.events.filter(pl.col("kind") == "kernel").row(5, named=True)
+    it.run("(event) => it.goTo(it.data.event.indexOf(event))", row["event_id"])
+    shown_facts = it.page.locator(".timeline-facts")
+    shown_facts.locator("tr", has_text="kernel_category").wait_for()
+    text = shown_facts.inner_text()
+    assert row["kernel_category"] in text
+    assert f"{row['correlation']:,}" in text
+    assert "no room" not in text
 
 
 def test_pixels_of_a_slice_have_its_colour(it: Opened) -> None:
@@ -474,10 +505,12 @@ def test_what_is_left_out_is_said_in_its_lane(
     from profframe.show.timeline.document import document
     from profframe.show.timeline.rows import recorded
 
-    rows = recorded(trace)
+    rows = replace(recorded(trace), others=None)
     whole = document(rows, None)
     few = document(rows, len(whole.body) * 3 // 4)
     it = opened(page(Timeline(few), tmp_path / "few.html"))
+    it.run("it.goTo(0)")
+    it.page.locator(".timeline-facts tr", has_text="no room for them").wait_for()
     left = sum(lane["left_out"] for lane in few.head["lanes"])
     assert f"{left:,} short ones are left out" in it.page.get_by_role("status").inner_text()
     notes = it.run("it.view.items.filter((one) => one.lane && one.note).map((one) => one.note)")

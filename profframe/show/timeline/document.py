@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from profframe.show.timeline.content import Content
 from profframe.show.timeline.encoding import packed
 from profframe.show.timeline.heads import head
 from profframe.show.timeline.lanes import Placed, placed
+from profframe.show.timeline.others import NO_OTHERS, others
 from profframe.show.timeline.rows import Recorded
 
 BUDGET_BYTES: Final = 6_600_000
@@ -52,9 +54,24 @@ def document(rows: Recorded, most_bytes: int | None = BUDGET_BYTES) -> Document:
         content = Content(rows, whole if share == 1 else whole.kept(longest(whole, share)))
         heads, body = packed(columns(content))
         if most_bytes is None or len(body) <= most_bytes or share * whole.begin.size < 1:
-            return Document(head(content, whole) | {"columns": heads}, body)
+            more = _others(content, None if most_bytes is None else most_bytes - len(body))
+            heads, body, others_head = [*heads, *more[0]], body + more[1], more[2]
+            return Document(head(content, whole) | {"columns": heads, "others": others_head}, body)
         fixed = sum(one["bytes"] for one in heads if one["name"].startswith("path"))
         share *= _CLOSE * max(most_bytes - fixed, 0) / (len(body) - fixed)
+
+
+def _others(
+    content: Content, room: int | None
+) -> tuple[list[dict[str, Any]], bytes, dict[str, Any]]:
+    """All other columns, if there is room for them: heads, bytes, and how to read them."""
+    if content.rows.others is None:
+        return [], b"", NO_OTHERS
+    made, how = others(content)
+    heads, body = packed(made)
+    if room is not None and len(body) + sum(map(len, chain(*how["texts"].values()))) > room:
+        return [], b"", NO_OTHERS
+    return heads, body, how
 
 
 def longest(slices: Placed, share: float) -> Mask:

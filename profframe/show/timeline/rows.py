@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 import polars as pl
 
+from profframe import schema
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 
 SLICE_COLUMNS: Final = (
@@ -16,9 +17,14 @@ SLICE_COLUMNS: Final = (
     "stream", "step", "parent_id", "depth", "self_ns", "launch_id", "op_id", "fwd_id",
     "input_dims",
 )  # fmt: skip
+OTHER_COLUMNS: Final = tuple(
+    column.name for column in schema.EVENTS if column.name not in SLICE_COLUMNS
+)
 KEY: Final = ("run", "rank")
 MOST_READ: Final = 3_000_000
 """Of more slices only the longest are read, unless all are asked for: a page has no more room."""
+MOST_WITH_OTHERS: Final = 500_000
+"""A page of more slices has no `OTHER_COLUMNS`: there is no room beside what is drawn."""
 _POINTS: Final = 1000
 """Most points of a counter."""
 _MOST_PATH_EVENTS: Final = 2_000_000
@@ -74,6 +80,8 @@ class Recorded:
         What the path of each run is of, in words.
     path_lacks
         Why a run has none, in words; empty where all have one.
+    others
+        `OTHER_COLUMNS` of every slice; None where a page has no room for them.
     unread, unread_ns
         Number of slices that were not read, and their greatest duration.
     """
@@ -88,6 +96,7 @@ class Recorded:
     path: pl.DataFrame
     path_of: Mapping[str | None, str]
     path_lacks: str = ""
+    others: pl.DataFrame | None = None
     unread: int = 0
     unread_ns: int = 0
 
@@ -95,15 +104,17 @@ class Recorded:
 def recorded(trace: Traced, most: int | None = MOST_READ) -> Recorded:
     """Ask for everything that a timeline draws: of more than ``most`` slices the longest."""
     traces = trace.traces.select(*KEY, "clock").sort(KEY)
-    events = trace.scan("events").select(SLICE_COLUMNS)
+    events = trace.scan("events")
     number = events.select(pl.len()).collect().item()
     unread_ns = -1 if most is None or number <= most else _too_short(events, most / number)
     is_read = pl.col("dur_ns").is_null() | (pl.col("dur_ns") > unread_ns)
-    slices = (events if unread_ns < 0 else events.filter(is_read)).collect()
+    has_others = number <= MOST_WITH_OTHERS
+    wanted = events.select(*SLICE_COLUMNS, *(OTHER_COLUMNS if has_others else ()))
+    slices = (wanted if unread_ns < 0 else wanted.filter(is_read)).collect()
     path, path_of, path_lacks = _path(trace, pl.DataFrame(traces), number)
     return Recorded(
         traces=pl.DataFrame(traces),
-        slices=slices,
+        slices=slices.select(SLICE_COLUMNS),
         threads=pl.DataFrame(trace.threads),
         offsets=_offsets(trace, traces),
         steps=pl.DataFrame(trace.answer("steps")),
@@ -112,6 +123,7 @@ def recorded(trace: Traced, most: int | None = MOST_READ) -> Recorded:
         path=path,
         path_of=path_of,
         path_lacks=path_lacks,
+        others=slices.select(OTHER_COLUMNS) if has_others else None,
         unread=number - slices.height,
         unread_ns=max(unread_ns, 0),
     )

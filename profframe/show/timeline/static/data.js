@@ -99,6 +99,22 @@ const timelineData = (() => {
       return numbers(await inflated(this.packed.subarray(column.from, end)), column);
     }
 
+    // All other columns of a slice that have a value, as pairs of a name and a number or text.
+    async others(slice) {
+      const { names, texts } = this.head.others;
+      const values = await Promise.all((names ?? []).map((name) => this.other(`other.${name}`, texts[name], slice)));
+      return (names ?? []).map((name, i) => [name, values[i]]).filter(([, value]) => value !== null);
+    }
+
+    async other(name, texts, slice) {
+      const { out, missing } = await this.column(name);
+      if (missing?.[slice]) return null;
+      if (texts) return texts[out[slice]];
+      let sum = 0;
+      for (let i = 0; i <= slice; i++) if (!missing?.[i]) sum += out[i];
+      return sum;
+    }
+
     // What is needed to draw.
     async open() {
       const [gap, dur, what] = await Promise.all(["gap", "dur", "what"].map((name) => this.column(name)));

@@ -79,17 +79,32 @@ const timelineDetails = (() => {
     const title = make("h4", "", shown(data.head, data.what[number]));
     const table = make("table", "timeline-facts");
     const body = make("tbody");
-    for (const [name, value] of facts(timeline, number)) {
-      const row = make("tr");
-      const head = make("th", "", name);
-      head.scope = "row";
-      const cell = make("td");
-      cell.append(value);
-      row.append(head, cell);
-      body.append(row);
-    }
+    body.append(...facts(timeline, number).map(([name, value]) => factRow(name, value)));
+    others(timeline, number).then((rows) => body.append(...rows));
     table.append(body);
     return [title, scrolled(table, "Selected slice")];
+  }
+
+  function factRow(name, value) {
+    const row = make("tr");
+    const head = make("th", "", name);
+    head.scope = "row";
+    const cell = make("td");
+    cell.append(value);
+    row.append(head, cell);
+    return row;
+  }
+
+  // All other columns of the table `events`, by their names there.
+  async function others({ data }, number) {
+    const { names, left_out } = data.head.others;
+    const rows = (await data.others(number)).map(([name, value]) => {
+      if (typeof value !== "number") return factRow(name, value);
+      return factRow(name, name.endsWith("_ns") ? `${duration(value)} (${count(value)} ns)` : count(value));
+    });
+    if (names === null) rows.push(factRow("other columns", "there is no room for them beside so many slices"));
+    else if (left_out.length) rows.push(factRow("columns without room", left_out.join(", ")));
+    return rows;
   }
 
   function scrolled(table, name) {
