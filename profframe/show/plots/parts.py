@@ -144,8 +144,8 @@ def with_short_labels(frame: pl.DataFrame, kernels: pl.Expr | None = None) -> pl
     >>> with_short_labels(rows)["label"].to_list()
     ['f #1', 'f #2', 'aten::mm']
     """
-    full = with_labels(frame, label=FULL_NAME)
-    return with_labels(told_apart(frame, kernels=kernels)).with_columns(full[FULL_NAME])
+    short = with_labels(told_apart(frame, kernels=kernels))
+    return with_labels(frame, label=FULL_NAME).with_columns(short["label"])
 
 
 @dataclass(frozen=True, slots=True)
