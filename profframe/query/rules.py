@@ -9,11 +9,11 @@ and may give ``suggestion``, where that of the header cannot apply to all: NULL 
 line ``only if:`` with a condition in SQL leaves the rule out of traces that it cannot apply to,
 which saves planning it.
 
-A line ``claims: WORD``, one of `CLAIMS`, says of which time a finding is, so that no two are of the
-same: what a rule before it in `ORDER` claims of a rank is taken off. It is of the slices in
-``changed_events``, or of ``claimed``, a list of `span`. ``claimed_ns`` is how much that is, for the
-place of `claimed_part()` in the text, as a part of ``claimed_of_ns``, else of the time that is
-looked at; with less than ``least_ns`` left there is no finding.
+A line ``claims: WORD``, one of `CLAIMS`, says which time a finding claims, so that no two findings
+of a rank claim the same: what rules before it in `ORDER` claim is subtracted. It claims the slices
+in ``changed_events``, or the spans in ``claimed``, a list of `span`. ``claimed_ns`` is how much
+that is; the text shows it at `claimed_part()`, as a part of ``claimed_of_ns``, or else of the time
+looked at. If less than ``least_ns`` is left, there is no finding.
 
 A line ``replay: WORD, what that is`` says what the suggestion amounts to in a replay of the run, so
 that the gain is what the replay says. ``WORD`` is one of `REPLAYS`; the SELECT gives the events

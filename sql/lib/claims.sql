@@ -1,5 +1,5 @@
--- Which time findings of advice are of, so that no two are of the same. In a bare shell read `lanes.sql`, `devices.sql`,
--- `busy.sql` and `advice.sql` of `sql/lib` first.
+-- The time that each finding of advice claims, so that no two findings claim the same. In a bare shell read `lanes.sql`,
+-- `devices.sql`, `busy.sql` and `advice.sql` of `sql/lib` first.
 
 -- span: a time of a rank, for the `claimed` of a rule.
 -- parameter start_ns BIGINT  its start
@@ -21,8 +21,8 @@ CREATE OR REPLACE TEMP MACRO claimed_part() AS chr(26);
 -- example: SELECT gain_within(5::DOUBLE, 3::DOUBLE)
 CREATE OR REPLACE TEMP MACRO gain_within(gain_ns, window_ns) AS CASE WHEN gain_ns > window_ns THEN window_ns ELSE gain_ns END;
 
--- claimed_spans: the times that findings claim, one row per finding and span: those of `claimed`, or of the slices of
--- `changed_events`. Of a finding without `claims` there are none.
+-- claimed_spans: the times that findings claim, one row per finding and span: the spans of `claimed`, or the slices in
+-- `changed_events`. A finding without `claims` has no rows.
 -- parameter found TABLE  rows of rules, with a number `finding`
 -- parameter events TABLE  `events`, or a part of it
 -- column finding BIGINT  number of the finding
@@ -50,14 +50,13 @@ FROM query_table(events) AS slice
 JOIN few('changed') AS changed
     ON slice.run = changed.run AND slice.rank = changed.rank AND slice.event_id = changed.event_id;
 
--- claim_shares: of the time that each finding claims, the share that is of no finding of a rule before its own in `claim_order`:
--- findings of one rule have nothing in common by themselves. A claim of `idle` is of the moments at which no device of the rank
--- is busy, of `exposed` of those at which none computes, of `all` of each. Findings of a rank that are beside 120 others before
--- them keep theirs.
+-- claim_shares: the share of each finding's time that no finding of an earlier rule in `claim_order` claims. Findings of one rule
+-- never share time. A claim of `idle` covers the moments at which no device of the rank is busy, `exposed` those at which none
+-- computes, `all` every moment. Findings of a rank that come after 120 others keep all of their time.
 -- parameter found TABLE  rows of rules, with a number `finding`
 -- parameter events TABLE  `events`, or a part of it
--- column finding BIGINT  number of a finding whose time is of others, too
--- column share DOUBLE  share of it that is of none before
+-- column finding BIGINT  number of a finding that shares time with others
+-- column share DOUBLE  share of its time that no earlier finding claims
 -- example: WITH found AS (SELECT event_id AS finding, run, rank, 'idle' AS claims, event_id AS claim_order, 1 AS claimed_ns,
 -- [span(start_ns, start_ns + dur_ns)] AS claimed, NULL::BIGINT[] AS changed_events FROM events) FROM claim_shares(found, events)
 CREATE OR REPLACE TEMP MACRO claim_shares(found, events) AS TABLE
@@ -135,12 +134,13 @@ JOIN claims ON ranks.number = claims.number AND claims.bits & (1::HUGEINT << cla
 GROUP BY claimants.finding
 HAVING share < 1;
 
--- settled_findings: findings of which no two claim the same time of a rank: what others before it in `claim_order` claim is taken
--- off. What then lacks its `least_ns`, or has nothing left, is none. It lacks `claimed`, `claimed_of_ns` and `least_ns`.
+-- settled_findings: the findings, without the time that earlier ones in `claim_order` claim, so that no two claim the same time
+-- of a rank. A finding with less than `least_ns` or nothing left is dropped. Without the columns `claimed`, `claimed_of_ns` and
+-- `least_ns`.
 -- parameter found TABLE  rows of rules
 -- parameter events TABLE  `events`, or a part of it
 -- parameter shared_windows TABLE  rows of shared_windows
--- column claimed_ns DOUBLE  what is left of it
+-- column claimed_ns DOUBLE  what is left of its time
 -- column *  as in found
 -- example: WITH windows AS (FROM shared_windows(events)), found AS (SELECT run, rank, 'low' AS severity, name AS finding,
 -- 0::BIGINT AS estimated_gain_ns, 0::BIGINT AS own_gain_ns, 'idle' AS claims, event_id AS claim_order, 1 AS claimed_ns,

@@ -1,9 +1,8 @@
 -- data_loading: steps wait for the data loader.
 -- One row per (run, rank).
--- Counts the calls of `__next__` of a DataLoader: where the rank used devices, only the part in which none of them was busy, so
--- loading that is hidden under work counts for nothing. Below a twentieth of the time nothing is said: this is the limit of the
--- TensorBoard plugin, too.
--- What it advises goes by the loader's name, which says whether it has workers, and by the copies, which say whether batches
+-- Counts the calls of `__next__` of a DataLoader. If the rank used devices, only the time in which none of them was busy counts:
+-- loading that hides behind device work costs nothing. The limit, a twentieth of the time, is that of the TensorBoard plugin.
+-- The suggestion depends on the loader's name, which shows whether it has workers, and on the copies, which show whether batches
 -- are pinned.
 -- suggestion: Load in the background, DataLoader(num_workers=4, persistent_workers=True), and move slow transforms out of the
 -- loop.
@@ -12,7 +11,7 @@
 -- claims: idle
 -- only if: EXISTS (FROM shared_names WHERE is_data_load(name))
 -- needs: events
--- parameter data_loading_share DOUBLE = 0.05  least part of the time that is a finding
+-- parameter data_loading_share DOUBLE = 0.05  least share of the time for a finding
 WITH loading AS (
     SELECT
         events.run, events.rank, events.event_id, events.name, frame_of(coalesce(events.python_stack, events.stack)) AS line,

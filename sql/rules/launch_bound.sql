@@ -1,18 +1,19 @@
 -- launch_bound: devices wait for the host to launch their next work.
 -- One row per (run, rank).
--- Counts the gaps of the devices of which `idle` says host_wait and in which the host was not held up by a call that waits for
--- the device (those are in blocking_calls), up to a length of launch_bound_longest_ns: in a longer one the host did something
--- else than to run ops. A launch takes some 5 us and an op some 20 us, so a millisecond is far above both. A tenth of the time
--- is what an eager program loses without anybody minding.
--- What the program does already is not advised: graphs, compiling, fused optimizers. It is where the host was for most of it.
--- suggestion: Give each launch more work, with larger batches, torch.compile(mode="reduce-overhead") or CUDA graphs, fewer small
--- ops; and look at the host's self times.
+-- Counts the device gaps whose cause in `idle` is host_wait, unless a call that waits for the device held up the host (those gaps
+-- are in blocking_calls), and only gaps up to launch_bound_longest_ns: in a longer gap the host did something other than run ops.
+-- A launch takes about 5 us and an op about 20 us, so a millisecond is far above both. An eager program commonly loses up to a
+-- tenth of the time.
+-- The suggestion leaves out what the program already does: graphs, compiling, fused optimizers. `where` is where the host was for
+-- most of the time.
+-- suggestion: Give each launch more work: larger batches, torch.compile(mode="reduce-overhead") or CUDA graphs, fewer small ops.
+-- Look at the host's self times, too.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 -- replay: launches, all launches and the ops around them free, as in a graph
 -- claims: all
 -- only if: EXISTS (FROM shared_names WHERE is_busy(kind))
 -- needs: events
--- parameter launch_bound_share      DOUBLE = 0.1      least part of the time that is a finding
+-- parameter launch_bound_share      DOUBLE = 0.1      least share of the time for a finding
 -- parameter launch_bound_longest_ns BIGINT = 1000000  longer gaps, in ns, are not counted
 WITH gaps AS MATERIALIZED (
     FROM shared_gaps

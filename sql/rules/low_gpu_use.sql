@@ -1,16 +1,17 @@
--- low_gpu_use: devices have nothing to do for most of the time.
+-- low_gpu_use: devices are idle for most of the time.
 -- One row per (run, rank).
--- Less than half of the time is the limit of the TensorBoard plugin. With steps it is the part of them in which some device of
--- the rank is busy, as in `step_times`; without, the part in which each is, from its first work to the last.
--- What other findings of the rank explain is taken off, and the rest is one where it is a fifth of the time.
--- suggestion: See in `gaps` what the host does in the longest; if it only launches, give the devices more work per step, with a
--- larger batch.
+-- The limit, busy for less than half of the time, is that of the TensorBoard plugin. With steps, the time is that of the steps,
+-- and a rank is busy while any of its devices is, as in `step_times`. Without steps, each device counts from its first work to
+-- its last.
+-- Idle time that other findings of the rank explain is subtracted; the rest is a finding if it is a fifth of the time or more.
+-- suggestion: Look in `gaps` at what the host does in the longest ones; if it only launches, give the devices more work per step,
+-- with a larger batch.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- claims: idle
 -- only if: EXISTS (FROM shared_names WHERE is_busy(kind))
 -- needs: events
--- parameter low_gpu_use_share DOUBLE = 0.5  busy for less than this part of the time is a finding
--- parameter low_gpu_use_rest  DOUBLE = 0.2  least part of the time that no other finding explains
+-- parameter low_gpu_use_share DOUBLE = 0.5  busy for less than this share of the time is a finding
+-- parameter low_gpu_use_rest  DOUBLE = 0.2  least share of the time that no other finding explains
 WITH idle AS (
     SELECT run, rank, event_id, idle_ns, span(start_ns, start_ns + dur_ns) AS time
     FROM step_marks(events)

@@ -1,18 +1,18 @@
--- short_kernels: most kernels take less time than launching them.
+-- short_kernels: most kernels are shorter than their launch calls.
 -- One row per (run, rank).
--- A kernel that ends before the call which launched it would have done leaves its device empty, so the host must be faster than
--- it is. One of a graph, which a call launches with others, does not count, nor does one whose call took long for another reason:
--- above short_kernels_longest_ns, as when code is loaded first, or because the queue of the device was full, so that the kernel
--- waited for others. It is a finding where half of the kernels are so, and launching these takes a tenth of the time.
+-- A kernel that is shorter than the call that launched it leaves its device empty: the host cannot keep up. Kernels of a graph do
+-- not count, because one call launches many. Nor do kernels whose call took long for another reason: longer than
+-- short_kernels_longest_ns, for example to load code first, or because the device's queue was full, so that the kernel waited for
+-- others. It is a finding if half of the kernels are this short and launching them takes a tenth of the time.
 -- suggestion: Fuse them, with torch.compile, or launch many at once with CUDA graphs.
 -- link: https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
 -- claims: all
 -- only if: EXISTS (FROM shared_names WHERE is_busy(kind))
 -- needs: events
--- parameter short_kernels_longest_ns BIGINT = 100000  longer calls, in ns, do more than to launch
--- parameter short_kernels_wait_ns    BIGINT = 50000   a kernel that begins later after its call, in ns, waited for others
--- parameter short_kernels_share      DOUBLE = 0.5  least part of the kernels that is a finding
--- parameter short_kernels_call_share DOUBLE = 0.1  least part of the time that launching them takes
+-- parameter short_kernels_longest_ns BIGINT = 100000  longer calls, in ns, do more than launch
+-- parameter short_kernels_wait_ns    BIGINT = 50000   a kernel that starts later after its call, in ns, waited for others
+-- parameter short_kernels_share      DOUBLE = 0.5  least share of the kernels for a finding
+-- parameter short_kernels_call_share DOUBLE = 0.1  least share of the time that launching them takes
 WITH graphs AS (
     SELECT run, rank, event_id AS launch_id
     FROM events

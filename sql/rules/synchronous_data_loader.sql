@@ -1,17 +1,18 @@
 -- synchronous_data_loader: a data loader without workers makes each batch while the program waits.
 -- One row per (run, rank).
--- Shown by calls of `_SingleProcessDataLoaderIter.__next__`, which the profiler always marks, and by Python frames: `__iter__`
--- of a DataLoader whose `_get_iterator` does not call `check_worker_number_rationality`. SynchronizedDataLoaderPattern of
--- torch.profiler._pattern_matcher, with two differences: the marks do where stacks were not recorded, or the loop began before
--- the profile (torch sees frames alone); and batches that take less than synchronous_data_loader_share of the time are left
--- alone. What data_loading finds is not said again. It is never high.
+-- Recognised by calls of `_SingleProcessDataLoaderIter.__next__`, which the profiler always marks, and by Python frames:
+-- `__iter__` of a DataLoader whose `_get_iterator` does not call `check_worker_number_rationality`. This is
+-- SynchronizedDataLoaderPattern of torch.profiler._pattern_matcher, with two differences. The marks are enough if stacks were not
+-- recorded or the loop began before the profile (torch looks at frames only). And batches that take less than
+-- synchronous_data_loader_share of the time are not a finding. Time that data_loading reports is not reported again. The severity
+-- is never high.
 -- suggestion: Give the DataLoader workers: num_workers=4 or more, with persistent_workers=True.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#enable-asynchronous-data-loading-and-augmentation
 -- replay: host, the loader taking no time of the thread that asks for batches
 -- claims: idle
 -- only if: EXISTS (FROM shared_names WHERE contains(name, '_SingleProcessDataLoaderIter') OR contains(name, 'dataloader.py('))
 -- needs: events
--- parameter synchronous_data_loader_share DOUBLE = 0.01  least part of the time that is a finding
+-- parameter synchronous_data_loader_share DOUBLE = 0.01  least share of the time for a finding
 WITH frames AS MATERIALIZED (
     SELECT *, regexp_extract(name, '\w+$') AS method
     FROM shared_marked
