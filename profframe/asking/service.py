@@ -119,6 +119,10 @@ class Service:
                     self._keep(name, result, shown.next)
         except TimeoutError:
             return Reply(failure(_too_long(self._limits.timeout_s)), is_error=True)
+        except KeyboardInterrupt:  # of the limit, as it was left: Ctrl-C is the main thread's
+            if threading.current_thread() is threading.main_thread():
+                raise
+            return Reply(failure(_too_long(self._limits.timeout_s)), is_error=True)
         except Exception as error:  # noqa: BLE001 - all become sentences
             return Reply(failure(sentence(error)), is_error=True)
         return Reply(shown.text, result.picture)

@@ -26,9 +26,9 @@ _UNKNOWN_MEMBER: Final = re.compile(r'does not have a column named "([^"]*)"')
 _NEAR: Final = re.compile(
     r'"?(?P<wrong>\w+)"? '
     r"(?:not found in FROM clause! Candidate bindings: |does not exist!? Did you mean )"
-    r'"(?:\w+\.)?(?P<right>\w+)"'
+    r'"(?:\w+\.)?(?P<right>(?!pg_|duckdb_|sqlite_)\w+)"'
 )
-"""What DuckDB suggests in place of a name."""
+"""What DuckDB suggests in place of a name, unless that is a table of its own."""
 _OUT_OF_REACH: Final = re.compile(r'Permission Error: Cannot access \w+ "([^"]*)"')
 _UNKNOWN_NAME: Final = re.compile(
     r"Table with name .* does not exist|Referenced (column|table) .* not found"

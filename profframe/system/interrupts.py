@@ -23,6 +23,8 @@ Stop = Callable[[], object]
 """Stops an operation; called from another thread."""
 _PATIENCE_S: Final = 0.02
 """How long a thread may take to end after its query was stopped."""
+_UNWINDING_S: Final = 2.0
+"""How long it may take to end after an error was raised in it; a second could hit its cleanup."""
 
 
 @contextmanager
@@ -165,7 +167,7 @@ class _TimeLimit:
             goes_on, self.is_late = self.is_late or not self.stops, True
             if goes_on:
                 _raise_in(self._thread, KeyboardInterrupt)
-        self.until = time.monotonic() + _PATIENCE_S
+        self.until = time.monotonic() + (_UNWINDING_S if goes_on else _PATIENCE_S)
         for stop in [*self.stops]:
             with contextlib.suppress(Exception):  # it may have ended meanwhile
                 stop()

@@ -412,7 +412,7 @@ def test_what_it_refuses() -> None:
     one = loaded(event("mm", 0, 5), run="a")
     assert one.blame().is_empty()
     assert profframe.load("examples/gpu_training.json.gz").blame().is_empty()
-    with pytest.raises(ParameterError, match=r"blame is of one run, and there are 2 "):
+    with pytest.raises(ParameterError, match=r"blame covers one run, and there are 2 "):
         together(one, loaded(event("mm", 0, 5), run="b")).blame()
     with pytest.raises(UnknownNameError, match="per named 'kernel'"):
         one.blame("kernel")

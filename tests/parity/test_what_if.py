@@ -262,7 +262,7 @@ def test_what_cannot_be_is_one_error(
 def test_of_several_runs_one_is_chosen() -> None:
     one = loaded(event("mm", 0, 5), run="a")
     several = together(one, loaded(event("mm", 0, 8), run="b"))
-    with pytest.raises(ParameterError, match="a prediction is of one run, and there are 2"):
+    with pytest.raises(ParameterError, match="a prediction covers one run, and there are 2"):
         several.what_if(host=1)
     assert several.what_if(run="b", host=0.5)["predicted_ns"].to_list() == [8, 4]
 

@@ -186,7 +186,7 @@ def test_a_profile_that_is_not_enabled_does_nothing() -> None:
 
 def test_arguments_of_both_profilers_are_refused() -> None:
     with pytest.raises(
-        ParameterError, match=r"use_device is of torch\.autograd.*schedule of torch\.profiler"
+        ParameterError, match=r"use_device belongs to torch\.autograd.*schedule of torch\.profiler"
     ):
         profframe.profile(use_device="cuda", schedule=profframe.schedule(**CYCLES))
 

@@ -51,7 +51,7 @@ def test_a_folder_without_captures_is_refused(replays: Path, folder: Path) -> No
     (folder / "other.json").write_bytes(replays.read_bytes())
     with pytest.raises(NotATraceError, match=r"none of 2 files has a capture; .*other\.json"):
         load(replays, captures=folder)
-    with pytest.raises(NotATraceError, match=r"other\.json: no capture"):
+    with pytest.raises(NotATraceError, match=r"other\.json: not a capture"):
         load(replays, captures=folder / "other.json")
 
 

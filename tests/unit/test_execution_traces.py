@@ -364,7 +364,7 @@ def test_several_ranks_get_the_one_of_their_process(tmp_path: Path) -> None:
     assert trace.nodes["rank"].unique().to_list() == [0]
     others = [paths[1].rename(tmp_path / "rank2.json")]
     others.append(trace_file(tmp_path / "rank3.json", [{**e, "pid": 9} for e in slices]))
-    with pytest.raises(ParameterError, match="of none of the processes and ranks"):
+    with pytest.raises(ParameterError, match="belongs to none of the processes and ranks"):
         load(others, execution_trace=et)
     by_rank = et.rename(tmp_path / "et_rank2.json")
     both = load(others, execution_trace=by_rank)

@@ -334,7 +334,7 @@ def test_so_it_is_on_the_command_line(metric: str, run: Run, tmp_path: Path) -> 
     named_side(1).to_parquet(tmp_path / "a")
     code, out, err = run("diff", tmp_path / "a", tmp_path / "a", "--fail-on", f"{metric}=5%")
     assert (code, out) == (2, "")
-    assert err.count("Error: --fail-on: ") == 1
+    assert err.count("error: --fail-on: ") == 1
 
 
 def test_per_step_samples_are_steps() -> None:

@@ -547,7 +547,7 @@ def test_which_trace_gets_which_snapshot(tmp_path: Path) -> None:
     assert both.traces.height == 2
     assert both.allocations.select("rank", "op_id").rows() == [(0, 0), (1, 0)]
     nobodys = snapshots[0].rename(tmp_path / "held.pickle")
-    with pytest.raises(ParameterError, match="of none of the ranks"):
+    with pytest.raises(ParameterError, match="belongs to none of the ranks"):
         profframe.load(paths, memory=nobodys)
     with pytest.raises(NotATraceError, match="not a memory snapshot"):
         profframe.load(paths[0], memory=paths[1])

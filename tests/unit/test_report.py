@@ -69,7 +69,7 @@ def test_command_line(
     monkeypatch.chdir(tmp_path)
     assert run(["report", str(example), "--section", "operators"]) == 0
     assert re.fullmatch(r"report.html: \d\.\d MB\n", capsys.readouterr().err)
-    assert run(["report", str(example), "--section", "memry"]) == 1
+    assert run(["report", str(example), "--section", "memry"]) == 2
     assert "did you mean 'memory'" in capsys.readouterr().err
     assert run(["report", str(tmp_path / "none.json"), "-o", "other.html"]) == 1
     assert not (tmp_path / "other.html").exists()

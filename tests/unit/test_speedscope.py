@@ -237,7 +237,7 @@ class TestCommandLine:
         assert profframe.load(output).counters.height > 0
         assert cli.run([*command, "--as", "stacks"]) == 2
         assert "--track works only with chrome, not with stacks" in capsys.readouterr().err
-        assert cli.run(["export", self.SOURCE, "-o", output, "--track", "memroy"]) == 1
+        assert cli.run(["export", self.SOURCE, "-o", output, "--track", "memroy"]) == 2
         assert "no track named 'memroy'; did you mean 'memory'?" in capsys.readouterr().err
         assert cli.run(["export", self.SOURCE, "-o", output, "--rank", "7"]) == 1
         assert "no rank 7; there is rank 0" in capsys.readouterr().err
