@@ -117,10 +117,9 @@ class Service:
                 shown = page(result, budget, f'more(page="{name}")', offsets)
                 if shown.next is not None:
                     self._keep(name, result, shown.next)
-        except TimeoutError:
-            return Reply(failure(_too_long(self._limits.timeout_s)), is_error=True)
-        except KeyboardInterrupt:  # of the limit, as it was left: Ctrl-C is the main thread's
-            if threading.current_thread() is threading.main_thread():
+        except (TimeoutError, KeyboardInterrupt) as error:
+            is_main = threading.current_thread() is threading.main_thread()
+            if isinstance(error, KeyboardInterrupt) and is_main:  # else it is of the limit, too
                 raise
             return Reply(failure(_too_long(self._limits.timeout_s)), is_error=True)
         except Exception as error:  # noqa: BLE001 - all become sentences

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import glob
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Final
 
 import click
 
+from profframe.cli.shell import shell_word
 from profframe.errors import ProfframeError, nearest
 
 _SQL: Final = re.compile(r"(select|from|with|describe|summarize)\b", re.IGNORECASE)
@@ -400,5 +400,6 @@ def _looks_like_path(word: str) -> bool:
 
 def _quoted(word: str) -> str:
     """A word as a shell takes it; SQL reads best between double quotes."""
-    quoted = shlex.quote(word)
-    return quoted if quoted == word or _UNLESS_SAFE.search(word) else f'"{word}"'
+    quoted = shell_word(word)
+    is_in_quotes = quoted.startswith("'")
+    return f'"{word}"' if is_in_quotes and not _UNLESS_SAFE.search(word) else quoted

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from profframe.intervals import Ints
+from profframe.show.timeline.encoding import numbered
 from profframe.show.timeline.lanes import Placed
 from profframe.show.timeline.rows import Recorded
 
@@ -67,10 +68,7 @@ class Content:
         """Of each slice the number of its input shapes, or -1."""
         texts = self.rows.slices["input_dims"][self.order]
         unique = texts.drop_nulls().unique(maintain_order=True)
-        if unique.is_empty():
-            return np.full(texts.len(), -1, np.int64), []
-        ids = texts.cast(pl.Enum(unique)).to_physical().cast(pl.Int64).fill_null(-1)
-        return ids.to_numpy(), unique.to_list()
+        return numbered(texts, unique), unique.to_list()
 
     @cached_property
     def _bases(self) -> Ints:

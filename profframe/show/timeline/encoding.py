@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import polars as pl
 
 from profframe.intervals import Ints, Mask, child_sums, last_until
 
@@ -73,6 +74,21 @@ def differences(values: Ints, is_missing: Mask | None = None) -> Ints:
     out = np.zeros_like(values)
     out[~is_missing] = np.diff(values[~is_missing], prepend=0)
     return out
+
+
+def numbered(texts: pl.Series, distinct: pl.Series) -> Ints:
+    """The place of each text among the distinct ones; -1 where there is none.
+
+    Examples
+    --------
+    >>> numbered(pl.Series(["b", None, "a"]), pl.Series(["a", "b"])).tolist()
+    [1, -1, 0]
+    """
+    if distinct.is_empty():
+        return np.full(texts.len(), -1, np.int64)
+    codes = texts.cast(pl.Enum(distinct)).to_physical()
+    places: Ints = codes.cast(pl.Int64).fill_null(-1).to_numpy()
+    return places
 
 
 def beyond_children(self_ns: Ints, parent: Ints, dur: Ints) -> Ints:

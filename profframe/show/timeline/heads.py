@@ -65,10 +65,11 @@ def _shown(texts: Iterable[str | None]) -> list[str | None]:
     given = [*texts]
     sizes = {most: sum(min(len(text or ""), most) for text in given) for most in _LONGEST}
     most = next((most for most, size in sizes.items() if size <= _MOST_TEXT), _LONGEST[-1])
-    return [None if text is None else _cut(text, most) for text in given]
+    return [None if text is None else cut(text, most) for text in given]
 
 
-def _cut(text: str, most: int) -> str:
+def cut(text: str, most: int) -> str:
+    """A text on one line, of at most so many characters."""
     return units.visible(text[:most]) + "…" * (len(text) > most)
 
 

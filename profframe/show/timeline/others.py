@@ -6,10 +6,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from profframe.intervals import Ints
-from profframe.show import units
 from profframe.show.timeline.content import Content
-from profframe.show.timeline.encoding import Column, differences
+from profframe.show.timeline.encoding import Column, differences, numbered
+from profframe.show.timeline.heads import cut
 
 _MOST_TEXT: Final = 1_500_000
 """Characters of all distinct texts; the longest columns are left out and named."""
@@ -42,11 +41,13 @@ def others(content: Content) -> tuple[list[Column], dict[str, Any]]:
     for name in kept:
         is_missing = frame[name].is_null().to_numpy()
         if name in texts:
-            values = _numbers(*texts[name])
+            values = numbered(*texts[name])
         else:
             values = differences(frame[name].fill_null(0).cast(pl.Int64).to_numpy(), is_missing)
         columns.append(Column(f"other.{name}", values, is_missing))
-    shown = {name: _shown(texts[name][1]) for name in kept if name in texts}
+    shown = {
+        name: [cut(text, _LONGEST) for text in texts[name][1]] for name in kept if name in texts
+    }
     return columns, {"names": kept, "texts": shown, "left_out": sorted(left_out)}
 
 
@@ -74,15 +75,3 @@ def _without_room(texts: dict[str, pl.Series]) -> set[str]:
         if room < 0:
             left_out.add(name)
     return left_out
-
-
-def _numbers(texts: pl.Series, distinct: pl.Series) -> Ints:
-    """The place of each text among the distinct ones; 0 where there is none."""
-    places: Ints = (
-        texts.cast(pl.Enum(distinct)).to_physical().cast(pl.Int64).fill_null(0).to_numpy()
-    )
-    return places
-
-
-def _shown(texts: pl.Series) -> list[str]:
-    return [units.visible(text[:_LONGEST]) + "…" * (len(text) > _LONGEST) for text in texts]
