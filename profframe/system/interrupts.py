@@ -185,8 +185,8 @@ class _TimeLimit:
     def _close(self) -> None:
         with self._lock:
             self._is_done = True
-            if self.is_late:
-                _raise_in(self._thread, None)
+        if self.is_late:
+            _forget_raised()
 
 
 class _Clock:
@@ -237,7 +237,22 @@ class _Limit(threading.local):
 _LIMIT: Final = _Limit()
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Raise an error in a thread between two steps of Python; None takes it back."""
-    raised = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
+class _ForgottenError(BaseException):
+    """Takes the place of an error that is still to be raised."""
+
+
+def _forget_raised() -> None:
+    """Have nothing raised in this thread any longer.
+
+    To raise None would take the error back, too, but CPython would go on looking for one at each
+    call; under a profiler 3.11 then looks for ever.
+    """
+    with contextlib.suppress(_ForgottenError):
+        _raise_in(threading.get_ident(), _ForgottenError)
+        while True:
+            pass
+
+
+def _raise_in(thread: int, error: type[BaseException]) -> None:
+    """Raise an error in a thread between two steps of Python."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))

@@ -13,6 +13,7 @@ from profframe.asking.pages import tokens
 from profframe.asking.service import Service
 from profframe.asking.tools import Subject
 from tests.conftest import ROOT
+from tests.event_loop import awaited
 
 PAGE = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
 QUESTIONS = PAGE.partition("## Ten questions")[2].partition("## ")[0]
@@ -84,7 +85,6 @@ def test_tables_and_columns_that_it_names() -> None:
 
 def test_tools_that_it_names() -> None:
     pytest.importorskip("mcp", reason="needs mcp: pip install 'profframe[mcp]'")
-    import asyncio
 
     from mcp.client import Client
 
@@ -94,4 +94,4 @@ def test_tools_that_it_names() -> None:
         async with Client(server(Service(load(ROOT / "examples" / "cuda.json.gz")))) as client:
             return {tool.name for tool in (await client.list_tools()).tools}
 
-    assert set(re.findall(r"^\| `(\w+)\(", PAGE, re.MULTILINE)) == asyncio.run(names())
+    assert set(re.findall(r"^\| `(\w+)\(", PAGE, re.MULTILINE)) == awaited(names())

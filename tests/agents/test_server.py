@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
 import os
@@ -23,6 +22,7 @@ from profframe.asking.service import Service
 from profframe.asking.tools import Limits
 from tests.agents.replies import tables
 from tests.conftest import ROOT, Run
+from tests.event_loop import awaited
 from tests.unit.test_sandbox import CANARY, FINDING, REACHES, RULE, STATEMENTS
 
 pytest.importorskip("mcp", reason="needs mcp: pip install 'profframe[mcp]'")
@@ -56,7 +56,7 @@ def call(service: Service, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
         async with Client(server(service)) as client:
             return [await client.call_tool(name, arguments) for name, arguments in calls]
 
-    return asyncio.run(all_calls())
+    return awaited(all_calls())
 
 
 def text(result: Any) -> str:
@@ -79,7 +79,7 @@ def test_every_tool_is_there_and_only_reads(service: Service) -> None:
         async with Client(server(service)) as client:
             return await client.list_tools(), client.instructions
 
-    listing, instructions = asyncio.run(listed())
+    listing, instructions = awaited(listed())
     assert {tool.name for tool in listing.tools} == set(TOOLS)
     for tool in listing.tools:
         assert tool.description
@@ -235,7 +235,7 @@ class TestStdio:
             async with Client(stdio_client(parameters)) as client:
                 return await client.call_tool("overview", {"budget": 1000})
 
-        assert tables(text(asyncio.run(asked())))["overview"][0]["events"] == 650
+        assert tables(text(awaited(asked())))["overview"][0]["events"] == 650
 
     @pytest.mark.parametrize("ends", ["input", "interrupt"])
     def test_it_ends_with_its_client(self, ends: str) -> None:
@@ -318,7 +318,7 @@ class TestHttp:
             async with connected() as client:
                 return await client.call_tool("sql", {"query": "SELECT count(*) AS n FROM events"})
 
-        assert tables(text(asyncio.run(asked())))["rows of the query"] == [{"n": 650}]
+        assert tables(text(awaited(asked())))["rows of the query"] == [{"n": 650}]
 
     def test_without_the_token(self, port: int) -> None:
         assert self.status(port) == 401

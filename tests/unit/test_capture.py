@@ -18,6 +18,7 @@ from profframe import store
 from profframe.errors import ParameterError, SourceError
 from profframe.facts.torch_compat.releases import installed
 from profframe.loading import capture
+from tests.event_loop import awaited
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'profframe[test]'")
 pytestmark = pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")
@@ -162,7 +163,7 @@ def test_a_decorated_coroutine_is_profiled_to_its_end() -> None:
         work()
         return "done"
 
-    assert asyncio.run(twice()) == "done"
+    assert awaited(twice()) == "done"
     assert calls(prof.trace) == 2
 
 

@@ -172,3 +172,27 @@ def test_what_ends_in_time_is_not_stopped() -> None:
         pass
     assert not stopped.wait(0.4)
     assert not is_late.is_set()
+
+
+def test_a_profiler_goes_on_after_a_limit(example: Path) -> None:
+    """CPython 3.11 calls a profiler for ever while an error is announced and none is there."""
+    done = child(
+        example,
+        """
+from profframe.system.interrupts import within
+for _ in range(5):
+    try:
+        with within(0.01):
+            while True:
+                pass
+    except TimeoutError:
+        pass
+calls = []
+sys.setprofile(lambda frame, event, argument: calls.append(event))
+len([*functions()])
+sys.setprofile(None)
+print(len(calls))
+""",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 0
