@@ -73,7 +73,7 @@ def show(
 ) -> None:
     """Show where the time went (the default).
 
-    Overview, what could be made faster, phases of inference, what the devices did and why they
+    Overview, what could be made faster, inference phases, what the devices did and why they
     waited, self times, kernels, and quality notes. With --columns, --format or -o: the self times.
     """
     from profframe.cli.next_commands import next_commands

@@ -155,4 +155,4 @@ def test_wrong_usage_and_bad_input(source: Path, run: Run) -> None:
     assert run("answer", "critical_path", source, "-p", "step=x")[0] == 2
     assert "--step 3" in run("answer", "critical_path", source, "-p", "stp=3")[2]
     code, _, err = run("critical-path", source, "--step", 4)
-    assert (code, err) == (1, f"error: {source}: no step 4; there is step 3\n")
+    assert (code, err) == (1, f"error: {source}: no step 4 (known: 3)\n")
