@@ -115,6 +115,5 @@ def augment(
     counts = trace.sql(
         "SELECT count(*) FILTER (coalesce(flops, bytes) IS NOT NULL) AS worked, count(*) AS kernels"
         " FROM events WHERE kind = 'kernel'"
-    )
-    worked, kernels = counts.row(0)
-    click.echo(f"{visible(str(output))}: work known of {worked:,} of {kernels:,} kernels", err=True)
+    ) worked, kernels = counts.row(0) click.echo(f"{visible(str(output))}: FLOPs or bytes known for
+    {worked:,} of {kernels:,} kernels", err=True)

@@ -70,9 +70,7 @@ LACKING: Final[Mapping[str, Lack]] = {
     "allocations": Lack("allocations in a memory snapshot", _SNAPSHOT),
     "history": Lack("allocator records in a memory snapshot", _SNAPSHOT),
     "segments": Lack("segments in a memory snapshot", _SNAPSHOT),
-    "dumps": Lack(
-        "flight recorder dump", "set TORCH_FR_BUFFER_SIZE (docs/hangs.md)", "with"
-    ),
+    "dumps": Lack("flight recorder dump", "set TORCH_FR_BUFFER_SIZE (docs/hangs.md)", "with"),
     "nodes": Lack(
         "execution trace",
         "record one with ExecutionTraceObserver (docs/execution_traces.md)",
