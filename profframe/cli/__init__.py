@@ -60,7 +60,7 @@ def main() -> NoReturn:
     is_interrupted = threading.Event()
 
     def end_soon() -> None:
-        """Give the process a moment to end normally; libraries that ignore Ctrl-C get no more time."""
+        """Give the process a moment to end normally, then end it: libraries may ignore Ctrl-C."""
         if is_interrupted.is_set():
             return
         is_interrupted.set()

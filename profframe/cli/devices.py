@@ -115,5 +115,7 @@ def augment(
     counts = trace.sql(
         "SELECT count(*) FILTER (coalesce(flops, bytes) IS NOT NULL) AS worked, count(*) AS kernels"
         " FROM events WHERE kind = 'kernel'"
-    ) worked, kernels = counts.row(0) click.echo(f"{visible(str(output))}: FLOPs or bytes known for
-    {worked:,} of {kernels:,} kernels", err=True)
+    )
+    worked, kernels = counts.row(0)
+    known = f"FLOPs or bytes known for {worked:,} of {kernels:,} kernels"
+    click.echo(f"{visible(str(output))}: {known}", err=True)

@@ -136,10 +136,9 @@ def _may_be_trace(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_store(path: str) -> bool:
-    """Whether a folder has the folders of a store; `is_store` looks closer, but is not called
-    first.
+    """Whether a folder has the folders of a store.
 
-    It imports what a listing does not need: a second for what reads Parquet.
+    `is_store` looks closer, but is called later: it takes a second to import what reads Parquet.
     """
     names = {entry.name.partition("=")[0] for entry in _scan(Path(path)) if "=" in entry.name}
     if "run" not in names and not any(e.name.startswith("pack-") for e in _scan(Path(path))):

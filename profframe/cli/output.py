@@ -120,8 +120,7 @@ class Output:
 
     @property
     def width(self) -> int | None:
-        """Width of what people read; None for any width, if whole names are wanted and not for a
-        terminal."""
+        """Width of what people read; None for any width: whole names, not for a terminal."""
         from profframe.show.terminal import PIPE_WIDTH, Folding, console
 
         if self.file is None and sys.stdout.isatty():
@@ -191,8 +190,7 @@ class Output:
                 draft.write_bytes(data)
 
     def of(self, trace: Trace, *, moments: bool = True) -> Readable:
-        """Rows of a trace as people read them: short kernel names, times since the start of the
-        trace.
+        """Rows of a trace as people read them: short kernel names, times since its start.
 
         Other texts stay as they are, whatever they look like. Without ``moments``, times do, too.
         """

@@ -56,9 +56,10 @@ def _factors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
     metavar="NAME=FACTOR",
     callback=_factors,
     help="Factor for kernels of a category, such as gemm; can be repeated.",
-) @click.option("--free-launches", is_flag=True, help="Launches take no time, as in a graph.")
-@one_option("--host", type=_FACTOR, metavar="FACTOR", help="Factor for everything that host threads
-do.") @click.option("--hide-copies", is_flag=True, help="Copies run beside everything else.")
+)
+@click.option("--free-launches", is_flag=True, help="Launches take no time, as in a graph.")
+@one_option("--host", type=_FACTOR, metavar="FACTOR", help="Factor for what host threads do.")
+@click.option("--hide-copies", is_flag=True, help="Copies run beside everything else.")
 @click.option(
     "--fuse",
     "fused",

@@ -88,7 +88,7 @@ class _Verbs(click.Group):
 def one_option(
     *names: str, **attributes: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """An option that chooses one thing: a second value is refused, and does not replace the first."""
+    """An option that chooses one thing: a second value is an error, not a replacement."""
     return click.option(*names, multiple=True, callback=_only, **attributes)
 
 

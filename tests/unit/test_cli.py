@@ -150,7 +150,7 @@ def test_a_phase_of_inference_is_chosen_and_shown(tmp_path: Path, run: Run) -> N
     loaded(*rows).to_parquet(tmp_path / "store")
     path = str(tmp_path / "store")
     whole, decode = run(path)[1], run(path, "--phase", "decode")[1]
-    assert "Phases of inference" in whole
+    assert "Inference phases" in whole
     assert ("prefill" in whole, "prefill" in decode, "sampled" in decode) == (True, False, True)
     speedscope = str(tmp_path / "a.speedscope.json")
     assert run("export", path, "--phase", "prefill", "-o", speedscope)[0] == 0

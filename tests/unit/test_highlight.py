@@ -137,7 +137,7 @@ def test_the_verb_shows_what_binds_and_writes_an_overlay(
     code, out, err = run("critical-path", source, "--step", 3, "--overlay", overlay)
     assert (code, err) == (0, "")
     assert "Critical path of step 3 of trace, rank 0: 120.000 us, 4 parts" in out
-    assert "What takes longest on it" in out
+    assert "What takes longest on the path" in out
     assert [e["name"] for e in written(overlay) if e.get("cname")][-1] == "gemm"
 
 
