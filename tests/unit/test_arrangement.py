@@ -112,7 +112,7 @@ def test_a_limit_of_rows_cuts_what_is_sorted(trace: Trace) -> None:
     rows = trace.limited(rows=2, cut_rows=True).self_times(sort="-name")
     assert rows["name"].to_list() == ["aten::c", "aten::b"]
     assert trace.limited(rows=2).self_times(top=2).height == 2
-    with pytest.raises(AnswerError, match="more than the 2 rows"):
+    with pytest.raises(AnswerError, match="more than the limit of 2 rows"):
         trace.limited(rows=2).self_times(sort="name")
 
 
