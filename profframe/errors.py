@@ -39,13 +39,13 @@ class ProfframeError(Exception):
     Attributes
     ----------
     instead
-        What was given, and what it is most likely meant to be; None where nothing is like it.
+        What was given, and what was most likely meant; None if nothing is similar.
     """
 
     instead: tuple[str, str] | None = None
 
     def meaning(self, instead: tuple[str, str] | None) -> Self:
-        """The same error, which knows what was meant."""
+        """The same error, with what was meant."""
         self.instead = instead
         return self
 
@@ -115,7 +115,7 @@ class ArgumentError(ParameterError, TypeError):
 
 
 def nearest(name: str, names: Iterable[str], least: float = _LEAST_ALIKE) -> str | None:
-    """The name that is most like another one, upper and lower case alike; None without any.
+    """The name that is most similar to another one, ignoring case; None if there is none.
 
     Examples
     --------
@@ -132,17 +132,17 @@ def naming_arguments(
     elsewhere: Callable[[str, tuple[Any, ...], dict[str, Any]], str | None] = lambda *_: None,
     called: str | None = None,
 ) -> Callable[Arguments, Value]:
-    """The same function; of an argument that it does not take an error says the right call.
+    """The same function, with an error that suggests the right call for a wrong argument.
 
     Parameters
     ----------
     function
         Any function.
     elsewhere
-        Of the name of an argument, all by position and all by name: the call that takes it; None
-        without any.
+        From the name of an argument, all arguments by position and all by name: the call that takes
+        it; None if there is none.
     called
-        What it is called; None for its own name.
+        Its name in messages; None for its own name.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def naming_arguments(
 
 
 def _no_argument(function: str, name: str, names: Iterable[str], call: str | None) -> ArgumentError:
-    """An error that says the right argument, or the right call."""
+    """An error that suggests the right argument, or the right call."""
     names = sorted(set(names) - {"self", "cls"})
     near = nearest(name, names)
     start = f"{function}() takes no argument {name!r}"
@@ -195,9 +195,9 @@ def no_attribute(owner: object, what: str, called: str, name: str) -> AttributeE
     owner
         What lacks it.
     what
-        What that is in a sentence, as ``"a Trace"``.
+        What that is in a sentence, such as ``"a Trace"``.
     called
-        What it is called in code, as ``"trace"``.
+        What it is called in code, such as ``"trace"``.
     name
         What is lacking.
 

@@ -1,1 +1,1 @@
-"""Answers for programs: results that fit a budget, and a server that gives them."""
+"""Answers for programs: results that fit a budget, and a server that returns them."""

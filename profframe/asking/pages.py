@@ -1,8 +1,8 @@
 """Results as pages of text that fit a budget of tokens.
 
-A token is taken for four bytes of UTF-8. Lines that begin with ``[`` or ``{`` are JSON, and all
-that comes from a trace is in them, in strings without line breaks: a name cannot look like a line
-of profframe's own.
+A token is counted as four bytes of UTF-8. Lines that begin with ``[`` or ``{`` are JSON, and
+everything from a trace is in them, in strings without line breaks: a name cannot look like one of
+profframe's own lines.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Style:
 _STYLES: Final = (
     _Style(240, 8), _Style(80, 4), _Style(60, 3, 12), _Style(30, 2, 5), _Style(16, 1, 2),
 )  # fmt: skip
-"""The first that leaves room for a row is taken."""
+"""The first one that leaves room for a row is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class _Part:
 
 
 def tokens(text: str) -> int:
-    """How many tokens a text is taken for.
+    """The number of tokens that a text counts as.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def tokens(text: str) -> int:
 
 
 def failure(sentence: str, budget: int = DEFAULT_TOKENS) -> str:
-    r"""The text of an error: one line, in which no byte of a name acts.
+    r"""The text of an error: one line, in which names are escaped.
 
     Examples
     --------
@@ -118,9 +118,9 @@ def page(result: Result, budget: int, following: str, offsets: Offsets | None = 
     result
         What to write.
     budget
-        Most tokens, as `tokens` counts them; from `LEAST_TOKENS`.
+        Maximum tokens, as `tokens` counts them; at least `LEAST_TOKENS`.
     following
-        How to get what does not fit, in words of profframe's own.
+        How to get what does not fit, in profframe's own words.
     offsets
         Where to begin; None for the first page.
 
@@ -172,7 +172,7 @@ class _Draft:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is a row, unless none is left."""
+        """Whether it shows a row, unless no row is left."""
         return any(part.rows for part in self._parts) or not self._remaining
 
     @property
@@ -302,7 +302,7 @@ class _Draft:
 
 
 def _is_constant(column: pl.Series) -> bool:
-    """Whether a column that is not empty has one value, or none, in all rows."""
+    """Whether a non-empty column has one value, or NULL, in all rows."""
     return column.null_count() in {0, column.len()} and column.min() == column.max()
 
 
@@ -320,7 +320,7 @@ def _json(value: object) -> str:
 
 
 def _plain(value: Any, style: _Style, cuts: set[str]) -> Any:
-    """A value as JSON has it, cut to a style; ``cuts`` gets what was cut."""
+    """A value for JSON, shortened to a style; ``cuts`` gets what was cut."""
     match value:
         case None | bool() | int():
             return value
@@ -351,7 +351,7 @@ def _text(text: str, style: _Style, cuts: set[str]) -> str:
 
 
 def _number(value: float | Decimal) -> int | float | str:
-    """A fraction with six digits, or what is large as an integer."""
+    """A fraction with six digits, or an integer if it is large."""
     if not math.isfinite(value):
         return str(value)
     if abs(float(value)) >= _WHOLE_FROM or value == int(value):

@@ -1,4 +1,4 @@
-"""What a tool gives: tables with their titles, in words of profframe's own, and maybe a picture."""
+"""What a tool returns: tables with titles in profframe's own words, and maybe a picture."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Section:
     Attributes
     ----------
     title
-        What its rows are, without any text of a trace.
+        What its rows are, without any text from a trace.
     rows
         Its rows; units are in the names of columns.
     first
-        Most rows on the first page; None for as many as fit.
+        Maximum rows on the first page; None for as many as fit.
     is_cut
         There are more rows than were computed.
     """
@@ -33,12 +33,12 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """All that a tool found.
+    """Everything that a tool found.
 
     Attributes
     ----------
     title
-        What it is, without any text of a trace.
+        What it is, without any text from a trace.
     sections
         Its tables, the most important first.
     notes

@@ -55,7 +55,7 @@ class _Server(MCPServer[Any]):
     """A server whose errors are results with one sentence."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        """Call a tool; arguments that it cannot take are one sentence."""
+        """Call a tool; wrong arguments are answered in one sentence."""
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
@@ -69,14 +69,14 @@ class _Token:
         self._token = token.encode()
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Who has the token; None for any other."""
+        """The client with this token; None for any other token."""
         if not hmac.compare_digest(token.encode(errors="replace"), self._token):
             return None
         return AccessToken(token=token, client_id="profframe", scopes=[])
 
 
 def server(service: Service, token: str | None = None) -> MCPServer[Any]:
-    """A server that gives the replies of a service.
+    """A server that returns the replies of a service.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def _questions(service: Service) -> list[Callable[..., CallToolResult]]:
         columns: Annotated[list[str] | None, Field(description="Only these.")] = None,
         budget: Budget = DEFAULT_TOKENS,
     ) -> CallToolResult:
-        """The rows of one answer, as kernels, self_times, gaps, step_times, collectives."""
+        """The rows of one answer, such as kernels, self_times, gaps, step_times, collectives."""
         return reply(budget, lambda subject: tools.answer(subject, name, parameters, columns or ()))
 
     def sql(

@@ -142,8 +142,8 @@ def _check(budget: int) -> None:
 
 def _too_long(seconds: float | None) -> str:
     return (
-        f"the question took more than the {seconds:g} s that it may (profframe ask --timeout): ask "
-        "about a part, as one run, rank or step, or give it more time"
+        f"the question took longer than the limit of {seconds:g} s (profframe ask --timeout): ask "
+        "about a part, such as one run, rank or step, or raise the limit"
     )
 
 

@@ -1,6 +1,6 @@
-"""What can be subject: each tool is a function of a trace that gives a `Result`.
+"""What can be asked: each tool is a function of a trace that returns a `Result`.
 
-A tool reads the trace that it is given and nothing else: it opens no file, and SQL runs on the
+A tool reads the given trace and nothing else: it opens no file, and SQL runs on the
 closed connection of `profframe.query.sandbox`.
 """
 
@@ -27,7 +27,7 @@ from profframe.show.terminal import no_rows
 from profframe.trace.trace import Trace
 
 MOST_BYTES: Final = 256 << 20
-"""Most memory that the rows of one result may take."""
+"""Maximum memory for the rows of one result."""
 _RULES: Final = "advice"
 
 _ANALYSES: Final[Mapping[str, tuple[str, Mapping[str, type]]]] = {
@@ -79,7 +79,7 @@ _FINDINGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Most that a question may take: seconds, memory of DuckDB, and rows."""
+    """Limits of a question: seconds, memory of DuckDB, and rows."""
 
     timeout_s: float | None = 60
     memory: str | None = "2GB"
@@ -95,7 +95,7 @@ class Subject:
     trace
         With a limit of memory alone.
     cut
-        With one of rows, too: of more rows than it may give it gives the first.
+        With a limit of rows, too: it returns only the first ones.
     rows
         Most rows.
     """
@@ -112,7 +112,7 @@ class Subject:
         return cls(within, cut, limits.rows)
 
     def section(self, title: str, rows: pl.DataFrame, first: int | None = None) -> Section:
-        """Rows that are no more, and take no more memory, than they may."""
+        """Rows within the limits of number and memory."""
         rows = pl.DataFrame(rows)
         size = int(rows.estimated_size())
         if size > MOST_BYTES:
@@ -146,7 +146,7 @@ def overview(subject: Subject) -> Result:
 
 
 def _times(subject: Subject) -> list[Section]:
-    """What a profiler's trace is looked at for first."""
+    """What people look for first in a profiler's trace."""
     trace = subject.trace
     findings = _findings(trace)
     kernels = trace.kernels(by="short_name").select(
@@ -178,7 +178,7 @@ def advice(subject: Subject, parameters: Mapping[str, object] | None = None) -> 
         "evidence_events are event_ids of the finding's run and rank; events counts all of them"
     ]
     if not findings.height:
-        notes = [f"none of {number} rules fires: nothing is wrong that profframe looks for"]
+        notes = [f"no finding: none of the {number} rules found anything wrong"]
         notes += _lacks(subject.trace)
     return Result(
         "advice", (subject.section("findings, the most severe first", findings),), (*notes,)
@@ -344,9 +344,7 @@ def one_trace(subject: Subject, run: str | None, rank: int | None) -> Trace:
     else:
         trace = subject.cut
     if traces.height != 1:
-        raise ParameterError(
-            f"there are {traces.height} traces of such a run and rank; give run and rank"
-        )
+        raise ParameterError(f"{traces.height} traces have such a run and rank; give run and rank")
     return trace
 
 
@@ -355,13 +353,13 @@ def _findings(trace: Trace, parameters: Mapping[str, object] | None = None) -> p
 
 
 def _why_empty(rows: pl.DataFrame) -> list[str]:
-    """Why there are no rows, if so."""
+    """Why there are no rows, if there are none."""
     why = rows.why_empty if isinstance(rows, Frame) else None
     return [] if why is None else [no_rows(why)]
 
 
 def _lacks(trace: Trace) -> list[str]:
-    """What the trace has nothing of, so that it cannot say anything about it."""
+    """What the trace lacks, so that it cannot say anything about it."""
     row = trace.answer(sql_directory() / "asking" / "recorded.sql").row(0, named=True)
     lacking = [words for name, words in _RECORDED.items() if not row[name]]
     return [f"the trace cannot tell, because it lacks: {', '.join(lacking)}"] if lacking else []
@@ -377,13 +375,13 @@ def _analysis(
         if type(value) is not types[key]:
             raise ParameterError(f"parameter {key!r} is of type {types[key].__name__}")
     if name == "regressions" and "baseline" not in given:
-        raise ParameterError("regressions: give the baseline, names of runs such as 'main-*'")
+        raise ParameterError("regressions: give the baseline: names of runs, such as 'main-*'")
     rows = getattr(subject.trace, name)(**given)
     if name != "critical_path":
         return [(name, rows)]
     stretches = _longest(rows.events, "dur_ns") if "dur_ns" in rows.events.columns else rows.events
     return [
-        ("what the length is made of", rows.bounds),
+        ("what the length consists of", rows.bounds),
         ("segments of the path, the longest first", stretches),
     ]
 
@@ -408,7 +406,7 @@ def _longest(rows: pl.DataFrame, column: str) -> pl.DataFrame:
 
 
 def _turned(rows: pl.DataFrame) -> pl.DataFrame:
-    """A row as one of column and value each."""
+    """A row turned into rows of column and value."""
     values = rows.row(0)
     texts = [str(value) if isinstance(value, (list, dict)) else value for value in values]
     return pl.DataFrame(

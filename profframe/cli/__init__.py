@@ -35,7 +35,7 @@ from profframe.system.interrupts import stopping
 from profframe.system.memory_limit import check_start, is_memory_error, refusal_message
 
 NAMED: Final = (NoTraceFoundError, AnswerError)
-"""Errors that may come of what was typed, not of what was read."""
+"""Errors that may come from what was typed, not from what was read."""
 _LISTED: Final = re.compile(r" \(known: [^()]*\)| \(?Did you mean (one of: )?'.*'\??\)?$")
 _IMPORTING: Final = "<frozen importlib._bootstrap>"
 _RETRY_S: Final = 0.05
@@ -60,7 +60,7 @@ def main() -> NoReturn:
     is_interrupted = threading.Event()
 
     def end_soon() -> None:
-        """Leave a moment to end in order; libraries that ignore Ctrl-C get no more."""
+        """Give the process a moment to end normally, then end it: libraries may ignore Ctrl-C."""
         if is_interrupted.is_set():
             return
         is_interrupted.set()
@@ -92,7 +92,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _unraisable(problem: sys.UnraisableHookArgs) -> None:
-    """Ignore a Ctrl-C that Python cannot raise where it came: the process ends anyway."""
+    """Ignore a Ctrl-C that Python cannot raise where it arrived: the process ends anyway."""
     if problem.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(problem)
 
@@ -128,7 +128,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether it is Ctrl-C, its form in DuckDB, or an error while it was handled."""
+    """Whether it is Ctrl-C, DuckDB's form of it, or an error while it was handled."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt) or str(error) == "Query interrupted":
             return True
@@ -137,7 +137,7 @@ def _is_interrupt(error: BaseException | None) -> bool:
 
 
 def _of_usage(arguments: Sequence[str], error: click.ClickException) -> int:
-    """Write the line of wrong usage: what to type instead, or how the verb is used."""
+    """Write the error line for wrong usage: what to type instead, or how the verb is used."""
     message = error.format_message().removesuffix(".")
     if suggested := suggestion(verbs, arguments, error):
         complain(_suggesting(message, suggested))
@@ -150,7 +150,7 @@ def _of_usage(arguments: Sequence[str], error: click.ClickException) -> int:
 
 
 def _suggesting(message: str, suggested: Suggestion) -> str:
-    """What is wrong, without the long list of what is known, and what to type."""
+    """What is wrong, without the long list of known names, and what to type."""
     reason = suggested.reason or _LISTED.sub("", message)
     return f"{reason}{'' if reason.endswith('?') else ';'} try: {suggested.command}"
 

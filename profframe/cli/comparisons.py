@@ -386,7 +386,7 @@ def _memory(
 
 @contextmanager
 def _usage() -> Iterator[None]:
-    """Let what is wrong with a limit be an error of usage."""
+    """Turn an error in a limit into an error of usage."""
     try:
         yield
     except (ParameterError, UnknownNameError) as error:
@@ -405,7 +405,7 @@ def _limits(texts: Sequence[str]) -> tuple[Fraction | None, list[Limit]]:
 
 
 def _say_broken(verdicts: Sequence[Verdict]) -> bool:
-    """Write a line for each limit that is broken, and say whether there is any."""
+    """Write a line for each broken limit; returns whether there is any."""
     from profframe.show import checks
 
     broken = [verdict for verdict in verdicts if verdict.is_broken]
@@ -417,7 +417,7 @@ def _say_broken(verdicts: Sequence[Verdict]) -> bool:
 
 
 def _failed(verdicts: Sequence[Verdict], failures: Sequence[Growth], text: str) -> int:
-    """Write a line for all that grew and each limit that is broken; returns the exit code."""
+    """Write a line for what grew and for each broken limit; returns the exit code."""
     from profframe.show import changes
 
     for row in failures:

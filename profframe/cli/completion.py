@@ -1,7 +1,7 @@
 """What a shell completes: names of answers, their parameters and columns, files, and values.
 
-Nothing is loaded for it, and no library that takes a while to import: names are those of files and
-of their headers.
+Nothing is loaded for it, and no library that takes a while to import: the names come from files and
+their headers.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from profframe.query.header import Answer, parse, read_sql, sql_directory
 
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 WITHOUT_SQL: Final = ("blame", "critical_path", "outliers", "trend")
-"""Answers that `profframe answer` has beside the files of SQL."""
+"""Answers of `profframe answer` that have no SQL file."""
 _SHOWN: Final = "self_times"
-"""The answer whose rows `show` gives with options of output."""
+"""The answer whose rows `show` writes with output options."""
 
 
 def answers(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of answers, with what they say."""
+    """Names of answers, with their sentences."""
     names = [*(path.stem for path in _answer_files()), *WITHOUT_SQL]
     fitting = sorted(name for name in names if name.startswith(incomplete))
     return [CompletionItem(name, help=_sentence(name)) for name in fitting] or _file(incomplete)
@@ -34,7 +34,7 @@ def answers(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comp
 def sources_or_answers(
     ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Traces behind the name of an answer; names of answers behind a trace."""
+    """Traces after the name of an answer; names of answers after a trace."""
     first = ctx.params.get("name")
     names = {*(path.stem for path in _answer_files()), *WITHOUT_SQL}
     if first is None or first in names or str(first).endswith(".sql"):
@@ -43,7 +43,7 @@ def sources_or_answers(
 
 
 def parameters(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Parameters of the answer, each as `key=`, or with each value where there are few."""
+    """Parameters of the answer, each as `key=`, or with each of its values if there are few."""
     answer = _answer(ctx)
     items = [] if answer is None else [*_settings(answer)]
     return [item for item in items if item.value.startswith(incomplete)]
@@ -59,7 +59,7 @@ def thresholds(_: click.Context, __: click.Parameter, incomplete: str) -> list[C
 
 
 def columns(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Columns of the answer that are not named yet, behind those that are."""
+    """Columns of the answer that are not named yet, after those that are."""
     answer = _read(_SHOWN) if ctx.info_name == "show" else _answer(ctx)
     if answer is None:
         return []
@@ -104,8 +104,8 @@ def _sentence(name: str) -> str:
 
 
 def _answer(ctx: click.Context) -> Answer | None:
-    """The answer that a command line names, in either place."""
-    # Behind an option that waits for its value click leaves arguments where they were.
+    """The answer that a command line names, in either position."""
+    # After an option that waits for its value, click leaves arguments where they were.
     names = [ctx.params.get("name"), *(ctx.params.get("sources") or ()), *ctx.args]
     return next((answer for name in names if name and (answer := _read(str(name)))), None)
 

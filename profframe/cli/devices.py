@@ -117,4 +117,5 @@ def augment(
         " FROM events WHERE kind = 'kernel'"
     )
     worked, kernels = counts.row(0)
-    click.echo(f"{visible(str(output))}: work known of {worked:,} of {kernels:,} kernels", err=True)
+    known = f"FLOPs or bytes known for {worked:,} of {kernels:,} kernels"
+    click.echo(f"{visible(str(output))}: {known}", err=True)

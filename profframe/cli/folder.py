@@ -1,4 +1,4 @@
-"""What `profframe` alone says: the traces that lie here, or how to record one."""
+"""What `profframe` alone says: the traces in this folder, or how to record one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from profframe.cli.shell import folded
 from profframe.show.units import middle, plural, size, visible
 
 MOST_ENTRIES: Final = 5_000
-"""Files and folders that are listed."""
+"""Maximum number of files and folders listed."""
 MOST_FILES: Final = 200
-"""Files whose beginning is read."""
+"""Maximum number of files whose beginning is read."""
 MOST_S: Final = 2.0
-"""Seconds that the search may take."""
+"""Maximum seconds of the search."""
 DEPTH: Final = 2
 """Levels of folders below this one."""
 _SHOWN: Final = 20
@@ -54,7 +54,7 @@ and then:
 
     profframe trace.json.gz
 
-A path elsewhere, a glob and a folder do, too; profframe --help lists the verbs."""
+It can also be a path elsewhere, a glob or a folder; profframe --help lists the verbs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +64,24 @@ class Entry:
     path: str
     form: str
     bytes: int | None
-    """None of a store."""
+    """None for a store."""
     changed_s: float
 
 
 @dataclass(slots=True)
 class Listing:
-    """What lies in a folder, and what of it was not looked at."""
+    """What is in a folder, and what was not looked at."""
 
     entries: list[Entry] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
 def listing(folder: Path) -> Listing:
-    """Traces and stores in a folder and a few levels below it, those that changed last first.
+    """Traces and stores in a folder and a few levels below it, the last changed first.
 
     It stops after `MOST_ENTRIES` names, `MOST_FILES` files that may be traces, or `MOST_S` seconds.
     """
-    from profframe.readers.recognition import format_of  # before the time counts
+    from profframe.readers.recognition import format_of  # before the time starts to count
 
     result = Listing()
     entries = result.entries
@@ -119,7 +119,7 @@ def listing(folder: Path) -> Listing:
 
 
 def _scan(folder: Path) -> list[os.DirEntry[str]]:
-    """What is in a folder, by name; nothing where it cannot be read."""
+    """What is in a folder, by name; nothing if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return sorted(itertools.islice(entries, MOST_ENTRIES + 1), key=lambda entry: entry.name)
@@ -128,7 +128,7 @@ def _scan(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _may_be_trace(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a file whose name may be that of a trace, or that has no ending."""
+    """Whether it is a file with the name of a trace, or without a suffix."""
     name = entry.name.lower()
     if name.startswith(".") or not entry.is_file():
         return False
@@ -136,9 +136,9 @@ def _may_be_trace(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_store(path: str) -> bool:
-    """Whether a folder has the folders of a store; `is_store` looks closer, and is not asked first.
+    """Whether a folder has the folders of a store.
 
-    That needs what a listing does not: a second for what reads Parquet.
+    `is_store` looks closer, but is called later: it takes a second to import what reads Parquet.
     """
     names = {entry.name.partition("=")[0] for entry in _scan(Path(path)) if "=" in entry.name}
     if "run" not in names and not any(e.name.startswith("pack-") for e in _scan(Path(path))):
@@ -154,7 +154,7 @@ def text(result: Listing, width: int) -> str:
     Parameters
     ----------
     result
-        What lies here.
+        What is here.
     width
         Columns of a line.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 QUIET_S: Final = 1.0
-"""Shorter loading shows no progress."""
+"""Loading that takes less time shows no progress."""
 NO_FACTS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -45,7 +45,7 @@ def load(
 
 @contextmanager
 def naming(sources: Sequence[str], kind: type[AnswerError] = UnknownNameError) -> Iterator[None]:
-    """Let errors of a kind begin with the traces that they are about."""
+    """Let errors of some type begin with the traces that they are about."""
     try:
         yield
     except kind as error:

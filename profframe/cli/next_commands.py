@@ -1,4 +1,4 @@
-"""What to type next, by what a trace has: commands whose paths a shell reads as they are."""
+"""What to type next, depending on the trace: commands with paths quoted for a shell."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from profframe.show.opening import Opening, TimeParts
 
 _MUCH: Final = 0.1
-"""Part of the time from which on it is worth a question of its own."""
+"""Minimum share of the time that is worth a question of its own."""
 _MOST_LINES: Final = 4
-"""Lines that a command may take; longer ones say TRACE in place of the paths."""
+"""Maximum lines of a command; longer ones say TRACE instead of the paths."""
 _OF_WORDS: Final = {
-    "flight recorder": (("hang",), "who did not come, and the stacks"),
+    "flight recorder": (("hang",), "which ranks did not arrive, and the stacks"),
     "memory": (("answer", "memory_stacks"), "who holds the memory, by stack"),
     "execution trace": (("answer", "tensor_traffic"), "bytes that each op moves"),
 }
@@ -34,7 +34,7 @@ _FACTS: Final = {
 def next_commands(
     opening: Opening, sources: Sequence[str], facts: Mapping[str, Any], width: int | None
 ) -> Iterator[tuple[str, str]]:
-    """Commands that lead on, the best first, with what each is for.
+    """Commands to continue with, the best first, with what each is for.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def next_commands(
     sources
         Its paths, as the user gave them.
     facts
-        Options that change facts; they are repeated.
+        Options that change facts; they are added to the commands.
     width
         Columns of a line; None for any.
     """
@@ -66,7 +66,7 @@ def _verbs(opening: Opening, sources: int) -> Iterator[tuple[tuple[str, ...], st
         yield _OF_WORDS[summary.words.parts[0].label]
         return
     if not summary.overview["events"].sum():
-        yield ("info",), "what the file says of itself"
+        yield ("info",), "what the file says about itself"
         return
     number = opening.advice.height
     if number:
@@ -79,7 +79,7 @@ def _verbs(opening: Opening, sources: int) -> Iterator[tuple[tuple[str, ...], st
 
 
 def _question(opening: Opening, parts: TimeParts | None) -> tuple[tuple[str, ...], str]:
-    """A question about what most of the time goes to beside computation."""
+    """A question about what takes most of the time besides computation."""
     if parts is None:
         return ("tree",), "what ran inside what on the host"
     exposed, copies, idle = (
@@ -93,7 +93,7 @@ def _question(opening: Opening, parts: TimeParts | None) -> tuple[tuple[str, ...
         (exposed >= max(idle, _MUCH), ("answer", "collective_summary"), "how fast collectives are"),
         (copies >= max(idle, _MUCH), ("answer", "memory_bandwidth"), "how fast copies are"),
         (idle >= _MUCH, ("answer", "gaps"), "what the devices waited for"),
-        (has_peak, ("roofline",), "how close kernels come to what the device can do"),
+        (has_peak, ("roofline",), "how close kernels come to the limits of the device"),
         (True, ("answer", "op_kernels"), "which kernels each op launches"),
     )
     return next((verb, what) for fits, verb, what in questions if fits)
@@ -108,7 +108,7 @@ def _options(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _paths(sources: Sequence[str]) -> Iterator[str]:
-    """Sources that are no options and can be read again; a glob, if it has just these files."""
+    """Sources that are not options and can be read again; a glob, if it has just these files."""
     if "-" in sources:
         yield "TRACE"
         return

@@ -81,7 +81,7 @@ def close_streams(code: int) -> int:
 
 
 def line_width() -> int:
-    """Columns of a line of what people read: those of the terminal, or as many as a pipe has."""
+    """Width of the lines that people read: that of the terminal, or the one for a pipe."""
     from profframe.show.terminal import PIPE_WIDTH, console
 
     return console().width if sys.stdout.isatty() else PIPE_WIDTH
@@ -101,7 +101,7 @@ def warn(message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where the rows of a verb go, and in which form."""
+    """Where the rows of a verb go, and in which format."""
 
     form: str
     file: Path | None
@@ -109,9 +109,9 @@ class Output:
     """Whether an option names the form, the file or the columns: the rows of the verb are wanted,
     and not what it says of them."""
     columns: tuple[str, ...] = ()
-    """Columns that are wanted, in this order; none for all."""
+    """Wanted columns, in this order; none for all."""
     full_names: bool = False
-    """Names of kernels with their types and arguments, also for people."""
+    """Whether people also see kernel names with their types and arguments."""
 
     @property
     def is_page(self) -> bool:
@@ -120,7 +120,7 @@ class Output:
 
     @property
     def width(self) -> int | None:
-        """Width of what people read; None for any, where whole names go elsewhere."""
+        """Width of what people read; None for any width: whole names, not for a terminal."""
         from profframe.show.terminal import PIPE_WIDTH, Folding, console
 
         if self.file is None and sys.stdout.isatty():
@@ -149,11 +149,11 @@ class Output:
         top: int | None = None,
         chooses: bool = False,
     ) -> None:
-        """Write a frame to the file or to stdout, or those of its columns that are wanted.
+        """Write a frame, or its wanted columns, to the file or to stdout.
 
-        Programs get it as it is. People get what ``human`` makes of a width, or else a table: of
-        at most ``top`` rows, as ``readable`` makes them. ``comment`` gives it as Markdown.
-        With ``chooses`` both have only the columns that are wanted.
+        Programs get it as it is. People get what ``human`` makes for a width, or else a table of at
+        most ``top`` rows, as ``readable`` makes them. ``comment`` gives it as Markdown. With
+        ``chooses`` both have only the wanted columns.
         """
         from profframe.show import columns, terminal
         from profframe.show.comment import rows_table
@@ -190,9 +190,9 @@ class Output:
                 draft.write_bytes(data)
 
     def of(self, trace: Trace, *, moments: bool = True) -> Readable:
-        """What people read of rows of a trace: short names of its kernels, times since its start.
+        """Rows of a trace as people read them: short kernel names, times since its start.
 
-        Other texts stay as they are, whatever they look like. Without ``moments`` so do times.
+        Other texts stay as they are, whatever they look like. Without ``moments``, times do, too.
         """
         from profframe.show import columns, kernel_names
 
@@ -208,7 +208,7 @@ class Output:
         return readable
 
     def _short(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Rows without a trace to ask: short names where a column says that they are kernels."""
+        """Rows without a trace to ask: short names if a column says that they are kernels."""
         import polars as pl
 
         from profframe.show import kernel_names
@@ -233,7 +233,7 @@ def with_output(verb: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def with_page(verb: Callable[..., Result]) -> Callable[..., Result]:
-    """The same of a verb that has a page, too, by the ending of its file."""
+    """The same for a verb that can also write a page, chosen by the suffix of its file."""
     return _with_options(verb, has_page=True)
 
 
@@ -297,7 +297,7 @@ def _encoded(frame: pl.DataFrame, form: str) -> bytes:
 
 
 def _visible_lines(data: bytes) -> bytes:
-    """Data for a terminal, without bytes that it would act on."""
+    """Data for a terminal, without bytes that it would interpret."""
     return "\n".join(map(visible, data.decode().split("\n"))).encode()
 
 
@@ -316,7 +316,7 @@ def _without_bytes(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _flat(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with lists and structs as JSON text, which CSV has no form for."""
+    """The frame with lists and structs as JSON text, because CSV has no format for them."""
     import polars as pl
 
     return frame.with_columns(

@@ -58,7 +58,7 @@ def _factors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
     help="Factor for kernels of a category, such as gemm; can be repeated.",
 )
 @click.option("--free-launches", is_flag=True, help="Launches take no time, as in a graph.")
-@one_option("--host", type=_FACTOR, metavar="FACTOR", help="Factor for everything that threads do.")
+@one_option("--host", type=_FACTOR, metavar="FACTOR", help="Factor for what host threads do.")
 @click.option("--hide-copies", is_flag=True, help="Copies run beside everything else.")
 @click.option(
     "--fuse",
@@ -102,5 +102,5 @@ def what_if(
     width = output.width
     output.echo(
         terminal.table(predictions.lengths(rows), width, predictions.title(rows)),
-        terminal.table(predictions.bounds(rows), width, "What the end waits for"),
+        terminal.table(predictions.bounds(rows), width, "What the end has to wait for"),
     )

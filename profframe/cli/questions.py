@@ -33,15 +33,15 @@ _VERBS: Final = {
     "regressions": "check TRACE --baseline RUN",
     "tree": "tree TRACE",
 }
-"""Questions without a file of SQL, and the verbs that answer them."""
+"""Questions without an SQL file, and the verbs that answer them."""
 _METHODS: Final[Mapping[str, Mapping[str, type]]] = {
     "blame": {"per": str, "run": str, "step": int},
     "trend": {"metric": str, "per_step": int},
     "outliers": {"per": str, "top": int, "ops": int},
 }
-"""Questions without a file of SQL that give one table, and their parameters."""
+"""Questions without an SQL file that give one table, and their parameters."""
 QUESTIONS: Final = (*_METHODS, "critical_path")
-"""Names that `answer` takes beside those of the catalogue."""
+"""Names that `answer` takes besides those of the catalogue."""
 _PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instance": int}
 
 
@@ -65,7 +65,7 @@ _PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instan
     "-A the largest.",
     shell_complete=completion.columns,
 )
-@click.option("--top", metavar="N", help="Most rows, as `-p top=N`.")
+@click.option("--top", metavar="N", help="Maximum rows, as with `-p top=N`.")
 @click.option("--sql", "as_sql", is_flag=True, help="Its SQL with all macros, for a bare shell.")
 @with_parts
 @with_terms
@@ -148,20 +148,20 @@ def sql(
 
 
 def _values(given: tuple[str, ...], **options: str | None) -> dict[str, str]:
-    """Parameters by name, also those that are options."""
+    """Parameters by name, including those given as options."""
     values = dict(map(parameter, given))
     for name, value in options.items():
         if value is None:
             continue
         if values.setdefault(name, value) != value:
-            raise click.UsageError(f"--{name} {value} and -p {name}={values[name]}: give one")
+            raise click.UsageError(f"--{name} {value} and -p {name}={values[name]}: give only one")
     return values
 
 
 def _checked(
     name: str, values: dict[str, str], output: Output, *, is_asked: bool
 ) -> tuple[dict[str, str], Output]:
-    """Parameters that can be, and the columns that they or the output name."""
+    """Checked parameters, and the columns that they or the output name."""
     check_question(name, values)
     from profframe.query.arrangement import divided
     from profframe.query.catalogue import find
@@ -176,7 +176,7 @@ def _checked(
 
 
 def _analysis(trace: Trace, name: str, values: Mapping[str, str]) -> pl.DataFrame:
-    """Rows of a question without a file of SQL."""
+    """Rows of a question without an SQL file."""
     from profframe.query.arrangement import PARAMETERS, arranged
 
     types = _METHODS.get(name, _PATH)

@@ -24,7 +24,7 @@ SECTIONS: Final = (
     "memory", "snapshot", "hangs", "execution", "regions", "flame", "roofline", "ranks", "job",
     "runs", "quality", "provenance",
 )  # fmt: skip
-"""Sections of a report, for shells to complete; what makes reports takes a second to import."""
+"""Sections of a report, for completion; importing the code of reports takes a second."""
 
 
 @verbs.command()

@@ -10,14 +10,14 @@ from typing import Final
 from profframe.show.units import visible
 
 _UNREADABLE: Final = re.compile(r"[\ud800-\udfff]")
-"""Bytes of a file's name that are no text."""
+"""Bytes of a file's name that are not text."""
 _SURROGATE: Final = 0xDC00
 _JOINT: Final = 2
-"""Columns of what joins a line with the next."""
+"""Width of what joins a line with the next."""
 
 
 def shell_word(word: str) -> str:
-    r"""A word as a shell reads it, without bytes that a terminal would act on.
+    r"""A word as a shell reads it, without bytes that a terminal would interpret.
 
     Examples
     --------
@@ -39,9 +39,9 @@ def _escaped(character: str) -> str:
 
 
 def folded(words: Sequence[str], width: int | None, indent: int = 0) -> str:
-    r"""Words as a command, of several lines joined by backslashes where one is too short for it.
+    r"""Words as a command: several lines joined by backslashes if one line is too short for it.
 
-    A path that is longer than a line goes on in the next one; a shell joins the parts.
+    A path that is longer than a line continues in the next one; a shell joins the parts.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def folded(words: Sequence[str], width: int | None, indent: int = 0) -> str:
     width
         Columns of a line; None for any.
     indent
-        Columns before the first line; before another one only where there is room.
+        Columns before the first line, and before other lines if there is room.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def folded(words: Sequence[str], width: int | None, indent: int = 0) -> str:
 
 
 def _pieces(word: str, width: int) -> Iterator[str]:
-    """A word in quoted parts that fit a line each."""
+    """A word in quoted parts that fit into a line each."""
     while word:
         size = len(word)
         while size > 1 and len(shell_word(word[:size])) + _JOINT > width:

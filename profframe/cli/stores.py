@@ -119,7 +119,7 @@ def store_remove(path: Path, runs: tuple[str, ...], ranks: tuple[int, ...]) -> N
     from profframe.store import maintenance
 
     if not runs and not ranks:
-        raise click.UsageError("which? name a RUN, or give --rank")
+        raise click.UsageError("name a RUN, or give --rank")
     removed = maintenance.remove(path, runs or None, ranks or None)
     click.echo(f"{visible(str(path))}: {stores.trace_count(removed)} removed", err=True)
 

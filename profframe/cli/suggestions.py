@@ -1,8 +1,8 @@
-"""What to type in place of a command line that cannot be.
+"""What to type instead of a command line that does not work.
 
-A command line is mended a step at a time, until no step finds anything more: the verb, the order
-of its words, quotes around SQL, options that are parameters, and whatever an error says that was
-meant instead. It is suggested if it can be parsed.
+A command line is corrected step by step, until no step finds anything more: the verb, the order of
+its words, quotes around SQL, options that are parameters, and what an error says was meant. The
+result is suggested if it can be parsed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _CHOICES: Final = re.compile(r"'([^']+)' is not one of (.+)\.")
 _MEANT: Final = re.compile(r"named '([^']+)'; did you mean '([^']+)'\?")
 _WORD: Final = re.compile(r"'([^']*)'")
 _LEAST_ALIKE: Final = 0.6
-"""How like a verb, an answer or an option a word has to be that is none."""
+"""Minimum similarity of a wrong word to the verb, answer or option that is suggested."""
 _MOST_STEPS: Final = 8
 _FILTERS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("step", "steps"), "--step"),
     **dict.fromkeys(("rank", "ranks"), "--rank"),
     **dict.fromkeys(("phase", "phases"), "--phase"),
 }
-"""Options that choose a part of the trace, by what they may be called."""
+"""Options that choose a part of the trace, by the names that people may give them."""
 _ANSWER: Final = "answer"
 _SHOW: Final = "show"
 _UNLESS_SAFE: Final = re.compile(r'["$`\\!]')
@@ -39,11 +39,11 @@ _UNLESS_SAFE: Final = re.compile(r'["$`\\!]')
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A command line, and why it is another one than what was typed."""
+    """A command line, and why it differs from what was typed."""
 
     words: tuple[str, ...]
     reason: str | None = None
-    """None where the error itself says it."""
+    """None if the error itself says it."""
 
     @property
     def command(self) -> str:
@@ -62,7 +62,7 @@ class _Line:
     verb
         The first word, or `show` where it is a source.
     items
-        All else: a word, or an option and its value.
+        Everything else: a word, or an option and its value.
     is_implied
         The verb was not typed.
     """
@@ -86,7 +86,7 @@ class _Line:
         ]
 
     def with_words(self, verb: str, words: Sequence[str]) -> _Line:
-        """Another verb and its words, and the options behind them."""
+        """The line with another verb and words, and the same options."""
         options = [item for item in self.items if not _is_word(item)]
         return replace(
             self, verb=verb, items=(*((word,) for word in words), *options), is_implied=False
@@ -108,12 +108,12 @@ def suggestion(
     arguments
         What was typed after the program's name.
     error
-        What came of it.
+        The error that came from it.
 
     Returns
     -------
     Suggestion or None
-        None where nothing is known to be wrong with it, or what is cannot be mended.
+        None if nothing is known to be wrong with it, or it cannot be corrected.
     """
     line, reason = _mended_by(_read(group.commands, arguments), error), None
     problem: Exception | None = None
@@ -134,7 +134,7 @@ def suggestion(
 
 
 def instead_of(error: BaseException | None) -> tuple[str, str] | None:
-    """What was typed, and what an error or its cause says that was meant."""
+    """What was typed, and what was meant, according to an error or its cause."""
     while error is not None:
         if isinstance(error, ProfframeError) and error.instead is not None:
             return error.instead
@@ -180,7 +180,7 @@ def _takes_value(verbs: Mapping[str, click.Command]) -> dict[str, bool]:
 
 
 def _mended_by(line: _Line, error: BaseException | None) -> _Line:
-    """The line with what an error says that was meant."""
+    """The line with what was meant, according to an error."""
     instead = instead_of(error)
     if instead is None:
         return line
@@ -207,7 +207,7 @@ def _answers() -> list[str]:
 
 
 def _verb(line: _Line) -> tuple[_Line, str] | None:
-    """A first word that is no verb and no file."""
+    """A first word that is neither a verb nor a file."""
     first = line.verb
     if first in line.verbs or line.is_implied:
         return None
@@ -231,7 +231,7 @@ def _verb(line: _Line) -> tuple[_Line, str] | None:
 
 
 def _verb_behind(line: _Line) -> tuple[_Line, str] | None:
-    """A verb, an answer or SQL behind the trace: `profframe TRACE gaps`."""
+    """A verb, an answer or SQL after the trace: `profframe TRACE gaps`."""
     if line.verb != _SHOW:
         return None
     words, answers = line.words, _answers()
@@ -255,7 +255,7 @@ def _verb_behind(line: _Line) -> tuple[_Line, str] | None:
 
 
 def _answer(line: _Line) -> tuple[_Line, str] | None:
-    """The name of an answer behind the trace, or of none: `profframe answer TRACE gaps`."""
+    """The name of an answer after the trace, or a wrong one: `profframe answer TRACE gaps`."""
     words, answers = line.words, _answers()
     if line.verb != _ANSWER or not words or words[0] in answers or words[0].endswith(".sql"):
         return None
@@ -300,7 +300,7 @@ def _sql(line: _Line) -> tuple[_Line, str] | None:
 
 
 def _with_star(words: Sequence[str]) -> Iterator[str]:
-    """The star that a shell has made the names of all files of."""
+    """The star that a shell has replaced by the names of all files."""
     names = {name for name in glob.glob("*") if len(words) > 1}  # noqa: PTH207 - as a shell does
     is_over = False
     for word in words:
@@ -313,7 +313,7 @@ def _with_star(words: Sequence[str]) -> Iterator[str]:
 
 
 def _option(line: _Line) -> tuple[_Line, str] | None:
-    """An option that is a parameter of the answer, and one that is spelt otherwise."""
+    """An option that is a parameter of the answer, or that is misspelt."""
     command = line.verbs.get(line.verb)
     if command is None:
         return None
@@ -345,12 +345,12 @@ def _filter(line: _Line) -> tuple[_Line, str] | None:
         option = _FILTERS.get(name)
         if item[0] == "-p" and equals and option and name not in parameters:
             items = (*line.items[:place], (option, value), *line.items[place + 1 :])
-            return replace(line, items=items), f"{name} is an option, and no parameter"
+            return replace(line, items=items), f"{name} is an option, not a parameter"
     return None
 
 
 def _parameters(line: _Line) -> list[str]:
-    """Parameters of the answer that is asked."""
+    """Parameters of the answer on the line."""
     from profframe.query.catalogue import catalogue
 
     if line.verb != _ANSWER or not line.words:
@@ -367,7 +367,7 @@ _STEPS: Final[tuple[_Step, ...]] = (_verb, _verb_behind, _answer, _sql, _option,
 
 
 def _problem(group: click.Group, line: _Line) -> Exception | None:
-    """What is wrong with a line as far as can be told without running it."""
+    """What is wrong with a line, as far as can be told without running it."""
     from profframe.cli.questions import QUESTIONS, check_question, parameter
 
     if line.verb not in line.verbs:
@@ -399,7 +399,7 @@ def _looks_like_path(word: str) -> bool:
 
 
 def _quoted(word: str) -> str:
-    """A word as a shell takes it; SQL reads best between double quotes."""
+    """A word quoted for a shell; SQL reads best between double quotes."""
     quoted = shell_word(word)
     is_in_quotes = quoted.startswith("'")
     return f'"{word}"' if is_in_quotes and not _UNLESS_SAFE.search(word) else quoted

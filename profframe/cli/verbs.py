@@ -40,14 +40,14 @@ HELP_ORDER: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "Keep and serve": ("convert", "store", "augment", "ask"),
     }
 )
-"""Verbs as `--help` lists them: by what they are for, those that people need first on top."""
+"""Verbs as `--help` lists them: by purpose, with those that people need first at the top."""
 _VERB_COLUMNS: Final = 15
 
 
 SOURCE: Final = click.Path(readable=False, allow_dash=True)
-"""A trace, a glob, a folder or a store, as text; whether it is there is said when it is loaded."""
+"""A trace, a glob, a folder or a store, as text; loading reports whether it exists."""
 FILE: Final = click.Path(path_type=Path, readable=False)
-"""A file or folder, that need not be there."""
+"""A file or folder that need not exist."""
 
 
 class _Verbs(click.Group):
@@ -61,7 +61,7 @@ class _Verbs(click.Group):
         """Verbs, and the traces that one may show without a verb."""
         from click.shell_completion import CompletionItem
 
-        # It comes first: the script of bash forgets what was before it.
+        # It comes first: the bash script forgets what comes before it.
         file = CompletionItem(incomplete, type="file")
         return [
             *([] if incomplete.startswith("-") else [file]),
@@ -88,7 +88,7 @@ class _Verbs(click.Group):
 def one_option(
     *names: str, **attributes: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """An option that chooses one thing: a second value is refused, not taken for the first."""
+    """An option that chooses one thing: a second value is an error, not a replacement."""
     return click.option(*names, multiple=True, callback=_only, **attributes)
 
 
@@ -99,7 +99,7 @@ def _only(_: click.Context, option: click.Parameter, values: tuple[Any, ...]) ->
 
 
 class Span(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.2
-    """A number, or two and all between them: 0-63."""
+    """A number, or a range of numbers such as 0-63."""
 
     name = "integer"
 
@@ -111,7 +111,7 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8
             return value
         match = _SPAN.fullmatch(value)
         if match is None:
-            self.fail(f"{value!r} is not a valid integer, or two as 0-63.", param, ctx)
+            self.fail(f"{value!r} is neither an integer nor a range such as 0-63.", param, ctx)
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             self.fail(f"{value!r} ends before it begins.", param, ctx)
@@ -119,11 +119,11 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8
 
 
 def _numbers(_: click.Context, __: click.Parameter, spans: tuple[range, ...]) -> Integers:
-    """One range, of which some may be absent, or all that are named."""
+    """One range, of which some numbers may be missing, or all numbers that are named."""
     if len(spans) == 1 and len(spans[0]) != 1:
         return spans[0]
     if sum(map(len, spans)) > _MOST_NUMBERS:
-        raise click.BadParameter(f"more than {_MOST_NUMBERS:,} numbers in several spans")
+        raise click.BadParameter(f"more than {_MOST_NUMBERS:,} numbers in several ranges")
     return tuple(number for span in spans for number in span)
 
 
@@ -209,7 +209,7 @@ _TERMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a question may read beside its tables, and its limits."""
+    """What a question may read besides its tables, and its limits."""
 
     files: tuple[Path, ...]
     timeout: float | None
@@ -290,8 +290,8 @@ def with_terms(verb: Callable[..., None]) -> Callable[..., None]:
 def verbs(ctx: click.Context) -> None:
     """Where the time of a PyTorch program went: `profframe trace.json.gz`.
 
-    A TRACE is a file, a glob, a folder of traces, or a store; one that is named like a verb needs
-    its folder, as `./info`. `profframe VERB --help` has the options of a verb.
+    A TRACE is a file, a glob, a folder of traces, or a store; one with the name of a verb needs its
+    folder, such as `./info`. `profframe VERB --help` has the options of a verb.
     """
     if ctx.invoked_subcommand is None:
         from profframe.cli.folder import listing, text

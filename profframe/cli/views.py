@@ -54,7 +54,7 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
     "--budget",
     type=click.IntRange(LEAST_TOKENS, MOST_TOKENS),
     metavar="TOKENS",
-    help="For a language model: text of at most so many tokens, with event_ids.",
+    help="For a language model: a text of at most this many tokens, with event_ids.",
 )
 @with_parts
 @with_facts
@@ -73,8 +73,8 @@ def show(
 ) -> None:
     """Show where the time went (the default).
 
-    Overview, what could be made faster, phases of inference, what the devices did and why they
-    waited, self times, kernels, and quality notes. With --columns, --format or -o: the self times.
+    Overview, what could be made faster, inference phases, what the devices did and why they waited,
+    self times, kernels, and quality notes. With --columns, --format or -o: the self times.
     """
     from profframe.cli.next_commands import next_commands
     from profframe.query.catalogue import find
@@ -138,7 +138,7 @@ def _parts(trace: Trace, opening: Opening, top: int, output: Output) -> list[Ren
 
 
 def _opening(trace: Trace, sort: str) -> Opening:
-    """What the first lines are made of, each asked once."""
+    """What the first lines need, each computed once."""
     import polars as pl
 
     from profframe.show.first_words import question
@@ -244,7 +244,9 @@ def tree(
 @one_option("--run", help="Which run, if there are several.")
 @one_option("--rank", type=int, help="Which rank, if there are several.")
 @click.option("--across-ranks", is_flag=True, help="Through all ranks of a run, on one clock.")
-@click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
+@click.option(
+    "--top", default=10, show_default=True, type=click.IntRange(1), help="Rows per table."
+)
 @click.option("--overlay", type=FILE, metavar="FILE", help="Write the trace with the path marked.")
 @with_facts
 @with_output
@@ -291,7 +293,7 @@ def critical_path(
             path.longest(result.events, full_names=output.full_names),
             top,
             width,
-            "What takes longest on it",
+            "What takes longest on the path",
         ),
     ]
     if across_ranks:
@@ -358,11 +360,11 @@ def blame(
 
 
 def _phases(opening: Opening) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Phases of inference; nothing without any."""
+    """Inference phases; nothing if there are none."""
     from profframe.show import excerpts
 
     if opening.phases.height:
-        yield "Phases of inference", excerpts.phases(opening.phases)
+        yield "Inference phases", excerpts.phases(opening.phases)
 
 
 def _device_rankings(

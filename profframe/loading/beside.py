@@ -1,4 +1,4 @@
-"""Files without events, whose tables are put beside those of a trace of the same process."""
+"""Files without events, whose tables are added to those of a trace of the same process."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from profframe.store.layout import checksum
 FORMATS: Final = (flight_recorder.FORMAT, memory_snapshot.FORMAT, execution_trace.FORMAT)
 """Formats of such files."""
 _SHARED: Final = "stacks"
-"""The table that several of them may have rows of."""
+"""The only table that several of them may have rows of."""
 _OF_EVENTS: Final = ("event_id", "linked_by")
-"""Columns of an execution trace that say which events its nodes are."""
+"""Columns of an execution trace that link its nodes to events."""
 
 
 @dataclass(frozen=True)
 class GivenFiles:
-    """Files that are given beside traces, and read once.
+    """Files that are given with traces, and read only once.
 
     Attributes
     ----------
@@ -81,20 +81,20 @@ def own_tables(tables: Tables) -> list[str]:
 
 
 def fit_together(traces: Iterable[Iterable[str]]) -> bool:
-    """Whether no optional table, but for stacks, is in two of them."""
+    """Whether no optional table except stacks is in two of them."""
     names = [name for own in traces for name in own if name != _SHARED]
     return len(set(names)) == len(names)
 
 
 def with_rows_of(tables: Tables, other: RawTrace, source: str) -> Tables:
-    """Tables of a trace with those of a file beside it.
+    """Tables of a trace with those of an additional file.
 
     Parameters
     ----------
     tables
         A trace with its facts.
     other
-        What has no events; its stacks get the numbers behind those of the trace.
+        A file without events; its stacks get numbers that follow those of the trace.
     source
         Its file, for `quality`.
     """
@@ -121,7 +121,7 @@ def with_rows_of(tables: Tables, other: RawTrace, source: str) -> Tables:
 
 
 def with_nodes(tables: Tables) -> Tables:
-    """Tables whose nodes of an execution trace lead to the events of a trace, if it has any."""
+    """Tables whose execution trace nodes refer to the events of a trace, if it has any."""
     nodes, tensors = (
         tables[name].drop_columns([c for c in _OF_EVENTS if c in tables[name].column_names])
         for name in ("nodes", "tensors")

@@ -47,7 +47,7 @@ _CONTROLS: Final = (
     "add_metadata_json", "preset_metadata_json", "toggle_collection_dynamic",
     "set_custom_trace_id_callback",
 )  # fmt: skip
-"""Methods of torch's profilers that do nothing where nothing is recorded."""
+"""Methods of torch's profilers that do nothing if nothing is recorded."""
 
 
 def __getattr__(name: str) -> Any:
@@ -60,7 +60,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Absent:
-    """A name of torch's in a process without torch: the error comes when it is used."""
+    """A name from torch in a process without torch: the error comes when it is used."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -76,7 +76,7 @@ class _Absent:
 
 
 def _torch(name: str, module: str = "torch.profiler") -> Any:
-    """A module of torch's, for something of this name."""
+    """A module of torch, for the feature of this name."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

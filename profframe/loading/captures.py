@@ -1,4 +1,4 @@
-"""Traces of captures, for the replays of another trace."""
+"""Traces that recorded graph captures, for the replays in another trace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Captures:
     paths : tuple of pathlib.Path
         The files.
     optional : frozenset of pathlib.Path
-        Those that may be no traces, or have no captures.
+        Those that may not be traces, or have no captures.
     """
 
     paths: tuple[Path, ...]
@@ -39,13 +39,14 @@ class Captures:
         Raises
         ------
         SourceError
-            A file cannot be read, or has no capture in it; of optional ones, all of them.
+            A file cannot be read or has no capture in it; for optional files, only if that is true
+            of all.
         """
         return self._read[0]
 
     @property
     def skipped(self) -> Sequence[SourceError]:
-        """Why optional files have nothing that was captured."""
+        """Why optional files have no captures."""
         return self._read[1]
 
     @cached_property
@@ -79,7 +80,7 @@ def capture_files(source: Source | Sequence[Source]) -> Captures:
     NoTraceFoundError
         It leads to no file.
     ParameterError
-        It is no path, or a store.
+        It is not a path, or it is a store.
     """
     files = trace_files(paths_of(source))
     return Captures(files.paths, files.optional)
@@ -95,7 +96,7 @@ def _sources(path: Path) -> list[CaptureSource]:
             sources.append(CaptureSource(readable(path.name), tables, graphs, rank))
     if not sources:
         raise NotATraceError(
-            f"{path}: not a capture: it has no calls between the begin and the end of a graph "
+            f"{path}: not a capture: it has no calls between the start and the end of a graph "
             "capture (run the profiler while the graph is captured)"
         )
     return sources

@@ -48,7 +48,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Read:
-    """What is read of a side: its samples, what is left out, and where it is from."""
+    """What is read from a side: its samples, what is left out, and where it comes from."""
 
     side: Side
     outside: pl.DataFrame
@@ -263,7 +263,7 @@ def _check(names: Any, kernel_by: str, per: str, outside: str, steps: str) -> No
 
 
 def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Read:
-    """What is read of a side; the trace is then released."""
+    """Read a side; its trace is then released."""
     trace = source if isinstance(source, Trace) else load(source)
     is_by_step = options["per"] == "step"
     rows = trace.samples(**options, outside="all" if is_by_step else "none")
@@ -294,7 +294,7 @@ def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Re
 
 
 def unsteady(trace: Trace, steps: str) -> pl.DataFrame:
-    """Steps that do not count, ``run step``: of some rank not steady; none if they were all."""
+    """Steps that do not count, ``run step``: not steady on some rank; none if no step is steady."""
     marks = trace.steps()
     left_out = marks.filter(~pl.col("is_steady")).select("run", "step").unique()
     is_all = left_out.height == marks.select("run", "step").n_unique()

@@ -18,7 +18,7 @@ Source = str | os.PathLike[str]
 
 _MOST_ENTRIES: Final = 10_000
 _LEAST_ALIKE: Final = 0.7
-"""How like a path has to be to one that is not there."""
+"""Minimum similarity of a suggested path to the missing one."""
 _STDIN: Final = Path("/dev/stdin")
 """Path for ``-``; a file of that name is ``./-``."""
 
@@ -55,7 +55,7 @@ def discover(source: object) -> Profile | StoreFolder | Files:
     ParameterError
         The source is none of these, or a store among others.
     SourceError
-        It is a profile of profframe's own in which no cycle has ended.
+        It is a `profframe.profile` in which no cycle has ended.
     """
     if isinstance(source, live.Recorder):
         return Profile(source.finished_cycles())
@@ -83,7 +83,7 @@ def paths_of(source: object) -> list[Source]:
     Raises
     ------
     ParameterError
-        One of them is no path.
+        One of them is not a path.
     """
     paths = (
         source
@@ -142,7 +142,7 @@ def trace_files(sources: Iterable[Source]) -> Files:
 
 
 def _nearest(path: Path) -> str | None:
-    """A path that is there and most like one that is not, folder by folder."""
+    """The existing path that is most similar to a missing one, folder by folder."""
     nearby = Path(path.anchor)
     for part in path.parts[1:] if path.anchor else path.parts:
         if part == os.pardir or (nearby / part).exists():

@@ -1,4 +1,4 @@
-"""Execution traces that are given beside the traces of the same processes."""
+"""Execution traces that are given with the traces of the same processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from profframe.readers import RawTrace, execution_trace
 
 
 class ExecutionTraces(GivenFiles):
-    """Files of execution traces, which are read once."""
+    """Files of execution traces, which are read only once."""
 
     def check_format(self, path: Path, raw: RawTrace) -> None:
         """Raise an error for a file of another format."""
@@ -27,7 +27,7 @@ class ExecutionTraces(GivenFiles):
             )
 
     def of(self, tables: Tables, rank: int | None, *, is_alone: bool) -> RawTrace | None:
-        """The one of the same process, else of the same rank; the only one for a trace alone."""
+        """The one of the same process, else of the same rank; for a single trace, the only one."""
         pids = set(tables["threads"]["pid"].cast(pa.string()).to_pylist())
         of_process = [raw for _, raw in self.sources if execution_trace.process_of(raw) in pids]
         if len(of_process) == 1:
@@ -48,7 +48,7 @@ def execution_trace_files(source: Source | Sequence[Source]) -> ExecutionTraces:
     NoTraceFoundError
         It leads to no file.
     ParameterError
-        It is no path, or a store.
+        It is not a path, or it is a store.
     """
     return ExecutionTraces(trace_files(paths_of(source)).paths)
 

@@ -30,7 +30,7 @@ def open_files(files: Files, options: LoadOptions) -> Trace:
     Raises
     ------
     NotATraceError, SourceError
-        A required file is no trace, or cannot be read.
+        A required file is not a trace, or cannot be read.
     NoTraceFoundError
         No file is a trace.
     UnknownNameError
@@ -82,8 +82,8 @@ def read_trace(
     threads
         Threads that parse; None for as many as there are processors, up to 8.
     is_alone
-        Whether an execution trace of another process and rank, and a memory snapshot of another
-        rank, is of this file, too.
+        Whether an execution trace of another process and rank, or a memory snapshot of another
+        rank, still belongs to this file.
 
     Returns
     -------
@@ -155,7 +155,7 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
 
 
 def _check_use(facts: FactOptions, traces: Sequence[NamedTrace]) -> None:
-    """Raise an error for given files that are of none of the traces."""
+    """Raise an error for given files that belong to none of the traces."""
     given = (
         ("execution_trace", facts.execution_traces, "nodes", "processes and ranks"),
         ("memory", facts.memory, "allocations", "ranks"),
@@ -167,7 +167,7 @@ def _check_use(facts: FactOptions, traces: Sequence[NamedTrace]) -> None:
 
 
 def _without_given(files: Files, facts: FactOptions) -> Files:
-    """Files of a folder or a pattern without those that are given beside others of them."""
+    """Files of a folder or a pattern, without the execution traces and snapshots among them."""
     sets = [part for part in (facts.execution_traces, facts.memory) if part is not None]
     given = {path.resolve() for part in sets for path in part.paths}
     if not given:
@@ -177,7 +177,7 @@ def _without_given(files: Files, facts: FactOptions) -> Files:
 
 
 def _shifted(progress: Progress | None, before: int, total: int) -> Progress | None:
-    """Progress over several files, from that of one."""
+    """Progress over several files, from the progress of one."""
     return None if progress is None else lambda done, _: progress(before + done, total)
 
 

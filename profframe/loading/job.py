@@ -7,7 +7,7 @@ from importlib import import_module
 
 
 def rank_of_process() -> int:
-    """That of ``torch.distributed``, else of the environment (``RANK``), else 0."""
+    """From ``torch.distributed``, else from the environment (``RANK``), else 0."""
     distributed = import_module("torch.distributed")
     if distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank())

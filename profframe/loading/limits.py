@@ -1,4 +1,4 @@
-"""What the limits of a comparison hold: each metric of both sides, sample by sample."""
+"""The metrics that the limits of a comparison refer to, for both sides, sample by sample."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _HOST: Final = "host time: no device was used"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Side:
-    """A side, its samples, and how it is asked.
+    """A side, its samples, and the options of its questions.
 
     Attributes
     ----------
     trace, name
-        The side, and what it is called.
+        The side and its name.
     samples
         ``run step`` of each sample, ascending.
     options
@@ -52,12 +52,12 @@ class _Side:
         return bool(self.options["per"] == "step")
 
     def rows(self, kernel_by: str, *, copies: bool) -> pl.DataFrame:
-        """The answer `samples`; what is asked as the comparison asks it is there already."""
+        """The answer `samples`; rows that the comparison has already computed are reused."""
         options = {**self.options, "kernel_by": kernel_by, "copies": copies}
         return self.trace.samples(**options, outside="all" if self.is_by_step else "none")
 
     def sums(self, rows: pl.DataFrame, column: str) -> Sampled:
-        """Sums of a column in each sample; what is not there takes no time."""
+        """Sums of a column in each sample; what is missing takes no time."""
         keys = ["run", "step"] if self.is_by_step else ["run"]
         sums = rows.group_by(keys).agg(pl.col(column).sum().alias("value"))
         values = self.samples.join(sums, on=keys, how="left", maintain_order="left")
@@ -73,16 +73,16 @@ def hold(
     steps: str = "steady",
     **options: Any,
 ) -> list[Verdict]:
-    """Hold the metrics of two sides against limits.
+    """Check the metrics of two sides against limits.
 
     Parameters
     ----------
     limits
         Those that name a metric.
     sides, names
-        Both sides, and what they are called.
+        Both sides, and their names.
     comparison
-        What `profframe.loading.diff.comparison` found of them with the same options.
+        The result of `profframe.loading.diff.comparison` for them with the same options.
     steps
         Which steps count, as for `profframe.diff`.
     **options
@@ -135,12 +135,12 @@ def _chances(measures: Mapping[str, Measure], measured: Comparison) -> dict[str,
 
 
 def hold_peaks(limits: Sequence[Limit], rows: pl.DataFrame) -> list[Verdict]:
-    """Hold the peaks of two memory snapshots against limits.
+    """Check the peaks of two memory snapshots against limits.
 
     Parameters
     ----------
     limits
-        Of ``memory`` alone.
+        Limits on ``memory`` only.
     rows
         As `profframe.diff_memory` gives them.
 
@@ -152,7 +152,7 @@ def hold_peaks(limits: Sequence[Limit], rows: pl.DataFrame) -> list[Verdict]:
     Raises
     ------
     ParameterError
-        A limit is of something else.
+        A limit is on something else.
     """
     for one in limits:
         if one.metric != "memory":
@@ -166,7 +166,7 @@ def hold_peaks(limits: Sequence[Limit], rows: pl.DataFrame) -> list[Verdict]:
 def of_each_run(trace: Trace, metric: str) -> pl.DataFrame:
     """A metric of each run, ``run value``, for `profframe.analysis.checks.check`.
 
-    Of steps it is the mean of the steady ones.
+    For steps, the mean of the steady ones.
     """
     runs = trace.traces.select("run").unique().sort("run")
     options = {"per": "run", "kernel_by": "name", "copies": False, "devices": False, "dtype": None}
@@ -197,7 +197,7 @@ def _measure(limit: Limit, base: _Side, other: _Side) -> Measure:
 
 
 def _named(limit: Limit, base: _Side, other: _Side) -> Measure:
-    """The time of all ops, kernels, annotations or categories that a name or pattern fits."""
+    """The time of all ops, kernels, annotations or categories that match a name or pattern."""
     sides = (base, other)
     what = "kernel" if limit.kind == "category" else limit.kind
     tables = []
@@ -221,7 +221,7 @@ def _named(limit: Limit, base: _Side, other: _Side) -> Measure:
 def _fitting(
     pattern: str, existing: Iterable[str], shortened: Callable[[str], str] | None
 ) -> list[str]:
-    """Names that are this one, else those that fit it as a pattern; of kernels short ones, too."""
+    """Names equal to the pattern, or else those that match it; for kernels also by short name."""
     names = {name: {name, shortened(name)} if shortened else {name} for name in existing}
     exact = [name for name, texts in names.items() if pattern in texts]
     return exact or [
@@ -230,7 +230,7 @@ def _fitting(
 
 
 def _neither(limit: Limit, existing: Collection[str]) -> UnknownNameError:
-    """An error for what is on neither side."""
+    """An error for something that neither side has."""
     if not existing:
         return UnknownNameError(f"{limit.metric}: neither side has any {limit.kind}")
     error = UnknownNameError.among(limit.kind, limit.name, existing)
@@ -238,7 +238,7 @@ def _neither(limit: Limit, existing: Collection[str]) -> UnknownNameError:
 
 
 def _modules(limit: Limit, base: _Side, other: _Side) -> Measure:
-    """Device time of all modules that a name or pattern fits, counted once; else host time."""
+    """Device time of all modules that match a name or pattern, counted once; else host time."""
     existing = [{*side.trace.modules(per="run")["name"].drop_nulls()} for side in (base, other)]
     for side, names in zip((base, other), existing, strict=True):
         if not names:
@@ -278,7 +278,7 @@ def _step_times(side: _Side) -> Sampled:
 
 
 def _memory(base: _Side, other: _Side) -> Measure:
-    """The most memory that was allocated on a device, or on the host where none recorded any."""
+    """The maximum memory allocated on a device, or on the host if no device recorded any."""
     column = "peak_device_bytes"
     if not any(_column(side, column).values for side in (base, other)):
         column = "peak_host_bytes"

@@ -70,7 +70,7 @@ def diff_memory(
     >>> from profframe import diff_memory
     >>> diff_memory("examples/fp32.json.gz", "examples/bf16.json.gz")
     Traceback (most recent call last):
-    profframe.errors.ParameterError: base: it has no allocations of a memory snapshot
+    profframe.errors.ParameterError: base: has no allocations in a memory snapshot
     """
     if by not in BY:
         raise UnknownNameError.among("by", by, BY)
@@ -132,5 +132,5 @@ def _side(source: Any, name: str, by: str) -> pl.DataFrame:
     if rows["run"].n_unique() > 1:
         raise ParameterError(f"{name}: has several runs, but a side must be one run")
     if not rows.height:
-        raise ParameterError(f"{name}: it has no allocations of a memory snapshot")
+        raise ParameterError(f"{name}: has no allocations in a memory snapshot")
     return rows

@@ -77,7 +77,7 @@ def _taken(memory: Any, path: Path, run: str | None, rank: int | None) -> Trace:
 
 
 def _allocator(name: str) -> Any:
-    """Torch's module of CUDA memory."""
+    """Torch's CUDA memory module."""
     try:
         torch = import_module("torch")
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Memory snapshots that are given beside the traces of the same processes."""
+"""Memory snapshots that are given with the traces of the same processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from profframe.readers import RawTrace, memory_snapshot
 
 
 class MemorySnapshots(GivenFiles):
-    """Files of memory snapshots, which are read once."""
+    """Files of memory snapshots, which are read only once."""
 
     def check_format(self, path: Path, raw: RawTrace) -> None:
         """Raise an error for a file of another format."""
@@ -25,7 +25,7 @@ class MemorySnapshots(GivenFiles):
             )
 
     def join(self, tables: Tables, rank: int | None, *, is_alone: bool) -> Tables:
-        """Tables of a trace with the snapshot of its rank; with the only one, for a trace alone."""
+        """Tables of a trace with the snapshot of its rank; for a single trace, the only one."""
         chosen = self._of(rank, is_alone=is_alone)
         if chosen is None or not fit_together(map(own_tables, (tables, chosen[1].tables))):
             return tables
@@ -51,6 +51,6 @@ def memory_snapshot_files(source: Source | Sequence[Source]) -> MemorySnapshots:
     NoTraceFoundError
         It leads to no file.
     ParameterError
-        It is no path, or a store.
+        It is not a path, or it is a store.
     """
     return MemorySnapshots(trace_files(paths_of(source)).paths)

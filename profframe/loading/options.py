@@ -91,7 +91,7 @@ class FactOptions:
         return replace(raw, tables=tables)
 
     def key(self) -> str:
-        """Text that differs for options that give different facts."""
+        """Text that differs between options that give different facts."""
         registry = self.fx_metadata
         files = None if registry is None else {f: node_names(registry, f) for f in registry}
         captures = None if self.captures is None else self.captures.content
@@ -103,7 +103,7 @@ class FactOptions:
 
     @property
     def _release(self) -> Release | None:
-        """The release of torch that the facts are as."""
+        """The release of torch whose facts these are."""
         return installed() if self.compat == "torch" else None
 
 
@@ -168,7 +168,7 @@ def fact_options(  # noqa: PLR0917 - in the order of the arguments of `load`
     Raises
     ------
     ParameterError
-        A value cannot be used.
+        A value is not valid.
     NoTraceFoundError
         There is no file of captures, no execution trace, or no memory snapshot.
     """

@@ -125,7 +125,7 @@ def possible_runs(path: Path, rank: int | None = None) -> tuple[str, ...]:
 
 
 def readable(text: str) -> str:
-    r"""The text of a path as UTF-8, with other bytes as escapes.
+    r"""The text of a path as UTF-8, with all other bytes escaped.
 
     Examples
     --------
@@ -181,9 +181,9 @@ def has_trace_suffix(path: Path) -> bool:
 
 
 def joined(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
-    """Traces, with the tables of a dump or a snapshot beside the trace of its run and rank.
+    """Traces, with the tables of a dump or a snapshot added to the trace of its run and rank.
 
-    Only where that has one trace, and no table twice but for stacks.
+    Only if there is one such trace, and no table except stacks would be there twice.
     """
     groups: dict[tuple[str, int], list[NamedTrace]] = {}
     for trace in traces:
@@ -206,7 +206,7 @@ def _joined(group: Sequence[NamedTrace]) -> Sequence[NamedTrace]:
 def cycles(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
     """Number traces that share run and rank by start: they are cycles of one run, .1, .2, ...
 
-    A dump or a snapshot beside the one trace of its run and rank is joined with it.
+    A dump or a snapshot is joined with the trace of its run and rank, if there is exactly one.
     """
     names = {(t.run, t.rank) for t in traces}
     groups: dict[tuple[str, int], list[NamedTrace]] = {}

@@ -12,12 +12,12 @@ from profframe.trace.trace import Trace
 _DECIDED: Final = {
     "kinds": "are found when a trace is loaded; a store has them already",
     "fx_metadata": "names the nodes of graphs when a trace is loaded; a store has them already",
-    "devices": "are matched when a trace is loaded; of a store, use .roofline(devices=)",
+    "devices": "are matched when a trace is loaded; for a store, use .roofline(devices=)",
     "kernel_categories": "are given to kernels when a trace is loaded; a store has them already",
     "execution_traces": "are joined when a trace is loaded; a store has their tables already",
     "memory": "is joined when a trace is loaded; a store has its tables already",
     "formulas": "count work when a trace is loaded; a store has the numbers already",
-    "compat": "changes what is found when a trace is loaded; a store has that already",
+    "compat": "changes what is computed when a trace is loaded; a store has that already",
 }
 """Options of facts, and why a store does not take them."""
 

@@ -14,7 +14,7 @@ from profframe.store.facts_version import facts_version
 from profframe.system.disk_tables import SpooledTable
 
 UNREADABLE_FILE: Final = "unreadable_file"
-"""The check of an optional file that cannot be read."""
+"""The check for an optional file that cannot be read."""
 _VERSION: Final = facts_version()
 """Taken at import: files may be replaced while the process runs."""
 

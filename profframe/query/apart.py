@@ -1,7 +1,7 @@
-"""Rows of several traces, read once and held apart by (run, rank).
+"""Rows of several traces, read once and kept apart by (run, rank).
 
-A connection to the rows of one trace takes as long to open as a small trace to be read: it lists
-columns of each table, and looks up its files. Of many small ones it is better to read all at once.
+Opening a connection to the rows of one trace takes as long as reading a small trace: it lists the
+columns of each table and looks up its files. It is better to read many small ones all at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from profframe.query.sources import Columns
 
 Key: TypeAlias = "tuple[str, int]"
 MOST_EVENTS: Final = 500_000
-"""Most events that are held in memory."""
+"""Maximum number of events kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Apart:
 
     @contextmanager
     def connection(self, run: str | None, rank: int) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor with a view per table of one trace; without a run it is that of the only one."""
+        """A cursor with a view per table of one trace; without a run, of the only one."""
         if run is None:
             run = next(name for name, _ in self.places["traces"])
         with self.session.database.new_cursor() as cursor:

@@ -1,7 +1,7 @@
-"""What is wanted of an answer's rows, and in which order: ``sort``, ``top`` and ``columns``.
+"""Which rows and columns of an answer are wanted, in which order: ``sort``, ``top``, ``columns``.
 
-Every answer takes these three; one that declares a parameter of such a name has its own instead.
-They are applied where rows are computed, before a limit of rows cuts any.
+Every answer takes these three, unless it declares a parameter of that name itself.
+They are applied where rows are computed, before a row limit cuts any off.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PARAMETERS: Final = (
     Parameter("top", "BIGINT", 0, "at most this many rows, the first in that order; 0 for all"),
     Parameter("columns", "VARCHAR", None, "only these columns, in this order, such as name,dur_ns"),
 )
-"""What every answer takes beside its own parameters."""
+"""What every answer takes besides its own parameters."""
 _NAMES: Final = tuple(parameter.name for parameter in PARAMETERS)
 _SIGNS: Final[Mapping[str, bool]] = {"-": True, "+": False}
 _PLACE: Final = "_place"
@@ -42,12 +42,12 @@ class Arrangement:
     Attributes
     ----------
     sort
-        Columns, the first goes first, and whether the largest comes first; None: of numbers it
-        does, of texts it does not.
+        Columns, the most important first, each with whether its largest value comes first; None:
+        yes for numbers, no for text.
     top
-        Most rows; None for all.
+        Maximum number of rows; None for all.
     columns
-        Names in the order that is wanted; empty for all.
+        Names in the wanted order; empty for all.
     """
 
     sort: tuple[tuple[str, bool | None], ...] = ()
@@ -74,7 +74,7 @@ class Arrangement:
         types
             DuckDB's type by column.
         place
-            A column that numbers the rows as the answer has them.
+            A column with the number of each row in the answer's own order.
         most_rows
             Most rows, if any.
         """
@@ -119,7 +119,7 @@ AS_IT_IS: Final = Arrangement()
 
 
 def shared(answer: Answer) -> tuple[Parameter, ...]:
-    """Those of `PARAMETERS` that an answer has no parameter of its own for.
+    """The `PARAMETERS` that an answer does not declare itself.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def shared(answer: Answer) -> tuple[Parameter, ...]:
 def divided(
     answer: Answer, parameters: Mapping[str, object]
 ) -> tuple[Arrangement, dict[str, object]]:
-    """What parameters say of rows and their order, and those that are the answer's own.
+    """What parameters say about rows and their order, and the answer's own parameters.
 
     Parameters
     ----------
@@ -188,26 +188,26 @@ def arranged(
 
 
 def quoted(name: str) -> str:
-    """A name as an identifier of SQL."""
+    """A name as an SQL identifier."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 
 
 def _words(where: str, parameter: str, value: object) -> list[str]:
-    """Names, of a text with commas between them or of several texts."""
+    """Names from a text with commas between them, or from several texts."""
     if value is None:
         return []
     texts = value.split(",") if isinstance(value, str) else value
     if not isinstance(texts, Iterable):
-        raise ParameterError(f"{where}: {parameter}: needs names of columns, got {value!r}")
+        raise ParameterError(f"{where}: {parameter}: needs column names, got {value!r}")
     words = list(texts)
     if not all(isinstance(word, str) for word in words):
-        raise ParameterError(f"{where}: {parameter}: needs names of columns, got {value!r}")
+        raise ParameterError(f"{where}: {parameter}: needs column names, got {value!r}")
     return [word.strip() for word in words if word.strip()]
 
 
 def _most(where: str, value: object) -> int | None:
-    """Most rows; None for all."""
+    """Maximum number of rows; None for all."""
     if value is None:
         return None
     try:

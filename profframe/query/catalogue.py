@@ -70,7 +70,7 @@ def find(name_or_path: str | PathLike[str] | Answer) -> Answer:
 
 
 def advice(rules: Paths = ()) -> Advice:
-    """The answer ``advice`` with the user's rules beside those that come with profframe.
+    """The answer ``advice`` with the user's rules besides those that come with profframe.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def reads(answer: Answer) -> Mapping[str, frozenset[str] | None]:
 
 
 def is_shipped(answer: Answer) -> bool:
-    """Whether it came with profframe, so that its SQL is known to be one SELECT over the tables."""
+    """Whether it came with profframe: then its SQL is known to be one SELECT over the tables."""
     return answer.name in _files() and answer == _shipped(answer.name)
 
 
@@ -135,7 +135,7 @@ def _shipped(name: str) -> Answer:
 
 @cache
 def _columns_read(name: str) -> Mapping[str, frozenset[str]]:
-    """Columns whose names are words of the SQL of an answer that came with profframe."""
+    """Columns whose names occur in the SQL of an answer that came with profframe."""
     answer = _shipped(name)
     sql = answer.sql
     if isinstance(answer, Advice):

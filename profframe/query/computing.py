@@ -84,7 +84,7 @@ def check_rows(relation: duckdb.DuckDBPyRelation, where: str, terms: Terms) -> N
     """Raise an AnswerError for more rows than there may be."""
     if terms.rows is not None and not terms.cut_rows and len(relation) > terms.rows:
         raise AnswerError(
-            f"{where}: gives more than the {terms.rows:,} rows that it may (rows=, --rows)"
+            f"{where}: returns more than the limit of {terms.rows:,} rows (rows=, --rows)"
         )
 
 
@@ -113,13 +113,13 @@ def one_line_errors(where: str, terms: Terms = FREE) -> Iterator[None]:
             raise
         if isinstance(error, duckdb.OutOfMemoryException) and terms.memory_limit is not None:
             raise AnswerError(
-                f"{where}: needs more memory than the {terms.memory_limit} that it may "
+                f"{where}: needs more memory than the limit of {terms.memory_limit} "
                 "(memory_limit=, --memory)"
             ) from error
         if file := _OUT_OF_REACH.search(str(error)):
             raise AnswerError(
-                f"{where}: {file.group(1)} is refused: a question reads the tables of the trace; "
-                "files=... (--files) gives it files beside them"
+                f"{where}: {file.group(1)} is refused: a question reads only the tables of the "
+                "trace; files=... (--files) lets it read more"
             ) from error
         message, _, _ = str(error).partition("\nLINE ")
         line = " ".join(message.split()).replace("Candidate bindings: :", "Candidate bindings:")

@@ -72,9 +72,9 @@ class Answer:
     parameters: tuple[Parameter, ...] = ()
     columns: tuple[AnswerColumn, ...] = ()
     recorded: tuple[tuple[str, ...], ...] = ()
-    """What it has no rows without, as `profframe.query.reasons` names it; of each, one will do."""
+    """What it needs to have rows, by the names of `profframe.query.reasons`: one of each group."""
     otherwise: str = ""
-    """What is the case where all that is there and it still has no rows."""
+    """What is true if all of that is there and it still has no rows."""
 
     @property
     def shared(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def sql_directory() -> Path:
     """Folder of all SQL: inside the package in a wheel, beside it in a checkout.
 
     ``answers`` has a file for each answer, ``rules`` one for each rule of `advice`, ``report`` one
-    for what a report asks beside them, and ``lib`` the macros that they share, by subject.
+    for what a report asks besides them, and ``lib`` the macros that they share, by subject.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def _parameter(file: str, number: int, line: str) -> Parameter:
         default = CONVERT[match["type"]](match["default"].strip("'"))
     except ValueError:
         raise AnswerError(
-            f"{file}.sql, line {number}: the default {match['default']} is no {match['type']}"
+            f"{file}.sql, line {number}: the default {match['default']} is not a {match['type']}"
         ) from None
     choices = tuple(match["choices"].split("|")) if match["choices"] else ()
     return Parameter(match["name"], match["type"], default, match["doc"], choices)

@@ -45,7 +45,7 @@ def reset_variables(connection: duckdb.DuckDBPyConnection, names: Iterable[str])
 def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object]:
     """Values in the types that the header declares; None for the default.
 
-    Those of `profframe.query.arrangement` are checked, and left out.
+    The parameters of `profframe.query.arrangement` are checked and left out.
     """
     declared = {parameter.name: parameter for parameter in answer.parameters}
     _, parameters = divided(answer, parameters)
@@ -73,11 +73,13 @@ def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object
 
 
 def check_override(dtype: object, override: object) -> None:
-    """Raise an error for a data type that is to go before all others, and is not there."""
+    """Raise an error if `override` is true, and no data type is given."""
     if not (override is None or isinstance(override, bool)):
         raise ParameterError(f"override: needs True or False, got {override!r}")
     if override and not dtype:
-        raise ParameterError("override needs a dtype: it holds all work against the peak of one")
+        raise ParameterError(
+            "override needs a dtype: it compares all work with the peak of that type"
+        )
 
 
 def _value(answer: Answer, parameter: Parameter, value: object) -> object:

@@ -1,7 +1,7 @@
-"""Why a question has no rows, by what the trace at hand has: never a guess.
+"""Why a question has no rows, from what the trace has: never a guess.
 
-An answer names in ``recorded:`` of its header what it has no rows without (`LACKING`), and says
-in ``no rows:`` what is the case where all of that is there and yet no row comes out.
+The header of an answer names under ``recorded:`` what it needs to have rows (`LACKING`), and says
+under ``no rows:`` what is true if all of that is there and there are still no rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What a trace may have nothing of, and how it gets some; ``""`` where no option does that."""
+    """Something that a trace may lack, and how to record it; ``""`` if no option does."""
 
     what: str
     remedy: str = ""
@@ -40,39 +40,37 @@ _COLLECTIVES: Final = "record ranks of a job that uses torch.distributed"
 LACKING: Final[Mapping[str, Lack]] = {
     "traces": Lack("traces"),
     "slices": Lack("slices of any kind"),
-    "host_slices": Lack("slices of the host", _HOST),
-    "host_ops": Lack("operators of the host", _HOST),
-    "calls": Lack("calls of a device's runtime or driver", _DEVICE),
+    "host_slices": Lack("host slices", _HOST),
+    "host_ops": Lack("host operators", _HOST),
+    "calls": Lack("runtime or driver calls", _DEVICE),
     "annotations": Lack("annotations", "wrap code in torch.profiler.record_function(name)"),
     "steps": Lack("profiler steps", "call prof.step() at the end of each step"),
     "device_work": Lack("device work (kernels, copies or fills)", _DEVICE),
-    "kernels": Lack("kernels of a device", _DEVICE),
-    "copies": Lack("copies or fills of a device", _DEVICE),
+    "kernels": Lack("kernels", _DEVICE),
+    "copies": Lack("copies or fills", _DEVICE),
     "launches": Lack("device work whose launch is known", _DEVICE),
-    "graphs": Lack("work of launched graphs"),
-    "communication": Lack("kernels that communicate", _COLLECTIVES),
+    "graphs": Lack("work in launched graphs"),
+    "communication": Lack("communication kernels", _COLLECTIVES),
     "collective_calls": Lack("collectives, sends or receives", _COLLECTIVES),
-    "collectives": Lack("names of collectives", _COLLECTIVES),
-    "known_work": Lack("device work of known FLOPs or bytes", "record with record_shapes=True"),
+    "collectives": Lack("collective names", _COLLECTIVES),
+    "known_work": Lack("device work with known FLOPs or bytes", "record with record_shapes=True"),
     "input_shapes": Lack("input shapes", "record with record_shapes=True"),
     "stacks": Lack("stacks", _STACKS),
     "frames": Lack("Python frames or stacks", _STACKS),
-    "modules": Lack("calls of modules", _STACKS),
-    "phases": Lack("phases of inference", "record a server of vLLM, SGLang, ATOM or TensorRT-LLM"),
-    "recomputed": Lack("ops that ran once more in backward (activation checkpointing)"),
-    "data_loads": Lack("calls of a DataLoader"),
-    "memory": Lack("records of memory by the profiler", "record with profile_memory=True"),
+    "modules": Lack("module calls", _STACKS),
+    "phases": Lack("inference phases", "record a server of vLLM, SGLang, ATOM or TensorRT-LLM"),
+    "recomputed": Lack("ops recomputed in backward (activation checkpointing)"),
+    "data_loads": Lack("DataLoader calls"),
+    "memory": Lack("memory records by the profiler", "record with profile_memory=True"),
     "instants": Lack("events without a duration"),
     "counters": Lack("counters"),
     "counter_values": Lack("counters over time"),
     "counted_slices": Lack("hardware counters (CUPTI's range profiler)"),
     "snapshots": Lack("memory snapshot", _SNAPSHOT, "with"),
-    "allocations": Lack("allocations of a memory snapshot", _SNAPSHOT),
-    "history": Lack("records of the allocator in a memory snapshot", _SNAPSHOT),
-    "segments": Lack("segments of a memory snapshot", _SNAPSHOT),
-    "dumps": Lack(
-        "dump of the flight recorder", "set TORCH_FR_BUFFER_SIZE (docs/hangs.md)", "with"
-    ),
+    "allocations": Lack("allocations in a memory snapshot", _SNAPSHOT),
+    "history": Lack("allocator records in a memory snapshot", _SNAPSHOT),
+    "segments": Lack("segments in a memory snapshot", _SNAPSHOT),
+    "dumps": Lack("flight recorder dump", "set TORCH_FR_BUFFER_SIZE (docs/hangs.md)", "with"),
     "nodes": Lack(
         "execution trace",
         "record one with ExecutionTraceObserver (docs/execution_traces.md)",
@@ -80,7 +78,7 @@ LACKING: Final[Mapping[str, Lack]] = {
     ),
     "several_ranks": Lack("second rank of a run", "load the traces of all ranks together"),
 }
-"""What ``sql/asking/recorded.sql`` says of a trace, by its columns."""
+"""What ``sql/asking/recorded.sql`` says about a trace, by its columns."""
 
 _OF_TABLES: Final[Mapping[str, str]] = {
     "events": "slices",
@@ -133,12 +131,12 @@ def of_answer(session: Session, question: Answer, parameters: Mapping[str, objec
     Returns
     -------
     str
-        One sentence without a full stop, of what was asked of the trace just now.
+        One sentence without a full stop, from what the trace has.
 
     Raises
     ------
     AnswerError
-        The trace cannot be asked any more.
+        The trace can no longer be queried.
     """
     session, whole = session.unlimited(), session.unfiltered()
     return next(_of_answer(session, whole, question, parameters))
@@ -150,7 +148,7 @@ def of_sql(session: Session, query: str) -> str:
     Raises
     ------
     AnswerError
-        The trace cannot be asked any more.
+        The trace can no longer be queried.
     """
     session, whole = session.unlimited(), session.unfiltered()
     words = {word.lower() for word in _WORD.findall(query)}
@@ -165,10 +163,12 @@ def of_table(session: Session, table: str) -> str:
 
 
 def check(question: Answer) -> None:
-    """Raise an AnswerError if a header names what no trace is asked for."""
+    """Raise an AnswerError if the header names something that is not in `LACKING`."""
     for name in (name for names in question.recorded for name in names):
         if name not in LACKING:
-            raise AnswerError(f"{question.name}.sql: no trace is asked for {name!r}")
+            raise AnswerError(
+                f"{question.name}.sql: 'recorded:' names {name!r}, which is not known"
+            )
 
 
 def _of_answer(
@@ -195,13 +195,13 @@ def _of_answer(
     }
     if given and (rows := session.answer(question, {}).height):
         with_them = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        yield f"none with {with_them}; there {_rows(rows)} without"
+        yield f"no row with {with_them}; there {_rows(rows)} without"
     if whole is not None and (rows := whole.answer(question, own).height):
-        yield f"the filter leaves none; there {_rows(rows)} in the whole trace"
+        yield f"the filter leaves no row; there {_rows(rows)} in the whole trace"
     if question.otherwise:
         yield question.otherwise
     if question.grain:
-        yield f"the trace has nothing of which there would be one ({_without_stop(question.grain)})"
+        yield f"the trace has nothing to make a row of ({_without_stop(question.grain)})"
     words = {word.lower() for word in _WORD.findall(question.sql)}
     tables = [name for name in schema.TABLES if name in words]
     yield from _of_tables(session, whole, tables, words)
@@ -210,7 +210,7 @@ def _of_answer(
 def _of_tables(
     session: Session, whole: Session | None, tables: list[str], words: set[str]
 ) -> Iterator[str]:
-    """Of tables that a query names: one without rows, or columns without values."""
+    """Why a query has no rows: a table without rows, or columns without values."""
     counts = _counts(session, tables, words)
     before = {} if whole is None else _counts(whole, tables, set())
     has = {} if all(counts.values()) else _recorded(session)
@@ -219,7 +219,7 @@ def _of_tables(
             if rows := before.get(table):
                 yield f"the filter leaves no row of {table}; there {_rows(rows)} in the whole trace"
             yield f"the table {table} has no rows{_because(_OF_TABLES.get(table), has)}"
-    parts = ["no row meets what the query asks for"]
+    parts = ["no row matches the query"]
     parts += [_rows_of(counts, tables)] if tables else []
     for name, count in counts.items():
         table, _, column = name.partition(".")
@@ -234,7 +234,7 @@ def _because(name: str | None, has: Mapping[str, bool]) -> str:
 
 
 def _counts(session: Session, tables: list[str], words: set[str]) -> dict[str, int]:
-    """Rows by table, and values by ``table.column`` of the columns that are among the words."""
+    """Rows by table, and values by ``table.column`` of the columns that the words name."""
     counts: dict[str, int] = {}
     for table in tables:
         columns = [column.name for column in schema.TABLES[table] if column.name in words]
@@ -246,7 +246,7 @@ def _counts(session: Session, tables: list[str], words: set[str]) -> dict[str, i
 
 
 def _recorded(session: Session) -> dict[str, bool]:
-    """What the rows of a session have; asked once of each trace."""
+    """What the rows of a session have; determined once per trace."""
     question = find(sql_directory() / "asking" / "recorded.sql")
     return session.recent("recorded", None, lambda: session.answer(question, {}).row(0, named=True))
 

@@ -1,4 +1,4 @@
-"""What is left of captured ops where a part of their replays was filtered out."""
+"""What is left of captured ops after a filter has removed some of their replays."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def frame(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
     except pl.exceptions.PolarsError as error:
         types = ", ".join(map(str, relation.types))
         raise AnswerError(
-            f"polars lacks a type among those of the result ({types}); cast it: x::VARCHAR"
+            f"polars has no type for a column of the result ({types}); cast it, as in x::VARCHAR"
         ) from error
     wide = [n for n, t in zip(relation.columns, relation.types, strict=True) if t == "HUGEINT"]
     try:

@@ -3,11 +3,10 @@
 A rule is a file like an answer's: its header has the name and a sentence, the grain, notes that
 give the reasons of its thresholds, ``suggestion:``, ``link:``, ``needs:`` and its parameters, whose
 names start with that of the rule. Its SELECT gives the columns of `COLUMNS`, one row per finding,
-and may give ``suggestion``, where that of the header cannot apply to all: NULL is the header's;
-``cause``, where ranks share a finding that has not the same ``where`` on all of them: NULL is
-``where``; and ``ranks``, of a finding that is of several ranks by itself. A
-line ``only if:`` with a condition in SQL leaves the rule out of traces that it cannot apply to,
-which saves planning it.
+and may give ``suggestion``, if that of the header does not apply to all findings (NULL: the
+header's); ``cause``, if ranks share a finding but not its ``where`` (NULL: ``where``); and
+``ranks``, if a finding is about several ranks. A line ``only if:`` with a condition in SQL leaves
+the rule out of traces that it cannot apply to, which saves planning it.
 
 A line ``claims: WORD``, one of `CLAIMS`, says which time a finding claims, so that no two findings
 of a rank claim the same: what rules before it in `ORDER` claim is subtracted. It claims the slices
@@ -15,13 +14,11 @@ in ``changed_events``, or the spans in ``claimed``, a list of `span`. ``claimed_
 that is; the text shows it at `claimed_part()`, as a part of ``claimed_of_ns``, or else of the time
 looked at. If less than ``least_ns`` is left, there is no finding.
 
-A line ``replay: WORD, what that is`` says what the suggestion amounts to in a replay of the run, so
-that the gain is what the replay says. ``WORD`` is one of `REPLAYS`; the SELECT gives the events
-that change as ``changed_events``, and for works what their time is multiplied by as
-``changed_factors``, else 0. NULL for launches and stragglers is all of the time that is looked at,
-and for all others that the gain stays that of the rule.
-
-``python -m profframe.query.rules > docs/rules.md`` writes the page of all rules.
+A line ``replay: WORD, what that is`` says what the suggestion means in a replay of the run, whose
+result is then the gain. ``WORD`` is one of `REPLAYS`; the SELECT gives the events that change as
+``changed_events``, and for ``works`` the factors of their time as ``changed_factors``, else 0. NULL
+means all of the time looked at for launches and stragglers, and for all others that the gain stays
+that of the rule.
 """
 
 from __future__ import annotations
@@ -62,7 +59,7 @@ CLAIMS: Final = {
     "exposed": "no device of the rank computes",
     "all": "the rank does what the finding is about, whatever else it does",
 }
-"""Of which moments of its spans a finding says that they are lost."""
+"""The moments of its spans that a finding counts as lost."""
 
 ORDER: Final = (
     "straggler",
@@ -208,7 +205,7 @@ def rules(paths: Paths = ()) -> tuple[Rule, ...]:
     by_user: dict[str, Path] = {}
     for path in (file for item in items for file in _files(Path(item))):
         if path.stem in by_user:
-            raise AnswerError(f"{path}: a rule of the same name as {by_user[path.stem]}")
+            raise AnswerError(f"{path}: the rule has the same name as {by_user[path.stem]}")
         by_user[path.stem] = path
         by_name[path.stem] = read(path)
     return tuple(by_name[name] for name in sorted(by_name))
@@ -406,7 +403,7 @@ def _files(path: Path) -> Iterator[Path]:
         return
     files = sorted(path.glob("*.sql"))
     if not files:
-        raise AnswerError(f"{path}: the folder has no rule, a file that ends in .sql")
+        raise AnswerError(f"{path}: the folder has no rule (no file that ends in .sql)")
     yield from files
 
 

@@ -55,7 +55,7 @@ _CONFIG: Final[Mapping[str, Any]] = MappingProxyType(
 )
 """What a connection starts with."""
 
-_HINT: Final = "tables={...} or files=... (--files) give a question what it needs beside them"
+_HINT: Final = "tables={...} or files=... (--files) let it read more"
 _TABLE_FUNCTIONS: Final = frozenset((
     "generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "summary",
     "unnest",
@@ -183,7 +183,7 @@ def user_tables(tables: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
         if not _NAME.fullmatch(str(name)):
             raise ParameterError(f"tables: needs names such as 'mine', got {name!r}")
         if name.lower() in reserved:
-            raise ParameterError(f"tables: {name!r} is there already; give it another name")
+            raise ParameterError(f"tables: {name!r} exists already; choose another name")
         if not hasattr(frame, "__arrow_c_stream__"):
             raise ParameterError(
                 f"tables: {name!r} needs a DataFrame or an Arrow table, got {type(frame).__name__}"
@@ -192,7 +192,9 @@ def user_tables(tables: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
             arrow[name] = pa.table(frame)
         except (pa.ArrowException, TypeError, ValueError) as error:
             line = " ".join(str(error).split())
-            raise ParameterError(f"tables: {name!r} cannot be taken as Arrow: {line}") from error
+            raise ParameterError(
+                f"tables: {name!r} cannot be converted to Arrow: {line}"
+            ) from error
     return arrow
 
 
@@ -293,7 +295,7 @@ def check(connection: duckdb.DuckDBPyConnection, sql: str, where: str, terms: Te
     try:
         sql.encode()
     except UnicodeEncodeError:
-        why = "is no text that UTF-8 can write: it has half a character"
+        why = "cannot be written as UTF-8: it has half a character"
         raise AnswerError(f"{where}: {why}") from None
     kinds = [statement.type for statement in connection.extract_statements(sql)]
     if kinds != [duckdb.StatementType.SELECT]:
@@ -301,7 +303,7 @@ def check(connection: duckdb.DuckDBPyConnection, sql: str, where: str, terms: Te
         raise AnswerError(f"{where}: needs exactly one SELECT, found {statements}")
     for refused in _refused(connection, sql, terms):
         raise AnswerError(
-            f"{where}: {refused} is refused: a question reads the tables of the trace; {_HINT}"
+            f"{where}: {refused} is refused: a question reads only the tables of the trace; {_HINT}"
         )
 
 
@@ -309,7 +311,7 @@ def _refused(connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms) -> I
     """Parts of the SQL that are refused."""
     [(types, names, paths, calls)] = connection.execute(_TREE, [sql]).fetchall()
     if not types:
-        yield "what cannot be taken apart"
+        yield "SQL that cannot be analysed"
     for node in {json.loads(type_) for type_ in types} - _NODES:
         if node.endswith("_NODE"):
             yield node.removesuffix("_NODE").removesuffix("_QUERY") + " inside a SELECT"
@@ -324,7 +326,7 @@ def _refused(connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms) -> I
         try:
             function = json.loads(text)
         except RecursionError:
-            yield "what is nested so deeply"
+            yield "such deep nesting"
             return
         name = function["function_name"]
         if name.lower() in macros.names():
@@ -343,7 +345,7 @@ def _refused_arguments(name: str, arguments: Iterable[Mapping[str, Any]]) -> Ite
             continue
         table = argument["expression"]
         if table["type"] not in {"COLUMN_REF", "VALUE_CONSTANT"}:
-            yield f"{name}() of anything but names of tables"
+            yield f"{name}() of anything but table names"
         words = {*re.findall(r"\w+", json.dumps(table).lower())}
         yield from (f"{name}({word})" for word in words & _SYSTEM)
 

@@ -89,7 +89,7 @@ class Selection:
         return later._and(lambda table: _timed(table, "<", highest))  # noqa: SLF001 - its own kind
 
     def of_traces(self) -> Selection:
-        """The part of it that is about whole traces: runs and ranks."""
+        """The part of it that selects whole traces: runs and ranks."""
         return Selection(dict.fromkeys(schema.TABLES, self.conditions["traces"]))
 
     @property
@@ -165,7 +165,7 @@ def integer(parameter: str, value: object) -> int:
     except TypeError:
         number = None
     if number is None or not -(2**63) <= number < 2**63:
-        raise ParameterError(f"{parameter}: needs integers of 64 bits, got {value!r}")
+        raise ParameterError(f"{parameter}: needs 64-bit integers, got {value!r}")
     return number
 
 
@@ -213,7 +213,7 @@ def check_numbers(column: str, values: Integers, trace_values: Iterable[int]) ->
     >>> check_numbers("step", range(2, 100), [1, 2, 3])
     >>> check_numbers("step", (7,), [1, 2, 3])
     Traceback (most recent call last):
-    profframe.errors.UnknownNameError: no step 7; there is step 1-3
+    profframe.errors.UnknownNameError: no step 7 (known: 1-3)
     """
     present = set(trace_values)
     if isinstance(values, range):
@@ -222,8 +222,8 @@ def check_numbers(column: str, values: Integers, trace_values: Iterable[int]) ->
     else:
         missing = spans(set(values) - present)
     if missing:
-        hint = f"there is {column} {spans(present)}" if present else f"there is no {column} at all"
-        raise UnknownNameError(f"no {column} {missing}; {hint}")
+        hint = f" (known: {spans(present)})" if present else f"; there are no {column}s"
+        raise UnknownNameError(f"no {column} {missing}{hint}")
 
 
 def check_compat(compat: str | None) -> None:
@@ -245,7 +245,7 @@ def check_compat(compat: str | None) -> None:
 
 
 def spans(values: Iterable[int]) -> str:
-    """Integers in few words.
+    """Integers as a short text.
 
     Examples
     --------

@@ -317,7 +317,7 @@ class Session:
             "ORDER BY run, rank, start_ns"
         )
         if phases and rows.is_empty():
-            raise UnknownNameError(f"no phase {phases[0]!r}; there is no phase of inference at all")
+            raise UnknownNameError(f"no phase {phases[0]!r}; the trace has no inference phases")
         check_texts("phase", phases, rows["phase"])
         return rows.filter(pl.sql_expr(among("phase", phases))).drop("phase").rows()
 
@@ -375,8 +375,8 @@ class Session:
         if is_late is None or not is_late.is_set():
             return KeyboardInterrupt()
         return AnswerError(
-            f"the question took more than the {self.terms.timeout_s:g} s that it may "
-            "(timeout_s=, --timeout)"
+            f"the question took longer than the limit of {self.terms.timeout_s:g} s (timeout_s=, "
+            "--timeout)"
         )
 
 

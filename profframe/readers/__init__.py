@@ -26,7 +26,7 @@ from profframe.system.disk_tables import Spool
 __all__ = ["Header", "RawTrace", "is_pipe", "read", "read_parts"]
 
 Reader = Callable[[ByteSource, "Spool | None", "int | None"], RawTrace]
-"""Reads a file into tables, which go to the spool, on so many threads."""
+"""Reads a file into tables, which go to the spool, on this many threads."""
 FORMATS: Final[tuple[tuple[Callable[[bytes], bool], Reader], ...]] = (
     (execution_trace.knows, execution_trace.read),
     (flight_recorder.knows, flight_recorder.read),
@@ -34,8 +34,10 @@ FORMATS: Final[tuple[tuple[Callable[[bytes], bool], Reader], ...]] = (
     (memory_timeline.knows, memory_timeline.read),
     (perfetto.knows, perfetto.read),
 )
-"""Whether a file begins, decompressed, as one of a format does, and its reader; the first that
-fits counts, else Chrome's."""
+"""For each format: whether a decompressed file begins like it, and its reader.
+
+The first match counts, else Chrome's.
+"""
 _MOST_TABLES: Final = 6
 
 
@@ -50,7 +52,7 @@ def read(
     Parameters
     ----------
     path
-        A file; its content tells the format.
+        A file; the format is recognised by its content.
     progress
         Called with the number of bytes read and the size of the file.
     spool
@@ -85,7 +87,7 @@ def read(
 
 
 def read_parts(path: Path, progress: Progress | None = None) -> list[RawTrace]:
-    """Read one source as `read` does, and each of several traces in it.
+    """Read one source as `read` does, but each trace in it if there are several.
 
     Raises
     ------
@@ -119,7 +121,7 @@ def _read_database(path: Path, progress: Progress | None, spool: Spool | None) -
         raise NotATraceError(f"{path}: not a trace: {reason}")
     shown = ", ".join(names[:_MOST_TABLES]) + (", ..." if len(names) > _MOST_TABLES else "")
     raise NotATraceError(
-        f"{path}: not a trace: an SQLite database with {shown or 'no tables'} (expected one that "
-        "nvprof -o wrote, with CUDA activities, or nsys export --type sqlite; CPU samples are not "
+        f"{path}: not a trace: an SQLite database with {shown or 'no tables'} (expected one from "
+        "nvprof -o, with CUDA activities, or from nsys export --type sqlite; CPU samples are not "
         "a trace)"
     )

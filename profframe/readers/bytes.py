@@ -18,7 +18,7 @@ from isal import igzip_lib, isal_zlib
 from profframe.errors import SourceError
 
 BLOCK: Final = 256 << 10
-"""Bytes that are read at once and most bytes of a block; few enough for a processor's cache."""
+"""Bytes read at once, and maximum bytes of a block; few enough for a processor's cache."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of bytes read, and the size of the file."""
@@ -45,7 +45,7 @@ class ByteSource:
     damage: str | None = field(default=None, init=False)
     _read: Iterator[bytes] = field(init=False)
     _head: bytes | None = field(default=None, init=False)
-    """The first bytes of the file, if they are read already."""
+    """The first bytes of the file, if they have been read already."""
 
     def __post_init__(self) -> None:
         self._read = self._raw()

@@ -1,4 +1,4 @@
-"""Files of other tools that are no traces, told by how they begin: what they are, and what to do.
+"""Files of other tools that are not traces, recognised by how they begin, and what to do instead.
 
 A format that profframe learns to read leaves this list and gets its reader.
 """
@@ -19,9 +19,9 @@ _READS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """How a file begins, how its name ends, what it is, and what can be loaded in its place.
+    """How a file begins, how its name ends, what it is, and what can be loaded instead.
 
-    A name alone counts for files that are not text.
+    The name alone is enough for files that are not text.
     """
 
     beginning: re.Pattern[bytes] | None
@@ -38,7 +38,7 @@ _FORMATS: Final = (
     _Format(
         _pattern(rb'\A\s*\[\s*\{\s*"(?:children|frame|metrics)"\s*:(?!.*"ph"\s*:)'),
         (".hatchet",),
-        "a tree of Proton, of Triton's profiler, which has sums and no events",
+        "a tree from Proton, Triton's profiler, which has totals and no events",
         'record with proton.start(data="trace"), or with torch\'s profiler, and load that trace',
     ),
     _Format(
@@ -48,25 +48,25 @@ _FORMATS: Final = (
             rb"\x12.(?:/host:|/device:|Task Environment|#Chip)"
         ),
         (".xplane.pb",),
-        "an XPlane file, of XLA's profiler (JAX, TensorFlow)",
+        "an XPlane file from XLA's profiler (JAX, TensorFlow)",
         "load the .trace.json.gz that the profiler writes beside it",
     ),
     _Format(
         _pattern(rb"\ANVR\x00"),
         (".ncu-rep", ".nsight-cuprof-report"),
-        "a report of Nsight Compute, which measures kernels one by one and has no trace",
-        "record with nsys profile and load what nsys export --type sqlite makes of it",
+        "a report from Nsight Compute, which measures single kernels and has no trace",
+        "record with nsys profile, and load the result of nsys export --type sqlite",
     ),
     _Format(
         _pattern(rb"\A(?![\s\xef\xbb\xbf]*[\[{]).{0,256}(?:QuadD|Nsight Systems)"),
         (".nsys-rep", ".qdrep", ".qdstrm"),
-        "a report that only Nsight Systems reads",
+        "a report that only Nsight Systems can read",
         "run nsys export --type sqlite {name}, and load the .sqlite file",
     ),
     _Format(
         _pattern(rb"\A.{4}\x00{4}.{4}[\x09\x11].{0,24}brain\.Event:"),
         (),
-        "a file of events, of TensorBoard's writers",
+        "an event file from TensorBoard's writers",
         "load the .pt.trace.json beside it, which torch's profiler wrote",
     ),
     _Format(
@@ -75,27 +75,27 @@ _FORMATS: Final = (
             rb"(?:MemoryViz|_memory_viz|trace_plot)"
         ),
         (),
-        "a page of torch's viewer of memory snapshots",
-        "load the .pickle that it was made of, of torch.cuda.memory._dump_snapshot",
+        "a page of torch's memory snapshot viewer",
+        "load the .pickle that it was made from, written by torch.cuda.memory._dump_snapshot",
     ),
     _Format(
         _pattern(rb"\A\s*<(?:!DOCTYPE html|html).*Memory Timeline"),
         (),
-        "a page of export_memory_timeline, which is a picture",
-        "export FILE.raw.json.gz in its place, and load that",
+        "a page from export_memory_timeline, which has only a picture",
+        "export FILE.raw.json.gz instead, and load that",
     ),
     _Format(
         _pattern(rb"\A\s*<\?xml"),
         (".nvvp",),
-        "an XML document, as a session of the Visual Profiler is one, which holds no events",
-        "profile with nvprof -o FILE, or look for the file that it imported, and load that",
+        "an XML document, such as a session of the Visual Profiler, which holds no events",
+        "profile with nvprof -o FILE, or find the file that it imported, and load that",
     ),
 )
-"""The first that fits counts."""
+"""The first match counts."""
 
 
 def database_refusal(tables: Sequence[str]) -> str | None:
-    """What an SQLite database with these tables is; None if it has no name.
+    """What an SQLite database with these tables is; None if that is not known.
 
     Examples
     --------
@@ -105,13 +105,13 @@ def database_refusal(tables: Sequence[str]) -> str | None:
     if not any(name.startswith("rocpd_") for name in tables):
         return None
     return (
-        "a database of rocpd, of ROCm's profilers (record with torch's profiler, and load its "
+        "a rocpd database from ROCm's profilers (record with torch's profiler, and load its "
         f"trace; {_READS})"
     )
 
 
 def refusal(path: Path, head: bytes) -> str | None:
-    r"""What a file is and what to do in its place; None if it may be a trace.
+    r"""What a file is and what to do instead; None if it may be a trace.
 
     Examples
     --------

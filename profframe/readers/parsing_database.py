@@ -1,4 +1,4 @@
-"""The database in which readers parse: one per process, as opening and closing takes 20 ms."""
+"""The database in which readers parse: one per process, because opening and closing takes 20 ms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _ParsingDatabase:
         self._lock = Lock()
         self._database: duckdb.DuckDBPyConnection | None = None
         self._inherited: list[duckdb.DuckDBPyConnection] = []
-        """Databases of the processes that this one was forked from, which close them."""
+        """Databases of the processes that this one was forked from, which close them themselves."""
 
     def open_in_background(self) -> None:
         """Open it on another thread, to be ready when the first text is read."""

@@ -1,4 +1,4 @@
-"""What a file is by how it begins, without reading it: the name of its format, as in `traces`."""
+"""The format of a file by its beginning, without reading all of it, named as in `traces`."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _PENDING: Final = ("-wal", "-journal")
 
 
 def format_of(path: Path) -> str | None:
-    """The format that a file begins as; None for none that is known, or one that is no file.
+    """The format that a file begins like; None if it is not known, or the path is not a file.
 
     Parameters
     ----------
     path
-        A file. Its first kilobyte is read; of a database the names of its tables.
+        A file. Its first kilobyte is read; for a database, the names of its tables.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def format_of(path: Path) -> str | None:
 
 
 def _format_of_database(path: Path) -> str | None:
-    """That of a database; of one with changes that are not in it yet no one can tell cheaply."""
+    """The format of a database; None if it has pending changes, which are costly to apply."""
     if any(path.with_name(path.name + ending).exists() for ending in _PENDING):
         return None
     with sqlite.open_database(path) as database:

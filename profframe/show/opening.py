@@ -24,7 +24,7 @@ from profframe.show.summary import FORMATS, Summary
 TOP: Final = 3
 """Findings among the first lines."""
 MOST_LINES: Final = 10
-"""First lines; where there are more, the phases of inference are left to the table below."""
+"""First lines; where there are more, the inference phases are left to the table below."""
 PHASES: Final = "phases"
 INDENT: Final = 13
 """Columns of the labels of the first lines."""
@@ -35,7 +35,7 @@ _RECORDERS: Final = MappingProxyType(
         "chrome": "Chrome's JSON of another profiler",
         "nsys": "Nsight Systems",
         "nvprof": "nvprof",
-        "flight_recorder": "dump of the flight recorder",
+        "flight_recorder": "flight recorder dump",
         "execution_trace": "execution trace of torch",
     }
 )

@@ -4,14 +4,14 @@
 
     <store>/run=<run>/rank=<rank>/<table>.parquet     run percent-encoded
     <store>/pack-<id>/<table>.parquet                 many (run, rank) in one
-    <store>/.tmp-<id>/                                a writer at work; readers pass it by
+    <store>/.tmp-<id>/                                a writer at work; readers ignore it
 
 ``run`` and ``rank`` are columns of every file as well, so a reader needs nothing from the path. A
 folder is written aside and published by one rename, or exchanged with the one that it replaces: a
-writer killed at any point leaves the old state or the new one. Where the file system cannot
-exchange two folders, the old one is first renamed to ``.old-rank=<rank>`` beside it; readers take
-that one while ``rank=<rank>`` is missing, and the next writer puts it back. ``manifest.json`` in
-each folder has size and checksum of its files; `profframe.store.layout` has the rules of packs.
+writer killed at any point leaves the old state or the new one. If the file system cannot exchange
+two folders, the old one is first renamed to ``.old-rank=<rank>`` beside it; readers use that one
+while ``rank=<rank>`` is missing, and the next writer puts it back. ``manifest.json`` in each folder
+has the size and checksum of its files; `profframe.store.layout` has the rules of packs.
 """
 
 from __future__ import annotations

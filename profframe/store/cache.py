@@ -1,4 +1,4 @@
-"""Stores by the content of the files that they were made from."""
+"""Stores of loaded files, found by the content of the files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def store_of(
 
 
 def _content(folder: Path, path: Path) -> str:
-    """Hash of the file's content; a file that has not changed since is not read again."""
+    """Hash of the file's content; a file that has not changed is not read again."""
     stat = path.stat()
     signature = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
     name = hashlib.blake2b(os.fsencode(path.absolute()), digest_size=16).hexdigest()
@@ -47,7 +47,7 @@ def _content(folder: Path, path: Path) -> str:
     try:
         note.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ExportError(f"{note.parent}: cannot be made: {error.strerror}") from error
+        raise ExportError(f"{note.parent}: cannot be created: {error.strerror}") from error
     with atomic_write(note) as draft:
         draft.write_text(json.dumps({"seen": signature, "content": content}))
     return content

@@ -65,13 +65,13 @@ def check_place(place: Place, *, thorough: bool) -> None:
 
 
 def _check_content(file: Path) -> None:
-    """Raise an error for a file that is not as it was written, or that DuckDB cannot read."""
+    """Raise an error for a file that changed since it was written, or that DuckDB cannot read."""
     import duckdb
 
     recorded = manifest.read(file.parent).files.get(file.name)
     with reading(file):
         if recorded is not None and recorded.sha256 != checksum(file):
-            raise ValueError("not as written: its checksum differs")
+            raise ValueError("changed since it was written: its checksum differs")
         with duckdb.connect() as connection:
             try:
                 rows = relation([str(file)])

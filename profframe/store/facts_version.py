@@ -1,9 +1,9 @@
-"""A version of the code that computes the rows of a trace: a hash that nobody has to raise.
+"""A version of the code that computes the rows of a trace: a hash, so nobody has to increase it.
 
-A cache, a batch and a store keep rows for longer than the code that computed them. The hash is of
-the text of that code and its data, with any line endings, so that it is the same for a wheel, a
-checkout and an sdist on any machine. A comment changes it, too. Where only compiled files are
-installed, it is of those: each build of a release then has a version of its own.
+A cache, a batch and a store keep rows for longer than the code that computed them. It hashes the
+text of that code and its data, whatever the line endings, so it is the same for a wheel, a checkout
+and an sdist on any machine. A comment changes it, too. If only compiled files are installed, it
+hashes those: each build of a release then has a version of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HASHED: Final = (
     "store/writing",
     "system/disk_tables",
 )
-"""Modules, packages and data of profframe that decide rows, without their endings."""
+"""Modules, packages and data of profframe that determine the rows, without file suffixes."""
 _ENDINGS: Final = ("json", "py", "pyc")
 
 
@@ -66,7 +66,7 @@ def version_of(package: Path) -> str:
 
 
 def files(package: Path, within: str = "") -> Iterator[str]:
-    """Paths in a package of the files that are hashed, in an order that is the same everywhere."""
+    """Paths in a package of the files to hash, in an order that is the same everywhere."""
     with os.scandir(package / within) as scan:
         entries = {entry.name: entry for entry in scan}
     for name in sorted(entries):

@@ -1,11 +1,11 @@
 """Layout of a store: folders of one (run, rank) each, and packs of many.
 
-A reader finds every (run, rank) once, whatever writers do and wherever they are killed:
+A reader finds each (run, rank) exactly once, whatever writers do and wherever they are killed:
 
 - a folder of one (run, rank) is newer than packs, and a later pack than an earlier one;
 - the manifest of a pack lists the folders and packs that it replaces. Readers ignore them once one
   rename has published the pack; removing them is cleaning up. The manifest has the identity of each
-  folder: one that has been written again since is not replaced.
+  folder: one that has been written again since then is not replaced.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class Place:
     identity: str = ""
     """The `identity` of the folder when it was listed."""
     optional: frozenset[str] = frozenset()
-    """Optional tables of which it had a file when it was listed."""
+    """Optional tables that it had a file of when it was listed."""
 
     def has(self, table: str) -> bool:
-        """Whether it has to have a file of a table: without one, an optional table is empty."""
+        """Whether it must have a file of a table: without one, an optional table is empty."""
         return table not in schema.OPTIONAL_TABLES or table in self.optional
 
     def file(self, table: str) -> Path:
@@ -123,7 +123,7 @@ def component(run: str) -> str:
 
     Letters, digits, ``_``, ``-`` and ``.`` stay, the rest is percent-encoded, so that
     `urllib.parse.unquote` gives the name back. A name too long for a file system is cut and ends in
-    ``~`` and a digest of it all; the column ``run`` has it in full.
+    ``~`` and a digest of the whole name; the column ``run`` has it in full.
 
     Parameters
     ----------
@@ -241,12 +241,12 @@ def identity(folder: Path) -> str:
 
 
 def name_in(root: Path, folder: Path) -> str:
-    """Name of a folder in manifests, also while it is set aside."""
+    """Name of a folder in manifests, even while it is set aside."""
     return str(folder.with_name(folder.name.removeprefix(SET_ASIDE)).relative_to(root))
 
 
 def check_own(root: Path, folder: Path) -> None:
-    """Raise an error if the path of a folder leads out of its store, over a link.
+    """Raise an error if the path of a folder leads out of its store through a link.
 
     Raises
     ------

@@ -100,12 +100,12 @@ def read(folder: Path) -> Manifest:
 def optional_tables(content: bytes) -> frozenset[str]:
     """Optional tables that the text of a manifest lists.
 
-    Most manifests list none, which is seen without parsing.
+    Most manifests list none, which shows without parsing.
 
     Raises
     ------
     ValueError, RecursionError
-        It is no manifest.
+        It is not a manifest.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def optional_tables(content: bytes) -> frozenset[str]:
 
 
 def optional_in(folder: Path) -> frozenset[str]:
-    """Optional tables that the manifest of a folder lists, which is a file; none without it.
+    """Optional tables that the manifest of a folder lists; none without a manifest.
 
     Raises
     ------

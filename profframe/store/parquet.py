@@ -24,11 +24,11 @@ from profframe.errors import StoreError
 VERSION_KEY: Final = b"profframe.schema_version"
 """Key of the schema version in the metadata of every Parquet file."""
 ROW_GROUP: Final = 131_072
-"""Rows per row group, about: enough to compress, and few enough to skip and to read in parallel."""
+"""Rows per row group, roughly: enough to compress well, few enough to skip and read in parallel."""
 _FEW_TEXTS: Final = 1000
-"""Up to so many distinct texts go with each row group, whether it has them or not."""
+"""Up to this many distinct texts are written with each row group, whether it has them or not."""
 _FEW_ROWS: Final = 4096
-"""For so few rows, starting zstd for each column takes longer than all other reading."""
+"""For this few rows, starting zstd for each column takes longer than all other reading."""
 
 _UNREADABLE: Final = (
     OSError,
@@ -40,7 +40,7 @@ _UNREADABLE: Final = (
     RuntimeError,
     pa.ArrowException,
 )
-"""Errors of Arrow at a damaged file."""
+"""Errors that Arrow raises for a damaged file."""
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def parquet_file(file: Path, texts: Sequence[str] = ()) -> Iterator[pq.ParquetFi
 
 
 def check_is_file(file: Path) -> None:
-    """Raise an OSError for a path that is no regular file: reading a named pipe would wait."""
+    """Raise an OSError for a path that is not a regular file: reading a named pipe would wait."""
     if file.exists() and not file.is_file():
         raise OSError("not a file")
 

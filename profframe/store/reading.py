@@ -60,7 +60,8 @@ class Store:
         Returns
         -------
         list of str
-            One path per folder of the store; of an optional table, of those that have rows of it.
+            One path per folder of the store; for an optional table, only of folders that have rows
+            of it.
         """
         return [str(place.file(table)) for place in self.places if place.has(table)]
 
@@ -130,7 +131,7 @@ class Store:
         return f"({' UNION ALL BY NAME '.join(parts)})" if parts else no_rows(table)
 
     def _by_condition(self, table: str) -> Iterator[tuple[str | None, list[str]]]:
-        """Files of a table by the condition of their rows; those without one are together."""
+        """Files of a table, grouped by the condition on their rows."""
         present = [place for place in self.places if place.has(table)]
         files = [str(place.file(table)) for place in present if place.condition is None]
         if files:
@@ -303,7 +304,7 @@ def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, attemp
 def check_folder(root: Path, place: Place) -> bool:
     """Raise an error if a folder lacks a table, or is of another schema version.
 
-    An optional table is lacking where the manifest lists it.
+    An optional table is missing only if the manifest lists it.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Rows of `quality` for traces in a store that another version of profframe has read."""
+"""Rows of `quality` for traces in a store that another version of profframe loaded."""
 
 from __future__ import annotations
 

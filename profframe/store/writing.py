@@ -34,7 +34,7 @@ _UNFINISHED: Final = ".part"
 _STALE_S: Final = 24 * 3600
 _ATTEMPTS: Final = 1000
 _CONFLICTS: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
-"""Errors of a rename where another process changes the same folder."""
+"""Errors of a rename while another process changes the same folder."""
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 

@@ -17,7 +17,7 @@ _OPEN_FILES = ("/dev", "/dev/fd")
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a path to write to; the file moves to its target when all went well.
+    """Give a path to write to; the file moves to its target once everything is written.
 
     An existing file is replaced at the end, and keeps its permissions; after an error or interrupt
     it is unchanged. Links are followed. Pipes and devices, as ``/dev/stdout``, are written to
@@ -52,7 +52,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _is_written_directly(path: Path) -> bool:
-    """Whether it is not a regular file, or one that a process has open."""
+    """Whether it is not a regular file, or a process has it open."""
     if path.exists() and not path.is_file():
         return True
     for _ in range(_MOST_LINKS):

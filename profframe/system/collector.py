@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Without the collector: for work that makes many containers, and no cycles.
+    """Pause the collector: for work that makes many containers and no cycles.
 
     Examples
     --------

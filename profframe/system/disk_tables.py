@@ -36,7 +36,7 @@ class Spool:
     Parameters
     ----------
     folder
-        Its folder; it takes up to a quarter of the text of a trace.
+        Its folder; the file can grow to a quarter of the trace's text.
 
     Raises
     ------
@@ -118,7 +118,7 @@ class _Location:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Pieces of a column; of repeated text the codes, with the distinct texts in memory."""
+    """Pieces of a column; for repeated text the codes, with the distinct texts in memory."""
 
     type: pa.DataType
     pieces: tuple[_Location | None, ...]
@@ -210,7 +210,7 @@ class SpooledTable:
         return replace(self, columns=columns, sizes=tuple(part.true_count for part in masks))
 
     def _bounds(self) -> Iterator[tuple[int, int]]:
-        """The first row of each piece, and the first behind it."""
+        """The first row of each piece, and the first row after it."""
         return pairwise(itertools.accumulate(self.sizes, initial=0))
 
     def _filtered(

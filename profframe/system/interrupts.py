@@ -22,7 +22,7 @@ from typing import Final
 Stop = Callable[[], object]
 """Stops an operation; called from another thread."""
 _PATIENCE_S: Final = 0.02
-"""How long a thread may take to end after its query was stopped."""
+"""Seconds that a thread may take to end after its query was stopped."""
 _UNWINDING_S: Final = 2.0
 """How long it may take to end after an error was raised in it; a second could hit its cleanup."""
 
@@ -149,7 +149,7 @@ def within(seconds: float | None) -> Iterator[None]:
 
 
 class _TimeLimit:
-    """Ends what a thread does when its time is over."""
+    """Ends what a thread does when its time is up."""
 
     def __init__(self, thread: int, until: float) -> None:
         self.until = until
@@ -160,7 +160,7 @@ class _TimeLimit:
         self._lock = threading.Lock()
 
     def end(self) -> None:
-        """Stop queries; and the thread, where there are none or it goes on nevertheless."""
+        """Stop queries; and the thread, if there are none or it continues."""
         with self._lock:
             if self._is_done:
                 return

@@ -1,6 +1,7 @@
-"""Memory that the process may still take under its limits, and errors about it.
+"""Memory that the process may still use within its limits, and errors about it.
 
-Native code without memory ends the process: work that is sure not to fit is refused before that.
+Native code that runs out of memory ends the process, so work that is sure not to fit is refused
+first.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _KINDS: Final = (
 
 
 def available_bytes() -> int | None:
-    """Bytes that the process may still take under its limits; None without a known limit.
+    """Bytes that the process may still use within its limits; None without a known limit.
 
     Examples
     --------
@@ -82,7 +83,7 @@ def check(size: int = 0) -> None:
     room = available_bytes()
     if room is not None and room < RESERVE + size:
         raise MemoryLimitError(
-            f"needs more than the {max(0, room) >> 20:,} MB that this process may still take; "
+            f"needs more than the {max(0, room) >> 20:,} MB that this process may still use; "
             "profframe convert writes a trace into a store in parts, and "
             "load(store, memory_limit=) reads only what a question needs"
         )
@@ -119,7 +120,7 @@ def within(what: object) -> Iterator[None]:
     >>> with within("trace.json"):
     ...     raise MemoryError
     Traceback (most recent call last):
-    profframe.errors.MemoryLimitError: trace.json: memory was refused to this process; profframe
+    profframe.errors.MemoryLimitError: trace.json: this process was refused memory; profframe
     convert writes a trace into a store in parts, and memory_limit= limits what a question of a
     store takes
     """
@@ -136,7 +137,7 @@ def within(what: object) -> Iterator[None]:
 def refusal_message() -> str:
     """The message for refused memory."""
     return (
-        "memory was refused to this process; profframe convert writes a trace into a store in "
+        "this process was refused memory; profframe convert writes a trace into a store in "
         "parts, and memory_limit= limits what a question of a store takes"
     )
 
@@ -154,7 +155,7 @@ def is_memory_error(error: BaseException) -> bool:
 
 
 def _address_space() -> int | None:
-    """Bytes left under ``RLIMIT_AS``."""
+    """Bytes left within ``RLIMIT_AS``."""
     try:
         import resource
 
@@ -168,7 +169,7 @@ def _address_space() -> int | None:
 
 
 def _group() -> int | None:
-    """Bytes left under the limits of the process's cgroup and its ancestors."""
+    """Bytes left within the limits of the process's cgroup and its ancestors."""
     limits = _limits(_CGROUPS, _OWN_CGROUP, int(time.monotonic()))
     rooms = (_room(kind, folder, limit) for kind, folder, limit in limits)
     return min((room for room in rooms if room is not None), default=None)
@@ -212,7 +213,7 @@ def _limit(file: Path) -> int | None:
 
 
 def _room(kind: _Groups, folder: Path, limit: int) -> int | None:
-    """Bytes left under a group's limit; None if its usage is unknown."""
+    """Bytes left within a group's limit; None if its usage is unknown."""
     with suppress(OSError, ValueError):
         room = limit - int((folder / kind.used).read_text())
         for line in (folder / "memory.stat").read_text().splitlines():

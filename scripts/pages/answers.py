@@ -44,10 +44,12 @@ def page() -> str:
 
 def _without_rows(answer: Answer) -> list[str]:
     """When it has no rows."""
+    if answer.recorded == (("traces",),):
+        return ["No rows if there are no traces.", ""]
     lacks = [
         " and ".join(f"no {LACKING[name].what}" for name in names) for names in answer.recorded
     ]
-    return [f"No rows where there is {'; or '.join(lacks)}.", ""]
+    return [f"No rows if the trace has {'; or '.join(lacks)}.", ""]
 
 
 def _capital(sentence: str) -> str:

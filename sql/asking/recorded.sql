@@ -5,8 +5,8 @@
 -- needs: events, memory, counters, instants, traces, allocations, allocator_events, segments, recorded_collectives, process_groups, nodes
 -- traces           BOOLEAN  any run and rank
 -- slices           BOOLEAN  events of any kind
--- host_slices      BOOLEAN  slices of the host that nest
--- host_ops         BOOLEAN  operators of the host
+-- host_slices      BOOLEAN  host slices that nest
+-- host_ops         BOOLEAN  host operators
 -- calls            BOOLEAN  calls of the runtime or the driver
 -- annotations      BOOLEAN  annotations
 -- steps            BOOLEAN  profiler steps
@@ -14,8 +14,8 @@
 -- kernels          BOOLEAN  kernels
 -- copies           BOOLEAN  copies or fills
 -- launches         BOOLEAN  work of devices whose launch is known
--- graphs           BOOLEAN  work of launched graphs
--- communication    BOOLEAN  kernels that communicate
+-- graphs           BOOLEAN  work in launched graphs
+-- communication    BOOLEAN  communication kernels
 -- collective_calls BOOLEAN  kernels of collectives, sends and receives, or their slices on the host
 -- collectives      BOOLEAN  collectives by name
 -- known_work       BOOLEAN  work of devices whose FLOPs or bytes are known
@@ -23,18 +23,18 @@
 -- stacks           BOOLEAN  source lines or Python frames
 -- frames           BOOLEAN  Python frames as slices, or stacks of operators
 -- modules          BOOLEAN  calls of nn.Module
--- phases           BOOLEAN  phases of inference
+-- phases           BOOLEAN  inference phases
 -- recomputed       BOOLEAN  what ran once more in backward
--- data_loads       BOOLEAN  calls of a DataLoader
+-- data_loads       BOOLEAN  DataLoader calls
 -- memory           BOOLEAN  records of allocations by the profiler
 -- instants         BOOLEAN  events without a duration
 -- counters         BOOLEAN  values of counters
 -- counter_values   BOOLEAN  values of counters over time
 -- counted_slices   BOOLEAN  values that slices counted while they ran
 -- snapshots        BOOLEAN  a memory snapshot
--- allocations      BOOLEAN  allocations of a memory snapshot
--- history          BOOLEAN  records of the allocator in a memory snapshot
--- segments         BOOLEAN  segments of a memory snapshot
+-- allocations      BOOLEAN  allocations in a memory snapshot
+-- history          BOOLEAN  allocator records in a memory snapshot
+-- segments         BOOLEAN  segments in a memory snapshot
 -- dumps            BOOLEAN  dumps of the flight recorder
 -- nodes            BOOLEAN  nodes of an execution trace
 -- several_ranks    BOOLEAN  a run of several ranks

@@ -205,7 +205,7 @@ class TestHostileSql:
     ) -> None:
         hasty = Service(load(two_runs), Limits(timeout_s=0.005))
         [after] = call(hasty, (tool, arguments))
-        assert "took more than the 0.005 s that it may (profframe ask --timeout)" in sentence(after)
+        assert "took longer than the limit of 0.005 s (profframe ask --timeout)" in sentence(after)
 
     def test_takes_no_more_memory(self) -> None:
         small = Service(load(EXAMPLE), Limits(memory="50MB"))

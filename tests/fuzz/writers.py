@@ -26,7 +26,7 @@ SHORT_S: Final = 4
 LONG_S: Final = 60
 ROLES: Final = ("writer", "writer", "writer", "compacter", "reader", "lister")
 DOCUMENTED: Final = re.compile(
-    r": was written again meanwhile; try again$"
+    r": was written again in the meantime; try again$"
     r"|: (removed or packed|written again) since the store was opened; load it again$"
 )
 RUNS: Final = ("a", "b")

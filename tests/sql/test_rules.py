@@ -228,7 +228,7 @@ class TestOwnRules:
     def test_two_of_a_name_are_named(self, tmp_path: Path) -> None:
         (tmp_path / "sub").mkdir()
         paths = [self.rule(tmp_path), self.rule(tmp_path / "sub")]
-        with pytest.raises(AnswerError, match="a rule of the same name as"):
+        with pytest.raises(AnswerError, match="the rule has the same name as"):
             self.sorting().advice(paths)
 
     def test_a_finding_without_evidence_is_none(self, tmp_path: Path) -> None:

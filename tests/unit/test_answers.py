@@ -81,7 +81,7 @@ class TestHeader:
             ("name    VARCHAR", "name    TEXT   ", "slow.sql, line 9: expected '-- COLUMN  TYPE"),
             ("BIGINT   ns  its duration", "BIGINT", "slow.sql, line 10: expected '-- COLUMN"),
             ("factor       DOUBLE", "factor       FLOAT ", "slow.sql, line 6: expected '-- param"),
-            ("= 10 ", "= x  ", "slow.sql, line 5: the default x is no BIGINT"),
+            ("= 10 ", "= x  ", "slow.sql, line 5: the default x is not a BIGINT"),
         ],
     )
     def test_broken(self, line: str, instead: str, message: str) -> None:

@@ -112,7 +112,7 @@ def test_a_limit_of_rows_cuts_what_is_sorted(trace: Trace) -> None:
     rows = trace.limited(rows=2, cut_rows=True).self_times(sort="-name")
     assert rows["name"].to_list() == ["aten::c", "aten::b"]
     assert trace.limited(rows=2).self_times(top=2).height == 2
-    with pytest.raises(AnswerError, match="more than the 2 rows"):
+    with pytest.raises(AnswerError, match="more than the limit of 2 rows"):
         trace.limited(rows=2).self_times(sort="name")
 
 
@@ -132,8 +132,8 @@ def test_answers_of_files_take_them_too(trace: Trace, tmp_path: Path) -> None:
         ({"columns": ["nme"]}, r"columns: no column named 'nme'; did you mean 'name'\?"),
         ({"columns": "name,name"}, "columns: 'name' is named twice"),
         ({"sort": "name,-name"}, "sort: 'name' is named twice"),
-        ({"sort": 3}, "sort: needs names of columns, got 3"),
-        ({"columns": [3]}, r"columns: needs names of columns, got \[3\]"),
+        ({"sort": 3}, "sort: needs column names, got 3"),
+        ({"columns": [3]}, r"columns: needs column names, got \[3\]"),
         ({"top": -1}, "top: needs a number of rows, got -1"),
         ({"top": "x"}, "top: needs a number of rows, got 'x'"),
         ({"top": 1.5}, "top: needs a number of rows, got 1.5"),

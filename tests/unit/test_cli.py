@@ -150,7 +150,7 @@ def test_a_phase_of_inference_is_chosen_and_shown(tmp_path: Path, run: Run) -> N
     loaded(*rows).to_parquet(tmp_path / "store")
     path = str(tmp_path / "store")
     whole, decode = run(path)[1], run(path, "--phase", "decode")[1]
-    assert "Phases of inference" in whole
+    assert "Inference phases" in whole
     assert ("prefill" in whole, "prefill" in decode, "sampled" in decode) == (True, False, True)
     speedscope = str(tmp_path / "a.speedscope.json")
     assert run("export", path, "--phase", "prefill", "-o", speedscope)[0] == 0
@@ -308,8 +308,8 @@ BAD_INPUT = {
     "empty folder": (("{tmp}/folder",), "folder"),
     "damaged store": (("{tmp}/damaged",), "traces.parquet"),
     "bad SQL": (("sql", "{store}", "SELEC 1"), "syntax error"),
-    "unknown rank": (("{store}", "--rank", "7"), "no rank 7; there is rank 0-1"),
-    "unknown step": (("{store}", "--step", "7"), "no step 7; there is step 4"),
+    "unknown rank": (("{store}", "--rank", "7"), "no rank 7 (known: 0-1)"),
+    "unknown step": (("{store}", "--step", "7"), "no step 7 (known: 4)"),
     "unwritable": (("convert", "{store}", "-o", "{tmp}/text/store"), "text"),
     "unwritable file": (("answer", "-o", "{tmp}/no/such.csv"), "such.csv"),
     "missing sql file": (("sql", "{tmp}/missing", "SELECT 1"), "missing"),

@@ -85,7 +85,7 @@ def test_augment_writes_and_says_how_much_is_known(
     path = tmp_path / "out.json"
     code, out, err = run("augment", store, str(path), "--rank", "0")
     assert (code, out) == (0, "")
-    assert err == f"{path}: work known of 1 of 2 kernels\n"
+    assert err == f"{path}: FLOPs or bytes known for 1 of 2 kernels\n"
     assert '"achieved_flops_pct":50.0' in path.read_text()
     assert run("augment", store, str(path), "--rank", "1", "--devices", devices)[0] == 0
     assert '"achieved_bandwidth_pct":50.0' in path.read_text()

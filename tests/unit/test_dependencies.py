@@ -139,5 +139,5 @@ def test_its_columns_are_those_of_the_schema() -> None:
 
 def test_its_name_is_taken() -> None:
     mine = pl.DataFrame({"a": [1]})
-    with pytest.raises(ParameterError, match="'dependencies' is there already"):
+    with pytest.raises(ParameterError, match="'dependencies' exists already"):
         loaded().sql("FROM dependencies", tables={"dependencies": mine})

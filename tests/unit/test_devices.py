@@ -518,7 +518,7 @@ def test_own_devices_at_load_and_at_the_question(source: Path, tmp_path: Path) -
     again = stored.with_devices(MINE)
     again.to_parquet(tmp_path / "other")
     assert shares(load(tmp_path / "other")) == known
-    with pytest.raises(ParameterError, match=r"of a store, use \.roofline\(devices=\)"):
+    with pytest.raises(ParameterError, match=r"for a store, use \.roofline\(devices=\)"):
         load(tmp_path / "store", devices=MINE)
     with pytest.raises(ParameterError, match="no model named 'Mine'"):
         load(source, devices={"Mine": {}})

@@ -359,7 +359,7 @@ def test_a_file_of_several_ranks_is_loaded_and_not_converted(trace: Trace, tmp_p
     assert profframe.load(tmp_path / "o.json", ranks=1).traces["rank"].to_list() == [1]
     from profframe.loading.files import read_trace
 
-    with pytest.raises(SourceError, match=r"3 traces in one file, that profframe wrote together"):
+    with pytest.raises(SourceError, match=r"3 traces in one file, written together by profframe"):
         read_trace(tmp_path / "o.json", spool_folder=tmp_path)
 
 

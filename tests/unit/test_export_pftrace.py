@@ -251,7 +251,7 @@ def test_a_file_of_several_ranks_goes_into_a_store_by_way_of_load(
     job: Trace, tmp_path: Path
 ) -> None:
     job.export_chrome_trace(tmp_path / "o.pftrace")
-    with pytest.raises(SourceError, match="3 traces in one file, that profframe wrote together"):
+    with pytest.raises(SourceError, match="3 traces in one file, written together by profframe"):
         read_trace(tmp_path / "o.pftrace", spool_folder=tmp_path)
     profframe.load(tmp_path / "o.pftrace").to_parquet(tmp_path / "other")
     assert profframe.load(tmp_path / "other").traces["rank"].to_list() == [0, 1, 2]

@@ -93,7 +93,7 @@ def test_a_step_that_is_not_there_is_an_error(run: Run, source: Path, tmp_path: 
         "export", str(source), "-o", str(tmp_path / "x.json"), "--step", "2", "--step", "9"
     )
     assert code == 1
-    assert "no step 9; there is step 1-3" in err
+    assert "no step 9 (known: 1-3)" in err
 
 
 def test_show_takes_several_steps(run: Run, source: Path) -> None:

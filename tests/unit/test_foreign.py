@@ -38,12 +38,12 @@ def of_tensorboard() -> bytes:
 FILES: dict[str, tuple[bytes, str, str]] = {
     "a tree of Proton": (
         json.dumps(TREE).encode(),
-        "a tree of Proton, of Triton's",
+        "a tree from Proton, Triton's",
         'data="trace"',
     ),
     "an indented tree": (
         json.dumps(TREE, indent=2, sort_keys=True).encode(),
-        "a tree of Proton",
+        "a tree from Proton",
         "trace",
     ),
     "a report of Nsight Compute": (
@@ -53,13 +53,13 @@ FILES: dict[str, tuple[bytes, str, str]] = {
     ),
     "an XPlane file": (
         plane(b"/host:CPU", identity=b"\x08\x01"),
-        "an XPlane file, of XLA's",
+        "an XPlane file from XLA's",
         ".trace.json",
     ),
     "a long XPlane file": (plane(b"/device:GPU:0", size=300), "an XPlane file", ".trace.json.gz"),
     "TensorBoard's events": (
         of_tensorboard(),
-        "a file of events, of TensorBoard's",
+        "an event file from TensorBoard's",
         ".pt.trace.json",
     ),
     "a session of the Visual Profiler": (
@@ -131,7 +131,7 @@ def test_a_database_of_rocpd(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE rocpd_api_0123 (id INTEGER)")
-    with pytest.raises(NotATraceError, match="a database of rocpd, of ROCm's profilers"):
+    with pytest.raises(NotATraceError, match="a rocpd database from ROCm's profilers"):
         profframe.load(path)
 
 

@@ -137,7 +137,7 @@ def test_the_verb_shows_what_binds_and_writes_an_overlay(
     code, out, err = run("critical-path", source, "--step", 3, "--overlay", overlay)
     assert (code, err) == (0, "")
     assert "Critical path of step 3 of trace, rank 0: 120.000 us, 4 parts" in out
-    assert "What takes longest on it" in out
+    assert "What takes longest on the path" in out
     assert [e["name"] for e in written(overlay) if e.get("cname")][-1] == "gemm"
 
 
@@ -155,4 +155,4 @@ def test_wrong_usage_and_bad_input(source: Path, run: Run) -> None:
     assert run("answer", "critical_path", source, "-p", "step=x")[0] == 2
     assert "--step 3" in run("answer", "critical_path", source, "-p", "stp=3")[2]
     code, _, err = run("critical-path", source, "--step", 4)
-    assert (code, err) == (1, f"error: {source}: no step 4; there is step 3\n")
+    assert (code, err) == (1, f"error: {source}: no step 4 (known: 3)\n")

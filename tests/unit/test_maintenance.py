@@ -226,9 +226,9 @@ def drop_column(file: Path) -> None:
     ("harm", "expected"),
     [
         (Path.unlink, "missing"),
-        (cut, "not .* as when it was written"),
+        (cut, "bytes, but .* when it was written"),
         (flip, "checksum differs"),
-        (drop_column, "not .* as when it was written"),
+        (drop_column, "bytes, but .* when it was written"),
     ],
 )
 def test_harm_is_found_and_named(

@@ -34,7 +34,7 @@ GPU = Path("examples/gpu_training.json.gz").absolute()
     ids=lambda error: type(error).__name__,
 )
 def test_refused_memory_is_one_error_that_names_what_did_not_fit(error: Exception) -> None:
-    expected = r"^a.json: memory was refused.*profframe convert"
+    expected = r"^a.json: this process was refused memory.*profframe convert"
     with pytest.raises(MemoryLimitError, match=expected), memory_limit.within("a.json"):
         raise error
 
@@ -91,7 +91,7 @@ def test_a_piece_for_which_there_is_no_memory_is_not_taken_for_damage(
         raise duckdb.OutOfMemoryException("Out of Memory Error")
 
     monkeypatch.setattr(parsing.Parser, "_parse", refuse)
-    with pytest.raises(MemoryLimitError, match="memory was refused"):
+    with pytest.raises(MemoryLimitError, match="this process was refused memory"):
         profframe.load(GPU)
 
 

@@ -287,7 +287,7 @@ def test_a_protocol_to_come_and_too_many_devices_are_refused(tmp_path: Path) -> 
     data = pickle.dumps({"device_traces": [[]] * 3}, 4)
     later = data.replace(b"\x80\x04", b"\x80\x09", 1)
     assert memory_snapshot.knows(later)
-    with pytest.raises(SourceError, match="it has protocol 9, and 5 is the last one known"):
+    with pytest.raises(SourceError, match="it has protocol 9, but 5 is the latest one known"):
         read(later, tmp_path)
     with pytest.raises(SourceError, match="lists of 40,000 devices"):
         read(pickle.dumps({"device_traces": [[] for _ in range(40_000)]}, 4), tmp_path)

@@ -463,7 +463,7 @@ def test_a_packet_that_no_memory_holds_ends_the_reading() -> None:
     blocks = iter([data, *[b"\x08" * (1 << 20)] * 64])
     found = [*framing.chunks(blocks, 64)]
     assert [starts.tolist() for _, starts, _ in found] == [[2]]
-    assert framing.damage == "the packet at byte 4 is said to have 34,359,738,367 bytes"
+    assert framing.damage == "the packet at byte 4 claims to have 34,359,738,367 bytes"
     assert next(blocks, None) is not None  # the rest is not waited for
 
 

@@ -69,7 +69,7 @@ def test_a_container_in_itself(protocol: int) -> None:
     outer = {"inner": inner}
     inner.append(outer)
     for value in (own, outer):
-        with pytest.raises(SourceError, match=r"byte [\d,]+: .*one that lies in itself"):
+        with pytest.raises(SourceError, match=r"byte [\d,]+: .*into another one, or into itself"):
             plain_values(pickle.dumps(value, protocol))
 
 
@@ -78,7 +78,7 @@ def test_a_memo_that_unfolds(protocol: int) -> None:
     value: list[object] = []
     for _ in range(60):
         value = [value, value]
-    with pytest.raises(SourceError, match=r"byte [\d,]+: .*shared by the memo, would unfold to"):
+    with pytest.raises(SourceError, match=r"byte [\d,]+: .*shared through the memo, would expand to"):
         plain_values(pickle.dumps(value, protocol))
 
 
@@ -110,12 +110,12 @@ def test_what_lies_too_deep(protocol: int) -> None:
         ),
         (b"\x80\x04e.", "ends a container that never began"),
         (b"\x80\x04((e.", "takes a value from an empty stack"),
-        (b"\x80\x04K\x01(K\x02e.", "adds items to what is no list"),
+        (b"\x80\x04K\x01(K\x02e.", "adds items to something that is not a list"),
         (b"\x80\x04}(K\x01u.", "a key without a value"),
         (b"\x80\x04}]K\x01s.", "a key of type list"),
         (b"\x80\x04h\x05.", "value 5 of the memo"),
         (b"\x80\x09.", "protocol 9"),
-        (b"\x80\x04\xff.", "0xff is no opcode"),
+        (b"\x80\x04\xff.", "0xff is not an opcode"),
         (b"\x80\x04\x8b\xff\xff\xff\x7f", "a number of 2,147,483,647 bytes"),
         (b"\x80\x04\x8d" + b"\x7f" * 8, "a text of"),
         (b"\x80\x04K\x01r\xff\xff\xff\xff.", "its memo has more than"),

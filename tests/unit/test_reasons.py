@@ -151,7 +151,7 @@ def test_every_answer_says_what_it_needs() -> None:
 def test_what_a_header_needs_is_known() -> None:
     lines = ("x: a.", "One row per a.", "needs: events", "recorded: wings", "a  BIGINT  a")
     text = "".join(f"-- {line}\n" for line in lines)
-    with pytest.raises(AnswerError, match="no trace is asked for 'wings'"):
+    with pytest.raises(AnswerError, match="'recorded:' names 'wings', which is not known"):
         reasons.check(parse(f"{text}SELECT 1 AS a", "x"))
 
 
@@ -188,7 +188,7 @@ def check_reason(trace: Trace, name: str, reason: str) -> None:
         assert _is_empty(trace)
         assert not _is_empty(whole)
     elif match := re.fullmatch(
-        r"the filter leaves none; there (?:is|are) (.+) rows? in .*", reason
+        r"the filter leaves no row; there (?:is|are) (.+) rows? in .*", reason
     ):
         assert whole.answer(name).height == int(match[1].replace(",", ""))
     elif reason.startswith("the filter leaves no "):
@@ -201,7 +201,7 @@ def check_reason(trace: Trace, name: str, reason: str) -> None:
     else:
         assert all(any(HAS[need](trace) for need in names) for names in question.recorded)
         assert not whole.answer(name).height
-        grain = f"the trace has nothing of which there would be one ({question.grain.rstrip('.')})"
+        grain = f"the trace has nothing to make a row of ({question.grain.rstrip('.')})"
         assert reason == (question.otherwise or grain)
 
 
@@ -228,21 +228,21 @@ def _is_empty(trace: Trace) -> bool:
     [
         (lambda t: t.steps(), "no profiler steps in this trace; call prof.step() at the end of"),
         (lambda t: t.gaps(), "no device work (kernels, copies or fills) in this trace; record"),
-        (lambda t: t.modules(), "no calls of modules in this trace; record with with_stack=True"),
-        (lambda t: t.memory_peak(), "no records of memory by the profiler and no allocations of a"),
+        (lambda t: t.modules(), "no module calls in this trace; record with with_stack=True"),
+        (lambda t: t.memory_peak(), "no memory records by the profiler and no allocations in a"),
         (lambda t: t.stragglers(), "no collectives, sends or receives in this trace; record ranks"),
-        (lambda t: t.memory, "the table memory has no rows: no records of memory by the profiler"),
-        (lambda t: t.memory.sort("bytes").head(3), "the table memory has no rows: no records of"),
+        (lambda t: t.memory, "the table memory has no rows: no memory records by the profiler"),
+        (lambda t: t.memory.sort("bytes").head(3), "the table memory has no rows: no memory records"),
         (lambda t: t.sql("FROM counters"), "the table counters has no rows: no counters in this"),
         (
             lambda t: t.sql("SELECT name FROM events WHERE stack LIKE '%train%'"),
-            "no row meets what the query asks for; events has 1 row; events.stack is NULL in all",
+            "no row matches the query; events has 1 row; events.stack is NULL in all",
         ),
         (
             lambda t: t.sql("SELECT name FROM events WHERE name = 'x'"),
-            "no row meets what the query asks for; events has 1 row",
+            "no row matches the query; events has 1 row",
         ),
-        (lambda t: t.sql("SELECT 1 WHERE false"), "no row meets what the query asks for"),
+        (lambda t: t.sql("SELECT 1 WHERE false"), "no row matches the query"),
         (lambda t: t.filter(kinds="kernel").steps(), "no profiler steps in this trace; call"),
         (lambda t: t.filter(kinds="kernel").self_times(), "the filter leaves nothing of the trace"),
         (
@@ -267,7 +267,7 @@ def test_reasons(ask: Callable[[Trace], Any], reason: str | None) -> None:
 def test_parameters_that_leave_nothing_are_the_reason() -> None:
     trace = loaded(event("aten::mm", 0, 10), counters=[{"name": "a", "time_ns": 1, "value": 1.0}])
     rows: Any = trace.counter_summary(name="no such")
-    assert rows.why_empty == "none with name='no such'; there is 1 row without"
+    assert rows.why_empty == "no row with name='no such'; there is 1 row without"
 
 
 def test_a_filter_of_a_filter_and_of_captured_work_knows_the_whole_trace() -> None:
@@ -279,7 +279,7 @@ def test_a_filter_of_a_filter_and_of_captured_work_knows_the_whole_trace() -> No
 
 def test_a_frame_without_rows_shows_why() -> None:
     rows: Any = loaded(event("aten::mm", 0, 10)).kernels()
-    reason = "no kernels of a device in this trace; record with activities="
+    reason = "no kernels in this trace; record with activities="
     assert f"\nno rows: {reason}" in str(rows)
     assert str(rows) == repr(rows)
     assert f"<b>no rows</b>: {reason}" in rows._repr_html_()

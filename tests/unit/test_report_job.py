@@ -222,7 +222,7 @@ def test_the_slowest_step_is_one_that_all_ranks_have(tmp_path: Path) -> None:
     assert "trace.critical_path(step=5, across_ranks=True)" in text
 
     text = written(together(one, loaded(event("mm", 0, 9), rank=1)), tmp_path).read_text()
-    assert "Not known: no step 4; there is no step at all." in text
+    assert "Not known: no step 4; there are no steps." in text
     assert 'data-chart="job-time"' in text
     assert "what_if" not in text
 

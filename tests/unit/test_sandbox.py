@@ -196,7 +196,7 @@ class TestRefused:
 
     def test_the_message_says_what_to_do(self, trace: Trace) -> None:
         line = refused(lambda: trace.sql("SELECT * FROM read_text('/etc/hostname')"))
-        assert line.startswith("query: read_text() is refused: a question reads the tables of the")
+        assert line.startswith("query: read_text() is refused: a question reads only the tables")
         assert "tables={...}" in line
         assert "--files" in line
 
@@ -344,14 +344,14 @@ class TestGiven:
     @pytest.mark.parametrize(
         ("name", "frame", "message"),
         [
-            ("events", pl.DataFrame(), "tables: 'events' is there already"),
-            ("Events", pl.DataFrame(), "tables: 'Events' is there already"),
-            ("lanes", pl.DataFrame(), "tables: 'lanes' is there already"),
-            ("pg_class", pl.DataFrame(), "tables: 'pg_class' is there already"),
+            ("events", pl.DataFrame(), "tables: 'events' exists already"),
+            ("Events", pl.DataFrame(), "tables: 'Events' exists already"),
+            ("lanes", pl.DataFrame(), "tables: 'lanes' exists already"),
+            ("pg_class", pl.DataFrame(), "tables: 'pg_class' exists already"),
             ("_events", pl.DataFrame(), "tables: needs names such as 'mine', got '_events'"),
             ("a b", pl.DataFrame(), "tables: needs names such as 'mine', got 'a b'"),
             ("mine", [1, 2], "tables: 'mine' needs a DataFrame or an Arrow table, got list"),
-            ("mine", Stream(None), "tables: 'mine' cannot be taken as Arrow: "),
+            ("mine", Stream(None), "tables: 'mine' cannot be converted to Arrow: "),
         ],
     )
     def test_no_table(self, in_memory: Trace, name: str, frame: object, message: str) -> None:
@@ -435,13 +435,13 @@ class TestLimits:
                 assert asked.sql("SELECT 1 AS a", timeout_s=60)["a"][0] == 1
         else:
             line = refused(lambda: ask(trace))
-        assert line.startswith("the question took more than the 0.2 s that it may")
+        assert line.startswith("the question took longer than the limit of 0.2 s")
         assert trace.sql("SELECT 1 AS a")["a"][0] == 1
 
     def test_memory(self, trace: Trace) -> None:
         line = refused(lambda: trace.sql(LARGE, memory_limit="10MB"))
         assert (
-            line == "query: needs more memory than the 10MB that it may (memory_limit=, --memory)"
+            line == "query: needs more memory than the limit of 10MB (memory_limit=, --memory)"
         )
 
     def test_rows(self, trace: Trace, tmp_path: Path) -> None:
@@ -457,7 +457,7 @@ class TestLimits:
             refused(lambda: trace.sql("FROM range(3)", rows=2)),
             refused(lambda: trace.limited(rows=2).answer(file)),
         ):
-            assert line.endswith(": gives more than the 2 rows that it may (rows=, --rows)")
+            assert line.endswith(": returns more than the limit of 2 rows (rows=, --rows)")
 
     def test_rows_of_what_is_asked_on_the_way(self, in_memory: Trace) -> None:
         few = in_memory.limited(rows=1)
@@ -473,7 +473,7 @@ class TestLimits:
             ({"timeout_s": float("nan")}, "timeout_s: needs seconds, from 0 to 1,000,000, got nan"),
             ({"memory_limit": "much"}, "memory_limit: needs a number of bytes, such as '2GB', got"),
             ({"rows": -1}, "rows: needs a number of rows, got -1"),
-            ({"rows": 1.5}, "rows: needs integers of 64 bits, got 1.5"),
+            ({"rows": 1.5}, "rows: needs 64-bit integers, got 1.5"),
         ],
     )
     def test_no_limit(self, in_memory: Trace, limits: dict[str, object], message: str) -> None:
@@ -484,9 +484,9 @@ class TestLimits:
     @pytest.mark.parametrize(
         ("sql", "option", "message"),
         [
-            (ENDLESS, ["--timeout", "0.2"], "the question took more than the 0.2 s that it may"),
-            (LARGE, ["--memory", "10MB"], "query: needs more memory than the 10MB that it may"),
-            ("FROM range(3)", ["--rows", "2"], "query: gives more than the 2 rows that it may"),
+            (ENDLESS, ["--timeout", "0.2"], "the question took longer than the limit of 0.2 s"),
+            (LARGE, ["--memory", "10MB"], "query: needs more memory than the limit of 10MB"),
+            ("FROM range(3)", ["--rows", "2"], "query: returns more than the limit of 2 rows"),
         ],
     )
     def test_on_the_command_line(

@@ -240,4 +240,4 @@ class TestCommandLine:
         assert cli.run(["export", self.SOURCE, "-o", output, "--track", "memroy"]) == 2
         assert "no track named 'memroy'; did you mean 'memory'?" in capsys.readouterr().err
         assert cli.run(["export", self.SOURCE, "-o", output, "--rank", "7"]) == 1
-        assert "no rank 7; there is rank 0" in capsys.readouterr().err
+        assert "no rank 7 (known: 0)" in capsys.readouterr().err

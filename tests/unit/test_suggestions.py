@@ -250,7 +250,7 @@ CALLS: Final = {
     "trace.sql('select name from event')": (UnknownNameError, 'Did you mean "events"?'),
     "trace.scan('event')": (UnknownNameError, "did you mean 'events'?"),
     "trace.filter(kinds='kernels')": (UnknownNameError, "did you mean 'kernel'?"),
-    "trace.filter(steps=9)": (UnknownNameError, "no step 9; there is step 2"),
+    "trace.filter(steps=9)": (UnknownNameError, "no step 9 (known: 2)"),
     "profframe.load('x', rnak=3)": (ArgumentError, "load() takes no argument 'rnak'; did you mean"),
     "profframe.diff(trace, trace, kernels_by='x')": (ArgumentError, "did you mean 'kernel_by'?"),
 }

@@ -273,10 +273,10 @@ def test_a_filter_is_what_plain_python_keeps(
     [
         ({"kinds": "kernl"}, "no kind named 'kernl'; did you mean 'kernel'?"),
         ({"runs": "b"}, "no run named 'b'"),
-        ({"ranks": 7}, "no rank 7; there is rank 0-1"),
-        ({"ranks": range(7, 9)}, "no rank from 7 to 8; there is rank 0-1"),
-        ({"steps": [1, 9, 10]}, "no step 9-10; there is step 0-3"),
-        ({"kinds": "kernel", "steps": 9}, "no step 9; there is step 0-3"),
+        ({"ranks": 7}, "no rank 7 (known: 0-1)"),
+        ({"ranks": range(7, 9)}, "no rank from 7 to 8 (known: 0-1)"),
+        ({"steps": [1, 9, 10]}, "no step 9-10 (known: 0-3)"),
+        ({"kinds": "kernel", "steps": 9}, "no step 9 (known: 0-3)"),
     ],
 )
 def test_unknown_names_are_refused_with_what_there_is(

@@ -153,10 +153,10 @@ def test_one_trace_of_several(tmp_path: Path) -> None:
         ({"event_id": 7}, UnknownNameError, "no event 7; they are 0 to 6"),
         ({"event_id": -1}, UnknownNameError, "no event -1; they are 0 to 6"),
         ({"event_id": 6}, ParameterError, NO_SLICE),
-        ({"event_id": 1.5}, ParameterError, "event_id: needs integers of 64 bits, got 1.5"),
+        ({"event_id": 1.5}, ParameterError, "event_id: needs 64-bit integers, got 1.5"),
         ({"depth": -1}, ParameterError, "depth: needs 0 or more levels, got -1"),
-        ({"row_limit": "all"}, ParameterError, "row_limit: needs integers of 64 bits, got 'all'"),
-        ({"rank": 3}, UnknownNameError, "no rank 3; there is rank 0"),
+        ({"row_limit": "all"}, ParameterError, "row_limit: needs 64-bit integers, got 'all'"),
+        ({"rank": 3}, UnknownNameError, "no rank 3 (known: 0)"),
     ],
 )
 def test_errors_say_what_there_is(
@@ -244,7 +244,7 @@ class TestCommandLine:
         ("arguments", "message"),
         [
             (["--event", "999999"], "no event 999999; they are 0 to 6243"),
-            (["--rank", "4"], "no rank 4; there is rank 0"),
+            (["--rank", "4"], "no rank 4 (known: 0)"),
             (["--run", "x"], "no run named 'x'"),
         ],
     )

@@ -156,7 +156,7 @@ def test_members_that_are_left_out_are_found_and_kept(root: Path) -> None:
 
         assert len(load(root).traces.select("run", "rank").unique()) == 3
         assert maintenance.verify(root).rows() == [
-            (f"{pack.name}/manifest.json", "names other members than traces.parquet has")
+            (f"{pack.name}/manifest.json", "its members are not those of traces.parquet")
         ]
     say(pack, members=[])
     maintenance.compact(root)

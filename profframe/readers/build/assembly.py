@@ -38,7 +38,7 @@ from profframe.schema import INT32, INT64, NAME
 from profframe.system.disk_tables import SpooledTable
 
 LONGEST_NS: Final = 1 << 62
-"""146 years: no time since the epoch and no duration is that long, except for overflows."""
+"""146 years: only overflows make a time since the epoch or a duration that long."""
 
 _LABELS: Final = {
     "process_name": "name",
@@ -47,7 +47,7 @@ _LABELS: Final = {
     "thread_name": "name",
     "thread_sort_index": "sort_index",
 }
-"""Columns of `threads`, and the argument with the value in a label of that name."""
+"""Columns of `threads`, and the argument of the label of that name that has the value."""
 
 _COUNTER_VALUES: Final = """
     WITH entries AS (
@@ -60,9 +60,9 @@ _COUNTER_VALUES: Final = """
     ORDER BY row"""
 
 BOUND_BY_ID: Final = "bind_id"
-"""Binding point of an arrow's end that its slice names itself."""
+"""Binding point of an arrow end that is named by its slice."""
 _OF_OTHER_TABLES: Final = ("arrow_id", "arrow_phase", "counts")
-"""Columns of slices that make rows of other tables."""
+"""Columns of slices from which rows of other tables are made."""
 _OF_ENDS: Final = (
     "arrow_id", "arrow_phase", "category", "name", "start_ns", "pid", "tid", "thread",
 )  # fmt: skip
@@ -98,10 +98,10 @@ def assemble(
     connection
         For SQL on the rows.
     unread
-        Other source events that are in no row, by their names in the account.
+        Other source events that are in no row, by their names in the event counts.
     in_order
-        Whether some writers of the source write many begin events and then the ends of all of
-        them, in the same order.
+        Whether some writers of the source write many begin events, and then all their ends in the
+        same order.
     """
     rows = dict(source)
     accounted = {table.name.lower(): part.num_rows for table, part in rows.items()}
@@ -172,7 +172,7 @@ def assemble_without_events(
 
 
 def _memory(rows: pa.Table, device_type: str | None) -> pa.Table:
-    """Memory records, with the name of a device that torch does not know."""
+    """Memory records, with the name of a device type that torch does not know."""
     rows = rows.drop_columns(["pid", "tid"])
     name = private_device() if device_type in _DEVICES_OF_TORCH else device_type
     if name == UNNAMED:
@@ -201,7 +201,7 @@ def _note_rounded(rows: Mapping[Table, pa.Table], quality: Quality) -> None:
 
 
 def _on_clock(rows: pa.Table, table: Table, base_ns: int, quality: Quality) -> pa.Table:
-    """Times since the base; absurd ones become NULL and are noted."""
+    """Times since the base; impossible ones become NULL and are noted."""
     name = time_column(table)
     times = rows[name]
     earliest, latest = (pa.scalar(ns, INT64) for ns in (-LONGEST_NS, LONGEST_NS - base_ns))
@@ -240,7 +240,7 @@ def _number_threads(
 
 
 def _threads(labels: pa.Table, numbers: Mapping[_Thread, int]) -> pa.Table:
-    """Each (pid, tid) with its labels from the source; of two labels the later one counts."""
+    """Each (pid, tid) with its labels from the source; the later of two labels counts."""
     processes: dict[str | None, dict[str, object]] = {}
     threads: dict[_Thread, dict[str, object]] = {}
     columns = (labels[column].to_pylist() for column in ("name", "pid", "tid", "args"))
@@ -347,14 +347,14 @@ def _flows(rows: pa.Table, events: pa.Table) -> pa.Table:
 
 
 def _concatenated(rows: pa.Table, others: pa.Table) -> pa.Table:
-    """Rows of a table that may be on disk, and some more."""
+    """Rows of a table, which may be on disk, and some more rows."""
     if isinstance(rows, SpooledTable):
         return rows.spool.table(itertools.chain(rows.parts(), [others]))
     return pa.concat_tables([rows, others], promote_options="default").unify_dictionaries()
 
 
 def _rows_with(events: pa.Table, column: str) -> npt.NDArray[np.int64]:
-    """Rows of events with a value; most traces have none."""
+    """Rows of events that have a value; most traces have none."""
     values = events[column]
     if values.null_count == len(values):
         return np.empty(0, np.int64)
@@ -362,7 +362,7 @@ def _rows_with(events: pa.Table, column: str) -> npt.NDArray[np.int64]:
 
 
 def _counters(rows: pa.Table, events: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    """One row per value, or one for an event without values; then those that slices counted."""
+    """One row per value, or one for an event without values; then what slices counted."""
     rows = rows.append_column("event_id", pa.nulls(rows.num_rows, INT64))
     counters = _with_values(rows, connection)
     counting = _rows_with(events, "counts")
@@ -375,7 +375,7 @@ def _counters(rows: pa.Table, events: pa.Table, connection: duckdb.DuckDBPyConne
 
 
 def _with_values(rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    """The rows, once for each value in their arguments."""
+    """The rows, repeated for each value in their arguments."""
     if not rows.num_rows:  # most traces: the query takes longer than the rest
         return rows.append_column("series", nulls(0)(schema.NAME)).append_column(
             "value", nulls(0)(pa.float64())

@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 LOCAL_ID: Final = "local:"
-"""Beginning of the id of an operation that only its process knows by it."""
+"""Beginning of the id of an operation that is known only in its process."""
 _PAIRED: Final = frozenset("BEbeSF")
 
 _JOINED_ARGS: Final = r"""
@@ -58,9 +58,9 @@ def pair(
     """Slices, and the end events without a begin event.
 
     A begin event gets the duration up to its end event, and that event's arguments after its own.
-    One without an end stays, without a duration. An end of an asynchronous operation closes the
-    last open begin of its operation that has its name; one without a name closes any. Ends that
-    may be in the order of their begins close those, where such runs of both are in the rows.
+    One without an end stays, without a duration. The end of an asynchronous operation closes the
+    last open begin of its operation with the same name; an end without a name closes any. Ends that
+    may be in the order of their begins close those if the rows have such runs of both.
     """
     phase = rows["phase"]
     if not _PAIRED & set(phase.chunk(0).dictionary.to_pylist()):
@@ -82,7 +82,7 @@ def pair(
     lone = rows.take(np.flatnonzero(lone_end))
     last = rows.select(["args"]).take(end)["args"]
     says = pc.fill_null(pc.not_equal(last, "{}"), fill_value=False)
-    if pc.any(says).as_py():  # few do, so that seldom are the arguments of all rows looked at
+    if pc.any(says).as_py():  # few have one, so the arguments of all rows are seldom looked at
         args = _with_end_args(rows["args"], begin[says.to_numpy()], last.filter(says), connection)
         rows = replaced(rows, "args", args)
     rows = replaced(rows, "dur_ns", pa.array(duration, mask=~has_duration))
@@ -91,7 +91,7 @@ def pair(
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Begin and end events of one way of pairing, and which belong together."""
+    """Begin and end events that are paired in one way, and which belong together."""
 
     is_begin: Flags
     is_end: Flags
@@ -153,7 +153,7 @@ def _operations(rows: pa.Table, chosen: Ints, is_old: Flags) -> Ints:
 
 
 def _names(rows: pa.Table) -> tuple[Ints, list[str | None]]:
-    """Codes of names, 0 for none, which some writers have as an empty text; and their texts."""
+    """Codes of names and their texts; 0 means no name, which may be an empty text."""
     names, texts = codes(rows["name"])
     return np.where(np.array([not text for text in texts], np.bool_)[names], 0, names), texts
 
@@ -175,7 +175,7 @@ def _note_lone(pairs: _Pairs, event_id: Ints, quality: Quality, detail: str | No
 
 
 def _note_other_names(rows: pa.Table, pairs: _Pairs, event_id: Ints, quality: Quality) -> None:
-    """Count ends that name another slice than the one that they close."""
+    """Count ends that name a different slice than the one that they close."""
     names, texts = _names(rows)
     first, last = names[pairs.begin], names[pairs.end]
     differ = np.flatnonzero((first != last) & (last > 0))
@@ -228,10 +228,10 @@ def match_runs(
 ) -> tuple[Ints, Ints]:
     """Row numbers of begin and end events of runs in which the ends have the order of the begins.
 
-    A run of begins has the run of as many ends behind it, if their threads are the same one by one
-    and no end is before its begin. As long as the rows of each thread are in the order of time,
-    they may as well be of a stack, and none are matched. Threads need no common order: several
-    writers take turns.
+    A run of begins matches the run of as many ends after it, if their threads are the same one by
+    one and no end is before its begin. As long as the rows of each thread are in the order of time,
+    they may just as well belong to a stack, and none are matched. Threads need no common order:
+    several writers take turns.
 
     Examples
     --------
@@ -259,7 +259,7 @@ def match_runs(
     last = rows[bounds[opening + 1][of_run] + within]
     agrees = (thread[first] == thread[last]) & (time[first] <= time[last])
     is_whole = np.bincount(of_run, agrees, opening.size) == length
-    # A run of one is a pair of a stack, too; so are those whose ends are all in the order of time.
+    # A run of one is also a pair of a stack; so are runs whose ends are all in the order of time.
     chosen = is_whole[of_run]
     if not is_back[last[chosen]].any():
         return nothing, nothing

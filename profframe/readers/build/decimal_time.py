@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 SCALE: Final = 6
-"""Decimals of a microsecond that are read: picoseconds."""
+"""Decimals of a microsecond that are read: down to picoseconds."""
 
 _PER_NS: Final = 1000
 _WORD_NS, _WORD_REST = divmod(1 << 64, _PER_NS)

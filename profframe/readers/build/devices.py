@@ -13,14 +13,14 @@ from profframe import schema
 _BANDWIDTHS: Final = {"memoryBandwidth": 1.0, "globalMemoryBandwidth": 1000.0}
 """Fields of memory bandwidth in databases, and their units in bytes per second."""
 _ALIKE: Final = ("name", "multiprocessors", "compute_capability")
-"""Columns that are equal for devices of one model; their memory differs slightly."""
+"""Columns that are equal for devices of one model, whose memory differs slightly."""
 
 
 def devices(properties: str | None, used: Iterable[int]) -> pa.Table:
     """Devices that the header names, and those that slices ran on.
 
-    ROCm also numbers the host's processors, so that a slice may have run on a device that the
-    header does not name. It is assumed to be like the others, if those are all alike.
+    ROCm also numbers the host's processors, so a slice may have run on a device that the header
+    does not name. It is assumed to be like the others if they are all alike.
 
     Parameters
     ----------

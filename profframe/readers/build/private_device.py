@@ -6,13 +6,13 @@ import sys
 from typing import Final
 
 UNNAMED: Final = "PRIVATEUSEONE"
-"""What torch calls these devices until somebody names them."""
+"""What torch calls these devices until someone gives them a name."""
 _OF_TORCH: Final = ("cuda", "xpu", "mtia", "hpu")
 """Devices that torch has names for, as arguments of its profiler."""
 
 
 def private_device() -> str:
-    """What this process calls such devices, in capitals; torch is not imported for this.
+    """The name of such devices in this process, in capitals; torch is not imported for this.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def is_private(use_device: str | None) -> bool:
 
 
 def live_device_type(by_events: str | None, use_device: str | None) -> str | None:
-    """Type of the devices of a live profile, from its events and what its profiler was given.
+    """Type of the devices of a live profile, from its events and its profiler's arguments.
 
     Examples
     --------

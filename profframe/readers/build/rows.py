@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 import numpy as np
-import numpy.ma  # Arrow imports it for its first array, amid the first load
+import numpy.ma  # Arrow would import it for its first array, in the middle of the first load
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -88,7 +88,7 @@ SOURCE_VALUES: Final[Mapping[str, pa.DataType]] = MappingProxyType(
     )
     | {column: schema.EVENTS.arrow.field(column).type for column in DEVICE_ARGS}
 )
-"""Columns that some sources have and others leave to the facts.
+"""Columns that some sources have, and that facts compute for the others.
 
 ``kernel_ns`` is device time of a host slice that no device slice stands for; ``named_by`` is the
 row of the op that names a device slice as its own; ``given_flops`` and ``given_bytes`` are the work
@@ -138,7 +138,7 @@ def nulls(count: int) -> Callable[[pa.DataType], pa.Array]:
 
 
 def replaced(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """Rows with other values in one column."""
+    """Rows with new values in one column."""
     return rows.set_column(rows.column_names.index(name), name, values)
 
 
@@ -153,7 +153,7 @@ def typed(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 _LOWEST: Final = pa.scalar(0, INT64)
 _BEYOND: Final = pa.scalar(1 << 31, INT64)
-"""Scalars with a type: without one, Arrow tries to import a package that is not there."""
+"""Scalars with a type: without one, Arrow tries to import a package that is not installed."""
 
 
 def _index(array: pa.Array) -> pa.Array:
@@ -166,7 +166,7 @@ Rows = Mapping[Table, pa.Table]
 
 
 def gather(batches: Iterable[Batch], spool: Spool | None = None) -> Rows:
-    """All rows of each table, in order, with one dictionary for each column.
+    """All rows of each table, in order, with one dictionary per column.
 
     With a spool the large tables are written to disk as they come.
     """
@@ -201,7 +201,7 @@ _LARGE: Final = (Table.EVENTS, Table.MEMORY, Table.FLOWS, Table.INSTANTS)
 
 
 def earliest(rows: Rows) -> int | None:
-    """The smallest time of all rows, in nanoseconds on the source's own clock."""
+    """The earliest time of all rows, in nanoseconds on the source's own clock."""
     times = [
         pc.min(part[time_column(table)]).as_py()
         for table, part in rows.items()
@@ -226,7 +226,7 @@ class Header:
     profiler_flags: str | None = None
     metadata: str | None = None
     run: str | None = None
-    """Run, where the source says it."""
+    """Run, if the source says it."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Read Chrome trace JSON, as Kineto and others write it, into tables.
+"""Read Chrome trace JSON, from Kineto and other writers, into tables.
 
 The words of the format (``ph``, ``cat``, ``args`` and its members) occur only in this folder.
 DuckDB parses the events, a few megabytes at a time and on all cores; no event becomes a Python
@@ -78,27 +78,27 @@ _DEVICE_TYPES: Final = (
     (re.compile(r"cpu_to_hpu\Z"), "HPU"),
     (re.compile("(?:cpu_to_cuda|" + "|".join(DEVICE_CATEGORIES) + r")\Z"), "CUDA"),
 )
-"""The first match names the devices of the trace; ROCm calls itself CUDA, as torch does."""
+"""The first match names the devices of the trace; ROCm is called CUDA, as in torch."""
 _BASE: Final = "baseTimeNanoseconds"
 _OF_ALL_PARTS: Final = ("schemaVersion", "deviceProperties", "displayTimeUnit", _BASE)
-"""Members of the header of a file of several traces that count for all of them."""
+"""Header members of a file with several traces that apply to all of them."""
 _TO_DEVICE: Final = "cpu_to_"
 _DEVICE_LABEL: Final = re.compile(r"(?!(?:CPU|GPU)\b)([A-Za-z]\w*) \d+\s*")
-"""Label of the process of a device."""
+"""Label of a device's process."""
 _FLAGS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _UTC_US: Final = 1_200_000_000_000_000
-"""Times from here on, in microseconds, are since the epoch (the year 2008)."""
+"""Times from this one on, in microseconds, are since the epoch (the year 2008)."""
 _BEGINNING: Final = re.compile(rb'\A\s*(?:\{.*"traceEvents"\s*:|\[\s*\{.*"ph"\s*:)', re.DOTALL)
 _KINETO_MEMBER: Final = re.compile(rb'\A\s*\{.*"(?:schemaVersion|deviceProperties)"\s*:', re.DOTALL)
 _BESIDE_IT: Final = re.compile(
     rb'"(?:traceEvents|traceName|trace_id|displayTimeUnit|baseTimeNanoseconds|distributedInfo'
     rb'|deviceProperties|record_shapes|with_stack|profile_memory)"\s*:'
 )
-"""Members of its header that documents of others with a ``schemaVersion`` lack."""
+"""Members of its header that other documents with a ``schemaVersion`` lack."""
 
 
 def knows(head: bytes) -> bool:
-    """Whether a file begins as a Chrome trace, whose events come soon."""
+    """Whether a file begins like a Chrome trace, whose events come soon."""
     return _BEGINNING.search(head) is not None
 
 
@@ -126,9 +126,9 @@ def read(
     threads
         Threads that parse; None for one per processor, up to 8.
     as_one
-        Whether several traces in it, if it has them, are taken for one.
+        Whether several traces in it, if there are several, are read as one.
     source_pids
-        What processes were called in the traces of which it was made, if that is known already.
+        The ids of processes in the traces that it was made from, if they are known already.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def read(
         quality.note(*note)
     dropped = sum(document.repairs[check] for check in DROPS)
     job = None if as_one else job_of(document.header)
-    if job and not parser.source_pids and not is_pipe(source.path):  # it is behind the events
+    if job and not parser.source_pids and not is_pipe(source.path):  # it comes after the events
         with closing(ByteSource(source.path)) as second:
             return read(second, spool, threads, source_pids=job.pids)
     return trace_of(source.path, rows, document.header, quality, dropped, job=job, as_one=as_one)
@@ -179,7 +179,7 @@ def trace_of(
     job: Job | None,
     as_one: bool,
 ) -> RawTrace:
-    """The trace that a file has by the members around its events.
+    """The trace in a file, by the members around its events.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def trace_of(
 
 
 def _begun(parser: Parser, path: Path, before: bytes, *, is_spooled: bool) -> None:
-    """Tell the parser what the members in front of the events say of processes."""
+    """Tell the parser what the members before the events say about processes."""
     if JOB_KEY.encode() not in before:
         return
     job = job_of(members_in(before))
@@ -237,7 +237,7 @@ def _of_job(
         noted = Quality() if number else quality
         if trace.offset_ns:
             count = sum(map(len, part.values())) - len(part[Table.THREADS])
-            noted.note("clock_corrected", count, f"{trace.offset_ns:,} ns were taken off")
+            noted.note("clock_corrected", count, f"{trace.offset_ns:,} ns were subtracted")
         with parsing_database.connect() as connection:
             raw = assemble(part, header, noted, 0 if number else dropped, connection)
         raw = _finished(_with_base(raw, trace.base_ns), exported)
@@ -246,14 +246,14 @@ def _of_job(
 
 
 def _with_base(raw: RawTrace, base_ns: int | None) -> RawTrace:
-    """The trace with the base that its own file had; its times are since the one of this file."""
+    """The trace with the base of its own file; its times are since the base of this file."""
     traces = replaced(raw.tables["traces"], "base_ns", pa.array([base_ns], pa.int64()))
     header = replace(raw.header, base_ns=base_ns)
     return RawTrace({**raw.tables, "traces": traces}, header)
 
 
 def _finished(raw: RawTrace, exported: Mapping[str, Any] | None) -> RawTrace:
-    """The trace with what only all of it together tells."""
+    """The trace with what is only known once all of it is read."""
     raw = _with_ascend_streams(_with_kineto_flags(raw))
     return raw if exported is None else _with_exported_counts(raw, exported)
 
@@ -261,7 +261,7 @@ def _finished(raw: RawTrace, exported: Mapping[str, Any] | None) -> RawTrace:
 def read_parts(
     path: Path, several: SeveralTracesError, threads: int | None = None
 ) -> list[RawTrace]:
-    """Read each of the traces in a file, in order, or all as one if they cannot be told apart.
+    """Read each trace in a file, in order, or all as one if they cannot be separated.
 
     Raises
     ------
@@ -294,7 +294,7 @@ def _numbered(raw: RawTrace, number: int, count: int) -> RawTrace:
 
 
 def _with_kineto_flags(raw: RawTrace) -> RawTrace:
-    """Events that Kineto wrote are of this node, and not legacy."""
+    """Events that Kineto wrote come from this node, and are not legacy events."""
     events = raw.tables["events"]
     if raw.header.format != _KINETO:
         return raw
@@ -305,7 +305,7 @@ def _with_kineto_flags(raw: RawTrace) -> RawTrace:
 
 
 def _with_ascend_streams(raw: RawTrace) -> RawTrace:
-    """On Ascend devices only the thread's name tells the stream of an event."""
+    """On Ascend devices only the thread's name says the stream of an event."""
     threads, events = raw.tables["threads"], raw.tables["events"]
     lines = zip(threads["thread"], threads["process_name"], threads["thread_name"], strict=True)
     stream_of = {
@@ -337,7 +337,7 @@ def _has_phase(rows: Rows) -> bool:
 
 
 def base_of(members: Mapping[str, object]) -> int:
-    """What the times of a file are since."""
+    """The moment that the times of a file count from."""
     return _base_ns(members) or 0
 
 
@@ -369,7 +369,7 @@ def _header(around: Mapping[str, Any], rows: Rows, base_ns: int | None) -> Heade
 
 
 def _device_type(rows: Rows) -> str | None:
-    """Type of the devices; of those that torch does not know, as a label or this process has it."""
+    """Type of the devices; if torch does not know it, from a label or this process."""
     type_ = device_type_of([rows])
     if type_ != UNNAMED:
         return type_
@@ -388,7 +388,7 @@ def _loads(args: str) -> dict[str, Any]:
 
 
 def _exported(around: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What an exported trace says of its source; None if profframe did not write the file."""
+    """What an exported trace says about its source; None if profframe did not write the file."""
     exported = around.get(OWN_KEY)
     return (
         exported if isinstance(exported, dict) and {"format", "clock"} <= exported.keys() else None
@@ -396,7 +396,7 @@ def _exported(around: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _exported_header(header: Header, exported: Mapping[str, Any]) -> Header:
-    """The header of an exported trace, with what the file says of its source."""
+    """The header of an exported trace, with what the file says about its source."""
     clock = exported.get("clock")
     header = replace(
         header,
@@ -485,7 +485,7 @@ def device_type_of(batches: Iterable[Batch]) -> str | None:
     ]
     categories = {c for column in columns for c in column.chunk(0).dictionary.to_pylist() if c}
     type_ = next((name for word, name in _DEVICE_TYPES if any(map(word.match, categories))), None)
-    if type_ is None:  # arrows in a list of events name the device, as cpu_to_npu
+    if type_ is None:  # arrows in a list of events name the device, such as cpu_to_npu
         names = {c.removeprefix(_TO_DEVICE) for c in categories if c.startswith(_TO_DEVICE)}
         return next((name.upper() for name in sorted(names) if is_private(name)), None)
     return type_

@@ -1,4 +1,4 @@
-"""Table that an event goes to by its members, and its columns there."""
+"""The table that an event goes to, by its members, and its columns there."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _TABLES: Final = {"C": Table.COUNTERS} | (
 LAUNCH_ARROWS: Final = "ac2g"
 """Category of arrows from calls to what they launch."""
 GRAPH_DEPENDENCY: Final = "graph_dependency"
-"""Category of arrows between nodes of a graph, which torch writes as those of launches."""
+"""Category of arrows between graph nodes, which torch writes like those of launches."""
 FIRST_DEPENDENCY: Final = 1 << 40
 """Ids of such arrows begin here; others are correlations, of 32 bits."""
 _COUNTERS_OF: Final = re.compile(r"GPU (\d{1,9}) Counters")
 """Process of the counters of a device."""
 _UNIT: Final = re.compile(r" \((W|mW|C|Hz|kHz|MHz|GHz|%|B/s|GB/s|bytes)\)\Z")
 _SHARE: Final = re.compile(r"\.pct(_of_peak\w*)?\Z")
-"""End of the name of a metric that is a share of what is possible."""
+"""End of the name of a metric that is a share of the possible maximum."""
 _CYCLES: Final = "Cycles (Current Kernel)"
 _COUNTING: Final = ("cuda_profiler_range",)
 """Categories of slices whose arguments are what was counted while they ran."""
@@ -61,9 +61,9 @@ MEMORY_NAME: Final = "[memory]"
 INSTANT_CATEGORY: Final = "cpu_instant_event"
 _MEMORY_CATEGORIES: Final = (None, INSTANT_CATEGORY)
 OWN_KEY: Final = "profframe"
-"""Member that an exported trace has in its header; category and process of tracks in it."""
+"""Header member of an exported trace; also category and process of the tracks in it."""
 OWN_ARGS_KEY: Final = "profframe columns"
-"""Member that slices of an exported trace have among their arguments."""
+"""Member among the arguments of slices in an exported trace."""
 OWN_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "scope": "INTEGER",
@@ -77,9 +77,9 @@ OWN_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("registers", "shared_memory_bytes"), "BIGINT"),
     }
 )
-"""Columns that Kineto does not write, or not always, and their SQL types."""
+"""Columns that Kineto never or not always writes, and their SQL types."""
 OWN_CATEGORY: Final = "category"
-"""Member beside them for the category of an allocation."""
+"""Member next to them for the category of an allocation."""
 _LIST_PROCESS: Final = "CPU functions"
 """Process of the events that `EventList.export_chrome_trace` writes."""
 _LIST_DEVICES: Final = "CUDA functions"
@@ -89,7 +89,7 @@ _LABELS: Final = (
     "process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index",
 )  # fmt: skip
 _SOURCE_PID: Final = "source pid"
-"""Member with the process of an event where it was recorded."""
+"""Member with the id that the process of an event had where it was recorded."""
 _KEYS: Final = {"pid": "pid", "tid": "tid", "bad_time": "bad_time", "rounded": "rounded"}
 _MARK: Final = _KEYS | {"time_ns": "time_ns"}
 _TEXTS: Final = {"category": "cat", "name": "name", "args": "args"}
@@ -124,7 +124,7 @@ _MEMBERS: Final[Mapping[Table, Mapping[str, str]]] = {
     Table.THREADS: {"name": "name", "pid": "pid", "tid": "tid", "args": "args"},
     Table.INSTANTS: {**_MARK, **_PHASED, "instant_id": "id", "scope": "s", "dur_ns": "dur_ns"},
 }
-"""Columns of each table that are members, or arguments, as they are."""
+"""Columns of each table that are unchanged members or arguments."""
 _ZERO, _NO_NUMBER = pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64())
 _DEVICE_TYPES: Final = pa.scalar(len(ALLOCATOR_DEVICES), pa.int64())
 
@@ -132,16 +132,16 @@ _DEVICE_TYPES: Final = pa.scalar(len(ALLOCATOR_DEVICES), pa.int64())
 def batch_of(
     members: Mapping[str, pa.Array], source_pids: Mapping[str, str | None] = MappingProxyType({})
 ) -> Batch:
-    """Rows by the table they go to.
+    """Rows by the table that they go to.
 
     Parameters
     ----------
     members
         Arrays of the members of events and of their arguments, by name; those in ``old.`` have an
         old spelling, and ``time_text.`` is there if a time could not be read. Instead of the
-        decimals ``ts`` and ``dur`` there may be what `_times` makes of them.
+        decimals ``ts`` and ``dur`` there may be the result of `_times`.
     source_pids
-        What processes were called where the events were recorded: devices are known by that.
+        The ids that processes had where the events were recorded: devices are recognised by them.
     """
     members = dict(members)
     for name in ("ph", "cat", "name", "pid", "tid"):
@@ -171,7 +171,7 @@ def batch_of(
 
 
 def _source_pid(pid: pa.DictionaryArray, names: Mapping[str, str | None]) -> pa.DictionaryArray:
-    """Processes as they were called where the events were recorded."""
+    """Ids of processes where the events were recorded."""
     if not names:
         return pid
     texts = [names.get(text, text) for text in pid.dictionary.to_pylist()]
@@ -179,9 +179,9 @@ def _source_pid(pid: pa.DictionaryArray, names: Mapping[str, str | None]) -> pa.
 
 
 class _FilteredMembers:
-    """Members of some rows, copied as they are read.
+    """Members of some rows, copied when they are read.
 
-    They have to be copies: a column of DuckDB's would keep its whole result in memory.
+    They must be copies: a column from DuckDB would keep its whole result in memory.
     """
 
     def __init__(self, members: Mapping[str, pa.Array], mask: pa.Array) -> None:
@@ -226,7 +226,7 @@ def _unread(text: pa.Array, value: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _destinations(members: Mapping[str, pa.Array]) -> npt.NDArray[np.int8]:
-    """The table of each row: by its phase, except for memory, labels, and slices that we added."""
+    """The table of each row: by its phase, except for memory, labels, and slices we added."""
     phases = members["ph"].dictionary.to_pylist()
     tables = _by_code(
         members["ph"], [_TABLES.get(p, Table.INSTANTS) for p in phases], Table.INSTANTS
@@ -254,7 +254,7 @@ def _is(encoded: pa.DictionaryArray, texts: Sequence[str | None]) -> npt.NDArray
 
 
 def _event_columns(rows: _FilteredMembers, external_id: pa.Array) -> dict[str, pa.Array]:
-    """Columns of slices that take more than a copy of a member."""
+    """Columns of slices that need more than a copy of a member."""
     input_dims = rows["Input Dims"]
     if "old.external id" in rows:
         external_id = pc.coalesce(external_id, rows["old.external id"])
@@ -282,7 +282,7 @@ def _event_columns(rows: _FilteredMembers, external_id: pa.Array) -> dict[str, p
 def _exported_columns(
     rows: _FilteredMembers, columns: Mapping[str, pa.Array]
 ) -> dict[str, pa.Array]:
-    """Columns in an exported trace, which go before derived ones."""
+    """Columns in an exported trace, which take precedence over derived ones."""
     if f"{OWN_KEY}.{next(iter(OWN_COLUMNS))}" not in rows:
         return {}
     exported = rows.all({column: f"{OWN_KEY}.{column}" for column in OWN_COLUMNS})
@@ -318,10 +318,10 @@ def _device_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
 
 
 def _stream_of_nodes(rows: _FilteredMembers, line: pa.Array) -> pa.Array:
-    """Stream of nodes of graphs that were moved to no lane: the line that they are on.
+    """Stream of graph nodes that were not moved to another lane: the line that they are on.
 
-    Their annotations stand among the arguments, and what `mark_stream` of torch records has a
-    member ``stream`` of its own, the one of the capture, which hides the one of the replay.
+    Their annotations are among the arguments, and those of torch's `mark_stream` have their own
+    member ``stream``, that of the capture, which hides that of the replay.
     """
     is_node = pc.is_valid(rows["graph node id"])
     if not pc.any(is_node).as_py():
@@ -331,7 +331,7 @@ def _stream_of_nodes(rows: _FilteredMembers, line: pa.Array) -> pa.Array:
 
 
 def _launch_columns(rows: _FilteredMembers, device: pa.Array | None) -> dict[str, pa.Array]:
-    """Launches of what is on a device; calls have such arguments, too."""
+    """Launches of device work; calls have such arguments, too."""
     if device is None:
         return {}
     on_device = pc.or_(pc.is_valid(device), pa.array(_is(rows["cat"], DEVICE_CATEGORIES)))
@@ -343,9 +343,9 @@ def _launch_columns(rows: _FilteredMembers, device: pa.Array | None) -> dict[str
 
 
 def launch_columns(members: Sequence[pa.Array]) -> dict[str, pa.Array]:
-    """How kernels were launched, and how they fill a device, by `LAUNCH_MEMBERS` in their order."""
+    """How kernels were launched, and how they fill a device, in the order of `LAUNCH_MEMBERS`."""
     grid, block, registers, shared, blocks, occupancy, graph, node = members
-    # The low 32 bits alone number the first node 0, as what is in no graph has, too.
+    # The low 32 bits alone would number the first node 0, like work outside of graphs.
     is_first_node = pc.and_(pc.equal(node, 0), pc.fill_null(pc.greater(graph, 0), fill_value=False))
     fits = pc.and_(pc.greater_equal(registers, 0), pc.less_equal(registers, _MOST_REGISTERS))
     columns = {
@@ -370,7 +370,7 @@ def _is_rate(values: pa.Array) -> pa.Array:
 
 
 def _node_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
-    """Node of remote events, from the names of threads in torch's lists of events."""
+    """Node of remote events, from the thread names in torch's lists of events."""
     in_list = _is(rows[_SOURCE_PID], (_LIST_PROCESS,))
     if not in_list.any():
         return {}
@@ -385,7 +385,7 @@ def _node_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
 
 
 def _async_columns(rows: _FilteredMembers, finished: pa.Array) -> dict[str, pa.Array]:
-    """Operations of slices that are on no thread's stack."""
+    """Operations of slices that are not on a thread's stack."""
     is_async = _is(rows["ph"], ASYNC_PHASES)
     if not is_async.any():
         return {}
@@ -398,12 +398,12 @@ def _async_columns(rows: _FilteredMembers, finished: pa.Array) -> dict[str, pa.A
 
 
 def _arrow_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
-    """Arrows that slices name themselves, and whether they start, pass or end there."""
+    """Arrows that slices name themselves, and whether they start, continue or end there."""
     if "bind_id" not in rows:
         return {}
     leaves, comes = rows["flow_out"], rows["flow_in"]
     phase = pc.if_else(leaves, pc.if_else(comes, "t", "s"), pc.if_else(comes, "f", None))
-    # An end of a pair is no slice.
+    # The end of a pair is not a slice.
     phase = pc.if_else(pa.array(_is(rows["ph"], ("E", "e", "F"))), None, phase)
     return {
         "arrow_id": pc.if_else(pc.is_valid(phase), rows["bind_id"], None),
@@ -434,7 +434,7 @@ def _without_spaces(texts: pa.Array) -> pa.Array:
 
 
 def _flow_category(category: pa.DictionaryArray, flow_id: pa.Array) -> pa.Array:
-    """Categories of arrows, with one of its own for those between nodes of a graph."""
+    """Categories of arrows, with a separate one for those between graph nodes."""
     if LAUNCH_ARROWS not in category.dictionary.to_pylist():
         return category
     is_long = pc.match_substring_regex(flow_id, r"^[0-9]{13,18}$")
@@ -448,7 +448,7 @@ def _flow_category(category: pa.DictionaryArray, flow_id: pa.Array) -> pa.Array:
 
 
 def _counted(name: pa.DictionaryArray, pid: pa.DictionaryArray) -> dict[str, pa.Array]:
-    """Unit and device of counters, where name and process say them."""
+    """Unit and device of counters, if name and process say them."""
     units = [unit_of(text) for text in name.dictionary.to_pylist()]
     matches = [_COUNTERS_OF.fullmatch(text) for text in pid.dictionary.to_pylist()]
     devices = pa.array([int(match[1]) if match else None for match in matches], pa.int64())
@@ -459,7 +459,7 @@ def _counted(name: pa.DictionaryArray, pid: pa.DictionaryArray) -> dict[str, pa.
 
 
 def unit_of(name: str) -> str | None:
-    """Unit of a counter that has it in its name.
+    """Unit of a counter, from its name.
 
     Examples
     --------

@@ -17,7 +17,7 @@ from profframe.readers.chrome.columns import DEVICE_CATEGORIES, LAUNCH_MEMBERS, 
 from profframe.readers.chrome.session import Session
 
 _RECORD: Final = "record_param_comms"
-"""Host op that describes the collective that is called."""
+"""Host op that describes the called collective."""
 _INTEGERS: Final = (
     "bytes", "Global rank start", "Global rank stride", "Group size", "Seq", "In msg nelems",
     "Out msg nelems", "Src Rank", "Dst Rank", "count", "wait_on_stream",
@@ -34,7 +34,7 @@ _ASCEND: Final = "hcom_([A-Za-z]+)__([0-9]+)_[0-9]+_[0-9]+"
 _LIST: Final = r"^\[-?[0-9]+(, *-?[0-9]+)*\]$"
 """A list in the schema's form; a truncated or empty one is ignored."""
 _NO_SPLITS: Final = ("", "[]")
-"""Splits of a collective that has none: its parts are equal."""
+"""Splits of a collective without splits: its parts are equal."""
 _MOST_RANKS: Final = 65536
 _COLLECTIVES: Final = f"""
     SELECT row, name, from_json(args, '{json.dumps(_TYPES)}') AS members
@@ -45,7 +45,7 @@ _LAUNCHES: Final = f"""
 _LAUNCH_MARKS: Final = (
     '"(?:grid"|block"|registers per|shared memory|blocks per SM|est. achieved|graph node id":[^0])'
 )
-"""Members that kernels have whose launch is described, and work in graphs."""
+"""Members of kernels whose launch is described, and of work in graphs."""
 _WORK: Final = """
     SELECT row,
            CASE WHEN flops > 0 AND flops < (1::HUGEINT << 62) THEN round(flops)::BIGINT END
@@ -180,7 +180,7 @@ def _list(value: pl.Expr) -> pl.Expr:
 
 
 def _splits(value: pl.Expr) -> pl.Expr:
-    """What is no list is kept, as one that torch cuts: without it parts would look equal."""
+    """What is not a list is kept, such as one that torch cuts: else parts would look equal."""
     without_spaces = value.str.replace_all(" ", "", literal=True)
     return _where(~without_spaces.is_in(_NO_SPLITS), without_spaces)
 
@@ -195,7 +195,7 @@ def _strided(size: pl.Expr, first: pl.Expr, stride: pl.Expr) -> pl.Expr:
 
 
 def _is_on_device(events: pa.Table) -> pa.ChunkedArray:
-    """Rows with a device, or of a category of devices: what names none is on one all the same."""
+    """Rows with a device, or a device category: these are on a device even if none is named."""
     of_device = _by_text(
         events["category"], lambda texts: pc.is_in(texts, pa.array(DEVICE_CATEGORIES))
     )
@@ -203,7 +203,7 @@ def _is_on_device(events: pa.Table) -> pa.ChunkedArray:
 
 
 def _names_collective(names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Rows whose names are of collectives."""
+    """Rows with the name of a collective."""
     pattern = f"^({_RECORD}|{_ASCEND})$"
     return _by_text(names, lambda texts: pc.match_substring_regex(texts, pattern))
 

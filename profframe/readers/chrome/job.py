@@ -1,8 +1,8 @@
 """A file of several ranks, as `Trace.export_chrome_trace` writes it: the rows of each.
 
-Every process has a number of its own in the file, and every id that is known beyond a process has
-one, too; what they were is among the members around the events. So rows come back to their rank
-whatever their order is, and as they were before.
+Every process has its own number in the file, and so has every id that is known outside its process;
+the originals are among the members around the events. So rows return to their rank whatever their
+order is, and as they were before.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from profframe.readers.json.exact import dumps
 Texts: TypeAlias = "pa.Array | pa.ChunkedArray"
 
 JOB_KEY: Final = "profframe job"
-"""Member in front of the events of such a file."""
+"""Member before the events of such a file."""
 ID_BITS: Final = 42
 """An id of fewer bits is written with the place of its trace in the bits above."""
 ID_MARK: Final = "/"
-"""Stands between the place and any other id, as text."""
+"""Separates the place from any other id, as text."""
 BIND_ID: Final = r'("bind_id"\s*:\s*)("(?:[^"\\]|\\.)*"|-?[0-9]+)'
 """The id of an arrow among the arguments of its slice."""
 _SHARED_IDS: Final = {
@@ -63,36 +63,36 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class JobTrace:
-    """What a file says of one of its traces."""
+    """What a file says about one of its traces."""
 
     run: str
     rank: int
     base_ns: int | None
     offset_ns: int | None
-    """What was taken off its times."""
+    """What was subtracted from its times."""
     header: Mapping[str, Any]
     """Members that were around its events."""
     own: Mapping[str, Any]
-    """What an exported trace says of its source."""
+    """What an exported trace says about its source."""
     named: frozenset[tuple[str, str]]
-    """Threads that have their name from the file alone."""
+    """Threads that got their name only in this file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a file says of its traces."""
+    """What a file says about its traces."""
 
     traces: tuple[JobTrace, ...]
     processes: Mapping[str, Process]
 
     @property
     def pids(self) -> Mapping[str, str | None]:
-        """What each process was called in its own trace."""
+        """The id of each process in its own trace."""
         return {pid: process.pid for pid, process in self.processes.items()}
 
 
 def job_of(header: Mapping[str, object]) -> Job | None:
-    """The traces of a file by the members around its events; None if these say nothing of them."""
+    """The traces of a file by the members around its events; None if these do not describe any."""
     member = header.get(JOB_KEY)
     rows = member.get("traces") if isinstance(member, dict) else None
     if not isinstance(rows, list) or not rows:
@@ -147,7 +147,7 @@ def _text(value: Any) -> str | None:
 def rows_of_traces(rows: Rows, job: Job) -> list[Rows]:
     """The rows of each trace, with processes, ids and labels as they were.
 
-    Rows of a process that is none of the file's own are the first trace's.
+    Rows of a process that the file does not describe belong to the first trace.
     """
     parts: list[dict[Table, pa.Table]] = [{} for _ in job.traces]
     for table, part in rows.items():
@@ -173,7 +173,7 @@ def _split(rows: pa.Table, job: Job) -> list[pa.Table]:
 
 
 def _compact(rows: pa.Table) -> pa.Table:
-    """The rows with dictionaries that have nothing of others'."""
+    """The rows with dictionaries of only their own values."""
     for name in rows.column_names:
         column = rows[name]
         if not pa.types.is_dictionary(column.type):
@@ -207,7 +207,7 @@ def _pids(column: pa.ChunkedArray, job: Job) -> pa.ChunkedArray:
 
 
 def ids_before(ids: Texts) -> Texts:
-    """Ids of a file as their traces had them, whichever these are.
+    """Ids of a file as their traces had them, whichever traces these are.
 
     Examples
     --------
@@ -224,7 +224,7 @@ def ids_before(ids: Texts) -> Texts:
 
 
 def _with_bind_ids(rows: pa.Table) -> pa.Table:
-    """Slices that name their arrows, with the names that they had among their arguments."""
+    """Slices that name their arrows, with the original names among their arguments."""
     named = pc.is_valid(rows["arrow_id"])
     if not pc.any(named).as_py():
         return rows
@@ -244,7 +244,7 @@ def _with_bind_ids(rows: pa.Table) -> pa.Table:
 
 
 def _labels(rows: pa.Table, job: Job) -> pa.Table:
-    """Labels as the trace had them: the first of a process stands for all of it."""
+    """Labels as the trace had them: the first label of a process stands for all of them."""
     columns = ("name", "pid", "tid", "args")
     labels: dict[str, list[object]] = {name: [] for name in columns}
     seen: set[str | None] = set()

@@ -68,7 +68,7 @@ _OWN_TYPE: Final = json.dumps(
 
 _OWN: Final = f'"{OWN_ARGS_KEY}"'
 _SUSPECT: Final = rf"nan|NaN|NAN|inf|Inf|INF|external id|Input dims|\\u003[aA]|{_OWN}"
-"""Words that a piece seldom has: without them the other patterns need no search."""
+"""Words that a piece seldom has: without them, the other patterns need no search."""
 _NON_FINITE: Final = r"[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]"
 _TEXT: Final = r'(?s)"(?:[^"\\]|\\.)*"'
 _OLD_SPELLING: Final = r"external id|Input dims"
@@ -90,7 +90,7 @@ _NO_OBJECTS: Final = "SELECT bool_or(list_contains(json_keys(t, '$[*]'), [])) FR
 _TIME_TEXTS: Final = f"SELECT unnest(from_json(t, '{_TIME_TEXT_TYPE}')) AS time_text FROM pieces"
 _EVENTS: Final = f"SELECT unnest(from_json(t, '{_EVENT_TYPE}')) AS event FROM pieces"
 _LINKS: Final = ("id2", "scope", "bind_id", "flow_in", "flow_out")
-"""Keys that few events have: they are in the arguments, too, so that nothing of them is lost."""
+"""Keys that few events have: they are in the arguments, too, so that nothing is lost."""
 _LINK_COLUMNS: Final = """
     members['id2']->>'$.local' AS local_id,
     coalesce(members['id2']->>'$.global', event.id) AS global_id,
@@ -186,7 +186,7 @@ class Parser:
         """Hashes of lists of keys without duplicates."""
         self._session = Session()
         self.source_pids = source_pids
-        """What processes were called in the traces of which a file was made."""
+        """The ids of processes in the traces that a file was made from."""
 
     def wave(self, wave: Wave) -> Parsed[Batch]:
         """Rows of each run of sound pieces; None for a run that needs repair."""
@@ -285,9 +285,9 @@ def _colons(texts: pa.Array) -> int:
 
 
 def members_of_args(args: pa.Array, session: Session) -> dict[str, pa.Array]:
-    """What arguments say, by name, and these themselves; those that are no JSON become a text.
+    """The arguments by name, and their text; arguments that are not JSON become one text.
 
-    The arguments of an exported trace are without the columns that it has among them.
+    The text is without the columns that an exported trace has among its arguments.
     """
     texts = pl.Series(args)
     old, own = (texts.str.contains(regex).any() for regex in (_OLD_SPELLING, _OWN))

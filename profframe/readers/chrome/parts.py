@@ -1,8 +1,8 @@
-"""A file made of several traces, as ``JsonProfile.combine_with`` of torch writes it: its parts.
+"""The parts of a file made of several traces by torch's ``JsonProfile.combine_with``.
 
 The events of all traces stand one after another, with the header of the first. Kineto ends each
-with a mark of its own, and names processes and one span of the profiler in each: somewhere, at the
-beginning or near the end. Ids of ops, calls and flows mean nothing beyond their part.
+with its own mark, and names processes and one span of the profiler in each, at the beginning or
+near the end. Ids of ops, calls and flows mean nothing outside their part.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _EVENTS: Final = b'"traceEvents": ['
 _END: Final = re.compile(
     rb'"name"\s*:\s*"Record Window End"[^{}"\\]*(?:"[^"\\]*"[^{}"\\]*)*\}(?=\s*(?:,\s*\{|\]))'
 )
-"""The mark, up to the end of its event, with another event or the end of the array behind it."""
+"""The mark, up to the end of its event, followed by another event or the end of the array."""
 _NAME: Final = re.compile(rb'"ph"\s*:\s*"M"')
 _LONGEST: Final = 4 << 10
 """Bytes of a mark and of what must follow it, at most."""
 
 
 class SeveralTracesError(SourceError):
-    """A file has several traces where one is read; ``parts`` are these, if they are read."""
+    """A file has several traces where one was expected; ``parts`` are these, if already read."""
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class SeveralTracesError(SourceError):
         parts: Sequence[RawTrace] | None = None,
     ) -> None:
         what = (
-            "that profframe wrote together, which only profframe.load takes apart"
+            "written together by profframe, which only profframe.load can separate"
             if JOB_KEY in header
-            else "as torch's combine_with writes them, of which only profframe.load makes runs"
+            else "from torch's combine_with, which only profframe.load can turn into runs"
         )
         super().__init__(
             f"{path}: {count} traces in one file, {what}: write load(path).to_parquet(store)"
@@ -88,16 +88,16 @@ def split(
     shared: Mapping[str, object],
     folder: Path,
 ) -> list[Path]:
-    """Write each part as a trace of its own; no files where one lacks its mark or names.
+    """Write each part as a separate trace; no files if a part lacks its mark or names.
 
     Parameters
     ----------
     text
-        The events, from behind the bracket that opens them.
+        The events, from after the bracket that opens them.
     header
-        What is around them, which belongs to the first part.
+        The text around them, which belongs to the first part.
     shared
-        What of it counts for the others, too.
+        The part of it that applies to the other parts, too.
     folder
         An empty folder for the files.
     """

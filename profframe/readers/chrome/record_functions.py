@@ -1,4 +1,4 @@
-"""Ids of calls among the arguments of events: only few questions need them."""
+"""Ids of calls among the arguments of events: few questions need them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from profframe.readers import parsing_database
 
 
 class Session(threading.local):
-    """A thread's own cursor and prepared queries, as making them costs more than a small wave."""
+    """A thread's own cursor and prepared queries: making them costs more than a small wave."""
 
     def __init__(self) -> None:
         self._bound: dict[str, duckdb.DuckDBPyRelation] = {}

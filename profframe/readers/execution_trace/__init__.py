@@ -46,12 +46,12 @@ _MARK: Final = b'"id"'
 _CUT: Final = re.compile(
     rb'\}\s*+(,)\s*+(?=\{\s*+"(?:(?!name"|type"|value")|name"\s*+:\s*+"(?:[^"\\]|\\.)*+"\s*+,\s*+"id"))'
 )
-"""Between two nodes: within one, attributes are objects in a row, too, with a name and a type."""
+"""Between two nodes: attributes within one are consecutive objects, too, with a name and type."""
 _FIRST_THREADS: Final = 8
 
 
 def knows(head: bytes) -> bool:
-    """Whether a file begins as an execution trace does."""
+    """Whether a file begins like an execution trace."""
     return _BEGINNING.search(head) is not None
 
 
@@ -148,7 +148,7 @@ def _header(document: Document) -> Header:
 
 
 def _threads(document: Document, nodes: pa.Table) -> pa.Table:
-    """A row for each thread in the source's own numbering, all of its process."""
+    """A row for each thread in the source's own numbering, all in its process."""
     pid: Any = document.header.get("pid")
     pid = str(pid) if isinstance(pid, (int, str)) and not isinstance(pid, bool) else None
     tids = sorted(nodes["tid"].unique().drop_null().to_pylist())

@@ -15,7 +15,7 @@ _MOST = 1 << 20
 
 
 def with_groups(nodes: pa.Table) -> pa.Table:
-    """Nodes with the ranks of their process group, without the columns that only serve for it."""
+    """Nodes with the ranks of their process group, without the columns needed only for that."""
     listed = _listed(nodes)
     keys = ("process_group", "group_size", "group_start", "group_stride")
     columns = [nodes[key].combine_chunks() for key in keys]
@@ -40,7 +40,7 @@ def with_groups(nodes: pa.Table) -> pa.Table:
 
 
 def _listed(nodes: pa.Table) -> dict[str, list[int]]:
-    """Ranks by the name of the group, of groups that the source lists."""
+    """Ranks by group name, for groups that the source lists."""
     is_list = pc.fill_null(pc.equal(nodes["name"].cast(pa.string()), _INIT), fill_value=False)
     groups: dict[str, list[int]] = {}
     for text in nodes.filter(is_list)["inputs"].to_pylist():

@@ -1,7 +1,7 @@
-"""Nodes of several processes in one file: each gets a number of its own.
+"""Nodes of several processes in one file: each node gets its own number.
 
-Processes that were forked while an observer ran, as workers of a DataLoader are, write into the
-file of their parent and go on with its numbers.
+Processes that were forked while an observer ran, such as DataLoader workers, write into the file of
+their parent and continue its numbers.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from profframe.intervals import Ints
 def numbered_apart(
     nodes: pa.Table, tensors: pa.Table, owners: Ints
 ) -> tuple[pa.Table, pa.Table, int]:
-    """Nodes and tensors with new numbers where one has come before, and how many these are.
+    """Nodes and tensors with new numbers if a number occurred before, and how many were renumbered.
 
-    A node is written when it has ended, after all that ran in it: its parent is the next one of
-    that number, or where none follows the last before.
+    A node is written when it has ended, after everything that ran in it: its parent is the next
+    node with that number, or if none follows, the last one before.
 
     Parameters
     ----------

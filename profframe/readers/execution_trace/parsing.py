@@ -51,14 +51,14 @@ _TEXT_ATTRS: Final = {
     "element_type": "dtype",
 }
 _FLAT: Final = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema")
-"""Attributes that the first versions of the format have as members of the node."""
+"""Attributes that are members of the node in the first versions of the format."""
 _NONE: Final[Mapping[str, int]] = {
     "sequence_nr": -1,
     "fwd_parent_id": 0,
     "fwd_tid": 0,
     "record_function_id": 0,
 }
-"""The source's numbers for nothing."""
+"""The numbers that mean "none" in the source."""
 
 
 def _value(attribute: str) -> str:
@@ -158,13 +158,13 @@ _TENSORS: Final = f"""
 
 
 def _columns(table: str, *others: str) -> frozenset[str]:
-    """Columns that are in the text of a node, without those that are found later."""
+    """Columns that are in the text of a node, without those that are computed later."""
     return frozenset(schema.TABLES[table].names) - {"run", "rank", *others}
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some nodes, and their tensors; ``unread`` are those of no known form."""
+    """Some nodes and their tensors; ``unread`` are those of unknown form."""
 
     nodes: pa.Table
     tensors: pa.Table

@@ -1,4 +1,4 @@
-"""Which tensors a node writes: new outputs, and what its signature says."""
+"""The tensors that a node writes: new outputs, and those that its signature marks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OVERWRITES: Final = re.compile(
     r"aten::(_foreach_)?(copy|fill|zero|uniform|normal|random|bernoulli|exponential"
     r"|geometric|cauchy|log_normal)_[.(]"
 )
-"""Operators that do not look at what they write over."""
+"""Operators that do not read what they overwrite."""
 _WRITES: Final = """
     WITH signed AS (
         SELECT t.*, n.op_schema, n.kernel_backend, n.collective, n.name AS node_name
@@ -45,7 +45,7 @@ _WRITES: Final = """
 
 
 def written_arguments(signature: str) -> dict[int, bool]:
-    """Places of the arguments that an operator writes to, and whether it does not read them.
+    """Positions of the arguments that an operator writes to, and whether it only writes them.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def written_arguments(signature: str) -> dict[int, bool]:
 
 
 def _arguments(signature: str) -> list[str]:
-    """Texts of the arguments of a signature, without the star before those by name."""
+    """Texts of the arguments of a signature, without the star before keyword arguments."""
     _, _, text = signature.partition("(")
     arguments, depth, start = [], 0, 0
     for place, letter in enumerate(text):

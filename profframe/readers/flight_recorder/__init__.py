@@ -1,4 +1,4 @@
-"""Dumps of torch's flight recorder: what each rank called last of collectives, sends and receives.
+"""Dumps of torch's flight recorder: the last collectives, sends and receives of each rank.
 
 A dump is a pickle of plain data (a file per rank, written on a time-out) or JSON.
 """
@@ -47,7 +47,7 @@ _MEMBERS: Final = frozenset(("entries", "pg_config", "pg_status"))
 
 
 def knows(head: bytes) -> bool:
-    """Whether a file begins as a dump of a flight recorder does."""
+    """Whether a file begins like a flight recorder dump."""
     return _BEGINNING.search(head) is not None
 
 
@@ -63,12 +63,12 @@ def read(
     SourceError
         It cannot be read, or is damaged.
     NotATraceError
-        It is no dump; the message says why.
+        It is not a dump; the message says why.
     """
     dump = _value(source)
     entries = dump.get("entries", [])
     if not isinstance(entries, Sequence) or isinstance(entries, str):
-        raise _not_a_dump(source, '"entries" is no list')
+        raise _not_a_dump(source, '"entries" is not a list')
     quality = Quality()
     kept = [entry for entry in entries if isinstance(entry, Mapping)]
     if len(kept) < len(entries):
@@ -166,7 +166,7 @@ def _assembled(
 def _note(rows: pa.Table, records: Records, quality: Quality) -> None:
     first = pc.min(rows["record_id"]).as_py()
     if first:
-        quality.note("overwritten_records", first, f"the first that is left has number {first}")
+        quality.note("overwritten_records", first, f"the first one kept has number {first}")
     if records.odd_values:
         detail = ", ".join(sorted(records.odd_values))
         quality.note("odd_record", records.odd_rows, detail)

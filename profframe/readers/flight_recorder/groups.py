@@ -1,4 +1,4 @@
-"""Process groups of a dump, and the rank that it is of."""
+"""Process groups of a dump, and its rank."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Groups:
 
     by_name: Mapping[str | None, Group]
     unnamed: Mapping[str, Any]
-    """What is configured for the empty name."""
+    """The configuration under the empty name."""
 
     @staticmethod
     def of(dump: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> Groups:
-        """The groups that are configured, have an entry or a status.
+        """The groups that have a configuration, an entry or a status.
 
-        gloo gives all of them the empty name: what is configured there is the group of all, where
-        the dump knows no other.
+        gloo gives all of them the empty name: the configuration there is that of the group of all
+        ranks, if the dump knows no other.
         """
         config, status = _object(dump.get("pg_config")), _object(dump.get("pg_status"))
         groups: dict[str | None, Group] = {}
@@ -128,7 +128,7 @@ def listed(values: object) -> str:
 
 
 def peers(name: object) -> tuple[str, int, int] | None:
-    """What a send or receive is, its own rank in the group and that of its peer.
+    """Whether it is a send or receive, its own rank in the group and that of its peer.
 
     Examples
     --------
@@ -140,10 +140,10 @@ def peers(name: object) -> tuple[str, int, int] | None:
 
 
 def rank_in_name(path: Path, groups: Groups) -> int | None:
-    """The rank in a file's name: after the word, else the number that it ends with.
+    """The rank in a file's name: after the word "rank", else the number at its end.
 
-    torch writes ``<prefix><rank>``. A number at the end that is in none of the groups, whose ranks
-    the dump knows, is another one.
+    torch writes ``<prefix><rank>``. A number at the end that is in none of the groups with known
+    ranks is not a rank.
     """
     for name in (path.name, path.absolute().parent.name):
         if match := _NAMED_RANK.search(name):
@@ -158,9 +158,9 @@ def rank_in_name(path: Path, groups: Groups) -> int | None:
 
 
 def own_rank(groups: Groups, entries: Sequence[Mapping[str, Any]]) -> int | None:
-    """The rank of a dump from what is in it: by its sends and receives, or its groups alone.
+    """The rank of a dump from its content: its sends and receives, or only its groups.
 
-    A process has only groups that it is in: where one rank is in all of them, it is that.
+    A process has only groups that it belongs to: if exactly one rank is in all of them, it is that.
     """
     for entry in entries:
         ranks = group_ranks(groups, entry)
@@ -179,7 +179,7 @@ def group_ranks(groups: Groups, entry: Mapping[str, Any]) -> Ranks | None:
 
 
 def text(value: object) -> str | None:
-    """Text, or None for what is none."""
+    """The value if it is text, else None."""
     return value if isinstance(value, str) else None
 
 
@@ -192,7 +192,7 @@ def _in_range(rank: int) -> int | None:
 
 
 def _ranks(value: object) -> Ranks | None:
-    """A list of ranks, also as text; None for an empty one, as gloo has it."""
+    """A list of ranks, also from text; None for an empty one, which gloo writes."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -205,7 +205,7 @@ def _ranks(value: object) -> Ranks | None:
 
 
 def _sequence(value: object) -> int | None:
-    """A number, also as text; None for -1, which is none yet."""
+    """A number, also from text; None for -1, which means none yet."""
     if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value):
         value = int(value)
     return value if type(value) is int and 0 <= value < 1 << 63 else None

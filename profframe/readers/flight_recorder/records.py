@@ -1,6 +1,6 @@
 """Entries of a dump as columns.
 
-A recorder holds some thousand entries, so that a Python call for each value is no matter.
+A recorder holds a few thousand entries, so a Python call for each value does not matter.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _Frame = tuple[str | None, str | None, int | None]
 
 
 class Records:
-    """The entries of a dump: rows of two tables, and what was odd in them."""
+    """The entries of a dump: rows of two tables, and values of unexpected types."""
 
     def __init__(self, entries: Sequence[Entry], groups: Groups) -> None:
         self._entries = entries
         self._groups = groups
         self.odd_values: set[str] = set()
-        """Names of members with a value of another type than theirs."""
+        """Names of members with a value of an unexpected type."""
         self.odd_rows = 0
         """Number of such values."""
         self._numbers: dict[tuple[_Frame, ...], int] = {}
@@ -78,7 +78,7 @@ class Records:
         return pa.table({f.name: pa.array(columns[f.name], f.type) for f in fields}, fields)
 
     def stacks(self) -> pa.Table:
-        """Rows of ``stacks``, for those of the rows of `table`."""
+        """Rows of ``stacks`` for the stacks in the rows of `table`."""
         rows = [
             {"stack_id": number, "depth": depth, "name": name, "file": file, "line": line}
             for frames, number in self._numbers.items()
@@ -95,7 +95,7 @@ class Records:
         return out
 
     def _integers(self, name: str, *older: str) -> list[int | None]:
-        """A member by its name, or by that of an older version."""
+        """A member by its name, or by its name in an older version."""
         for candidate in older:
             if not any(name in entry for entry in self._entries):
                 name = candidate if any(candidate in entry for entry in self._entries) else name
@@ -117,7 +117,7 @@ class Records:
         ]
 
     def _is_p2p(self) -> list[bool | None]:
-        """Whether it is one to one: as said, else, in older dumps, by its name."""
+        """Whether it is point-to-point: as recorded, or by its name in older dumps."""
         flags = self._flags("is_p2p")
         names = (entry.get("profiling_name") for entry in self._entries)
         return [
@@ -152,7 +152,7 @@ def _words(name: object) -> tuple[str | None, str | None]:
 
 
 def _peer(entry: Entry, ranks: tuple[int, ...] | None) -> int | None:
-    """Rank of the peer; its number in the group is its rank in the group of all."""
+    """Rank of the peer; its number in the group is its rank in the group of all ranks."""
     both = peers(entry.get("profiling_name"))
     if both is None:
         return None
@@ -174,5 +174,5 @@ def _ms(value: object) -> int | None:
 
 
 def _times(values: list[int | None]) -> list[int | None]:
-    """Times; 0 is none."""
+    """Times; 0 means none."""
     return [value if value is not None and 0 < value < _LONGEST else None for value in values]

@@ -1,1 +1,1 @@
-"""JSON as profilers write it: streamed in pieces, and mended where it is broken."""
+"""JSON as profilers write it: streamed in pieces, and repaired where it is broken."""

@@ -1,4 +1,4 @@
-"""A limit on repairs that lead to no useful element."""
+"""A limit on repairs that do not lead to a useful element."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from typing import Final
 
 _MOST: Final = 1 << 16
-"""Repairs without a useful element, in all."""
+"""Repairs without a useful element, in total."""
 _GAIN: Final = 8
 """Repairs that a useful element adds for its neighbours."""
 _NO_END: Final = 1 << 10
-"""Repairs that take as long as finding that an element does not end."""
+"""Number of repairs that take as long as finding that an element does not end."""
 
 
 class RepairBudget:
@@ -37,7 +37,7 @@ class RepairBudget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether only what looks like an element with the mark is to be tried."""
+        """Whether to try only what looks like an element with the mark."""
         return self._left <= 0
 
     def charge(self, element: str | None, repairs: int) -> None:

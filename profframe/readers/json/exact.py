@@ -14,7 +14,7 @@ _PLAIN: Final = frozenset((bool, float, int, str, type(None)))
 
 
 class ExactNumber(float):
-    """A number that Python would write differently, or not at all, as 1e5, 1.10 or 1e400."""
+    """A number that Python would write differently, or not at all, such as 1e5, 1.10 or 1e400."""
 
     text: str
 
@@ -33,7 +33,7 @@ def _float(text: str) -> float:
 def _int(text: str) -> float:
     try:
         number = int(text)
-    except ValueError:  # more digits than Python reads: as a float it does
+    except ValueError:  # more digits than Python reads, except as a float
         return _exact_number(f"{text}e0")
     return number if number or text == "0" else _exact_number(text)
 
@@ -70,7 +70,7 @@ _DECODER: Final = decoder()
 
 
 def loads(text: str) -> Any:
-    """The value of strict JSON, as `json.loads` gives it.
+    """The value of strict JSON, as `json.loads` returns it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Find where an array opens in a document while its text comes, or why there is none."""
+"""Find where an array opens in a document while its text arrives, or why there is none."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 from profframe.readers.json.structure import Structure
 
 MOST_AROUND: Final = 32 << 20
-"""Bytes in which the array must open, and most bytes around it that are read."""
+"""Bytes within which the array must open, and maximum bytes around it that are read."""
 MOST_VALUES: Final = 2 << 20
-"""Most values around the array: each takes some hundred bytes when it is read."""
+"""Maximum values around the array: each takes some hundred bytes when it is read."""
 MOST_DEPTH: Final = 256
-"""Most nested brackets around the array; Python refuses a thousand."""
+"""Maximum nested brackets around the array; Python refuses a thousand."""
 
 _SPACE: Final = b" \t\r\n"
 _PART: Final = 1 << 20
@@ -31,7 +31,7 @@ class NoArrayError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The text up to the bracket that opens the array, what came behind it, and its first byte."""
+    """The text up to the bracket that opens the array, the text after it, and its first byte."""
 
     before: bytes
     text: bytes
@@ -79,7 +79,7 @@ def opening(blocks: Iterator[bytes], key: str) -> Opening:
 
 
 class Tail:
-    """Text behind the array, kept unless it is too much to read."""
+    """Text after the array, kept unless it is too much to read."""
 
     def __init__(self) -> None:
         self.is_started = False
@@ -115,7 +115,7 @@ class _Member:
         """Beginning of the member at the end of the blocks before."""
 
     def array_start(self, text: bytes, structure: Structure) -> int | None:
-        """Offset behind the bracket that opens its array, or None if it is not in this block."""
+        """Offset after the bracket that opens its array, or None if it is not in this block."""
         window, offset = self._carry + text, len(self._carry)
         ends = np.fromiter(self._ends(window), np.intp) - offset
         read = int(ends[-1]) if ends.size else 0
@@ -127,7 +127,7 @@ class _Member:
         return None
 
     def _ends(self, text: bytes) -> Iterator[int]:
-        """Offsets behind what could be the bracket; searching the name first is fast."""
+        """Offsets after what could be the bracket; searching for the name first is fast."""
         name = text.find(self._name)
         while name >= 0:
             if match := self._pattern.match(text, name):
@@ -158,7 +158,7 @@ def _is_small(text: bytes | bytearray) -> bool:
 
 
 def _is_json(text: bytearray, structure: Structure) -> bool:
-    """Whether it is sound; of too much text, whether its brackets add up."""
+    """Whether it is valid; if it is too long, whether its brackets add up."""
     if structure.depth or structure.in_string:
         return False
     if not _is_small(text):

@@ -1,6 +1,6 @@
 """Repair broken JSON; every repair is named and counted.
 
-Profilers wrote all of these; the names are those of `schema.CHECKS`. The text of a sound element is
+Profilers wrote all of these; the names are those of `schema.CHECKS`. The text of a valid element is
 passed on as it is; only an element that does not parse is taken apart, and only its parts that do
 not parse are repaired. A comma before a closing bracket loses nothing and is not counted.
 """
@@ -34,7 +34,7 @@ _BARE: Final = re.compile(r"[^\s,\[\]{}\":]+(?:/[^\s,\[\]{}\":]+)?")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z", re.ASCII)
 _HEX: Final = re.compile(r"0[xX]([0-9a-fA-F]+)\Z")
 _LONGEST_HEX: Final = 1000
-"""Digits; longer ones are kept as text, as Python takes long to read them, or refuses."""
+"""Digits; longer numbers are kept as text: Python takes long to read them, or refuses."""
 _ODD: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z", re.ASCII)
 _NON_FINITE: Final = re.compile(r"[+-]?(?:nan(?:\(\w*\))?|inf(?:inity)?)\Z", re.IGNORECASE)
 _BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
@@ -46,16 +46,16 @@ _JUNK_END: Final = re.compile(r"[{\[\]\"]")
 _DEEPEST: Final = 100
 """Depth to which objects and arrays are taken apart."""
 _MOST_ALIKE: Final = 16
-"""Nested objects that begin as the element does, until they seem to be elements."""
+"""Number of nested objects that begin like the element, until they seem to be elements."""
 _LONGEST_DEEP: Final = 1 << 20
-"""Characters of an element that is nested deeper; halved after each that does not end in them."""
+"""Characters read of an element nested deeper; halved after each that does not end within them."""
 _SHORTEST_DEEP: Final = 16 << 10
 _MOST_REPAIRS: Final = 1 << 17
 """Repairs of one element before it is given up."""
 
 
 class _Text(str):
-    """Text in which errors of `json` have no line, as counting lines takes as long as parsing."""
+    """Text in which `json` errors have no line number: counting lines takes as long as parsing."""
 
     __slots__ = ()
 
@@ -88,7 +88,7 @@ class _AlikeError(Exception):
 
 @dataclass(slots=True)
 class Repaired:
-    """Elements of a JSON array, each as sound JSON text.
+    """Elements of a JSON array, each as valid JSON text.
 
     ``end`` is where reading stopped: behind the closing bracket if ``closed``, at the start of an
     unfinished element if ``incomplete``, else at the text's end.
@@ -151,7 +151,7 @@ def read_document(text: str) -> tuple[object, Counter[str]]:
 
 
 class _Repairer:
-    """A tolerant reader of one text; it writes sound JSON and counts its repairs."""
+    """A tolerant reader of one text; it writes valid JSON and counts its repairs."""
 
     def __init__(self, text: str) -> None:
         self.text = _Text(text)
@@ -168,13 +168,13 @@ class _Repairer:
         self.opening = ""
         """The first bracket and key of the element."""
         self.alike = 0
-        """Objects in it that begin alike."""
+        """Objects in it that begin like it."""
         self.splits = False
         """Whether those are elements, not members."""
         self.seam = -1
-        """Place behind the last repair: no comma is missing there."""
+        """Position after the last repair: no comma is missing there."""
         self.junk_end = -1
-        """Place behind brackets that are certainly junk."""
+        """Position after brackets that are certainly junk."""
         self.longest_deep = _LONGEST_DEEP
 
     def object_from(self, pairs: exact.Pairs) -> dict[str, Any]:
@@ -240,7 +240,7 @@ class _Repairer:
         return end if self.is_unicode or is_unicode(self.text[position:end]) else None
 
     def _element(self, position: int) -> tuple[str | None, int]:
-        """Sound text of the element there, or None if it is dropped, and its end."""
+        """Valid text of the element there, or None if it is dropped, and its end."""
         text = self.text
         if text[position] == "{":
             try:
@@ -257,7 +257,7 @@ class _Repairer:
     def _repaired(
         self, position: int, *, is_open: bool = False, splits: bool = False
     ) -> tuple[str | None, int]:
-        """Repaired text of the object there; one that is open lacks its bracket."""
+        """Repaired text of the object there; an unfinished one lacks its closing bracket."""
         state = (self.repairs.copy(), dict(self.first))
         opening = _OPENING.match(self.text, position)
         self.opening = opening.group() if opening else ""
@@ -292,7 +292,7 @@ class _Repairer:
         return end
 
     def _too_deep(self, position: int) -> tuple[str | None, int]:
-        """An element nested too deep to repair, unchanged if it may be sound."""
+        """An element nested too deep to repair, unchanged if it may be valid."""
         depth, limit = 0, position + self.longest_deep
         for token in _BRACKETS.finditer(self.text, position, limit):
             if token.group() in "{[":
@@ -311,7 +311,7 @@ class _Repairer:
         return None, token.end()
 
     def value(self, position: int, role: str = "member") -> tuple[str, int]:
-        """Sound text of the value there, and where it ends."""
+        """Valid text of the value there, and where it ends."""
         if position >= len(self.text):
             raise _IncompleteError
         first = self.text[position]

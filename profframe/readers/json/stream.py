@@ -28,7 +28,7 @@ Rows = TypeVar("Rows")
 PIECE: Final = 128 << 10
 """Bytes of a piece: it parses in a processor's cache, and damage costs one piece."""
 WAVE: Final = 8 << 20
-"""Bytes of the pieces that are parsed as one table: each table costs some milliseconds."""
+"""Bytes of the pieces that are parsed as one table: each table costs a few milliseconds."""
 
 _CUT: Final = re.compile(rb"\}\s*(,)\s*(?=\{\s*\")")
 _END: Final = re.compile(rb"\](?!(?:\s*[\]}])*\s*,?\s*\{)")
@@ -50,7 +50,7 @@ MOST: Final = 32 << 20
 class Wave:
     """Consecutive pieces of the text, each written as an array of its own.
 
-    A comma separated each two; the first began at byte ``start`` of the stream.
+    A comma separated any two; the first began at byte ``start`` of the stream.
 
     Attributes
     ----------
@@ -59,8 +59,8 @@ class Wave:
     bounds
         Where each of them begins, and where the last one ends.
     tail
-        What follows the last piece in the stream: a comma, or for the last piece of all the
-        text from where the array seems to end.
+        What follows the last piece in the stream: a comma, or after the very last piece, the text
+        from where the array seems to end.
     lost
         Bytes of an element that is too long to read; its wave has no pieces.
     is_barren
@@ -81,7 +81,7 @@ class Wave:
 
     @property
     def end(self) -> int:
-        """Offset in the stream behind the last piece."""
+        """Offset in the stream after the last piece."""
         return self._begin(len(self)) - 1
 
     @property
@@ -171,7 +171,7 @@ class Document:
         Parameters
         ----------
         elements
-            What the array holds, in a word for the reader.
+            What the array holds, in one word.
         damage
             What was wrong with the bytes themselves.
         """
@@ -199,7 +199,7 @@ class ArrayReader(Generic[Rows]):
     key
         Member that holds the array, where the document is an object.
     parse
-        Makes rows from a wave's sound pieces; runs on the pool's threads, if there are several.
+        Makes rows from a wave's valid pieces; runs on the pool's threads, if there are several.
     parse_array
         Makes rows from one array's text, or None where it does not parse.
     threads
@@ -207,10 +207,10 @@ class ArrayReader(Generic[Rows]):
     mark
         Text that useful elements have: long text without it is skipped.
     cut
-        Finds where an element ends and another begins: its group is the comma between them. What
-        looks like it inside elements costs a repair of each.
+        Finds where an element ends and another begins: its group is the comma between them. Each
+        look-alike inside an element costs a repair.
     begun
-        Called with the text in front of the array, before any of it is parsed.
+        Called with the text before the array, before any of the array is parsed.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class ArrayReader(Generic[Rows]):
     def _parsed(self, text: bytes, start: int) -> Iterator[Parsed[Rows]]:
         """Parsed waves in order, one for each thread at a time; a single thread needs no pool.
 
-        A long element is parsed alone, as this takes much memory.
+        A long element is parsed alone, because it takes much memory.
         """
         if self._threads == 1:
             yield from map(self._parse_pieces, self._waves(text, start))
@@ -312,7 +312,7 @@ class ArrayReader(Generic[Rows]):
             start = match.end(1) + PIECE
 
     def _cut(self, wave: Wave, text: bytes, commas: Iterable[int]) -> Generator[Wave, None, Wave]:
-        """Write text to a wave; returns the wave with the text behind the last comma."""
+        """Write text to a wave; returns the wave with the text after the last comma."""
         view, begin = memoryview(text), 0
         for comma in commas:
             wave.write(view[begin:comma])
@@ -325,7 +325,7 @@ class ArrayReader(Generic[Rows]):
         return wave
 
     def _long(self, wave: Wave) -> Generator[Wave, None, tuple[Wave, bytes]]:
-        """Read on where no element seems to end, to where brackets say that it does.
+        """Read on if no element seems to end, to where the brackets say that it does.
 
         Returns the wave to continue with, and the text from the bracket that ends the array.
         """
@@ -454,7 +454,7 @@ class ArrayReader(Generic[Rows]):
         return rest, begin, False
 
     def _repair(self, text: bytes, start: int, longest: int) -> tuple[Repaired, int]:
-        """Sound elements of the text, and the number of bytes used."""
+        """Valid elements of the text, and the number of bytes used."""
         decoded = text.decode("utf-8", "surrogateescape")
         repaired = repair(decoded, longest, self._budget)
         first = {check: _bytes(decoded[:place]) for check, place in repaired.first.items()}
@@ -489,20 +489,20 @@ class ArrayReader(Generic[Rows]):
         if isinstance(header, dict):
             array = header.pop(self._key, None)
             if isinstance(array, list) and array not in ([], [None]):
-                repairs["doubled_member"] -= 1  # of several arrays the first counts
+                repairs["doubled_member"] -= 1  # if there are several arrays, the first one counts
                 repairs["second_array"] = len(array)
             self.document.header = header
         self.document.repairs.update(+repairs)
 
 
 def members_in(head: bytes) -> dict[str, Any]:
-    """Members in front of an array that opens at the end of the text; none if unsound."""
+    """Members before an array that opens at the end of the text; none if they are not valid."""
     members, _ = _read_around(head + b"null]}")
     return members if isinstance(members, dict) else {}
 
 
 def _read_around(text: bytes | None) -> tuple[object, Counter[str]]:
-    """The document without its array; None is too much text."""
+    """The document without its array; None if it is too much text."""
     if text is None or not is_readable(text):
         return {}, Counter(unreadable_header=1)
     return read_document(text.decode("utf-8", "surrogateescape"))

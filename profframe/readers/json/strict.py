@@ -1,4 +1,4 @@
-"""Strict JSON that tells objects which have a member twice."""
+"""Strict JSON that recognises objects with a duplicate member."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from profframe.readers.json import exact
 
 
 class _Doubled(dict[str, Any]):
-    """Members of an object that has one of them twice."""
+    """Members of an object with a duplicate."""
 
 
 def _members(pairs: exact.Pairs) -> dict[str, Any]:
@@ -28,7 +28,7 @@ DECODER: Final = json.JSONDecoder(parse_constant=exact.refuse, object_pairs_hook
 
 
 def has_doubled(text: str) -> bool:
-    r"""Whether an object of sound JSON has a member twice.
+    r"""Whether an object in valid JSON has a member twice.
 
     Examples
     --------

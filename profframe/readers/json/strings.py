@@ -1,7 +1,7 @@
 """Strings that JSON does not allow: where they end, and what they hold.
 
-Strict JSON goes first: a string that ends before something that may follow is taken as it is. The
-end is guessed only where that fails.
+Strict JSON is tried first: a string that ends before something that may follow is taken as it is.
+The end is guessed only if that fails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ODD: Final = re.compile('[\\\\"\x00-\x1f\udc80-\udcff]')
 _MARK: Final = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\|"')
 """An escape, a backslash that begins no escape, or a quote."""
 _FARTHEST: Final = 64 << 10
-"""Characters in which the end of a string is searched."""
+"""Characters within which the end of a string is searched."""
 
 _KEY: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*:'
 _CUT: Final = r'\Z|,\s*\Z|,\s*"[^"]*+\Z'
@@ -44,11 +44,11 @@ _REST_OF_KEY: Final = re.compile(r'[^"\\\n]*+"\s*:\s*["\d\-\[{tfn]')
 _AFTER_BROKEN: Final = re.compile(
     rf'\s*(?:[}}\]{{]|{_KEY}|,\s*[,{{}}\]]|,\s*\w+\s*:|,\s*"[^"\\]*+"\s*[,}}\]\[{{"\d\-])'
 )
-"""What may follow a sound string next to something broken."""
+"""What may follow a valid string next to something broken."""
 
 
 def is_unicode(text: str) -> bool:
-    r"""Whether text that Python's lenient decoder accepts is Unicode throughout.
+    r"""Whether text that Python's lenient decoder accepts is valid Unicode throughout.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def is_unicode(text: str) -> bool:
 
 
 class NoEndError(Exception):
-    """A quote opens a string that nothing seems to end."""
+    """A quote opens a string that does not seem to end."""
 
 
 def end_of(text: str, start: int, role: str) -> tuple[int, int] | None:
@@ -119,7 +119,7 @@ def end_of(text: str, start: int, role: str) -> tuple[int, int] | None:
 
 
 def _end_before_key(text: str, start: int, quote: int) -> int | None:
-    """Where a string ends whose next quote opens a key, of the same object or of the next one."""
+    """Where a string ends if the next quote opens a key of the same object or of the next one."""
     before = text[start:quote].rstrip()
     is_next = before.endswith("{")
     if is_next:

@@ -52,9 +52,9 @@ class Structure:
         self.depth += opening.bit_count() - closing.bit_count()
 
     def depths(self, text: bytes | bytearray) -> NDArray[np.int32]:
-        """Read a block; gives the number of open brackets before each byte.
+        """Read a block; returns the number of open brackets before each byte.
 
-        From behind the quote that opens a string to the one that ends it, it is `IN_STRING`.
+        From after the quote that opens a string to the one that ends it, it is `IN_STRING`.
         """
         before, was_in_string = self.depth, self.in_string
         opening, closing, inside = self._brackets(text)
@@ -80,7 +80,7 @@ class Structure:
         return _bits(folded == _OPENING) & ~inside, _bits(folded == _CLOSING) & ~inside, inside
 
     def _escaped(self, letters: NDArray[np.uint8], text: bytes | bytearray) -> int:
-        """Bits of the bytes behind an odd number of backslashes."""
+        """Bits of the bytes after an odd number of backslashes."""
         was_escaped, size = self._is_escaped, len(text)
         if not size or (b"\\" not in text):
             self._is_escaped &= not size
@@ -90,7 +90,7 @@ class Structure:
             backslashes &= ~1
         even = int.from_bytes(b"\x55" * (size // 8 + 1), "little")
         starts = backslashes & ~(backslashes << 1)
-        # A carry runs through a row of backslashes to the byte behind them.
+        # A carry runs through a row of backslashes to the byte after them.
         behind_even = (backslashes + (starts & even)) & ~backslashes
         behind_odd = (backslashes + (starts & ~even)) & ~backslashes
         escaped = (behind_even & ~even) | (behind_odd & even)
@@ -116,7 +116,7 @@ def element_ends(
     Returns
     -------
     tuple
-        Offsets of the commas behind elements, and that of the bracket that ends the array, or None.
+        Offsets of the commas after elements, and that of the bracket that ends the array, or None.
 
     Examples
     --------

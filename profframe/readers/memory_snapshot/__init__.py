@@ -1,7 +1,7 @@
 """Read memory snapshots of torch's caching allocator (`torch.cuda.memory._dump_snapshot`).
 
 The words of the format occur only in this folder. The pickle is decoded, not loaded: nothing in it
-is run, and records become columns a few thousand at a time.
+is run, and records become columns, a few thousand at a time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["FORMAT", "knows", "read"]
 _BEGINNING: Final = re.compile(
     rb"\A\x80[\x02-\x7f].*(?:device_traces|segments|total_size)", re.DOTALL
 )
-"""How a snapshot begins, also in a protocol to come, which is refused.
+"""How a snapshot begins, also in a future protocol, which is refused.
 
 `torch.cuda.memory_snapshot()` alone is a list of segments."""
 
@@ -60,12 +60,12 @@ _UTC_US: Final = 1_200_000_000_000_000
 _ACTIVE: Final = "active"
 _DEVICE_BITS: Final = 16
 _STACKS: Final = 1 << 14
-"""Stacks that become rows at once."""
+"""Number of stacks that become rows at once."""
 _MOST_DEVICES: Final = 1 << _DEVICE_BITS - 1
 
 
 def knows(head: bytes) -> bool:
-    """Whether a file begins as a memory snapshot does."""
+    """Whether a file begins like a memory snapshot."""
     return _BEGINNING.search(head) is not None
 
 
@@ -88,7 +88,7 @@ def read(
     Raises
     ------
     NotATraceError
-        It has more than plain data, which could run code, or is no snapshot.
+        It has more than plain data, which could run code, or it is not a snapshot.
     SourceError
         It is damaged or ends early; the message names the place.
     """
@@ -105,7 +105,7 @@ def read(
         source.blocks(), source.path, _FIELDS, frozenset([_TRACES]), take, _prepare
     )
     try:
-        with collector.paused():  # half of the time otherwise: each record is a tuple for a while
+        with collector.paused():  # else half of the time: each record is a tuple for a while
             snapshot = machine.value()
     except SourceError as error:
         if source.damage is None:
@@ -123,12 +123,12 @@ def read(
 
 @dataclasses.dataclass(slots=True)
 class _Blocks:
-    """Rows of blocks as they came."""
+    """Rows of blocks in the order of the file."""
 
     parts: list[Chunk] = dataclasses.field(default_factory=list)
 
     def column(self, key: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Values, and which there are."""
+        """Values, and a mask of those that are there."""
         none = np.empty(0, np.int64)
         return (
             np.concatenate([none, *(part.columns[key] for part in self.parts)]),
@@ -141,7 +141,7 @@ class _Blocks:
 
 
 def _prepare(name: str, row: dict[Any, Any]) -> dict[Any, Any]:
-    """A row as torch writes it today: before 2.1, blocks had a history, the newest first."""
+    """A row as torch writes it today: before 2.1, blocks had a history, newest first."""
     history = row.get("history")
     if name != _BLOCKS or not isinstance(history, list) or not history:
         return row
@@ -162,7 +162,7 @@ def _tables(  # noqa: PLR0917
     source: ByteSource,
     spool: Spool | None,
 ) -> RawTrace:
-    """The tables of the trace; what is not needed for the next one is let go of."""
+    """The tables of the trace; what is not needed for the next one is released."""
     quality = Quality()
     devices = _lists(snapshot.get(_TRACES), source)
     segments, segment_of_list, odd_values = _segments(
@@ -242,7 +242,7 @@ _SEGMENT_NUMBERS: Final = (
 def _segments(
     rows: list[dict[Any, Any]], machine: RecordMachine
 ) -> tuple[pa.Table, dict[int, int], int]:
-    """Segments, their rows by the number of their list of blocks, and how many values are odd."""
+    """Segments, their rows by the number of their block list, and the number of odd values."""
     columns: dict[str, list[Any]] = {
         name: [_whole(row.get(key), _DEVICE_BITS if name == "device" else 64) for row in rows]
         for name, key in _SEGMENT_NUMBERS
@@ -283,7 +283,7 @@ def _block_rows(
     columns["device"] = segments["device"].combine_chunks().take(at)
     sizes, has_size = blocks.column("size")
     addresses, has_address = blocks.column("address")
-    # Before 2.1 blocks had no addresses: they lie behind each other in their segment.
+    # Before 2.1 blocks had no addresses: they follow each other in their segment.
     is_first = np.append([True], lists[1:] != lists[:-1])[: len(lists)]
     ends = np.cumsum(sizes * has_size)
     begins = ends - sizes * has_size
@@ -310,7 +310,7 @@ def _allocated(blocks: pa.Table) -> pa.Table:
 def _together(
     columns: Iterator[tuple[str, pa.Array]], spool: Spool | None
 ) -> pa.Table | SpooledTable:
-    """A table of columns that come one by one."""
+    """A table of columns that arrive one by one."""
     name, first = next(columns)
     whole = pa.table({name: first})
     rows: pa.Table | SpooledTable = whole
@@ -339,7 +339,7 @@ def _stacks(contents: Contents, spool: Spool | None) -> pa.Table | SpooledTable:
 
 
 def _frames_of_stacks(stacks: list[bytes], first: int, frames: Mapping[str, pa.Array]) -> pa.Table:
-    """The rows of some stacks, which are numbered from the first one on."""
+    """The rows of some stacks, numbered from a first number on."""
     ids = np.frombuffer(b"".join(stacks), np.int32)
     depths = np.array([len(stack) >> 2 for stack in stacks], np.int64)
     number = np.repeat(np.arange(first, first + len(depths)), depths)
@@ -350,7 +350,7 @@ def _frames_of_stacks(stacks: list[bytes], first: int, frames: Mapping[str, pa.A
 
 
 def _annotations(value: Any) -> dict[str, pa.Array]:
-    """Begin and end of what the program named, as slices of a thread for each device."""
+    """Begin and end of annotations of the program, as slices of a thread for each device."""
     rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
     phases = {"START": "B", "END": "E"}
     rows = [row for row in rows if row.get("stage") in phases]

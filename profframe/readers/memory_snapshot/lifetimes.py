@@ -1,4 +1,4 @@
-"""From when until when each allocation lived: records of an address, put together."""
+"""When each allocation was made and freed, from the records of its address."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Lifetimes:
 def lifetimes(recording: Recording, at_end: pa.Table) -> Lifetimes:
     """Pair the records of each address.
 
-    An allocation begins at its record, or before the first one of its address, if that frees it;
-    or before all of them, if it is in a block at the end that no record made.
+    An allocation begins at its record; before the first record of its address, if that frees it; or
+    before all records, if it is in a block at the end that no record made.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def _by_address(recording: Recording) -> tuple[Ints, npt.NDArray[np.bool_]]:
         address, kind = recording.address[events], recording.kind[events]
         begins = kind == ALLOC
         begins[:1] = True
-        # Memory that is free is not freed again: that is another allocation's.
+        # Free memory is not freed again: such a record belongs to another allocation.
         begins[1:] |= (address[1:] != address[:-1]) | (kind[:-1] == FREE_COMPLETED)
         parts.append(events)
         starts.append(begins)
@@ -94,7 +94,7 @@ def _columns(  # noqa: PLR0917
     devices: npt.NDArray[np.int16],
     rank: Ints,
 ) -> Iterator[tuple[str, pa.Array]]:
-    """The columns one by one, so that one is in memory at a time."""
+    """The columns one by one, so that only one is in memory at a time."""
 
     def joined(values: pa.Array, others: pa.ChunkedArray | None = None) -> pa.Array:
         more = [pa.nulls(rest.num_rows, values.type)] if others is None else others.chunks

@@ -42,7 +42,7 @@ class Recording:
         """What each record does to an allocation; 0 for none of these."""
         self.address = np.zeros(0, np.int64)
         self.device = np.zeros(0, np.int16)
-        """Device of each record; -1 for a list that is no device's."""
+        """Device of each record; -1 for a list without a device."""
         self.rows: pa.Table | SpooledTable = pa.table({})
         self._spans: list[tuple[int, int]] = []
         self._kinds_of_texts = np.zeros(1, np.int8)
@@ -54,7 +54,7 @@ class Recording:
     def add(self, chunk: Chunk, texts: list[str]) -> None:
         """Add some rows."""
         values, there = chunk.columns, chunk.is_there
-        if len(self._kinds_of_texts) <= len(texts):  # one behind them, for records without a text
+        if len(self._kinds_of_texts) <= len(texts):  # one more, for records without a text
             self._kinds_of_texts = np.array([*(_PAIRED.get(t, 0) for t in texts), 0], np.int8)
         time, has_time = values["time_us"], there["time_us"]
         impossible = has_time & ((time <= -_LONGEST_US) | (time >= _LONGEST_US))
@@ -93,7 +93,7 @@ class Recording:
         memory_limit.check(self.count * 16)
 
     def finish(self, devices: list[int]) -> None:
-        """Tell the devices of lists, and put the rows together.
+        """Set the devices of lists, and combine the rows.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """Read memory timelines of torch's profiler: `export_memory_timeline` to a ``.raw.json.gz``.
 
 A list of ``[time, action, bytes, category]`` of one device, without addresses and stacks. Sums by
-category over time are those of the file; which allocation a free is of, it does not say.
+category over time are those of the file; the file does not say which allocation a free belongs to.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def knows(head: bytes) -> bool:
-    """Whether a file begins as a memory timeline does, also one of sums, which `read` refuses."""
+    """Whether a file begins like a memory timeline, even one of sums, which `read` refuses."""
     return _RECORD.search(head) is not None or _SUMS.search(head) is not None
 
 
@@ -62,7 +62,8 @@ def read(
     """
     if not _RECORD.search(source.beginning().plain):
         raise NotATraceError(
-            f"{source.path}: not a trace: a memory timeline of sums by category, or not a timeline "
+            f"{source.path}: not a trace: a memory timeline with sums by category only, or not a "
+            "timeline "
             "(export one with each record: prof.export_memory_timeline('FILE.raw.json.gz', "
             "device='cuda:0'), and load that)"
         )
@@ -166,9 +167,9 @@ def _columns(source: ByteSource) -> tuple[Ints, ...]:
 
 
 def _pairs(size: Ints, category: Ints, event: Ints) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
-    """Records that make allocations, those that free them (-1: none), and frees of none of them.
+    """Records that make allocations, those that free them (-1: none), and all other frees.
 
-    Equal sizes of a category are freed in the order that they were made in.
+    Equal sizes of a category are freed in the order in which they were made.
     """
     count = len(size)
     order = np.lexsort((np.arange(count), category, np.abs(size)))
@@ -181,7 +182,7 @@ def _pairs(size: Ints, category: Ints, event: Ints) -> tuple[Ints, Ints, npt.NDA
     total = np.cumsum(sign)
     base = (total - sign)[starts]
     balance = total - base[group] if len(order) else total
-    # Groups one far below the other: the lowest balance so far is that of the own group.
+    # Groups are shifted far apart, so that the lowest balance so far is that of the own group.
     depth = group * (2 * count + 1)
     lowest = np.minimum.accumulate(np.minimum(balance, 0) - depth) if len(order) else balance
     before = np.concatenate([lowest[:1], lowest[:-1]])
@@ -202,7 +203,7 @@ def _pairs(size: Ints, category: Ints, event: Ints) -> tuple[Ints, Ints, npt.NDA
 
 
 def _places(groups: Ints) -> Ints:
-    """Place of each in its group, where equal ones are side by side."""
+    """Position of each in its group, where equal ones are neighbours."""
     numbers = np.arange(len(groups))
     starts = np.ones(len(groups), np.bool_)
     starts[1:] = groups[1:] != groups[:-1]

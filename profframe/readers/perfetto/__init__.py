@@ -1,7 +1,7 @@
 """Read Perfetto's protobuf (``.pftrace``), as torch, rocprofv3 and Perfetto itself write it.
 
-Packets are cut from the stream a few megabytes at a time. What sets something for those behind it
-is decoded by the classes of Perfetto's own package; events, of which there are many, as arrays.
+Packets are cut from the stream a few megabytes at a time. Those that set state for later ones are
+decoded by the classes of Perfetto's own package; events, of which there are many, as arrays.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["knows", "read"]
 
 
 def knows(head: bytes) -> bool:
-    """Whether a file begins as a trace of Perfetto does: with a packet that has fields of one."""
+    """Whether a file begins like a Perfetto trace: with a packet that has fields of one."""
     if not head.startswith(b"\n"):
         return False
     size, at = _number(head, 1)
@@ -42,9 +42,9 @@ def knows(head: bytes) -> bool:
 
 
 def _is_packet(inside: bytes, size: int) -> bool:
-    """Whether a message that is there whole has what only packets have: a sequence or a time.
+    """Whether a complete message has what only packets have: a sequence or a time.
 
-    Names of planes and such begin with text in fields 1 to 3, and so do few packets.
+    Other formats begin with text in fields 1 to 3, such as names of planes; few packets do.
     """
     if len(inside) < size:
         return False
@@ -64,7 +64,7 @@ def _is_packet(inside: bytes, size: int) -> bool:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number that begins at a place, and the place behind it; 0 where it does not end."""
+    """The number that begins at a position, and the position after it; 0 if it does not end."""
     value = 0
     for nth, byte in enumerate(data[at : at + 10]):
         value |= (byte & 127) << 7 * nth
@@ -104,7 +104,7 @@ _FIRST_FIELDS: Final = frozenset(
     }
     | {124, 126, 133}
 )
-"""Fields that the first packet of a trace begins with."""
+"""Fields that the first packet of a trace may begin with."""
 
 
 def read(source: ByteSource, spool: Spool | None = None, threads: int | None = None) -> RawTrace:

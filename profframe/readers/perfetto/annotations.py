@@ -1,4 +1,4 @@
-"""Debug annotations of events as JSON text of an object, as other traces have their arguments."""
+"""Debug annotations of events as JSON objects, like the arguments in other traces."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ARRAY: Final = 12
 _STRING_IID: Final = 17
 _LISTS_OF_LISTS: Final = ("Input Dims", "Input Strides")
 _LISTS: Final = (*_LISTS_OF_LISTS, "Input type", "Concrete Inputs")
-"""What an annotation of has no value when the list is empty."""
+"""Annotations that have no value if their list is empty."""
 _DEEPEST: Final = 64
 _NEEDS_ESCAPE: Final = r'["\\\x00-\x1f]'
 
@@ -57,7 +57,7 @@ def objects(
     count
         Number of events; one without annotations has NULL.
     epoch
-        Of each event the part of its sequence in which interned texts are valid.
+        For each event, the part of its sequence in which interned texts are valid.
     """
     if not annotations.owner.size:
         return pa.nulls(count, pa.string()), 0
@@ -68,7 +68,7 @@ def objects(
 
 
 def member(names: pa.Array, values: pa.Array) -> pa.Array:
-    """Members of objects, of names and values that are JSON."""
+    """Members of objects, from names and values that are JSON."""
     return pc.binary_join_element_wise(names, values, ":")
 
 
@@ -77,7 +77,7 @@ def _named(  # noqa: PLR0917
 ) -> tuple[pa.Array, pa.Array, int]:
     """Names and values of annotations, as JSON, and how many could not be read.
 
-    Those in lists of lists, at whatever depth, are empty lists where they have no value.
+    Those in lists of lists, at any depth, are empty lists if they have no value.
     """
     count = messages.owner.size
     parts, damaged = fields(buffer, messages.value, messages.value + messages.size)
@@ -152,7 +152,7 @@ def _values(  # noqa: PLR0917
     own = parts.of(_LEGACY_JSON, LENGTH)
     if own.owner.size:
         add(own.owner, _json(texts(buffer, own.value, own.size), state))
-    # Messages of their own types, and values in the form of before 2021.
+    # Messages of their own types, and values in the form used before 2021.
     unread = int(np.isin(parts.number, (_NESTED, _PROTO)).sum())
     for number, (opening, closing) in ((_DICT, "{}"), (_ARRAY, "[]")):
         own = parts.of(number, LENGTH)
@@ -175,13 +175,13 @@ def _values(  # noqa: PLR0917
 
 
 def doubles(values: npt.NDArray[np.float64], state: State) -> pa.Array:
-    """Numbers as JSON; what is none becomes null, and is counted."""
+    """Numbers as JSON; what is not a number becomes null, and is counted."""
     state.non_finite += int((~np.isfinite(values)).sum())
     return pc.if_else(pa.array(np.isfinite(values)), pa.array(values).cast(pa.string()), "null")
 
 
 def joined(owner: Ints, shown: pa.Array, count: int, opening: str, closing: str) -> pa.Array:
-    """Texts of each owner with commas between them, in brackets; NULL where it has none.
+    """Texts of each owner with commas between them, in brackets; NULL if it has none.
 
     The rows of an owner are neighbours, in the order of owners.
     """
@@ -195,7 +195,7 @@ def joined(owner: Ints, shown: pa.Array, count: int, opening: str, closing: str)
 
 
 def _json(values: pa.Array, state: State) -> pa.Array:
-    """The JSON texts that a writer gives, quoted where they are none; all of our own are some."""
+    """The texts of a writer, quoted if they are not JSON; those that profframe wrote all are."""
     if state.exported is not None:
         return values
     encoded = values.dictionary_encode()

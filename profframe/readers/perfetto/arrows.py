@@ -19,7 +19,7 @@ _MARK: Final = ("pid", "tid", "time_ns")
 
 @dataclass(slots=True)
 class Arrows:
-    """Ends of arrows; those to work on devices are known when all of it is read."""
+    """Ends of arrows; those to device work are known once everything is read."""
 
     ends: list[pl.DataFrame] = field(default_factory=list)
     calls: list[pl.DataFrame] = field(default_factory=list)
@@ -27,9 +27,9 @@ class Arrows:
     waits: list[pl.DataFrame] = field(default_factory=list)
 
     def launches(self, members: dict[str, pa.Array], rows: Ints, targets: Ints) -> None:
-        """Events that launched work on a device, and the ids of that.
+        """Events that launched device work, and the ids of the work.
 
-        One with correlation 0 has none, and names whatever else has none.
+        Correlation 0 means none; such an event would name all other work without one.
         """
         chosen = pa.array(rows)
         frame = pl.DataFrame({name: members[name].take(chosen) for name in (*_MARK, "args")})
@@ -41,7 +41,7 @@ class Arrows:
         )
 
     def work(self, members: dict[str, pa.Array], ids: Ints, durations: Ints) -> None:
-        """Work on devices, by the ids of its events."""
+        """Device work, by the ids of its events."""
         frame = pl.DataFrame({name: members[name] for name in _MARK})
         self.stages.append(
             frame.with_columns(pl.Series("event", ids), pl.Series("dur_ns", durations))
@@ -52,7 +52,7 @@ class Arrows:
         self.waits.append(pl.DataFrame({"event": ids, "target": waits_for}))
 
     def steps(self, members: dict[str, pa.Array], rows: Ints, ids: Ints, *, ends: bool) -> None:
-        """Events on arrows with ids of their own, and whether these end there."""
+        """Events on arrows that have their own ids, and whether the arrows end there."""
         chosen = pa.array(rows)
         frame = pl.DataFrame({name: members[name].take(chosen) for name in (*_MARK, "cat")})
         self.ends.append(

@@ -51,25 +51,25 @@ _LEGACY: Final = 6
 _DELTA_US: Final = 1
 _ABSOLUTE_US: Final = 16
 _EXTRA_COUNTERS: Final = ((31, 12), (45, 46))
-"""Tracks and values of counters that any event may have: whole numbers, and others."""
+"""Tracks and values of counters that any event may have: integers, and other numbers."""
 _READ: Final = frozenset({
     3, 22, 10, 23, 9, 11, 30, 44, 31, 12, 45, 46, 36, 47, 42, 48, 4, 6, 1, 16, 3000,
     # Time and instructions of the thread itself.
     2, 17, 8, 20, exported.EVENT_KEY,
 })  # fmt: skip
-"""Fields of events that are read, or say nothing that tables have."""
+"""Fields of events that are read, or that no table has a place for."""
 _READ_NUMBERS: Final = np.array(sorted(_READ))
 _COUNTER_VALUE: Final = 30
 _DOUBLE_COUNTER_VALUE: Final = 44
 _FLOWS: Final = (47, 36)
 _ENDING_FLOWS: Final = (48, 42)
 _LAUNCHED: Final = 3000
-"""What torch adds: the work on devices that a call launched, by the ids of its events."""
+"""What torch adds: the device work that a call launched, by the ids of its events."""
 _COUNTER: Final = 4
 _PHASES: Final = (None, "B", "E", "i", None)
 """By type of event."""
 _OVERHEAD: Final = "Overhead"
-"""Process of overhead, which torch gives no category; synchronisation has none, either."""
+"""Process of overhead, to which torch gives no category; nor to synchronisation."""
 _SYNC_MARK: Final = '"cuda_sync_kind":'
 _ARGS: Final = f"""
     SELECT members.*
@@ -78,7 +78,7 @@ _ARGS: Final = f"""
 
 @dataclass(slots=True)
 class Events:
-    """Rows of track events; the counts are of all packets so far."""
+    """Rows of track events; the counts cover all packets so far."""
 
     state: State
     lines: Lines
@@ -86,7 +86,7 @@ class Events:
     session: Session
     damaged: int = 0
     unread: Counter[str] = field(default_factory=Counter)
-    """What events say of themselves that is in no column and no argument."""
+    """What events contain that is in no column and no argument."""
 
     def batches(self, packets: Packets) -> Iterator[Batch]:
         """Rows of the events in some packets."""
@@ -185,7 +185,7 @@ class Events:
     def _times(
         self, packets: Packets, parts: Fields, of: Ints, epoch: Ints
     ) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        """Times of the packets, or of older writers those that stand in events themselves."""
+        """Times of the packets, or for older writers those in the events themselves."""
         times, lacks_time = packets.time[of], packets.lacks_time[of]
         deltas, absolute = (parts.of(number, VARINT) for number in (_DELTA_US, _ABSOLUTE_US))
         if not deltas.owner.size and not absolute.owner.size:
@@ -211,7 +211,7 @@ class Events:
         tracks: Ints,
         epoch: Ints,
     ) -> Iterator[Batch]:
-        """Values of counters that events have beside what they are."""
+        """Values of counters that events have in addition."""
         for nth, (track_number, value_number) in enumerate(_EXTRA_COUNTERS):
             values = packed(buffer, parts.of(value_number, VARINT, FIXED64, LENGTH), width=8 * nth)
             if not values.owner.size:
@@ -254,7 +254,7 @@ class Events:
         members: dict[str, pa.Array],
         epoch: Ints,
     ) -> dict[str, pa.Array]:
-        """Members of events that say what they are as Chrome's JSON does."""
+        """Members of events that describe them like Chrome's JSON."""
         own = parts.of(_LEGACY, LENGTH)
         if not own.owner.size:
             return {}
@@ -275,7 +275,7 @@ class Events:
     def _texts(  # noqa: PLR0917
         self, packets: Packets, parts: Fields, epoch: Ints, kind: str, plain: int, iid: int
     ) -> pa.Array:
-        """Texts that stand in the events, or that they name by number; several with commas."""
+        """Texts that are in the events, or that they refer to by number; several with commas."""
         count = epoch.size
         code = np.full(count, -1, np.int64)
         own = parts.of(plain, LENGTH)
@@ -305,7 +305,7 @@ class Events:
         return both["text"].to_arrow().cast(pa.string()).take(pa.array(code, mask=code < 0))
 
     def _values(self, parts: Fields, tracks: Ints, is_counter: Any, count: int) -> Any:
-        """Values of counters, added up where a track counts so."""
+        """Values of counters, added up if the track counts increments."""
         values = parts.numbers(_COUNTER_VALUE, count).astype(np.float64)
         doubles = parts.of(_DOUBLE_COUNTER_VALUE, FIXED64)
         values[doubles.owner] = doubles.value.view(np.float64)
@@ -368,7 +368,7 @@ class Events:
 
 
 def _only_rows(events: Fields, parts: Fields) -> tuple[Fields, Fields]:
-    """Those events, and their fields, that are rows of a file of profframe."""
+    """The events, and their fields, that are rows of a file from profframe."""
     is_row = parts.has(exported.EVENT_KEY, events.owner.size)
     place = np.cumsum(is_row) - 1
     kept = parts.where(is_row[parts.owner])
@@ -397,7 +397,7 @@ def counter_args(values: Any, state: State) -> pa.Array:
 
 
 def _places(owner: Ints) -> Ints:
-    """The place of each row among those of its owner, which are neighbours."""
+    """The position of each row among those of its owner, which are neighbours."""
     first = np.append(True, np.diff(owner) != 0)
     begins = np.flatnonzero(first)
     return np.arange(owner.size) - np.repeat(begins, np.diff(np.append(begins, owner.size)))

@@ -1,7 +1,7 @@
-"""What profframe adds to the traces that it writes, so that they read back as they were.
+"""What profframe adds to the traces that it writes, so that they read back unchanged.
 
-A viewer passes over it. An event with such a message is a row; one without is there for viewers
-alone, as the ends of slices are.
+Viewers ignore it. An event with such a message is a row; one without is there only for viewers,
+such as the ends of slices.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from profframe.readers.json import exact
 from profframe.readers.perfetto.wire import LENGTH, VARINT, Bytes, Fields, fields, texts
 
 EVENT_KEY: Final = 9901
-"""Field of an event with a message of what it was."""
+"""Field of an event with a message that says what it was."""
 TRACK_KEY: Final = 9901
 """Field of a track with its process and thread, as a JSON list of texts."""
 PHASE: Final = 1
@@ -36,14 +36,14 @@ ID: Final = 3
 SCOPE: Final = 4
 BINDING_POINT: Final = 5
 ARGS: Final = 6
-"""Arguments as text, where annotations do not say them all."""
+"""Arguments as text, if annotations do not cover all of them."""
 BIND_ID: Final = 7
 DIRECTION: Final = 8
-"""Whether the arrow of that id comes in (1), goes out (2), or both."""
+"""Whether the arrow with that id comes in (1), goes out (2), or both."""
 LABELS_KEY: Final = "profframe labels"
 """Metadata with the labels of processes and threads."""
 ZERO_KEY: Final = "profframe zero_ns"
-"""Metadata with the moment that times are since."""
+"""Metadata with the moment that times count from."""
 _SLICE: Final = "X"
 _MARK: Final = b"\xea\xea\x04"
 """Tag of a track's process and thread."""
@@ -51,12 +51,12 @@ _MARK: Final = b"\xea\xea\x04"
 
 @dataclass
 class Exported:
-    """What a file of profframe says of itself.
+    """What a file from profframe says about itself.
 
     Attributes
     ----------
     zero_ns
-        What its times are since.
+        The moment that its times count from.
     header
         Members around its events, as Chrome's JSON has them.
     labels
@@ -69,11 +69,11 @@ class Exported:
 
     @cached_property
     def job(self) -> Job | None:
-        """The traces of which the file was made; they are said in front of all events."""
+        """The traces that the file was made from; they are listed before all events."""
         return job_of(self.header)
 
     def take(self, members: Mapping[str, str]) -> None:
-        """Take what a packet says; what is no JSON is nothing."""
+        """Take what a packet says; what is not JSON is ignored."""
         for name, text in members.items():
             value = _loaded(text)
             if name == LABELS_KEY:
@@ -102,7 +102,7 @@ _LABELS: Final = (
 
 
 def exported_of(members: Mapping[str, str]) -> Exported | None:
-    """What metadata says of a file of profframe; None if it is of another."""
+    """What metadata says about a file from profframe; None if another program wrote it."""
     zero_ns = _loaded(members.get(ZERO_KEY, ""))
     if type(zero_ns) is not int or not -1 << 62 < zero_ns < 1 << 62:
         return None
@@ -130,9 +130,9 @@ def rows_of(
     file: Exported,
     session: Session,
 ) -> tuple[Batch, int]:
-    """Rows of events that are as they were, and how many of the messages are damaged.
+    """Rows of events as they were, and how many of the messages are damaged.
 
-    ``members`` has what packets and events say otherwise: process, thread, time, names, arguments.
+    ``members`` has what else packets and events say: process, thread, time, names, arguments.
     """
     count = len(members["args"])
     messages = parts.of(EVENT_KEY, LENGTH)

@@ -1,4 +1,4 @@
-"""What ran on devices, as render stages, and counters of devices."""
+"""What ran on devices, from render stages, and counters of devices."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _NUMBERS: Final = (
     "device", "context", "stream", "correlation", "priority", "queued", "channel", "channel_type",
     "graph id", "graph node id", "bytes", "value", "memory kind",
 )  # fmt: skip
-"""Members that are numbers in other traces, and texts here."""
+"""Members that are numbers in other traces, but texts here."""
 _ARGUMENTS: Final = {"registers_per_thread": "registers per thread"}
 _INTEGER: Final = r"^-?(0|[1-9]\d{0,17})$"
 _HOST_FUNCTION: Final = r'"host fn":"((?:[^"\\]|\\.)*)"'
@@ -79,7 +79,7 @@ _NODE: Final = "HostNode"
 
 @dataclass(slots=True)
 class Stages:
-    """Rows of work on devices."""
+    """Rows of device work."""
 
     state: State
     lines: Lines
@@ -94,7 +94,7 @@ class Stages:
             return
         parts, damaged = fields(packets.buffer, rows.value, rows.value + rows.size)
         self.damaged += int(damaged.sum())
-        # What only says how stages are numbered is no work.
+        # What only says how stages are numbered is not work.
         is_work = ~damaged & (
             parts.has(_EVENT_ID, damaged.size) | ~parts.has(_SPECIFICATIONS, damaged.size)
         )
@@ -141,7 +141,7 @@ class Stages:
             self.arrows.dependencies(ids[waits.owner], waits.value)
 
     def _number(self, packets: Packets, parts: Fields, of: Ints) -> None:
-        """Take over the queues and stages that older writers number in one of their events."""
+        """Take the queues and stages that older writers number in one of their events."""
         from google.protobuf.message import DecodeError
 
         own = parts.of(_SPECIFICATIONS, LENGTH)
@@ -164,12 +164,12 @@ class Stages:
     def _specifications(
         self, parts: Fields, epoch: Ints, sequence: Ints, iid: int
     ) -> list[tuple[str | None, int]]:
-        """Names and categories of stages or queues; of old traces by their number."""
+        """Names and categories of stages or queues; in old traces by their number."""
         count = epoch.size
         numbers = parts.numbers(iid, count)
         described = self.state.values("gpu_specifications", epoch, numbers)
         number, which = _OLD_NUMBERS[iid]
-        # A number of 0 is not written by some.
+        # Some writers leave out a number of 0.
         old = parts.numbers(number, count)
         is_named = parts.has(iid, count)
         self.state.lost_texts += sum(
@@ -266,9 +266,9 @@ class Stages:
         return pc.fill_null(joined(frame["owner"].to_numpy(), shown, count, "{", "}"), "{}")
 
     def _extra(self, buffer: Bytes, parts: Fields) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Names and values of what events say of themselves, as members of an object.
+        """Additional data of events, as members of an object.
 
-        Then the streams that they ran on: an annotation may have a member of that name, too.
+        The streams that they ran on come last: an annotation may have a member of that name, too.
         """
         extra = parts.of(_EXTRA, LENGTH)
         inside, damaged = fields(buffer, extra.value, extra.value + extra.size)
@@ -403,7 +403,7 @@ class GpuCounters:
         yield {Table.COUNTERS: conform(Table.COUNTERS, columns)}
 
     def _describe(self, buffer: Bytes, parts: Fields) -> None:
-        """Take over descriptors that stand in the events themselves."""
+        """Take descriptors that are in the events themselves."""
         from google.protobuf.message import DecodeError
 
         for row in range((own := parts.of(1, LENGTH)).owner.size):
@@ -442,7 +442,7 @@ _UNITS: Final = {
     "GIGAHERTZ": "GHz", "NANOSECOND": "ns", "MICROSECOND": "us", "MILLISECOND": "ms",
     "SECOND": "s", "MILLIWATT": "mW", "WATT": "W", "CELSIUS": "C", "PERCENT": "%",
 }  # fmt: skip
-"""Units as counters of other traces name them; others are in small letters."""
+"""Units as counters of other traces name them; all others are in lower case."""
 
 
 def _category(name: str | None, category: int) -> str | None:
@@ -452,7 +452,7 @@ def _category(name: str | None, category: int) -> str | None:
 
 
 def _plain(quoted_: pl.Series) -> pl.Series:
-    """Texts, of what stands between the quotation marks of JSON; few have anything escaped."""
+    """Texts from what is between JSON's quotation marks; few have anything escaped."""
     odd = quoted_.str.contains("\\", literal=True).fill_null(value=False)
     if not odd.any():
         return quoted_
@@ -467,5 +467,5 @@ def _lane(name: str | None) -> tuple[str | None, str | None]:
 
 
 def _at(names: list[str], number: int) -> str:
-    """A name by its number, or the number."""
+    """A name by its number, or else the number."""
     return names[number] if 0 <= number < len(names) else str(number)

@@ -1,4 +1,4 @@
-"""Events of older writers, which say what they are in the words of Chrome's JSON."""
+"""Events of older writers, which are described in the words of Chrome's JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def legacy_members(  # noqa: PLR0917
     names: Callable[[Ints], list[str | None]],
     buffer: Bytes,
 ) -> dict[str, pa.Array]:
-    """Members of all events, with what these messages say of those that they are in.
+    """Members of all events, with what these messages say about the events that contain them.
 
     Parameters
     ----------
@@ -47,9 +47,9 @@ def legacy_members(  # noqa: PLR0917
     owner
         The event of each message.
     type_
-        Of each event what it says itself that it is; 0 leaves it to the message.
+        The type in each event itself; 0 leaves it to the message.
     members
-        What is known of the events.
+        What is known about the events.
     names
         Gives interned names of events by their numbers.
     """
@@ -88,7 +88,7 @@ def legacy_members(  # noqa: PLR0917
 
 
 def _ids(inside: Fields, buffer: Bytes, size: int) -> pa.Array:
-    """Ids of operations and arrows; those that only a process knows say so."""
+    """Ids of operations and arrows; those that are local to a process are marked."""
     ids = pa.nulls(size, pa.string())
     for number, beginning in ((_UNSCOPED_ID, ""), (_GLOBAL_ID, ""), (_LOCAL_ID, LOCAL_ID)):
         has = inside.has(number, size)

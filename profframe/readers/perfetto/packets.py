@@ -1,4 +1,4 @@
-"""Packets of a Perfetto trace: what they hold, when, and what the ones before them have set."""
+"""Packets of a Perfetto trace: their content and times, and the state set by earlier ones."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ _COMPRESSED_ZSTD: Final = 133
 _METADATA: Final = 5
 _SETTING: Final = (_INTERNED, _DEFAULTS, _DESCRIPTOR, _PROCESS, _THREAD, _METADATA)
 _NEEDS_STATE: Final = 2
-"""Flag of packets that mean nothing without what their sequence has set before."""
+"""Flag of packets that mean nothing without the earlier state of their sequence."""
 _OF_ALL: Final = (
     "timestamp", "timestamp_clock_id", "trusted_packet_sequence_id", "sequence_flags",
     "incremental_state_cleared", "previous_packet_dropped", "clock_snapshot", "interned_data",
     "trace_packet_defaults", "track_descriptor", "compressed_packets", "zstd_compressed_packets",
     "first_packet_on_sequence", "trusted_uid", "trusted_pid", "machine_id",
     "track_event", "gpu_counter_event", "gpu_render_stage_event",
-    # What says how the trace was made, and no more.
+    # These only say how the trace was made.
     "trace_config", "trace_stats", "trace_uuid", "service_event", "synchronization_marker",
     "system_info", "trigger", "process_descriptor", "thread_descriptor", "extension_descriptor",
     "trace_provenance", "trace_attributes", "gpu_info", "cpu_info",
 )  # fmt: skip
 _CHUNK: Final = 4 << 20
 _MOST_DECOMPRESSED: Final = 256 << 20
-"""Bytes that one packet of compressed packets may become."""
+"""Maximum bytes that one packet of compressed packets may become."""
 _KERNELS_MARK: Final = b"\xc2\x3e"
 _ARGUMENTS_MARK: Final = b"\xca\x3e"
-"""Tags of what the library does not know of interned data: kernels, and names of arguments."""
+"""Tags of interned data that the library does not know: kernels, and names of arguments."""
 _EXTENSIONS: Final = {1000: "compute_kernels", 1001: "compute_arguments"}
 
 
@@ -98,7 +98,7 @@ class Packets:
     epoch: Ints
 
     def of(self, number: int) -> Fields:
-        """What the packets hold in a field; ``owner`` is the packet."""
+        """What the packets have in a field; ``owner`` is the packet."""
         return self.fields.of(number, LENGTH)
 
 
@@ -109,11 +109,11 @@ class Reading:
     state: State = field(default_factory=State)
     framing: Framing = field(default_factory=Framing)
     damaged: int = 0
-    """Packets, or parts of them, that are none."""
+    """Packets, or parts of them, that are not valid."""
     lost: int = 0
-    """Times that the recorder says it has dropped packets."""
+    """How often the recorder says that it has dropped packets."""
     passed: Counter[str] = field(default_factory=Counter)
-    """What packets hold that is not read, by name."""
+    """Contents of packets that are not read, by name."""
     _seen: set[int] = field(default_factory=set)
 
     def packets(self, blocks: Iterator[bytes]) -> Iterator[Packets]:
@@ -142,11 +142,11 @@ class Reading:
         cuts = np.zeros(starts.size, np.bool_)
         is_compressed = np.isin(parts.number, (_COMPRESSED, _COMPRESSED_ZSTD))
         compressed = parts.where(is_compressed & (parts.wire == LENGTH))
-        if is_inside:  # packets are compressed once; a bomb is more often
+        if is_inside:  # packets are compressed once; a bomb is compressed more often
             self.damaged += compressed.owner.size
             compressed = compressed.where(np.zeros(compressed.owner.size, np.bool_))
         cuts[compressed.owner] = True
-        # Clocks are others behind a snapshot, and behind a loss.
+        # Clocks differ after a snapshot, and after a loss.
         is_cut = (parts.number == _SNAPSHOT) | ((parts.number == _LOST) & (parts.value != 0))
         cuts[parts.owner[is_cut]] = True
         bounds = np.unique([0, *np.flatnonzero(cuts).tolist(), starts.size])
@@ -198,7 +198,7 @@ class Reading:
     def _set(
         self, protos: ModuleType, buffer: Bytes, parts: Fields, sequence: Ints, count: int
     ) -> tuple[Ints, Mask]:
-        """Take over what packets set, one by one; the epoch of each, and whether it is whole."""
+        """Apply what packets set, one by one; the epoch of each, and whether it is complete."""
         from google.protobuf.message import DecodeError
 
         state = self.state
@@ -241,7 +241,7 @@ class Reading:
     def _losses(self, parts: Fields, sequence: Ints, count: int) -> Mask:
         """Packets before which others of their sequence were dropped.
 
-        The first packet of a sequence says so, too, where the recorder does not know.
+        The first packet of a sequence says so, too, if the recorder does not know.
         """
         lost = np.zeros(count, np.bool_)
         lost[parts.owner[(parts.number == _LOST) & (parts.value != 0)]] = True
@@ -280,7 +280,7 @@ class Reading:
             )
 
     def _take_metadata(self, bundle: Any) -> None:
-        """Take what a file of profframe says of itself."""
+        """Take what a file from profframe says about itself."""
         members = {plain_text(e.name): plain_text(e.json_value) for e in bundle.metadata}
         state = self.state
         if state.exported is None:
@@ -302,7 +302,7 @@ class Reading:
             inside, damaged = fields(buffer, entries.value, entries.value + entries.size)
             self.damaged += int(damaged.sum())
             iids = inside.numbers(1, entries.owner.size).tolist()
-            for name in (2, 3):  # the demangled name is the second, and counts
+            for name in (2, 3):  # the demangled name is the second one, and is used
                 names = inside.of(name, LENGTH)
                 places = zip(
                     *(a.tolist() for a in (names.owner, names.value, names.size)), strict=True
@@ -331,7 +331,7 @@ class Reading:
         default = np.zeros(count, np.int64)
         for part in np.unique(epoch).tolist():
             default[epoch == part] = state.default_clocks.get(part, 0)
-        # Where the packet is lost that names the clock, a time may be one of any.
+        # If the packet that names the clock is lost, a time may be on any clock.
         is_unknown = is_lacking & (clock == 0) & (default == 0)
         clock = np.where(clock == 0, default, clock)
         has_stamp = parts.has(_TIMESTAMP, count)

@@ -16,7 +16,7 @@ _CATEGORIES: Final = (
     "scratch_memory", "rocdecode_api", "rocjpeg_api",
 )  # fmt: skip
 _AGENT: Final = r'"{}":"?[^"\[\],}}]*?(\d{{1,9}})\]?[",}}]'
-"""An agent by its number alone, or by words that end in it."""
+"""An agent by its number alone, or by words that end in the number."""
 _OF_LINE: Final = re.compile(r"(?:AGENT|GPU) \[(\d{1,9})\]")
 _STREAM_OF_LINE: Final = re.compile(r"(?:QUEUE|STREAM) \[(\d{1,9})\]")
 _COUNTER: Final = re.compile(r".*\[(\d{1,9})\].*\(GPU\).*|AGENT \[(\d{1,9})\] PMC .*", re.DOTALL)
@@ -26,12 +26,12 @@ _TO_HOST: Final = "DEVICE_TO_HOST"
 def with_rocm_columns(
     args: pa.Array, categories: pa.Array, names: pa.Array, line: pa.Array, lines: list[Any]
 ) -> pa.Array:
-    """Arguments with what rocprofv3 says there, in the words of other traces, before the rest.
+    """Arguments that begin with what rocprofv3 says there, in the words of other traces.
 
     Parameters
     ----------
     line
-        Of each event the place of its line in ``lines``.
+        For each event, the position of its line in ``lines``.
     lines
         Process and thread of each line; threads of devices are named by agent and queue.
     """

@@ -16,7 +16,7 @@ BOOTTIME: Final = 6
 MONOTONIC: Final = 3
 REALTIME: Final = 1
 _FIRST_OWN_CLOCK: Final = 64
-"""Clocks from here on up to 127 are of one sequence."""
+"""Clocks from this one up to 127 belong to one sequence."""
 _END_OF_OWN_CLOCKS: Final = 128
 _NO_TIME: Final = 1 << 62
 _TEXTS: Final = (
@@ -45,10 +45,10 @@ class Track:
 
 @dataclass(slots=True)
 class Clock:
-    """How a clock counts, and where it is on the clock of the trace."""
+    """How a clock counts, and its position on the clock of the trace."""
 
     last: int
-    """Time of the trace at the last event, if it counts from there; else at its zero."""
+    """Time of the trace at the last event, if it counts from there; else at the clock's zero."""
     is_incremental: bool = False
     unit_ns: int = 1
 
@@ -65,19 +65,19 @@ class Thread:
 
 @dataclass(slots=True)
 class State:
-    """All of it. An epoch is a sequence from one clearing of its state to the next."""
+    """All state. An epoch is a part of a sequence, from one clearing of its state to the next."""
 
     interned: dict[int, dict[str, dict[int, Any]]] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
     """The epoch that each sequence is in."""
     valid: set[int] = field(default_factory=set)
-    """Epochs that began with a clearing, of which no packet is lost."""
+    """Epochs that began with a clearing and lost no packet."""
     tracks: dict[int, Track] = field(default_factory=dict)
     default_tracks: dict[int, int] = field(default_factory=dict)
     """By epoch."""
     default_clocks: dict[int, int] = field(default_factory=dict)
     extra_tracks: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
-    """By epoch the counters of whole numbers, and of others, that events have values of."""
+    """By epoch, the counters of integers, and of other numbers, that events have values of."""
     own_clocks: dict[tuple[int, int], Clock] = field(default_factory=dict)
     """By sequence and clock."""
     clocks: dict[int, Clock] = field(default_factory=dict)
@@ -85,18 +85,18 @@ class State:
     threads: dict[int, Thread] = field(default_factory=dict)
     """By epoch, as older writers describe them."""
     stages: dict[int, tuple[list[str], list[str]]] = field(default_factory=dict)
-    """By sequence the names of queues and stages that older writers number; 0 has the last."""
+    """By sequence, the names of queues and stages in older files; 0 has the last ones."""
     counters: dict[int, tuple[str, str | None]] = field(default_factory=dict)
     """Names and units of counters that no packet interns."""
     primary: int = BOOTTIME
     base: tuple[int, int] | None = None
     """A moment on the clock of the trace, and since the epoch."""
     zero: int | None = None
-    """What is taken from times on the clock of the trace, once rows have been made."""
+    """What is subtracted from times on the clock of the trace, once rows have been made."""
     lost_texts: int = 0
-    """Texts that are named by a number which nothing has."""
+    """Number of references to texts that do not exist."""
     non_finite: int = 0
-    """Values that are no number, or infinite."""
+    """Number of values that are not a number, or infinite."""
     next_epoch: int = 1
     exported: Exported | None = None
     """What a file of profframe says of itself."""
@@ -118,7 +118,7 @@ class State:
         self.next_epoch += 1
 
     def lose(self, sequence: int) -> None:
-        """Packets of a sequence are lost: what it has set may be what no packet here says."""
+        """Packets of a sequence are lost: some of them may have set its state."""
         clocks = [c for c in self.own_clocks if c[0] == sequence]
         for own in clocks:
             if self.own_clocks[own].is_incremental:
@@ -145,7 +145,7 @@ class State:
         self.valid &= current
 
     def values(self, kind: str, epoch: Ints, iid: Ints) -> list[Any]:
-        """What was interned by these numbers; None where nothing was."""
+        """What was interned under these numbers; None where nothing was."""
         pairs, place = distinct_rows(epoch, iid)
         nothing: Mapping[str, Mapping[int, Any]] = {}
         looked_up = [self.interned.get(e, nothing).get(kind, {}).get(i) for e, i in pairs.tolist()]
@@ -155,7 +155,7 @@ class State:
         return values
 
     def texts(self, kind: str, epoch: Ints, iid: Ints) -> list[str | None]:
-        """Texts that were interned by these numbers."""
+        """Texts that were interned under these numbers."""
         return self.values(kind, epoch, iid)
 
     def intern(self, epoch: int, data: Any) -> None:
@@ -177,7 +177,7 @@ class State:
                 own.setdefault(kind, {}).update(entries)
 
     def describe(self, descriptor: Any, line: tuple[str | None, str | None] | None = None) -> None:
-        """Add a track, or what is new of one."""
+        """Add a track, or what is new in its description."""
         track = self.tracks.setdefault(descriptor.uuid, Track())
         track.line = line or track.line
         if descriptor.parent_uuid:
@@ -198,7 +198,7 @@ class State:
             track.is_incremental = counter.is_incremental
 
     def describe_thread(self, epoch: int, descriptor: Any) -> None:
-        """Take the thread that the events of a sequence are on which name no track."""
+        """Take the thread of a sequence, for its events that name no track."""
         reference = descriptor.reference_timestamp_us * 1000
         monotonic = self.clocks.get(MONOTONIC)
         self.threads[epoch] = Thread(
@@ -243,14 +243,14 @@ class State:
             self.base = main, of_machine[REALTIME]
 
     def _moment(self, sequence: int, clocks: Any, of_machine: dict[int, int]) -> int | None:
-        """The moment of a snapshot on the clock of the trace; None where it cannot be known."""
+        """The moment of a snapshot on the clock of the trace; None if it cannot be known."""
         if self.primary in of_machine:
             return int(of_machine[self.primary])
         for clock in clocks:
             earlier = self.clock(sequence, clock.clock_id)
             if earlier is not None and not earlier.is_incremental:
                 return earlier.last + int(clock.timestamp) * earlier.unit_ns
-        # A trace without the usual clock is on the first that it has.
+        # A trace without the usual clock uses the first one that it has.
         first = next((c for c in clocks if 0 < c.clock_id < _FIRST_OWN_CLOCK), None)
         if first is None or self.clocks:
             return None
@@ -258,12 +258,12 @@ class State:
         return int(first.timestamp)
 
     def clock(self, sequence: int, number: int) -> Clock | None:
-        """A clock, of the sequence or of the machine; None where no snapshot has it."""
+        """A clock of the sequence or of the machine; None if no snapshot has it."""
         return self.own_clocks.get((sequence, number)) or self.clocks.get(number)
 
 
 def plain_text(value: str | bytes) -> str:
-    """Text of a message, which the library gives as bytes where it is no UTF-8."""
+    """Text of a message, which the library returns as bytes if it is not UTF-8."""
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 

@@ -24,13 +24,13 @@ class Lines:
 
     state: State
     lines: dict[tuple[int, int], Line] = field(default_factory=dict)
-    """By track and, of events on no track, sequence and part of it."""
+    """By track, or for events on no track by sequence and part of it."""
     owners: dict[Line, int] = field(default_factory=dict)
     processes: dict[str, dict[str, str]] = field(default_factory=dict)
     threads: dict[Line, str] = field(default_factory=dict)
 
     def line(self, uuid: int, sequence: int, epoch: int) -> Line:
-        """Process and thread of a track; of none, those of the sequence."""
+        """Process and thread of a track; without a track, those of the sequence."""
         if not uuid:
             thread = self.state.threads.get(epoch)
             if thread is None:
@@ -42,7 +42,7 @@ class Lines:
         key = (uuid, 0)
         if key not in self.lines:
             track = self.state.tracks.get(uuid)
-            # A line stays what it was, so that an end finds its begin.
+            # A line does not change, so that an end finds its begin.
             self.lines[key] = self._line(uuid, track) if track else (None, f"track {uuid}")
         return self.lines[key]
 
@@ -62,7 +62,7 @@ class Lines:
         return line
 
     def _name(self) -> None:
-        """Take over the names of tracks, some of which come long after the events on them."""
+        """Take the names of tracks, some of which come long after their events."""
         for (uuid, _), line in self.lines.items():
             track = self.state.tracks.get(uuid)
             if track is None:

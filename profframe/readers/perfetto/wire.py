@@ -1,4 +1,4 @@
-"""Fields of many protobuf messages at once: arrays in place of objects."""
+"""Fields of many protobuf messages at once: arrays instead of objects."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ FIXED32: Final = 5
 _WIDTHS: Final = {FIXED64: 8, FIXED32: 4}
 _LONGEST_VARINT: Final = 10
 PADDING: Final = 16
-"""Bytes that have to follow a buffer, so that the last numbers can be read."""
+"""Bytes that must follow a buffer, so that the last numbers can be read."""
 _PACKET: Final = 0x0A
 """Tag of a packet in a trace: field 1, with a length."""
 _EMPTY: Final = b"\n\0" * 128
-"""Packets without a field: they say nothing, and gzip has a million of them in two kilobytes."""
+"""Maximum packets without a field: they say nothing, and gzip fits a million of them into 2 kB."""
 _LONGEST_PACKET: Final = 256 << 20
-"""Bytes of a packet, at most: it is in memory as a whole."""
+"""Maximum bytes of a packet: it is in memory as a whole."""
 _MOST_FIELDS: Final = 1 << 16
-"""Fields of a message, at most: each takes a pass over all messages that have as many."""
+"""Maximum fields of a message: each takes a pass over all messages that have as many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
     """Fields of messages, in the order of the messages and within each as they stand there.
 
-    ``owner`` is the number of the message. ``value`` holds numbers as they are on the wire, and of
-    what has a length where it begins; ``size`` is that length.
+    ``owner`` is the number of the message. ``value`` holds numbers as they are on the wire, and for
+    fields with a length where they begin; ``size`` is that length.
     """
 
     owner: Ints
@@ -47,20 +47,20 @@ class Fields:
     size: Ints
 
     def of(self, number: int, *wires: int) -> Fields:
-        """Those with one number, of the given types."""
+        """The fields with one number, of the given types."""
         rows = np.flatnonzero(self.number == number)
         wire = self.wire[rows]
         rows = rows[np.logical_or.reduce([wire == type_ for type_ in wires])]
         return self.where(rows)
 
     def where(self, chosen: Mask | Ints) -> Fields:
-        """Those in a mask, or at these places."""
+        """Those in a mask, or at these positions."""
         return Fields(
             *(a[chosen] for a in (self.owner, self.number, self.wire, self.value, self.size))
         )
 
     def numbers(self, number: int, count: int, missing: int = 0) -> Ints:
-        """The number in a field of each of the messages; of several the last."""
+        """The number in a field of each of the messages; the last one if there are several."""
         chosen = self.of(number, VARINT, FIXED64, FIXED32)
         values = np.full(count, missing, np.int64)
         values[chosen.owner] = chosen.value
@@ -89,19 +89,19 @@ class Framing:
             if len(pending) >= size:
                 used = yield from self._cut(pending)
                 pending = pending[used:]
-                # A packet that is longer than all that is there waits for as much again.
+                # A packet that is longer than what was read waits for as much again.
                 size = max(size, 2 * len(pending))
                 if self.damage is not None:
                     return
         used = yield from self._cut(pending)
         if used < len(pending) and self.damage is None:
-            self.damage = f"the packet at byte {self.position:,} is cut"
+            self.damage = f"the packet at byte {self.position:,} is cut off"
 
     def _cut(self, data: bytes) -> Generator[tuple[Bytes, Ints, Ints], None, int]:
         starts: list[int] = []
         ends: list[int] = []
         at, total = 0, len(data)
-        # Where a packet begins is known from the one before it only.
+        # Only the previous packet says where a packet begins.
         while at < total:
             if data[at] != _PACKET:
                 self.damage = f"no packet begins at byte {self.position + at:,}"
@@ -116,7 +116,7 @@ class Framing:
             elif at + 2 < total and data[at + 2] < 128:
                 size, begin, byte = byte & 127 | data[at + 2] << 7, at + 3, 0
             elif at + 4 < total and data[at + 3] >= 128 > data[at + 4]:
-                # Writers that fill in the length later leave 4 bytes for it.
+                # Writers that fill in the length later reserve 4 bytes for it.
                 size, begin = byte & 127 | (data[at + 2] & 127) << 7, at + 5
                 size, byte = size | (data[at + 3] & 127) << 14 | data[at + 4] << 21, 0
             else:
@@ -124,12 +124,12 @@ class Framing:
                 if begin > total:
                     break
             if byte >= 128:
-                self.damage = f"no length of a packet at byte {self.position + at:,}"
+                self.damage = f"a packet without a length at byte {self.position + at:,}"
                 break
             if begin + size > total:
                 if size > _LONGEST_PACKET:
                     self.damage = (
-                        f"the packet at byte {self.position + at:,} is said to have {size:,} bytes"
+                        f"the packet at byte {self.position + at:,} claims to have {size:,} bytes"
                     )
                 break
             starts.append(begin)
@@ -144,7 +144,7 @@ class Framing:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int, int]:
-    """The number at a place, the place behind it, and its last byte; beyond all if it is cut."""
+    """The number at a place, the place after it, and its last byte; past the end if it is cut."""
     size = 0
     for nth, byte in enumerate(data[at : at + _LONGEST_VARINT]):
         size |= (byte & 127) << (7 * nth)
@@ -196,7 +196,7 @@ def fields(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Fields, Mask]:
     if not parts:
         nothing = np.empty(0, np.int64)
         return Fields(nothing, nothing, nothing, nothing, nothing), damaged
-    # Each pass has the next field of every message that has one: their places need no sorting.
+    # Each pass takes the next field of every message that has one: their places need no sorting.
     counts = np.zeros(starts.size, np.int64)
     for active, *_ in parts:
         counts[active] += 1
@@ -214,7 +214,7 @@ def fields(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Fields, Mask]:
 def _varints(
     buffer: Bytes, at: Ints, ends: Ints, chosen: Mask | None = None
 ) -> tuple[Ints, Ints, Mask]:
-    """Numbers that begin at these places, the places behind them, and those that do not end."""
+    """Numbers that begin at these places, the places after them, and those that do not end."""
     value = np.zeros(at.size, np.uint64)
     after = at.copy()
     is_bad = np.zeros(at.size, np.bool_)
@@ -293,7 +293,7 @@ def distinct_rows(*columns: Ints) -> tuple[Ints, Ints]:
 
 
 def texts(buffer: Bytes, at: Ints, size: Ints) -> pa.Array:
-    """Texts at these places; what is no UTF-8 becomes U+FFFD."""
+    """Texts at these places; what is not UTF-8 becomes U+FFFD."""
     bounds = np.zeros(at.size + 1, np.int64)
     np.cumsum(size, out=bounds[1:])
     places = np.arange(int(bounds[-1])) + np.repeat(at - bounds[:-1], size)

@@ -1,4 +1,4 @@
-"""Texts, frames and stacks of a pickle, each once, and which of them its memo has where."""
+"""Texts, frames and stacks of a pickle, each once, and their places in its memo."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class _Memo:
         self._values = np.zeros(1 << 12, np.uint32)
 
     def put(self, kind: str, places: Ints, numbers: Ints) -> None:
-        """Have these at these places; -1 is no place."""
+        """Put these at these places; -1 is no place."""
         is_place = places >= 0
         if not is_place.all():
             places, numbers = places[is_place], numbers[is_place]
         if not len(places):
             return
         if (most := int(places.max())) >= len(self._values):
-            # In place: what is behind the end stays untouched memory until it is used.
+            # In place: memory after the end stays untouched until it is used.
             self._values.resize(max(most + 1, len(self._values) * 5 // 4), refcheck=False)
         self._values[places] = (numbers - _NOTHING << 2) | _CODES[kind]
 
@@ -63,7 +63,7 @@ class Contents:
     Parameters
     ----------
     machine
-        Has the memo of what was decoded by itself, and says where it fails.
+        Has the memo of values that were decoded singly, and raises errors with their position.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -72,7 +72,7 @@ class Contents:
         self.stacks: list[bytes] = []
         """Numbers of frames of each stack, as bytes."""
         self.unknown_keys: dict[str, int] = {}
-        """Keys that are not kept, by how many records and distinct frames have a value there."""
+        """Keys that are not kept, and how many records and distinct frames have a value there."""
         self._unknown_of_frames: set[tuple[str, int]] = set()
         self._machine = machine
         self._memo = _Memo()
@@ -84,7 +84,7 @@ class Contents:
         self._cached_bytes = 0
 
     def release(self) -> None:
-        """Let go of all that only decoding needs; texts, frames and stacks stay."""
+        """Release everything that only decoding needs; texts, frames and stacks stay."""
         self._memo = _Memo()
         self._cached, self._stack_ids, self._other_ids = {}, {}, {}
 
@@ -134,7 +134,7 @@ class Contents:
     # What was cut out of runs.
 
     def lost(self, index: int) -> Any:
-        """What the memo has at a place, if that was cut out of a run; else None."""
+        """What the memo has at a place, if it was cut out of a run; else None."""
         place = np.array([index])
         numbers = {kind: int(self._memo.get(kind, place)[0]) for kind in _CODES}
         if (number := numbers["text"]) != _NOTHING:
@@ -153,7 +153,7 @@ class Contents:
         return dict(zip(FRAME_FIELDS, self.frames[number], strict=True))
 
     def memoise(self, dicts: Dicts) -> None:
-        """Number what dicts put into the memo, before anything is taken from it."""
+        """Number what dicts put into the memo, before anything is read from it."""
         columns = [*dicts.every()]
         for kind, column in columns:
             if kind in {"text", "other"}:
@@ -171,7 +171,7 @@ class Contents:
             self._memoise_items(column, items, frames)
 
     def recalled(self, kind: Kind, column: Column) -> Ints:
-        """Numbers of a column that was memoised, those of the memo, too."""
+        """Numbers of a column that was memoised, including those from the memo."""
         is_get = column.state == GET
         if kind not in {"text", "stack"} or not is_get.any():
             return column.numbers
@@ -189,7 +189,7 @@ class Contents:
         return numbers
 
     def _memoise(self, kind: Kind, column: Column) -> None:
-        """Put the numbers of new texts and stacks in place of where they are in the memo."""
+        """Replace places in the memo by the numbers of new texts and stacks."""
         if not len(column.bodies):
             return
         bodies = column.bodies.dictionary_encode()
@@ -205,7 +205,7 @@ class Contents:
         self._put(kind, column, is_new, ids[bodies.indices.to_numpy()])
 
     def _memoise_items(self, column: Column, items: Items, frames: Ints) -> None:
-        """Put the numbers of stacks in place of where lists of frames are in the memo."""
+        """Replace places of frame lists in the memo by the numbers of stacks."""
         is_here = items.gets < 0
         ids = np.empty(len(items.gets), np.int32)
         ids[is_here] = frames
@@ -276,19 +276,19 @@ class Contents:
     def _text_of_memo(self, index: int) -> int:
         value = self._machine.memo.get(index)
         if not isinstance(value, str):
-            self._machine.fail(f"value {index:,} of the memo is no text, where one should be")
+            self._machine.fail(f"value {index:,} of the memo is not text, as it should be")
         return self.text_id(value)
 
     def _frame_of_memo(self, index: int) -> int:
         value = self._machine.memo.get(index)
         if not isinstance(value, dict):
-            self._machine.fail(f"value {index:,} of the memo is no frame")
+            self._machine.fail(f"value {index:,} of the memo is not a frame")
         return self._frame_id(value)
 
     def _stack_of_memo(self, index: int) -> int:
         value = self._machine.memo.get(index)
         if not isinstance(value, list):
-            self._machine.fail(f"value {index:,} of the memo is no list of frames")
+            self._machine.fail(f"value {index:,} of the memo is not a list of frames")
         number = self.stack_id(value)
         return _EMPTY_STACK if number is None else number
 
@@ -297,7 +297,7 @@ class Contents:
         number = self._cached.get(body)
         if number is not None:
             return number
-        # No match begins at what marks the items, which lies before and behind them.
+        # No match begins at the marks of items, which are before and after them.
         gets: list[tuple[bytes, bytes]] = _ONE_GET.findall(body)
         if not gets:
             return _EMPTY_STACK

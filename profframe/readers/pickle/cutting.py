@@ -1,8 +1,8 @@
 """Runs of dicts out of the bytes of a pickle, as columns.
 
 All dicts that may begin in a block are walked side by side (`walking`), first those that lie in
-lists of other ones. What lies one behind the other is a run; other dicts are left for the decoder
-of single opcodes.
+lists of other ones. Dicts that directly follow each other are a run; all others are left to the
+decoder of single opcodes.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Column:
 
     state: npt.NDArray[np.int8]
     numbers: Ints
-    """The number; for GET the place in the memo, for a text or list where it was put (-1: not)."""
+    """The number; for GET the place in the memo; for a text or list where it was put (-1: not)."""
     bodies: pa.Array
     """For each VALUE of a text or list its bytes, or the opcodes of its items; for each other one
     that the memo has, its opcodes."""
     items: Items | None = None
-    """Of the rows that are ITEMS."""
+    """For the rows that are ITEMS."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Dicts:
     """By key and kind, which may differ among shapes."""
 
     def every(self) -> Iterator[tuple[Kind, Column]]:
-        """All columns, those of dicts in lists, too."""
+        """All columns, including those of dicts in lists."""
         for (_, kind), column in self.columns.items():
             if column.items is not None:
                 yield from column.items.dicts.every()
@@ -83,9 +83,9 @@ class Cut:
     """A run of dicts."""
 
     end: int
-    """Place behind the last one."""
+    """Place after the last one."""
     memoised: int
-    """Values that came into the memo."""
+    """Number of values put into the memo."""
     dicts: Dicts
 
 
@@ -97,7 +97,7 @@ class Cutter:
     data
         The bytes.
     shapes
-        Those of dicts that lie in lists of other dicts.
+        The shapes of dicts that are in lists of other dicts.
     """
 
     def __init__(self, data: bytes, shapes: Sequence[Shape]) -> None:
@@ -114,18 +114,18 @@ class Cutter:
                 self._starts = np.delete(self._starts, walked.rows)
 
     def cut(self, position: int, most: int, memoised: int, shapes: Sequence[Shape]) -> Cut | None:
-        """The dicts that lie one behind the other from a place on, and have one of these shapes.
+        """The dicts that directly follow each other from a place on, and have one of these shapes.
 
         Parameters
         ----------
         position
             Where the first one begins.
         most
-            So many places where one may begin are looked at.
+            Maximum places to look at where a dict may begin.
         memoised
-            Values in the memo before it.
+            Number of values in the memo before it.
         shapes
-            Those of the dicts.
+            The shapes of the dicts.
         """
         row = int(np.searchsorted(self._starts, position))
         starts = self._starts[row : row + most]
@@ -149,7 +149,7 @@ class _Walked:
         self._block = block
         self._inner = inner
         walks: list[tuple[Ints, Ints, Walk]] = []
-        """Rows of the starts, those of the walk, and the walk."""
+        """Rows of the starts, rows of the walk, and the walk."""
         rest = np.arange(len(starts))
         for shape in shapes:
             walk = Walk(block, starts[rest], None if inner is None else inner.lying)
@@ -170,7 +170,7 @@ class _Walked:
             return together
 
         self.rows: Ints = rows[order]
-        """Of the starts, those where one of them begins."""
+        """The starts where one of them begins."""
         self.starts: Ints = starts[self.rows]
         self.ends = merged(walk.at[right] for _, right, walk in walks)
         self.memoised = merged(walk.memoised[right] for _, right, walk in walks)
@@ -184,9 +184,9 @@ class _Walked:
         self.lying: Lying = Lying.of(self.starts, self.ends, self.memoised)
 
     def run(self, position: int) -> Ints:
-        """Rows that begin where the one before ends, from a place on.
+        """Rows that each begin where the previous one ends, from a place on.
 
-        A place that only looks like a beginning lies within a row, and is passed over.
+        A place that only looks like a beginning is within a row, and is skipped.
         """
         kept: list[Ints] = []
         while True:
@@ -265,7 +265,7 @@ def _merged(parts: Sequence[tuple[Ints, Values | None]], order: Ints | slice) ->
 
 
 def _bodies(data: bytes, begins: Ints, ends: Ints) -> pa.Array:
-    """Pieces of the block, which lie one behind the other."""
+    """Pieces of the block, one after the other."""
     if not len(begins):
         return pa.nulls(0, pa.binary())
     offsets = np.empty(2 * len(begins) + 1, np.int32)
@@ -277,14 +277,14 @@ def _bodies(data: bytes, begins: Ints, ends: Ints) -> pa.Array:
 
 
 def joined(parts: Sequence[Dicts], rows: Sequence[Ints] | None = None, count: int = 0) -> Dicts:
-    """Several dicts as one, one behind the other.
+    """Several dicts as one, one after the other.
 
     Parameters
     ----------
     parts
         The dicts.
     rows
-        Where the rows of each are; None: one behind the other. Elsewhere all is EMPTY.
+        Where the rows of each are; None: one after the other. Everything else is EMPTY.
     count
         How many rows there are.
     """

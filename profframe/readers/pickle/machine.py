@@ -1,8 +1,7 @@
 """The stack machine of a pickle, for opcodes of plain data in protocols 0 to 5.
 
-`pickletools` describes the opcodes. A value that lies in another one is never changed again: that
-excludes a list in itself, and lets each value be weighed once, as the tree that a reader of it
-would walk.
+`pickletools` describes the opcodes. A value inside another one is never changed again: so no list
+can contain itself, and each value is weighed once, as the tree that a reader would walk.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ _WHOLE: Final = re.compile(rb"[+-]?\d{1,600}")
 _LONGEST_LINE: Final = 1 << 24
 _LONGEST_TEXT: Final = 1 << 28
 _UNFOLDED: Final = 256
-"""Values that one byte may unfold to, as by a list of frames that many events share."""
+"""Values that one byte may expand to, as through a list of frames that many events share."""
 _ALWAYS_UNFOLDED: Final = 100_000
 _MOST_CONTAINERS: Final = 3_000_000
-"""Of those that stay: each takes some 300 bytes of memory, where the file may have one."""
+"""Maximum containers that stay: each takes some 300 bytes of memory, but maybe one in the file."""
 
 _FRAME: Final = 9
 _FRAME_CODE: Final = 0x95
@@ -62,7 +61,7 @@ _KEYS: Final = (str, int, bytes, float, type(None))
 
 
 class Machine:
-    """Decodes one pickle from blocks of bytes; subclasses may take values as they come."""
+    """Decodes one pickle from blocks of bytes; subclasses may take values as they arrive."""
 
     def __init__(self, blocks: Iterator[bytes], path: Path | str) -> None:
         self.path = path
@@ -83,9 +82,9 @@ class Machine:
         self._removed: list[tuple[int, int]] = []
         """Where opcodes of frames were removed, and how many bytes until there."""
         self._weights: dict[int, tuple[int, int, Any]] = {}
-        """Values and depth of containers as trees, and the container, which keeps its id."""
+        """Values and depth of containers as trees, and the container, which keeps its id valid."""
         self._sealed: set[int] = set()
-        """Containers that lie in another one."""
+        """Containers that are inside another one."""
         self._opcode_at = 0
 
     def value(self) -> Any:
@@ -112,7 +111,7 @@ class Machine:
             self.fail("it has text that is not UTF-8")
 
     def fill(self, count: int) -> bool:
-        """Have at least so many bytes in ``data`` from ``position`` on; False at the end."""
+        """Have at least this many bytes in ``data`` from ``position`` on; False at the end."""
         while len(self.data) - self.position < count:
             block = next(self._blocks, None)
             if block is None:
@@ -129,17 +128,17 @@ class Machine:
         return True
 
     def place(self, offset: int) -> int:
-        """Offset in the file of one in its bytes without opcodes of frames."""
+        """Offset in the file, from one in its bytes without frame opcodes."""
         row = bisect(self._removed, (offset, _NEVER))
         return offset + (self._removed[row - 1][1] if row else 0)
 
     def begin_frame(self, size: int) -> None:
-        """Note where a frame ends, since another one may begin there, within what it belongs to."""
+        """Note where a frame ends: another one may begin there, even within a value."""
         self._frame_end = self.passed + self.position + size
         self._remove_frames()
 
     def _remove_frames(self) -> None:
-        """Take opcodes of frames out of ``data``: they come anywhere, and mean nothing."""
+        """Remove frame opcodes from ``data``: they may be anywhere, and mean nothing."""
         data, first = self.data, 0
         pieces: list[bytes] = []
         while self._frame_end is not None:
@@ -181,7 +180,7 @@ class Machine:
         return line
 
     def fail(self, what: str) -> NoReturn:
-        """End with what is wrong, and where."""
+        """Raise an error that says what is wrong, and where."""
         raise SourceError(
             f"{self.path}: byte {self.place(self._opcode_at):,}: the pickle is damaged: {what}"
         )
@@ -200,7 +199,7 @@ class Machine:
         if opcode is None:
             if self._opcode_at == 0:
                 raise NotATraceError(f"{self.path}: not a trace: it does not begin like a pickle")
-            self.fail(f"0x{code:02x} is no opcode")
+            self.fail(f"0x{code:02x} is not an opcode")
         what = ""
         if code in _NAMED:
             names = [self.line()[:80].decode("utf-8", "replace") for _ in range(2)]
@@ -216,7 +215,7 @@ class Machine:
     # The stack, the memo, and containers.
 
     def items(self) -> list[Any]:
-        """What lies above the last mark, taken off the stack."""
+        """The values above the last mark, taken off the stack."""
         if not self.marks:
             self.fail("it ends a container that never began")
         start = self.marks.pop()
@@ -227,7 +226,7 @@ class Machine:
         return items
 
     def pop(self) -> Any:
-        """The uppermost value, which has to lie above the last mark."""
+        """The uppermost value, which must be above the last mark."""
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
             self.fail("it takes a value from an empty stack")
         return self.stack.pop()
@@ -238,7 +237,7 @@ class Machine:
             self.fail("it takes a value from an empty stack")
         container = self.stack[-1]
         if not isinstance(container, kind):
-            self.fail(f"it adds items to what is no {kind.__name__}")
+            self.fail(f"it adds items to something that is not a {kind.__name__}")
         return container
 
     def store(self, index: int) -> None:
@@ -259,10 +258,10 @@ class Machine:
 
     def lost(self, index: int) -> Any:
         """A value of the memo that is not in ``memo``."""
-        self.fail(f"it takes value {index:,} of the memo, where none is")
+        self.fail(f"it takes value {index:,} of the memo, which does not exist")
 
     def hold(self, container: Any, items: list[Any]) -> None:
-        """Weigh what comes to lie in a container, and see that it does not hold itself."""
+        """Weigh what is put into a container, and check that it does not contain itself."""
         weights, sealed = self._weights, self._sealed
         weight, depth, _ = weights.get(id(container), (1, 1, container))
         weight += len(items)
@@ -273,11 +272,11 @@ class Machine:
                 weight += inner
                 depth = max(depth, deep + 1)
         if id(container) in sealed:
-            self.fail("a container changes that lies in another one, as one that lies in itself")
+            self.fail("a container changes after it was put into another one, or into itself")
         if depth > _DEEPEST:
-            self.fail(f"containers lie in each other more than {_DEEPEST} deep")
+            self.fail(f"containers are nested more than {_DEEPEST} deep")
         if weight > _ALWAYS_UNFOLDED + _UNFOLDED * (self.passed + len(self.data)):
-            self.fail(f"its values, shared by the memo, would unfold to {weight:,}")
+            self.fail(f"its values, shared through the memo, would expand to {weight:,}")
         weights[id(container)] = weight, depth, container
         if len(weights) > _MOST_CONTAINERS:
             raise SourceError(
@@ -286,11 +285,11 @@ class Machine:
             )
 
     def release(self) -> None:
-        """Let go of all that only decoding needs."""
+        """Release everything that only decoding needs."""
         self.memo, self._weights, self._sealed, self.data = {}, {}, set(), b""
 
     def forget(self, container: Any) -> None:
-        """Let go of a container that was used up, and lies in no other one."""
+        """Release a container that was used up and is in no other one."""
         self._weights.pop(id(container), None)
         self._sealed.discard(id(container))
 
@@ -311,17 +310,17 @@ class Machine:
         container.extend(items)
 
     def new_list(self) -> list[Any]:
-        """An empty list, which comes to lie upon the stack."""
+        """An empty list, which is put onto the stack."""
         return []
 
     def number(self, count: int) -> int:
-        """A signed number of so many bytes."""
+        """A signed number of this many bytes."""
         if count > _MOST_LONG:
             self.fail(f"it has a number of {count:,} bytes")
         return int.from_bytes(self.take(count), "little", signed=True)
 
     def bytes_of(self, count: int) -> bytes:
-        """Text or bytes of a length that the file says."""
+        """Text or bytes of a length from the file."""
         if count > _LONGEST_TEXT:
             self.fail(f"it has a text of {count:,} bytes")
         return self.take(count)
@@ -348,7 +347,7 @@ def _fixed(form: str) -> _Action:
 
 
 def _sized(size: int, make: Callable[[bytes], Any]) -> _Action:
-    """Text or bytes behind their length, which has so many bytes."""
+    """Text or bytes after their length, which has this many bytes."""
 
     def action(machine: Machine) -> None:
         count = int.from_bytes(machine.take(size), "little")
@@ -394,7 +393,7 @@ def _old_text(data: bytes) -> str | bytes:
 def _proto(machine: Machine) -> None:
     version = machine.take(1)[0]
     if version > 5:
-        machine.fail(f"it has protocol {version}, and 5 is the last one known")
+        machine.fail(f"it has protocol {version}, but 5 is the latest one known")
 
 
 def _frame(machine: Machine) -> None:
@@ -403,13 +402,13 @@ def _frame(machine: Machine) -> None:
 
 def _stop(machine: Machine) -> None:
     if len(machine.stack) != 1 or machine.marks:
-        machine.fail(f"it stops with {len(machine.stack)} values in place of one")
+        machine.fail(f"it stops with {len(machine.stack)} values instead of one")
     machine.is_done = True
 
 
 def _mark(machine: Machine) -> None:
     if len(machine.marks) > 4 * _DEEPEST:
-        machine.fail(f"containers lie in each other more than {_DEEPEST} deep")
+        machine.fail(f"containers are nested more than {_DEEPEST} deep")
     machine.marks.append(len(machine.stack))
 
 
@@ -453,7 +452,7 @@ def _escaped(machine: Machine) -> None:
 def _line_number(machine: Machine) -> int:
     number = _whole(machine, machine.line())
     if number < 0:
-        machine.fail(f"it has place {number} in the memo")
+        machine.fail(f"it names place {number} of the memo")
     return number
 
 
@@ -487,7 +486,7 @@ def _additems(machine: Machine) -> None:
 
 
 def _made(make: Callable[[list[Any]], Any]) -> _Action:
-    """A container of all that lies above the last mark."""
+    """A container of everything above the last mark."""
 
     def action(machine: Machine) -> None:
         items = machine.items()

@@ -1,7 +1,7 @@
-"""Long lists of flat dicts in a pickle, as columns: no opcode of most of them is decoded alone.
+"""Long lists of flat dicts in a pickle, as columns: most of their opcodes are not decoded singly.
 
 The first dicts of a list are decoded one by one. They show which keys there are; runs of dicts with
-these keys are cut into columns at once (`cutting`). Other dicts are decoded one by one, as before.
+these keys are cut into columns at once (`cutting`). All other dicts are decoded one by one.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ __all__ = ["Chunk", "Kind", "RecordList", "RecordMachine"]
 Ints = npt.NDArray[np.int64]
 
 _CHUNK: Final = 32_768
-"""Rows that become columns at once."""
+"""Number of rows that become columns at once."""
 _CHUNK_BYTES: Final = 8 << 20
-"""Bytes of runs of them, which may hold some frames in ten bytes."""
+"""Bytes of their runs, in which ten bytes may hold several frames."""
 _WINDOW: Final = 4 << 20
 _NEAR_END: Final = 1 << 16
 _MOST_SHAPES: Final = 6
 _MOST_STEPS: Final = 1 << 14
-"""Dicts that are cut at once; fewer as long as runs are short."""
+"""Number of dicts that are cut at once; fewer as long as runs are short."""
 _FEWEST_STEPS: Final = 32
 _SHORT: Final = 3
 _MOST_SKIPPED: Final = 64
-"""A run of fewer dicts costs more than it saves: some are decoded alone before the next try."""
+"""A run of fewer dicts costs more than it saves: some are decoded singly before the next try."""
 _BOUNDS: Final = (-(1 << 63), 1 << 63)
 
 _PLAIN: Final = (bool, int, float)
 
 
 class RecordList(list[Any]):
-    """A list whose items were taken as they came; it stays empty."""
+    """A list whose items were taken as they arrived; it stays empty."""
 
     def __init__(self, name: str, number: int) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Chunk:
     lists: Ints
     """Number of the list that each row is from."""
     columns: Mapping[str, Ints]
-    """Numbers; numbers of texts and stacks, with -1 for none."""
+    """Numbers, or numbers of texts and stacks; -1 for none."""
     is_there: Mapping[str, npt.NDArray[np.bool_]]
 
 
@@ -74,15 +74,15 @@ class RecordMachine(Machine):
     Parameters
     ----------
     blocks, path
-        As of a `Machine`.
+        As for a `Machine`.
     fields
-        By name of a key: the fields of the dicts in the list there, or in the lists in it.
+        By the name of a key: the fields of the dicts in the list there, or in the lists in it.
     nested
         Names of keys where lists of such lists are.
     take
         Gets the chunks.
     prepare
-        Makes the fields of a dict that was decoded by itself.
+        Makes the fields of a dict that was decoded singly.
     """
 
     def __init__(  # noqa: PLR0917
@@ -97,7 +97,7 @@ class RecordMachine(Machine):
         super().__init__(blocks, path)
         self.contents = Contents(self)
         self.odd_values = 0
-        """Values of keys that are kept that are not of their kind, or too large."""
+        """Number of values of kept keys that have another kind than their key, or are too large."""
         self._fields = fields
         self._nested = nested
         self._take = take
@@ -110,7 +110,7 @@ class RecordMachine(Machine):
         self._steps = _FEWEST_STEPS
         self._skip, self._skipped = 0, 0
         self._pending: str | None = None
-        """Name of the lists that the rows are from that are not yet columns."""
+        """Name of the lists whose rows are not yet columns."""
         self._rows = 0
         self._list_runs: list[tuple[int, int]] = []
         self._bytes = 0
@@ -121,7 +121,7 @@ class RecordMachine(Machine):
     # What differs from a `Machine`.
 
     def value(self) -> Any:
-        """All but the rows of the lists."""
+        """Everything except the rows of the lists."""
         value = super().value()
         self.flush()
         return value
@@ -150,7 +150,7 @@ class RecordMachine(Machine):
         return super().lost(index) if value is None else value
 
     def new_list(self) -> list[Any]:
-        """A list; of one whose items are rows, one that says so."""
+        """A list; for items that are rows, a `RecordList`."""
         stack, marks = self.stack, self.marks
         name = stack[-1] if stack else None
         if not (isinstance(name, str) and name in self._fields and name not in self._nested):
@@ -170,7 +170,7 @@ class RecordMachine(Machine):
             return
         for item in items:
             if not isinstance(item, dict):
-                self.fail(f"a list of {container.name} has a value that is no dict")
+                self.fail(f"a list of {container.name} has a value that is not a dict")
             self._begin(container, 1)
             self._alone.append((self._rows - 1, self._prepare(container.name, item)))
             self._learn(container.name, item)
@@ -179,7 +179,7 @@ class RecordMachine(Machine):
     # Runs.
 
     def _begin(self, container: RecordList, count: int, size: int = 0) -> None:
-        """Have so many more rows of a list, of so many bytes."""
+        """Count this many more rows of a list, of this many bytes."""
         is_full = self._rows >= _CHUNK or self._bytes >= _CHUNK_BYTES
         if self._pending != container.name or is_full:
             self.flush()
@@ -201,7 +201,7 @@ class RecordMachine(Machine):
         if self._skip and shapes:
             self._skip -= 1
             return False
-        if items := stack[marks[-1] :]:  # dicts before the run that were decoded alone
+        if items := stack[marks[-1] :]:  # dicts before the run that were decoded singly
             del stack[marks[-1] :]
             self.put_values(container, items)
         if not shapes:
@@ -223,7 +223,7 @@ class RecordMachine(Machine):
             self.fill(_WINDOW)
         run = self._run_of(shapes)
         if run is None and len(self.data) - self.position < _WINDOW and self.fill(2 * _WINDOW):
-            run = self._run_of(shapes)  # a long one has its end there now
+            run = self._run_of(shapes)  # a long one ends there now
         return run
 
     def _run_of(self, shapes: Sequence[_Shape]) -> Cut | None:
@@ -259,7 +259,7 @@ class RecordMachine(Machine):
     # What the dicts of a list look like.
 
     def _learn(self, name: str, item: dict[Any, Any]) -> None:
-        """Have runs take dicts like this one, and frames like its own."""
+        """Let runs take dicts like this one, and frames like its own."""
         _add_shape(self._shapes[name], _shape(item, self._fields[name]))
         if len(self._frame_shapes) < _MOST_SHAPES:
             lists = (value for value in item.values() if type(value) is list)
@@ -270,7 +270,7 @@ class RecordMachine(Machine):
     # Columns.
 
     def flush(self) -> None:
-        """Turn the rows that came into columns."""
+        """Turn the collected rows into columns."""
         name, count = self._pending, self._rows
         if name is None or not count:
             return
@@ -290,7 +290,7 @@ class RecordMachine(Machine):
         values: Mapping[str, Ints],
         is_there: Mapping[str, npt.NDArray[np.bool_]],
     ) -> None:
-        """Rows that were decoded by themselves."""
+        """Rows that were decoded singly."""
         kinds = self._fields[name]
         for row, item in self._alone:
             for key, value in item.items():
@@ -347,7 +347,7 @@ def _add_shape(shapes: list[_Shape], shape: _Shape) -> None:
 
 
 def _shape(item: dict[Any, Any], fields: Mapping[str, Kind]) -> _Shape:
-    """How a dict like this one is cut; empty: not at all."""
+    """How a dict like this one is cut; empty if it is not."""
     shape: list[tuple[str, Kind]] = []
     for key, value in item.items():
         kind = _kind(value, fields.get(key))
@@ -358,7 +358,7 @@ def _shape(item: dict[Any, Any], fields: Mapping[str, Kind]) -> _Shape:
 
 
 def _kind(value: Any, expected: Kind | None) -> Kind | None:
-    """How a value like this one is cut; None: not at all."""
+    """How a value like this one is cut; None if it is not."""
     if value is None:
         return expected or "other"
     kind: Kind | None = None

@@ -1,7 +1,7 @@
-"""Dicts of known keys in the bytes of a pickle, walked side by side: one step is of all of them.
+"""Dicts of known keys in the bytes of a pickle, walked side by side: each step moves all of them.
 
-Each step is a few operations of arrays over all places where one may begin. Where a dict is not
-what its shape says, its walk ends. What a walk has passed was checked byte by byte.
+Each step is a few array operations over all places where a dict may begin. If a dict does not have
+its expected shape, its walk ends. What a walk has passed was checked byte by byte.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ Bools = npt.NDArray[np.bool_]
 Kind = Literal["number", "text", "stack", "other"]
 """What a value is: a number, a text that repeats, a list of frames, or what is not kept."""
 Shape = Sequence[tuple[str, Kind, Sequence[bytes]]]
-"""Keys of a dict, the kinds of their values, and the opcodes that may be there for each key."""
+"""Keys of a dict, the kinds of their values, and the opcodes that may stand for each key."""
 
 EMPTY: Final = 0
 VALUE: Final = 1
-"""A number, or a text, dict or list of places in the memo that the bytes have here."""
+"""A number, or a text, dict or list of places in the memo, which is in the bytes here."""
 GET: Final = 2
-"""One that the memo has, at the place that is the number."""
+"""One from the memo, at the place that is the number."""
 ITEMS: Final = 3
-"""A list of dicts that the bytes have here."""
+"""A list of dicts, which is in the bytes here."""
 
 MARGIN: Final = 40
-"""Bytes behind the place of each step that it may look at."""
+"""Bytes after its place that each step may look at."""
 _LONGEST_TEXT: Final = 1024
 _LONGEST_KEY: Final = 24
 _MOST_GETS: Final = 64
-"""Places in a list that are passed side by side: the rest of a longer one is by itself."""
+"""Places in a list that are passed side by side: the rest of a longer list is passed alone."""
 _MOST_PIECES: Final = 512
 _MOST_NUMBERS: Final = 3
 _WORD: Final = 8
@@ -43,7 +43,7 @@ _LIST, _APPEND, _APPENDS = ord("]"), ord("a"), ord("e")
 _NONE, _LONG, _SHORT_TEXT, _TEXT = ord("N"), 0x8A, 0x8C, ord("X")
 _BYTE_GET, _LONG_GET, _MEMOIZE = ord("h"), ord("j"), 0x94
 _MORE_GETS: Final = re.compile(rb"(?:h.|j.{4}|e\()*e(?:(?:h.|j.{4})a)?", re.DOTALL)
-"""Places in batches, the last of which may be of one."""
+"""Places in batches, the last of which may have only one."""
 
 
 def _by_code(values: Mapping[int, int]) -> Ints:
@@ -65,7 +65,7 @@ _TUPLES: Final = (0x85, 0x86, 0x87)
 
 
 def forms_of_key(key: str, places: Sequence[int]) -> tuple[bytes, ...]:
-    """Opcodes that may be there for a key: of its places in the memo, or its text without any."""
+    """Opcodes that may stand for a key: its places in the memo, or its text if it has none."""
     forms = [
         bytes([_BYTE_GET, place])
         if place < 256
@@ -91,7 +91,7 @@ def may_begin(data: npt.NDArray[np.uint8]) -> Ints:
 
 
 def spread(begins: Ints, counts: Ints) -> Ints:
-    """Numbers from each begin on, so many of each."""
+    """Numbers from each begin on, a given count for each."""
     before = np.cumsum(counts) - counts
     numbers: Ints = np.arange(int(counts.sum())) + np.repeat(begins - before, counts)
     return numbers
@@ -106,7 +106,7 @@ class Block:
     words: npt.NDArray[np.int64]
     """Eight bytes from each place on."""
     last: int
-    """No step begins behind it."""
+    """No step begins after it."""
 
     @classmethod
     def of(cls, data: bytes) -> Block:
@@ -119,14 +119,14 @@ class Block:
 
 @dataclass(slots=True)
 class Lying:
-    """Dicts that were found in a block, for lists that hold some of them one behind the other."""
+    """Dicts that were found in a block, for lists that hold some of them in a row."""
 
     starts: Ints
     ends: Ints
     passed: Ints
-    """Values that those before each put into the memo, and that all did."""
+    """Values that those before each put into the memo, and that all of them did."""
     breaks: Ints
-    """Rows that no other one follows at once."""
+    """Rows that no other one directly follows."""
 
     @classmethod
     def of(cls, starts: Ints, ends: Ints, memoised: Ints) -> Lying:
@@ -136,7 +136,7 @@ class Lying:
         return cls(starts, ends, np.append([0], np.cumsum(memoised)), breaks)
 
     def from_(self, at: Ints) -> tuple[Ints, Ints]:
-        """The row that begins at each place, and the one behind those that follow it at once."""
+        """The row that begins at each place, and the one after all that directly follow it."""
         first = np.searchsorted(self.starts, at)
         np.minimum(first, len(self.starts) - 1, out=first)
         stop = self.breaks[np.searchsorted(self.breaks, first)] + 1
@@ -145,7 +145,7 @@ class Lying:
 
 @dataclass(slots=True)
 class Pieces:
-    """What lists consist of, list by list: dicts one behind the other, or places in the memo."""
+    """What lists consist of, list by list: dicts in a row, or places in the memo."""
 
     firsts: Ints
     """Row of the first dict; -1 for a place in the memo."""
@@ -155,7 +155,7 @@ class Pieces:
 
     @classmethod
     def of(cls, parts: Sequence[Pieces] = ()) -> Pieces:
-        """Those of several, one behind the other."""
+        """Those of several, one after the other."""
         none = np.empty(0, np.int64)
         columns = zip((none,) * 3, *((p.firsts, p.counts, p.numbers) for p in parts), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
@@ -167,11 +167,11 @@ class Values:
 
     state: Ints
     numbers: Ints
-    """As in a `Column`, where what the dict itself put counts from its own first one."""
+    """As in a `Column`; what the dict itself put counts from its own first one."""
     is_own: Bools
     begins: Ints
     ends: Ints
-    """Bytes of the value; of a list of dicts its pieces."""
+    """Bytes of the value; for a list of dicts its pieces."""
     pieces: Pieces = field(default_factory=Pieces.of)
 
     def of(self, rows: Ints) -> Values:
@@ -191,11 +191,11 @@ class Walk:
 
     def __init__(self, block: Block, starts: Ints, frames: Lying | None) -> None:
         self.rows = np.arange(len(starts))
-        """Which of the starts are still walked."""
+        """The starts that are still walked."""
         self.at = starts.copy()
         self.is_right = np.ones(len(starts), np.bool_)
         self.memoised = np.zeros(len(starts), np.int64)
-        """Values of each that came into the memo."""
+        """Number of values that each put into the memo."""
         self.values: dict[tuple[str, Kind], Values] = {}
         self._block = block
         self._codes, self._words, self._last = block.codes, block.words, block.last
@@ -208,7 +208,7 @@ class Walk:
         self._expect(_MARK)
         for i, (key, kind, forms) in enumerate(shape):
             self._key(forms)
-            if not i:  # what begins otherwise is mostly another kind of dict
+            if not i:  # what begins differently is mostly another kind of dict
                 rows = np.flatnonzero(self.is_right)
                 own = own[0][rows], own[1][rows]
                 self.rows, self.at, self.memoised = rows, self.at[rows], self.memoised[rows]
@@ -220,13 +220,13 @@ class Walk:
         self._move(2 * ends)  # a batch of the list ends, and the next one begins
 
     def _move(self, size: Ints | int) -> None:
-        """Go on by so many bytes."""
+        """Move on by this many bytes."""
         self.at += size
         self.is_right &= self.at <= self._last
         np.minimum(self.at, self._last, out=self.at)
 
     def _expect(self, code: int) -> None:
-        """Pass one opcode, which has to be there."""
+        """Pass one opcode, which must be there."""
         self.is_right &= self._codes[self.at] == code
         self._move(1)
 
@@ -249,7 +249,7 @@ class Walk:
         self._move(size)
 
     def _put(self, where: Bools | None = None) -> tuple[Ints, Bools]:
-        """Pass what puts a value into the memo; its place, or its number among the own ones."""
+        """Pass what puts a value into the memo; its place, or its number among the dict's own."""
         word = self._words[self.at]
         code = word & 0xFF
         size = _PUT_SIZE[code]
@@ -360,7 +360,7 @@ class Walk:
         return Values(state, np.where(is_new, put, place), is_own, begin, end, pieces)
 
     def _gets(self, rows: Ints) -> Bools:
-        """Pass places in the memo until there is something else; which lists were seen to end."""
+        """Pass places in the memo until there is something else; returns which lists ended."""
         is_closed = np.zeros(len(self.at), np.bool_)
         at = self.at[rows]
         for _ in range(_MOST_GETS):
@@ -422,12 +422,12 @@ def _are_one(starts: Ints, stops: Ints, pieces: Pieces) -> Ints:
 
 
 def _marked(rows: Ints, count: int) -> Bools:
-    """True at some rows of so many."""
+    """True at some of this many rows."""
     marked = np.zeros(count, np.bool_)
     marked[rows] = True
     return marked
 
 
 def _argument(word: Ints, size: Ints) -> Ints:
-    """The one or four bytes behind an opcode, of which all has this size."""
+    """The one or four bytes after an opcode whose whole length is this."""
     return (word >> 8) & np.where(size == 5, 0xFFFF_FFFF, 0xFF)

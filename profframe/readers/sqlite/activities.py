@@ -41,7 +41,7 @@ _LONGEST: Final = pa.scalar(LONGEST_NS, INT64)
 _SHORTEST: Final = pa.scalar(-LONGEST_NS, INT64)
 _UNKNOWN: Final = pa.scalar(None, INT64)
 _UTC_NS: Final = 1_200_000_000_000_000_000
-"""Times from here on, in nanoseconds, are since the epoch (the year 2008)."""
+"""Times from this one on, in nanoseconds, are since the epoch (the year 2008)."""
 
 PREFIX: Final = "CUPTI_ACTIVITY_KIND_"
 """Beginning of the names of tables with CUPTI's activities."""
@@ -88,10 +88,10 @@ _SHAPE: Final = {
 
 @dataclass(slots=True)
 class Activities(ABC):
-    """A database of activities as rows: its description, and the state of its reading.
+    """A database of activities as rows: its description, and the state of reading it.
 
     ``loaded`` are the tables that were read; ``accounted`` counts rows that are in none of our
-    tables, by their names in the account.
+    tables, by their names in the event counts.
     """
 
     STRINGS: ClassVar[str]
@@ -128,7 +128,7 @@ class Activities(ABC):
 
     @abstractmethod
     def batches(self) -> Iterator[Batch]:
-        """All rows; of two with equal times the outer one comes first."""
+        """All rows; if two have equal times, the outer one comes first."""
 
     @abstractmethod
     def location(self, raw: Columns) -> Columns:
@@ -271,7 +271,7 @@ def constant(text: str | None, count: int) -> pa.Array:
 
 
 def _beyond(times: pa.Array) -> pa.Array:
-    """Whether differences of a time may not fit into 64 bits."""
+    """Whether differences with a time may not fit into 64 bits."""
     in_range = pc.and_(pc.less(times, _LONGEST), pc.greater(times, _SHORTEST))
     return pc.fill_null(pc.invert(in_range), fill_value=False)
 

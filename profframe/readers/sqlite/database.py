@@ -22,7 +22,7 @@ from profframe.schema import INT64, TEXT
 MAGIC: Final = b"SQLite format 3\0"
 """The first bytes of every SQLite database."""
 ROWS: Final = 1 << 16
-"""Rows that are Python objects at once."""
+"""Number of rows that are Python objects at once."""
 
 LITTLE_ENDIAN: Final = pa.binary(8)
 """Type of a column of 8 bytes."""
@@ -39,7 +39,7 @@ _UNCOMMITTED: Final = ("-wal", "-journal")
 _MULTI_DATABASE_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")
 """End of a journal that names a file for SQLite to delete."""
 _MIN_ROW_BYTES: Final = 4
-"""Least bytes of a row."""
+"""Minimum bytes of a row."""
 _EXACT: Final = 1 << 53
 """Integers up to this are exact as real numbers."""
 _STEPS: Final = 10_000
@@ -285,8 +285,8 @@ def _check_size(connection: sqlite3.Connection, path: Path) -> None:
 def _tables(connection: sqlite3.Connection, path: Path) -> dict[str, SourceTable]:
     """Tables with their columns and numbers of rows.
 
-    Pages with cyclic links give endless rows from a small file. So both the rows that are counted
-    and the steps are limited by its size.
+    Pages with cyclic links give endless rows from a small file. So the number of rows and of steps
+    is limited by its size.
     """
     tables: dict[str, SourceTable] = {}
     for statement in ("PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON"):

@@ -36,7 +36,7 @@ def _runtime() -> Callable[[str], str | None]:
         try:
             function = ctypes.CDLL(library)["__cxa_demangle"]
             free = ctypes.CDLL(None)["free"]
-        except (OSError, TypeError, AttributeError):  # not here, or no such library on Windows
+        except (OSError, TypeError, AttributeError):  # not installed, or no such library on Windows
             continue
         function.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
         function.restype = ctypes.c_void_p

@@ -181,7 +181,7 @@ class _Profile(Activities):
                 self._devices[context] = device
 
     def batches(self) -> Iterator[Batch]:
-        """All rows; of two with equal times the outer one comes first."""
+        """All rows; if two have equal times, the outer one comes first."""
         calls = itertools.chain.from_iterable(map(self._calls, CALLS))
         on_devices = itertools.chain.from_iterable(map(self.slices, self.ACTIVITIES))
         return itertools.chain(self._markers(), calls, self._overhead(), on_devices, self._labels())

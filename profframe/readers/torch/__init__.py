@@ -33,7 +33,7 @@ _CLASSES: Final = (_PROFILER, _AUTOGRAD, _BEFORE_KINETO, _RESULTS, _EVENTS, _EVE
 
 _FLAGS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _ELAPSED: Final = {None: None, "cuda": "cuda_elapsed_us", "xpu": None, "mtia": None, "hpu": None}
-"""Getter of device times that torch measured itself, by device; others are custom backends."""
+"""Getters of device times that torch measured itself, by device; others are custom backends."""
 _DEVICES: Final = {
     "name": "name",
     "totalGlobalMem": "total_memory",
@@ -63,7 +63,7 @@ class Recorder(ABC):
 
 
 def knows(source: object) -> bool:
-    """Whether `source` is for `read`: an object of torch's profilers, or a list of its events.
+    """Whether `read` takes `source`: an object of torch's profilers, or a list of its events.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def knows(source: object) -> bool:
     return _source_class(source) is not None
 
 
-@collector.paused()  # a third of the time otherwise: so many objects are looked through
+@collector.paused()  # it would take a third of the time: so many objects are looked at
 def read(source: object, *, wants_categories: bool = False) -> RawTrace:
     """Read a finished profile into the tables of one trace, without run and rank and facts.
 
@@ -83,14 +83,14 @@ def read(source: object, *, wants_categories: bool = False) -> RawTrace:
         A ``torch.profiler.profile``, a ``torch.autograd.profiler.profile``, its
         ``kineto_results``, an ``EventList``, a list of ``FunctionEvent``, or `Cycles`.
     wants_categories
-        Whether categories of memory are worth a longer wait.
+        Whether memory categories are worth a longer wait.
 
     Raises
     ------
     SourceError
         The profile is still running or never ran.
     ParameterError
-        The source holds averages, or not all of it are events.
+        The source holds averages, or not all of its elements are events.
     """
     if isinstance(source, Cycles):
         return _cycles(source.profilers, wants_categories=wants_categories)
@@ -108,7 +108,7 @@ def read(source: object, *, wants_categories: bool = False) -> RawTrace:
 
 
 def fx_metadata() -> Mapping[str, Mapping[str, object]] | None:
-    """What torch recorded about nodes of graphs in this process; None without any."""
+    """What torch recorded about graph nodes in this process; None if it recorded nothing."""
     traceback = sys.modules.get("torch.fx.traceback")
     registry = getattr(traceback, "_FX_METADATA_REGISTRY", None)
     return registry if isinstance(registry, Mapping) and registry else None
@@ -146,7 +146,7 @@ def _class_of(type_: type) -> str | None:
 def _cycles(
     profilers: Sequence[Any], earlier: int = 0, *, wants_categories: bool = False
 ) -> RawTrace:
-    """All cycles; what is recorded around the events is that of the last one.
+    """All cycles; what is recorded around the events comes from the last one.
 
     ``earlier`` counts events of cycles before these.
     """
@@ -198,7 +198,7 @@ def _metadata(profiler: Any) -> dict[str, object]:
 
 
 def _events_of_earlier_cycles(recorder: Any) -> int:
-    """Events that torch has kept of cycles whose recordings are gone."""
+    """Events that torch has kept from cycles whose recordings are gone."""
     if not getattr(recorder, "acc_events", False):
         return 0
     events = getattr(recorder, "_function_events", None) or ()
@@ -247,7 +247,7 @@ def _header(
     metadata: Mapping[str, object] | None = None,
     distributed: object = None,
 ) -> Header:
-    """What is recorded of the job, or what this process knows of it and its devices."""
+    """What is recorded about the job, or what this process knows about it and its devices."""
     recorded = distributed_job(distributed)
     rank, world_size, backend = recorded if recorded[0] is not None else _job()
     devices = _devices()

@@ -1,6 +1,6 @@
-"""What memory of a live profile is for, as torch's own analysis finds it.
+"""Categories of memory in a live profile, from torch's own analysis.
 
-That is private to torch (``torch.profiler._memory_profiler``): where it is missing or fails,
+The analysis is private to torch (``torch.profiler._memory_profiler``): if it is missing or fails,
 nothing is known.
 """
 
@@ -23,7 +23,7 @@ _KEYS: Final = ("time_ns", "address", "bytes")
 
 
 def with_categories(raw: RawTrace, results: Sequence[Any], *, is_wanted: bool) -> RawTrace:
-    """A trace with categories of its records of memory.
+    """A trace with the categories of its memory records.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def with_categories(raw: RawTrace, results: Sequence[Any], *, is_wanted: bool) -
         return raw
     if raw.tables["events"].num_rows > _MOST_EVENTS and not is_wanted:
         detail = (
-            f"more than {_MOST_EVENTS:,} events, which torch needs long for; load(memory=) waits"
+            f"more than {_MOST_EVENTS:,} events, for which torch needs long; load(memory=) waits"
         )
         quality.note("unknown_categories", memory.num_rows, detail)
     else:
@@ -61,7 +61,7 @@ def _of_rows(memory: pa.Table, results: Sequence[Any]) -> pa.Array:
             for place, (name, type_) in enumerate(types.items())
         }
     )
-    # Records that share all of these differ in nothing that is known.
+    # Records that share all of these have no known difference.
     distinct = records.group_by([*_KEYS]).aggregate([("category", "min")])
     numbered = memory.select([*_KEYS]).append_column("row", pa.array(range(memory.num_rows)))
     joined = numbered.join(distinct, [*_KEYS], join_type="left outer").sort_by("row")

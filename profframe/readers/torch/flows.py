@@ -13,7 +13,7 @@ from profframe.readers.torch.getters import Flags
 from profframe.schema import TEXT
 
 FORWARD: Final = 1
-"""Type of the flows from a forward to a backward op; others are from a launch to a device."""
+"""Type of the flows from a forward to a backward op; others lead from a launch to device work."""
 
 
 def flow_rows(columns: Mapping[str, pa.Array], is_forward: Flags, is_end: Flags) -> pa.Table:

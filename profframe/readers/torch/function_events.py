@@ -1,4 +1,4 @@
-"""Read lists of torch's own events: what its `events()` returns, or lists made by hand.
+"""Read lists of torch's own events: the result of its `events()`, or lists made by hand.
 
 Their times are in microseconds since the profiler started. Thread numbers are torch's own, and the
 system's where Kineto recorded the event.
@@ -66,7 +66,7 @@ _BEYOND: Final = np.iinfo(np.int64).max
 _LAUNCHES: Final = r"\A\w+_(?:runtime|driver)\z"
 _ON_DEVICE: Final = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
 _CALL: Final = re.compile(r"(?:cuda|hip)[A-Z]\w*|(cu[A-Z]\w*)", re.ASCII)
-"""Names of calls that make work of devices, in releases that do not say so."""
+"""Names of calls that launch device work, in releases that do not mark them."""
 _MEMORY_TYPES: Final = {"cuda": "CUDA", "xpu": "XPU", "hip": "HIP"}
 _PRIVATE: Final = "PrivateUse1"
 _SHORT: Final = 1e10
@@ -136,7 +136,7 @@ def read(events: Sequence[Any], settings: Settings) -> RawTrace:
 
 
 def _device_type(events: Sequence[Any], fields: Fields, settings: Settings) -> str | None:
-    """Type of the devices: what the list, else its events, else torch calls them."""
+    """Type of the devices: as the list names them, else its events, else torch."""
     types = dict.fromkeys(t for t in fields["device_type.name"] if t != _HOST)
     type_ = next(iter(types), None)
     by_events = UNNAMED if type_ == _PRIVATE else type_ and type_.upper()
@@ -160,13 +160,15 @@ def _event_fields(events: Sequence[Any]) -> Fields:
             lambda _, name: _old_memory if is_old and name == _DEVICE_MEMORY else attrgetter(name),
         )
     except (AttributeError, OverflowError, TypeError, ValueError) as error:
-        raise ParameterError(f"a FunctionEvent has what torch's own never have: {error}") from error
+        raise ParameterError(
+            f"a FunctionEvent has a value that torch's own never have: {error}"
+        ) from error
     del fields[UNDECODABLE]
     return fields | {name: [value] * len(events) for name, value in missing.items()}
 
 
 def _old_memory(event: Any) -> int:
-    """Bytes of the device in releases before 2.4, which have a field for each type of it."""
+    """Device bytes in releases before 2.4, which have a field for each device type."""
     return int(event.cuda_memory_usage) + int(getattr(event, "privateuse1_memory_usage", 0))
 
 
@@ -177,12 +179,12 @@ def _nanoseconds(microseconds: npt.NDArray[np.float64]) -> tuple[Ints, Flags]:
 
 
 def _put_cycles_apart(fields: Fields, quality: Quality) -> None:
-    """Move the cycles of one list (`acc_events`), newest first there, one behind the other.
+    """Put the cycles of one list (`acc_events`), which has the newest first, in the order of time.
 
-    The times of each begin at its own start, so that cycles overlap. A cycle ends where all ids,
-    which go on from cycle to cycle, are greater than those that follow: where times step back, or
-    else at the first op behind. A list in which times also step back elsewhere, or in which those
-    of no two cycles overlap or go on, is in an order of the user's own.
+    The times of each begin at its own start, so the cycles overlap. A cycle ends where all ids,
+    which continue from cycle to cycle, are greater than those that follow: where times step back,
+    or else at the next op. A list in which times also step back elsewhere, or in which the times of
+    no two cycles overlap or continue, is in the user's own order.
     """
     start, end = fields["start"], fields["end"]
     ids = np.where(
@@ -194,7 +196,7 @@ def _put_cycles_apart(fields: Fields, quality: Quality) -> None:
     cuts = np.flatnonzero(start[1:] < start[:-1]) + 1
     if not np.all(is_newer[cuts - 1]):
         return
-    # All places between the ids of two cycles have the same op behind them.
+    # All places between the ids of two cycles have the same next op.
     behind = np.flatnonzero(is_newer & (lowest[:-1] < _BEYOND) & (ids[1:] > 0)) + 1
     place = np.searchsorted(behind, cuts)
     onward = np.delete(behind, place[place < behind.size])
@@ -283,7 +285,7 @@ def _ints(values: Sequence[int | None]) -> Ints:
 
 
 def _categories(fields: Fields) -> pa.Array:
-    """Kineto's categories, or those that it has for such events."""
+    """Kineto's categories, or those that it uses for such events."""
     kinds = zip(
         fields["on_host"].tolist(),
         fields["is_user_annotation"],
@@ -296,7 +298,7 @@ def _categories(fields: Fields) -> pa.Array:
 
 
 def _arguments(fields: Fields, quality: Quality) -> pa.Array:
-    """What torch keeps of Kineto's arguments: typed values since 2.14, their text before."""
+    """What torch keeps of Kineto's arguments: typed values since 2.14, text before."""
     given = [f"{{{text}}}" if text else None for text in fields["_metadata_json"]]
     if not any(fields["metadata"]):
         return _texts(given)
@@ -346,8 +348,8 @@ def _category(on_host: bool, is_annotation: bool | None, is_python: bool, name: 
 def _line_columns(fields: Fields) -> dict[str, pa.Array]:
     """Process and thread, device and stream.
 
-    The system's numbers where Kineto recorded the event, else torch's own. Threads of another node
-    are named as in torch's own export.
+    The system's numbers if Kineto recorded the event, else torch's own. Threads of another node are
+    named as in torch's own export.
     """
     system = [
         resource if activity is not None and resource is not None else thread
@@ -432,7 +434,7 @@ def _mark_columns(fields: Fields) -> dict[str, pa.Array]:
 
 
 def _memory_columns(fields: Fields, settings: Settings) -> dict[str, pa.Array]:
-    """A record belongs to a device where it has bytes there."""
+    """A record belongs to a device if it has bytes there."""
     on_device = fields["device_memory_usage"] != 0
     size = np.where(on_device, fields["device_memory_usage"], fields["cpu_memory_usage"])
     type_ = _MEMORY_TYPES.get(settings.use_device or "cuda", UNNAMED)

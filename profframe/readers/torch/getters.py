@@ -18,7 +18,7 @@ Fields: TypeAlias = dict[str, Any]
 UNDECODABLE: Final = "(undecodable)"
 """Key for the number of texts that were not UTF-8; these have U+FFFD for the bad bytes."""
 _BLOCK: Final = 2048
-"""So many objects stay in the processor's cache while all their fields are read."""
+"""This many objects stay in the processor's cache while all their fields are read."""
 
 
 def read_fields(
@@ -35,8 +35,8 @@ def read_fields(
     types
         Name of each field, and the type of its numbers; ``object`` gives a list.
     getter
-        Gives the getter for the objects' type and the name of a field; by default the
-        method of that name.
+        Returns the getter for the objects' type and the name of a field; by default the method of
+        that name.
 
     Returns
     -------

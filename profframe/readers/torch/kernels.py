@@ -1,8 +1,8 @@
-"""Kernels that the events of a list name as theirs: which of them are slices of the list.
+"""Kernels that the events of a list name as their own: which of them are slices of the list.
 
-torch gives an op a copy of the name, the device and the duration of each slice that it launched. A
-list may hold these slices, too, or not: each counts once. Before 2.13 nothing else of a list says
-which op a slice belongs to.
+torch gives an op a copy of the name, the device and the duration of each slice that it launched.
+The list may or may not hold these slices, too: each counts once. Before 2.13, nothing else in a
+list says which op a slice belongs to.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _LONGEST_US: Final = 2.0**62 / 1000
 
 
 def kernel_columns(fields: Fields, is_operation: Flags, quality: Quality) -> dict[str, pa.Array]:
-    """Columns ``kernel_ns``, the time of kernels that are no slices, and ``named_by`` of slices.
+    """Columns ``kernel_ns``, the time of kernels that are not slices, and ``named_by`` of slices.
 
-    What a call names is what its op names, so it counts only where no op and no slice is like it.
+    A call names the same as its op, so it counts only if no op and no slice is like it.
     """
     lists = [kernels or () for kernels in fields["kernels"]]
     counts = np.fromiter(map(len, lists), np.int64, len(lists))
@@ -82,7 +82,7 @@ def _durations(lists: Kernels) -> tuple[Ints, Flags]:
         us = np.array([kernel.duration for kernel in chain.from_iterable(lists)], np.float64)
     except (AttributeError, TypeError, ValueError) as error:
         raise ParameterError(
-            f"a FunctionEvent has what torch's own never have: kernels without times: {error}"
+            f"a FunctionEvent has kernels without times, which torch's own never have: {error}"
         ) from error
     is_valid = (us >= 0) & (us < _LONGEST_US)
     return np.rint(np.where(is_valid, us, 0) * 1000).astype(np.int64), is_valid

@@ -1,7 +1,7 @@
 """Read what Kineto recorded from the live object: its activities, and torch's events for them.
 
 An activity has its arguments as the exporter would write them to a Chrome trace, so the same code
-reads them. Torch's events have what no file holds: where an operation ended, its scope, its
+reads them. Torch's events have what no file contains: where an operation ended, its scope, its
 overload, its flops. Both can be read any number of times; the exporter works once.
 """
 
@@ -49,7 +49,7 @@ from profframe.readers.torch.getters import (
 )
 
 _ROWS: Final = 1 << 15
-"""Activities in one batch."""
+"""Number of activities in one batch."""
 _LAST: Final = np.iinfo(np.int64).max
 _NO_LINE: Final = np.iinfo(np.int64).min
 _NUMBERS: Final = (
@@ -67,9 +67,9 @@ _EVENT: Final[Mapping[str, npt.DTypeLike]] = {
     "scope": np.int32,
 }
 _SAMPLE: Final = 97
-"""One event in so many is compared with its activity."""
+"""One in this many events is compared with its activity."""
 _WITH_OVERLOAD: Final = r"::.*\."
-"""Pattern in the names of activities where overloads were captured."""
+"""Pattern in the names of activities if overloads were captured."""
 _FLOW: Final[Mapping[str, npt.DTypeLike]] = {"flow_type": np.int64, "flow_start": np.bool_}
 
 _OPERATIONS: Final = ("cpu_op", "user_annotation")
@@ -80,7 +80,7 @@ _WITH_CORRELATION: Final = (
     "gpu_memcpy", "gpu_memset", "kernel", "cuda_runtime", "cuda_driver", "privateuse1_runtime",
     "privateuse1_driver",
 )  # fmt: skip
-"""Categories whose correlation id is no External id."""
+"""Categories whose correlation id is not an External id."""
 _KERNEL: Final = "kernel"
 _COLLECTIVE: Final = "record_param_comms"
 """Op whose arguments its kernels repeat."""
@@ -160,7 +160,7 @@ def read_cycles(cycles: Sequence[Any], settings: Settings, earlier: int = 0) -> 
     Parameters
     ----------
     cycles
-        A ``_ProfilerResult`` of each cycle. Ids of ops, calls and kernels go on from one to the
+        A ``_ProfilerResult`` of each cycle. Ids of ops, calls and kernels continue from one to the
         next; those of flows do not.
     settings
         What their profiler says besides the results.
@@ -192,7 +192,7 @@ def read_cycles(cycles: Sequence[Any], settings: Settings, earlier: int = 0) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Recording:
-    """One cycle; ``parts`` are its rows as they were read."""
+    """One cycle; ``parts`` are its rows in the order of reading."""
 
     batch: dict[Table, pa.Table]
     parts: list[Batch]
@@ -236,7 +236,7 @@ def _rows(batches: Iterable[Batch], table: Table) -> pa.Table | None:
 
 
 def _activity_fields(activities: Sequence[Any], settings: Settings) -> Iterator[Fields]:
-    """Fields of the activities, batch by batch; one batch at least.
+    """Fields of the activities, batch by batch; at least one batch.
 
     Kernels of a collective get the arguments of the op that describes it, which comes before.
     """
@@ -429,7 +429,7 @@ def _with_torch_fields(
 
 
 def _names(events: _TorchEvents, row: Ints) -> dict[str, pa.Array]:
-    """Names of operators and of their overloads, where the activity's name has both."""
+    """Names of operators and of their overloads, if the activity's name has both."""
     overloads = pa.array(events.read("overload_name", object, row), pa.string())
     names = pa.array(events.read("name", object, row), pa.string())
     overloads = pc.if_else(pc.equal(overloads, _EMPTY), pa.scalar(None, pa.string()), overloads)
@@ -437,7 +437,7 @@ def _names(events: _TorchEvents, row: Ints) -> dict[str, pa.Array]:
 
 
 def _durations(slices: pa.Table, is_async: Flags, row: Ints, events: _TorchEvents) -> pa.Array:
-    """Durations; what was open at the end of the profile has another end in torch's events."""
+    """Durations; slices open at the end of the profile have another end in torch's events."""
     duration = slices["dur_ns"].to_numpy().copy()
     rows = np.flatnonzero(is_async)
     duration[rows] = events.read("duration_ns", np.int64, row[rows])

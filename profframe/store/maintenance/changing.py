@@ -214,7 +214,7 @@ def _pack(
         _to_disk(fresh)
         for folder, expected in identities.items():
             if identity(folder) != expected:
-                raise StoreError(f"{folder}: was written again meanwhile; try again")
+                raise StoreError(f"{folder}: was written again in the meantime; try again")
         fresh.rename(next_pack(root, uuid.uuid4().hex[:8]))
     _to_disk(root, files=False)
     _clean(root)
@@ -290,7 +290,7 @@ def _delete_run(root: Path, folder: Path, ranks: set[str]) -> None:
 def _exclusive(root: Path) -> Iterator[None]:
     """Hold the lock of a store, after cleaning up what a killed process left."""
     if root.name.startswith(("run=", "rank=", manifest.PACK)):
-        raise StoreError(f"{root}: part of a store; name the whole store")
+        raise StoreError(f"{root}: only a part of a store; give the path of the whole store")
     with store_errors(root, "change"), locked(root):
         _clean(root)
         yield

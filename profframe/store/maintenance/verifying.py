@@ -24,7 +24,7 @@ from profframe.store.parquet import (
 
 Progress = Callable[[int, int], None]
 _ATTEMPTS: Final = 10
-"""Most checks of a folder that others write meanwhile."""
+"""Maximum number of checks of a folder that others write in the meantime."""
 _PROBLEMS: Final = {"file": pl.String, "problem": pl.String}
 
 
@@ -99,7 +99,7 @@ def _problems(place: Place) -> Iterator[tuple[str, str]]:
         content = manifest.read(place.folder)
         files = content.files
         if content.members is not None and content.members.keys() != place.members:
-            yield manifest.NAME, "names other members than traces.parquet has"
+            yield manifest.NAME, "its members are not those of traces.parquet"
     except StoreError as error:
         yield manifest.NAME, _without(place.folder / manifest.NAME, error)
     for name in files.keys() - {f"{table}.parquet" for table in schema.TABLES}:
@@ -130,9 +130,9 @@ def _problems_of(place: Place, table: str, files: Mapping[str, manifest.File]) -
     recorded = files.get(file.name)
     size = file.stat().st_size
     if recorded is not None and recorded.size != size:
-        yield f"{size:,} bytes, not {recorded.size} as when it was written"
+        yield f"{size:,} bytes, but {recorded.size:,} when it was written"
     elif recorded is not None and recorded.sha256 != checksum(file):
-        yield "not as it was written: its checksum differs"
+        yield "changed since it was written: its checksum differs"
     with parquet_file(file) as reader:
         version = (reader.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
         columns, row_count = reader.schema_arrow, reader.metadata.num_rows
