@@ -11,6 +11,7 @@ import click
 from profframe.cli import completion
 from profframe.cli.loading import load
 from profframe.cli.output import Output, with_output
+from profframe.cli.part import Part, with_part
 from profframe.cli.questions import check_question, parameter
 from profframe.cli.verbs import (
     FILE,
@@ -42,6 +43,7 @@ with_rules = click.option(
     shell_complete=completion.thresholds,
 )
 @with_rules
+@with_part
 @with_terms
 @with_facts
 @with_output
@@ -51,6 +53,7 @@ def advice(
     parameters: tuple[str, ...],
     rules: tuple[Path, ...],
     *,
+    part: Part,
     terms: Terms,
     facts: Mapping[str, Any],
     output: Output,
@@ -70,7 +73,7 @@ def advice(
     thresholds = dict(map(parameter, parameters))
     question = advice_answer(rules)
     check_question(question, thresholds)
-    trace = terms.apply(load(sources, facts=facts))
+    trace = terms.apply(part.apply(load(sources, facts=facts), sources))
     rows = trace.answer(question, **thresholds)
     if rows.height or output.is_asked_for:
         output.emit(rows, lambda _: findings(rows, top))

@@ -10,6 +10,7 @@ import click
 
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, with_output
+from profframe.cli.part import Part, with_part
 from profframe.cli.questions import check_question
 from profframe.cli.verbs import (
     FILE,
@@ -39,6 +40,7 @@ _OVERRIDE = click.option(
 @_OVERRIDE
 @click.option("--devices", type=FILE, metavar="FILE", help="JSON file of your own devices' peaks.")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
+@with_part
 @with_facts
 @with_output
 def roofline(
@@ -49,6 +51,7 @@ def roofline(
     *,
     override: bool,
     top: int,
+    part: Part,
     facts: Mapping[str, Any],
     output: Output,
 ) -> None:
@@ -63,7 +66,7 @@ def roofline(
 
     if dtype is not None or override:
         check_question("roofline", {"dtype": dtype, "override": override})
-    trace = load(sources, facts=facts)
+    trace = part.apply(load(sources, facts=facts), sources)
     trace = trace if devices is None else trace.with_devices(devices)
     rows = trace.roofline(by, dtype, override=override)
     if output.is_asked_for:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from profframe.cli import completion
 from profframe.cli.loading import Bar, load, naming
+from profframe.cli.part import Part, with_part
 from profframe.cli.verbs import (
     FILE,
     takes_sources,
     verbs,
-    with_parts,
 )
 from profframe.show.units import visible
-
-if TYPE_CHECKING:
-    from profframe.query.selection import Integers
 
 _FORMS: Final = ("chrome", "speedscope", "stacks")
 _ENDINGS: Final = {".speedscope.json": "speedscope", ".folded": "stacks", ".txt": "stacks"}
@@ -67,7 +64,7 @@ _METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
 )
 @click.option("--run", "runs", multiple=True, help="Only this run; can be repeated.")
 @click.option("--kind", "kinds", multiple=True, help="Only this kind of event; can be repeated.")
-@with_parts
+@with_part
 def export(
     sources: tuple[str, ...],
     output: Path,
@@ -79,9 +76,7 @@ def export(
     keep_clocks: bool,
     runs: tuple[str, ...],
     kinds: tuple[str, ...],
-    ranks: Integers,
-    steps: Integers,
-    phases: tuple[str, ...],
+    part: Part,
 ) -> None:
     """Write traces for other tools.
 
@@ -97,13 +92,8 @@ def export(
         raise click.UsageError(f"{option} works only with chrome, not with {tool}")
     trace = load(sources)
     with naming(sources):
-        trace = trace.filter(
-            runs=runs or None,
-            ranks=ranks or None,
-            steps=steps or None,
-            kinds=kinds or None,
-            phase=phases or None,
-        )
+        trace = trace.filter(runs=runs or None, kinds=kinds or None)
+    trace = part.apply(trace, sources)
     if tool == "chrome":
         with closing(Bar("events")) as bar:
             trace.export_chrome_trace(

@@ -22,6 +22,12 @@ _OF_WORDS: Final = {
     "memory": (("answer", "memory_stacks"), "who holds the memory, by stack"),
     "execution trace": (("answer", "tensor_traffic"), "bytes that each op moves"),
 }
+_ABOUT_FILES: Final = ("info",)
+_OF_PARTS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
+    ("blame",): ("answer", "blame"),
+    ("tree",): ("answer", "flame"),
+}
+"""Answers that take a part of a trace, for verbs that do not."""
 _FACTS: Final = {
     "captures": "--captures",
     "execution_trace": "--execution-trace",
@@ -32,7 +38,11 @@ _FACTS: Final = {
 
 
 def next_commands(
-    opening: Opening, sources: Sequence[str], facts: Mapping[str, Any], width: int | None
+    opening: Opening,
+    sources: Sequence[str],
+    facts: Mapping[str, Any],
+    part: Sequence[str],
+    width: int | None,
 ) -> Iterator[tuple[str, str]]:
     """Commands to continue with, the best first, with what each is for.
 
@@ -44,13 +54,18 @@ def next_commands(
         Its paths, as the user gave them.
     facts
         Options that change facts; they are added to the commands.
+    part
+        Options that select a part of the trace, to add likewise.
     width
         Columns of a line; None for any.
     """
     options = [*_options(facts)]
     paths = [*_paths(sources)]
-    for place, (verb, comment) in enumerate(_verbs(opening, len(sources))):
+    verbs = _verbs(opening, 1 if part else len(sources))
+    for place, (verb, comment) in enumerate(verbs):
         words = ["profframe", *verb, *paths, *options]
+        if part and verb != _ABOUT_FILES:
+            words = ["profframe", *_OF_PARTS.get(verb, verb), *paths, *options, *part]
         command = folded(words, width, INDENT)
         if command.count("\n") >= _MOST_LINES:
             command = shlex.join(["profframe", *verb]) + " TRACE..."
@@ -66,11 +81,11 @@ def _verbs(opening: Opening, sources: int) -> Iterator[tuple[tuple[str, ...], st
         yield _OF_WORDS[summary.words.parts[0].label]
         return
     if not summary.overview["events"].sum():
-        yield ("info",), "what the file says about itself"
+        yield _ABOUT_FILES, "what the file says about itself"
         return
     number = opening.advice.height
     if number:
-        what = "the finding" if number == 1 else f"all {number} findings"
+        what = {1: "the finding", 2: "both findings"}.get(number, f"all {number} findings")
         yield ("advice",), f"{what}: where, why, and what to do"
     if sources == 2 and summary.overview["run"].n_unique() == 2:
         yield ("explain",), "why one takes longer than the other"

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from profframe.cli import completion
-from profframe.cli.loading import load, naming
+from profframe.cli.loading import load
 from profframe.cli.output import Output, as_prose, with_output
+from profframe.cli.part import Part, with_part
 from profframe.cli.verbs import (
     SOURCE,
     Terms,
     verbs,
     with_facts,
-    with_parts,
     with_terms,
 )
 from profframe.errors import ParameterError, UnknownNameError
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from profframe.query.header import Answer
-    from profframe.query.selection import Integers
     from profframe.trace.trace import Trace
 
 _VERBS: Final = {
@@ -67,7 +66,7 @@ _PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instan
 )
 @click.option("--top", metavar="N", help="Maximum rows, as with `-p top=N`.")
 @click.option("--sql", "as_sql", is_flag=True, help="Its SQL with all macros, for a bare shell.")
-@with_parts
+@with_part
 @with_terms
 @with_facts
 @with_output
@@ -79,9 +78,7 @@ def answer(
     sort: str | None,
     top: str | None,
     as_sql: bool,
-    ranks: Integers,
-    steps: Integers,
-    phases: tuple[str, ...],
+    part: Part,
     terms: Terms,
     facts: Mapping[str, Any],
     output: Output,
@@ -111,10 +108,7 @@ def answer(
         columns_of = _columns(name)
         output.emit(columns_of, as_prose(columns_of))
         return
-    trace = load(sources, facts=facts)
-    with naming(sources):
-        trace = trace.filter(ranks=ranks or None, steps=steps or None, phase=phases or None)
-    trace = terms.apply(trace)
+    trace = terms.apply(part.apply(load(sources, facts=facts), sources))
     rows = _analysis(trace, name, values) if name in QUESTIONS else None
     if rows is None:
         rows = trace.answer(name, **values)

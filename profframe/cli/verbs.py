@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +18,10 @@ from profframe.errors import ParameterError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from profframe.query.selection import Integers
     from profframe.trace.trace import Trace
 
 BAD_INPUT: Final = 1
 WRONG_USAGE: Final = 2
-_SPAN: Final = re.compile(r"(-?[0-9]{1,18})(?:-([0-9]{1,18}))?")
-_MOST_NUMBERS: Final = 1_000_000
 GREW: Final = 3
 INTERRUPTED: Final = 130
 
@@ -98,35 +94,6 @@ def _only(_: click.Context, option: click.Parameter, values: tuple[Any, ...]) ->
     return values[0] if values else None
 
 
-class Span(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.2
-    """A number, or a range of numbers such as 0-63."""
-
-    name = "integer"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> range:
-        """The numbers."""
-        if isinstance(value, range):
-            return value
-        match = _SPAN.fullmatch(value)
-        if match is None:
-            self.fail(f"{value!r} is neither an integer nor a range such as 0-63.", param, ctx)
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
-            self.fail(f"{value!r} ends before it begins.", param, ctx)
-        return range(first, last + 1)
-
-
-def _numbers(_: click.Context, __: click.Parameter, spans: tuple[range, ...]) -> Integers:
-    """One range, of which some numbers may be missing, or all numbers that are named."""
-    if len(spans) == 1 and len(spans[0]) != 1:
-        return spans[0]
-    if sum(map(len, spans)) > _MOST_NUMBERS:
-        raise click.BadParameter(f"more than {_MOST_NUMBERS:,} numbers in several ranges")
-    return tuple(number for span in spans for number in span)
-
-
 takes_sources = click.argument("sources", metavar="TRACE...", nargs=-1, required=True, type=SOURCE)
 _FACTS: Final = (
     click.option(
@@ -159,31 +126,6 @@ _FACTS: Final = (
         type=FILE,
         metavar="FILE",
         help="JSON file with your own kernel categories.",
-    ),
-)
-_PARTS: Final = (
-    click.option(
-        "--rank",
-        "ranks",
-        multiple=True,
-        type=Span(),
-        callback=_numbers,
-        help="Only this rank, or ranks such as 0-63; can be repeated.",
-    ),
-    click.option(
-        "--step",
-        "steps",
-        multiple=True,
-        type=Span(),
-        callback=_numbers,
-        help="Only this profiler step, or steps such as 5-7; can be repeated.",
-    ),
-    click.option(
-        "--phase",
-        "phases",
-        multiple=True,
-        metavar="NAME",
-        help="Only this inference phase, such as decode or prefill; can be repeated.",
     ),
 )
 takes_dtype = click.option(
@@ -232,13 +174,6 @@ class Terms:
         return trace.given(files=self.files).limited(
             self.memory, timeout_s=self.timeout, rows=self.rows
         )
-
-
-def with_parts(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a verb the options ``ranks``, ``steps`` and ``phases`` of what to keep of a trace."""
-    for option in reversed(_PARTS):
-        verb = option(verb)
-    return verb
 
 
 def with_facts(verb: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,13 +12,13 @@ from profframe.asking.pages import LEAST_TOKENS, MOST_TOKENS, page
 from profframe.cli import completion
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, with_output
+from profframe.cli.part import Part, with_part
 from profframe.cli.verbs import (
     FILE,
     one_option,
     takes_sources,
     verbs,
     with_facts,
-    with_parts,
 )
 from profframe.errors import AnswerError, UnknownNameError
 from profframe.show.units import visible
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
 
-    from profframe.query.selection import Integers
     from profframe.show.opening import Opening
     from profframe.show.summary import Summary
     from profframe.trace.trace import Trace
@@ -47,7 +46,7 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
     default="self_ns",
     show_default=True,
     metavar="COLUMN",
-    help="Largest first.",
+    help="Sort self times: numbers the largest first, texts from A to Z.",
     shell_complete=completion.self_time_columns,
 )
 @click.option(
@@ -56,18 +55,16 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
     metavar="TOKENS",
     help="For a language model: a text of at most this many tokens, with event_ids.",
 )
-@with_parts
+@with_part
 @with_facts
 @with_output
 def show(
     sources: tuple[str, ...],
     top: int,
     sort: str,
-    ranks: Integers,
-    steps: Integers,
     *,
     budget: int | None,
-    phases: tuple[str, ...],
+    part: Part,
     facts: Mapping[str, Any],
     output: Output,
 ) -> None:
@@ -84,8 +81,7 @@ def show(
     if sort not in columns:
         raise click.UsageError(str(UnknownNameError.among("column to sort by", sort, columns)))
     trace = load(sources, facts=facts)
-    with naming(sources):
-        trace = trace.filter(ranks=ranks or None, steps=steps or None, phase=phases or None)
+    trace = part.apply(trace, sources)
     if budget is not None:
         from profframe.asking.tools import Limits, Subject, overview
 
@@ -93,18 +89,14 @@ def show(
         click.echo(page(result, budget, "a larger --budget, or profframe ask").text)
         return
     if output.is_asked_for:
-        output.emit(_self_times(trace, sort), readable=output.of(trace), top=top)
+        output.emit(trace.self_times(sort=sort), readable=output.of(trace), top=top)
         return
     with trace.asking() as session:  # a connection per question costs as much as the question
         opening = _opening(session, sort)
-        commands = next_commands(opening, sources, facts, output.width)
+        commands = next_commands(opening, sources, facts, [*part.options()], output.width)
         more = f" and {len(sources) - 1:,} more" if len(sources) > 1 else ""
         first = opening_text(f"{sources[0]}{more}", opening, commands, output.width)
         output.echo(first, *_parts(session, opening, top, output))
-
-
-def _self_times(trace: Trace, sort: str) -> pl.DataFrame:
-    return trace.self_times().sort(sort, descending=True, nulls_last=True, maintain_order=True)
 
 
 def _parts(trace: Trace, opening: Opening, top: int, output: Output) -> list[RenderableType]:
@@ -157,7 +149,7 @@ def _opening(trace: Trace, sort: str) -> Opening:
         idle=trace.idle(per="device"),
         phases=trace.phases() if has_phases else none,
         advice=trace.advice(),
-        self_times=_self_times(trace, sort),
+        self_times=trace.self_times(sort=sort),
         used_devices=question(trace, "used_devices"),
         frameworks=question(trace, "frameworks"),
     )

@@ -16,6 +16,7 @@ from rich.cells import cell_len
 
 import profframe
 from profframe.cli.next_commands import next_commands
+from profframe.cli.part import Part
 from profframe.cli.shell import folded, shell_word
 from profframe.cli.views import _opening
 from profframe.show import opening, terminal, units
@@ -139,7 +140,7 @@ def findings(first: opening.Opening, *rows: tuple[str, int | None, list[int]]) -
 
 
 def text_of(first: opening.Opening, width: int | None, path: str = "trace.json") -> str:
-    commands = next_commands(first, [path], {}, width)
+    commands = next_commands(first, [path], {}, (), width)
     return terminal.text(opening.text(path, first, commands, width), width)
 
 
@@ -266,15 +267,15 @@ def test_many_files_are_one_glob_if_it_means_just_these(
     names = [str(tmp_path / f"rank{rank}.pt.trace.json") for rank in range(12)]
     for name in names:
         Path(name).touch()
-    ((command, _), *_) = next_commands(first, names, {}, 160)
+    ((command, _), *_) = next_commands(first, names, {}, (), 160)
     assert shlex.split(command)[-1] == str(tmp_path / "rank*.pt.trace.json")
-    ((command, _), *_) = next_commands(first, names[:11], {}, 100)
+    ((command, _), *_) = next_commands(first, names[:11], {}, (), 100)
     assert "*" not in command
 
 
 def test_options_of_facts_are_repeated(first: opening.Opening) -> None:
     facts = {"compat": "torch", "memory": ["snap shot.pickle"], "captures": None}
-    ((command, _), *_) = next_commands(first, ["-x.json"], facts, None)
+    ((command, _), *_) = next_commands(first, ["-x.json"], facts, (), None)
     words = shlex.split(command)
     assert words[-5:] == ["./-x.json", "--memory-snapshot", "snap shot.pickle", "--compat", "torch"]
 
@@ -305,3 +306,28 @@ def test_frames_tell_the_framework(name: str, framework: list[str], tmp_path: Pa
     path.write_text(json.dumps([event | {"dur": 3, "args": {"Python id": 1}}]))
     with profframe.load(path).asking() as trace:
         assert _opening(trace, "self_ns").frameworks["framework"].to_list() == framework
+
+
+def test_the_part_of_a_trace_is_kept(run: Run, root: Path) -> None:
+    path = str(root / "examples" / "gpu_training.json.gz")
+    out = run(path, "--step", "2", "--step", "3", "--rank", "0")[1]
+    for part in out.split("profframe ")[1:3]:
+        command = part.partition("#")[0].split()
+        assert command[-4:] == ["--rank", "0", "--step", "2-3"]
+        code, _, err = run(*command)
+        assert code == 0, err
+
+
+@pytest.mark.parametrize("verb", ["advice", "roofline"])
+def test_a_verb_looks_at_a_part(verb: str, run: Run, root: Path) -> None:
+    path = str(root / "examples" / "gpu_training.json.gz")
+    _, out, _ = run(verb, path, "--step", "2", "--format", "json")
+    expected = getattr(profframe.load(path).filter(steps=2), verb)()
+    assert len(json.loads(out)) == expected.height > 0
+    assert run(verb, path, "--step", "7")[0] == 1
+
+
+def test_numbers_are_spans_of_neighbours() -> None:
+    part = Part((0, 2, 1, 7), range(5, 7), ("decode",))
+    wanted = "--rank 0-2 --rank 7 --step 5-6 --phase decode"
+    assert [*part.options()] == wanted.split()
