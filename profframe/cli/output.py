@@ -202,7 +202,7 @@ class Output:
             if short:
                 kernels = trace.sql(_KERNELS)["name"]
                 short = {name: short[name] for name in kernels if name in short}
-                short = kernel_names.numbered(rows, short)
+                short = kernel_names.apart(rows, short)
             return kernel_names.replaced(rows, short)
 
         return readable

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -40,6 +39,14 @@ _CUTE: Final = re.compile(r"(\w*kernel_cutlass_\w+?)_object_at_\w*")
 """What follows a kernel's own name in those of Tensile and CuTe: a hundred settings, addresses."""
 _ENTRY: Final = re.compile(r"_ZN7ck_tile6kentryI(?:L\w\d+E)*NS_(\d{1,4})")
 """The entry of all kernels of Composable Kernel: the first type says which one it is."""
+_GENERAL: Final = "void|const|unsigned|anonymous|namespace|lambda|operator"
+_WORD: Final = re.compile(
+    rf"\b(?!(?:{_GENERAL})\b)(?:[A-Za-z]\w{{1,39}}|\d{{1,9}})\b(?!::)", re.ASCII
+)
+"""A word of a template's arguments that people know one by, or a number; no namespace."""
+_MOST_ALIKE: Final = 200
+_MOST_WORDS: Final = 80
+_MOST_PICKED: Final = 3
 _NO_KERNEL: Final = re.compile(r"Mem(cpy|set)\b")
 _DEPTH: Final = 60
 
@@ -121,16 +128,14 @@ def shortened(frame: pl.DataFrame, *columns: str, kernels: pl.Expr | None = None
 def told_apart(
     frame: pl.DataFrame, column: str = "name", kernels: pl.Expr | None = None
 ) -> pl.DataFrame:
-    """A frame with short names in a column, numbered where several names have the same.
-
-    Numbers go by the order in which the names come, so that rows of one name have one number.
+    """A frame with short names in a column, as `apart` has them; rows of one name have one text.
 
     Examples
     --------
     >>> import polars as pl
     >>> rows = pl.DataFrame({"name": ["void g<1>()", "void f<2>()", "void g<3>()", "void g<1>()"]})
     >>> told_apart(rows)["name"].to_list()
-    ['g #1', 'f', 'g #2', 'g #1']
+    ['g [1]', 'f', 'g [3]', 'g [1]']
     """
     import polars as pl
 
@@ -139,7 +144,7 @@ def told_apart(
     is_kernel = pl.lit(True) if kernels is None else kernels
     rows = frame.filter(is_kernel).select(name=column)
     names = rows["name"].drop_nulls().unique(maintain_order=True).to_list()
-    short = numbered(rows, {name: text for name in names if (text := short_name(name)) != name})
+    short = apart(rows, {name: text for name in names if (text := short_name(name)) != name})
     changed = pl.when(is_kernel).then(pl.col(column).replace(short)).otherwise(pl.col(column))
     return frame.with_columns(changed.alias(column)) if short else frame
 
@@ -158,30 +163,64 @@ def candidates(frame: pl.DataFrame) -> dict[str, str]:
     }
 
 
-def numbered(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, str]:
-    """Other texts for names, numbered where several in the column ``name`` have the same.
+def apart(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, str]:
+    """Other texts for names; of those in the column ``name`` that would look the same, with more.
 
-    Numbers go by the order in which the names come.
+    That is words of the names that tell them apart, functors rather than numbers; or, where no
+    words do, a number by the order in which the names come.
 
     Examples
     --------
     >>> import polars as pl
-    >>> names = {"void f<1>()": "f", "void f<2>()": "f", "void g<1>()": "g"}
-    >>> numbered(pl.DataFrame({"name": [*names]}), names)
-    {'void f<1>()': 'f #1', 'void f<2>()': 'f #2', 'void g<1>()': 'g'}
+    >>> names = {"void f<4, Add<int>>()": "f", "void f<4, Mul<int>>()": "f", "void g<1>()": "g"}
+    >>> apart(pl.DataFrame({"name": [*names]}), names)
+    {'void f<4, Add<int>>()': 'f [Add]', 'void f<4, Mul<int>>()': 'f [Mul]', 'void g<1>()': 'g'}
     """
     import polars as pl
 
     if frame.schema.get("name") != pl.String:
         return dict(names)
-    present = frame["name"].drop_nulls().unique(maintain_order=True).to_list()
-    texts = [names.get(name, name) for name in present]
-    counts, places, apart = Counter(texts), Counter[str](), dict(names)
-    for name, text in zip(present, texts, strict=True):
-        places[text] += 1
-        if counts[text] > 1 and name in names:
-            apart[name] = f"{text} #{places[text]}"
-    return apart
+    groups: dict[str, list[str]] = {}
+    for name in frame["name"].drop_nulls().unique(maintain_order=True).to_list():
+        groups.setdefault(names.get(name, name), []).append(name)
+    texts = dict(names)
+    for text, group in groups.items():
+        if len(group) > 1:
+            words = _words_apart(group)
+            texts |= {
+                name: f"{text} [{words[name]}]" if name in words else f"{text} #{place}"
+                for place, name in enumerate(group, 1)
+                if name in names
+            }
+    return texts
+
+
+def _words_apart(names: Sequence[str]) -> dict[str, str]:
+    """For each name the words that no other name has all of, if there are so few."""
+    if len(names) > _MOST_ALIKE:
+        return {}
+    words = {name: [*dict.fromkeys(_WORD.findall(name))][:_MOST_WORDS] for name in names}
+    having: dict[str, int] = {}  # the names with a word, a bit each
+    for place, name in enumerate(names):
+        for word in words[name]:
+            having[word] = having.get(word, 0) | 1 << place
+    chosen = {name: _chosen(words[name], having, 1 << place) for place, name in enumerate(names)}
+    return {name: " ".join(picked) for name, picked in chosen.items() if picked}
+
+
+def _chosen(words: Sequence[str], having: Mapping[str, int], own: int) -> list[str]:
+    """Words that only the name ``own`` has all of; none if that takes too many."""
+    picked: list[str] = []
+    left = -1
+    for are_numbers in (False, True):
+        fitting = [word for word in words if word[0].isdecimal() == are_numbers]
+        while left != own and len(picked) < _MOST_PICKED and fitting:
+            best = min(fitting, key=lambda word: (left & having[word]).bit_count())
+            if left & having[best] == left:
+                break
+            picked.append(best)
+            left &= having[best]
+    return picked if left == own else []
 
 
 def replaced(frame: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:

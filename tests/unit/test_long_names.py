@@ -18,7 +18,7 @@ import pytest
 import profframe
 from profframe.cli.verbs import verbs
 from profframe.query.catalogue import find
-from profframe.show.kernel_names import candidates, replaced, short_name
+from profframe.show.kernel_names import candidates, replaced, short_name, told_apart
 from tests.conftest import Run
 from tests.members import few
 from tests.unit.test_cli import MODULE, on_terminal
@@ -230,3 +230,27 @@ def test_the_json_of_the_page_is_that_of_the_verb(root: Path, run: Run) -> None:
     out = run("answer", "kernels", trace, "--columns", ",".join(row), "--format", "json")[1]
     assert json.loads(out)[0] == row
     assert [*json.loads(out)[0]] == [*row]
+
+
+def test_names_that_would_look_the_same_have_words_that_tell_them_apart() -> None:
+    full = {
+        "f<4, at::AddFunctor<float>>()": "[AddFunctor float]",
+        "f<4, at::AddFunctor<c10::Half>>()": "[Half]",
+        "f<4, at::FillFunctor<float>>()": "[FillFunctor]",
+        "g<128, 64>()": "#1",  # of the same words
+        "g<64, 128>()": "#2",
+        "g<64, 128, 2>()": "[2]",
+    }
+    rows = pl.DataFrame({"name": [*full]})
+    assert told_apart(rows)["name"].to_list() == [f"{n[0]} {words}" for n, words in full.items()]
+    assert told_apart(rows.reverse())["name"].to_list()[3:] == [
+        "f [FillFunctor]",
+        "f [Half]",
+        "f [AddFunctor float]",
+    ]
+
+
+def test_many_names_that_look_the_same_are_numbered() -> None:
+    rows = pl.DataFrame({"name": [f"f<at::T{number}>()" for number in range(1000)]})
+    assert told_apart(rows)["name"].to_list() == [f"f #{number}" for number in range(1, 1001)]
+    assert told_apart(rows.head(100))["name"][7] == "f [T7]"

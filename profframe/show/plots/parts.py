@@ -135,14 +135,14 @@ FULL_NAME: Final = "full name"
 def with_short_labels(frame: pl.DataFrame, kernels: pl.Expr | None = None) -> pl.DataFrame:
     """The frame with labels of short names, and `FULL_NAME`, for the tooltip.
 
-    Of kernels whose short names are the same the labels are numbered. ``kernels`` says which rows
+    Kernels whose short names are the same are told apart. ``kernels`` says which rows
     are of kernels; without it all are.
 
     Examples
     --------
     >>> rows = pl.DataFrame({"name": ["void f<int>()", "void f<float>()", "aten::mm"]})
     >>> with_short_labels(rows)["label"].to_list()
-    ['f #1', 'f #2', 'aten::mm']
+    ['f [int]', 'f [float]', 'aten::mm']
     """
     short = with_labels(told_apart(frame, kernels=kernels))
     return with_labels(frame, label=FULL_NAME).with_columns(short["label"])
