@@ -29,6 +29,15 @@ def is_protobuf(path: str | os.PathLike[str]) -> bool:
     return _PROTOBUF.search(os.fspath(path)) is not None
 
 
+def check_name(path: str | os.PathLike[str]) -> None:
+    """Raise an ExportError for a file that is called as Perfetto's protobuf."""
+    if is_protobuf(path):
+        raise ExportError(
+            f"{path}: this ending means Perfetto's protobuf, which is for whole traces only: "
+            "choose another ending"
+        )
+
+
 @contextmanager
 def written(path: str | os.PathLike[str], *, protobuf: bool = False) -> Iterator[Write]:
     """Give a function that writes bytes; the file takes its place when all went well.
@@ -42,11 +51,8 @@ def written(path: str | os.PathLike[str], *, protobuf: bool = False) -> Iterator
     ExportError
         The name is that of a form which is not written, or the file cannot be written.
     """
-    if is_protobuf(path) and not protobuf:
-        raise ExportError(
-            f"{path}: this ending means Perfetto's protobuf, which is for whole traces only: "
-            "choose another ending"
-        )
+    if not protobuf:
+        check_name(path)
     suffix = Path(os.path.realpath(path)).suffix.lower()
     with atomic_write(path) as draft, _opened(draft, suffix) as file:
         yield file.write

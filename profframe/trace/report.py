@@ -18,7 +18,7 @@ import polars as pl
 from profframe import __version__
 from profframe.analysis import selecting
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.export.files import written
+from profframe.export.files import check_name, written
 from profframe.query.selection import integer, spans, texts
 from profframe.show import units
 from profframe.show.report import page
@@ -93,6 +93,7 @@ def write(
     trace: Trace, path: str | PathLike[str], options: Options, progress: Progress | None = None
 ) -> None:
     """Write the page."""
+    check_name(path)
     options.check()
     keys = options.keys
     made_with = _made_with(options)

@@ -125,3 +125,13 @@ def test_answers_are_asked_once(trace: Trace) -> None:
         step = same.filter(steps=2)
         assert step.self_times().height < times.height
     assert times.equals(trace.self_times())
+
+
+def test_a_name_of_another_form_is_refused_at_once(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profframe.trace.report.SECTIONS", {})  # nothing is computed before
+    trace = profframe.load(root / "examples" / "cpu_training.json.gz")
+    with pytest.raises(ExportError, match="choose another ending"):
+        trace.report(tmp_path / "report.pftrace")
+    assert not [*tmp_path.iterdir()]
