@@ -46,7 +46,7 @@ TOOLS: dict[str, dict[str, Any] | None] = {
 
 @pytest.fixture(scope="module")
 def service() -> Service:
-    return Service(load(EXAMPLE), Limits(timeout_s=5, memory="1GB", rows=1000))
+    return Service(load(EXAMPLE), Limits(memory="1GB", rows=1000))
 
 
 def call(service: Service, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
@@ -184,12 +184,12 @@ class TestHostileSql:
             assert "rules" in sentence(result)
 
     def test_ends_in_time(self) -> None:
-        slow = Service(load(EXAMPLE), Limits(timeout_s=0.5))
+        slow = Service(load(EXAMPLE), Limits(timeout_s=2))
         endless = (
             "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n) SELECT sum(i) FROM n"
         )
         after, fine = call(slow, ("sql", {"query": endless}), ("sql", {"query": "SELECT 1 AS one"}))
-        assert "took more than the 0.5 s" in sentence(after)
+        assert "took more than the 2 s" in sentence(after)
         assert tables(text(fine))["rows of the query"] == [{"one": 1}]
 
     @pytest.mark.parametrize(
