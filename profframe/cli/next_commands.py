@@ -70,7 +70,7 @@ def _verbs(opening: Opening, sources: int) -> Iterator[tuple[tuple[str, ...], st
         return
     number = opening.advice.height
     if number:
-        what = "the finding" if number == 1 else f"all {number} findings"
+        what = {1: "the finding", 2: "both findings"}.get(number, f"all {number} findings")
         yield ("advice",), f"{what}: where, why, and what to do"
     if sources == 2 and summary.overview["run"].n_unique() == 2:
         yield ("explain",), "why one takes longer than the other"

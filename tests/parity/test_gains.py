@@ -90,7 +90,7 @@ def synced() -> Trace:
 def test_by_hand(asked: Ask, word: str, condition: str, columns: str, gain: int) -> None:
     row = asked(gpu(), word, condition, columns)
     assert row["estimated_gain_ns"] == gain
-    assert row["gain_basis"].startswith("replayed with what is said; by its own time ")
+    assert row["gain_basis"].startswith("replayed with what is said; its own time is ")
     share = gain / 111  # from the first work of the device to the last
     assert row["severity"] == ("high" if share >= 0.2 else "medium" if share >= 0.05 else "low")
 
@@ -160,7 +160,7 @@ def test_what_one_rank_does_is_hidden_behind_a_later_one(asked: Ask) -> None:
     late = {(step, 0): 1_000_000 for step in range(6)}
     row = asked(step_jobs.job(late=late), "host", "name = 'aten::linear' AND rank = 1")
     assert row["estimated_gain_ns"] == 0
-    assert "by its own time 600 us" in row["gain_basis"]
+    assert "its own time is 600 us" in row["gain_basis"]
 
 
 def test_a_straggler_gains_what_the_job_takes_less_without_it() -> None:
@@ -237,7 +237,7 @@ def test_a_late_loader_gains_what_the_loader_costs() -> None:
     ops = [*step, Op(COLLECTIVE, took[3], [2_000] * 4)] * 6
     found = job(jobs.run(ops, 4), [0] * 4).advice().filter(rule="straggler")
     [row] = found.to_dicts()
-    assert row["finding"].endswith("what takes longer before is its data loading")
+    assert row["finding"].endswith("before them, its data loading takes longer")
     assert row["ranks"] == [2]
     mended = replace(ops[0], took=[*took[0][:2], 101_500, took[0][3]])
     gain = length(ops, 4) - length([mended if op.kind == INPUT else op for op in ops], 4)

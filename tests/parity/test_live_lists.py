@@ -224,7 +224,9 @@ def test_times_that_cannot_be() -> None:
 
 def test_fields_of_another_type_are_refused() -> None:
     for broken in (event("f", 0, 1, id="first"), event("f", 0, 1, scope=None)):
-        with pytest.raises(ParameterError, match="a FunctionEvent has a value that torch's own never have"):
+        with pytest.raises(
+            ParameterError, match="a FunctionEvent has a value that torch's own never have"
+        ):
             profframe.load([broken])
 
 

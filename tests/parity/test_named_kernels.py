@@ -113,7 +113,9 @@ def test_a_kernel_of_no_possible_time_is_counted() -> None:
 def test_kernels_without_times_are_refused() -> None:
     event = op("f", 0, 1)
     event.kernels = ["gemm"]
-    with pytest.raises(profframe.ParameterError, match="kernels without times, which torch's own never have"):
+    with pytest.raises(
+        profframe.ParameterError, match="kernels without times, which torch's own never have"
+    ):
         profframe.load([event])
 
 

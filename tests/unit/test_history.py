@@ -834,7 +834,7 @@ class TestCommandLine:
         options = ["--baseline", "*[4-7]", "--runs", "20260103", "--fail-on", "5%"]
         code, out, _ = run("check", tmp_path / "store", *options)
         assert code == 3
-        assert "against it    20260103" in out
+        assert "compared  20260103" in out
 
     def test_statistics_are_answers_too(self, store: Path, run: Run) -> None:
         code, out, _ = run("answer", "trend", store, "-p", "metric=op:op4", "--format", "csv")

@@ -78,7 +78,9 @@ def test_a_memo_that_unfolds(protocol: int) -> None:
     value: list[object] = []
     for _ in range(60):
         value = [value, value]
-    with pytest.raises(SourceError, match=r"byte [\d,]+: .*shared through the memo, would expand to"):
+    with pytest.raises(
+        SourceError, match=r"byte [\d,]+: .*shared through the memo, would expand to"
+    ):
         plain_values(pickle.dumps(value, protocol))
 
 

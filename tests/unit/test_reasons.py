@@ -232,7 +232,10 @@ def _is_empty(trace: Trace) -> bool:
         (lambda t: t.memory_peak(), "no memory records by the profiler and no allocations in a"),
         (lambda t: t.stragglers(), "no collectives, sends or receives in this trace; record ranks"),
         (lambda t: t.memory, "the table memory has no rows: no memory records by the profiler"),
-        (lambda t: t.memory.sort("bytes").head(3), "the table memory has no rows: no memory records"),
+        (
+            lambda t: t.memory.sort("bytes").head(3),
+            "the table memory has no rows: no memory records",
+        ),
         (lambda t: t.sql("FROM counters"), "the table counters has no rows: no counters in this"),
         (
             lambda t: t.sql("SELECT name FROM events WHERE stack LIKE '%train%'"),

@@ -440,9 +440,7 @@ class TestLimits:
 
     def test_memory(self, trace: Trace) -> None:
         line = refused(lambda: trace.sql(LARGE, memory_limit="10MB"))
-        assert (
-            line == "query: needs more memory than the limit of 10MB (memory_limit=, --memory)"
-        )
+        assert line == "query: needs more memory than the limit of 10MB (memory_limit=, --memory)"
 
     def test_rows(self, trace: Trace, tmp_path: Path) -> None:
         file = tmp_path / "three.sql"

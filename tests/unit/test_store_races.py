@@ -169,7 +169,9 @@ def test_what_is_written_while_it_is_packed_stays(
 ) -> None:
     once(monkeypatch, changing, "_to_disk", lambda: store.write(one("a", 0, ("new",)), root))
 
-    with pytest.raises(StoreError, match="run=a/rank=0: was written again in the meantime; try again"):
+    with pytest.raises(
+        StoreError, match="run=a/rank=0: was written again in the meantime; try again"
+    ):
         maintenance.compact(root)
 
     assert not list(root.glob("pack-*"))

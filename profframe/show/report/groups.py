@@ -94,7 +94,7 @@ def runs(context: Context) -> Section | None:
     trend = Reply("trend", call_text("trend", metric=metric), context.trace.trend(metric))
     changes = Reply(trend.name, trend.call, trend.frame.filter("is_change"))
     if changes:
-        title = "Runs from which on it changed for good"
+        title = "Runs from which it changed for good"
         parts.append(context.table(changes, "Changes", title=title))
     if regressions := _regressions(context, reply.frame.height):
         title = "What takes longer in the latest run than before"
