@@ -71,7 +71,7 @@ def test_each_run_and_rank_is_what_a_filter_of_all_gives(is_packed: bool, path: 
 def test_names_that_are_not_there_are_said(path: Path) -> None:
     with pytest.raises(UnknownNameError, match="no run named 'it'"):
         load(path, runs="it")
-    with pytest.raises(UnknownNameError, match="no rank 2 \(known: 0-1\)"):
+    with pytest.raises(UnknownNameError, match=r"no rank 2 \(known: 0-1\)"):
         load(path, ranks=2)
     with pytest.raises(UnknownNameError, match="no step 3"):
         load(path, runs="~", steps=3)
