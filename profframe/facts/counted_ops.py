@@ -1,4 +1,4 @@
-"""The op of each slice with hardware counters: around the slice, or around a launch by position.
+"""The op of each slice with hardware counters: around it, or around a launch by position."""
 
 from __future__ import annotations
 
