@@ -1,7 +1,7 @@
 """The tables, written once: every column with its type, unit, meaning of NULL and one line of doc.
 
 Everything else that needs a column list takes it from here: the Arrow schemas, the docs page
-(``python -m profframe.schema > docs/tables.md``), and the checks.
+(``python -m scripts.pages``), and the checks.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ def limit(text: str) -> Limit:
     unit = unit_of(metric)
     if isinstance(most, Amount):
         if most.text not in _UNITS.get(unit, {}):
-            raise ParameterError(f"a limit of {metric} is such as {_EXAMPLES[unit]}, not {size!r}")
+            raise ParameterError(f"a limit of {metric} looks like {_EXAMPLES[unit]}, not {size!r}")
         most = Amount(most.value * _UNITS[unit][most.text], size.strip())
     return Limit(metric, most)
 

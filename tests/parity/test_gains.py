@@ -266,7 +266,7 @@ class TestNoReplay:
     def test_of_many_runs(self, asked: Ask) -> None:
         names = ["r", *map(str, range(gains.MOST_RUNS))]
         traces = [step_jobs.job(ranks=1, run=name) for name in names]
-        self.check(asked, together(*traces), "one of 5 runs, and at most 4 are at once")
+        self.check(asked, together(*traces), "it is one of 5 runs, and at most 4 are replayed at once")
 
     def test_with_a_time_limit(self, asked: Ask) -> None:
         self.check(asked, self.trace().limited(timeout_s=60), "the question has a time limit")
@@ -277,7 +277,7 @@ class TestNoReplay:
 
     def test_where_a_replay_is_off(self, asked: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(remedies, "gains", lambda _, wanted: ([0 for _ in wanted], -0.031))
-        self.check(asked, self.trace(), "with nothing changed the replay is 3.1% off")
+        self.check(asked, self.trace(), "the unchanged replay is 3.1% off")
 
     def test_where_it_fails(self, asked: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*_: object) -> None:
@@ -288,7 +288,7 @@ class TestNoReplay:
 
     def test_of_a_cause_that_no_change_is_like(self, asked: Ask) -> None:
         row = asked(self.trace(), "stragglers", "name = 'gemm'", ", 'late by launch' AS cause")
-        assert row["gain_basis"] == "own time (not replayed: no change of a replay is like it)"
+        assert row["gain_basis"] == "own time (not replayed: no change of a replay simulates it)"
 
 
 def test_several_runs_are_replayed_one_by_one(asked: Ask) -> None:
