@@ -1,19 +1,15 @@
 """Query sessions: the rows of a trace, and DuckDB to query them.
 
-Every question of a `Trace` goes through a `Session`. The first question opens DuckDB: the database,
-a cursor per thread, and the views and macros on it; they stay open. Sessions over the same rows
-share a database, and so do all sessions over the same store.
+Every question of a `Trace` goes through a `Session`, which asks the `Database` of its rows.
+Sessions over the same rows share a database, and so do all sessions over the same store.
 """
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -26,11 +22,12 @@ from profframe import schema
 from profframe.errors import AnswerError, ProfframeError, StoreError, UnknownNameError
 from profframe.query import macros
 from profframe.query.catalogue import find, reads
+from profframe.query.database import Database, database_of
 from profframe.query.header import Answer
 from profframe.query.remaining import with_remaining_replays
 from profframe.query.result import frame, selected
 from profframe.query.run import query, run
-from profframe.query.sandbox import Terms, connect
+from profframe.query.sandbox import Terms
 from profframe.query.selection import (
     Integers,
     Numbers,
@@ -50,8 +47,6 @@ from profframe.system.interrupts import stopping
 Value = TypeVar("Value")
 
 _ATTEMPTS: Final = 10
-_OPEN_LIMIT: Final = 8
-"""Most databases that a process keeps open: each has threads of its own."""
 _SQL_ERRORS: Final = (
     ProfframeError,
     duckdb.BinderException,
@@ -67,160 +62,6 @@ _SQL_ERRORS: Final = (
     duckdb.TypeMismatchException,
 )
 """Errors that the SQL causes, whatever the rows are."""
-
-
-class _Thread(threading.local):
-    """The cursor of a thread, and its views."""
-
-    cursor: duckdb.DuckDBPyConnection | None = None
-    views: dict[str, Part]
-
-
-class Database:
-    """DuckDB over the rows of a source and nothing else; opened when it is first needed.
-
-    Parameters
-    ----------
-    source
-        Where the rows are.
-    terms
-        What questions may read beside the rows, and their limits.
-    once
-        Runs each step that questions share once; None to keep no step.
-    """
-
-    def __init__(self, source: Source, terms: Terms, once: macros.Once | None = None) -> None:
-        self._source = source
-        self._terms = terms
-        self._once = once
-        self._lock = threading.Lock()
-        self._reset()
-
-    def recent(self, what: str, key: object, compute: Callable[[], Value]) -> Value:
-        """What was computed last under a name, if for the same key; else it is computed."""
-        kept_key, value = self._recent.get(what, (None, None))
-        if kept_key != key:
-            self._recent.pop(what, None)
-            value = compute()
-            self._recent[what] = key, value
-        kept: Value = value
-        return kept
-
-    def _reset(self) -> None:
-        self._recent: dict[str, tuple[object, Any]] = {}
-        self._connection: duckdb.DuckDBPyConnection | None = None
-        self._thread = _Thread()
-        self._cursors = weakref.WeakSet[duckdb.DuckDBPyConnection]()
-
-    def connection(self) -> duckdb.DuckDBPyConnection:
-        """The connection that cursors come from."""
-        with self._lock:
-            if self._connection is not None:
-                return self._connection
-            connection = connect(self._terms, self._source.paths(schema.TABLES))
-            self._connection = connection
-        _OPEN.add(self)
-        return connection
-
-    def cursor(
-        self, selection: Selection, views: Mapping[str, Columns]
-    ) -> duckdb.DuckDBPyConnection:
-        """The cursor of this thread, with views of some columns of the selected rows."""
-        thread = self._thread
-        if thread.cursor is None:
-            thread.cursor, thread.views = self.new_cursor(), {}
-        for table, columns in views.items():
-            part = Part(columns, selection.where(table))
-            if thread.views.get(table) != part:
-                self._source.view(thread.cursor, table, part)
-                thread.views[table] = part
-        return thread.cursor
-
-    def drop_cursor(self) -> None:
-        """Replace the cursor of this thread after an error, which may have left state in it."""
-        self._thread.cursor = None
-
-    def new_cursor(self) -> duckdb.DuckDBPyConnection:
-        """A cursor without views."""
-        connection = self.connection()
-        cursor = connection.cursor()
-        self._cursors.add(cursor)
-        with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
-            cursor.execute("SET enable_progress_bar = false")
-        if self._once is not None:
-            macros.keep(cursor, partial(_once_per_connection, self._once, weakref.ref(connection)))
-        self._terms.register(cursor)
-        return cursor
-
-    def interrupt(self) -> None:
-        """Stop the queries of all threads."""
-        for cursor in [*self._cursors]:
-            cursor.interrupt()
-
-    def close(self) -> None:
-        """Drop the connection; running queries keep it until they end."""
-        with self._lock:
-            self._reset()
-
-    def detach(self) -> object:
-        """In the child of a fork: drop and return what has threads only in the parent."""
-        state = self._connection, self._thread, self._cursors
-        self._lock = threading.Lock()
-        self._reset()
-        return state
-
-
-def _once_per_connection(
-    once: macros.Once, connection: object, step: object, compute: Callable[[], None]
-) -> object:
-    """Run a step once per connection: its tables go with the connection."""
-    return once((connection, step), compute)
-
-
-class _Open:
-    """Open databases of this process; those of stores are shared."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._open: list[weakref.ref[Database]] = []
-        self._of_stores = OrderedDict[Hashable, Database]()
-        self._detached: list[object] = []
-
-    def add(self, database: Database) -> None:
-        """Keep a database open, and close the oldest beyond the limit."""
-        with self._lock:
-            others = [other for other in self._alive() if other is not database]
-            alive = [*others, database]
-            self._open = [weakref.ref(item) for item in alive[-_OPEN_LIMIT:]]
-        for old in alive[:-_OPEN_LIMIT]:
-            old.close()
-
-    def _alive(self) -> list[Database]:
-        return [database for ref in self._open if (database := ref()) is not None]
-
-    def of(self, source: Source, terms: Terms) -> Database:
-        """The database of a source; sources of the same files share one."""
-        identity = source.identity()
-        if identity is None or terms.tables:
-            return Database(source, terms)
-        key = identity, terms.files, terms.memory_limit
-        with self._lock:
-            database = self._of_stores.pop(key, None) or Database(source, terms)
-            self._of_stores[key] = database
-            while len(self._of_stores) > _OPEN_LIMIT:
-                self._of_stores.popitem(last=False)
-        return database
-
-    def after_fork(self) -> None:
-        """In the child: DuckDB's threads are gone, and closing it would wait for them."""
-        self._lock = threading.RLock()
-        self._detached += [database.detach() for database in self._alive()]
-        self._open = []
-
-
-_OPEN: Final = _Open()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_OPEN.after_fork)
 
 
 class Answers:
@@ -285,7 +126,7 @@ class Session:
     ) -> Session:
         """A session over the rows of a source; by default all of them."""
         terms = terms or Terms()
-        database = _OPEN.of(source, terms)
+        database = database_of(source, terms)
         return cls(source, selection or Selection(), terms, database, whole=whole)
 
     def __reduce__(

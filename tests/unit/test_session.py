@@ -12,12 +12,13 @@ import pytest
 
 import profframe
 from profframe import AnswerError, ParameterError, Trace, load, store
-from profframe.query import session
+from profframe.query.database import Database
 from tests import builders
 from tests.unit.test_store import one
 
 COUNT = "SELECT count(*) AS events FROM events"
 OPTION = "SELECT getvariable('per') AS per"
+LIMIT = "profframe.query.database._OPEN_LIMIT"
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def database(of: Trace) -> session.Database:
+def database(of: Trace) -> Database:
     return of._session.database
 
 
@@ -105,22 +106,22 @@ def test_threads_ask_at_once(trace: Trace) -> None:
 
 
 def test_few_databases_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_OPEN_LIMIT", 3)
-    traces = [Trace.from_tables(one()) for _ in range(session._OPEN_LIMIT + 3)]
+    monkeypatch.setattr(LIMIT, 3)
+    traces = [Trace.from_tables(one()) for _ in range(6)]
     height = {one.sql(COUNT).item() for one in traces}
-    assert sum(database(one)._connection is not None for one in traces) == session._OPEN_LIMIT
+    assert sum(database(one)._connection is not None for one in traces) == 3
     assert {one.sql(COUNT).item() for one in traces} == height
 
 
 def test_what_is_kept_is_made_again_where_its_database_was_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session, "_OPEN_LIMIT", 2)
+    monkeypatch.setattr(LIMIT, 2)
     gpu = load(Path("examples/gpu_training.json.gz"))
     expected = gpu.annotations()
     with Trace.from_tables(gpu.tables).asking() as asked:
         asked.idle()
-        others = [Trace.from_tables(gpu.tables) for _ in range(session._OPEN_LIMIT + 1)]
+        others = [Trace.from_tables(gpu.tables) for _ in range(3)]
         assert {one.sql(COUNT).item() for one in others} == {asked.events.height}
         assert database(asked)._connection is None
         assert asked.annotations().equals(expected)
