@@ -72,9 +72,9 @@ FILES: dict[str, tuple[Callable[[Path], list[Path]], str, str]] = {
     "snapshots": (
         snapshot,
         "1 record, 1 allocation",
-        "he most was allocated at 2025-09-30 17:16:24.000 UTC: 3.00 MiB in 1 block",
+        "eak at 2025-09-30 17:16:24.000 UTC: 3.00 MiB in 1 block",
     ),
-    "timeline": (timeline, "2 allocations", "he most was allocated"),
+    "timeline": (timeline, "2 allocations", "eak at"),
     "execution_traces": (
         tensors,
         "6 nodes, 4 operator calls, 5 tensors, 4 data dependencies",

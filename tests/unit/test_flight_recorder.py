@@ -349,7 +349,7 @@ class TestByHand:
         [
             (pickle.dumps(dump(entry(0)), protocol=2)[:-40], "d_0"),
             (json.dumps(dump(entry(0)))[:-40].encode(), "ends early or is damaged"),
-            (json.dumps({"version": "2.10", "pg_config": {}, "entries": 3}).encode(), "no list"),
+            (json.dumps({"version": "2.10", "pg_config": {}, "entries": 3}).encode(), "not a list"),
         ],
     )
     def test_damage_is_one_error(self, tmp_path: Path, data: bytes, reason: str) -> None:
@@ -461,8 +461,8 @@ class TestByHand:
                 [entry(0), entry(1), entry(2)],
                 [entry(0)],
                 (
-                    "These dumps show no hang: what 2 ranks called in 1 process group fits "
-                    "together and has ended, but rank 1 is 2 collectives behind in group default_pg"
+                    "These dumps show no hang: the calls of 2 ranks in 1 process group match and have "
+                    "ended, but rank 1 is 2 collectives behind in group default_pg"
                 ),
             ),
             (
