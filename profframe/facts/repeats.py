@@ -12,9 +12,9 @@ from profframe.intervals import Ints, Mask
 LEAST_TIMES: Final = 3
 """A block is what comes at least so often in a row: twice may be a forward and a backward part."""
 LEAST_LENGTH: Final = 2
-"""A block has at least so many members: one kernel that repeats is no layer."""
+"""Minimum members of a block: one kernel that repeats is not a layer."""
 LEAST_PART: Final = 50
-"""What repeats in a row is at least one of so many parts of its sequence."""
+"""Consecutive repetitions cover at least one of this many parts of their sequence."""
 MOST_BLOCKS: Final = 4
 """Blocks of one sequence, as of dense layers and those with experts."""
 

@@ -219,7 +219,7 @@ def _stragglers(of: Model, parts: Sequence[Changed], late: Sequence[bool], cause
 
 
 def _looked_at(own: Rank, at: Ints, marks: Ints) -> Mask:
-    """Moments in profiler steps; all, where there are none."""
+    """Moments in profiler steps; all moments if there are none."""
     if not marks.size:
         return np.ones(at.size, np.bool_)
     slices = own.graph.slices

@@ -150,7 +150,7 @@ def marlin_rows(op: Op) -> Product:
 
 
 def _packed_columns(packing: int) -> Formula:
-    """A weight of ``(inner, columns)``, with so many columns in each element; GPTQ packs rows."""
+    """A weight of ``(inner, columns)``, with this many columns per element; GPTQ packs rows."""
 
     def product(op: Op) -> Product:
         rows, weight = op.tensor(0), op.tensor(1)

@@ -27,7 +27,7 @@ _REGRESSIONS: Final = (
     "what", "name", "base_ns", "other_ns", "change_ns", "ratio", "pace", "p_value", "q_value",
 )  # fmt: skip
 _FEWEST: Final = 3
-"""Runs, from which on the latest is compared with those before."""
+"""Minimum runs to compare the latest one with those before."""
 _BASELINE: Final = 10
 
 
