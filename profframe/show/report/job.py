@@ -165,7 +165,7 @@ def _lack(what: str, error: Exception, call: str) -> Sentences:
 
 
 def _slowest(context: Context) -> int | None:
-    """The step that took longest on any rank, the first of several, if all ranks have it."""
+    """The longest step on any rank, of the steps that most ranks have; the first on a tie."""
     steps = context.answer("step_times").frame.drop_nulls(["step", "dur_ns"])
     if steps.is_empty():
         return None
