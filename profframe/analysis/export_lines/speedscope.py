@@ -88,9 +88,10 @@ def thread_profiles(connection: duckdb.DuckDBPyConnection, metric: str) -> Profi
 
     By ``self_ns`` a profile is the thread over time, so the own time of a frame is its self time.
     By ``self_device_ns`` it is as long as the devices worked for the thread: a slice first has its
-    own device time, then that of the slices inside it. The format has no slices that overlap
-    without nesting: the first ends where the second begins. The title of a profile says how many
-    end early.
+    own device time, then that of the slices inside it.
+
+    The format has no slices that overlap without nesting: the first ends where the second begins.
+    The title of a profile says how many end early.
     """
     if metric not in METRICS:
         raise UnknownNameError.among("metric", metric, METRICS)
