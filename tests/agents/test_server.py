@@ -211,7 +211,7 @@ class TestHostileSql:
         small = Service(load(EXAMPLE), Limits(memory="50MB"))
         query = "SELECT list(i) FROM range(100000000) AS t(i)"
         [result] = call(small, ("sql", {"query": query}))
-        assert "needs more memory than the 50MB" in sentence(result)
+        assert "needs more memory than the limit of 50MB" in sentence(result)
 
     def test_gives_no_more_rows(self, service: Service) -> None:
         [result] = call(service, ("sql", {"query": "FROM range(1000000)"}))

@@ -245,7 +245,7 @@ class TestArguments:
             ({"row_limit": "9"}, ParameterError, "row_limit: needs 64-bit integers"),
             ({"row_limit": 1.5}, ParameterError, "row_limit: needs 64-bit integers"),
             ({"max_name_column_width": -1}, ParameterError, "at least 0, got -1"),
-            ({"max_src_column_width": "wide"}, ParameterError, "max_src_column_width: needs int"),
+            ({"max_src_column_width": "wide"}, ParameterError, "max_src_column_width: needs 64-bit int"),
             ({"compat": "toch"}, ParameterError, "needs None or 'torch', got 'toch'"),
             ({"group_by_stack_n": "many"}, ParameterError, "group_by_stack_n: needs 64-bit integers"),
             ({"group_by_input_shape": "false"}, ParameterError, "needs True or False, got 'false'"),
