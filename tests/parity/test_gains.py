@@ -266,7 +266,9 @@ class TestNoReplay:
     def test_of_many_runs(self, asked: Ask) -> None:
         names = ["r", *map(str, range(gains.MOST_RUNS))]
         traces = [step_jobs.job(ranks=1, run=name) for name in names]
-        self.check(asked, together(*traces), "it is one of 5 runs, and at most 4 are replayed at once")
+        self.check(
+            asked, together(*traces), "it is one of 5 runs, and at most 4 are replayed at once"
+        )
 
     def test_with_a_time_limit(self, asked: Ask) -> None:
         self.check(asked, self.trace().limited(timeout_s=60), "the question has a time limit")

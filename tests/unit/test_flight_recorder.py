@@ -461,8 +461,8 @@ class TestByHand:
                 [entry(0), entry(1), entry(2)],
                 [entry(0)],
                 (
-                    "These dumps show no hang: the calls of 2 ranks in 1 process group match and have "
-                    "ended, but rank 1 is 2 collectives behind in group default_pg"
+                    "These dumps show no hang: the calls of 2 ranks in 1 process group match and "
+                    "have ended, but rank 1 is 2 collectives behind in group default_pg"
                 ),
             ),
             (
