@@ -1,7 +1,7 @@
 """The tables, written once: every column with its type, unit, meaning of NULL and one line of doc.
 
 Everything else that needs a column list takes it from here: the Arrow schemas, the docs page
-(``python -m profframe.schema > docs/tables.md``), and the checks.
+(``python -m scripts.pages``), and the checks.
 """
 
 from __future__ import annotations
@@ -471,8 +471,8 @@ ALLOCATIONS = Table(
         Column("stream", INT64, "Stream that it was made for, as numbered in the source.", null=_UNKNOWN),
         Column("stack_id", INT64, "Stack that it was made in, in `stacks`.", null=_NO_STACK),
         Column("category", NAME, "Purpose. If a joined live profile has the same record, `memory.category`. Otherwise by these rules, in this order: optimizer_state, made in `Optimizer.step` and alive when that ends; gradient, made by a backward function and alive when that backward pass ends; parameter, made where an nn.Module creates or moves its own (`__init__`, `to`, `_apply`: frames of its stack or of the trace) and never freed; input, made in a DataLoader or by a copy from the host to a device outside modules; activation, made by an op of the forward pass or in a call of an nn.Module, and alive when the next backward pass begins; temporary, freed in the step, backward or forward pass that made it; parameter again, made in the trace before its first forward pass, never freed and as large as some gradient.", null="not known without a trace, or fits no rule"),
-        Column("op_id", INT64, "`event_id` of the innermost host op that it was made in, as in `allocator_events`.", null="no trace beside it, outside ops, or its thread is not known"),
-        Column("step", INT64, "N of the `ProfilerStep#N` that it was made in.", null="no trace beside it, or in no step"),
+        Column("op_id", INT64, "`event_id` of the innermost host op that it was made in, as in `allocator_events`.", null="no trace joined with it, outside ops, or its thread is not known"),
+        Column("step", INT64, "N of the `ProfilerStep#N` that it was made in.", null="no trace joined with it, or in no step"),
     ),
     is_optional=True,
 )  # fmt: skip
@@ -494,8 +494,8 @@ ALLOCATOR_EVENTS = Table(
         Column("stack_id", INT64, "Stack, in `stacks`.", null=_NO_STACK),
         Column("compile_context", NAME, "torch.compile graph that ran.", null="none, or " + _UNKNOWN),
         Column("allocation_id", INT64, "`allocation_id` of the allocation that it makes or frees.", null="neither"),
-        Column("op_id", INT64, "`event_id` of the innermost host op that it was made in: on the thread of the profiler's own record of it (`memory`, or [OutOfMemory] in `instants`), else on the only thread inside an op at that time.", null="no trace beside it, outside ops, or several threads are inside one"),
-        Column("step", INT64, "N of the `ProfilerStep#N` that it was made in.", null="no trace beside it, or in no step"),
+        Column("op_id", INT64, "`event_id` of the innermost host op that it was made in: on the thread of the profiler's own record of it (`memory`, or [OutOfMemory] in `instants`), else on the only thread inside an op at that time.", null="no trace joined with it, outside ops, or several threads are inside one"),
+        Column("step", INT64, "N of the `ProfilerStep#N` that it was made in.", null="no trace joined with it, or in no step"),
     ),
     is_optional=True,
 )  # fmt: skip
@@ -524,7 +524,7 @@ NODES = Table(
         Column("node_id", INT64, "Number of the node in its source; a new one if another node has it (`repeated_node_id`).", null="the source has none"),
         Column("name", NAME, "Name as the source has it.", null="the source has none"),
         Column("parent_id", INT64, "`node_id` of the node that it ran in: its control parent.", null="the outermost"),
-        Column("event_id", INT64, "`event_id` of its slice.", null="no trace beside it, or no slice with its id and name"),
+        Column("event_id", INT64, "`event_id` of its slice.", null="no trace joined with it, or no slice with its id and name"),
         Column("linked_by", NAME, "How `event_id` was found: record_function, by the number of the call; external_id, by `events.external_id`; order, by the names of all calls on its thread in order.", null="`event_id` is not known"),
         Column("record_function_id", INT64, "The profiler's number of the call, which recent traces have in event arguments.", null="none, or " + _UNKNOWN),
         Column("fwd_parent_id", INT64, "The source's number of the forward node of a backward op.", null="none, or " + _UNKNOWN),
@@ -850,10 +850,10 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("paired_by_size", "frees of a memory timeline, which does not say what each one frees", "assigned to the oldest allocation of that size and category; sums by category over time match the source"),
             Check("free_without_allocation", "frees of a memory timeline without an allocation", "kept in allocator_events, allocation_id is NULL"),
             Check("same_run_and_rank", "another trace has this run and rank", "taken as a later cycle, with its own run"),
-            Check("joined_file", "rows of another file of this run and rank, which has no events", "in their tables beside this trace"),
+            Check("joined_file", "rows of another file of this run and rank, which has no events", "in their tables, joined to this trace"),
             Check("snapshot_outside_trace", "records of a memory snapshot that shares no time with the trace", "joined; their op, step and category by time are NULL"),
             Check("record_in_several_ops", "records of a memory snapshot made while several threads were inside ops, without a matching profiler record", "kept, op_id is NULL"),
-            Check("annotation_of_snapshot", "annotations of a memory snapshot beside a trace, which has its own", "not in `events`"),
+            Check("annotation_of_snapshot", "annotations of a memory snapshot that was joined to a trace, which has its own", "not in `events`"),
             Check("unknown_categories", "memory records of a live profile whose category torch could not determine", "category is NULL"),
             Check("node_without_event", "nodes of an execution trace without a slice in the trace: no host op or annotation has their id and name", "kept, event_id is NULL"),
             Check("nodes_linked_by_order", "nodes of an execution trace whose ids no slices have, such as from another recording of the same program", "linked by the order of names on each thread, at the first place that fits"),

@@ -25,7 +25,7 @@ class Slice:
     thread: int
     name: str | None
     dur_ns: int | None
-    """None of a slice that was captured into a graph."""
+    """None for a slice that was captured into a graph."""
     self_ns: int | None
     device_ns: int | None
     root_ns: int | None
@@ -65,7 +65,7 @@ def call_tree(
     UnknownNameError
         There is no such event.
     ParameterError
-        There are several (run, rank), the event is no nested host slice, or a value is invalid.
+        There are several (run, rank), the event is not a nested host slice, or a value is invalid.
     """
     event_id = None if event_id is None else integer("event_id", event_id)
     depth = None if depth is None else integer("depth", depth)

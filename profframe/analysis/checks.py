@@ -53,9 +53,9 @@ class CheckResult:
     metrics
         ``metric base_value other_value ratio p_value``: totals, and what has a limit.
     regressions
-        As `Trace.regressions` gives them.
+        As `Trace.regressions` returns them.
     worse
-        What exceeds its limit: metrics, then ops and kernels, what grew most first.
+        What exceeds its limit: metrics, then ops and kernels, the largest growth first.
     """
 
     base: list[str]
@@ -81,7 +81,7 @@ def limit_of(text: str) -> tuple[str, Most]:
     Raises
     ------
     ParameterError
-        The text is no limit.
+        The text is not a limit.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def limit_of(text: str) -> tuple[str, Most]:
 
 
 def limits_of(texts: Iterable[str]) -> dict[str, Most]:
-    """Read several limits; of one metric the lowest counts.
+    """Read several limits; the lowest for each metric counts.
 
     Examples
     --------
@@ -130,15 +130,15 @@ def check(
     traces, samples
         The table `traces` and the answer `samples` of all runs.
     totals
-        Gives the answer `runs` of them; called if a metric needs it.
+        Returns the answer `runs` of them; called if a metric needs it.
     baseline, runs
         As for `Trace.regressions`.
     limit
-        By metric, as `limit_of` gives them; of several for one metric the lowest. The limit for all
-        ops and kernels applies to both totals, and to every row that regressed and took at least
-        1 % of its kind in the baseline.
+        By metric, as `limit_of` returns them; the lowest if there are several for one metric. The
+        limit for all ops and kernels applies to both totals, and to every row that regressed and
+        took at least 1 % of its kind in the baseline.
     measure
-        Gives ``run value`` of a metric that is neither a column of `runs` nor an op or kernel.
+        Returns ``run value`` of a metric that is neither a column of `runs` nor an op or kernel.
 
     Returns
     -------
@@ -215,7 +215,7 @@ def _chance(base: noise.Float64, other: noise.Float64) -> float | None:
 
 
 def _is_other(metric: str) -> bool:
-    """Whether a metric is none of those of `trends`."""
+    """Whether a metric is not one of `trends`."""
     is_named = ":" in metric and not trends.is_sample_metric(metric)
     return metric in fail_on.WORDS or is_named
 

@@ -1,4 +1,4 @@
-"""By how much the clocks of ranks differ: the one question that others ask."""
+"""By how much the clocks of ranks differ: a question that other analyses ask."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ MATCHES: Final = "FROM collective_matches(events, traces)"
 
 
 def offsets(matches: str = MATCHES) -> Answer:
-    """One row per rank whose clock is known: ``run rank offset_ns``, what it is ahead of its job.
+    """One row per rank with a known clock: ``run rank offset_ns``, how far it is ahead of its job.
 
-    ``matches`` are rows of collective_matches. Answers that have ``corrected`` take the same off,
-    by the macro collective_waits.
+    ``matches`` are rows of collective_matches. Answers with ``corrected`` subtract the same,
+    through the macro collective_waits.
     """
     sql = f"""
         WITH matches AS ({matches})

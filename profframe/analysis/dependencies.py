@@ -112,7 +112,7 @@ def _of_edges(graph: Graph, edges: Edges) -> Iterator[_Part]:
 
 
 def _events_at(graph: Graph, point: Ints) -> tuple[Ints, Ints]:
-    """The slice that begins at each point, or else the one that ends or goes on there."""
+    """The slice that begins at each point, or else the one that ends or continues there."""
     points, slices = graph.points, graph.slices
     inside = points.inside[point]
     before = np.append(-1, points.inside[:-1])[point]
@@ -123,7 +123,7 @@ def _events_at(graph: Graph, point: Ints) -> tuple[Ints, Ints]:
 
 
 def _of_meetings(meetings: job.Meetings, ranks: Ints) -> Iterator[_Part]:
-    """Each member waited for the last one to come; and that one for all the others."""
+    """Each member waited for the last one to come, and that one for all others."""
     last = meetings.last
     member = np.flatnonzero(last != np.arange(last.size))
     last = last[member]

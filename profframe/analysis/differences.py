@@ -34,8 +34,8 @@ class Side:
         ``what sample pace``: how slow a sample is as a whole. Times are divided by it before they
         are tested, unless it is None.
     spread
-        Rows of no sample that count, an even part of them in each. What has some is not tested: an
-        even part says nothing of the noise.
+        Rows in no sample that count, spread evenly over all samples. Rows with some of it are not
+        tested: an even share says nothing about the noise.
     """
 
     rows: pl.DataFrame
@@ -121,7 +121,7 @@ def _means(side: Side) -> pl.DataFrame:
 
 
 def _counted(side: Side) -> pl.DataFrame:
-    """All rows that count, those of no sample, too."""
+    """All rows that count, including those in no sample."""
     if side.spread is None:
         return side.rows
     return pl.concat([side.rows, side.spread], how="diagonal_relaxed")
@@ -175,14 +175,14 @@ def _tests(
 def chances(
     base: Side, other: Side, measures: Sequence[tuple[Sequence[float], Sequence[float]]]
 ) -> list[float] | None:
-    """How likely noise makes such differences; None where a side has one sample.
+    """The probability that noise makes such differences; None if a side has one sample.
 
     Parameters
     ----------
     base, other
         Sides whose rows show what noise is typical.
     measures
-        Values of both sides, one for each sample; they are tested as rows beside the others.
+        Values of both sides, one for each sample; they are tested as additional rows.
     """
     columns = [side.rows.select(_KEY) for side in (base, other)]
     keys = pl.concat(columns, how="vertical_relaxed").unique().sort(_KEY).with_row_index("place")
@@ -241,7 +241,7 @@ def _per_second(work: str) -> pl.Expr:
 
 
 def _share_of_peak(name: str, peak: str) -> pl.Expr:
-    """The part of its peak that work achieved, in the time of what has one."""
+    """The share of its peak that work achieved, over the time of work with a peak."""
     time = pl.col(f"{peak}_ns")
     return pl.when(time > 0).then(pl.col(f"{peak}_ps") / (1000 * time)).alias(name)
 
@@ -251,7 +251,7 @@ def _number(name: str, side: Side) -> pl.Expr:
 
 
 def _warning() -> pl.Expr:
-    """What to know of a change of the total where calls differ in number; else NULL."""
+    """A warning about a change of the total if the number of calls differs; else NULL."""
     calls = [pl.col(f"{side}_calls") for side in _SIDES]
     growths = [
         (100 * (after / before - 1)).round(1)

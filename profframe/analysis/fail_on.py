@@ -24,11 +24,11 @@ from profframe.query.catalogue import find
 LEAST_SHARE: Final = Fraction(1, 100)
 """Rows with a smaller share of the time of their kind in the base do not count."""
 WORDS: Final = ("step", "memory", "exposed_communication")
-"""Metrics that have a word of their own."""
+"""Metrics with their own word."""
 KINDS: Final = ("op", "kernel", "annotation", "category", "module")
-"""Metrics that need a name, as ``op:NAME``."""
+"""Metrics that need a name, such as ``op:NAME``."""
 MORE_IS_BETTER: Final = frozenset({"throughput_per_s", "busy_share"})
-"""Metrics whose fall is compared with the limit."""
+"""Metrics whose decrease is compared with the limit."""
 
 _NO_METRIC: Final = ("run", "clock", "start_ns")
 _UNITS: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
@@ -70,7 +70,7 @@ class Limit:
 
     @property
     def kind(self) -> str:
-        """The kind of what has a name, else ``""``."""
+        """The kind of a metric with a name, else ``""``."""
         kind, colon, _ = self.metric.partition(":")
         return kind if colon else ""
 
@@ -81,7 +81,7 @@ class Limit:
 
     @property
     def text(self) -> str:
-        """How much, for people.
+        """How much, as people read it.
 
         Examples
         --------
@@ -125,7 +125,7 @@ class Measure:
     unit
         ``ns``, ``bytes``, or ``""`` for others.
     note
-        What a person should know of it, or ``""``.
+        What people should know about it, or ``""``.
     is_beside
         Its samples are those of the rows of the comparison, in their order.
     """
@@ -139,12 +139,12 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a limit says of two sides.
+    """The result of a limit for two sides.
 
     Attributes
     ----------
     limit, measure
-        The limit, and what it holds.
+        The limit, and what it applies to.
     base, other
         Means of both sides.
     q_value
@@ -152,7 +152,7 @@ class Verdict:
     is_above
         The change is above the limit.
     is_broken
-        That, and it is more than noise where there are repetitions.
+        The change is above the limit, and more than noise if there are repetitions.
     """
 
     limit: Limit
@@ -202,7 +202,7 @@ def limit(text: str) -> Limit:
     Parameters
     ----------
     text
-        What was written. The last ``=`` counts, so that names may have some.
+        What was written. The last ``=`` counts, so that names may contain some.
 
     Returns
     -------
@@ -212,9 +212,9 @@ def limit(text: str) -> Limit:
     Raises
     ------
     UnknownNameError
-        There is no such metric; the message lists those that there are.
+        There is no such metric; the message lists those that exist.
     ParameterError
-        The text is no limit, or not of the metric's unit.
+        The text is not a limit, or not of the metric's unit.
 
     Examples
     --------
@@ -240,13 +240,13 @@ def limit(text: str) -> Limit:
     unit = unit_of(metric)
     if isinstance(most, Amount):
         if most.text not in _UNITS.get(unit, {}):
-            raise ParameterError(f"a limit of {metric} is as in {_EXAMPLES[unit]}, not {size!r}")
+            raise ParameterError(f"a limit of {metric} looks like {_EXAMPLES[unit]}, not {size!r}")
         most = Amount(most.value * _UNITS[unit][most.text], size.strip())
     return Limit(metric, most)
 
 
 def unit_of(metric: str) -> str:
-    """The unit of a metric: ``ns``, ``bytes``, or ``""`` of what has another or none.
+    """The unit of a metric: ``ns``, ``bytes``, or ``""`` for any other or none.
 
     Examples
     --------
@@ -268,7 +268,7 @@ def run_metrics() -> list[str]:
 
 
 def _unknown(metric: str, columns: Sequence[str]) -> UnknownNameError:
-    """What there is, and what is nearest."""
+    """The known metrics, and the nearest one."""
     kind, colon, name = metric.partition(":")
     choices = KINDS if colon else (*WORDS, *columns, *KINDS)
     (near,) = difflib.get_close_matches(kind, choices, n=1, cutoff=0.6) or ("",)
@@ -307,7 +307,7 @@ def allowed(most: Fraction | Amount, base: Fraction) -> Fraction:
 
 
 def worsening(metric: str, base: Fraction, other: Fraction) -> Fraction:
-    """By how much a metric got worse: of most what it grew, of a few what it fell.
+    """By how much a metric got worse: for most how much it grew, for a few how much it fell.
 
     Examples
     --------
@@ -322,12 +322,12 @@ def verdicts(
     measures: Mapping[str, Measure],
     chances: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Verdict]:
-    """Hold metrics against their limits.
+    """Check metrics against their limits.
 
-    A limit is broken where the change of the means is above it, and where both sides have several
-    samples only if that change is significant: Welch's test of `profframe.analysis.stats.noise`,
+    A limit is broken if the change of the means is above it, and, if both sides have several
+    samples, only if that change is significant: Welch's test of `profframe.analysis.stats.noise`,
     with q at most 5 % among all metrics that have a limit. ``chances`` are p-values of some metrics
-    that were tested beside other rows; the rest is tested by itself.
+    that were tested together with other rows; the rest is tested separately.
 
     Examples
     --------
@@ -357,7 +357,7 @@ def verdicts(
 
 
 def _chance(measure: Measure) -> float | None:
-    """The chance of such a difference by noise; None where a side has one sample."""
+    """The probability of such a difference by noise; None if a side has one sample."""
     sides = [
         noise.Samples(
             np.zeros(len(side.values), np.int64),
@@ -407,7 +407,7 @@ def growths(rows: pl.DataFrame, limit: Fraction) -> list[Growth]:
 
 
 def totals(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add up the rows of each kind; annotations nest, so their sum is no time."""
+    """Add up the rows of each kind; annotations nest, so their sum is not a time."""
     times = ("base_ns", "other_ns", "change_ns")
     return rows.group_by("what", maintain_order=True).agg(
         *(pl.col(name).sum() for name in times),

@@ -10,7 +10,7 @@ from profframe.analysis.stats import typical
 from profframe.analysis.stats.noise import false_discovery
 
 LEVEL: Final = 0.01
-"""Share of the outliers that may be noise; and how often there is any if all is noise."""
+"""Share of the outliers that may be noise, and how often there are any if everything is noise."""
 METRICS: Final = (
     *("span_ns", "step_p50_ns", "op_self_ns", "kernel_ns", "exposed_communication_ns", "idle_ns"),
     *("peak_device_bytes", "peak_host_bytes"),
@@ -67,8 +67,7 @@ def outlying_steps(steps: pl.DataFrame, top: int) -> pl.DataFrame:
 def with_ops(outliers: pl.DataFrame, samples: pl.DataFrame, top: int) -> pl.DataFrame:
     """Add the ops and kernels whose time differs most from what is typical.
 
-    The samples are of all runs, or of the same steps. A metric that is no time has one row, with
-    NULL.
+    The samples are all runs, or the same steps. A metric that is not a time has one row, with NULL.
     """
     numbered = outliers.with_row_index("number")
     excess = _excess(outliers, samples)
@@ -126,11 +125,11 @@ def _outliers(long: pl.DataFrame, top: int, span_ns: Any = None) -> pl.DataFrame
 
 
 def _excess(outliers: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
-    """Time of each op and kernel in the outlying samples, beside its typical time."""
+    """Time of each op and kernel in the outlying samples, with its typical time."""
     key = ("what", "name")
     by_step = samples["step"].null_count() < samples.height
     sample_keys = _SAMPLE if by_step else ("run",)
-    # Steps are held against those of their run and rank, runs against all.
+    # Steps are compared with those of their run and rank, runs with all others.
     among = _SAMPLE[:2] if by_step else ("all",)
     times = (
         samples.filter(pl.col("what") != "annotation")

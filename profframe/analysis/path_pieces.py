@@ -12,18 +12,18 @@ _PIECE: Final = ("slot", "rank", "run_of")
 
 
 def pieces(events: pl.DataFrame, most: int = MOST) -> pl.DataFrame:
-    """Merge the stretches of a path until there are few of them.
+    """Merge the segments of a path until there are few of them.
 
-    Stretches of one rank and bound that follow one another are one piece. If there are too many,
-    short ones that begin in the same part of the window, on the same rank, are one, too; it is of
-    the bound that has most of its time.
+    Consecutive segments with one rank and bound are one piece. If there are too many, short ones
+    that begin in the same part of the window, on the same rank, are also one; its bound is the one
+    with most of its time.
 
     Parameters
     ----------
     events
         Rows of a `CriticalPath`.
     most
-        Most pieces; one for each rank of the path remains anyway.
+        Maximum pieces; at least one for each rank of the path remains.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def pieces(events: pl.DataFrame, most: int = MOST) -> pl.DataFrame:
 
 
 def _in_slots(rows: pl.DataFrame, length: int, slots: int | None) -> pl.DataFrame:
-    """Which piece each stretch is in: its run, or if that is short the part of the window."""
+    """Which piece each segment is in: its run, or if that is short, the part of the window."""
     if slots is None:
         return rows.with_columns(slot=pl.lit(-1))
     run_ns = pl.col("dur_ns").sum().over("run_of")

@@ -1,4 +1,4 @@
-"""Ops and kernels that take longer than they did in several runs before."""
+"""Ops and kernels that take longer than in several earlier runs."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def compare_runs(samples: pl.DataFrame, base: Sequence[str], other: Sequence[str
 
 
 def regressions(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows that take significantly longer, those that grew most first."""
+    """Rows that take significantly longer, the largest growth first."""
     at_equal_pace = pl.col("change_low_ns") + pl.col("change_high_ns")
     return answer_rows(rows.filter("significant", pl.col("change_ns") > 0, at_equal_pace > 0))
 
 
 def answer_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows with the columns of the answer, those that grew most first."""
+    """Rows with the columns of the answer, the largest growth first."""
     return (
         rows.rename({"base_samples": "base_runs", "other_samples": "other_runs"})
         .sort("change_ns", "what", "name", descending=[True, False, False], nulls_last=True)

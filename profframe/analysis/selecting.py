@@ -19,7 +19,7 @@ LEAST_BASELINE: Final = 2
 
 
 def in_order(traces: pl.DataFrame) -> pl.DataFrame:
-    """Runs by start where all clocks have it, else by name with numbers as numbers.
+    """Runs by start if all clocks have one, else by name with numbers as numbers.
 
     The start is NULL if runs are ordered by name.
 
@@ -40,9 +40,9 @@ def in_order(traces: pl.DataFrame) -> pl.DataFrame:
 def sides(order: Sequence[str], baseline: Runs, runs: Runs | None) -> tuple[list[str], list[str]]:
     """Runs of the baseline, and those that are compared with it.
 
-    Both are names, patterns, or a number: of the runs just before the others, or of the latest.
-    Without ``runs`` these are all others if the baseline has names, and the latest one if it is a
-    number.
+    Both are names, patterns, or a number: of the runs just before the others, or of the latest
+    runs. Without ``runs`` these are all others if the baseline has names, and the latest one if it
+    is a number.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def some_traces(traces: Sequence[tuple[str, int]], most: int = 4) -> str:
 
 
 def _matching(parameter: str, order: Sequence[str], names: Text) -> list[str]:
-    """Runs of these names, or that fit these patterns."""
+    """Runs with these names, or that match these patterns."""
     matches: set[str] = set()
     for text in texts(parameter, names):
         fitting = {text} if text in order else {run for run in order if fnmatchcase(run, text)}
@@ -110,6 +110,6 @@ def _positive(parameter: str, value: int) -> int:
 
 
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
-    """Parts of a name, with digits taken for numbers."""
+    """Parts of a name, with digits as numbers."""
     parts = re.split(r"([0-9]+)", name)
     return tuple((int(p), "") if p.isdecimal() and p.isascii() else (-1, p) for p in parts)

@@ -36,7 +36,7 @@ def metrics_of_runs(runs: Sequence[str]) -> list[str]:
 
 
 def is_sample_metric(metric: str) -> bool:
-    """Whether a metric is the time of an op or a kernel, as ``op:aten::mm``."""
+    """Whether a metric is the time of an op or a kernel, such as ``op:aten::mm``."""
     return metric.partition(":")[0] in KINDS and ":" in metric
 
 
@@ -55,7 +55,7 @@ def metrics(
     order
         ``run``: all runs.
     runs, samples
-        Give these answers; called where a metric needs them.
+        Return these answers; called if a metric needs them.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def trend(order: pl.DataFrame, metrics: Sequence[tuple[str, pl.DataFrame]]) -> p
 
 
 def _changes(values: Float64) -> list[list[Change]]:
-    """Changes of every series, as indices of runs; those with the same missing runs together."""
+    """Changes of every series, as indices of runs; series with the same missing runs together."""
     valid = np.isfinite(values)
     changes_by_series: list[list[Change]] = [[] for _ in values]
     masks, which = np.unique(valid, axis=0, return_inverse=True)

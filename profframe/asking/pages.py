@@ -192,7 +192,7 @@ class _Draft:
         return following if has_more else None
 
     def fill(self, limit: int) -> None:
-        """Take rows in order until they take so many bytes."""
+        """Take rows in order until they take this many bytes."""
         if self._is_first:
             self._empty = [
                 f"# {s.title}: no rows" for s in self._result.sections if not len(s.rows)
@@ -218,7 +218,7 @@ class _Draft:
             pass
 
     def _shorten(self) -> bool:
-        """Leave out the last row, or a note where there is none."""
+        """Leave out the last row, or a note if there is no row."""
         if self._parts:
             self._parts[-1].rows.pop()
             self._parts[-1].cuts.pop()

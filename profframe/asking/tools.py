@@ -362,7 +362,7 @@ def _lacks(trace: Trace) -> list[str]:
     """What the trace lacks, so that it cannot say anything about it."""
     row = trace.answer(sql_directory() / "asking" / "recorded.sql").row(0, named=True)
     lacking = [words for name, words in _RECORDED.items() if not row[name]]
-    return [f"the trace cannot tell, because it lacks: {', '.join(lacking)}"] if lacking else []
+    return [f"the trace cannot tell, because it has {', '.join(lacking)}"] if lacking else []
 
 
 def _analysis(

@@ -120,5 +120,5 @@ def augment(
         " FROM events WHERE kind = 'kernel'"
     )
     worked, kernels = counts.row(0)
-    known = f"FLOPs or bytes known for {worked:,} of {kernels:,} kernels"
-    click.echo(f"{visible(str(output))}: {known}", err=True)
+    line = f"FLOPs or bytes known for {worked:,} of {kernels:,} kernels"
+    click.echo(f"{visible(str(output))}: {line}", err=True)

@@ -162,7 +162,7 @@ def text(result: Listing, width: int) -> str:
     where = f"this folder and {DEPTH} levels of folders below it"
     notes = [f"Not looked at: {note}." for note in result.left_out]
     if not entries:
-        return "\n".join([f"No trace is in {where}.", *notes, "", _RECORDING])
+        return "\n".join([f"No trace found in {where}.", *notes, "", _RECORDING])
     room = min(_LONGEST_PATH, max(width - 36, 20))
     rows = []
     for entry in entries[:_SHOWN]:

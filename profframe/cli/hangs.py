@@ -24,7 +24,7 @@ def hang(sources: tuple[str, ...], *, rank: int | None, top: int, output: Output
 
     DUMPs are torch's flight recorder dumps of all ranks: files, a glob, a folder or a store. It
     says in a sentence what hangs, with the stack of each side; then follow a table of hangs, and
-    one of how far each rank came. With --format or -o: the rows of the answer `hangs`.
+    one of how far each rank got. With --format or -o: the rows of the answer `hangs`.
 
     The exit code is 0 whether or not something hangs: --format json writes [] if nothing does.
     """

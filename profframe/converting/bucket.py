@@ -107,7 +107,7 @@ class Bucket(Destination):
             files.makedirs(f"{root}/{target}", exist_ok=True)
             names = _names(files, f"{root}/{staged.folder}")
             for name in set(_names(files, f"{root}/{target}")) - set(names):
-                files.rm_file(f"{root}/{target}/{name}")  # of a table without rows now
+                files.rm_file(f"{root}/{target}/{name}")  # of a table that has no rows now
             for name in _in_order(names):
                 files.cp_file(f"{root}/{staged.folder}/{name}", f"{root}/{target}/{name}")
         self.discard(staged)

@@ -33,7 +33,7 @@ __all__ = ["Progress", "convert"]
 
 _WORTH_BYTES: Final = 4 << 20
 _WORTH_FILES: Final = 16
-"""What each worker but the first needs to be worth its start, of more than a second."""
+"""Work that each worker except the first needs to be worth its start, which takes over a second."""
 _SCHEMA: Final = {
     "source": pl.String,
     "status": pl.String,
@@ -186,7 +186,7 @@ def _fact_choice(
 
 
 def _default_workers(files: Sequence[Item]) -> int:
-    """As many as the machine has, but none that would start for longer than it works."""
+    """As many as the machine allows, but none that would take longer to start than to work."""
     worth = max(sum(item.size for item in files) // _WORTH_BYTES, len(files) // _WORTH_FILES)
     return min(default_workers(), 1 + worth)
 

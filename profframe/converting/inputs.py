@@ -24,8 +24,8 @@ class Item:
 
     ``source`` is its absolute path or its URL; ``run`` and ``rank`` are from the caller or a
     pattern. ``error`` is why it cannot be converted, if that is clear already. A file from a folder
-    or a glob whose name is not like that of a trace is not ``is_required``. A pipe has a unique
-    ``name``.
+    or a glob whose name does not look like that of a trace is not ``is_required``. A pipe has a
+    unique ``name``.
     """
 
     source: str
@@ -82,7 +82,7 @@ def items(
     for name, value in (("run", run), ("rank", rank)):
         if pattern is not None and pattern.has(name) and value is not None:
             raise ParameterError(
-                f"the {name} is given both as an argument and in the pattern {pattern.text!r} too"
+                f"the {name} is given both as an argument and in the pattern {pattern.text!r}"
             )
     by_source: dict[str, Item] = {}
     errors: list[Exception] = []

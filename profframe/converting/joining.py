@@ -1,4 +1,4 @@
-"""Files without events beside the one trace of their run and rank, as `load` joins them."""
+"""Files without events, joined with the one trace of their run and rank, as by `load`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from profframe.system.disk_tables import Builder, Spool, SpooledTable
 
 _KEY: Final = ("run", "rank")
 _LARGE: Final = frozenset({"events", "flows", "instants", "memory"})
-"""Tables that a trace may have too much of for memory, and that tell what is joined with it."""
+"""Tables that may be too large for memory, and that show what is joined with the trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A trace, and what is put beside it.
+    """A trace, and what is joined with it.
 
-    ``stored`` is that of them which the store has under their name: it is replaced by all.
+    ``stored`` is what the store has under their name: it is replaced by all of them.
     """
 
     trace: Record
@@ -39,14 +39,14 @@ class Join:
 
 
 def join_of(store: Destination, staged: Sequence[Record], stored: Record | None) -> Join | None:
-    """What is joined of the files of one run and rank; None if they stay as they are.
+    """What to join among the files of one run and rank; None if they stay as they are.
 
     Parameters
     ----------
     store
         Where they are.
     staged
-        Those of a batch, in its order.
+        The files of a batch, in its order.
     stored
         What the store has under their name.
     """
@@ -80,7 +80,7 @@ def _own_tables(store: Destination, record: Record) -> list[str]:
 
 
 def stage_joined(destination: Destination, join: Join) -> Record:
-    """Stage the tables of a trace with those of the files beside it."""
+    """Stage the tables of a trace with those of the joined files."""
     key = staging_key("joined", repr(join), "")
     return destination.find(key) or destination.stage(
         key, lambda draft: _write(destination, join, draft)
@@ -113,7 +113,7 @@ def _write(destination: Destination, join: Join, draft: Path) -> None:
 
 
 def _rows(destination: Destination, record: Record, name: str) -> pa.Table:
-    """A table as a reader gives it: without run and rank."""
+    """A table as a reader returns it: without run and rank."""
     parts = [part.drop_columns(_KEY) for part in destination.parts(record, name, record.run)]
     return pa.concat_tables([_empty(name), *parts]).unify_dictionaries().combine_chunks()
 
@@ -148,7 +148,7 @@ def _raw(destination: Destination, record: Record) -> RawTrace:
 
 
 def _with_joined_files(traces: pa.Table, join: Join) -> pa.Table:
-    """The row of `traces`, with the files that are beside it."""
+    """The row of `traces`, with the joined files."""
     own = tuple(
         JoinedFile(record.source or "", record.content, record.options) for record in join.beside
     )

@@ -40,8 +40,8 @@ class Pattern:
             parts.add(part)
         if not parts & {"{run}", "{rank}"}:
             raise ParameterError(
-                f"pattern {text!r} has neither {{run}} nor {{rank}} in it, as "
-                "'{run}/rank{rank}.json.gz' has"
+                f"pattern {text!r} has neither {{run}} nor {{rank}}, unlike "
+                "'{run}/rank{rank}.json.gz'"
             )
         start = "" if text.startswith("/") else "(?:.*/)?"
         return cls(text, re.compile(start + "".join(regex), re.DOTALL))

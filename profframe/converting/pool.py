@@ -5,8 +5,8 @@ new process. Processes are spawned, not forked (the threads of DuckDB, Arrow and
 survive a fork), without the program's main module, so a script needs no
 ``if __name__ == "__main__"``. They end when their parent does, however it ends.
 
-No library does this. In `concurrent.futures` and loky a process that dies ends all tasks; in pebble
-it ends only its own, but every process imports the main module first.
+No library does this. In `concurrent.futures` and loky, a process that dies ends all tasks; in
+pebble it ends only its own, but every process imports the main module first.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """One process gives files to workers, and names the converted traces.
 
 A name can depend on other files: those that share run and rank are numbered by start. So a
-converted file waits, beside the store, until every file that may be of its run is converted; then
-the first of each rank is published, and the later ones at the end, when all names are settled.
-A memory snapshot or a dump waits for the trace of its run and rank, and a worker joins them then.
-Names thus depend neither on the workers' pace nor on where an earlier batch was killed.
+converted file waits in the store until every file that may belong to its run is converted; then the
+first of each rank is published, and the later ones at the end, when all names are settled. A memory
+snapshot or a dump waits for the trace of its run and rank, and a worker joins them then. So names
+depend neither on the workers' pace nor on where an earlier batch was killed.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Batch:
     executor
         Runs the tasks.
     facts
-        What changes the facts of all files.
+        Options that change the facts of all files.
     threads
         As for `convert`.
     progress
@@ -222,7 +222,7 @@ class Batch:
                 handle(index, result)
 
     def _retry(self, index: int) -> None:
-        """Convert files again, as another batch has published a folder of theirs."""
+        """Convert files again, because another batch has published one of their folders."""
         members = self._members(index)
         if all(self._attempts[member] < _ATTEMPTS for member in members):
             self._records = Records.of(self._store.records())
@@ -245,7 +245,7 @@ class Batch:
         return self._groups[index].members if index in self._groups else (index,)
 
     def _fail(self, index: int, error: Exception) -> None:
-        """Report a file whose task failed or could not start, and those that were to join it."""
+        """Report a file whose task failed or could not start, and files that were to join it."""
         message = str(error) or type(error).__name__
         for member in self._members(index):
             report = Report("failed", error=f"{self._items[member].key}: {message}")
@@ -284,9 +284,9 @@ class Batch:
                 self._place(index, self._staged(index), may_number=False)
 
     def _with_others(self, stored: Record, indices: list[int]) -> list[int]:
-        """Files that can be placed: those of a joined trace only with all others of it.
+        """Files that can be placed: those of a joined trace only together.
 
-        The others are converted again where they are in the batch, and all wait for them.
+        The others are converted again if they are in the batch, and all wait for them.
         """
         keys = {self._items[index].key for index in indices}
         missing = stored.sources - keys
@@ -315,7 +315,7 @@ class Batch:
         return [index for index in indices if self._items[index].key not in stored.sources]
 
     def _join_of(self, indices: Sequence[int], stored: Record | None) -> Join | None:
-        """What is joined of files of one run and rank, but for those with a number already."""
+        """What to join among files of one run and rank, except those that already have a number."""
         staged = [self._staged(index) for index in indices]
         unnumbered = [
             record
@@ -325,7 +325,7 @@ class Batch:
         return join_of(self._store, unnumbered, stored)
 
     def _start_join(self, choice: Join, indices: set[int]) -> None:
-        """Let a worker join files; the trace, or else the first of the others, stands for all."""
+        """Let a worker join files; the trace, or else the first of the others, represents all."""
         leader = min(indices, key=lambda index: (self._staged(index) != choice.trace, index))
         members = (leader, *sorted(indices - {leader}))
         staged = tuple(self._staged(index) for index in members)
@@ -413,7 +413,7 @@ class Batch:
         raise AssertionError
 
     def _place_of(self, staged: Record) -> Record | None:
-        """What the store has of the source of a file, under its name or that with a number."""
+        """What the store has from the source of a file, under its name or a numbered one."""
         for record in self._records.by_source.get(staged.source or "", ()):
             if record.rank == staged.rank and _is_cycle(record.run, staged.run):
                 stored = self._record_at(record.run, record.rank)
@@ -427,7 +427,7 @@ class Batch:
         if single is not None:
             return single
         packs = self._store.packs()
-        if packs != self._packs:  # packed meanwhile
+        if packs != self._packs:  # packed in the meantime
             self._packs, self._records = packs, Records.of(self._store.records())
         record = self._records.by_name.get((run, rank))
         return record if record is not None and record.is_packed else None
@@ -454,7 +454,7 @@ class Batch:
                 try:
                     events = self._store.events(record)
                     if self._records.by_name[record.run, record.rank].source != item.key:
-                        events = 0  # it is beside a trace, whose they are
+                        events = 0  # it is joined with a trace, to which they belong
                 except FileNotFoundError:  # replaced at this moment
                     pass
                 except StoreError:

@@ -1,9 +1,9 @@
 """Staged folders, which wait in the store for their name, and records of what the store has.
 
 A worker stages each file as ``.staged-<key>/run=<run>/rank=<rank>`` in the store, complete or not
-at all; readers skip it. The key is a hash of all that decides its rows, so that a rerun of a killed
-batch continues it. The record of each folder is in its ``traces.parquet``: there is no other state
-that could contradict it.
+at all; readers skip it. The key is a hash of everything that determines its rows, so a rerun
+continues a killed batch. The record of each folder is in its ``traces.parquet``: there is no other
+state that could contradict it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class JoinedFile:
-    """A file whose tables are beside those of a trace."""
+    """A file whose tables are joined with those of a trace."""
 
     source: str
     content_hash: str | None
@@ -76,13 +76,13 @@ class Record:
 
     @property
     def sources(self) -> frozenset[str]:
-        """Every file that its tables are from."""
+        """Every file that its tables come from."""
         own = () if self.source is None else (self.source,)
         return frozenset((*own, *(file.source for file in self.joined)))
 
     @property
     def is_packed(self) -> bool:
-        """Whether its folder has others, too."""
+        """Whether its folder also has others."""
         return self.folder.startswith("pack-")
 
     @property
@@ -93,7 +93,7 @@ class Record:
 
 @dataclass(slots=True)
 class Records:
-    """Records of a store by source and by name; a joined file has one as its trace has."""
+    """Records of a store by source and by name; a joined file has the record of its trace."""
 
     by_source: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
     by_name: dict[tuple[str, int], Record] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Records:
         return index
 
     def matching(self, source: str, options: str, content: str | None = None) -> list[Record]:
-        """Records of a source and options, of one content or of any."""
+        """Records of a source and options, for one content or any."""
         return [
             record
             for record in self.by_source.get(source, ())
@@ -130,30 +130,31 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class FactChoice:
-    """What changes the facts of a converted file.
+    """Options that change the facts of a converted file.
 
     Attributes
     ----------
     compat : str, optional
         As for `load`.
     categories : tuple of Entry, optional
-        The user's own entries for ``kernel_category``.
+        The user's entries for ``kernel_category``.
     captures : tuple of str
         Files of captures.
     optional_captures : tuple of str
-        Those of them that may have none.
+        Those of them that may have no captures.
     captures_content : str, optional
-        Text that differs for other contents of these.
+        Text that differs if their contents do.
     execution_traces : tuple of str
         Files of execution traces.
     execution_traces_content : str, optional
-        Text that differs for other contents of these.
+        Text that differs if their contents do.
     memory : tuple of str
         Files of memory snapshots.
     memory_content : str, optional
-        Text that differs for other contents of these.
+        Text that differs if their contents do.
     is_alone : bool
-        Whether there is one file to convert: an execution trace or a memory snapshot is its then.
+        Whether there is only one file to convert: an execution trace or memory snapshot is then its
+        own.
     """
 
     compat: str | None = None
@@ -169,7 +170,7 @@ class FactChoice:
 
 
 def options_text(run: str | None, rank: int | None, facts: FactChoice) -> str:
-    """Options that decide the rows of a converted file, as JSON text.
+    """Options that determine the rows of a converted file, as JSON text.
 
     Examples
     --------

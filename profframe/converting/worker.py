@@ -36,7 +36,7 @@ class Task:
 
     ``contents`` are hashes of this file that the store has already. ``coordinator`` is the process
     of the batch, which keeps its own threads. ``attempt`` makes tasks differ, for executors that
-    run equal ones once.
+    run equal ones only once.
     """
 
     source: str
@@ -77,7 +77,7 @@ def convert_file(task: Task, progress: Progress | None = None) -> Report:
         report = (
             _convert(task, progress)
             or _convert(task, progress)
-            or Report("failed", error=f"{task.name}: other batches publish it over and over")
+            or Report("failed", error=f"{task.name}: other batches publish it again and again")
         )
     except NotATraceError as error:
         report = Report("failed", error=str(error), is_not_a_trace=True)
@@ -187,7 +187,7 @@ def _fact_options(facts: FactChoice) -> FactOptions:
 
 @contextmanager
 def _source_errors(task: Task, path: Path) -> Iterator[None]:
-    """Let errors name the source, not its local copy."""
+    """Make errors name the source instead of its local copy."""
     try:
         yield
     except ProfframeError as error:
@@ -197,7 +197,7 @@ def _source_errors(task: Task, path: Path) -> Iterator[None]:
 
 
 def join(store: Destination, choice: Join) -> Record:
-    """Stage a trace with what is beside it; a task for a worker.
+    """Stage a trace with the files joined with it; a task for a worker.
 
     `FileNotFoundError` means that another batch has published a part of it meanwhile.
     """

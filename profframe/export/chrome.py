@@ -1,4 +1,4 @@
-"""A trace as Chrome trace JSON, as Kineto lays it out: what `readers.chrome` reads back."""
+"""A trace as Chrome trace JSON in Kineto's layout, which `readers.chrome` reads back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DECODER: Final = exact.decoder(constant=lambda _: None)
 _OWN_HEADER: Final = (
     "format", "clock", "rank", "rank_source", "world_size", "backend", "device_type",
 )  # fmt: skip
-"""Columns of `traces` that the file does not say itself, or not in the same words."""
+"""Columns of `traces` that the file does not have itself, or not in the same words."""
 _THREAD_LABELS: Final = {"thread_name": "name", "thread_sort_index": "sort_index"}
 
 
@@ -58,14 +58,14 @@ def write_job(path: str | os.PathLike[str], job: Job) -> None:
 
 
 def job_header(job: Job) -> dict[str, Any]:
-    """The members in front of the events of several traces."""
+    """The members before the events of several traces."""
     around: dict[str, Any] = {} if job.base_ns is None else {"baseTimeNanoseconds": job.base_ns}
     around[JOB_KEY] = {"clocks": job.clocks, "traces": [_of_part(part) for part in job.parts]}
     return around
 
 
 def _of_part(part: Part) -> dict[str, Any]:
-    """What a file of several traces says of one."""
+    """What a file of several traces says about one."""
     return {
         "run": part.trace["run"],
         "rank": part.trace["rank"],
@@ -79,7 +79,7 @@ def _of_part(part: Part) -> dict[str, Any]:
 
 
 def counts_of(events: ChromeEvents, part: Part, count: int) -> dict[str, Any]:
-    """How many events the file has of a trace, with the labels that it had before."""
+    """How many events of a trace the file has, with the labels that the trace had before."""
     if not events.is_whole:
         return {}
     written_threads = {row["thread"] for row in events.threads}
@@ -89,7 +89,7 @@ def counts_of(events: ChromeEvents, part: Part, count: int) -> dict[str, Any]:
 
 
 def write_list(path: str | os.PathLike[str], lines: Lines) -> None:
-    """Write nothing but a list of events."""
+    """Write only a list of events."""
     with written(path) as put:
         put(b"[")
         put_lines(put, lines)
@@ -120,12 +120,12 @@ def own_of(events: ChromeEvents, count: int) -> str:
 
 
 def _source(trace: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file cannot say of its source in Kineto's words."""
+    """What a file cannot say about its source in Kineto's words."""
     return {name: trace[name] for name in _OWN_HEADER if trace.get(name) is not None}
 
 
 def _loaded(text: str | None) -> Any:
-    """What JSON text means; NaN, infinity and what else is no JSON are nothing."""
+    """What JSON text means; None for NaN, infinity and anything else that is not JSON."""
     try:
         return _DECODER.decode(text or "null")
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all, compressed as its name says."""
+"""A file that is written completely or not at all, compressed according to its name."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from profframe.system.atomic_files import atomic_write
 
 Write = Callable[[bytes | memoryview], object]
 _PROTOBUF: Final = re.compile(r"\.(?:pftrace|perfetto-trace)(?:\.gz|\.zst)?\Z", re.IGNORECASE)
-"""Names by which other tools take a file for Perfetto's protobuf."""
+"""Names by which other tools recognise Perfetto's protobuf."""
 
 
 def is_protobuf(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is called as Perfetto's protobuf.
+    """Whether a file has a name for Perfetto's protobuf.
 
     Examples
     --------
@@ -40,16 +40,16 @@ def check_name(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def written(path: str | os.PathLike[str], *, protobuf: bool = False) -> Iterator[Write]:
-    """Give a function that writes bytes; the file takes its place when all went well.
+    """Give a function that writes bytes; the file takes its place once everything is written.
 
-    What ends in ``.gz`` or ``.zst`` is compressed. A file that is there stays as it is when
-    something goes wrong. What is no file, as a pipe, is written to. Only ``protobuf`` may be called
-    so.
+    A name that ends in ``.gz`` or ``.zst`` is compressed. An existing file is unchanged after an
+    error. What is not a file, such as a pipe, is written to directly. Only ``protobuf`` may have
+    such a name.
 
     Raises
     ------
     ExportError
-        The name is that of a form which is not written, or the file cannot be written.
+        The name is for another format, or the file cannot be written.
     """
     if not protobuf:
         check_name(path)
@@ -73,8 +73,8 @@ def _opened(path: Path, suffix: str) -> BinaryIO:
 def put_lines(put: Write, lines: Lines, *, first: bool = True) -> int:
     """Write lines, a batch at a time and without a copy.
 
-    A line begins with the comma that parts it from the one before; ``first`` leaves out the first
-    of them. What comes back is the number of lines.
+    A line begins with the comma that separates it from the previous one; ``first`` leaves out the
+    first comma. Returns the number of lines.
     """
     count = 0
     for texts in lines:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _LAST = np.iinfo(np.int64).max
 _DENSE = 4
-"""Keys of a range of so many times their number are places in an array; others are searched."""
+"""Keys within this many times their number are used as places in an array; others are searched."""
 
 
 def numbers(table: pa.Table, name: str, missing: int = 0) -> Ints:
@@ -81,9 +81,9 @@ def combined(*columns: Ints) -> Ints:
 
 
 def distinct(values: Ints) -> tuple[Ints, Ints]:
-    """The different values, by first appearance, and the number of that of each row.
+    """The different values, by first appearance, and the number of each row's value.
 
-    Quicker than `numpy.unique` where few values differ, as it hashes and does not sort.
+    Faster than `numpy.unique` if few values differ, because it hashes instead of sorting.
     """
     column = pa.array(values).dictionary_encode()
     return column.dictionary.to_numpy(), column.indices.to_numpy().astype(np.int64)
@@ -114,7 +114,7 @@ def is_kind(events: pa.Table, kinds: Collection[str]) -> Mask:
 
 
 def source_order(events: pa.Table) -> Ints:
-    """The profiler's own order of the rows; rows without one come last."""
+    """The profiler's own order of the rows; rows without a number come last."""
     return numbers(events, "ev_idx", missing=_LAST)
 
 

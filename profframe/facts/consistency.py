@@ -1,4 +1,4 @@
-"""What cannot be so in a sound trace: the rules of torch's validator, and what each finds."""
+"""What is impossible in a sound trace: the rules of torch's validator, and what each finds."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _METADATA: Final = ("collective", "element_type", "in_elements", "out_elements",
 def consistency(tables: Tables) -> Output:
     """Count what torch's own validator of traces calls a violation, by its rules.
 
-    Where those are narrower than what they mean, more is counted: a kernel is held against its own
-    launch, of whatever name, and against the first of its external_id where it has none.
+    Where those are narrower than their purpose, more is counted: a kernel is compared with its own
+    launch, whatever its name, or with the first one of its external_id if it has none.
     """
     events = tables["events"]
     return Output(
@@ -68,7 +68,7 @@ def _early_kernels(events: pa.Table) -> Iterator[Note]:
 
 
 def _kernels_during_syncs(events: pa.Table) -> Iterator[Note]:
-    """Kernels that run on a stream when a synchronisation with it starts, by pairs of the two."""
+    """Kernels that run on a stream when a synchronisation with it starts, as pairs of both."""
     timed = present(events, "start_ns")
     syncs = np.flatnonzero(_is_sync(events, _STREAM_SYNC) & timed)
     kernels = np.flatnonzero(is_kind(events, ("kernel",)) & timed)
@@ -83,12 +83,12 @@ def _kernels_during_syncs(events: pa.Table) -> Iterator[Note]:
     def place(of: Ints, at: Ints) -> Ints:
         return of * moments.size + np.searchsorted(moments, at)
 
-    # Of a line, those that started before a moment, without those that had ended by then.
+    # Of a line: those that started before a moment, without those that had ended by then.
     began = np.sort(place(kernel_line, start[kernels]))
     ended = np.sort(place(kernel_line, (start + dur)[kernels]))
     at = place(sync_line, start[syncs])
     running = np.searchsorted(began, at, side="left") - np.searchsorted(ended, at, side="right")
-    # A kernel without length that starts at the moment has ended, and has not started before.
+    # A kernel of zero length that starts at the moment has ended, and did not start before.
     empty = kernels[dur[kernels] == 0]
     if empty.size:
         at_once = np.sort(place(kernel_line[dur[kernels] == 0], start[empty]))
@@ -103,7 +103,7 @@ def _kernels_during_syncs(events: pa.Table) -> Iterator[Note]:
 
 
 def _unknown_waits(events: pa.Table) -> Iterator[Note]:
-    """Waits for an event that no call recorded, or that one recorded later."""
+    """Waits for an event that no call recorded, or that was recorded later."""
     waits = _is_sync(events, _STREAM_WAIT)
     rows = np.flatnonzero(waits | _is_sync(events, _EVENT_SYNC))
     if not rows.size:
@@ -133,7 +133,7 @@ def _unknown_waits(events: pa.Table) -> Iterator[Note]:
 
 
 def _bare_collectives(events: pa.Table) -> Iterator[Note]:
-    """Records of collectives that lack some of what describes one."""
+    """Records of collectives that lack some of their description."""
     records = is_kind(events, ("host_op",)) & _named(events, COLLECTIVE_RECORD, whole=True)
     bare = np.flatnonzero(records & ~present(events, *_METADATA))
     if bare.size:
@@ -164,7 +164,7 @@ def _is_sync(events: pa.Table, text: str) -> Mask:
 
 
 def _named(events: pa.Table, *parts: str, beginning: bool = False, whole: bool = False) -> Mask:
-    """Rows whose name has one of the parts in it, begins with one, or is one."""
+    """Rows whose name contains one of the parts, begins with one, or is one."""
     codes, texts = words(events, "name")
     if whole:
         matches = [text in parts for text in texts]

@@ -1,4 +1,4 @@
-"""The op of each slice that counted: the one around it, or around the launch of its place."""
+"""The op of each slice with hardware counters: around it, or around a launch by position."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from profframe.intervals import Ints, nearest
 COUNTED_COLUMNS: Final[Columns] = columns(
     counters="event_id", events="kind name start_ns parent_id"
 )
-"""Columns for finding the ops of slices that counted."""
+"""Columns for finding the ops of slices with counters."""
 _LAUNCHES: Final = "LaunchKernel"
 
 
 def place_counted(tables: Tables, launch: Ints, op: Ints) -> Iterator[Note]:
-    """Fill in calls and ops of slices that counted while they ran.
+    """Fill in calls and ops of slices with hardware counters.
 
-    One inside a host op, on its thread, belongs to the innermost. The others are of a kernel each,
-    on a clock that need not be the host's: where they are as many as the launches of kernels, the
-    first belongs to the first launch, and so on. Otherwise they are noted.
+    A slice inside a host op, on its thread, belongs to the innermost one. Each other slice is for
+    one kernel, on a clock that may not be the host's: if there are as many as launches of kernels,
+    the first belongs to the first launch, and so on. Otherwise they are noted.
     """
     counting = np.unique(numbers(tables["counters"], "event_id", missing=-1))
     counting = counting[counting >= 0]

@@ -1,4 +1,4 @@
-"""Work on devices that have no name, or whose name fits several models."""
+"""Work on devices without a name, or with a name that fits several models."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from profframe.intervals import Ints
 def device_names(tables: Tables, models: Mapping[str, Model] | None = None) -> Output:
     """Count work that names no device (``unnamed_device``), and work on devices of several models.
 
-    What tells these apart is not known, so they have the peaks of the first (``several_models``).
-    It needs the sizes that the source has, so it comes before those of models are filled in.
+    The trace does not tell these apart, so they have the peaks of the first (``several_models``).
+    This needs the sizes from the source, so it runs before those of models are filled in.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def device_names(tables: Tables, models: Mapping[str, Model] | None = None) -> O
 
 
 def _several(devices: pa.Table, models: Mapping[str, Model]) -> dict[int, str]:
-    """What devices are taken for and what else they may be, by their numbers."""
+    """The model that devices are taken for and what else they may be, by device number."""
     texts = {}
     for row in devices.to_pylist():
         names = fitting(row, models)
@@ -59,7 +59,7 @@ def _several(devices: pa.Table, models: Mapping[str, Model]) -> dict[int, str]:
 
 
 def _several_models(events: pa.Table, work: Ints, texts: Mapping[int, str]) -> Iterator[Note]:
-    """A note of work on these devices."""
+    """A note on work on these devices."""
     if texts:
         rows = work[np.isin(numbers(events, "device", missing=-1)[work], list(texts))]
         if rows.size:

@@ -25,10 +25,10 @@ _ON_DEVICE = (*schema.DEVICE_KINDS, "device_annotation")
 def device_time(tables: Tables) -> Output:
     """Add ``device_ns self_device_ns``.
 
-    A busy slice counts once, at its op, else at its call: that is ``self_device_ns``.
-    ``device_ns`` of a host slice is the sum of all launched inside it, and of a captured one of all
-    that it was replayed for; a call within an op has no self time, as in torch. A device annotation
-    has its duration, and adds nothing to its call.
+    A busy slice counts once, for its op, or else for its call: that is ``self_device_ns``.
+    ``device_ns`` of a host slice is the sum over everything launched inside it, and of a captured
+    one over everything replayed for it; a call within an op has no self time, as in torch. A device
+    annotation has its duration, and adds nothing to its call.
     """
     events = tables["events"]
     return time_columns(events, *_times(events), _ON_DEVICE)
@@ -80,7 +80,7 @@ def _times(events: pa.Table) -> tuple[Ints, Ints]:
 
 
 def _credited(events: pa.Table) -> tuple[Ints, Ints]:
-    """Rows of busy slices, and the op of each, or its call without one."""
+    """Rows of busy slices, and the op of each, or its call if it has no op."""
     busy = is_kind(events, schema.DEVICE_KINDS) & present(events, "dur_ns")
     launch, op = (numbers(events, name, missing=-1) for name in ("launch_id", "op_id"))
     credited = np.where(op >= 0, op, launch)

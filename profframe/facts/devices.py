@@ -15,7 +15,7 @@ from profframe.facts.models import models as builtin_models
 _RATES: Final = tuple(f"{dtype}_flop_per_s" for dtype in schema.DTYPES)
 _MODEL_COLUMNS: Final = ("model", *_RATES)
 _SHARED_COLUMNS: Final = ("cache_bytes", "bandwidth_bytes_per_s")
-"""Columns that the source may fill, too."""
+"""Columns that the source may also fill."""
 _OUTPUTS: Final = (*_MODEL_COLUMNS, *_SHARED_COLUMNS, "memory_bytes")
 
 PEAKS: Final = ("bandwidth_bytes_per_s", *_RATES)
@@ -33,7 +33,7 @@ PEAKS: Final = ("bandwidth_bytes_per_s", *_RATES)
 def devices(tables: Tables, models: Mapping[str, Model] | None = None) -> Output:
     """Fill ``model`` and the peaks of ``devices``.
 
-    A device is of the first model that matches its name, memory, multiprocessors and compute
+    A device has the first model that matches its name, memory, multiprocessors and compute
     capability (see `device_names`). Values that the model lacks stay as the source has them.
 
     Parameters
@@ -83,7 +83,7 @@ def _without_model(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _model_values(row: Mapping[str, Any], models: Mapping[str, Model]) -> dict[str, Any]:
-    """Values of a device's model; for memory the size that the driver reports counts."""
+    """Values of a device's model; for memory, the size that the driver reports is used."""
     names = fitting(row, models)
     values = dict(models[names[0]].columns) if names else {}
     if row["memory_bytes"] is not None:

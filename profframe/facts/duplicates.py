@@ -1,4 +1,4 @@
-"""Slices that only repeat the one around them."""
+"""Slices that only repeat the slice around them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from profframe.intervals import Ints, nearest
 def duplicates(tables: Tables) -> Output:
     """Add ``merged_into``: the survivor of a run of slices of one name, each the only child.
 
-    torch drops a slice whose parent has its name and no other child, and repeats that until
-    nothing changes. Dropping a slice never changes the test for those inside, so one pass over the
-    forest is enough; the survivor is the nearest ancestor that stays. Slices that torch does not
-    have at all (``DROPPED_NAMES``) are skipped: their children count as their parent's.
+    torch drops a slice whose parent has its name and no other child, and repeats that until nothing
+    changes. Dropping a slice never changes the test for those inside, so one pass over the forest
+    is enough; the survivor is the nearest ancestor that stays. Slices that torch drops
+    (``DROPPED_NAMES``) are skipped: their children count as their parent's.
     """
     events = tables["events"]
     parent = numbers(events, "parent_id", missing=-1)

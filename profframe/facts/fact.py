@@ -26,7 +26,7 @@ Note: TypeAlias = tuple[str, int, str | None, int | None]
 class Gathering:
     """A table that gets columns one after the other: a `pyarrow.Table` copies its list each time.
 
-    It has what facts and `with_output` need of a table.
+    It has what facts and `with_output` need from a table.
     """
 
     arrays: Mapping[str, pa.ChunkedArray | pa.Array]
@@ -51,7 +51,7 @@ class Gathering:
         return pa.table({name: self.arrays[name] for name in names})
 
     def with_column(self, name: str, values: pa.ChunkedArray | pa.Array) -> Gathering:
-        """The same with another column, or with one in place of another."""
+        """The same with an additional or replaced column."""
         return Gathering({**self.arrays, name: values})
 
     def table(self) -> pa.Table:
@@ -78,7 +78,7 @@ class Fact:
     inputs : frozenset of str
         Columns that it reads; those that a source lacks are missing.
     outputs : frozenset of str
-        Columns that it returns: all, or none where they do not apply to a trace.
+        Columns that it returns: all, or none if they do not apply to a trace.
     options : tuple of str
         Names of the options that it takes.
     """
@@ -143,7 +143,7 @@ def of_events(*notes: Note, **arrays: pa.Array) -> Output:
 
 
 def note(check: str, rows: Ints) -> Iterable[Note]:
-    """The note of a check on rows of ``events``, if there are any."""
+    """The note of a check about rows of ``events``, if there are any."""
     if rows.size:
         yield check, rows.size, None, int(rows[0])
 

@@ -36,13 +36,13 @@ _FACTORS: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E
     outputs=columns(flows="event_id"),
 )
 def flow_ends(tables: Tables) -> Output:
-    """Fill ``event_id`` of flows, where a slice does not name the arrow itself.
+    """Fill ``event_id`` of flows, unless a slice names the arrow itself.
 
-    The format binds a start and a step to the innermost slice around it, both ends included, and
-    an end to the next slice of its thread, or to the one around it where it says so. In whole
-    microseconds several slices start at once: there one whose id is the correlation of a slice is
-    bound to that, and one to a backward op to the outermost op with a sequence number. An arrow
-    between nodes of a graph starts where the one ends, and ends where the other starts.
+    The format binds a start and a step to the innermost slice around it, both ends included, and an
+    end to the next slice of its thread, or to the one around it if the arrow says so. With times in
+    whole microseconds, several slices start at once: then an arrow whose id is the correlation of a
+    slice is bound to that slice, and one to a backward op to the outermost op with a sequence
+    number. An arrow between graph nodes starts where the one ends, and ends where the other starts.
     """
     flows, events = tables["flows"], tables["events"]
     bound = numbers(flows, "event_id", missing=-1).copy()
@@ -74,11 +74,11 @@ def flow_ends(tables: Tables) -> Output:
 
 
 def _nodes(events: pa.Table, nodes: Ints, flows: pa.Table, rows: Ints) -> Ints:
-    """The node of a graph that ends where an arrow between nodes starts, or starts where it ends.
+    """The graph node that ends where an arrow between nodes starts, or starts where it ends.
 
-    Times in microseconds are rounded each by itself, so that the end of a node may be a nanosecond
-    beside that of its arrow. Where several nodes of a line end or start at once, the two ends of an
-    arrow tell: they are of one replay.
+    Times in microseconds are rounded separately, so the end of a node may be a nanosecond off that
+    of its arrow. If several nodes of a line end or start at once, the other end of the arrow
+    decides: both ends are in one replay.
     """
     bound = np.full(rows.size, -1, np.int64)
     place_of_mark = np.full(rows.size, -1, np.int64)
@@ -118,10 +118,10 @@ def _codes(flows: pa.Table, rows: Ints) -> Ints:
 
 
 def _pairs(events: pa.Table, nodes: Ints, places: list[Ints], arrows: pl.DataFrame) -> pl.DataFrame:
-    """The nodes of arrows of which one end is at several.
+    """The nodes of arrows with an end at several nodes.
 
-    Arrows between the same places have as many pairs of nodes, or fewer: one each, in the order of
-    the nodes in their graph.
+    Arrows between the same places have as many pairs of nodes, or fewer: one pair each, in the
+    order of the nodes in their graph.
     """
     of_graph = ("correlation", "graph_id", "graph_node_id")
     own = pl.DataFrame({"node": nodes, **{n: numbers(events, n)[nodes] for n in of_graph}})
@@ -159,7 +159,7 @@ def _around(events: pa.Table, slices: Ints, thread: Ints, at: Ints) -> Ints:
 
 
 def _next(events: pa.Table, slices: Ints, thread: Ints, at: Ints) -> Ints:
-    """The slice that starts next; of several the outermost."""
+    """The slice that starts next; the outermost if there are several."""
     start, dur = (numbers(events, name)[slices] for name in ("start_ns", "dur_ns"))
     line = numbers(events, "thread")[slices]
     order = np.lexsort((source_order(events)[slices], -dur, start, line))

@@ -21,7 +21,7 @@ ARROW_COLUMNS: Final = columns(
 def arrows(flows: pa.Table, category: str) -> tuple[pa.Table, pa.Table]:
     """Rows of ``flows`` where the arrows of a category start, and those where they end, in pairs.
 
-    Arrows without a start or an end are left out; of several with one id, one counts.
+    Arrows without a start or an end are left out; of several with one id, only one counts.
     """
     flows = flows.select(["category", "flow_id", "name", "time_ns", "thread", "phase"])
     flows = flows.take(np.flatnonzero(is_text(flows["category"], category)))
@@ -37,7 +37,7 @@ def arrows(flows: pa.Table, category: str) -> tuple[pa.Table, pa.Table]:
 def starting_at(events: pa.Table, rows: Ints, marks: pa.Table) -> Ints:
     """For each mark the one of these rows that starts there, or -1.
 
-    Of several it is the outermost, as sources bind their arrows.
+    If there are several, it is the outermost, as sources bind their arrows.
     """
     if not rows.size:
         return np.full(marks.num_rows, -1, np.int64)

@@ -28,10 +28,10 @@ def forward(tables: Tables) -> Output:
     """Add ``fwd_id``: of a backward op the forward op with its sequence number.
 
     A backward op names a forward thread, or is a backward function. An arrow of the source decides.
-    Without one it is, as where torch draws one, the op that started last of those with that number
-    on the forward thread that ended no later: sequence numbers start again on each thread. If
-    neither an arrow nor a thread's id identifies the forward thread, it is the only thread with ops
-    of that number, if there is just one.
+    Without an arrow, it is the op that torch would draw one from: among those with that number on
+    the forward thread that ended no later, the one that started last. Sequence numbers start again
+    on each thread. If neither an arrow nor a thread's id identifies the forward thread, it is the
+    only thread with ops of that number, if there is just one.
     """
     events = tables["events"]
     forward_op = np.full(events.num_rows, -1, np.int64)

@@ -1,4 +1,4 @@
-"""Where device slices are in the replay of a graph, and in which of its layers."""
+"""The position of device slices in the replay of a graph, and their layer."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _layers(replay: Ints, codes: Ints, stream: Ints) -> tuple[Ints, Ints]:
     same = _like(replay[main], codes[main] + 1)
     is_first = same == replay[main]
     blocks = repeated_blocks(replay[main][is_first], codes[main][is_first] + 1)
-    # A replay of the same names is as the first of them, member by member.
+    # A replay with the same names is like the first of them, member by member.
     begin = np.flatnonzero(np.append(True, np.diff(replay[main]) > 0))
     in_first = begin[same] + np.arange(main.size) - begin[replay[main]]
     model = (np.cumsum(is_first) - 1)[in_first]
@@ -71,7 +71,7 @@ def _layers(replay: Ints, codes: Ints, stream: Ints) -> tuple[Ints, Ints]:
 
 
 def _is_on_main_stream(replay: Ints, stream: Ints) -> Mask:
-    """Members on the stream of their replay that has the most; of several the first."""
+    """Members on the stream of their replay that has the most of them; the first on a tie."""
     streams, which = np.unique(stream, return_inverse=True)
     if streams.size == 1:
         return np.ones(replay.size, np.bool_)
@@ -87,7 +87,7 @@ def _is_on_main_stream(replay: Ints, stream: Ints) -> Mask:
 
 
 def _like(replay: Ints, codes: Ints) -> Ints:
-    """Of each member the first replay with the same names in the same order."""
+    """For each member, the first replay with the same names in the same order."""
     first = np.flatnonzero(np.append(True, np.diff(replay) > 0))
     lengths = np.diff([*first, replay.size])
     place = (np.arange(replay.size) - np.repeat(first, lengths)).astype(np.uint64)

@@ -1,6 +1,6 @@
 r"""What a kernel is: ``kernel_category``, by patterns of ``facts/kernel_categories.json``.
 
-An entry of the file, or of a user's own::
+An entry of the file, or of the user::
 
     "DeepEP": {
       "category": "expert_parallel",
@@ -10,11 +10,11 @@ An entry of the file, or of a user's own::
       "note": "..."
     }
 
-``match`` lists descriptions, and a kernel is of the category if all conditions of one of them hold:
+``match`` lists descriptions, and a kernel has the category if all conditions of one of them hold:
 ``name``, ``op`` and ``collective`` are regular expressions (RE2) that are searched in the name of
-the kernel, in that of the host op that launched it, and in the collective that the source has for
-it. The first entry that matches decides. ``"my_kernel": "gemm"`` is short for an entry with this
-pattern for names.
+the kernel, in the name of the host op that launched it, and in its collective from the source. The
+first entry that matches decides. ``"my_kernel": "gemm"`` is short for an entry with this pattern
+for names.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Entry:
 def kernel_categories(tables: Tables, categories: tuple[Entry, ...] | None = None) -> Output:
     """Add ``kernel_category`` and ``computes_and_communicates``.
 
-    Patterns are tried once for each distinct (name, op, collective), never for each kernel. What
-    is named like communication and is in no category is counted (``unknown_communication``).
+    Patterns are tried once for each distinct (name, op, collective), never for each kernel. Kernels
+    that are named like communication but have no category are counted (``unknown_communication``).
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class _Kernels:
         return cls(tuple(texts for _, texts in parts), tuple(reversed(of_keys)), place)
 
     def first(self, entries: tuple[Entry, ...]) -> Ints:
-        """The first entry that each distinct kernel matches; their number where none does."""
+        """The first entry that each distinct kernel matches; the number of entries if none does."""
         answer: Ints = np.full(self.codes[0].size, len(entries), np.int64)
         left = np.arange(answer.size)
         for number, entry in enumerate(entries):
@@ -179,7 +179,7 @@ def _compact(codes: Ints, texts: pa.StringArray) -> tuple[Ints, pa.Array]:
 
 
 def _matches(pattern: str, texts: pa.Array, codes: Ints) -> Mask:
-    """Which codes are those of texts in which the pattern is; NULL matches nothing."""
+    """The codes of texts that contain the pattern; NULL matches nothing."""
     used = np.unique(codes[codes >= 0])
     is_match = np.zeros(len(texts) + 1, np.bool_)
     if used.size:
@@ -190,7 +190,7 @@ def _matches(pattern: str, texts: pa.Array, codes: Ints) -> Mask:
 
 
 def _unknown(kernels: _Kernels, is_other: Mask, rows: Ints) -> Iterator[Note]:
-    """A note of kernels without a category that are named like communication."""
+    """A note on kernels without a category that are named like communication."""
     if not is_other.any():
         return
     names = kernels.codes[0]
@@ -217,7 +217,7 @@ def builtin() -> tuple[Entry, ...]:
 
 
 def builtin_document() -> dict[str, dict[str, Any]]:
-    """What ``profframe/facts/kernel_categories.json`` has."""
+    """The content of ``profframe/facts/kernel_categories.json``."""
     document: dict[str, dict[str, Any]] = json.loads(_FILE.read_text(encoding="utf-8"))
     return document
 

@@ -76,7 +76,7 @@ RULES: Final[tuple[Rule, ...]] = (
     # MTIA has one category for all work of its queues.
     Rule("sync", category=r"mtia_ccp_events", name=r"event_(record|wait)"),
     Rule("memcpy", category=r"mtia_ccp_events", name=r"dma_request"),
-    # ROCm up to 7.1 writes copies and fills that a shader does, and some others, as kernels.
+    # ROCm up to 7.1 writes copies and fills by a shader, and some others, as kernels.
     Rule("memcpy", category=_KERNELS, name=_ROCM_COPY),
     Rule("memset", category=_KERNELS, name=_ROCM_FILL),
     Rule("kernel", category=_KERNELS),

@@ -29,11 +29,11 @@ def launches(tables: Tables) -> Output:
     """Add ``launch_id op_id attributed_by``.
 
     A device slice belongs to the runtime or driver call with its correlation, and so to the
-    innermost host op around that call; else to the op that names it as its own; to the op of its
-    External id only where there is no call, and to the op at the start of its arrow only where the
-    source has no correlations at all. In a source without such ids it may belong to an annotation.
-    In the lists that torch writes only arrows tell; one that starts at a call gives the call, too.
-    A slice with counters belongs to the op around it, or to the launch at its place.
+    innermost host op around that call; else to the op that names it as its own. It belongs to the
+    op of its External id only if there is no call, and to the op at the start of its arrow only if
+    the source has no correlations. In a source without such ids it may belong to an annotation. In
+    the lists that torch writes, only arrows connect them; an arrow that starts at a call gives the
+    call, too. A slice with counters belongs to the op around it, or to the launch at its position.
     """
     events = tables["events"]
     device, launch = device_calls(events)
@@ -41,7 +41,7 @@ def launches(tables: Tables) -> Output:
     named = naming_ops(events)
     op = np.where(op < 0, named, op)
     unlaunched = device[(launch[device] < 0) & (op[device] < 0)]
-    # A sync's External id is its own correlation, so it tells nothing.
+    # A sync's External id is its own correlation, so it means nothing.
     link = np.where(is_kind(events, ("sync",)), 0, numbers(events, "external_id"))
     op[unlaunched] = ops_by_external_id(events, unlaunched, link[unlaunched])
     _follow_arrows(tables, op)
@@ -101,10 +101,10 @@ def device_calls(events: pa.Table) -> tuple[Ints, Ints]:
 
 
 def _launches(events: pa.Table, device: Ints) -> Ints:
-    """Row of the call with the correlation of each device slice; of several the innermost.
+    """Row of the call with the correlation of each device slice; the innermost of several.
 
     Correlations are unique in a process, so a slice whose process made calls matches only those.
-    Where slices name such processes, one of another process has no launch in the trace. (Some
+    If slices name such processes, a slice of another process has no launch in the trace. (Some
     profilers give the index of the device as process; this is ignored.)
     """
     correlation = numbers(events, "correlation")
@@ -136,8 +136,8 @@ def _on_device_line(events: pa.Table) -> Mask:
 def _ops_around(events: pa.Table, launch: Ints) -> Ints:
     """For each slice with a launch, the innermost host op around it.
 
-    Otherwise the innermost annotation, if the source has no ids of ops: then only ranges tell on
-    whose behalf work was launched.
+    Otherwise the innermost annotation, if the source has no ids of ops: then only ranges say what
+    launched the work.
     """
     op = _innermost(events, launch, "host_op")
     if present(events, "external_id")[launch >= 0].any():
@@ -159,7 +159,7 @@ def _innermost(events: pa.Table, rows: Ints, kind: str) -> Ints:
 
 
 def ops_by_external_id(events: pa.Table, rows: Ints, searched: Ints) -> Ints:
-    """Host op, else annotation, that is the only one with each External id; 0 is none."""
+    """Host op, else annotation, that is the only one with each External id; 0 means none."""
     external = numbers(events, "external_id")
     ops = np.full(rows.size, -1, np.int64)
     pending = searched != 0

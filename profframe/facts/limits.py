@@ -1,4 +1,4 @@
-"""Kernels that were faster than their device can be, so that their rates are doubtful."""
+"""Kernels that were faster than their device can be, so their rates are doubtful."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _NO_PEAKS: Final[_Peaks] = (np.nan, np.nan, 0.0)
     outputs=columns(),
 )
 def limits(tables: Tables) -> Output:
-    """Count kernels of known work on unknown devices, and those that exceed a peak.
+    """Count kernels with known work on unknown devices, and those that exceed a peak.
 
-    That is the peak of their data type (``faster_than_peak``), or of the memory
+    The peak is that of their data type (``faster_than_peak``), or of the memory
     (``faster_than_memory``).
     """
     events = tables["events"]
@@ -78,7 +78,7 @@ def _device_peaks(device: Mapping[str, Any] | None, dtype: str | None) -> _Peaks
 
 
 def _unknown(devices: pa.Table, rows: Ints) -> Iterator[Note]:
-    """A note of kernels on devices without peaks."""
+    """A note on kernels on devices without peaks."""
     if rows.size:
         rows_of_devices = devices.to_pylist()
         names = {row["name"] for row in rows_of_devices if all(row[rate] is None for rate in PEAKS)}
@@ -89,7 +89,7 @@ def _unknown(devices: pa.Table, rows: Ints) -> Iterator[Note]:
 def _faster(
     check: str, rows: Ints, work: Ints, limit: _Floats, cached: Mask | None = None
 ) -> Iterator[Note]:
-    """A note of kernels that did more work than their peak allows in their time."""
+    """A note on kernels that did more work than their peak allows in their time."""
     faster = np.flatnonzero(work > FASTER * limit)
     if not faster.size:
         return

@@ -53,7 +53,7 @@ def _categories(flows: pa.Table) -> list[str]:
 
 
 def _slices(events: pa.Table, rows: Ints, marks: pa.Table) -> Ints:
-    """For each mark a slice that begins there: the first of its name for the first such mark."""
+    """For each mark, a slice that begins there: the first of its name for the first such mark."""
     mark_key, row_key = _names_and_times(events, rows, marks)
     begins = np.full(marks.num_rows, -1, np.int64)
     at_mark, at_row = pairs(mark_key, row_key)

@@ -48,9 +48,9 @@ _UNKNOWN: Final = -1
 def types_of_lists(events: pa.Table, rows: Ints, of_parameters: Mask) -> tuple[Ints, list[Dtype]]:
     """Type of the tensors in the lists of these ops, which no profiler records.
 
-    It is in the names of the kernels, else in the inputs of an op inside that does the same with
-    one tensor. Otherwise it is the only one in the trace; where there are several, parameters and
-    states of optimisers are assumed to be fp32.
+    It comes from the names of the kernels, else from the inputs of an op inside that does the same
+    with one tensor. Otherwise it is the only type in the trace; if there are several, parameters
+    and states of optimizers are assumed to be fp32.
     """
     dtypes = [FP32, *_ELEMENTS.values(), *DTYPES.values()]
     codes = np.full(events.num_rows, _UNKNOWN, np.int64)
@@ -72,9 +72,9 @@ def types_of_lists(events: pa.Table, rows: Ints, of_parameters: Mask) -> tuple[I
 
 
 def _only_type(events: pa.Table) -> Dtype | None:
-    """The only floating-point type, fp64 aside, the type of every Python number.
+    """The only floating-point type, apart from fp64, which is the type of every Python number.
 
-    Torch's default where there is no other; None where there are several.
+    Torch's default if there is no other; None if there are several.
     """
     texts = coded(events, "input_types")[1].to_pylist()
     dtypes = {dtype for text in texts for _, dtype in _types(text)}

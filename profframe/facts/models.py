@@ -1,6 +1,6 @@
 r"""Models of devices: how they are recognised, and their peaks; read from ``facts/devices.json``.
 
-An entry of the file, or of a user's own::
+An entry of the file, or of the user::
 
     "NVIDIA T4": {
       "match": [{"name": "\\bT4\\b"}],
@@ -12,13 +12,12 @@ An entry of the file, or of a user's own::
       "sources": {"https://...": ["bandwidth_bytes_per_s", "dense_flop_per_s.fp32"]}
     }
 
-``match`` lists descriptions, and a device is of the model if one of them holds: ``name`` is a
-regular expression that is searched in the driver's name for it (empty, if it has none),
-``memory_gb`` is ``[least, most]`` of 1e9 bytes, ``multiprocessors`` and ``compute_capability`` are
-those of table `devices`. A device of which the memory or the multiprocessors are not known may be
-of each model that only these tell apart. ``sources`` lists the fields that each page is the source
-of; a page for ``dense_flop_per_s`` is that of all its rates that no other page lists. Only
-``match`` is required.
+``match`` lists descriptions, and a device has the model if one of them holds: ``name`` is a regular
+expression that is searched in the driver's name for it (empty, if it has none), ``memory_gb`` is
+``[least, most]`` of 1e9 bytes, ``multiprocessors`` and ``compute_capability`` are those of table
+`devices`. A device with unknown memory or multiprocessors may be any of the models that differ only
+in these. ``sources`` lists the fields that come from each page; a page for ``dense_flop_per_s``
+covers all its rates that no other page lists. Only ``match`` is required.
 """
 
 from __future__ import annotations
@@ -57,9 +56,9 @@ class Description:
     compute_capability: str | None = None
 
     def holds(self, device: Mapping[str, Any]) -> bool | None:
-        """Whether a row of `devices` meets them all; None where its size is not known.
+        """Whether a row of `devices` meets them all; None if its size is not known.
 
-        What has a name of its own is told apart by size only; what has none needs all.
+        Devices with a name are told apart only by size; those without need all conditions.
         """
         memory, units = device["memory_bytes"], device["multiprocessors"]
         least, most = self.memory_gb or (0, float("inf"))
@@ -78,7 +77,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model: how it is recognised, its values for columns of `devices`, and whose it is."""
+    """One model: how it is recognised, its values for columns of `devices`, and its origin."""
 
     match: tuple[Description, ...]
     columns: Mapping[str, Any]
@@ -90,13 +89,13 @@ class Model:
         return any(name.endswith("_per_s") for name in self.columns)
 
     def matches(self, device: Mapping[str, Any]) -> bool | None:
-        """Whether a row of `devices` is of this model; None where it may be."""
+        """Whether a row of `devices` has this model; None if it may have."""
         answers = {description.holds(device) for description in self.match}
         return True if True in answers else None if None in answers else False
 
 
 def fitting(device: Mapping[str, Any], models: Mapping[str, Model]) -> list[str]:
-    """Models that a row of `devices` fits, the one that it is taken for first.
+    """Models that fit a row of `devices`, with the one that it is taken for first.
 
     Parameters
     ----------
@@ -108,8 +107,8 @@ def fitting(device: Mapping[str, Any], models: Mapping[str, Model]) -> list[str]
     Returns
     -------
     list of str
-        Names of models: those that it is of, then those that it may be of, as what tells them
-        apart is not known. One of the user's own, or a part of a device, leaves no other.
+        Names of models: those that it has, then those that it may have, because what distinguishes
+        them is not known. A model of the user, or a part of a device, excludes all others.
 
     Examples
     --------
@@ -179,7 +178,7 @@ def entries(devices: Devices | None) -> dict[str, dict[str, Any]]:
     Parameters
     ----------
     devices
-        Entries by model, or a file of them; None is no entry.
+        Entries by model, or a file of them; None for no entry.
 
     Returns
     -------
@@ -206,7 +205,7 @@ def entries(devices: Devices | None) -> dict[str, dict[str, Any]]:
 
 
 def _with_peak_names(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry with rates by the names that peaks have here."""
+    """An entry with rates by profframe's names of peaks."""
     rates = {key: _renamed(entry[key]) for key in _RATES if key in entry}
     return {**entry, **rates}
 

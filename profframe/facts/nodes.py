@@ -1,4 +1,4 @@
-"""The graph node that a slice belongs to, where the graph's code marks its nodes.
+"""The graph node that a slice belongs to, if the graph's code marks its nodes.
 
 With ``torch.fx.experimental._config.enrich_profiler_metadata`` the code that torch generates for a
 graph records a host op ``## <graph file> ##`` around everything, and ``## <number> ##`` around each
@@ -128,7 +128,7 @@ def check_registry(registry: object) -> None:
             raise ParameterError(f"{_FORM}; {file!r} has no node_metadata")
         for number, node in metadata.items():
             if not isinstance(node, Mapping) or not _NUMBER.fullmatch(str(number)):
-                raise ParameterError(f"{_FORM}; in {file!r} stands {number!r}: {node!r:.60}")
+                raise ParameterError(f"{_FORM}; {file!r} has {number!r}: {node!r:.60}")
 
 
 def _text(value: object) -> str | None:
@@ -256,7 +256,7 @@ def _crossing(lines: _Lines, marks: _Marks) -> Mask:
 
 
 def _in_graphs(lines: _Lines, marks: _Marks) -> _Marks:
-    """Markers, those of nodes with the graph around them."""
+    """Markers; those of nodes with the graph around them."""
     graphs = np.flatnonzero(marks.role == _GRAPH)
     inside = np.flatnonzero(marks.role == _NODE)
     around = lines.innermost(marks.rows[graphs], marks.rows[inside])
@@ -302,7 +302,7 @@ def _nodes_of_slices(events: pa.Table, lines: _Lines, marks: _Marks, number: Int
         mark_rows, role_number = marks.rows[marks.role == role], number[marks.role == role]
         unassigned = place[mark_rows] < 0
         place[rows] = np.append(role_number, -1)[lines.innermost(mark_rows, rows)]
-        # For what a marker launches itself, in no op.
+        # For what a marker launches itself, outside of ops.
         place[mark_rows[unassigned]] = role_number[unassigned]
         rows = rows[place[rows] < 0]
     launch, op = (numbers(events, name, missing=-1) for name in ("launch_id", "op_id"))

@@ -75,13 +75,13 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
     """Add ``flops work_id work_dtype``, and ``bytes`` except for copies.
 
     The work of an op is what its formula gives for its inputs, or what the source records. The
-    outermost op on its thread with known work owns it, and all that is launched inside: its
-    kernels share the work in proportion to their durations, and add up to it exactly; so do those
-    of each replay of a captured op. An op of which only the bytes are known leaves to those inside
-    what they launch, and all if they compute. A kernel whose work the source records keeps that,
-    and the others share the rest. ``formulas`` go before those of `profframe.facts.formulas`; None
-    marks an op of unknown work. Ops are counted that lack their operations for lengths that nobody
-    records (``work_needs_lengths``).
+    outermost op on its thread with known work owns it, and everything launched inside: its kernels
+    share the work in proportion to their durations, and add up to it exactly; so do those of each
+    replay of a captured op. An op with known bytes only leaves to the ops inside it what they
+    launch, or everything if they compute. A kernel whose work the source records keeps that, and
+    the others share the rest. ``formulas`` take precedence over those of
+    `profframe.facts.formulas`; None marks an op with unknown work. Ops without FLOPs because of
+    unrecorded lengths are counted (``work_needs_lengths``).
     """
     events = tables["events"]
     op_work = _op_work(events, formulas)
@@ -155,7 +155,7 @@ def _op_work(events: pa.Table, formulas: Mapping[str, Formula | None]) -> _Work:
 def _by_name(
     texts: list[str], used: Ints, formulas: Mapping[str, Formula | None]
 ) -> dict[int, Formula]:
-    """Formulas by the codes of names: those given go first, and None is for an unknown op."""
+    """Formulas by the codes of names: given ones take precedence, and None is for an unknown op."""
     codes = used[used >= 0].tolist()
     chosen = {
         code: formulas[texts[code]] if texts[code] in formulas else formula_of(texts[code])
@@ -204,7 +204,7 @@ def _compact(keys: Ints) -> Ints:
 def _inside(
     events: pa.Table, rows: Ints, names: Ints, by_name: Mapping[int, Formula]
 ) -> tuple[Ints, Ints]:
-    """Ops inside of each row that its formula looks at, in their order, and how many there are.
+    """Ops inside each row that its formula looks at, in their order, and how many there are.
 
     In preorder the slices inside another one follow it without a gap.
     """
@@ -252,7 +252,7 @@ def _call(key: tuple[int, ...], inputs: _Inputs, inside: Sequence[Op] = ()) -> O
 
 
 def _count(op: Op, formula: Formula, dtypes: dict[str, int]) -> tuple[int, int, int, bool]:
-    """Operations, bytes, code of the data type, and whether lengths lack; -1 is unknown."""
+    """Operations, bytes, code of the data type, and whether lengths are missing; -1 is unknown."""
     (flops, lacks), (bytes_, _) = (counted(term, op) for term in (formula.flops, formula.bytes))
     dtype = op.work_dtype
     if formula.dtype is not None:
@@ -282,7 +282,7 @@ def _all_owners(events: pa.Table, op_work: _Work) -> Ints:
 
 
 def _computes_inside(events: pa.Table, op_work: _Work, rows: Ints) -> Mask:
-    """Whether ops inside of each row are known to compute."""
+    """Whether ops inside each row are known to compute."""
     preorder = numbers(events, "preorder", missing=-1)
     computes = np.sort(preorder[(op_work.flops > 0) & (preorder >= 0)])
     last = numbers(events, "last_descendant_id", missing=-1)[rows]
@@ -292,7 +292,7 @@ def _computes_inside(events: pa.Table, op_work: _Work, rows: Ints) -> Mask:
 
 
 def _needing_lengths(events: pa.Table, op_work: _Work, owner: Ints) -> Iterator[Note]:
-    """A note of ops without operations that no other op accounts for, by their names."""
+    """A note on ops without operations that no other op accounts for, by their names."""
     rows = np.flatnonzero(op_work.needs_lengths & (owner == np.arange(owner.size)))
     if not rows.size:
         return
@@ -377,7 +377,7 @@ def _call_numbers(events: pa.Table, kernels: Ints, owner: Ints) -> Ints:
     launch = numbers(events, "launch_id", missing=_UNKNOWN)[kernels]
     of_replay = np.append(present(events, "replays"), False)[call] & (launch >= 0)
     key = launch[of_replay] * owner.size + call[of_replay]
-    if (key[1:] >= key[:-1]).all():  # as where launches do not overlap
+    if (key[1:] >= key[:-1]).all():  # as if launches do not overlap
         number = np.cumsum(np.append(True, key[1:] != key[:-1])[: key.size])
     else:
         number = np.unique(key, return_inverse=True)[1]
@@ -435,10 +435,11 @@ def _apportioned(amount: Ints, group: Ints, weight: Ints) -> Ints:
 def _dtypes(
     events: pa.Table, op_work: _Work, kernels: Ints, owner: Ints, shares: Mapping[str, Ints]
 ) -> pa.DictionaryArray:
-    """Type that the work of each row is done in: of a kernel its owner's, else that in its name.
+    """Type that the work of each row is done in: for a kernel its owner's, else that in its name.
 
-    Products of fp32 may be done in tf32, as the kernel's name tells. Then all kernels of its owner
-    are tf32, as they share its work: one that adds up parts of a product has a part of its FLOP.
+    fp32 products may be computed in tf32, which the kernel's name says. Then all kernels of its
+    owner are tf32, because they share its work: one that adds up parts of a product has a part of
+    its FLOPs.
     """
     codes = op_work.dtype.copy()
     texts = list(

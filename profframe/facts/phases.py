@@ -31,7 +31,7 @@ GUESS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the name of a slice says: its phase, None for unknown, and what the mark is worth."""
+    """What the name of a slice says: its phase, None if unknown, and the rank of the mark."""
 
     phase: str | None
     worth: int
@@ -54,13 +54,13 @@ _SGLANG: Final[Mapping[str, Mark]] = MappingProxyType(
 
 
 def _requests(context: str, generation: str, tokens: str | None) -> Mark:
-    """A step of vLLM: requests in their prompts, requests that generate, and tokens of these."""
+    """A step of vLLM: requests in their prompts, requests that generate, and their tokens."""
     before, after = int(context), int(generation)
     if before:
         return Mark("mixed" if after else "prefill", FORWARD)
     if not after:
         return Mark("idle", FORWARD)
-    # More tokens than requests: those that a draft proposed are verified.
+    # More tokens than requests: tokens that a draft proposed are verified.
     is_verify = tokens is not None and int(tokens) > after
     return Mark("verify" if is_verify else "decode", FORWARD)
 
@@ -153,7 +153,7 @@ _FRAMES: Final = tuple(
 
 
 def mark_of(name: str, *, is_frame: bool) -> Mark | None:
-    """What the name of an annotation or of a Python frame says of a phase.
+    """What the name of an annotation or of a Python frame says about a phase.
 
     Examples
     --------
@@ -182,10 +182,10 @@ def phases(tables: Tables) -> Output:
     """Add ``inference_phase`` and ``phase_id``.
 
     A mark opens an occurrence of its phase; inside another one of the same phase it is a part of
-    that. Inside drafts, captures and dummy runs all is theirs. A slice belongs to the occurrence
-    that it is in, a device slice to that of its launch. Python frames that tell a forward pass
-    count only where no annotation does. Where the host has no marks, as where only devices were
-    recorded, those of the devices count: what starts in them on their stream.
+    that. Everything inside drafts, captures and dummy runs belongs to them. A slice belongs to the
+    occurrence that it is in, a device slice to that of its launch. Python frames that mark a
+    forward pass count only if no annotation does. If the host has no marks, for example because
+    only devices were recorded, those of the devices count: what starts in them on their stream.
     """
     events = tables["events"]
     phase, worth = _marks(events)
@@ -236,7 +236,7 @@ def _on_host(events: pa.Table, phase: Ints, worth: Ints) -> Ints:
 
 
 def _openings(marks: Ints, outer: Ints, depth: Ints, phase: Ints, worth: Ints) -> Ints:
-    """Of each mark the one that opens its occurrence; those of one depth at once, from outside."""
+    """For each mark the one that opens its occurrence; one depth at a time, from the outside."""
     owner = np.full(phase.size, -1, np.int64)
     order = np.argsort(depth, kind="stable")
     levels = np.split(order, np.flatnonzero(np.diff(depth[order])) + 1)
@@ -249,7 +249,7 @@ def _openings(marks: Ints, outer: Ints, depth: Ints, phase: Ints, worth: Ints) -
 
 
 def _on_devices(events: pa.Table, phase: Ints, worth: Ints) -> Ints:
-    """The same where only devices have marks."""
+    """The same if only devices have marks."""
     marks = np.flatnonzero(phase >= 0)
     start = numbers(events, "start_ns")
     last = start + np.maximum(numbers(events, "dur_ns"), 1) - 1
@@ -273,7 +273,7 @@ def _on_devices(events: pa.Table, phase: Ints, worth: Ints) -> Ints:
 
 
 def _over_streams(marks: Ints, codes: Ints, start: Ints, last: Ints) -> Ints:
-    """The first of those marks of one name that overlap: each stream shows what runs on several."""
+    """The first of overlapping marks with one name: each stream shows what runs on several."""
     times, places = np.unique(np.stack((start[marks], last[marks])), return_inverse=True)
     begin, end = places.reshape(2, -1) + codes[marks] * times.size
     order = np.lexsort((marks, begin))

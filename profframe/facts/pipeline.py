@@ -94,7 +94,7 @@ _WIDE: Final = frozenset(column.partition(".")[0] for fact in FACTS for column i
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a user; None is the default of the fact.
+    """Options of a user; None means the default of the fact.
 
     Attributes
     ----------
@@ -103,22 +103,22 @@ class Options:
         time by External id, stacks of backward functions without a sequence number, and FLOPs of
         convolutions as in its reports, without padding.
     classifier : Classifier, optional
-        Rules for ``kind`` in place of `profframe.facts.kinds.RULES`.
+        Rules for ``kind`` instead of `profframe.facts.kinds.RULES`.
     registry : Registry, optional
         Names and stack traces of the nodes of graphs.
     formulas : Mapping[str, Formula | None], optional
         Work of ops by their names, before those of `profframe.facts.formulas.FORMULAS`; None for
         unknown.
     models : Mapping[str, Model], optional
-        Models of devices in place of the built-in ones.
+        Models of devices instead of the built-in ones.
     categories : tuple of Entry, optional
-        Entries for ``kernel_category`` in place of the built-in ones.
+        Entries for ``kernel_category`` instead of the built-in ones.
     release : Release, optional
-        Release of torch that ``compat="torch"`` is as.
+        Release of torch that ``compat="torch"`` follows.
     captures : Sequence of CaptureSource
         Other traces, in which graphs were captured.
     rank : int, optional
-        Rank of the trace, where that is known, to choose among captures of several.
+        Rank of the trace, if that is known, to choose among captures of several ranks.
     """
 
     compat: str | None = None
@@ -195,7 +195,7 @@ def _whole(tables: Tables) -> Tables:
 
 
 def captured(tables: Tables, options: Options = Options()) -> Tables:
-    """Add the facts that tell what was captured into graphs."""
+    """Add the facts that say what was captured into graphs."""
     for fact in CAPTURE_FACTS:
         tables = fact(tables, **options.of(fact))
     return tables

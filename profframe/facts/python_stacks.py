@@ -1,4 +1,4 @@
-"""The Python frames around a slice, where the profiler recorded Python calls."""
+"""The Python frames around a slice, if the profiler recorded Python calls."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def python_stacks(tables: Tables) -> Output:
 
 
 def _around_captures(events: pa.Table, stacks: pa.DictionaryArray) -> Output:
-    """The stacks with the frames around captures behind those of captured slices."""
+    """The stacks of captured slices, followed by the frames around their captures."""
     if "stack_around_capture" not in events.column_names:
         return Output()
     around, texts_around = coded(events, "stack_around_capture")
@@ -91,7 +91,7 @@ class _Chains:
     bounds: list[int]
 
     def shortest(self, needed: Ints, most: int) -> Mask:
-        """Mask of the shortest chains whose texts fit into so many bytes."""
+        """Mask of the shortest chains whose texts fit into this many bytes."""
         size = pc.binary_length(self.texts_of_names).to_numpy().astype(np.int64)[self.name]
         for first, last in pairwise(self.bounds[1:]):
             size[first:last] += size[self.around[first:last]] + 1

@@ -1,4 +1,4 @@
-"""Work that waits for the devices, and the time in which they had none."""
+"""Work that waits for the devices, and the time in which they were idle."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def queue_depth(tables: Tables) -> Output:
     it to its own start, on any stream; a graph launch launches many. Work without a call in the
     trace does not wait, nor does work that starts before its call by the clocks.
 
-    A device is busy while a piece runs on it. A host slice is idle while all devices of the rank
-    are, also before their first piece and after their last.
+    A device is busy while a piece runs on it. The idle time of a host slice is when all devices of
+    the rank are idle, even before their first piece and after their last.
     """
     events = tables["events"]
     timed = present(events, "start_ns")

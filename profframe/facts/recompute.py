@@ -1,4 +1,4 @@
-"""Whether a slice runs once more what activation checkpointing had not kept."""
+"""Whether a slice recomputes what activation checkpointing did not keep."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from profframe.facts.scopes import backward_functions, evaluations
 from profframe.intervals import Ints, Mask, nearest
 
 _AGAIN: Final = re.compile(r"(.*[/\\])?torch[/\\]utils[/\\]checkpoint\.py\(\d+\): recompute_fn")
-"""Frame of torch's checkpoint in which the forward function runs once more."""
+"""Frame of torch's checkpoint in which the forward function runs again."""
 _BACKWARD_FRAME: Final = re.compile(
     r"(.*[/\\])?torch[/\\]autograd[/\\](__init__|graph)\.py\(\d+\): (backward|_engine_run_backward)"
 )
@@ -34,12 +34,12 @@ _REENTRANT: Final = re.compile(r"\w*CheckpointFunctionBackward")
 def recompute(tables: Tables) -> Output:
     """Add ``is_recompute``.
 
-    Recomputed is what is inside torch's own frame for that; what is inside the backward function
-    of a reentrant checkpoint, but not in the backward that it starts; and, where no Python frames
-    are recorded, an op directly in a backward function that records for autograd where others in
-    the same one do not: backward functions themselves run without, and if they do not, all of them
-    record. Without frames, ops with sequence numbers and evaluations of backward functions nothing
-    is known.
+    A slice is recomputed if it is inside torch's own frame for that; or inside the backward
+    function of a reentrant checkpoint, but not in the backward that it starts; or, if no Python
+    frames were recorded, if it is an op directly in a backward function and records for autograd
+    while others there do not: backward functions normally run without autograd, and if not, all
+    their ops record. Without frames, sequence numbers of ops, and evaluations of backward
+    functions, nothing is known.
     """
     events = tables["events"]
     nests = present(events, "preorder")
@@ -84,7 +84,7 @@ def _within(parent: Ints, roots: Mask) -> Mask:
 def _within_reentrant(
     events: pa.Table, parent: Ints, ops: Mask, python: Mask, evaluates: Mask
 ) -> Mask:
-    """Rows inside a reentrant checkpoint's backward function, before and beside its backward."""
+    """Rows inside a reentrant checkpoint's backward function, before and next to its backward."""
     outer = ops & _matches(events, _REENTRANT) & ~evaluates
     if not outer.any():
         return outer
@@ -95,7 +95,7 @@ def _within_reentrant(
 
 
 def _recording(events: pa.Table, parent: Ints, ops: Mask, evaluates: Mask) -> Mask:
-    """Ops that record for autograd directly in a backward function that does not itself."""
+    """Ops that record for autograd directly in a backward function that does not itself record."""
     functions = ops & backward_functions(events)
     around = np.append(nearest(parent, ops), -1)[parent]
     direct = ops & (around >= 0) & functions[around] & ~functions & ~evaluates

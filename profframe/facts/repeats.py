@@ -12,9 +12,9 @@ from profframe.intervals import Ints, Mask
 LEAST_TIMES: Final = 3
 """A block is what comes at least so often in a row: twice may be a forward and a backward part."""
 LEAST_LENGTH: Final = 2
-"""A block has at least so many members: one kernel that repeats is no layer."""
+"""Minimum members of a block: one kernel that repeats is not a layer."""
 LEAST_PART: Final = 50
-"""What repeats in a row is at least one of so many parts of its sequence."""
+"""Consecutive repetitions cover at least one of this many parts of their sequence."""
 MOST_BLOCKS: Final = 4
 """Blocks of one sequence, as of dense layers and those with experts."""
 
@@ -38,10 +38,10 @@ class Blocks:
 def repeated_blocks(sequence: Ints, codes: Ints) -> Blocks:
     """Find the blocks that repeat in each sequence.
 
-    The block of a sequence is the one whose repetitions in a row cover most of it, of these the
-    shorter one, then the first. It begins where they do. Each other place with the same members
-    is a repetition, too, unless such a place that begins before it overlaps it. Then the same is
-    done with the rest, up to four times.
+    The block of a sequence is the one whose consecutive repetitions cover most of it; on a tie the
+    shorter one, then the first. It begins where they begin. Each other place with the same members
+    is a repetition, too, unless an earlier such place overlaps it. Then the same is done with the
+    rest, up to four times.
 
     Parameters
     ----------
@@ -72,13 +72,13 @@ def repeated_blocks(sequence: Ints, codes: Ints) -> Blocks:
         members = rows[np.repeat(copies, length) + inside]
         first[members] = rows[np.repeat(origin, length)]
         starts[rows[copies]] = True
-        left[members] = codes.max() + 1 + members  # like nothing else any more
+        left[members] = codes.max() + 1 + members  # now unlike everything else
         rows = rows[np.isin(sequence[rows], sequence[rows[copies]])]
     return _numbered(sequence, first, starts)
 
 
 def _best_block(sequence: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
-    """Where the best block of each sequence is: places, that of the first in a row, lengths."""
+    """Where the best block of each sequence is: places, place of the first in a row, lengths."""
     begin, end = _bounds(sequence)
     ranks, start, period, length = _runs(begin, end, codes)
     times = length // period

@@ -1,4 +1,4 @@
-"""Torch's RecordScope of each slice, where the source lacks it."""
+"""Torch's RecordScope of each slice, if the source lacks it."""
 
 from __future__ import annotations
 

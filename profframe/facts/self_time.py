@@ -12,7 +12,7 @@ from profframe.intervals import child_sums
 def self_time(tables: Tables) -> Output:
     """Add ``self_ns``: the duration without that of the direct children.
 
-    Slices of devices have no children: theirs is their duration.
+    Device slices have no children: their self time is their duration.
     """
     events = tables["events"]
     dur = numbers(events, "dur_ns")

@@ -25,10 +25,10 @@ def steps(tables: Tables) -> Output:
     """Add ``step``.
 
     A host slice is in the step that it starts in, on any thread of the process; a step excludes its
-    end, and of several open steps the one that started last counts. A device slice is in the step
-    of its launch, or of its op if the source has no launches. A device annotation is in the step
-    of the slice of the host that it shows on the device; where that is not known, in that of the
-    first work in it. What devices did in no step is counted, if there are steps.
+    end, and if several steps are open, the one that started last counts. A device slice is in the
+    step of its launch, or of its op if the source has no launches. A device annotation is in the
+    step of the host slice that it shows on the device; if that is not known, in that of its first
+    work. Device work outside all steps is counted, if there are steps.
     """
     events = tables["events"]
     name, texts = words(events, "name")
@@ -75,7 +75,7 @@ def _first_work(events: pa.Table, annotations: Ints) -> Ints:
 
 
 def _outside(events: pa.Table, step: Ints, launch: Ints) -> Iterator[Note]:
-    """A note of work of the devices that is in no step."""
+    """A note on device work that is in no step."""
     is_work = is_kind(events, schema.DEVICE_KINDS) & present(events, "dur_ns")
     rows = np.flatnonzero(is_work & (step < 0))
     if rows.size:

@@ -18,8 +18,8 @@ from profframe.intervals import Ints, Mask, nearest
 def surroundings(tables: Tables) -> Output:
     """Add ``annotation_id`` and ``frame_id``.
 
-    Of a host slice the innermost around it on its thread, itself not counted; of a device slice
-    those around its launch, or its op where the source has no launch.
+    For a host slice, the innermost around it on its thread, not counting itself; for a device
+    slice, those around its launch, or its op if the source has no launch.
     """
     events = tables["events"]
     nests = present(events, "preorder")
@@ -39,5 +39,5 @@ def _around(events: pa.Table, kind: str, nests: Mask, parent: Ints, cause: Ints)
         return pa.nulls(events.num_rows, pa.int64())
     inner = nearest(parent, marked)
     around = np.append(inner, -1)[parent]
-    # What launched a slice may be such a slice itself, where the source has no ids of ops.
+    # What launched a slice may be such a slice itself, if the source has no ids of ops.
     return ids(np.where(cause >= 0, np.append(inner, -1)[cause], around))

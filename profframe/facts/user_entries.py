@@ -1,4 +1,4 @@
-"""Entries of the user's own: a mapping, or a JSON file."""
+"""Entries of the user: a mapping, or a JSON file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from profframe.errors import ParameterError
 
 
 def document(parameter: str, given: Any, content: str) -> tuple[str, Any]:
-    """What was given, or the document of the file that it names, with what errors call it.
+    """What was given, or the document in the file that it names, with its name for errors.
 
     Raises
     ------

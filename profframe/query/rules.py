@@ -177,7 +177,7 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 
 def rules(paths: Paths = ()) -> tuple[Rule, ...]:
-    """The rules that come with profframe, and those of files and folders beside them.
+    """The rules that come with profframe, and additional ones from files and folders.
 
     Parameters
     ----------

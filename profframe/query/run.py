@@ -355,7 +355,7 @@ _GAINED: Final = """
             CASE
                 WHEN gain_ns IS NOT NULL
                     THEN 'replayed with ' || replayed_with
-                    || coalesce('; by its own time ' || duration_text(own_gain_ns), '')
+                    || coalesce('; its own time is ' || duration_text(own_gain_ns), '')
                     || CASE
                         WHEN abs(replay_error) >= 0.001
                             THEN '; unchanged, the replay is ' || percent_text(abs(replay_error))

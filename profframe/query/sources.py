@@ -1,4 +1,4 @@
-"""Where the rows of a trace are: in memory, in a store, or some of them in place of others."""
+"""Where the rows of a trace are: in memory, in a store, or some of them replaced by others."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Source(Protocol):
         """A source of the same rows in other files, if these were replaced."""
 
     def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Source:
-        """The source without files that have nothing of some runs and ranks."""
+        """The source without files that have no rows of some runs and ranks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +137,7 @@ class InMemory:
         pass
 
     def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Source:  # noqa: ARG002
-        """The same without batches of other ranks; where there are none, the same object."""
+        """The same without batches of other ranks; the same object if there are none."""
         if ranks is None:
             return self
         ordered = ranks if isinstance(ranks, range) and ranks.step == 1 else sorted(ranks)
@@ -163,7 +163,7 @@ def _of_ranks(rows: pa.Table, ranks: Sequence[int]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overlay:
-    """A source with another table in place of one of its own."""
+    """A source with one of its tables replaced."""
 
     source: Source
     name: str

@@ -99,8 +99,8 @@ def database_refusal(tables: Sequence[str]) -> str | None:
 
     Examples
     --------
-    >>> database_refusal(["rocpd_api", "rocpd_op"]).partition(",")[0]
-    'a database of rocpd'
+    >>> database_refusal(["rocpd_api", "rocpd_op"]).partition(" from")[0]
+    'a rocpd database'
     """
     if not any(name.startswith("rocpd_") for name in tables):
         return None
@@ -116,7 +116,7 @@ def refusal(path: Path, head: bytes) -> str | None:
     Examples
     --------
     >>> refusal(Path("kernels.ncu-rep"), b"NVR\x00").partition(",")[0]
-    'a report of Nsight Compute'
+    'a report from Nsight Compute'
     >>> refusal(Path("step.json"), b'{"traceEvents": [') is None
     True
     """

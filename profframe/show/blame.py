@@ -29,7 +29,7 @@ def headline(rows: pl.DataFrame) -> str:
         for part in ("entry", "transfer")
     }
     note = own_clocks(rows)
-    each = f" per step, of {units.plural(steps, 'step')}" if steps else ""
+    each = f" (means of {units.plural(steps, 'step')})" if steps else ""
     return (
         f"Collectives wait {times['entry']} for late ranks, and take {times['transfer']} "
         f"once all ranks are there{each}{note and f', {note}'}."

@@ -34,13 +34,13 @@ WORDS: Final = {
     "host_code": "host code",
     "noise": "noise",
 }
-"""What people read for each cause."""
+"""The words for each cause."""
 REASONS: Final = {
-    "launch_configuration": "launched otherwise",
-    "clock": "other clock",
-    "concurrent_work": "other work beside it",
+    "launch_configuration": "launched differently",
+    "clock": "different clock",
+    "concurrent_work": "concurrent work",
 }
-"""What people read for each reason."""
+"""The words for each reason."""
 _ARROW: Final = " -> "
 
 
@@ -51,18 +51,18 @@ def title(of: Explanation) -> str:
     --------
     >>> from profframe import explain
     >>> title(explain("examples/fp32.json.gz", "examples/bf16.json.gz")).split(":")[0]
-    'Why a step takes less'
+    'Why a step takes less time'
     """
     base, other = (units.duration(ns).strip() for ns in (of.base_ns, of.other_ns))
     change = of.other_ns - of.base_ns
-    how = "more" if change > 0 else "less" if change < 0 else "as long"
+    how = "more time" if change > 0 else "less time" if change < 0 else "as long"
     share = f" ({100 * change / of.base_ns:+,.1f} %)" if of.base_ns else ""
     counts = f"mean of {of.base_steps:,} and {of.other_steps:,} steps"
     return f"Why a step takes {how}: {base}{_ARROW}{other}{share}, {counts}"
 
 
 def report(of: Explanation, top: int, name_width: int, width: int | None) -> RenderableType:
-    """The largest causes as a table; without a ``width`` lines have any length."""
+    """The largest causes as a table; without a ``width``, lines can have any length."""
     if of.causes.is_empty():
         return Text(f"{title(of)}: nothing changed", style="bold cyan")
     more = of.causes.height - top
@@ -71,7 +71,7 @@ def report(of: Explanation, top: int, name_width: int, width: int | None) -> Ren
 
 
 def rows(of: Explanation, top: int, name_width: int) -> pl.DataFrame:
-    """The largest causes, with names that fit; 0 as a width leaves them whole."""
+    """The largest causes, with names that fit; a width of 0 leaves them whole."""
     import polars as pl
 
     sides = {
@@ -101,7 +101,7 @@ def rows(of: Explanation, top: int, name_width: int) -> pl.DataFrame:
 
 
 def _both(base: pl.Expr, other: pl.Expr) -> pl.Expr:
-    """One name where both are the same, else both; nothing stands for what a side lacks."""
+    """One name if both are the same, else both; what a side lacks is left out."""
     import polars as pl
 
     names = [pl.when(name == "").then(None).otherwise(name) for name in (base, other)]

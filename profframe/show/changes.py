@@ -43,8 +43,8 @@ def report(
 ) -> RenderableType:
     """What changed, in total and by name, and which limits hold.
 
-    ``why`` is shown above the names. ``columns`` are shown in place of a choice. With a
-    ``name_width`` of 0 names are not cut; without a ``width`` lines have any length.
+    ``why`` is shown above the names. ``columns`` are shown instead of a default choice. With a
+    ``name_width`` of 0, names are not cut; without a ``width``, lines can have any length.
     """
     import polars as pl
 
@@ -69,7 +69,7 @@ def report(
 
 
 def remarks(rows: pl.DataFrame, outside: pl.DataFrame) -> list[str]:
-    """What is left out, and a word of warning where calls differ in number."""
+    """What is left out, and a warning if the numbers of calls differ."""
     lines = []
     left_out = [rows[f"{side}_steps_left_out"][0] for side in ("base", "other")]
     if any(left_out):
@@ -157,7 +157,7 @@ def _sums(totals: pl.DataFrame) -> RenderableType:
 
 
 def _left_out(outside: pl.DataFrame) -> str:
-    """What is in no step, and how to have it."""
+    """What is outside all steps, and how to include it."""
     parts = [
         f"{_TOTALS[row['what']]} {times(row['base_outside_ns'], row['other_outside_ns'])}"
         for row in outside.sort("what").iter_rows(named=True)
@@ -170,7 +170,7 @@ def _left_out(outside: pl.DataFrame) -> str:
 
 
 def _columns(rows: pl.DataFrame, name_width: int, chosen: Sequence[str]) -> pl.DataFrame:
-    """The columns that people look at first, without those that are empty; or those chosen."""
+    """The columns that people look at first, without empty ones; or the chosen columns."""
     import polars as pl
 
     if name_width:

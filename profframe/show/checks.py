@@ -28,7 +28,7 @@ def report(
 ) -> RenderableType:
     """The runs of both sides, how metrics differ, and which ops and kernels take longer."""
     lines = terminal.grid()
-    for name, runs in zip(("baseline", "against it"), sides, strict=True):
+    for name, runs in zip(("baseline", "compared"), sides, strict=True):
         lines.add_row(Text(name, style="bold"), Text(_run_range(runs)), Text())
     run_metrics = metrics.filter(~metrics["metric"].str.contains(":", literal=True))
     for metric, base, other in run_metrics.select(
@@ -78,14 +78,14 @@ def verdicts(held: Sequence[Verdict]) -> RenderableType:
 
 
 def state(verdict: Verdict) -> str:
-    """Whether a limit is broken, or holds, or holds as what is above it may be noise."""
+    """Whether a limit is broken, or holds, or holds because what is above it may be noise."""
     if verdict.is_broken:
         return "broken"
     return "holds, noise" if verdict.is_above else "holds"
 
 
 def remarks(verdict: Verdict) -> str:
-    """What is to be known of a verdict: samples, noise, and what was measured."""
+    """Notes on a verdict: samples, noise, and what was measured."""
     sides = (verdict.measure.base, verdict.measure.other)
     numbers = [len(side.values) for side in sides]
     parts = [verdict.measure.note] if verdict.measure.note else []

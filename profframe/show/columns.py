@@ -22,7 +22,7 @@ KEYS: Final = ("run", "rank")
 MOMENTS: Final = ("start_ns", "time_ns", "end_ns")
 """Columns of points in time, on the clock of their trace."""
 _DATES_FROM: Final = 10**18
-"""From here on nanoseconds are a date, counted from 1970: no duration is 31 years long."""
+"""From this value on, nanoseconds are a date, counted from 1970: no duration is 31 years long."""
 _NUMBERS_AS_NAMES: Final = frozenset(
     {"rank", "device", "stream", "thread", "step", "scope", "address", "schema_version"}
 )
@@ -39,7 +39,7 @@ class Unit:
     """Ending of the column's name."""
     format: Callable[[float], str]
     replacement: str
-    """What replaces the ending in a heading, as the unit is beside each value."""
+    """What replaces the ending in a heading, because each value shows the unit."""
     word: str
     """Unit of the number itself."""
     is_share: bool = False
@@ -123,8 +123,8 @@ def unit_of(column: pl.Series) -> Unit | None:
 def texts(frame: pl.DataFrame, name: str) -> list[str]:
     """Values of a column in human units.
 
-    In rows with a ``metric``, values and what they are compared with are in its unit, those of ops
-    and kernels in units of time.
+    In rows with a ``metric``, values and what they are compared with are in the unit of the metric,
+    those of ops and kernels in units of time.
 
     Examples
     --------
@@ -145,9 +145,9 @@ def texts(frame: pl.DataFrame, name: str) -> list[str]:
 
 
 def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:
-    """Points in time as time since the start of their trace, which people can read.
+    """Points in time as time since the start of their trace, which is easier to read.
 
-    Rows of several ranks count from the first of them. Rows are unchanged if their trace is
+    Rows of several ranks count from the first rank's start. Rows are unchanged if their trace is
     unknown, or if they are traces themselves.
     """
     import polars as pl

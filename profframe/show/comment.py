@@ -1,7 +1,7 @@
-"""A comparison as Markdown for a comment of a pull request: limits, totals, what changed most.
+"""A comparison as Markdown for a pull request comment: limits, totals, what changed most.
 
-Names come from traces, so they are code, and nothing in them is markup: no table cell ends early,
-no HTML begins, nobody is mentioned.
+Names come from traces, so they are written as code, and nothing in them is markup: no table cell
+ends early, no HTML begins, nobody is mentioned.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from profframe.analysis.fail_on import Growth, Verdict
 
 MOST: Final = 65_000
-"""Bytes of a comment; GitHub takes 65,536 characters."""
+"""Maximum bytes of a comment; GitHub accepts 65,536 characters."""
 
 _SIZES: Final = ((20, 50), (10, 20), (5, 10), (1, 5))
-"""Rows of a kind, and limits, that are tried one after the other until all fits."""
+"""Maximum rows of a kind, and of limits, tried one after the other until everything fits."""
 _LONGEST_NAME: Final = 80
 _LONGEST_LINE: Final = 1000
 _NOTHING: Final = "&#8203;"
-"""A character of no width."""
+"""A character without width."""
 _SIDES: Final = ("base", "other")
 _CHANGES: Final = ("base", "other", "change")
 _TITLES: Final = {"op": "ops, self time", "kernel": "kernels", "annotation": "annotations"}
 _MARKUP: Final = re.compile(r"[!#$&*/<>@\[-`{-~]|:(?! )|(?<=www)\.")
 _REFERENCE: Final = re.compile(r"[@#]")
-"""GitHub makes mentions and links of these, unless something follows them; in code it does not."""
+"""GitHub turns these into mentions and links unless something follows them, but not in code."""
 _DELICATE: Final = re.compile(r"[|`]|^\s|\s$|^$")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits that were held, and what they say.
+    """The limits that were checked, and their results.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Limits:
     growths
         What grew by more than that.
     verdicts
-        Of the others.
+        Results of the other limits.
     """
 
     plain: str = ""
@@ -66,7 +66,7 @@ class Limits:
 
     @property
     def sentence(self) -> str:
-        """How many are broken."""
+        """How many limits are broken."""
         number = len(self.verdicts) + bool(self.plain)
         broken = sum(verdict.is_broken for verdict in self.verdicts) + bool(self.growths)
         if not number:
@@ -85,7 +85,7 @@ def comment(
     *,
     top: int = 10,
 ) -> str:
-    """A comparison as Markdown of GitHub, of at most 65,000 bytes.
+    """A comparison as GitHub Markdown, of at most 65,000 bytes.
 
     Parameters
     ----------
@@ -94,15 +94,15 @@ def comment(
     totals
         As `profframe.analysis.fail_on.totals` gives them.
     limits
-        What was held.
+        The checked limits.
     top
-        Most rows of a kind.
+        Maximum rows of a kind.
 
     Returns
     -------
     str
         A heading, the limits, the totals, and a table of the largest changes; kernels by their
-        short names. What does not fit is left out, and counted.
+        short names. What does not fit is left out and counted.
     """
     for most_rows, most_limits in _SIZES:
         most = (min(top, most_rows), most_limits)
@@ -155,7 +155,7 @@ def rows_table(frame: pl.DataFrame) -> str:
 
 
 def code(name: str, most: int = _LONGEST_NAME) -> str:
-    """A name as code in a cell of a table; what is too long is cut in the middle.
+    """A name as code in a table cell; a name that is too long is cut in the middle.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def escaped(text: str) -> str:
 
 
 def _as_text(text: str, after: str = "") -> str:
-    """Characters that may be markup by their numbers; ``after`` follows what may be a reference."""
+    """Text with possible markup as character numbers; ``after`` follows possible references."""
 
     def number(match: re.Match[str]) -> str:
         return f"&#{ord(match[0])};{after if _REFERENCE.match(match[0]) else ''}"
@@ -195,7 +195,7 @@ def _parts(
     limits: Limits,
     most: tuple[int, int],
 ) -> Iterable[str]:
-    """The lines of a comment, with so many rows of a kind and so many limits."""
+    """The lines of a comment, with this many rows of a kind and this many limits."""
     most_rows, most_limits = most
     yield f"### profframe diff: {limits.sentence}"
     yield ""
@@ -256,7 +256,7 @@ def _verdict(verdict: Verdict) -> list[str]:
 
 
 def _subject(metric: str) -> str:
-    """What a limit is of."""
+    """What a limit applies to."""
     kind, colon, name = metric.partition(":")
     if not colon:
         return escaped(metric)
@@ -264,7 +264,7 @@ def _subject(metric: str) -> str:
 
 
 def _growth(limit: str, growth: Growth) -> list[str]:
-    """Cells of what grew by more than the limit of all."""
+    """Cells of what grew by more than the limit for all."""
     what = growth.what
     if growth.name is None:
         subject = f"all {_TITLES[what]}"

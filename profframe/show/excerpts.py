@@ -35,7 +35,7 @@ _OPTIONAL: Final = ("device", "input_dims", "note")
 def breakdown(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of `time_breakdown` with the idle share, without parts that are zero everywhere.
 
-    One row per trace; of a single trace also one per step, beside ``all``.
+    One row per trace; for a single trace also one per step, besides ``all``.
     """
     import polars as pl
 
@@ -53,7 +53,7 @@ def breakdown(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def categories(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of `kernel_categories`, without what is empty or of no use in a glance."""
+    """Rows of `kernel_categories`, without what is empty or not useful at a glance."""
     import polars as pl
 
     optional = [name for name in ("both_ns",) if (rows[name] > 0).any()]
@@ -64,18 +64,18 @@ def categories(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def kernels(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of `kernels` with their category in place of their class."""
+    """Rows of `kernels` with their category instead of their class."""
     empty = {name for name in ("fuses",) if rows[name].is_null().all()}
     return rows.drop("short_name", "class", "class_share", "does_both", *empty)
 
 
 def causes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of `idle` per device, with the share of the span beside the time."""
+    """Rows of `idle` per device, with the share of the span next to the time."""
     import polars as pl
 
     share = pl.col("span_share").alias("idle_share")
     columns = ("run", "rank", "device", "cause", "idle_ns", share, "gaps", "mean_ns", "max_ns")
-    # A step of the profiler is around all, and says nothing.
+    # A profiler step is around everything, and says nothing.
     is_step = pl.col("annotation_name").eq_missing(_STEPS)
     times = {sort: pl.col(f"{sort}_ns") for sort in _DOING}
     times["annotation"] = pl.when(~is_step).then(times["annotation"])
@@ -145,7 +145,7 @@ def stragglers(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def own_clocks(rows: pl.DataFrame) -> str:
-    """What is to be said of rows with ``is_corrected`` whose clocks were not all corrected."""
+    """A note on rows with ``is_corrected`` if not all clocks were corrected."""
     return "" if rows["is_corrected"].all() else "on the ranks' own clocks: see clock_skew"
 
 
@@ -164,7 +164,7 @@ def roofline(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def roofline_headline(rows: pl.DataFrame, devices: pl.DataFrame) -> str:
-    """Peaks of the devices, the part of their time whose work is known, and the time lost."""
+    """Peaks of the devices, the share of their time with known work, and the lost time."""
     import polars as pl
 
     if not rows.height:
@@ -202,7 +202,7 @@ def _part(part: int, total: int) -> str:
 
 
 def _peaks(model: object, rows: pl.DataFrame) -> str:
-    """The peaks of a model of device that the rows hold."""
+    """The peaks of a device model in the rows."""
     rates = rows.select("peak_dtype", "peak_flop_per_s").drop_nulls().unique().sort("peak_dtype")
     peaks = [f"{units.flop_rate(rate)} {dtype}" for dtype, rate in rates.rows()]
     memory = rows["peak_bytes_per_s"].drop_nulls().unique().sort().to_list()

@@ -20,7 +20,7 @@ _MOVED: Final = pl.sum_horizontal("read_bytes", "written_bytes")
 
 
 def contents(row: Mapping[str, Any]) -> str:
-    """What an execution trace is: how much of what is in it.
+    """What an execution trace contains, in numbers.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def contents(row: Mapping[str, Any]) -> str:
 
 
 def headline(sizes: pl.DataFrame, traffic: pl.DataFrame) -> Iterator[str]:
-    """What matters most, a sentence a line: ops with the most bytes, collectives, tensors, links.
+    """What matters most, one sentence per line: ops with most bytes, collectives, tensors, links.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def headline(sizes: pl.DataFrame, traffic: pl.DataFrame) -> Iterator[str]:
     operators, linked = (int(sizes[name].sum()) for name in ("operators", "linked"))
     if linked:
         share = units.share(linked / operators).strip()
-        yield f"{share} of its {units.plural(operators, 'operator call')} lead to an event"
+        yield f"{share} of its {units.plural(operators, 'operator call')} match an event"
     if not traffic.height:
         yield "no call in it writes a tensor"
 
@@ -93,7 +93,7 @@ def table(traffic: pl.DataFrame) -> pl.DataFrame:
 
 
 def hint(sizes: pl.DataFrame) -> str:
-    """How to give it times; empty where it has them."""
+    """How to add times; empty if it has them."""
     if sizes["linked"].sum():
         return ""
     return (

@@ -37,13 +37,13 @@ def findings(advice: pl.DataFrame, top: int) -> RenderableType:
 
 
 def without_rules(words: FirstWords) -> RenderableType:
-    """What is said of files that no rule looks at: what matters most in them."""
-    first = Text("no findings of rules, which look at times of ops and devices", style="dim")
+    """What is shown for files that no rule looks at: what matters most in them."""
+    first = Text("no findings: rules look at times of ops and devices", style="dim")
     return Group(first, *(part for words in words.parts for part in (Text(), sentences(words))))
 
 
 def _has_several(advice: pl.DataFrame) -> bool:
-    """Whether it is of several traces."""
+    """Whether the findings belong to several traces."""
     return (
         advice["run"].n_unique() > 1
         or advice["rank"].n_unique() > 1
@@ -52,7 +52,7 @@ def _has_several(advice: pl.DataFrame) -> bool:
 
 
 def ranks_of(row: dict[str, Any]) -> str:
-    """Its rank; or all that have it, and the one that it is of: `ranks 0-3, 6, this is rank 2`."""
+    """Its rank; or all ranks that have it, and its own: `ranks 0-3, 6, this is rank 2`."""
     ranks = row.get("ranks") or [row["rank"]]
     if len(ranks) == 1:
         return f"rank {row['rank']}"

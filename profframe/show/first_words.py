@@ -1,7 +1,7 @@
-"""What a file is that is no trace of a profiler, and what in it matters most.
+"""What a file is if it is not a trace from a profiler, and what matters most in it.
 
-Each kind has a view, which makes words of the rows of answers; a terminal, a notebook and a report
-show them.
+Each kind has a view, which turns rows of answers into sentences; a terminal, a notebook and a
+report show them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from profframe.query.selection import spans
 from profframe.show import execution_traces, hangs, snapshots, units
 
 _MOST: Final = 8
-"""Sentences, and runs or ranks, that are written out."""
+"""Maximum sentences, and runs or ranks, that are written out."""
 _MEMORY_BY: Final = MappingProxyType(
     {
         "category": "What held memory by category,",
@@ -30,7 +30,7 @@ _MEMORY_BY: Final = MappingProxyType(
 
 
 class Answering(Protocol):
-    """What words are about: a trace, as far as they need it."""
+    """The trace that the words are about, as far as they need it."""
 
     def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
         """Run an answer of the catalogue, or of a file."""
@@ -38,20 +38,20 @@ class Answering(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """About one kind of file."""
+    """Words about one kind of file."""
 
     label: str
     what: tuple[str, ...]
-    """What it is, a line for each run or rank."""
+    """What it is, one line per run or rank."""
     facts: tuple[tuple[str, str], ...]
     """The same as labels and values."""
     sentences: tuple[str, ...]
-    """What matters most comes first."""
+    """Sentences, with what matters most first."""
     excerpts: tuple[str, ...] = ()
-    """Texts of several lines, as stacks."""
+    """Texts of several lines, such as stacks."""
     tables: tuple[tuple[str, pl.DataFrame], ...] = ()
     hint: str = ""
-    """What to do next; empty for nothing."""
+    """What to do next; may be empty."""
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -67,16 +67,16 @@ class View:
     """Formats of sources that have this and nothing else."""
     words: Callable[[Answering], Words]
     without_times: str
-    """That it has no times of ops and devices, and what to ask instead."""
+    """A sentence that it has no times of ops and devices, and what to ask instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstWords:
-    """About all kinds of files that a trace is made of."""
+    """Words about all kinds of files that a trace was made from."""
 
     parts: tuple[Words, ...] = ()
     is_all: bool = False
-    """Nothing of it was recorded by a profiler: there are no times of ops and devices."""
+    """Whether no part was recorded by a profiler: then there are no times of ops and devices."""
 
 
 def first_words(trace: Answering, formats: Iterable[str | None]) -> FirstWords:
@@ -85,9 +85,9 @@ def first_words(trace: Answering, formats: Iterable[str | None]) -> FirstWords:
     Parameters
     ----------
     trace
-        What is asked.
+        The trace.
     formats
-        Those of its sources.
+        The formats of its sources.
     """
     own = {*formats}
     counts = question(trace, "contents").row(0, named=True)
@@ -97,7 +97,7 @@ def first_words(trace: Answering, formats: Iterable[str | None]) -> FirstWords:
 
 
 def without_times(formats: Iterable[str | None]) -> str:
-    """That sources have no times of ops and devices, and what to ask; empty if they may have.
+    """A sentence that sources have no times of ops and devices; empty if they may have some.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def without_times(formats: Iterable[str | None]) -> str:
 
 
 def dumps(trace: Answering) -> Words:
-    """Of dumps of the flight recorder: what hangs, and how far each rank came."""
+    """Words about flight recorder dumps: what hangs, and how far each rank got."""
     rows, sizes = trace.answer("hangs"), question(trace, "dumps")
     progress = trace.answer("collective_progress")
     records = int(sizes["records"].sum())
@@ -127,7 +127,7 @@ def dumps(trace: Answering) -> Words:
     what = _each(sizes, hangs.contents)
     if not records and not rows.height:
         hint = "TORCH_FR_BUFFER_SIZE=2000 makes torch record (TORCH_NCCL_TRACE_BUFFER_SIZE before)"
-        return _words(label, what, facts, ("there is no record in it",), hint=hint)
+        return _words(label, what, facts, ("it has no records",), hint=hint)
     sentences = hangs.headline(rows, trace.answer("hang_sides"), progress).split("\n")
     excerpts = []
     if rows.height:
@@ -136,7 +136,7 @@ def dumps(trace: Answering) -> Words:
             if first[name]:
                 excerpts.append(_stack(f"The stack of {_of(first, side)}", first[name]))
     tables = [("What hangs", hangs.table(rows))] if rows.height else []
-    tables.append(("How far each rank came", hangs.behind(progress)))
+    tables.append(("How far each rank got", hangs.behind(progress)))
     hint = hangs.lacking(sizes, rows)
     return _words(
         label, what, facts, sentences, excerpts=tuple(excerpts), tables=tuple(tables), hint=hint
@@ -144,7 +144,7 @@ def dumps(trace: Answering) -> Words:
 
 
 def memory(trace: Answering) -> Words:
-    """Of memory snapshots and timelines: what failed, what held memory, what is free."""
+    """Words about memory snapshots and timelines: what failed, what held memory, what is free."""
     sizes = question(trace, "snapshots")
     label = "memory"
     facts = tuple(
@@ -154,7 +154,7 @@ def memory(trace: Answering) -> Words:
     what = _each(sizes, snapshots.contents)
     segments = trace.answer("fragmentation")
     if not sizes["allocations"].sum():
-        sentences = ["nothing is allocated in it, and nothing was while it was recorded"]
+        sentences = ["nothing is allocated in it, and nothing was allocated while it was recorded"]
         tables = [("Segments", segments)] if segments.height else []
         hint = "torch.cuda.memory._record_memory_history() makes torch record"
         return _words(label, what, facts, sentences, tables=tuple(tables), hint=hint)
@@ -171,12 +171,12 @@ def memory(trace: Answering) -> Words:
             tables.append((f"{title} {when}", snapshots.table(rows)))
     excerpts: tuple[str, ...] = ()
     if failures.height and failures["stack"][-1]:
-        excerpts = (_stack("What asked", failures["stack"][-1]),)
+        excerpts = (_stack("Requested by", failures["stack"][-1]),)
     return _words(label, what, facts, lines, excerpts=excerpts, tables=tuple(tables))
 
 
 def execution(trace: Answering) -> Words:
-    """Of execution traces: what communicates, what moves the most bytes, the largest tensor."""
+    """Words about execution traces: what communicates, what moves most bytes, large tensors."""
     sizes, traffic = question(trace, "execution_traces"), trace.answer("tensor_traffic")
     facts = tuple(
         (label, units.count(int(sizes[name].sum())))
@@ -204,7 +204,7 @@ VIEWS: Final[Mapping[str, View]] = MappingProxyType(
         "dumps": View(
             frozenset({"flight_recorder"}),
             dumps,
-            "dumps of the flight recorder have no times of ops or devices (profframe hang says who "
+            "flight recorder dumps have no times of ops or devices (profframe hang says who "
             "is late)",
         ),
         "snapshots": View(
@@ -224,7 +224,7 @@ VIEWS: Final[Mapping[str, View]] = MappingProxyType(
 
 
 def question(trace: Answering, name: str) -> pl.DataFrame:
-    """The rows of a question that only first words ask: a file of `sql/first_words`."""
+    """The rows of a question that only this module asks: a file of `sql/first_words`."""
     return pl.DataFrame(trace.answer(sql_directory() / "first_words" / f"{name}.sql"))
 
 
@@ -238,7 +238,7 @@ def _words(
     tables: tuple[tuple[str, pl.DataFrame], ...] = (),
     hint: str = "",
 ) -> Words:
-    """Words that a terminal and a page can show: no byte of a file acts there."""
+    """Words that a terminal and a page can show, with control bytes of the file escaped."""
     lines = [units.visible(line[0].upper() + line[1:]) for line in sentences if line]
     if len(lines) > _MOST + 1:
         lines = [*lines[:_MOST], f"And {len(lines) - _MOST} more such lines"]
@@ -254,7 +254,7 @@ def _words(
 
 
 def _each(rows: pl.DataFrame, text: Callable[[Mapping[str, Any]], str]) -> tuple[str, ...]:
-    """A line for each row, with its run and rank where there are several."""
+    """A line for each row, with its run and rank if there are several."""
     keys = [key for key in ("run", "rank") if key in rows.columns and rows[key].n_unique() > 1]
     lines = []
     for row in rows.head(_MOST).to_dicts():

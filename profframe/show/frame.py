@@ -27,10 +27,10 @@ _GROUP_METHODS: Final = ("group_by", "group_by_dynamic", "rolling")
 class Frame(pl.DataFrame):
     """A polars DataFrame shown in human units, chosen by the endings of its column names.
 
-    Otherwise it is a polars DataFrame: exact values, ``repr`` and ``print``, the same methods. An
-    answer without rows says why below (`why_empty`).
-    Their results are frames, too. Lazy queries, `polars.concat` and similar give a plain DataFrame,
-    which ``Frame(rows)`` turns into a frame without a copy.
+    Otherwise it is a polars DataFrame: exact values, ``repr`` and ``print``, and the same methods,
+    whose results are frames, too. Lazy queries, `polars.concat` and similar give a plain DataFrame,
+    which ``Frame(rows)`` turns into a frame without a copy. An answer without rows says why
+    (`why_empty`).
 
     In a notebook it is an HTML table, at an IPython prompt a text table. Both use units (ms, GiB,
     GB/s, %) by the endings ``_ns``, ``_bytes``, ``_bytes_per_s``, ``_share``, ...; show points in
@@ -56,8 +56,8 @@ class Frame(pl.DataFrame):
     def why_empty(self) -> str | None:
         """Why there are no rows, as ``no profiler steps in this trace; call prof.step() ...``.
 
-        None where there are some, or where it is not known, as of rows that you have filtered.
-        The trace is asked when this is read, or the frame shown.
+        None if there are rows, or if the reason is not known, as for rows that you have filtered.
+        The reason is determined when this is read, or when the frame is shown.
         """
         return None if self.height or self._why is None else self._why()
 
@@ -81,7 +81,7 @@ class Frame(pl.DataFrame):
         return notebook.frame_html(self, options)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What IPython shows where it shows text."""
+        """What IPython shows at a text prompt."""
         from profframe.show import terminal
 
         del cycle
@@ -106,7 +106,7 @@ def frame(
     docs
         Descriptions of columns, by name.
     why
-        Says why there are no rows, if so.
+        Returns why there are no rows.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def _rows(number: int) -> int:
 
 
 def _limit(variable: str, default: int, number: int) -> int:
-    """How many rows or columns `polars.Config` shows; below zero is all."""
+    """How many rows or columns `polars.Config` shows; a negative number means all."""
     try:
         limit = int(os.environ.get(variable, default))
     except ValueError:

@@ -20,7 +20,7 @@ _ASPECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "dtype": ("input_dtypes", "output_dtypes"),
 }
 _MOST_RANKS: Final = 4
-"""Ranks that are written one by one."""
+"""Maximum ranks that are written one by one."""
 _WORDS: Final[Mapping[str, str]] = {
     "order": "calls in a different order",
     "kind": "calls a different collective",
@@ -45,7 +45,7 @@ def finding(row: Mapping[str, Any], sides: pl.DataFrame) -> str:
     row
         The row.
     sides
-        Rows of `hang_sides`, also those of other hangs.
+        Rows of `hang_sides`; they may include those of other hangs.
     """
     parts = (_late(row), _other(row, sides), _waiting(row), _elsewhere(row, sides))
     text = "; ".join(part for part in parts if part)
@@ -55,7 +55,7 @@ def finding(row: Mapping[str, Any], sides: pl.DataFrame) -> str:
 
 
 def headline(hangs: pl.DataFrame, sides: pl.DataFrame, progress: pl.DataFrame) -> str:
-    """What matters most, in a sentence; of several causes each has a line."""
+    """What matters most, in a sentence; one line per cause if there are several."""
     causes = hangs.filter(hangs["is_cause"]) if hangs.height else hangs
     rows = (causes if causes.height else hangs).to_dicts()
     rows = [row for row in rows if row["finding"] != "not_ended"] or rows
@@ -75,7 +75,7 @@ def headline(hangs: pl.DataFrame, sides: pl.DataFrame, progress: pl.DataFrame) -
 
 
 def contents(row: Mapping[str, Any]) -> str:
-    """What dumps are: of what, how many records, of when.
+    """What dumps contain: ranks, number of records, and when they were made.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def contents(row: Mapping[str, Any]) -> str:
 
 
 def lacking(sizes: pl.DataFrame, hangs: pl.DataFrame) -> str:
-    """What to do where dumps of ranks are lacking; empty where none is.
+    """What to do if dumps of ranks are missing; empty if none is.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def _other(row: Mapping[str, Any], sides: pl.DataFrame) -> str | None:
     if not words:
         return None
     if row["other_ranks"] is None:  # sizes of all_to_all have no rank that is wrong
-        return f"what ranks send at {call(row)} does not equal what they receive"
+        return f"what ranks send at {call(row)} does not match what they receive"
     word = "order" if "order" in words else words[0]
     columns = [c for w in words for c in _ASPECTS[w]]
     own = _sides(row, sides)
@@ -200,7 +200,7 @@ def _other(row: Mapping[str, Any], sides: pl.DataFrame) -> str | None:
 
 
 def _elsewhere(row: Mapping[str, Any], sides: pl.DataFrame) -> str | None:
-    """Of what all arrived at and some have not ended: who has, and who has not begun."""
+    """For what all arrived at and some have not ended: who has ended, and who has not begun."""
     if row["finding"] != "not_ended":
         return None
     firsts = {side["rank"]: side for side in reversed(_sides(row, sides)) if _called(side)}
@@ -217,19 +217,19 @@ def _elsewhere(row: Mapping[str, Any], sides: pl.DataFrame) -> str | None:
 
 
 def _nothing(progress: pl.DataFrame, loaded: pl.DataFrame) -> str:
-    """That nothing hangs, by dumps of several ranks; who is behind, and who has no dump."""
+    """A sentence that nothing hangs, from several dumps; who is behind, and who has no dump."""
     number = plural(loaded.select("run", "rank").n_unique(), "rank")
     runs = loaded["run"].n_unique()
     of = f" of {runs:,} runs" if runs > 1 else ""
     groups = plural(
         loaded.select("run", "process_group", "group_ranks").n_unique(), "process group"
     )
-    far = f"{number}{of} came equally far in {groups}, and what they called fits together"
+    far = f"{number}{of} got equally far in {groups}, and their calls match"
     late = loaded.filter(loaded["behind"] > 0).sort("behind", descending=True, maintain_order=True)
     if late.height:
         row = late.row(0, named=True)
         far = (
-            f"what {number}{of} called in {groups} fits together and has ended, but rank "
+            f"the calls of {number}{of} in {groups} match and have ended, but rank "
             f"{row['rank']} is {plural(row['behind'], 'collective')} behind in group {group(row)}"
         )
     without = {*progress.filter(~progress["is_loaded"])["rank"].to_list()} if runs == 1 else set()
@@ -241,7 +241,7 @@ def _nothing(progress: pl.DataFrame, loaded: pl.DataFrame) -> str:
 
 
 def _sides(row: Mapping[str, Any], sides: pl.DataFrame) -> list[dict[str, Any]]:
-    """Those of a row of `hangs`."""
+    """The sides of a row of `hangs`."""
     keys = ("run", "process_group", "collective_seq", "line", "finding")
     return [side for side in sides.to_dicts() if all(side[key] == row[key] for key in keys)]
 
@@ -251,7 +251,7 @@ def _called(side: Mapping[str, Any]) -> bool:
 
 
 def _values(sides: list[dict[str, Any]], columns: list[str]) -> str:
-    """What sides have, each once."""
+    """The values of sides, each once."""
     texts = (
         " -> ".join(dict.fromkeys(str(side[c]) for c in columns if side[c] is not None))
         for side in sides
@@ -283,7 +283,7 @@ def moment(time_ns: int) -> str:
 
 
 def _first_of_each_group(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first hang of each group, as what follows it may follow from it."""
+    """The first hang of each group: later ones may follow from it."""
     firsts: dict[tuple[object, ...], dict[str, Any]] = {}
     for row in rows:
         firsts.setdefault((row["run"], row["process_group"], row["group_ranks"]), row)

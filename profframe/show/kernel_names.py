@@ -24,9 +24,9 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Columns of answers that have names of kernels."""
 _SHOWN: Final = ("then came",)
-"""Columns of excerpts that have them."""
+"""Columns of excerpts that have names of kernels."""
 ARROW: Final = " -> "
-"""Between the kernels of a sequence."""
+"""Separator of the kernels of a sequence."""
 
 _CLONE: Final = re.compile(r"->|\[clone [^\]]*\]")
 _INNERMOST: Final = re.compile(r"<[^<>()]*>|\([^<>()]*\)")
@@ -36,7 +36,7 @@ _LENGTH: Final = re.compile(r"L?(\d{1,4})")
 _UNNAMED: Final = "_GLOBAL__N_"
 _TENSILE: Final = re.compile(r"(\w*Cijk_\w+?_MT\d+x\d+x\d+(?:_MI\d+x\d+x\d+)?)_\w+")
 _CUTE: Final = re.compile(r"(\w*kernel_cutlass_\w+?)_object_at_\w*")
-"""What follows a kernel's own name in those of Tensile and CuTe: a hundred settings, addresses."""
+"""What follows the name proper in names from Tensile and CuTe: a hundred settings, addresses."""
 _ENTRY: Final = re.compile(r"_ZN7ck_tile6kentryI(?:L\w\d+E)*NS_(\d{1,4})")
 """The entry of all kernels of Composable Kernel: the first type says which one it is."""
 _GENERAL: Final = "void|const|unsigned|anonymous|namespace|lambda|operator"
@@ -52,10 +52,10 @@ _DEPTH: Final = 60
 
 
 def short_name(name: str) -> str:
-    """A kernel's function, as the macro `short_name` has it.
+    """A kernel's function, like the macro `short_name`.
 
-    Of one that a linker or a generator has named it is what people call it. A copy,
-    a fill, and other names without brackets stay as they are.
+    Names made by a linker or a generator become what people call the kernel. Copies, fills, and
+    other names without brackets stay as they are.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def short_name(name: str) -> str:
 
 
 def _generated(name: str) -> str:
-    """A mangled name as far as its words go, or a generated one without its settings."""
+    """The words of a mangled name, or a generated name without its settings."""
     if match := _TENSILE.fullmatch(name) or _CUTE.fullmatch(name):
         return match[1]
     if entry := _ENTRY.match(name):
@@ -102,7 +102,7 @@ def _generated(name: str) -> str:
 
 
 def shortened(frame: pl.DataFrame, *columns: str, kernels: pl.Expr | None = None) -> pl.DataFrame:
-    """A frame with short names in columns of it, where ``kernels`` holds or everywhere."""
+    """A frame with short names in some columns, where ``kernels`` holds or everywhere."""
     import polars as pl
 
     changed = []
@@ -150,7 +150,7 @@ def told_apart(
 
 
 def candidates(frame: pl.DataFrame) -> dict[str, str]:
-    """Texts of a frame that have another form if they are names of kernels, and that form."""
+    """Texts of a frame that would change if they are names of kernels, with their short form."""
     import polars as pl
 
     return {
@@ -164,10 +164,10 @@ def candidates(frame: pl.DataFrame) -> dict[str, str]:
 
 
 def apart(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, str]:
-    """Other texts for names; of those in the column ``name`` that would look the same, with more.
+    """Replacements for names; if several in the column ``name`` have the same one, they get more.
 
-    That is words of the names that tell them apart, functors rather than numbers; or, where no
-    words do, a number by the order in which the names come.
+    That is words that only one of the names has, functors rather than numbers; or, if there are no
+    such words, a number in the order of the names.
 
     Examples
     --------
@@ -224,7 +224,7 @@ def _chosen(words: Sequence[str], having: Mapping[str, int], own: int) -> list[s
 
 
 def replaced(frame: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
-    """A frame with other texts where these are, also between arrows.
+    """A frame with these texts replaced, also between arrows.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def replaced(frame: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
 
 
 def of_answer(name: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of an answer with short names of kernels; rows of other names have other ones."""
+    """Rows of an answer with short names of kernels; different names stay different."""
     import polars as pl
 
     if "kind" in rows.columns:

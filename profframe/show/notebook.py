@@ -1,7 +1,7 @@
 """Frames and traces as HTML, for a notebook: human units, exact numbers in tooltips, no scripts.
 
-Every text of a trace is written with its control bytes visible and escaped; none of it becomes an
-element, an attribute, or (as many notebooks would have it) a formula.
+Every text of a trace is escaped, with control bytes made visible; no part of it becomes an element,
+an attribute, or (as in many notebooks) a formula.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 ROWS: Final = 20
 """Rows of a long frame that are shown by default."""
 SHORT: Final = 50
-"""A frame of at most so many rows is shown in full by default."""
+"""A frame of at most this many rows is shown in full by default."""
 COLUMNS: Final = 75
 _SUMMARY_ROWS: Final = 8
 _MOST_NAMED: Final = 6
-"""Up to so many columns without values are named, more are counted."""
+"""Up to this many columns without values are named; more are counted."""
 _SINGLE_ROW: Final = 6
-"""A single row of more columns is shown as a column."""
+"""A single row with more columns is shown as a column."""
 _WIDEST: Final = 64
 """Characters of a text that are shown."""
 _LONGEST_SENTENCE: Final = 1_000
@@ -47,7 +47,7 @@ _SENTENCES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How much of a frame is shown, and data beside it."""
+    """How much of a frame is shown, and data about it."""
 
     rows: int = ROWS
     columns: int = COLUMNS
@@ -108,7 +108,7 @@ def text_html(text: str) -> str:
 
 
 def _block(*parts: str) -> str:
-    """Parts in a box with our style, in which notebooks look for no formulas."""
+    """Parts in a box with our style, in which notebooks do not look for formulas."""
     content = "".join(parts)
     names = "profframe tex2jax_ignore mathjax_ignore"
     return f'<div class="{names}"><style>{_style()}</style>{content}</div>'

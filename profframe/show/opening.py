@@ -24,7 +24,7 @@ from profframe.show.summary import FORMATS, Summary
 TOP: Final = 3
 """Findings among the first lines."""
 MOST_LINES: Final = 10
-"""First lines; where there are more, the inference phases are left to the table below."""
+"""Maximum first lines; if there are more, inference phases are only in the table below."""
 PHASES: Final = "phases"
 INDENT: Final = 13
 """Columns of the labels of the first lines."""
@@ -51,16 +51,16 @@ _FLAGS: Final = MappingProxyType(
 _CAUSES: Final = MappingProxyType(
     {"host_wait": "waiting for the host", "sync": "waiting for another stream"}
 )
-"""Causes of idle time that say something to who does not know them."""
+"""Causes of idle time that are understood without an explanation."""
 _MOST_PARTS: Final = 6
 _MOST_WHAT: Final = 2
-"""Lines that say of what a file is that no profiler wrote."""
+"""Maximum lines about what a file is that no profiler wrote."""
 _LEAST_SHARE: Final = 0.005
 _LEAST_SHOWN: Final = 0.0005
-"""Smaller shares are 0.0 %."""
+"""Smaller shares are shown as 0.0 %."""
 _LONGEST_NAME: Final = 40
 _LEAST_FINDING: Final = 30
-"""Columns of a finding that are left before what stands behind it is dropped."""
+"""Minimum width of a finding before what follows it is dropped."""
 _FOLDER: Final = re.compile(
     r"(?<![\w./\\~-])(?:~|[A-Za-z]:)?[/\\]?(?:[\w.@+~-]+[/\\]){2,}(?=[\w.@+-])"
 )
@@ -72,11 +72,11 @@ _DEVICE_KINDS: Final = ("kernel", "memcpy", "memset")
 class TimeParts:
     """What the devices did with their time: sums over rows of `time_breakdown`.
 
-    They are the rows of steps, where there are any, else those of whole traces.
+    They are the rows of steps if there are any, else those of whole traces.
     """
 
     rows: int
-    """Steps, or traces where there are no steps."""
+    """Number of steps, or of traces if there are no steps."""
     has_steps: bool
     span_ns: int
     compute_ns: int
@@ -87,7 +87,7 @@ class TimeParts:
 
     @classmethod
     def of(cls, breakdown: pl.DataFrame) -> TimeParts | None:
-        """The sums; None where no device did anything."""
+        """The sums; None if no device did anything."""
         is_step = pl.col("step").is_not_null() & (pl.col("span_ns") > 0)
         steps = breakdown.filter(is_step)
         rows = steps if steps.height else breakdown.filter(pl.col("step").is_null())
@@ -107,7 +107,7 @@ class TimeParts:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Frames that the first lines are made of, each the rows of one answer."""
+    """Frames that the first lines are made from, each the rows of one answer."""
 
     summary: Summary
     breakdown: pl.DataFrame
@@ -132,7 +132,7 @@ class Opening:
 
     @property
     def findings(self) -> pl.DataFrame:
-        """Findings, those that gain most first; what gains nothing comes last."""
+        """Findings, the largest gains first; those without a gain come last."""
         gain = pl.col("estimated_gain_ns")
         rank = pl.when(gain > 0).then(0).when(gain.is_null()).then(1).otherwise(2)
         return self.advice.sort(
@@ -143,7 +143,7 @@ class Opening:
 def title(opening: Opening) -> str:
     """Runs, ranks, steps and time.
 
-    Of files that no profiler wrote as `Summary.title` has it.
+    For files that no profiler wrote, as in `Summary.title`.
     """
     summary, overview = opening.summary, opening.summary.overview
     if summary.words.is_all:
@@ -163,7 +163,7 @@ def title(opening: Opening) -> str:
 
 
 def lines(opening: Opening) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """A label and texts for what it is and where the time goes, each text shorter than the last."""
+    """Labels, and texts for what it is and where the time goes, the longest first."""
     summary = opening.summary
     if summary.words.is_all:
         yield "recorded", _recorded(opening)
@@ -187,7 +187,7 @@ def lines(opening: Opening) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def findings(opening: Opening) -> Iterator[tuple[str, str, str, str]]:
-    """Severity, gain, text and ranks of the findings that gain most."""
+    """Severity, gain, text and ranks of the findings with the largest gain."""
     if opening.summary.words.is_all:
         return
     keys = opening.summary.overview.select(KEYS)
@@ -222,9 +222,9 @@ def text(
     name
         What was loaded, as the user gave it.
     opening
-        What they say.
+        What the lines say.
     commands
-        What to type next, as `profframe.cli.next_commands` has it: lines, and a comment on each.
+        What to type next, from `profframe.cli.next_commands`: lines, and a comment on each.
     width
         Columns of a line; None for any.
     """
@@ -253,7 +253,7 @@ def text(
 
 
 def _fitting(texts: Sequence[str], room: int | None) -> str:
-    """The first text that has room, or else the last one."""
+    """The first text that fits, or else the last one."""
     return next((text for text in texts if room is None or cell_len(text) <= room), texts[-1])
 
 
@@ -267,7 +267,7 @@ def _label(label: str) -> Text:
 
 
 def _command(label: Text, command: str, comment: str, width: int | None) -> Text:
-    """A line to type, and what it is for where there is room; it may be of several lines."""
+    """A command, and what it is for if there is room; it may have several lines."""
     row = label.append(command, style="not dim bold")
     needed = cell_len(row.plain) + len(comment) + 4
     if "\n" not in command and (width is None or needed <= width):
@@ -276,7 +276,7 @@ def _command(label: Text, command: str, comment: str, width: int | None) -> Text
 
 
 def _cut(finding: str, where: str, room: int | None) -> str:
-    """A finding and its ranks in so many columns: folders go first, then the end."""
+    """A finding and its ranks in a given width: folders are dropped first, then the end."""
     if room is None or len(finding) + len(where) <= room:
         return finding + where
     finding = _FOLDER.sub("…/", finding)
@@ -320,7 +320,7 @@ def _devices(opening: Opening) -> str:
 
 
 def _recorded(opening: Opening) -> tuple[str, ...]:
-    """What recorded it, with what, and what ran."""
+    """What recorded it, with which options, and what ran."""
     traces = opening.summary.traces
     formats = traces["format"].drop_nulls().unique(maintain_order=True)
     by = " and ".join(_RECORDERS.get(n, FORMATS.get(n, units.visible(n))) for n in formats)
@@ -334,7 +334,7 @@ def _recorded(opening: Opening) -> tuple[str, ...]:
 
 
 def _flags(texts: pl.Series) -> list[str]:
-    """What all traces that say it were recorded with."""
+    """The options that all traces which list them were recorded with."""
     recorded: set[str] | None = None
     for text in texts.drop_nulls().unique():
         flags = json.loads(text)
@@ -345,7 +345,7 @@ def _flags(texts: pl.Series) -> list[str]:
 
 def _mean_step(step_ns: int, steps: int) -> str:
     mean = units.duration(step_ns / steps).strip()
-    return f"{mean} a step" if steps == 1 else f"{mean} a step, the mean of {steps:,}"
+    return f"{mean} per step" if steps == 1 else f"{mean} per step, the mean of {steps:,}"
 
 
 def _time(parts: TimeParts, opening: Opening) -> tuple[str, ...]:
@@ -382,7 +382,7 @@ def _time(parts: TimeParts, opening: Opening) -> tuple[str, ...]:
 
 
 def _cause(idle: pl.DataFrame) -> str:
-    """What most of the idle time was for."""
+    """The cause of most of the idle time."""
     sums = idle.group_by("cause").agg(pl.col("idle_ns").sum()).sort("idle_ns", "cause")
     if not sums.height:
         return ""
@@ -402,13 +402,13 @@ def _shares(sums: pl.DataFrame, total: int, of: str = "") -> tuple[str, ...]:
 
 
 def _listed(parts: Sequence[str], number: int, of: str = "") -> str:
-    """The first of so many."""
+    """The first ones, with the number of the others."""
     rest = number - len(parts)
     return f"{', '.join(parts)}{of}{f', {rest:,} more' if rest > 0 else ''}"
 
 
 def _kernels(categories: pl.DataFrame) -> tuple[str, ...]:
-    """Categories of what ran on the devices, with their shares of its time."""
+    """Categories of what ran on the devices, with their shares of the time."""
     sums = (
         categories.drop_nulls("total_ns")
         .group_by("category", maintain_order=True)
@@ -420,7 +420,7 @@ def _kernels(categories: pl.DataFrame) -> tuple[str, ...]:
 
 
 def _phases(phases: pl.DataFrame) -> tuple[str, ...]:
-    """Phases of inference, the longest first."""
+    """Inference phases, the longest first."""
     if not phases.height:
         return ()
     rows = phases.with_columns(pl.col("phase").fill_null("not known")).sort(
@@ -436,7 +436,7 @@ def _phases(phases: pl.DataFrame) -> tuple[str, ...]:
 
 
 def _step_time(summary: Summary) -> tuple[str, ...]:
-    """The time of steps where no device did anything."""
+    """The time of steps if no device did anything."""
     steps = summary.steps["dur_ns"].drop_nulls()
     steps = steps.filter(steps > 0)
     return (_mean_step(int(steps.sum()), len(steps)),) if len(steps) else ()

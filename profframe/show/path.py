@@ -35,7 +35,7 @@ class ShownPath(CriticalPath):
 
     @property
     def headline(self) -> str:
-        """What the path is of, and its length."""
+        """What the path covers, and its length."""
         if self.run is None:
             return "nothing: the trace is empty"
         what = "the whole of"
@@ -69,14 +69,14 @@ class ShownPath(CriticalPath):
 
 
 def shortened_waits(path: CriticalPath, *, full_names: bool = False) -> pl.DataFrame:
-    """What ranks waited for on others; a name for what has none, or is not recorded."""
+    """What ranks waited for on others, with words for what has no name or was not recorded."""
     labelled = pl.DataFrame(path.events).with_columns(pl.col("name").fill_null(_unnamed()))
     named = replace(path, events=labelled).waits
     return named if full_names else shortened(named, "name", kernels=pl.col("bound") != "host")
 
 
 def _unnamed() -> pl.Expr:
-    """What stands for the name of a stretch that has none."""
+    """The words for a segment without a name."""
     is_unrecorded = pl.col("event_id").is_null()
     return pl.when(is_unrecorded).then(pl.lit(_UNRECORDED)).otherwise(pl.lit(_NO_NAME))
 

@@ -1,4 +1,4 @@
-"""Predictions as tables: how long, and bound by what."""
+"""Predictions as tables: lengths, and what bounds them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BOUND: Final = ("host", "launch", "compute", "communication", "copy", "sync", "
 
 
 def title(rows: pl.DataFrame) -> str:
-    """What the tables are of, and how well what was recorded is replayed."""
+    """A title for the tables, with how well the replay matches the recording."""
     now, error = rows.select("now_ns", "replay_error").row(0)
     if error is None:
         return "What if: nothing takes time"
@@ -20,11 +20,11 @@ def title(rows: pl.DataFrame) -> str:
 
 
 def lengths(rows: pl.DataFrame) -> pl.DataFrame:
-    """Predicted lengths with what they save, and from where to where they may lie."""
+    """Predicted lengths with what they save, and their range."""
     return rows.select("change", "predicted_ns", "saved_ns", "saved_share", "low_ns", "high_ns")
 
 
 def bounds(rows: pl.DataFrame) -> pl.DataFrame:
-    """What each prediction is bound by, without bounds that none has."""
+    """What bounds each prediction, without bounds that none has."""
     names = [f"{bound}_ns" for bound in _BOUND]
     return rows.select("change", *(name for name in names if rows[name].sum()))

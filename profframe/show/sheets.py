@@ -1,4 +1,4 @@
-"""Text for spreadsheets, in which nothing is taken for a formula."""
+"""Text for spreadsheets, none of which is taken for a formula."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBER: Final = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 def without_formulas(frame: pl.DataFrame) -> pl.DataFrame:
     """Write an apostrophe before each text that a spreadsheet would compute.
 
-    Numbers do not change, also those in text.
+    Numbers do not change, not even those in text.
 
     Examples
     --------

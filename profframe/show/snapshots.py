@@ -26,7 +26,7 @@ _UTC_NS: Final = 1_200_000_000_000_000_000
 def headline(
     failures: pl.DataFrame, stacks: pl.DataFrame, moments: pl.DataFrame, segments: pl.DataFrame
 ) -> list[str]:
-    """What matters most, a sentence a line: what failed, else the peak; leaks, and free memory.
+    """What matters most, one sentence per line: what failed, else the peak; leaks, and free memory.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def headline(
 
 
 def contents(row: Mapping[str, Any]) -> str:
-    """What a snapshot is: how much of what is in it, and of when.
+    """What a snapshot contains, in numbers, and when it was made.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def table(stacks: pl.DataFrame) -> pl.DataFrame:
 
 
 def changes(rows: pl.DataFrame) -> tuple[str, pl.DataFrame]:
-    """What changed between two snapshots in a sentence, and the rows that did.
+    """What changed between two snapshots, in a sentence, and the rows that changed.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def changes(rows: pl.DataFrame) -> tuple[str, pl.DataFrame]:
 
 
 def _where(row: Mapping[str, Any], several: Sequence[str]) -> str:
-    """Of which device, and of which run and rank where there are several."""
+    """The device, and the run and rank if there are several."""
     texts = {"run": f"run {row['run']!r}", "rank": f"rank {row['rank']}"}
     parts = [texts[name] for name in several]
     parts += [] if row["device"] is None else [f"device {row['device']}"]
@@ -152,7 +152,7 @@ def _peak(rows: pl.DataFrame, moments: pl.DataFrame) -> str:
     if first["peak_bytes"] and rows["name"].drop_nulls().len():
         part = units.share(first["peak_share"] or 0).strip()
         by = f"; the most by {first['name'] or 'an unknown stack'} ({part})"
-    return f"the most was allocated{when}: {_size(held)} in {blocks}{reserved}{by}"
+    return f"peak{when}: {_size(held)} in {blocks}{reserved}{by}"
 
 
 def _unfreed(rows: pl.DataFrame) -> str:
@@ -184,5 +184,5 @@ def _free(segments: pl.DataFrame) -> str:
 
 
 def _when(time_ns: int) -> str:
-    """A time in words: a date, or what it counts from is not known."""
+    """A time in words: a date, or a time without a known origin."""
     return moment(time_ns) if time_ns >= _UTC_NS else units.duration(time_ns).strip()

@@ -19,7 +19,7 @@ _STATUSES: Final = ("written", "joined", "unchanged", "skipped", "failed")
 
 
 def conversion(files: pl.DataFrame) -> str:
-    """What the store has of the files, and the number of files of each status.
+    """What the store has from the files, and the number of files of each status.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def listing(traces: pl.DataFrame, rows: pl.DataFrame, width: int | None) -> Rend
 
 
 def trace_count(keys: Sequence[tuple[str, int]]) -> str:
-    """How many traces, and of how many runs.
+    """The number of traces and runs.
 
     Examples
     --------

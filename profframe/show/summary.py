@@ -16,12 +16,12 @@ FORMATS: Final = MappingProxyType(
     {
         "memory_snapshot": "memory snapshot",
         "memory_timeline": "memory timeline of the profiler",
-        "nsys": "export of Nsight Systems",
-        "nvprof": "database of nvprof",
+        "nsys": "Nsight Systems export",
+        "nvprof": "nvprof database",
         "perfetto": "Perfetto's protobuf",
     }
 )
-"""Formats in words, without those of Chrome's JSON and those that a line below says."""
+"""Formats in words, without Chrome's JSON and those that a line below names."""
 _LONGEST_NAME = 60
 _MOST_RUNS = 5
 _MOST_CATEGORIES = 6
@@ -65,7 +65,7 @@ class Summary:
         return tuple((label, text) for label, text in lines if text)
 
     def _formats(self) -> str:
-        """Where it is from, if that is not what a profiler of torch usually writes."""
+        """Where it is from, if that is not the usual format of torch's profiler."""
         formats = sorted({*self.traces["format"].drop_nulls()} & FORMATS.keys())
         return ", ".join(FORMATS[name] for name in formats)
 
@@ -113,7 +113,7 @@ class Summary:
 
 
 def contents(rows: pl.DataFrame) -> str:
-    """The number of runs, of ranks or (run, rank), and of their events, where all are known.
+    """The number of runs, of ranks or (run, rank), and of their events, if all are known.
 
     Examples
     --------

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 _NARROWEST: Final = 28
 """Text is cut to this width before a column is left out."""
 _NARROWEST_NAME: Final = 40
-"""So is a name in the first column, by which rows are told apart."""
+"""The same for names in the first column, which tell rows apart."""
 PIPE_WIDTH: Final = 160
-"""Width of what goes elsewhere than to a terminal."""
+"""Width of output that does not go to a terminal."""
 _GAP: Final = 2
 _UNLIMITED: Final = 1_000_000
 _FOLLOWERS: Final = (("self_share", "self_ns"), ("share", "total_ns"), ("top_op", "share"))
@@ -46,7 +46,7 @@ _LONGEST_HEADER: Final = 300
 
 
 class Folding(int):
-    """A width in which long text goes on in further lines, and is not cut."""
+    """A width in which long text is wrapped instead of cut."""
 
 
 def table(
@@ -58,8 +58,8 @@ def table(
 ) -> RenderableType:
     """A frame as a table; columns that do not fit are named below it.
 
-    Long text is cut in its middle, as names differ at their ends. Without a ``width`` lines have
-    any length. Of a frame without rows ``why_empty`` is shown, and no heading.
+    Long text is cut in the middle, because names differ at their ends. Without a ``width``, lines
+    can have any length. For a frame without rows, ``why_empty`` is shown without a heading.
     """
     labels = {name: headings.get(name, heading(name)) for name in frame.columns}
     cells = {name: texts(frame, name) for name in frame.columns}
@@ -91,7 +91,7 @@ def table(
 
 
 def no_rows(why: str | None) -> str:
-    """What stands in place of rows.
+    """What is shown instead of rows.
 
     Examples
     --------
@@ -140,13 +140,13 @@ def summary(summary: Summary, name: str) -> RenderableType:
 
 
 def sentences(words: Words) -> RenderableType:
-    """What matters most of a file, a sentence a line."""
+    """What matters most in a file, one sentence per line."""
     lines = (*words.sentences, *((words.hint,) if words.hint else ()))
     return Text("\n".join(lines))
 
 
 def words(words: Words, top: int, width: int | None) -> Iterator[RenderableType]:
-    """What is to be said of a file first: sentences, stacks, and rows of tables."""
+    """What is shown about a file first: sentences, stacks, and rows of tables."""
     yield sentences(words)
     for excerpt in words.excerpts:
         yield Text(excerpt)
@@ -217,7 +217,7 @@ def text(part: RenderableType, width: int | None = None) -> str:
         markup=False,
         highlight=False,
         emoji=False,
-        force_jupyter=False,  # else a notebook gets it, and not the file
+        force_jupyter=False,  # else a notebook gets it instead of the file
         color_system=None,  # nor does it get colours, whatever the environment says
         force_terminal=False,
     )
@@ -226,7 +226,7 @@ def text(part: RenderableType, width: int | None = None) -> str:
 
 
 def _fitting(text: str, width: int) -> str:
-    """Text cut in the middle to a width; what has wide characters is left to `rich`."""
+    """Text cut in the middle to a width; text with wide characters is left to `rich`."""
     return units.middle(text, width) if cell_len(text) == len(text) else text
 
 

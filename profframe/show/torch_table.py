@@ -49,12 +49,12 @@ class Options:
 
     @property
     def grouping(self) -> dict[str, object]:
-        """Those of `key_averages`."""
+        """The options of `key_averages`."""
         names = ("group_by_input_shape", "group_by_stack_n", "group_by_overload_name")
         return {name: getattr(self, name) for name in names}
 
     def __post_init__(self) -> None:
-        """Raise an error for values that torch would fail at, or misread."""
+        """Raise an error for values that torch would fail on, or misread."""
         frames = self.include_python_functions
         if frames is not None and not isinstance(frames, bool):
             raise ParameterError(
@@ -169,7 +169,7 @@ def _limited(rows: Iterable[Row], options: Options) -> Iterable[Row]:
 
 
 def _counts_on_device(row: Row) -> bool:
-    """A region on a device spans work that counts already; before Kineto an op held its kernel."""
+    """A device region spans work that counts already; before Kineto an op contained its kernel."""
     return not row.is_user_annotation if row.is_device else row.is_legacy
 
 
@@ -237,9 +237,9 @@ def _columns(page: Page, host: Amount, device: Amount, options: Options) -> list
 
 
 def _last_columns(rows: Sequence[Row], options: Options) -> list[Column]:
-    """FLOPs and source; the source is last, as further frames of a stack are listed below it.
+    """FLOPs and source; the source is last because further frames of a stack are listed below it.
 
-    torch writes the two headers the other way round, and so each value in the other's column.
+    torch swaps the two headers, so that each value is in the other's column.
     """
     flop_counts = [row.flops for row in rows if row.flops > 0]
     power = _power(min(flop_counts), options) if flop_counts else 0
@@ -285,7 +285,7 @@ def _tail(frame: str, width: int) -> str:
 
 
 def _decimal(value: Amount, places: int) -> str:
-    """The number with so many decimals, half to even if it is exact."""
+    """The number with this many decimals, rounded half to even if it is exact."""
     if isinstance(value, float):
         return f"{value:.{places}f}"
     integer, fraction = divmod(abs(round(value * 10**places)), 10**places)
@@ -339,7 +339,7 @@ def _attribute(name: str) -> str:
 
 
 def _comparable(shapes: str) -> object:
-    """A sort key in the order of Python's lists, also for values that are no lists."""
+    """A sort key in the order of Python's lists, also for values that are not lists."""
 
     def sort_key(value: object) -> tuple[int, object]:
         if isinstance(value, list):

@@ -37,7 +37,7 @@ class Tree(Lines):
 
 
 def text(tree: CallTree) -> Tree:
-    """A line for each slice below a line of headings; a last line counts what is not shown."""
+    """A line for each slice below a line of headings; the last line counts what is not shown."""
     result = Tree("\n".join(_lines(tree)))
     result.slices = pl.DataFrame(map(astuple, tree.slices), schema=_SCHEMA, orient="row")
     return result
@@ -85,7 +85,7 @@ def _share(node: Slice) -> str:
 
 
 def _name(name: str | None) -> str:
-    """A name on one line, cut where it is very long."""
+    """A name on one line, cut if it is very long."""
     if name is None:
         return "(no name)"
     text = units.visible(name[: _LONGEST_NAME + 1])

@@ -1,4 +1,4 @@
-"""Numbers and names for people: units, separators, and no byte that a terminal would act on."""
+"""Numbers and names for people: units, separators, and no byte that a terminal would interpret."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ _UNSAFE: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
     r"\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
 )
-"""Control bytes, line breaks, lone surrogates, and characters that reorder the text around them or
-are nothing to see; not the joiners that scripts and emoji are written with."""
+"""Control bytes, line breaks, lone surrogates, and invisible or reordering characters.
+
+The joiners that scripts and emoji need are not among them.
+"""
 _NAME: Final = r"""[^/\\\s:;,"'`<>|()\[\]{}&?*]+"""
 _HOME: Final = re.compile(
-    # Not in a longer path; behind an escape, as visible and JSON write them, its letters are none.
+    # Not in a longer path; the letters of an escape, as visible and JSON write them, are not part
+    # of one.
     r"(?:(?<![\w.~-])|(?<=\\[nrtbf])|(?<=\\x[\da-f]{2})|(?<=\\u[\da-f]{4}))"
     r"(?:"
     rf"(?:/(?:mnt|export|nfs|net|data|scratch|cluster|gpfs|lustre|fsx|efs))?/home/{_NAME}"
@@ -27,12 +30,12 @@ _HOME: Final = re.compile(
     rf"(?:[^/\\:;,\"'<>|]+(?=[/\\])|{_NAME})"
     r")"
 )
-"""Home directories of Linux, macOS and Windows; in JSON each backslash is two, or four."""
+"""Home directories of Linux, macOS and Windows; in JSON each backslash is doubled, or more."""
 _HOME_WORDS: Final = ("/home/", "/root", "Users", "users", "USERS", "ocuments and ")
 
 
 def duration(ns: float) -> str:
-    """A duration in s, ms or us with three decimals; of one width, so that a column lines up.
+    """A duration in s, ms or us with three decimals, of equal width, so that a column lines up.
 
     Examples
     --------
@@ -72,7 +75,7 @@ def size(number: float) -> str:
 
 
 def rate(bytes_per_s: float) -> str:
-    """Bytes per second in steps of 1000, as data sheets have them.
+    """Bytes per second in steps of 1000, as in data sheets.
 
     Examples
     --------
@@ -138,7 +141,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Text with what a terminal would act on written as an escape.
+    r"""Text in which what a terminal would interpret is escaped.
 
     Examples
     --------
@@ -149,7 +152,7 @@ def visible(text: str) -> str:
 
 
 def escaped(document: str) -> str:
-    r"""JSON without what a terminal would act on; it is the same for a program.
+    r"""JSON without what a terminal would interpret; it means the same to a program.
 
     Examples
     --------
@@ -160,7 +163,7 @@ def escaped(document: str) -> str:
 
 
 def without_homes(text: str) -> str:
-    r"""Text with `~` in place of each home directory: what is saved may be passed on.
+    r"""Text with `~` instead of each home directory: saved files may be passed on.
 
     Examples
     --------
@@ -187,7 +190,7 @@ def script_json(document: object) -> str:
 
 
 def middle(text: str, most: int) -> str:
-    """Text of at most so many characters: what is too long is cut in the middle.
+    """Text of at most this many characters: longer text is cut in the middle.
 
     Examples
     --------
@@ -205,7 +208,7 @@ def _thousands(number: float) -> str:
 
 
 def _in_steps(number: float, step: int, prefixes: Sequence[str]) -> str:
-    """A number in steps of 1000 or 1024, with what stands before its unit."""
+    """A number in steps of 1000 or 1024, with the prefix of its unit."""
     if abs(number) < step - 0.5:
         return f"{number:.0f} "
     value = float(number)

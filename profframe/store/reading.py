@@ -191,7 +191,7 @@ class Store:
         return tuple(replace(self, places=(place,)) for place in singles)
 
     def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Store:
-        """The store without the files that have nothing of some runs and ranks.
+        """The store without the files that have no rows of some runs and ranks.
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ class Store:
         Returns
         -------
         Store
-            It keeps at least one file, even if none has anything of these.
+            It keeps at least one file, even if none has rows of these.
         """
         names = None if runs is None else {component(run) for run in runs}
         parts = [part for place in self.places if (part := place.only(names, ranks))]

@@ -1,1 +1,1 @@
-"""`Trace`: the tables of one or many traces, and all that can be asked of them."""
+"""`Trace`: the tables of one or many traces, and all questions about them."""

@@ -1,4 +1,4 @@
-"""Methods that say the right call where they are called with an argument that they do not take."""
+"""Methods that suggest the right call when they are called with a wrong argument."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LONGEST: Final = 40
 
 
 def saying_right_calls(owner: Class, behind: str = "") -> Class:
-    """The class, of whose public methods each raises an ArgumentError for an unknown argument.
+    """The class, with public methods that raise an ArgumentError for an unknown argument.
 
-    What chooses a part of a trace is an argument of ``filter``: of ``trace.gaps(step=2)`` the error
-    says ``trace.filter(steps=2).gaps()``. ``behind`` is what stands between trace and method.
+    What chooses a part of a trace is an argument of ``filter``: for ``trace.gaps(step=2)`` the
+    error says ``trace.filter(steps=2).gaps()``. ``behind`` is the text between trace and method.
     """
     for name, method in list(vars(owner).items()):
         if not name.startswith("_") and isfunction(method):
@@ -33,7 +33,7 @@ def saying_right_calls(owner: Class, behind: str = "") -> Class:
 def _through_filter(
     method: str, names: frozenset[str], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> str | None:
-    """The call that filters the trace by an argument; None where it is like one of the method."""
+    """The call that filters the trace by an argument; None if the method has a similar one."""
     part = filter_of(name, () if method == _FILTER else names)
     if part is None:
         return None

@@ -61,12 +61,12 @@ Item = TypeVar("Item")
 Progress = Callable[[int, int, str], None]
 _KEY: Final = ["run", "rank"]
 _AT_ONCE: Final = 64
-"""Most traces whose rows are read together."""
+"""Maximum traces whose rows are read together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a file is to have; see `Trace.export_chrome_trace`."""
+    """What a file should have; see `Trace.export_chrome_trace`."""
 
     highlight: CriticalPath | pl.DataFrame | None = None
     tracks: Given | None = None
@@ -92,7 +92,7 @@ class Wanted:
         )
 
     def on_own_clocks(self, offsets: Mapping[tuple[str, int], int]) -> Wanted:
-        """The same with paths over several ranks by the clock of each, as events are."""
+        """The same, with paths over several ranks on the clock of each rank, like events."""
         tracks = self.tracks
         if isinstance(tracks, Mapping):
             tracks = {title: _on_own_clocks(what, offsets) for title, what in tracks.items()}
@@ -126,7 +126,7 @@ def _on_own_clocks(what: Item, offsets: Mapping[tuple[str, int], int]) -> Item:
 
 
 def write(trace: Trace, path: str | PathLike[str], wanted: Wanted) -> None:
-    """Write the file: Perfetto's protobuf where its name is one of that, else Chrome's JSON."""
+    """Write the file: Perfetto's protobuf if it has such a name, else Chrome's JSON."""
     session = trace._session.unlimited()  # noqa: SLF001 - a method of it
     form = form_of(path)
     if session.rows("traces").height > 1:
@@ -158,7 +158,7 @@ def form_of(path: str | PathLike[str]) -> Form:
 def write_events(
     path: str | PathLike[str], events: ChromeEvents, tracks: pl.DataFrame | None = None
 ) -> None:
-    """Write the events of one trace, which are in the form of the file's name."""
+    """Write the events of one trace, which are in the form that the file's name implies."""
     if form_of(path) is JSON:
         chrome.write(path, events)
     else:
@@ -166,7 +166,7 @@ def write_events(
 
 
 class _Done:
-    """Tells how much of a file is written."""
+    """Reports how much of a file is written."""
 
     def __init__(self, progress: Progress | None, session: Session) -> None:
         self._progress = progress
@@ -176,7 +176,7 @@ class _Done:
             self._all = session.sql("SELECT count(*) AS events FROM events")["events"][0]
 
     def watch(self, lines: Lines, what: str) -> Lines:
-        """The lines, each batch told of when it is written."""
+        """The lines; each batch is reported when it is written."""
         for batch in lines:
             yield batch
             self._done += len(batch)
@@ -230,7 +230,7 @@ def _job(trace: Trace, wanted: Wanted, form: Form) -> Job:
 
 
 class _Connections:
-    """Connections to the tables of one trace after another, some of which are read at once."""
+    """Connections to the tables of one trace after another; some traces are read together."""
 
     def __init__(self, session: Session, traces: list[dict[str, object]]) -> None:
         self._session = session
@@ -251,7 +251,7 @@ class _Connections:
         return rows.connection(*key)
 
     def _first(self, some: list[tuple[str, int]]) -> tuple[list[tuple[str, int]], Apart | None]:
-        """As many of some traces of a run, from the first on, as can be held together."""
+        """As many of some traces of a run, from the first on, as fit into memory together."""
         rows = None
         while rows is None and len(some) > 1:
             part = self._session.filter(runs=some[0][0], ranks=[rank for _, rank in some])
@@ -262,13 +262,13 @@ class _Connections:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What tracks of all ranks together are made of."""
+    """What tracks of all ranks together are made from."""
 
     trace: Trace
     ahead_ns: Mapping[tuple[str, int], int]
-    """What is taken off the times of each trace."""
+    """What is subtracted from the times of each trace."""
     offsets: Mapping[tuple[str, int], int]
-    """By how much the clock of each is ahead, where known."""
+    """By how much the clock of each is ahead, if known."""
     clocks: str
 
     def path(self) -> pl.DataFrame:
@@ -293,7 +293,7 @@ class _Shared:
 def _tracks(
     trace: Trace, parts: list[Part], given: Given, shared: _Shared
 ) -> dict[int | None, pl.DataFrame]:
-    """Rows of tracks by the place of the trace that they are of; None for those of all."""
+    """Rows of tracks by the place of their trace; None for those of all traces."""
     answers: dict[str, Rows] = {}
 
     def ask(part: Part, name: str) -> Rows:

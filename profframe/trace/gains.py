@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 MOST_RUNS: Final = 4
-"""Most runs of which one question replays each."""
+"""Maximum runs that one question replays."""
 MOST_EVENTS: Final = 20_000_000
-"""Most events of a run that is replayed."""
+"""Maximum events of a run that is replayed."""
 MOST_ERROR: Final = 0.02
-"""Part of a run by which the replay of nothing changed may be off."""
+"""Share of a run by which the unchanged replay may be off."""
 
 _COLUMNS: Final = (
     "finding_number", "run", "rank", "ranks", "rule", "cause", "where", "suggestion", "replay",
@@ -50,15 +50,15 @@ _SCHEMA: Final = pa.schema(
 _BROKEN: Final = (
     ProfframeError, duckdb.Error, ArithmeticError, ValueError, LookupError, MemoryError,
 )  # fmt: skip
-"""What a replay of times that cannot be may raise."""
+"""What a replay of impossible times may raise."""
 
 
 def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> pl.DataFrame:
-    """The rows of advice: what rules find, ranked by what the replay of each run says of it.
+    """The rows of advice: what rules find, ranked by the gain in a replay of each run.
 
-    A gain stays that of the rule, and ``gain_basis`` says why, where there is no replay: in a
-    question of more than ``MOST_RUNS`` runs or with a time limit, in a run of more than
-    ``MOST_EVENTS`` events, and where the replay of nothing changed is off by ``MOST_ERROR``.
+    A gain stays that of the rule, and ``gain_basis`` says why, if there is no replay: in a question
+    about more than ``MOST_RUNS`` runs or with a time limit, in a run with more than ``MOST_EVENTS``
+    events, or if the unchanged replay is off by more than ``MOST_ERROR``.
     """
     session = self._session
     arrangement, _ = divided(question, parameters)
@@ -73,12 +73,12 @@ def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> p
             {},
         )
     except AnswerError:
-        session.answer(question, parameters)  # it names the file of a rule that is to blame
+        session.answer(question, parameters)  # it names the file of the rule that failed
         raise
 
 
 def _gains(self: Trace, everything: Findings) -> list[dict[str, Any]]:
-    """What replays say of findings, or why there is none."""
+    """What replays say about findings, or why there is no replay."""
     wanted = _to_replay(everything.rows)
     if not wanted:
         return []
@@ -87,7 +87,9 @@ def _gains(self: Trace, everything: Findings) -> list[dict[str, Any]]:
     if self._session.terms.timeout_s is not None:
         return _not_replayed(wanted, "the question has a time limit")
     if runs > MOST_RUNS:
-        return _not_replayed(wanted, f"one of {runs:,} runs, and at most {MOST_RUNS} are at once")
+        return _not_replayed(
+            wanted, f"it is one of {runs:,} runs, and at most {MOST_RUNS} are replayed at once"
+        )
     windows = {(row["run"], row["rank"]): row for row in everything.windows.to_pylist()}
     counts = self._session.unlimited().sql(
         "SELECT run::VARCHAR AS run, count(*) AS events FROM events GROUP BY run"
@@ -104,7 +106,7 @@ def _gains(self: Trace, everything: Findings) -> list[dict[str, Any]]:
 
 
 def _to_replay(rows: pa.Table) -> list[dict[str, Any]]:
-    """Findings of which a replay can say something, without their texts."""
+    """Findings that a replay can say something about, without their texts."""
     has_evidence = pl.col("evidence_events").list.len() > 0
     has_events = (pl.col("changed_events").list.len() > 0) | pl.col("replay").is_in(
         ["launches", "stragglers"]
@@ -135,7 +137,7 @@ def _of_run(
     rows: Sequence[Mapping[str, Any]],
     windows: Mapping[tuple[Any, Any], Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """What the replay of a run says: one for each cause, with all ranks that have it."""
+    """What the replay of a run says: one row for each cause, with all ranks that have it."""
     rows, result = _of_their_own(rows)
     groups: dict[object, list[Mapping[str, Any]]] = {}
     turns = Counter[object]()  # a rank may have several of a key: each is one with others' like it
@@ -145,7 +147,7 @@ def _of_run(
         turns[turn] += 1
     alike = [group for group in groups.values() if _cause(group[0]) in CAUSES]
     others = [row for group in groups.values() if group not in alike for row in group]
-    result += _not_replayed(others, "no change of a replay is like it")
+    result += _not_replayed(others, "no change of a replay simulates it")
     if not alike:
         return result
     replays = [row for group in alike for row in group]
@@ -156,7 +158,7 @@ def _of_run(
         reason = str(failure) or type(failure).__name__
         return result + _not_replayed(replays, f"it failed: {reason}")
     if abs(error) > MOST_ERROR:
-        reason = f"with nothing changed the replay is {abs(error):.1%} off"
+        reason = f"the unchanged replay is {abs(error):.1%} off"
         return result + _not_replayed(replays, reason)
     for group, gain in zip(alike, gained, strict=True):
         for row in group:
@@ -175,9 +177,9 @@ def _of_run(
 def _of_their_own(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], list[dict[str, Any]]]:
-    """Findings without the events that one of a rule before theirs changes alike; and what is left.
+    """Findings without the events that earlier rules change in the same way, and what is left.
 
-    ``but_events`` is what a finding of all of a rank's time is not of.
+    ``but_events`` is what a finding about all of a rank's time excludes.
     """
     own: list[Mapping[str, Any]] = []
     taken: list[Mapping[str, Any]] = []
@@ -206,14 +208,14 @@ def _of_their_own(
 
 
 def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
-    """What findings of several ranks share that are one, as the answer has it."""
+    """What findings of several ranks share if they are one finding, as in the answer."""
     if row["cause"] is not None:
         return row["rule"], row["cause"]
     return row["rule"], None, row["where"], row["suggestion"]
 
 
 def _cause(row: Mapping[str, Any]) -> str:
-    """What makes the ranks of a finding late; of other findings the host."""
+    """What makes the ranks of a finding late; the host for all other findings."""
     is_late = row["replay"] == "stragglers"
     return (row["cause"] or "").removeprefix(_LATE_BY) if is_late else "host"
 

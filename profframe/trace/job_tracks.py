@@ -1,4 +1,4 @@
-"""Tracks of a whole job beside its ranks: the path across them, and what makes ranks late."""
+"""Tracks of a whole job besides its ranks: the path across them, and what makes ranks late."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 Steps = Sequence[int | None]
-"""Profiler steps; None alone is all that there is."""
+"""Profiler steps; a single None means everything."""
 _STEPS: Final = "SELECT DISTINCT step FROM events WHERE step IS NOT NULL ORDER BY step"
 
 
 def steps_of(part: Trace, whole: Trace) -> Steps:
-    """Steps that a part of some traces has; all, where it has as many as the whole."""
+    """Steps in a part of some traces; all if it has as many as the whole."""
     if part._session.selection.is_of_traces:  # noqa: SLF001 - a method of it
         return [None]
     steps: list[int | None] = part.sql(_STEPS)["step"].to_list()
@@ -42,8 +42,9 @@ def blame(
     """Slices of the time by which ranks were late to collectives, on the clock of a file.
 
     One row per late rank and collective, from when the rank before it came until it came itself.
-    ``cost_ns`` and ``held_up_ns`` are those of `Trace.blame`: they have the same sums of each rank,
-    and what the causes cost (``host_ns`` ...) adds up to them. What costs most names it.
+    ``cost_ns`` and ``held_up_ns`` are those of `Trace.blame`: they have the same sums for each
+    rank, and the costs of the causes (``host_ns`` ...) add up to them. A slice is named after what
+    costs most.
     """
     runs = sorted({run for run, _ in ahead_ns})
     rows = pl.concat(

@@ -229,7 +229,7 @@ def _job(self: Trace, run: str | None, what: str) -> tuple[Session, str | None, 
 
 
 def _of_run(session: Session, run: str | None) -> Session:
-    """The session of a run; the same object where it is the only one, which may have it read."""
+    """The session of a run; the same object if it is the only run, which may be read already."""
     is_only = session.rows("traces")["run"].unique().to_list() == [run]
     return session if is_only else session.filter(runs=run)
 
@@ -247,9 +247,9 @@ def parts_of(self: Trace) -> Parts:
 
 @contextmanager
 def _connections(session: Session, ranks: Sequence[int]) -> Iterator[job.Connect]:
-    """Connections to tables of one rank, or of all, each of which is opened once.
+    """Connections to tables of one rank, or of all, each of which is opened only once.
 
-    A connection takes as long to open as a small trace to be read. One rank alone is all of them.
+    Opening a connection takes as long as reading a small trace. A single rank is all of them.
     """
     connect = _connect(session)
     with ExitStack() as stack:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 _MOST_STEPPED: Final = 8
-"""Steps are drawn by default for up to so many traces."""
+"""Steps are drawn by default for up to this many traces."""
 _POINTS: Final = 1000
 _NO_DEVICES: Final = (
     "nothing ran on a device in this trace; profile with the activity of your device "
     "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
 )
 _NO_STEPS: Final = "this trace has no profiler steps; call prof.step() at the end of each step"
-_NO_MEMORY: Final = "this trace has no records of memory; profile with profile_memory=True"
+_NO_MEMORY: Final = "this trace has no memory records; profile with profile_memory=True"
 _NO_SNAPSHOT: Final = (
     "the trace has no memory snapshot; record one with torch.cuda.memory._record_memory_history() "
     "and "
@@ -40,7 +40,7 @@ _NO_LAUNCHES: Final = (
     "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
 )
 _NO_GAPS: Final = (
-    "in this trace no device was idle between two pieces of work, or no device was used"
+    "no device was idle between two pieces of work in this trace, or no device was used"
 )
 _NO_WORK: Final = "no kernel has known FLOPs and bytes; profile with record_shapes=True"
 _NO_HOST: Final = (
@@ -78,7 +78,7 @@ class Plots:
 
     trace: Trace
 
-    if not TYPE_CHECKING:  # a type checker would take any name for one that is there
+    if not TYPE_CHECKING:  # a type checker would accept any name as an existing one
 
         def __getattr__(self, name: str) -> NoReturn:
             raise no_attribute(self, "trace.plot", "trace.plot", name)

@@ -63,7 +63,7 @@ def clock_skew(
 def collective_progress(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """How far each rank came in each process group: which ranks are ahead, which behind.
+    """How far each rank got in each process group: which ranks are ahead, which behind.
 
     Parameters
     ----------

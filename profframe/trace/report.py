@@ -1,4 +1,4 @@
-"""A trace as one page of HTML: which runs and ranks, and sections that are made side by side."""
+"""A trace as one HTML page: which runs and ranks, and sections that are made in parallel."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int, str], None]
 
 _MOST_TRACES: Final = 16
-"""(run, rank) that sections show in detail."""
+"""Number of (run, rank) that sections show in detail."""
 _AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
-"""Sections that are made at the same time: no question keeps all cores busy all of the time."""
+"""Sections that are made at the same time: no question keeps all cores busy all the time."""
 _LONG: Final = ("job", "advice", "timeline", "flame", "regions", "ranks")
 _WAITS: Final = "overview"
-"""It shows what other sections ask, too."""
+"""It shows what other sections also ask."""
 _OF_RUNS: Final = "runs"
 _OF_RANKS: Final = "ranks"
 _OF_JOB: Final = "job"
@@ -45,7 +45,7 @@ _OF_JOB: Final = "job"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a page is like."""
+    """Options of a page."""
 
     title: str | None = None
     sections: str | Iterable[str] | None = None
@@ -64,7 +64,7 @@ class Options:
         return tuple(key for key in SECTIONS if key in given)
 
     def check(self) -> None:
-        """Find out what is wrong before a large trace is loaded."""
+        """Check the options before a large trace is loaded."""
         page.check_installed()
         if not self.keys or integer("rows", self.rows) < 1:
             raise ParameterError("sections, rows: a page needs at least one section and one row")
@@ -74,7 +74,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class _Scopes:
-    """What different sections are about."""
+    """What different sections cover."""
 
     everything: Trace
     ranks: Trace
@@ -84,7 +84,7 @@ class _Scopes:
     note: str
 
     def of(self, section: str) -> Trace:
-        """The trace that a section is about."""
+        """The trace that a section covers."""
         scopes = {_OF_RUNS: self.everything, _OF_RANKS: self.ranks, _OF_JOB: self.job}
         return scopes.get(section, self.detail)
 
@@ -118,7 +118,7 @@ def write(
         raise ParameterError(f"sections: there is nothing to show in {', '.join(keys)}")
     note = scopes.note
     if _OF_JOB in sections and not note and traces["run"].n_unique() > 1:
-        note = f"Section Job is of the latest run, {units.visible(scopes.job.traces['run'][0])}."
+        note = f"Section Job covers the latest run, {units.visible(scopes.job.traces['run'][0])}."
     html = page.html(options.title or _name(traces), summary(traces), note, sections)
     with written(path) as put:
         put(html.encode())
@@ -127,7 +127,7 @@ def write(
 
 
 def _in_turn(keys: Iterable[str]) -> list[str]:
-    """The order in which sections are begun: what takes long first, what waits for others last."""
+    """The order in which sections are started: long ones first, those that wait for others last."""
     return sorted(
         keys, key=lambda key: (key == _WAITS, _LONG.index(key) if key in _LONG else len(_LONG))
     )
@@ -137,7 +137,7 @@ def _in_turn(keys: Iterable[str]) -> list[str]:
 def _conversations(
     scopes: _Scopes, options: Options, made_with: dict[str, str]
 ) -> Iterator[Callable[[str], Context]]:
-    """Give a function from a section to what it asks: one conversation for each scope."""
+    """Give a function from a section to the trace that it asks, one for each scope."""
     with ExitStack() as stack:
 
         @cache
@@ -149,7 +149,7 @@ def _conversations(
 
 
 def _scopes(trace: Trace, traces: pl.DataFrame) -> _Scopes:
-    """All of it, where it is little; else the latest run, and of that the first ranks."""
+    """Everything if there is little; else the latest run, and its first ranks."""
     runs = selecting.in_order(traces.select("run", "clock", "start_ns"))["run"].to_list()
     job = trace.filter(runs=runs[-1]) if len(runs) > 1 else trace
     if traces.height <= _MOST_TRACES:
@@ -158,7 +158,7 @@ def _scopes(trace: Trace, traces: pl.DataFrame) -> _Scopes:
     if len(runs) > 1:
         notes.append(
             f"All {len(runs):,} runs are in section Runs. "
-            f"The other sections are of the latest, {units.visible(latest)}."
+            f"The other sections cover the latest, {units.visible(latest)}."
         )
     ranks = sorted(traces.filter(pl.col("run") == latest)["rank"].to_list())
     if len(ranks) <= _MOST_TRACES:
@@ -190,7 +190,7 @@ def summary(traces: pl.DataFrame) -> str:
 
 
 def _made_with(options: Options) -> dict[str, str]:
-    """Versions and options, for the page to say."""
+    """Versions and options that the page shows."""
     return {
         "profframe": __version__,
         "Python": platform.python_version(),

@@ -320,7 +320,11 @@ def as_frame(
     def reason() -> str | None:
         try:
             return why(session)
-        except (ProfframeError, duckdb.Error, OSError):  # a store that is gone, a limit
+        except (
+            ProfframeError,
+            duckdb.Error,
+            OSError,
+        ):  # the store is gone, or a limit was exceeded
             return None
 
     return frame(rows, starts, docs, reason)

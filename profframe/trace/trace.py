@@ -48,7 +48,7 @@ class Trace:
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a Trace is frozen: cannot delete {name!r}")
 
-    if not TYPE_CHECKING:  # a type checker would take any name for one that is there
+    if not TYPE_CHECKING:  # a type checker would accept any name as an existing one
 
         def __getattr__(self, name: str) -> NoReturn:
             raise no_attribute(self, "a Trace", "trace", name)
@@ -164,7 +164,7 @@ class Trace:
 
     scan = rows.scan
 
-    # Some of its rows, more beside them, and how they are asked
+    # Some of its rows, additional tables, and how questions run
     filter = rows.selected
     given = rows.given
     with_devices = rows.with_devices

@@ -1,4 +1,4 @@
--- collective_progress: how far each rank came in each process group: which ranks are ahead, which behind.
+-- collective_progress: how far each rank got in each process group: which ranks are ahead, which behind.
 -- One row per (run, rank, process_group, group_ranks), by run, group and rank.
 -- Based on flight recorder dumps.
 -- In a bare shell read from `sql/lib` first: collectives, recorded, stacks.

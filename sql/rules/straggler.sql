@@ -142,8 +142,8 @@ SELECT
             || ' collectives, and others wait for it '
         ELSE 'Ranks ' || array_to_string(list_sort(ranks), ', ') || ' come late to collectives, and others wait for them '
     END || claimed_part() || ', ' || percent_text(gain_ns / all_ns)
-    || ' of all such waits in the run; what takes longer before is '
-    || CASE WHEN len(ranks) = 1 THEN 'its ' ELSE 'their ' END || word AS finding,
+    || ' of all such waits in the run; before them, '
+    || CASE WHEN len(ranks) = 1 THEN 'its ' ELSE 'their ' END || word || ' takes longer' AS finding,
     evidence_events,
     events,
     spans AS claimed,

@@ -473,13 +473,13 @@ WITHOUT_ANSWER: Final = (
     Question(
         "What slows this program down?",
         COPIES, (Call("advice", {}),),
-        _nothing(FINDINGS, "nothing is wrong that profframe looks for"),
+        _nothing(FINDINGS, "rules found anything wrong"),
         _is_busy,
     ),
     Question(
         "What slows this program down?",
         COMPILED, (Call("advice", {}),),
-        _nothing(FINDINGS, "nothing is wrong that profframe looks for"),
+        _nothing(FINDINGS, "rules found anything wrong"),
         _is_busy,
     ),
     Question(

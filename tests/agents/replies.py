@@ -32,4 +32,4 @@ def notes(text: str) -> str:
 
 def lacks(text: str, what: str) -> bool:
     """Whether a reply says that the trace has nothing of a kind."""
-    return "it lacks" in notes(text) and what in notes(text)
+    return "the trace cannot tell" in notes(text) and what in notes(text)

@@ -347,7 +347,7 @@ def test_on_the_command_line(tmp_path: Path, run: Run) -> None:
     assert code == 0
     lines = out.splitlines()
     assert lines[0].startswith("Collectives wait 3.333 us for late ranks, and take ")
-    assert lines[0].endswith(" once all ranks are there per step, of 3 steps.")
+    assert lines[0].endswith(" once all ranks are there (means of 3 steps).")
     [row] = [line for line in lines if "aten::linear" in line]
     words = "1 host aten::linear aten::linear nn.Module: Block_0 3.333 us 100.0 %"
     assert row.split() == words.split()

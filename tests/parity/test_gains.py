@@ -90,7 +90,7 @@ def synced() -> Trace:
 def test_by_hand(asked: Ask, word: str, condition: str, columns: str, gain: int) -> None:
     row = asked(gpu(), word, condition, columns)
     assert row["estimated_gain_ns"] == gain
-    assert row["gain_basis"].startswith("replayed with what is said; by its own time ")
+    assert row["gain_basis"].startswith("replayed with what is said; its own time is ")
     share = gain / 111  # from the first work of the device to the last
     assert row["severity"] == ("high" if share >= 0.2 else "medium" if share >= 0.05 else "low")
 
@@ -160,7 +160,7 @@ def test_what_one_rank_does_is_hidden_behind_a_later_one(asked: Ask) -> None:
     late = {(step, 0): 1_000_000 for step in range(6)}
     row = asked(step_jobs.job(late=late), "host", "name = 'aten::linear' AND rank = 1")
     assert row["estimated_gain_ns"] == 0
-    assert "by its own time 600 us" in row["gain_basis"]
+    assert "its own time is 600 us" in row["gain_basis"]
 
 
 def test_a_straggler_gains_what_the_job_takes_less_without_it() -> None:
@@ -237,7 +237,7 @@ def test_a_late_loader_gains_what_the_loader_costs() -> None:
     ops = [*step, Op(COLLECTIVE, took[3], [2_000] * 4)] * 6
     found = job(jobs.run(ops, 4), [0] * 4).advice().filter(rule="straggler")
     [row] = found.to_dicts()
-    assert row["finding"].endswith("what takes longer before is its data loading")
+    assert row["finding"].endswith("before them, its data loading takes longer")
     assert row["ranks"] == [2]
     mended = replace(ops[0], took=[*took[0][:2], 101_500, took[0][3]])
     gain = length(ops, 4) - length([mended if op.kind == INPUT else op for op in ops], 4)
@@ -266,7 +266,9 @@ class TestNoReplay:
     def test_of_many_runs(self, asked: Ask) -> None:
         names = ["r", *map(str, range(gains.MOST_RUNS))]
         traces = [step_jobs.job(ranks=1, run=name) for name in names]
-        self.check(asked, together(*traces), "one of 5 runs, and at most 4 are at once")
+        self.check(
+            asked, together(*traces), "it is one of 5 runs, and at most 4 are replayed at once"
+        )
 
     def test_with_a_time_limit(self, asked: Ask) -> None:
         self.check(asked, self.trace().limited(timeout_s=60), "the question has a time limit")
@@ -277,7 +279,7 @@ class TestNoReplay:
 
     def test_where_a_replay_is_off(self, asked: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(remedies, "gains", lambda _, wanted: ([0 for _ in wanted], -0.031))
-        self.check(asked, self.trace(), "with nothing changed the replay is 3.1% off")
+        self.check(asked, self.trace(), "the unchanged replay is 3.1% off")
 
     def test_where_it_fails(self, asked: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*_: object) -> None:
@@ -288,7 +290,7 @@ class TestNoReplay:
 
     def test_of_a_cause_that_no_change_is_like(self, asked: Ask) -> None:
         row = asked(self.trace(), "stragglers", "name = 'gemm'", ", 'late by launch' AS cause")
-        assert row["gain_basis"] == "own time (not replayed: no change of a replay is like it)"
+        assert row["gain_basis"] == "own time (not replayed: no change of a replay simulates it)"
 
 
 def test_several_runs_are_replayed_one_by_one(asked: Ask) -> None:

@@ -349,7 +349,7 @@ class TestByHand:
         [
             (pickle.dumps(dump(entry(0)), protocol=2)[:-40], "d_0"),
             (json.dumps(dump(entry(0)))[:-40].encode(), "ends early or is damaged"),
-            (json.dumps({"version": "2.10", "pg_config": {}, "entries": 3}).encode(), "no list"),
+            (json.dumps({"version": "2.10", "pg_config": {}, "entries": 3}).encode(), "not a list"),
         ],
     )
     def test_damage_is_one_error(self, tmp_path: Path, data: bytes, reason: str) -> None:
@@ -444,7 +444,7 @@ class TestByHand:
         for rank in (0, 1):
             written(tmp_path / f"nccl_trace_rank_{rank}", dump(entry(0)))
         result = CliRunner().invoke(verbs, ["hang", str(tmp_path)])
-        assert result.output.startswith("These dumps show no hang: 2 ranks came equally far in 1")
+        assert result.output.startswith("These dumps show no hang: 2 ranks got equally far in 1")
 
     @pytest.mark.parametrize(
         ("one", "other", "first"),
@@ -453,16 +453,16 @@ class TestByHand:
                 [entry(0, "gloo:all_reduce", state="scheduled", retired=False)],
                 [entry(0, "gloo:all_reduce", state="scheduled", retired=True)],
                 (
-                    "These dumps show no hang: 2 ranks came equally far in 1 process group, "
-                    "and what they called fits together"
+                    "These dumps show no hang: 2 ranks got equally far in 1 process group, "
+                    "and their calls match"
                 ),
             ),
             (
                 [entry(0), entry(1), entry(2)],
                 [entry(0)],
                 (
-                    "These dumps show no hang: what 2 ranks called in 1 process group fits "
-                    "together and has ended, but rank 1 is 2 collectives behind in group default_pg"
+                    "These dumps show no hang: the calls of 2 ranks in 1 process group match and "
+                    "have ended, but rank 1 is 2 collectives behind in group default_pg"
                 ),
             ),
             (
@@ -501,7 +501,7 @@ class TestByHand:
                 [entry(0, "nccl:all_to_all", state="started", input_sizes=[[3]])],
                 [entry(0, "nccl:all_to_all", state="started", input_sizes=[[2]])],
                 (
-                    "What ranks send at all_to_all 1 of group default_pg does not equal what "
+                    "What ranks send at all_to_all 1 of group default_pg does not match what "
                     "they receive; ranks 0, 1 wait since 2023-11-14 22:13:20.000 UTC"
                 ),
             ),
@@ -533,7 +533,7 @@ class TestByHand:
         for rank in (0, 2):
             written(tmp_path / f"nccl_trace_rank_{rank}", dump(entry(0), ranks="[0, 1, 2]"))
         lines = CliRunner().invoke(verbs, ["hang", str(tmp_path)]).output.splitlines()
-        assert lines[0].endswith("what they called fits together; rank 1 has no dump")
+        assert lines[0].endswith("their calls match; rank 1 has no dump")
         assert lines[1].startswith("2 ranks of 3 have a dump here")
 
     def test_ranks_that_wait_in_a_circle(self, tmp_path: Path) -> None:

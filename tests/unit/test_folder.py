@@ -62,7 +62,7 @@ def test_a_folder_without_traces_says_how_to_record_one(here: Path, run: Run) ->
     (here / "data.json").write_text("[1, 2]")
     code, printed, _ = run()
     assert code == 0
-    assert "No trace is in this folder" in printed
+    assert "No trace found in this folder" in printed
     assert "export_chrome_trace" in printed
     assert "profframe --help" in printed
 

@@ -46,9 +46,9 @@ FILES: dict[str, tuple[bytes, str, str]] = {
         "a tree from Proton",
         "trace",
     ),
-    "a report of Nsight Compute": (
+    "a report from Nsight Compute": (
         b"NVR\x00\x10\x00\x00\x00",
-        "a report of Nsight Compute",
+        "a report from Nsight Compute",
         "nsys export",
     ),
     "an XPlane file": (
@@ -139,16 +139,16 @@ def test_the_command_line_and_convert_say_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "t.bin"
-    path.write_bytes(FILES["a report of Nsight Compute"][0])
+    path.write_bytes(FILES["a report from Nsight Compute"][0])
     for words in (["show", str(path)], ["convert", str(path), "-o", str(tmp_path / "s")]):
         assert command_line(words) != 0
-        assert f"{path}: not a trace: a report of Nsight Compute" in capsys.readouterr().err
+        assert f"{path}: not a trace: a report from Nsight Compute" in capsys.readouterr().err
 
 
 def test_among_traces_it_is_skipped_by_name(tmp_path: Path) -> None:
     event = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
     (tmp_path / "a.json").write_text(json.dumps([event]))
-    (tmp_path / "kernels.bin").write_bytes(FILES["a report of Nsight Compute"][0])
+    (tmp_path / "kernels.bin").write_bytes(FILES["a report from Nsight Compute"][0])
     (row,) = profframe.load(tmp_path).quality.to_dicts()
     assert row["check"] == "skipped_file"
-    assert "a report of Nsight Compute" in row["detail"]
+    assert "a report from Nsight Compute" in row["detail"]

@@ -263,7 +263,7 @@ class TestSides:
             (0, None, "at least 1, not 0"),
             (2, -1, "at least 1, not -1"),
             (2, 6, "needs at least 2 runs"),
-            (True, None, "needs integers"),
+            (True, None, "needs 64-bit integers"),
             ([1, 2], None, "needs text"),
         ],
     )
@@ -834,7 +834,7 @@ class TestCommandLine:
         options = ["--baseline", "*[4-7]", "--runs", "20260103", "--fail-on", "5%"]
         code, out, _ = run("check", tmp_path / "store", *options)
         assert code == 3
-        assert "against it    20260103" in out
+        assert "compared      20260103" in out
 
     def test_statistics_are_answers_too(self, store: Path, run: Run) -> None:
         code, out, _ = run("answer", "trend", store, "-p", "metric=op:op4", "--format", "csv")
@@ -851,7 +851,7 @@ class TestCommandLine:
         assert code == 0
         lines = out.splitlines()
         assert lines[0].split() == ["baseline", "20", "runs,", "r0", "to", "r19"]
-        assert lines[1].split() == ["against", "it", "5", "runs,", "r20", "to", "r24"]
+        assert lines[1].split() == ["compared", "5", "runs,", "r20", "to", "r24"]
         assert lines[2].startswith("op self time")
         assert "Takes longer" in lines
         assert lines[-1].split()[:2] == ["op", "op4"]

@@ -85,7 +85,7 @@ def test_the_time_of_a_step_is_that_of_the_device(tmp_path: Path, run: Run) -> N
     assert time.startswith(
         "compute 30.0 %, exposed communication 20.0 %, exposed copies 10.0 %, idle 40.0 %"
     )
-    assert time.endswith(" of 100.000 us a step, the mean of 2")
+    assert time.endswith(" of 100.000 us per step, the mean of 2")
     assert lines["kernels"] == ["collective 42.9 %, gemm 42.9 %, copy 14.3 %"]
     assert lines["next"][0].startswith("profframe ")
     assert str(path) in lines["next"][0]

@@ -242,7 +242,7 @@ def test_one_rank_has_no_section_and_costs_nothing(
 def test_of_several_runs_it_is_the_latest_one(tmp_path: Path) -> None:
     both = together(step_jobs.job(2, 2, run="b"), step_jobs.job(2, 2, run="a"))
     text = written(both, tmp_path, "job", "quality").read_text()
-    assert "Section Job is of the latest run, b." in text
+    assert "Section Job covers the latest run, b." in text
     alone = together(step_jobs.job(2, 2, run="a"), step_jobs.job(1, 2, run="b"))
     alone.report(tmp_path / "page.html", sections=["job", "provenance"])
     text = (tmp_path / "page.html").read_text()

@@ -32,11 +32,11 @@ class Forest:
     label : Ints
         What makes two nodes the same call, as a number.
     alike : Hashes
-        Of the subtree: equal where labels are, node by node.
+        Hash of the subtree: equal if the labels are, node by node.
     equal : Hashes
         The same with the details of all nodes.
     work : Hashes
-        Of the leaves that are work, in any order; 0 where there are none.
+        Hash of the leaves that are work, in any order; 0 if there are none.
     heavy : Ints
         The label of nodes that are or do work, else 0.
     """
@@ -66,7 +66,7 @@ def forest(depth: Ints, label: Ints, detail: Ints, is_work: Mask) -> Forest:
     depth : Ints
         Number of ancestors of each node.
     label, detail : Ints
-        What the node is, and what else is to be equal in equal subtrees.
+        What the node is, and what else must be equal in equal subtrees.
     is_work : Mask
         Leaves that are work of a device.
     """
@@ -98,7 +98,7 @@ def forest(depth: Ints, label: Ints, detail: Ints, is_work: Mask) -> Forest:
 
 
 def mixed(values: Hashes) -> Hashes:
-    """Other numbers that look drawn at random, equal where the values are (splitmix64)."""
+    """Numbers that look random, and are equal if the values are (splitmix64)."""
     with np.errstate(over="ignore"):
         values = values + _MULTIPLIERS[0]
         values = (values ^ (values >> _SHIFTS[0])) * _MULTIPLIERS[1]

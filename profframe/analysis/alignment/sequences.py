@@ -12,14 +12,14 @@ from typing import Final
 Pairs = list[tuple[int, int]]
 
 _MOST_CELLS: Final = 250_000
-"""Larger parts are aligned by how often a value came before, not by trying all ways."""
+"""Larger parts are aligned by how often a value occurred before, not by trying all ways."""
 
 
 def common(left: Sequence[int], right: Sequence[int]) -> Pairs:
-    """Places of equal values, ascending on both sides, as many as is cheap to find.
+    """Places of equal values, ascending on both sides, as many as are cheap to find.
 
-    What both begin and end with goes first. Of the rest, values that are there once on each side
-    divide it (Cohen's patience diff), and what is left between them is compared as a whole.
+    What both begin and end with is paired first. Values that occur once on each side divide the
+    rest (Cohen's patience diff), and what is left between them is compared as a whole.
 
     Examples
     --------

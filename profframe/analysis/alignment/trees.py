@@ -2,9 +2,9 @@
 
 Equal subtrees are paired as a whole. Where they differ, their children are aligned in order, in two
 ways: first those that are equal, then those alike down to the leaves, then those with the same
-label; or by labels alone, calls that do work first. The way that pairs more counts. A node that the
-other side has no counterpart of, but whose descendants have some, is a wrapper: its children stand
-for it. What is left is paired if it does the same work under another name.
+label; or by labels alone, calls that do work first. The way that pairs more is used. A node without
+a counterpart on the other side, but with descendants that have some, is a wrapper: its children
+take its place. What is left is paired if it does the same work under another name.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from profframe.analysis.alignment.sequences import common
 from profframe.intervals import Ints
 
 Gap = tuple[list[int], list[int]]
-"""Nodes of both sides that stand between the same pairs."""
+"""Nodes of both sides that are between the same pairs."""
 Memo = dict[tuple[int, int], list[tuple[int, int]]]
-"""Pairs below two nodes, by the hashes of these and from these."""
+"""Pairs below two nodes, by the hashes of the nodes, and relative to them."""
 _NEAR: Final = 256
-"""How far below a node its counterparts are looked for."""
+"""How far below a node its counterparts are searched."""
 
 
 def align(
@@ -33,9 +33,9 @@ def align(
 ) -> Ints:
     """Find for each node of the left forest the same call in the right one, or -1.
 
-    ``roots`` are pairs of nodes that are taken to be the same; nothing else is paired than what is
-    below them. No node has two counterparts, and pairs keep their order. A ``memo`` of the same two
-    forests keeps the pairs of subtrees that come again.
+    ``roots`` are pairs of nodes that are taken to be the same; only nodes below them are paired. No
+    node has two counterparts, and pairs keep their order. A ``memo`` for the same two forests keeps
+    the pairs of subtrees that occur again.
     """
     memo = {} if memo is None else memo
     pairs = np.full(left.size.size, -1, np.int64)
@@ -104,7 +104,7 @@ def _divided(
     gap: Gap,
     pairs: list[tuple[int, int]],
 ) -> list[Gap]:
-    """What is left between the pairs of a gap that have a key in common; these are appended."""
+    """What is left between the pairs of a gap that have a key in common; the pairs are appended."""
     nodes, others = gap
     if not nodes or not others:
         return []

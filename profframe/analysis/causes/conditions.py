@@ -1,4 +1,4 @@
-"""Under which conditions work ran: at which clock of its device, and what ran beside it."""
+"""The conditions under which work ran: the clock of its device, and what ran beside it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ CLOCKS: Final = """
         AND value > 0 AND name NOT ILIKE '%mem%'
     ORDER BY device, time_ns, mhz
 """
-"""Samples of the clocks of devices, but for those of their memory."""
+"""Samples of the clocks of devices, except those of their memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Of each slice of a rank.
+    """The conditions of each slice of a rank.
 
     Attributes
     ----------
     beside_ns : Ints
-        Of work of a device how long other work ran on it at the same time; else 0.
+        For device work, how long other work ran on the device at the same time; else 0.
     clock_mhz : Floats
-        Of work of a device the last sample of its clock before it began; NaN where there is none.
+        For device work, the last sample of the device's clock before it began; NaN if there is
+        none.
     """
 
     beside_ns: Ints
@@ -66,6 +67,6 @@ def _beside(start: Ints, end: Ints) -> Ints:
     times, change = times[order], np.repeat([1, -1], start.size)[order]
     is_shared = np.cumsum(change) > 1
     shared = np.append(0, np.cumsum(np.where(is_shared[:-1], np.diff(times), 0)))
-    # Between events of one moment no time passes, so any of them stands for the others.
+    # No time passes between events of one moment, so any of them can represent the others.
     both: Ints = shared[np.searchsorted(times, end)] - shared[np.searchsorted(times, start)]
     return both

@@ -1,8 +1,8 @@
 """Calls that only one side has and that make its host late.
 
-Work that was launched before hides such a call until it runs out; then devices wait for launches
-that come after it. So what they wait longer there than on the other side is due to these calls: to
-the largest one before in the step, and all together at most as long as they take.
+Work that was launched before hides such a call until it is done; then devices wait for later
+launches. So the additional time that they wait there is due to these calls: to the largest earlier
+one in the step, and in total at most as long as they take.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from profframe.intervals import Ints, Mask, nearest
 _TIME_BITS: Final = 44
 NO_SORT: Final = 0
 _PRECEDENCE: Final = (SYNC, LOAD, RESUME, COMPILE)
-"""What an outermost call is there for, if it holds several of these: the last one."""
+"""The purpose of an outermost call; if it contains several of these, the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Outermost calls of the host of a rank that the other side lacks, by their ends.
+    """Outermost host calls of a rank that the other side lacks, by their ends.
 
     Attributes
     ----------
@@ -36,10 +36,10 @@ class Delays:
     end_ns, ns : Ints
         When it ends, and how long it takes without what both sides have.
     around : Ints
-        Of each node of the trees the outermost such call that it is in, or -1.
+        For each node of the trees, the outermost such call that it is in, or -1.
     sort : Ints
-        Of each node: COMPILE, RESUME, LOAD or SYNC, if the outermost call is there for that, else
-        NO_SORT. What launches kernels is not there to wait for them.
+        For each node: COMPILE, RESUME, LOAD or SYNC, if that is the purpose of the outermost call,
+        else NO_SORT. A call that launches kernels does not exist to wait for them.
     """
 
     part: int
@@ -99,7 +99,7 @@ def _launching(of: Slices) -> Ints:
 
 
 def _sorts(of: Slices, tree: Trees, part: int, around: Ints, is_alone: Mask) -> Ints:
-    """What the outermost call around each node is there for."""
+    """The purpose of the outermost call around each node."""
     node_of = tree.node_of(part, of.event_id.size)
     sort = np.full(tree.row.size + 1, NO_SORT, np.int64)
     for number in _PRECEDENCE:
@@ -116,7 +116,7 @@ def _sorts(of: Slices, tree: Trees, part: int, around: Ints, is_alone: Mask) -> 
 def with_delays(
     rows: pl.DataFrame, lost: dict[str, int], counts: dict[str, int], late: list[int]
 ) -> pl.DataFrame:
-    """Pieces, in which time that devices wait for the host belongs to what made that late.
+    """Pieces, in which time that devices wait for the host belongs to what made the host late.
 
     Parameters
     ----------

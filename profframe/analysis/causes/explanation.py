@@ -50,7 +50,7 @@ def explanation(
 ) -> Explanation:
     """Explain the difference of two sides, of which ``keys`` are the (run, rank)."""
     with ThreadPoolExecutor(1, "profframe-explain") as pool:
-        pool.submit(import_module, "scipy.special")  # as long as DuckDB reads nothing waits for it
+        pool.submit(import_module, "scipy.special")  # while DuckDB reads, nothing waits for it
         base, other = of_each(2, lambda number: side(connects[number], keys[number]))
         sides = base, other
         dividing = [pool.submit(divided, its) for its in sides]

@@ -1,7 +1,7 @@
-"""Which cause each slot's change has.
+"""The cause of each slot's change.
 
-Where both sides have a call, its shapes tell first, then its types, then its kernels. Where one
-lacks it, what stands in the same place on the other side tells: fewer kernels for more is fusion.
+If both sides have a call, its shapes decide first, then its types, then its kernels. If one lacks
+it, what is in the same place on the other side decides: fewer kernels instead of more is fusion.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def with_causes(slots: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_ops(slots: pl.DataFrame) -> pl.DataFrame:
-    """With what the call around work is on each side, and how all its work differs."""
+    """Rows with the call around work on each side, and how all its work differs."""
     for side in SIDES:
         names = slots.select(
             pl.col("slot").alias(f"{side}_op"),
@@ -129,10 +129,10 @@ def _is_op(prefix: str) -> pl.Expr:
 
 
 def _regions(slots: pl.DataFrame) -> pl.DataFrame:
-    """What each place that sides fill otherwise has: kernels of both but for copies, and of what.
+    """The places that sides fill differently: kernels of both except copies, and their calls.
 
     A place is a gap between calls that both have; inside an op, an annotation or a module it is all
-    of that.
+    of it.
     """
     alone = slots.filter(~pl.col("in_both")).with_columns(_copies().alias("copies"))
     is_base = pl.col("other_node").is_null()
@@ -165,7 +165,7 @@ def _gaps(slots: pl.DataFrame) -> pl.DataFrame:
 
 
 def _place() -> pl.Expr:
-    """The call around what one side lacks; of a whole thread the gap, or all if it is compiled."""
+    """The call around what one side lacks; for a whole thread the gap, or all if it is compiled."""
     whole = (pl.col("region_parent") >= 0) | pl.col("region_compiled")
     return pl.when(whole).then(-2 - pl.col("region")).otherwise("gap")
 
@@ -189,7 +189,7 @@ def _copies() -> pl.Expr:
 
 
 def _cause() -> pl.Expr:
-    """The cause of what is in a slot, but for host time, which `units` tells apart."""
+    """The cause of what is in a slot, except host time, which `units` divides."""
     copies, is_work = _copies(), pl.col("is_work")
     in_op = is_work & pl.col("op_in_both") & pl.col("op_has_both")
     shapes = _differs("op", "shapes")

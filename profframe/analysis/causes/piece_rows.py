@@ -1,4 +1,4 @@
-"""Pieces of the steps of both sides as rows: what they belong to, and which cause they have."""
+"""Pieces of the steps of both sides as rows: what they belong to, and their cause."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def piece_rows(  # noqa: PLR0917 -- a side, and what is known of it by now
     is_alone: Mask,
     connect: Connect,
 ) -> PieceRows:
-    """The pieces of a side, whose nodes have slots, and may be of calls that only this side has."""
+    """The pieces of a side; their nodes have slots, and may be in calls that only this side has."""
     frames, lost_ns = [], 0
     samples = of.samples_of_windows
     for part, (its, made, steps) in enumerate(zip(of.slices, pieces, of.windows, strict=True)):

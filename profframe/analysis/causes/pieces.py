@@ -1,9 +1,9 @@
-"""What every nanosecond of a step went to: work of a device, or what the host did meanwhile.
+"""What every nanosecond of a step was spent on: device work, or what the host did meanwhile.
 
-While devices are busy a moment belongs to their work: to computation before communication and to
-communication before copies, and among equals to what began first. While none is, it belongs to
-what the thread did that launched the next work, up to that launch, and after it to the launch. A
-thread that does nothing waits for the main thread of the steps.
+While devices are busy, a moment belongs to their work: computation takes precedence over
+communication, and communication over copies, and among equals, what began first. While none is
+busy, it belongs to what the thread that launched the next work did, up to that launch, and after
+that to the launch. A thread that does nothing waits for the main thread of the steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from profframe.analysis.causes.rows import COMMUNICATION, COMPUTE, COPY, Slices,
 from profframe.intervals import Ints
 
 BUSY, WAIT, LAUNCH, HOST, NOTHING = range(5)
-"""Work of a device, a collective's wait for a rank, a launch before it begins, the host, none."""
+"""Device work, a collective's wait for a rank, a launch until its work begins, the host, none."""
 _TIME_BITS: Final = 48
 
 
@@ -30,7 +30,7 @@ class Pieces:
     window, row : Ints
         Number of the window, and row of the slice that it belongs to, or -1.
     what : Ints
-        BUSY, LAUNCH, HOST or NOTHING; WAIT is a part of BUSY, as `with_waits` tells.
+        BUSY, LAUNCH, HOST or NOTHING; WAIT is a part of BUSY, as `with_waits` determines.
     start_ns, ns : Ints
         When it begins, and how long it is.
     """
@@ -65,7 +65,7 @@ def pieces(of: Slices, steps: Windows) -> Pieces:
 
 
 def _busy(of: Slices, works: Ints, steps: Windows) -> tuple[Ints, Ints]:
-    """Moments at which anything changes, and between them the work that time belongs to."""
+    """Moments at which anything changes, and the work that the time between them belongs to."""
     stretches = []
     for number in (COPY, COMMUNICATION, COMPUTE):
         rows = works[of.work[works] == number]
@@ -91,7 +91,7 @@ def _busy(of: Slices, works: Ints, steps: Windows) -> tuple[Ints, Ints]:
 def _idle(  # noqa: PLR0917 -- three of them are the columns of gaps
     of: Slices, works: Ints, steps: Windows, window: Ints, start: Ints, end: Ints
 ) -> list[tuple[Ints, Ints, int, Ints, Ints]]:
-    """Divide gaps: up to the launch of what comes next the host's, then the launch's."""
+    """Divide gaps: until the launch of the next work for the host, then for the launch."""
     after = np.searchsorted(of.start_ns[works], end)
     following = np.append(works, -1)[after]
     launch = np.where(following >= 0, of.launch[following], -1)
@@ -113,7 +113,7 @@ def _idle(  # noqa: PLR0917 -- three of them are the columns of gaps
 def _with_nothing(
     part: tuple[Ints, Ints, int, Ints, Ints],
 ) -> list[tuple[Ints, Ints, int, Ints, Ints]]:
-    """The part, and apart from it what no slice owns."""
+    """The part, with the time that no slice owns separated."""
     window, row, what, start, end = part
     own = row >= 0
     return [
@@ -123,7 +123,7 @@ def _with_nothing(
 
 
 class _Threads:
-    """What is the innermost slice of each thread of the host, at any moment."""
+    """The innermost slice of each host thread, at any moment."""
 
     def __init__(self, of: Slices) -> None:
         host = np.flatnonzero((of.work == 0) & (of.thread >= 0) & (of.dur_ns > 0))
@@ -133,7 +133,7 @@ class _Threads:
         thread = np.tile(of.thread[host], 2)
         time = np.concatenate([of.start_ns[host], of.end_ns[host]])
         inside = np.concatenate([host, parent])
-        # At one moment what ends goes before what begins: inner slices first, then outer ones.
+        # At one moment, ends come before begins: inner slices first, then outer ones.
         level = np.concatenate([of.depth[host] + 1, -of.depth[host]])
         key = self._keys(thread, time)
         order = np.lexsort((level, key))
@@ -160,7 +160,7 @@ class _Threads:
 
 
 def with_waits(made: Pieces, waits_until: Ints) -> Pieces:
-    """Pieces, with what waited for another rank apart; until when is said of each slice."""
+    """Pieces, with the waits for another rank separated; each slice says until when it waited."""
     until = np.where(made.what == BUSY, np.append(waits_until, 0)[made.row], 0)
     waited = np.clip(until - made.start_ns, 0, made.ns)
     rows = np.flatnonzero(waited > 0)

@@ -15,7 +15,7 @@ from profframe.query.run import select, selected
 MACROS: Final = "call_nodes() steady_steps()"
 """The macros that the queries of this module call."""
 OP, ANNOTATION, MODULE, FRAME, CALL, SYNC, LOAD, COMPILE, RESUME = range(1, 10)
-"""What the host does in a slice; `call_sort` of the SQL."""
+"""What the host does in a slice; `call_sort` in SQL."""
 _CALLS: Final = (OP, ANNOTATION, MODULE, LOAD, COMPILE, RESUME)
 _LATEST: Final = 2**62
 COMPUTE, COMMUNICATION, COPY = range(1, 4)
@@ -31,7 +31,7 @@ class Slices:
     event_id, parent, launch, thread, device, step, depth, start_ns, dur_ns : Ints
         As in ``events``.
     work, sort, label, backward, detail, category, graph_position : Ints
-        As `call_nodes` of the SQL has them.
+        As in `call_nodes` in SQL.
     is_call : Mask
         Nodes of a call tree: what a program calls, not how it gets there.
     call : Ints

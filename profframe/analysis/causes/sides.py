@@ -1,4 +1,4 @@
-"""A side of a comparison: its steps, what they are made of, and texts of its slices."""
+"""A side of a comparison: its steps, what they consist of, and texts of its slices."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Side:
     waits_until : list of Ints
         Until when each slice of each part waited for another rank.
     conditions : list of Conditions
-        Under which the work of each part ran.
+        The conditions under which the work of each part ran.
     """
 
     keys: list[tuple[str, int]]
@@ -64,7 +64,7 @@ class Side:
 
     @property
     def samples(self) -> list[tuple[str, int]]:
-        """(run, step) of each sample: ranks of a run have the steps of a number in common."""
+        """(run, step) of each sample: the ranks of a run share steps with the same number."""
         return sorted(
             {
                 (run, step)
@@ -101,7 +101,7 @@ class Side:
 
     @property
     def has_devices(self) -> bool:
-        """Whether any work of a device is in it."""
+        """Whether it has any device work."""
         return any(bool((of.work > 0).any()) for of in self.slices)
 
 
@@ -122,7 +122,7 @@ def side(connect: Connect, keys: Sequence[tuple[str, int]]) -> Side:
 
 
 def divided(of: Side) -> list[Pieces]:
-    """What every nanosecond of each part went to."""
+    """What every nanosecond of each part was spent on."""
     return [
         with_waits(pieces(its, steps), until)
         for its, steps, until in zip(of.slices, of.windows, of.waits_until, strict=True)
@@ -132,7 +132,7 @@ def divided(of: Side) -> list[Pieces]:
 def _waits(
     connect: Connect, keys: Sequence[tuple[str, int]]
 ) -> dict[tuple[str, int], tuple[Ints, Ints]]:
-    """Of each rank of a run with several: collectives, and until when each waited for another."""
+    """Collectives of each rank of a run, and until when each waited for another rank."""
     waits: dict[tuple[str, int], tuple[Ints, Ints]] = {}
     for run in dict.fromkeys(run for run, _ in keys):
         ranks = [rank for other, rank in keys if other == run]

@@ -13,13 +13,13 @@ from profframe.analysis.causes.slot_rows import SIDES
 from profframe.analysis.stats import noise
 
 _LEVEL: Final = 0.01
-"""Expected part of rows named that are noise."""
+"""Expected share of noise among the named rows."""
 _LEAST_SHARE: Final = 1e-3
-"""What takes less of a step than this is not tested: it says nothing of the step."""
+"""What takes a smaller share of a step is not tested: it says nothing about the step."""
 _OFTEN: Final = 0.5
 """A call that fewer of the steps of its side have may be there by chance."""
 _LARGE: Final = 0.05
-"""Such a part of a change that is more than noise has a name, though it may be noise by itself."""
+"""A cause with at least this share of a significant change is named, even if it may be noise."""
 _STRUCTURAL: Final = (
     *(kinds.SWAPPED, kinds.ADDED, kinds.REMOVED, kinds.SHAPES, kinds.TYPES),
     *(kinds.FUSED, kinds.UNFUSED, kinds.BREAK),
@@ -29,11 +29,11 @@ _STRUCTURAL: Final = (
 def named_or_noise(
     table: pl.DataFrame, values: pl.DataFrame, sides: tuple[Side, Side]
 ) -> pl.DataFrame:
-    """Rows that are more than noise; of the others those of a cause that is so as a whole.
+    """Rows that are more than noise, and those of a cause that is so as a whole.
 
-    Other calls are no noise, however little they take, unless only some steps have them, or both
-    sides have them as often, elsewhere. What is left is one row. Where steps differ as a whole, the
-    causes with a large part in that have their names, too, though each by itself may be noise.
+    Different calls are not noise, however little they take, unless only some steps have them, or
+    both sides have them equally often, elsewhere. What is left is one row. If steps differ as a
+    whole, the causes with a large share of that are named, too, though each by itself may be noise.
     """
     base, other = sides
 

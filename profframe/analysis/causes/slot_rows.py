@@ -17,7 +17,7 @@ SIDES: Final = ("base", "other")
 COMPILED: Final = r"Torch-Compiled Region|CompiledFxGraph|CompiledFunction|torch_dynamo_resume_in_"
 """Names of what torch.compile made."""
 _OFTEN: Final = 0.5
-"""What steps have more often by less may be so by chance."""
+"""Smaller differences between the numbers of calls per step may be chance."""
 _ATTRIBUTES: Final = (
     "run",
     "rank",
@@ -63,10 +63,10 @@ def slot_rows(
 
 
 def _others(sides: tuple[Side, Side]) -> list[Mask]:
-    """Which nodes of each side steps have another number of times than those of the other one.
+    """Nodes of each side whose number per step differs from the other side's.
 
-    Work is so, too, if the call around it is. What is aligned otherwise by chance, as threads went
-    on in another order, is there as often.
+    Work differs, too, if the call around it does. What is aligned differently by chance, because
+    threads ran in another order, has the same number.
     """
     keys = [
         mixed(mixed(side.trees.forest.label.view(np.uint64)) + side.trees.detail.view(np.uint64))

@@ -1,8 +1,8 @@
 """Calls of all steps of two sides, as slots: the same call of the same place has the same slot.
 
-Of each side one step stands for the others, which are aligned to it: the earliest of those that
-are equal most often. The two are then aligned to each other. What a step has beside that has slots
-by what it is in, what it is, and how often that came before.
+One step of each side represents the others, which are aligned to it: the earliest of those that are
+equal most often. The two are then aligned to each other. What else a step has gets slots by what it
+is in, what it is, and how often that occurred before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from profframe.intervals import Ints, Mask, nearest
 
 NONE: Final = -1
 _ALIKE: Final = 4
-"""Calls that do more than so many times the work of others are not the same."""
+"""Calls that do more than this many times the work of others are not the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Slots:
     count : int
         Number of slots.
     gap : Ints
-        Of each slot that one side lacks: the place that it has in both, as a number; else -1.
-        It is that of the call around it and of what comes before it there, on both sides.
+        For each slot that one side lacks: the number of its place on both sides; else -1. The place
+        is that of the call around it and of what comes before it there, on both sides.
     """
 
     base: Ints
@@ -64,12 +64,12 @@ def slots(base: Trees, other: Trees) -> Slots:
 
 
 def _order(of: Trees) -> tuple[int, int]:
-    """What tells the sides apart, whichever comes first."""
+    """What distinguishes the sides, whichever comes first."""
     return of.row.size, int(np.bitwise_xor.reduce(of.forest.equal[of.root], initial=np.uint64(0)))
 
 
 def _roots(of: Trees, in_steps: bool) -> Ints:
-    """Roots of steps, or of what is in none; a side without steps has one of the former."""
+    """Roots of steps, or of what is in no step; a side without steps has one root of a step."""
     if (of.step < 0).all():
         return of.root if in_steps else np.empty(0, np.int64)
     rows: Ints = of.root[(of.step >= 0) == in_steps]
@@ -77,7 +77,7 @@ def _roots(of: Trees, in_steps: bool) -> Ints:
 
 
 def _representative(of: Trees, roots: Ints) -> int:
-    """The root of the step that stands for the others, or -1."""
+    """The root of the step that represents the others, or -1."""
     if not roots.size:
         return NONE
     _, first, count = np.unique(of.forest.equal[roots], return_index=True, return_counts=True)
@@ -90,7 +90,7 @@ def _shared(
     chosen: list[int],
     count: int,
 ) -> int:
-    """Give slots to the nodes of the two steps that stand for the others; returns their number."""
+    """Give slots to the nodes of the two representative steps; returns the number of slots."""
     base, other = sides
     node, counterpart = chosen
     if counterpart >= 0:
@@ -114,8 +114,8 @@ def _pair_work(sides: tuple[Trees, Trees], pairs: Ints, roots: tuple[int, int]) 
     """Pair work that other calls launch on the other side, in place.
 
     In order, within the innermost call that both sides have: first work of the same name in calls
-    of the same shapes, then of the same name, then work that does the same by its category. What
-    is then left of the first kind has moved elsewhere in the step.
+    of the same shapes, then of the same name, then work that does the same by its category. What is
+    then left of the first kind has moved elsewhere in the step.
     """
     base, other = sides
     node, counterpart = roots

@@ -1,4 +1,4 @@
-"""Causes as a table: pieces that have one are a row with the calls and kernels it is about."""
+"""Causes as a table: a row for the pieces of each cause, with its calls and kernels."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from profframe.intervals import Ints
 _SHOWN: Final = 3
 _BUNDLE: Final = ("cause", "bundle_kind", "bundle")
 _CLOCK: Final = 0.02
-"""A clock that differs by a smaller part does not count."""
+"""A clock that differs by a smaller share does not count."""
 _BESIDE: Final = 0.1
-"""Other work beside a kernel counts if its part of the kernel's time differs by as much."""
+"""Concurrent work counts if its share of the kernel's time differs by at least this."""
 _SUMS: Final = ("calls", "took", "beside", "clock", "clock_took", "flops", "flops_took")
 _KEY: Final = ("cause", "base_op", "other_op", "base_kernel", "other_kernel")
 SCHEMA: Final = (
@@ -111,9 +111,9 @@ def _bundles(rows: pl.DataFrame, about: pl.DataFrame) -> pl.DataFrame:
 
 
 def _work(name: str) -> list[pl.Expr]:
-    """Work of a side per step: its number, its time, how much of it other work ran beside it.
+    """Work of a side per step: its number, its time, and how much of it other work ran beside.
 
-    And of what has a known clock or known FLOPs these and the time.
+    Also the clock and FLOPs of what has known ones, with its time.
     """
     calls = pl.when("is_work").then(f"{name}_calls").otherwise(0.0)
     took = calls * pl.col(f"{name}_call_ns")
@@ -130,7 +130,7 @@ def _work(name: str) -> list[pl.Expr]:
 
 
 def _per_call(name: str) -> list[pl.Expr]:
-    """Time of a piece of work, the rate of what has known FLOPs, and the clock of the device."""
+    """Time of a piece of work, the rate of work with known FLOPs, and the clock of the device."""
     calls, took, _, clock, clock_took, flops, flops_took = (pl.col(f"{name}_{of}") for of in _SUMS)
     return [
         pl.when(clock_took > 0).then(clock / clock_took).alias(f"{name}_clock_mhz"),
@@ -142,7 +142,7 @@ def _per_call(name: str) -> list[pl.Expr]:
 
 
 def _reason() -> pl.Expr:
-    """Why the same kernel takes more or less time, where the trace shows it."""
+    """Why the same kernel takes more or less time, if the trace shows it."""
     sides = [[pl.col(f"{name}_{of}") for name in SIDES] for of in _SUMS]
     took, beside = sides[1], sides[2]
     longer = (took[1] / took[0]).log().sign()
@@ -189,7 +189,7 @@ def _summed(kept: pl.DataFrame, sides: tuple[Side, Side]) -> pl.DataFrame:
 
 
 def _apportioned(parts: Ints, denominator: int, total: int) -> Ints:
-    """Fractions in whole numbers that add up to a total: those with the largest rest go up."""
+    """Fractions as integers that add up to a total: the largest remainders are rounded up."""
     whole, rest = parts // denominator, parts % denominator
     missing = total - int(whole.sum())
     up = np.argsort(-rest, kind="stable")[: max(missing, 0)]

@@ -1,4 +1,4 @@
-"""The aligned call trees of both sides as one: what each call takes with all that is in it."""
+"""The aligned call trees of both sides as one: what each call takes with everything in it."""
 
 from __future__ import annotations
 
@@ -67,9 +67,10 @@ def tree(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[Side, Side]) -> p
 
 
 def parents(of: Ints) -> Ints:
-    """Parents without circles: what never comes to a root is put below the first slot, a root.
+    """Parents without cycles: what does not lead to a root is put below the first slot, a root.
 
-    Calls that only some steps have can be in each other, in one step so and in another otherwise.
+    Calls that only some steps have can contain each other, in one step one way and in another step
+    the other way.
 
     Examples
     --------
@@ -101,7 +102,7 @@ def _per_step(total: Ints, count: int) -> Ints:
 
 
 def _causes(rows: pl.DataFrame, sides: tuple[Side, Side]) -> pl.DataFrame:
-    """The cause of most of what the own pieces of each slot changed."""
+    """The cause of most of the change of each slot's own pieces."""
     base, other = sides
     weight = pl.when(pl.col("side") == "base").then(-other.count).otherwise(base.count)
     return (

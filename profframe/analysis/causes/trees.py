@@ -21,15 +21,15 @@ class Trees:
     Attributes
     ----------
     forest : Forest
-        How they nest; the root of a tree is no slice.
+        How they nest; the root of a tree is not a slice.
     part, row : Ints
         Number of the (run, rank), and row of its slice; -1 for roots.
     root : Ints
         Rows of the roots.
     step : Ints
-        Step of each root; -1 for what is in none.
+        Step of each root; -1 for what is in no step.
     is_work : Mask
-        It is work of a device.
+        It is device work.
     detail, category : Ints
         As of slices.
     """
@@ -49,7 +49,7 @@ class Trees:
         return np.cumsum(self.row < 0) - 1
 
     def node_of(self, part: int, slices: int) -> Ints:
-        """Node of each of so many slices of a rank, and of row -1; -1 is none."""
+        """Node of each of this many slices of a rank, and of row -1; -1 is none."""
         own = np.flatnonzero((self.part == part) & (self.row >= 0))
         nodes = np.full(slices + 1, -1, np.int64)
         nodes[self.row[own]] = own

@@ -34,7 +34,7 @@ KINDS: Final = (
     "graph_break",
     "nothing",
 )
-"""What happens in a piece; a collective waits for another rank, code is all that is no op."""
+"""What happens in a piece; a collective waits for another rank, code is everything but ops."""
 _WORK, _WAIT, _LAUNCH, _OP, _CODE, _SYNC, _LOAD, _COMPILE, _RESUME, _NOTHING = range(len(KINDS))
 LATE: Final = [KINDS.index(kind) for kind in ("launch", "op", "code", "nothing")]
 """Kinds of pieces in which a device may wait because the host was late before."""
@@ -51,11 +51,11 @@ class Units:
     window, node, kind : Ints
         Number of the window, node of the trees, and index of ``KINDS``.
     line : Ints
-        Of code the row of the innermost Python frame, of loading and compiling that of the
+        For code the row of the innermost Python frame, for loading and compiling that of the
         outermost slice that does so, else -1.
     delay, delay_kind : Ints
-        While devices are idle the call before that may have made the host late: its node, and the
-        kind of what it is there for; else -1.
+        While devices are idle, the earlier call that may have made the host late: its node, and the
+        kind of its purpose; else -1.
     ns : Ints
         Its time.
     """
@@ -70,7 +70,7 @@ class Units:
 
 
 def units(of: Slices, made: Pieces, tree: Trees, steps: Ints, late: Delays) -> Units:
-    """Say what the pieces of a rank belong to, whose windows are of some steps."""
+    """What the pieces of a rank belong to, for windows of some steps."""
     own = np.flatnonzero(tree.part == late.part)
     node_of = tree.node_of(late.part, of.event_id.size)
     row = made.row

@@ -1,10 +1,10 @@
 """The critical path: what the end of a step had to wait for, back to its beginning.
 
-Each activity of the window is a node of a graph: work of the devices, and the stretches of every
-thread between two moments at which one of its slices begins or ends. Each begins after the last
-activity that it waited for has ended. The critical path leads back from the last activity, always
-to the one that it waited for last; everything on it delays the end. It has no gaps, so its
-stretches add up to the window.
+Each activity of the window is a node of a graph: device work, and the segments of every thread
+between two moments at which one of its slices begins or ends. Each begins after the last activity
+that it waited for has ended. The critical path leads back from the last activity, always to the one
+that it waited for last; everything on it delays the end. It has no gaps, so its segments add up to
+the window.
 """
 
 from __future__ import annotations

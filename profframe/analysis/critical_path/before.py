@@ -23,8 +23,8 @@ def before(graph: Graph, event: Ints, moment: Ints, since: Ints) -> tuple[Stretc
     """The paths from the start of each event, at a moment, back to another moment.
 
     Each adds up to the time between the two; what comes before the window of the graph is unknown,
-    and so is all of it where the event is not in the graph. Beside the stretches comes the row of
-    the event that each of them leads to.
+    and so is everything if the event is not in the graph. Besides the segments, it returns the row
+    of the event that each of them leads to.
     """
     works, slices = graph.works, graph.slices
     work = last_equal(works.event, np.arange(works.event.size), event)
@@ -53,7 +53,7 @@ class _Steps:
     def __init__(self, graph: Graph) -> None:
         works, points = graph.works, graph.points
         self.taken: list[tuple[int, int, int, int, int]] = []
-        """(path, event, edge, start, end); of a leap, start and end are points."""
+        """(path, event, edge, start, end); for a leap, start and end are points."""
         self._event, self._call = works.event.tolist(), works.call.tolist()
         self._start, self._end = works.start.tolist(), works.end.tolist()
         self._call_start = works.call_start.tolist()

@@ -1,8 +1,8 @@
 """What each rank costs a job: what late ranks did before a collective that others did not.
 
 A rank that comes later than the middle one is behind the rank before it. What both did since they
-were last together are critical paths of their own: they end when each came and begin together, so
-what they differ by adds up to the time between them.
+were last together are two critical paths: they begin together and end when each rank came, so their
+differences add up to the time between the two.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PER: Final[Mapping[str, tuple[str, ...]]] = {
     "cause": ("rank", "cause", "waits_for_rank"),
     "rank": ("rank",),
 }
-"""What has a row of its own, and the columns that it has."""
+"""What gets its own row, and the columns of that."""
 
 _Columns = Mapping[str, Ints]
 
@@ -49,7 +49,7 @@ def find(
 ) -> pl.DataFrame:
     """What late ranks of a run did that others did not, and what its collectives took.
 
-    ``gathered`` is all that they did, by clocks that are ``corrected`` or not.
+    ``gathered`` is everything that they did, by clocks that are ``corrected`` or not.
     """
     columns = ", ".join(
         f"{name if name in PER[per] else 'NULL'}::{type_} AS {name}"
@@ -64,8 +64,8 @@ def slices(
 ) -> pl.DataFrame:
     """Each time that a rank was late to a collective: since when, and what is to blame.
 
-    One row per rank and collective, by the clock of the rank. ``cost_ns`` is as long as it,
-    and what the causes add up to; ``cause name op module`` are of what costs most there.
+    One row per rank and collective, by the clock of the rank. ``cost_ns`` is its length, and the
+    sum of the causes; ``cause name op module`` describe what costs most there.
     """
     with _compared(connect, gathered, run, step=step, corrected=corrected) as connection:
         return pl.DataFrame(select(connection, _SLICES).to_arrow_table())
@@ -98,7 +98,7 @@ def _compared(
 def _walks(
     pairs: _Columns, late: Sequence[int], gathered: Job, waits: _Columns
 ) -> tuple[dict[str, Ints | Mask], dict[str, pa.Array]]:
-    """The pairs with the numbers of their walks, and the stretches of all of these."""
+    """The pairs with the numbers of their walks, and the segments of all walks."""
     sides = _sides(pairs, gathered)
     numbered = {name: np.zeros(pairs["rank"].size, np.int64) for name in sides}
     parts: list[dict[str, pa.Array]] = []
@@ -126,7 +126,7 @@ def _walks(
 
 
 def _counts_later(late: Mapping[str, Ints]) -> Mask:
-    """Whether a later time that the rank is blamed for has this one in it."""
+    """Whether a later time that the rank is blamed for contains this one."""
     counts = np.zeros(late["rank"].size, bool)
     covered = dict[int, int]()
     order = np.argsort(late["moment"], kind="stable")[::-1]
@@ -141,8 +141,8 @@ def _counts_later(late: Mapping[str, Ints]) -> Mask:
 def _sides(pairs: _Columns, gathered: Job) -> dict[str, dict[str, Ints]]:
     """Both sides of each pair: rank, event, its start and since when, from the start of the job.
 
-    Ranks that were never together are compared since the one before was recorded, at the same time
-    by the clock that the collective is on: what the late one did before that is no reason.
+    Ranks that were never together are compared from the first record of the rank before, at the
+    same time on the collective's clock: what the late rank did before that is not a reason.
     """
     ranks = {"walk": pairs["rank"], "before_walk": pairs["before_rank"]}
     offsets = np.array(gathered.meetings.ahead, np.int64)

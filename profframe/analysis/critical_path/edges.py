@@ -1,4 +1,4 @@
-"""All that each activity of a rank had to wait for, and not only what it waited for last.
+"""Everything that each activity of a rank had to wait for, not only what it waited for last.
 
 Arrays only, as in `graph`: sources and targets are rows of its works and points.
 """
@@ -42,7 +42,7 @@ KINDS: Final = ("launch", "stream", "wait", "graph", "sync", "thread")
 """Names of these kinds."""
 
 RECORDED: Final = 0
-"""The source says it."""
+"""The source says so."""
 IMPLIED: Final = 1
 """The order of a stream, or what a call does, implies it."""
 ORDERED: Final = 2
@@ -61,12 +61,12 @@ class Edges:
     kind : Ints
         LAUNCH, STREAM, WAIT, GRAPH, SYNC or THREAD.
     source, target : Ints
-        A work's end and a work's start; but LAUNCH and THREAD come from a point, and SYNC and
-        THREAD lead to one.
+        The end of a work and the start of a work; but LAUNCH and THREAD come from a point, and SYNC
+        and THREAD lead to one.
     certainty : Ints
         RECORDED, IMPLIED or ORDERED.
     call : Ints
-        The slice that waited, of SYNC; else -1.
+        For SYNC, the slice that waited; else -1.
     """
 
     kind: Ints
@@ -84,7 +84,7 @@ def edges(rows: Rows, graph: Graph, dependencies: tuple[Ints, Ints]) -> Edges:
     """Find all dependencies between activities of a rank.
 
     ``dependencies`` are recorded ones between works of a graph: rows of what came first, and of
-    what had to wait. Work of the same launch waits for these, and if none are there for the last
+    what had to wait. Work of the same launch waits for these, or if there are none, for the last
     that ended before it.
     """
     order = launch_order(rows.works)
@@ -158,7 +158,7 @@ def _ended(rows: Rows, work: Ints, before: Ints) -> tuple[Ints, Ints]:
 def _synchronised(rows: Rows, graph: Graph, order: LaunchOrder) -> _Columns:
     """The last work of each stream that a call waited for; and copies within their calls.
 
-    What a thread has waited for already is not there again.
+    What a thread has already waited for is not repeated.
     """
     works, slices, waits = rows.works, rows.slices, rows.host_waits
     call = last_equal(slices.event, np.arange(slices.event.size), waits.event)

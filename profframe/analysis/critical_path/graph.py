@@ -20,7 +20,7 @@ SLICE: Final = 0
 BETWEEN: Final = 1
 """A thread between two slices."""
 THREAD: Final = 2
-"""A thread that went on, or began, after another one."""
+"""A thread that continued, or began, after another one."""
 SYNC: Final = 3
 """A call that waited for a device, after the device was done."""
 LAUNCH: Final = 4
@@ -28,7 +28,7 @@ LAUNCH: Final = 4
 WORK: Final = 5
 """Work of a device."""
 QUEUE: Final = 6
-"""From the end of the work before on its stream to the work's beginning."""
+"""From the end of the previous work on its stream to the work's beginning."""
 WAIT: Final = 7
 """From the end of work that a stream waited for, or of the same graph, to the work's beginning."""
 UNKNOWN: Final = 8
@@ -73,7 +73,7 @@ class Works:
 
 @dataclass(frozen=True, slots=True)
 class StreamWaits:
-    """Calls that let a stream wait for work put on another one before a moment."""
+    """Calls that make a stream wait for work put on another one before a moment."""
 
     stream: Ints
     issued: Ints
@@ -91,10 +91,10 @@ class WaitCalls:
 
 @dataclass(frozen=True, slots=True)
 class HostWaits:
-    """Calls that let their thread wait, for a stream or (-1) any work.
+    """Calls that make their thread wait, for a stream or (-1) any work.
 
-    Work put on the stream before ``recorded`` counts; if that is UNSET, all that had ended when the
-    call returned.
+    Work put on the stream before ``recorded`` counts; if that is UNSET, everything that had ended
+    when the call returned.
     """
 
     event: Ints
@@ -104,14 +104,14 @@ class HostWaits:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """The main thread, and pairs of threads of which one works for the other."""
+    """The main thread, and pairs of threads in which one works for the other."""
 
     main: int
     pairs: tuple[tuple[int, int], ...]
     """(forward thread, backward thread)."""
 
     def callers(self, threads: Iterable[int]) -> dict[int, int]:
-        """The thread that wakes each thread but the main one, without cycles."""
+        """The thread that wakes each thread except the main one, without cycles."""
         callers = {thread: self.main for thread in threads if thread != self.main}
         for forward, backward in self.pairs:
             caller = forward
@@ -145,7 +145,7 @@ class Points:
     inside : Ints
         The innermost slice from there to the next point of the thread, or -1.
     edge : Ints
-        SYNC, THREAD or MEETING if the thread waited for something else than itself; else -1.
+        SYNC, THREAD or MEETING if the thread waited for something other than itself; else -1.
     before : Ints
         Row of the work (SYNC) or else of the point that it waited for.
     via : Ints
@@ -168,9 +168,9 @@ class Points:
 class Graph:
     """Each activity with the one that it waited for last.
 
-    ``edge`` and ``before`` are of works: LAUNCH and a point, QUEUE or WAIT and a work, or UNKNOWN.
-    ``latest`` is the work that each work cannot end before the start of: that of the last rank of a
-    collective; of all else, and with one rank, the work itself.
+    ``edge`` and ``before`` belong to works: LAUNCH and a point, QUEUE or WAIT and a work, or
+    UNKNOWN. ``latest`` is the work before whose start each work cannot end: for a collective, that
+    of its last rank; for everything else, and with one rank, the work itself.
     """
 
     slices: Slices
@@ -201,7 +201,7 @@ def build(rows: Rows, last: tuple[int, int]) -> Graph:
 
 
 def arrivals(works: Works) -> Ints:
-    """When the path leaves the host for the work: at the start of its launch, or its own."""
+    """When the path leaves the host for the work: at the start of its launch, or at its own."""
     return np.clip(works.call_start, 0, works.start)
 
 
@@ -228,7 +228,7 @@ def launch_order(works: Works) -> LaunchOrder:
 
 
 def last_put(order: LaunchOrder, stream: Ints, moment: Ints) -> Ints:
-    """Row of the last work to end of those put on a stream before a moment; -1 is none."""
+    """Row of the last work to end among those put on a stream before a moment; -1 is none."""
     place = last_until(order.stream, order.launched, stream, moment - 1)
     return np.where(place < 0, NONE, np.append(order.last, NONE)[place])
 
@@ -298,7 +298,7 @@ def call_targets(works: Works, calls: WaitCalls) -> tuple[Ints, Ints]:
 
 
 def launch_targets(works: Works) -> tuple[Ints, Ints]:
-    """Works of a graph, and the last of it to end before each: edges of graphs are not known."""
+    """Works of a graph, and the last one to end before each: edges of graphs are not known."""
     work = np.flatnonzero(works.call >= 0)
     call = works.call[work]
     target = last_until(call, works.end[work], call, works.start[work])
@@ -382,7 +382,7 @@ def _backward_joins(points: Points, slices: Slices, at: Ints, backward: int) -> 
     """Points of a thread after activity of its backward thread, and the end of that activity.
 
     The forward thread waits for slices of the backward thread that begin and end between two of
-    its own points. ``at`` has the points of the forward thread but its first.
+    its own points. ``at`` has the points of the forward thread except its first.
     """
     roots = np.flatnonzero(slices.root & (slices.thread == backward))
     zero = np.zeros(roots.size, np.int64)

@@ -1,8 +1,8 @@
 """The critical path of a job: through all ranks of a run, on one clock.
 
-The path of one rank ends where it waits for another one: in a collective. Here it goes on at the
-rank that came last. What is left of the collective is its transfer, and in place of what the others
-waited there is what that rank did meanwhile.
+The path of one rank ends where it waits for another one: in a collective. Here it continues on the
+rank that came last. What is left of the collective is its transfer, and the waiting of the others
+is replaced by what that rank did meanwhile.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Connect = Callable[[int | None], AbstractContextManager[duckdb.DuckDBPyConnectio
 
 _EVENTS: Final = 1 << 40
 _THREADS: Final = 1 << 24
-"""Most events and threads of a rank: those of the next one are numbered from there on."""
+"""Maximum events and threads of a rank: those of the next rank are numbered from there on."""
 _Columns = TypeVar("_Columns", Slices, Works, Points)
 Value = TypeVar("Value")
 
@@ -49,13 +49,13 @@ class Meetings:
     start, end : Ints
         From its start to its end, on the clock of the job.
     numbered : Ints
-        1: a number of the source says which belong together; 0: their order does.
+        1: a number from the source says which belong together; 0: their order does.
     message : Ints
         1: it is a message between two ranks.
     bus_bytes : Ints
-        Bytes that pass the slowest link at least; -1 where not known.
+        Minimum bytes that pass the slowest link; -1 if not known.
     ahead : list of int
-        By how much the clock of each rank is ahead of that of the job; 0 where not known.
+        By how much the clock of each rank is ahead of that of the job; 0 if not known.
     """
 
     match: Ints
@@ -70,7 +70,7 @@ class Meetings:
 
     @property
     def last(self) -> Ints:
-        """For each row that of the rank which came last to the collective, the lowest on a tie."""
+        """For each row, that of the rank which came last to the collective, the lowest on a tie."""
         order = np.lexsort((-self.rank, self.start, self.match))
         match = self.match[order]
         is_last = np.append(match[1:] != match[:-1], True)[: match.size]
@@ -83,7 +83,7 @@ def find(
 ) -> CriticalPath:
     """Find the critical path across the ranks of a run: of a step, an annotation, or all.
 
-    Its window is from the first start to the last end that any rank has for it.
+    Its window is from the first start to the last end on any rank.
     """
     start, end, ranks = gathered.start_ns, gathered.end_ns, gathered.ranks
     path = _path(gathered) if any(gathered.windows) else _empty()
@@ -100,8 +100,8 @@ def find(
 class Job:
     """What the ranks of a run did in a window, on one clock, from ``start_ns`` to ``end_ns``.
 
-    Of each rank its own window, None where nothing takes time, its activities, what each of them
-    waited for last, and, recorded by the source, works that others of their graph waited for.
+    For each rank: its own window (None if nothing takes time), its activities, what each of them
+    waited for last, and works that others of their graph waited for, if the source recorded them.
     """
 
     ranks: list[int]
@@ -123,9 +123,9 @@ def gather(
 ) -> Job:
     """Read what the ranks did: in a step, an annotation (which of that name), or all.
 
-    Times are as their clocks have it, unless these are ``corrected``.
+    Times are on their own clocks, unless these are ``corrected``.
     """
-    meetings = Meetings(*(np.empty(0, np.int64),) * 8, [0])  # one rank alone meets nobody
+    meetings = Meetings(*(np.empty(0, np.int64),) * 8, [0])  # a single rank meets no other
     if len(ranks) > 1:
         with connect(None) as of_all:
             meetings = _meetings(prepared(of_all), ranks, corrected=corrected)
@@ -233,7 +233,7 @@ def _meetings(
 
 
 def with_helpers(activities: graph.Rows, events: Ints) -> graph.Rows:
-    """Threads that do collectives of the host do them for the main thread, which waits for them."""
+    """Threads that run host collectives run them for the main thread, which waits for them."""
     slices, threads = activities.slices, activities.threads
     row = last_equal(slices.event, np.arange(slices.event.size), events)
     helpers = np.unique(slices.thread[row[row >= 0]]).tolist()
@@ -259,7 +259,7 @@ def _numbered(own: Graph, place: int) -> Graph:
 
 
 def _joined(graphs: Sequence[Graph]) -> Graph:
-    """Graphs as one: the rows of each are behind those of the ones before."""
+    """Graphs as one: the rows of each follow those of the previous ones."""
     parts, works, points, slices = [], 0, 0, 0
     for own in graphs:
         parts.append(_behind(own, works, points, slices))
@@ -278,7 +278,7 @@ def _joined(graphs: Sequence[Graph]) -> Graph:
 
 
 def _behind(own: Graph, works: int, points: int, slices: int) -> Graph:
-    """The graph with its rows behind as many others."""
+    """The graph with its rows after this many others."""
 
     def behind(row: Ints, others: Ints | int) -> Ints:
         return np.where(row < 0, row, row + others)
@@ -327,7 +327,7 @@ def _with_meetings(whole: Graph, meetings: Meetings, origin: int) -> Graph:
 
 
 def _both(events: Ints, event: Ints, member: Ints, last: Ints) -> tuple[Ints, Ints]:
-    """Rows of the events of members, and of those that came last, where both are among them."""
+    """Rows of the events of members, and of those that came last, if both are among them."""
     row = last_equal(events, np.arange(events.size), event)
     own, other = row[member], row[last]
     is_there = (own >= 0) & (other >= 0)
@@ -346,7 +346,7 @@ def _last(whole: Graph, place: int, window: rows.Window, length: int) -> dict[st
 def _ranked(path: Stretches, whole: Graph, ranks: Ints) -> RankedStretches:
     """The path with the rank that it is on, and the rank that waited meanwhile.
 
-    Where nothing is recorded, it is on the rank of what comes after.
+    Where nothing is recorded, it is on the rank of what follows.
     """
     waits = _waits(path, whole)
     cuts = np.setdiff1d(np.array([start for start, _, _ in waits], np.int64), path.start)

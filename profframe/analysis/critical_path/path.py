@@ -1,4 +1,4 @@
-"""A critical path as rows: its stretches, with columns of their events."""
+"""A critical path as rows: its segments, with columns of their events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from profframe.intervals import Ints
 from profframe.query.run import select
 
 BOUNDS: Final = ("host", "launch", "compute", "communication", "copy", "sync", "idle")
-"""Bounds of a stretch of the path."""
+"""Bounds of a segment of the path."""
 
 BOUNDS_OF_EDGES: Final = {
     "slice": "host",
@@ -30,9 +30,9 @@ BOUNDS_OF_EDGES: Final = {
     "unknown": "idle",
     "collective": "communication",
 }
-"""That of work is its class."""
+"""For work, its class."""
 EDGES: Final = (*BOUNDS_OF_EDGES,)
-"""Kinds of stretches; in the order of the constants of `graph`."""
+"""Kinds of segments, in the order of the constants of `graph`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ class CriticalPath:
 
 @dataclass(frozen=True, slots=True)
 class RankedStretches:
-    """Stretches with the rank of each, and the rank that waited meanwhile (-1: none)."""
+    """Segments with the rank of each, and the rank that waited meanwhile (-1: none)."""
 
     stretches: Stretches
     rank: Ints
@@ -128,7 +128,7 @@ class RankedStretches:
 def described(
     connection: duckdb.DuckDBPyConnection, run: str | None, path: RankedStretches, origin: int
 ) -> pl.DataFrame:
-    """The stretches with columns of their events."""
+    """The segments with columns of their events."""
     stretches, waiting = path.stretches, path.waiting_rank
     table = pa.table(
         {

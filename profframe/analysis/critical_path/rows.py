@@ -30,8 +30,8 @@ class Window:
     """The window of a path, to the end of its last activity.
 
     ``main`` is the main thread. The last activity is a slice of ``thread``, or the work ``event``
-    if that is not -1. The host is done at ``host_end_ns`` on ``host_thread``. ``pairs`` are those
-    of threads, where the window was found by them.
+    if that is not -1. The host is done at ``host_end_ns`` on ``host_thread``. ``pairs`` are pairs
+    of threads, if the window was found by them.
     """
 
     start_ns: int
@@ -105,7 +105,7 @@ def _annotation_window(source: Source, annotation: str, instance: int) -> Window
 
 
 def _window(marks: Mapping[str, Ints], at: int, works: Mapping[str, Ints]) -> Window:
-    """The window of a mark, to the end of the last of some works, which are by ``event_id``."""
+    """The window of a mark, to the end of the last of some works, sorted by ``event_id``."""
     start, end, thread = (int(marks[name][at]) for name in ("start_ns", "end_ns", "thread"))
     if works["event_id"].size:
         last = int(np.argmax(works["end_ns"]))
@@ -185,7 +185,7 @@ def read(source: Source, window: Window) -> Rows:
 
 
 def graph_waits(source: Source, events: Ints) -> tuple[Ints, Ints]:
-    """Rows of works that other works of their graph had to wait for, and of these."""
+    """Rows of works that other works of their graph had to wait for, and of those others."""
     pairs = source.ints("FROM flow_pairs(flows, 'graph_dependency')")
     rows = np.arange(events.size)
     first, then = (last_equal(events, rows, pairs[name]) for name in ("source", "target"))
@@ -202,7 +202,7 @@ def _stream_waits(waits: Mapping[str, Ints], stream: Ints, on_stream: Ints) -> S
 
 
 def _host_waits(waits: Mapping[str, Ints], on_stream: Ints, synchronising: Ints) -> HostWaits:
-    """Waits of threads: from events of synchronisation, else from calls by their names."""
+    """Waits of threads: from synchronisation events, else from calls by their names."""
     rows = np.flatnonzero((waits["of_stream"] == 0) & (waits["call"] >= 0))
     calls = np.setdiff1d(synchronising, waits["call"][rows])
     on = on_stream[rows]

@@ -1,8 +1,8 @@
 """Where the rows of a critical path come from: one (run, rank), or several that share queries.
 
-A query takes longer to plan than to read a small trace. So the ranks of a job share theirs: their
-events have numbers that no other rank has, and times on the clock of the job, and what comes back
-is split.
+A query takes longer to plan than to read a small trace. So the ranks of a job share their queries:
+their events have numbers that no other rank has, and times on the clock of the job, and the results
+are split.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from profframe.query.header import Answer
 from profframe.query.run import prepare, select, selected
 
 MOST_EVENTS: Final = 1_000_000
-"""Most events that ranks ask for together: these are held in memory."""
+"""Maximum events for which ranks share queries: these are kept in memory."""
 
 Columns = Mapping[str, Ints]
 Variable = int | str
@@ -35,7 +35,7 @@ _BITS: Final = {
     **dict.fromkeys(("event_id", "event", "source", "target", "call"), _EVENT_BITS),
     **dict.fromkeys(("thread", "forward_thread", "call_thread"), _THREAD_BITS),
 }
-"""Columns with numbers of events and threads: the place of the rank is in the bits above."""
+"""Columns with numbers of events and threads: the place of the rank is in the upper bits."""
 
 
 class Source(Protocol):
@@ -109,7 +109,7 @@ class OfSeveral:
         return self.together.of(self.place, sql, variables)
 
     def texts(self, sql: str) -> list[str]:
-        """One column of texts, without NULL; those of all ranks."""
+        """One column of texts of all ranks, without NULL."""
         with self.together.lock:
             return self.together.alone.texts(sql)
 
@@ -118,7 +118,7 @@ class OfSeveral:
 def of_several(
     connection: duckdb.DuckDBPyConnection, ranks: Sequence[int], ahead_ns: Sequence[int]
 ) -> Iterator[list[Source] | None]:
-    """Sources of the ranks of a connection, while the block lasts; None if these are too many rows.
+    """Sources of the ranks of a connection, while the block lasts; None if there are too many rows.
 
     ``ahead_ns`` is by how much the clock of each is ahead of that of the job.
     """

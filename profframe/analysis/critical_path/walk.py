@@ -25,7 +25,7 @@ LEAP: Final = -2
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """Parts of the path in time order; each starts where the one before ends."""
+    """Parts of the path in time order; each starts where the previous one ends."""
 
     event: Ints
     edge: Ints
@@ -77,7 +77,7 @@ def walk(graph: Graph, *, work: int = NONE, point: int = NONE) -> Stretches:
 
 
 def expand(graph: Graph, event: Ints, edge: Ints, start: Ints, end: Ints) -> tuple[Stretches, Ints]:
-    """Stretches with each leap replaced by the slices that it crosses; the row of each before."""
+    """Segments with each leap replaced by the slices that it crosses; the row of each before."""
     points, slices = graph.points, graph.slices
     count = np.where(edge == LEAP, end - start, 1)
     leap = np.repeat(edge == LEAP, count)
@@ -95,7 +95,7 @@ def expand(graph: Graph, event: Ints, edge: Ints, start: Ints, end: Ints) -> tup
 
 
 def _merged(stretches: Stretches) -> Stretches:
-    """Stretches that take time; consecutive parts of one slice are merged."""
+    """Segments that take time; consecutive parts of one slice are merged."""
     lasting = stretches.end > stretches.start
     event, edge, start, end = (
         values[lasting]

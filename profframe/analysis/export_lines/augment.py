@@ -1,7 +1,7 @@
 """Work of ops and kernels, and how close it came to the device's limits, among their arguments.
 
-The names are those of ``torch._inductor.analysis``. Arguments that have none of them keep their
-text; from others they are taken out first, so that a trace can be augmented again.
+The names are those of ``torch._inductor.analysis``. Arguments without them keep their text; from
+others they are removed first, so that a trace can be augmented again.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def augment(
 
     Host ops and kernels with known work get ``kernel_flop`` and ``kernel_num_gb`` (of 1e9 bytes),
     kernels on known devices ``achieved_flops_pct`` and ``achieved_bandwidth_pct``. Work of unknown
-    type is taken for ``dtype``, with ``override`` all work.
+    type counts as ``dtype``, or all work with ``override``.
 
-    The view ``events`` of the connection is another one afterwards.
+    The view ``events`` of the connection is replaced.
     """
     prepare(connection, Answer("augment", _MEMBERS), {})
     connection.execute(MACROS + _OWN_MACROS)

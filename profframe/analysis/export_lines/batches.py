@@ -16,11 +16,11 @@ Lines of text that are elements of an array begin with a comma each.
 """
 
 _BATCH: Final = 65_536
-"""Events that are in memory at once."""
+"""Number of events in memory at once."""
 
 
 def batches(relation: duckdb.DuckDBPyRelation) -> Lines:
-    """The rows of a query, which runs while they are read; of one column of lines its array."""
+    """The rows of a query, which runs while they are read; of a column of lines, its array."""
     for batch in relation.to_arrow_reader(_BATCH):
         yield batch.column(0) if batch.schema.names == [LINE] else batch
 

@@ -1,8 +1,8 @@
-"""The events of a trace as Chrome trace JSON, as Kineto lays it out.
+"""The events of a trace as Chrome trace JSON, in Kineto's layout.
 
-The arguments of an event go out as they came in. Where its source had none, as a live profile or a
-database, its columns are written there under Kineto's names, and what Kineto has no name for under
-a member of our own, which the reader takes out again.
+The arguments of an event are written as they were read. If its source had none, such as a live
+profile or a database, its columns are written there under Kineto's names, and columns that Kineto
+has no name for under our own member, which the reader removes again.
 """
 
 from __future__ import annotations
@@ -80,8 +80,9 @@ _OF_LIST: Final = f"""
         FROM events WHERE kind IN {DEVICE_KINDS!r} GROUP BY ALL
     ) USING (event_id)
     ORDER BY event_id"""
-"""Slices of a list of torch's events, where their op stands in the file, and what is charged to
-them: an op's other device time is of kernels that are not in the trace.
+"""Slices of a list of torch's events, the place of their op, and what is charged to them.
+
+An op's other device time comes from kernels that are not in the trace.
 """
 _OF_OTHERS: Final = """
     SELECT *, NULL AS op_row, CASE WHEN getvariable('no_device') THEN 0 END AS charged_ns
@@ -94,7 +95,7 @@ _WITHOUT_CAPTURES: Final = """
     CREATE VIEW threads AS
     FROM threads_and_captures
     WHERE thread NOT IN (SELECT thread FROM events_and_captures WHERE replays IS NOT NULL);"""
-"""What was captured is of another time, or another file."""
+"""What was captured belongs to another time, or another file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,29 +103,29 @@ class ChromeEvents:
     """The events of one trace, and what else its file says."""
 
     trace: Mapping[str, Any]
-    """The row of `traces`; empty where there is none."""
+    """The row of `traces`; empty if there is none."""
     threads: Sequence[Mapping[str, Any]]
     """Rows of `threads`."""
     lines: Lines
-    """Events behind the names of processes and threads, in the form that was asked for."""
+    """Events after the names of processes and threads, in the requested form."""
     is_whole: bool
-    """All events of the source are there, and no others."""
+    """Whether all events of the source are there, and no others."""
     places: pa.Table | None = None
-    """Where the stretches of a path are, for arrows between traces; of a part of a file only."""
+    """Where the segments of a path are, for arrows between traces; only for a part of a file."""
     is_marked: bool = False
-    """Some events are highlighted."""
+    """Whether some events are highlighted."""
     ends: Ends = NO_ENDS
-    """Ends of slices, of events in columns."""
+    """Ends of slices, for events in columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a trace is among several in one file; as it is, it is alone.
+    """The place of a trace among several in one file; by default it is alone.
 
     Attributes
     ----------
     number
-        From 1 on; it is a part of ids that are known beyond a process.
+        From 1 on; it is a part of ids that are known outside their process.
     ahead_ns
         By how much the times of what is added are ahead of those in the file.
     tracks_pid, tracks_name
@@ -137,7 +138,7 @@ class Place:
     tracks_name: str = OWN_KEY
 
     def set_variables(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Let the macros of a connection know it."""
+        """Set the variables that macros of a connection read."""
         connection.execute("SET VARIABLE place = ?::BIGINT", [self.number])
         connection.execute("SET VARIABLE ahead_ns = ?::BIGINT", [self.ahead_ns])
         connection.execute("SET VARIABLE tracks_pid = ?::VARCHAR", [self.tracks_pid])
@@ -198,14 +199,14 @@ def track_lines(
 
 
 def ident(text: str) -> str:
-    """A name or an id as JSON; what was a number is one again."""
+    """A name or an id as JSON; what was a number becomes one again."""
     digits = text.removeprefix("-")
     is_number = digits.isascii() and digits.isdecimal() and len(digits) < 19
     return text if is_number and str(int(text)) == text else json.dumps(text)
 
 
 def _set_lines(connection: duckdb.DuckDBPyConnection, threads: Sequence[Mapping[str, Any]]) -> None:
-    """Tell a connection process and thread by the number of a thread, and as members of JSON."""
+    """Give a connection the process and thread by thread number, also as members of JSON."""
     keys = [""] * (1 + max((row["thread"] for row in threads), default=0))
     pids: list[str | None] = [None] * len(keys)
     tids: list[str | None] = [None] * len(keys)
@@ -250,7 +251,7 @@ def _queries(  # noqa: PLR0917
 ) -> Iterator[str]:
     """One query for each table, in a form."""
     args = marks.args.format("json_text(args)" if is_json else f"({_FILLED_ARGS})")
-    # A begin event is what never ended; but one must not meet an end that was never begun.
+    # What never ended is a begin event; but it must not meet an end that never began.
     unended = "X" if rare.on_stack else "B"
     slice_ = replace(
         _OF_LINE,
@@ -274,7 +275,7 @@ def _queries(  # noqa: PLR0917
     if rare.lone_ends or rare.apart:
         yield _in_order_of_ends(rows, slice_, mark, rare, form)
     else:
-        # Where arrows are looked up, rows may come in another order.
+        # If arrows are looked up, rows may come in another order.
         order = "ORDER BY event_id" * rare.bound
         yield f"SELECT {form.selected(slice_)} FROM ({rows}) {order}"
     yield f"SELECT {form.selected(_ALLOCATION)} FROM memory"
@@ -369,7 +370,7 @@ _OF_TRACK: Final = Event(
 
 
 def _tracks(form: Form) -> Iterator[str]:
-    """Queries of what is added; it comes last, so that it numbers nothing anew."""
+    """Queries of what is added; it comes last, so that it does not renumber anything."""
     label = replace(_OF_TRACK, phase="'M'", time_ns="NULL", category=None)
     process = replace(
         label,
@@ -394,7 +395,7 @@ _JOINS: Final = r"""(
     kind = 'host_op' AND regexp_full_match(name, '\w+::\w+')
     AND regexp_full_match(overload_name, '\w+'))"""
 _JOINED_NAME: Final = f"CASE WHEN {_JOINS} THEN name || '.' || overload_name ELSE name END"
-"""With overloads recorded, Kineto's name of an operator ends in its overload."""
+"""If overloads were recorded, Kineto's name of an operator ends in its overload."""
 _OWN_VALUES: Final = {
     "overload_name": f"CASE WHEN NOT {_JOINS} THEN overload_name END",
     "kernel_ns": """
@@ -402,11 +403,11 @@ _OWN_VALUES: Final = {
                     ELSE greatest(self_device_ns - charged_ns, 0) END, 0)""",
     "named_by": "CASE WHEN launch_id IS NULL THEN op_row END",
 }
-"""Of the others not the plain value: `kernel_ns` is of kernels that are not in the trace."""
+"""Columns without the plain value: `kernel_ns` belongs to kernels that are not in the trace."""
 
 
 def _rows(trace: Mapping[str, Any]) -> str:
-    """Slices; those not from JSON with what their arguments say already."""
+    """Slices; those not from JSON, with what their arguments already contain."""
     if trace.get("format") in JSON_FORMATS:
         return "FROM events"
     is_list = (trace.get("format"), trace.get("clock")) == ("torch", "relative")
@@ -425,7 +426,7 @@ def _added(columns: Mapping[str, str], text: str) -> list[str]:
 
 
 def _filled_args() -> str:
-    """Arguments of a slice that has none of Kineto's: its own, then what stands for columns."""
+    """Arguments of a slice without Kineto's: its own, then those made from columns."""
     added = ", ".join(
         [
             *_added(_INTEGERS, "{}"),

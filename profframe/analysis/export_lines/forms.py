@@ -1,4 +1,4 @@
-"""What is written of an event, and the two forms of it: a line of JSON, and a row of columns."""
+"""What is written of an event, in two forms: a line of JSON, or a row of columns."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ LINE: Final = "line"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The members of an event, each as SQL; None for what it has not.
+    """The members of an event, each as SQL; None for what it does not have.
 
     Attributes
     ----------
     phase, category, name, pid, tid, scope, binding_point
         Texts.
     thread
-        Number of its thread, in place of ``pid`` and ``tid``.
+        Number of its thread, instead of ``pid`` and ``tid``.
     time_ns, dur_ns
         Nanoseconds, on the clock of the file.
     id
-        Id that is known beyond a process; ``counter_id`` is that of a counter.
+        Id that is known outside its process; ``counter_id`` is that of a counter.
     operation
-        Id of an operation, which may be one of the process alone.
+        Id of an operation, which may be known only in its process.
     arrow
         Whether it names an arrow among its arguments.
     mark
@@ -65,7 +65,7 @@ class Form(Protocol):
 
 
 class Json:
-    """A line of text, which begins with a comma; see `json_macros`. A NULL of concat() is left out.
+    """A line of text, which begins with a comma; see `json_macros`. concat() leaves out NULL.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Events that stand out in a Chrome trace: marked in their arguments, in red, joined by arrows."""
+"""Highlighted events in a Chrome trace: marked in their arguments, in red, joined by arrows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from profframe.analysis.export_lines.forms import Event, Form
 from profframe.errors import ParameterError
 
 MARK: Final = '"critical":1'
-"""What the arguments of a marked event have."""
+"""What is added to the arguments of a marked event."""
 CATEGORY: Final = "critical_path"
 """Category of the arrows."""
 
-NOTHING_MARKED: Final = "highlight: none of its events is in this trace"
+NOTHING_MARKED: Final = "highlight: none of its events are in this trace"
 _PATH: Final = ("start_ns", "dur_ns", "edge")
 _MACROS: Final = f"""
     -- Bits, as a join would not keep the order of the events.
@@ -56,7 +56,7 @@ _END: Final = replace(
 
 
 def _arrows(places: str, last_id: str, form: Form) -> str:
-    """A query for the arrows of a path, by the places of its stretches; ids come after another."""
+    """A query for the arrows of a path, by the places of its segments; ids follow a given one."""
     return f"""
         WITH places AS ({places}),
         pairs AS (SELECT places AS a, lead(places) OVER (ORDER BY number) AS b FROM places),
@@ -74,14 +74,14 @@ def _arrows(places: str, last_id: str, form: Form) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Highlight:
-    """SQL that makes the events stand out; as it is, none do.
+    """SQL that highlights events; by default none.
 
     Attributes
     ----------
     args, member
         Patterns for the arguments of an event, and for what follows them.
     places
-        A query for where the stretches of a path are, or None.
+        A query for where the segments of a path are, or None.
     """
 
     args: str = "{}"
@@ -89,7 +89,7 @@ class Highlight:
     places: str | None = None
 
     def arrows(self, form: Form) -> str | None:
-        """A query for the arrows of a path in one trace; None where there is none."""
+        """A query for the arrows of a path in one trace; None if there is none."""
         return None if self.places is None else _arrows(self.places, _LAST_ID, form)
 
 
@@ -102,9 +102,9 @@ def highlight(
 ) -> Highlight:
     """Prepare a connection that has `MACROS` for marks.
 
-    Events have an ``event_id``, and ``run`` and ``rank`` where they are of several traces. Rows
-    with ``start_ns``, ``dur_ns`` and ``edge`` are a path: arrows join each to the next on another
-    line. Of ``is_part`` of what is written none need be there.
+    Events have an ``event_id``, and ``run`` and ``rank`` if they belong to several traces. Rows
+    with ``start_ns``, ``dur_ns`` and ``edge`` are a path: arrows join each to the next one on
+    another line. With ``is_part``, none of them has to be in this trace.
     """
     if "event_id" not in events.columns or not events.schema["event_id"].is_integer():
         columns = ", ".join(events.columns)

@@ -1,8 +1,8 @@
 """Several ranks in one Chrome trace: a process group each, on one clock, and arrows between them.
 
-Processes get numbers of their own, and ids that are known beyond a process the place of their trace
-(`profframe.readers.chrome.job` takes both back). Times are those of one clock. The events of a
-trace are written as those of a file of one trace are, from views that have all this already.
+Processes get new numbers, and ids that are known outside their process get the place of their trace
+(`profframe.readers.chrome.job` reverts both). Times are on one clock. The events of a trace are
+written like those of a file with one trace, from views that have all this already.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COLLECTIVE: Final = "collective"
 """Category of the arrows between the ranks of a collective."""
 CLOCKS: Final = ("corrected", "recorded")
 _STRIDE: Final = 1000
-"""Processes of a trace at most, or ten times as many, and so on."""
+"""Maximum processes of a trace, or ten times as many, and so on."""
 _LATE_NS: Final = 10**15
 """Times beyond this get a base in the file: viewers keep them as floating-point microseconds."""
 
@@ -61,7 +61,7 @@ ARRIVALS: Final = """
         ON waits.run = events.run AND waits.rank = events.rank AND waits.event_id = events.event_id
     WHERE waits.last_rank IS NOT NULL
     ORDER BY waits.run, waits.match, waits.rank"""
-"""Where the ranks of each collective are, and which came last."""
+"""Where the ranks of each collective are, and which one came last."""
 
 _VIEWS: Final = f"""
     CREATE OR REPLACE TEMP MACRO pid_of(thread) AS
@@ -127,7 +127,7 @@ _COLLECTIVES: Final = """
         SELECT {awaited}, arrow_id, 1 FROM arrows
     )
     ORDER BY arrow_id, part"""
-"""From where the last rank came to where the others were then: those that had left get none."""
+"""From where the last rank came to where the others were then; those that had left get none."""
 
 Row = Mapping[str, Any]
 Streams = Mapping[int, int]
@@ -142,15 +142,15 @@ class Part:
     """Its row of `traces`."""
     place: Place
     offset_ns: int | None
-    """By how much its clock is ahead, and what is taken off its times; None where not known."""
+    """By how much its clock is ahead, and what is subtracted from its times; None if not known."""
     threads: Sequence[Row]
     """Its rows of `threads`."""
     lines: Sequence[Row]
-    """Its threads as they are called in the file."""
+    """Its threads by their names in the file."""
     processes: Sequence[Row]
-    """What its processes are called in the file, and what they were."""
+    """The ids of its processes in the file, and the original ones."""
     named_threads: Sequence[tuple[str, str]]
-    """Threads without a name of their own."""
+    """Threads without their own name."""
 
     @property
     def pids(self) -> list[str]:
@@ -162,32 +162,32 @@ class Part:
 
 
 Connect: TypeAlias = "Callable[[Row | None], AbstractContextManager[duckdb.DuckDBPyConnection]]"
-"""Gives a connection with a view per table of one (run, rank), or of all for None."""
+"""Returns a connection with a view per table of one (run, rank), or of all for None."""
 
 
 @dataclass(slots=True)
 class Job:
-    """All that one file holds; `events` is to be asked for each part, and then `between`."""
+    """Everything that one file holds; call `events` for each part, and then `between`."""
 
     parts: Sequence[Part]
     clocks: str
     base_ns: int | None
-    """What the times in the file are since."""
+    """The moment that the times in the file count from."""
     connect: Connect
     watch: Callable[[Lines, str], Lines]
-    """Sees each batch of lines as it is written."""
+    """Gets each batch of lines as it is written."""
     is_whole: bool
     form: Form = JSON
     marked: pl.DataFrame | None = None
     tracks: Mapping[int | None, pl.DataFrame] | None = None
-    """Rows of tracks by the place of the trace; None is for those of no trace."""
+    """Rows of tracks by the place of the trace; None for those of no trace."""
     arrivals: pl.DataFrame | None = None
     _places: list[pa.Table] = field(default_factory=list)
     _is_marked: bool = False
 
     @property
     def first_ns(self) -> int:
-        """A moment on the clock of the file that nothing in it is before."""
+        """A moment on the clock of the file before which there is nothing."""
         tracks = self.tracks or {}
         times = [first_time({}, tracks.get(None))]
         for part in self.parts:
@@ -219,12 +219,12 @@ class Job:
 
     @contextmanager
     def between(self) -> Iterator[Lines]:
-        """What is of no trace alone: arrows between traces, and tracks of all of them.
+        """What belongs to no single trace: arrows between traces, and tracks of all of them.
 
         Raises
         ------
         ParameterError
-            Nothing that was to be highlighted is in the file.
+            Nothing of what was to be highlighted is in the file.
         """
         if self.marked is not None and not self._is_marked:
             raise ParameterError(NOTHING_MARKED.replace("this trace", "these traces"))
@@ -326,9 +326,9 @@ def parts_of(
     traces, threads
         Rows of these tables, in order.
     streams
-        Stream of a thread, by run, rank and number; of those that are one.
+        Stream of a thread, by run, rank and number, for threads that are streams.
     offsets
-        What is to be taken off the times, by run and rank.
+        What to subtract from the times, by run and rank.
     """
     with_runs = len({trace["run"] for trace in traces}) > 1
     by_trace: dict[tuple[str, int], list[Row]] = {_of(trace): [] for trace in traces}
@@ -402,7 +402,7 @@ def _labels_of(row: Row) -> dict[str, object]:
 
 
 def _name_of(process: Row) -> str:
-    """What a process is called behind its rank."""
+    """The name of a process after its rank."""
     name, labels = process["process_name"], process["process_labels"]
     if name is None:
         name = "no process" if process["pid"] is None else f"process {process['pid']}"
@@ -410,7 +410,7 @@ def _name_of(process: Row) -> str:
 
 
 def first_time(trace: Row, tracks: pl.DataFrame | None, ahead_ns: int = 0) -> int | None:
-    """The earliest time of a trace and of tracks; None where there is none."""
+    """The earliest time of a trace and of tracks; None if there is none."""
     times = [trace.get("start_ns")]
     if tracks is not None:
         times += tracks.select(pl.col("time_ns").min())["time_ns"].to_list()
@@ -418,7 +418,7 @@ def first_time(trace: Row, tracks: pl.DataFrame | None, ahead_ns: int = 0) -> in
 
 
 def base_of(parts: Sequence[Part]) -> int | None:
-    """What times in a file are since: the earliest base; for late ones without it the first."""
+    """The moment that times in a file count from: the earliest base, else the first late time."""
     bases: list[int] = [
         part.trace["base_ns"] for part in parts if part.trace["base_ns"] is not None
     ]
@@ -434,13 +434,14 @@ def base_of(parts: Sequence[Part]) -> int | None:
 
 
 def check_clocks(parts: Sequence[Part]) -> None:
-    """Raise an error for clocks of another origin that nothing compares."""
+    """Raise an error for clocks with different origins that nothing compares."""
     clocks = {part.trace["clock"] for part in parts}
     unknown = [part for part in parts if part.offset_ns is None]
     if len(clocks) > 1 and unknown:
         trace = unknown[0].trace
         raise ParameterError(
-            f"the traces are on other clocks ({', '.join(sorted(clocks))}), and no collective says "
+            f"the traces are on different clocks ({', '.join(sorted(clocks))}), and no collective "
+            "says "
             f"by how much that of run {trace['run']!r}, rank {trace['rank']} differs: choose some "
             "with .filter(runs=..., ranks=...), or keep times as they are with clocks='recorded'"
         )

@@ -1,7 +1,7 @@
 """Ends of slices, and lanes for those that overlap others of their thread without nesting.
 
-A file in which a slice is its begin and its end needs both on a line where slices nest, and begins
-in an order in which what is around another one comes first.
+A file in which a slice is a begin and an end needs both on a line where slices nest, with outer
+slices beginning first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from profframe.intervals import Ints, Mask, nest
 
 MOST_LANES: Final = 64
-"""What overlaps more than that many others stays on the last lane."""
+"""A slice that overlaps more than this many others stays on the last lane."""
 _BATCH: Final = 65_536
 _QUERY: Final = """
     SELECT event_id, thread, start_ns, start_ns + dur_ns AS end_ns
@@ -47,7 +47,7 @@ class Lanes:
     starts: pl.DataFrame
 
     def of_slices(self, number: pa.Array, count: int) -> Ints:
-        """Lanes of rows by the number that they have."""
+        """Lanes of rows by their number."""
         lane = np.zeros(count, np.int64)
         if self.number.size:
             own_number = pc.fill_null(number, -1).to_numpy()
@@ -140,7 +140,7 @@ def lanes_of(thread: Ints, start: Ints, end: Ints) -> Ints:
 
 
 def _is_crossing(thread: Ints, start: Ints, end: Ints) -> Mask:
-    """Slices that overlap one before them without being inside, and all that are inside these."""
+    """Slices that overlap an earlier one without being inside it, and everything inside them."""
     forest = nest(thread, start, end)
     crossing = np.flatnonzero(forest.crossing)
     steps = np.bincount(forest.preorder[crossing], minlength=thread.size + 1)
@@ -151,8 +151,8 @@ def _is_crossing(thread: Ints, start: Ints, end: Ints) -> Mask:
 
 
 def _is_around_earlier(thread: Ints, start: Ints, end: Ints) -> Mask:
-    """Slices behind one in the file that begins with them and is shorter."""
-    order = np.lexsort((start, thread))  # stable: of one start in their order
+    """Slices that follow a shorter one in the file that begins with them."""
+    order = np.lexsort((start, thread))  # stable: slices with one start keep their order
     same = np.diff(thread[order]) == 0
     same &= np.diff(start[order]) == 0
     is_around = np.zeros(thread.size, np.bool_)

@@ -17,7 +17,7 @@ _LAUNCHED: Final = """
     FROM events AS k
     JOIN events AS o ON k.op_id = o.event_id
     GROUP BY 1;"""
-"""Device slices of each op; those of a removed duplicate are the survivor's."""
+"""Device slices of each op; those of a removed duplicate belong to the survivor."""
 _ORIGIN: Final = """
     SET VARIABLE origin_ns = coalesce(
         (SELECT min(start_ns) FROM events WHERE kind = 'profiler'),

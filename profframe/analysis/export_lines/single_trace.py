@@ -11,7 +11,7 @@ from profframe.errors import ParameterError
 
 
 def single_trace(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    """The row of `traces`; empty where there is none."""
+    """The row of `traces`; empty if there is none."""
     rows: list[dict[str, Any]] = (
         connection.sql("FROM traces ORDER BY run, rank").to_arrow_table().to_pylist()
     )

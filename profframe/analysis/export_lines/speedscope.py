@@ -19,10 +19,10 @@ from profframe.intervals import Forest, Ints, Mask, nest, subtree_sums
 METRICS: Final[Mapping[str, str]] = MappingProxyType(
     {"self_ns": "host time", "self_device_ns": "device time"}
 )
-"""What a profile is as wide as."""
+"""What the width of a profile means."""
 
 _FUNCTION: Final = re.compile(r"(?P<file>.{1,1000})\((?P<line>\d{1,9})\): (?P<name>.+)", re.DOTALL)
-"""How the profiler calls a Python function."""
+"""How the profiler names a Python function."""
 _PROFILES: Final = """
     CREATE TEMP TABLE _profiles AS
     SELECT
@@ -55,7 +55,7 @@ _LINES: Final = r"""
 
 @dataclass(frozen=True, slots=True)
 class _Moments:
-    """When slices of one thread open and close, in order; ``cut`` of them before they end."""
+    """When slices of one thread open and close, in order; ``cut`` of them close before they end."""
 
     opens: Mask
     frame: Ints
@@ -86,12 +86,12 @@ class Profiles:
 def thread_profiles(connection: duckdb.DuckDBPyConnection, metric: str) -> Profiles:
     """Make a profile for each host thread.
 
-    By ``self_ns`` a profile is the thread over time, so that the own time of a frame is its self
-    time. By ``self_device_ns`` it is as long as the devices worked for the thread: a slice first
-    has its own device time, then that of the slices inside it.
+    By ``self_ns`` a profile is the thread over time, so the own time of a frame is its self time.
+    By ``self_device_ns`` it is as long as the devices worked for the thread: a slice first has its
+    own device time, then that of the slices inside it.
 
-    Slices that overlap without nesting cannot be said: the first ends where the second begins. The
-    title of a profile says how many end early.
+    The format has no slices that overlap without nesting: the first ends where the second begins.
+    The title of a profile says how many end early.
     """
     if metric not in METRICS:
         raise UnknownNameError.among("metric", metric, METRICS)
@@ -200,7 +200,7 @@ def _frame(name: str | None, *, is_python: bool) -> dict[str, Any]:
 
 
 def _titles(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """What each profile is called: its run and rank, where there are several, and its thread."""
+    """The title of each profile: its run and rank, if there are several, and its thread."""
     rows = connection.sql(_THREADS).fetchall()
     runs, ranks = (len({row[n] for row in rows}) for n in (0, 1))
     return [

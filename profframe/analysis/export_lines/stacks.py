@@ -24,10 +24,10 @@ METRICS: Final[Mapping[str, str]] = MappingProxyType(
     | {f"self_{name}_time_total": "self_device_ns" for name in ("cuda", "xpu", "privateuse1")}
     | {"self_device_ns": "self_device_ns"}
 )
-"""Names of torch and of ours, and the column that each is made of."""
+"""Names from torch and our own, and the column of each."""
 
 _PARTS: Final = r"[;\x00-\x1f\x7f]"
-"""What would part a line, or a frame from the next."""
+"""Characters that would separate lines, or frames."""
 _LINES: Final = """
     WITH merged AS (
         SELECT run, rank, merged_into AS event_id, sum({column}) AS ns
@@ -45,7 +45,7 @@ _LINES: Final = """
 
 
 def stack_lines(connection: duckdb.DuckDBPyConnection, metric: str) -> Lines:
-    """A line for each slice: its frames from the outermost on, and whole microseconds."""
+    """A line for each slice: its frames, the outermost first, and whole microseconds."""
     column = _column(metric)
     connection.execute(LISTED)
     query = _LINES.format(column=column, stack=_stack(connection), order=ORDER)
@@ -53,12 +53,12 @@ def stack_lines(connection: duckdb.DuckDBPyConnection, metric: str) -> Lines:
 
 
 def path_lines(connection: duckdb.DuckDBPyConnection, metric: str) -> Lines:
-    """A line for each node of the call tree: the names from the outermost on, nanoseconds.
+    """A line for each node of the call tree: names, the outermost first, and nanoseconds.
 
     The nodes are all of the answer `flame`, so all lines add up to the self time of the host, or to
-    the time of the devices. A semicolon in a name is a comma, and a control byte an underscore.
-    Where there are several traces, the outermost frame says which one it is. Nodes without time of
-    their own have no line.
+    the time of the devices. A semicolon in a name is a comma, and a control byte an underscore. If
+    there are several traces, the outermost frame says which one it is. Nodes without their own time
+    have no line.
     """
     column = _column(metric)
     nodes = pl.DataFrame(run(connection, find("flame"), {"top": 0}).to_arrow_table())
@@ -100,7 +100,7 @@ def _column(metric: str) -> str:
 
 
 def _stack(connection: duckdb.DuckDBPyConnection) -> str:
-    """The column that has stacks: those that were recorded, else the Python frames around."""
+    """The column with stacks: recorded ones, else the Python frames around."""
     [counts] = connection.sql("SELECT count(stack), count(python_stack) FROM events").fetchall()
     for column, count in zip(("stack", "python_stack"), counts, strict=True):
         if count:

@@ -1,7 +1,7 @@
-"""Rows of an answer as tracks beside a trace: counters over time, and slices on lines of their own.
+"""Rows of an answer as additional tracks: counters over time, and slices on their own lines.
 
-What is added is of a process ``profframe``. Slices have that category, too: by it the reader keeps
-them among the instants, where no answer counts them.
+What is added belongs to a process ``profframe``. Slices have that category, too, by which the
+reader keeps them among the instants, where no answer counts them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 Rows: TypeAlias = "pl.DataFrame | CriticalPath"
 Given: TypeAlias = "Sequence[str | Rows] | Mapping[str, str | Rows]"
-"""Names of tracks or of answers, or rows; or these by the titles that their tracks shall have."""
+"""Names of tracks or answers, or rows; or a mapping from the titles of tracks to these."""
 
 _KEYS: Final = ("run", "rank")
 _APART: Final = ("device_type", "device", "stream", "process_group", "series", "counter_id")
-"""Columns whose values have lines of their own."""
+"""Columns whose values get separate lines."""
 _NUMBERED: Final = ("device", "stream")
 _NO_VALUES: Final = frozenset({*_KEYS, *_APART, "step", "thread", "time_ns", "start_ns", "end_ns"})
 _MOST_LINES: Final = 1000
@@ -42,7 +42,7 @@ _SCHEMA: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a track with a name of its own is made of: an answer, parameters, some columns."""
+    """What a track with its own name is made from: an answer, parameters, some columns."""
 
     answer: str
     parameters: tuple[tuple[str, object], ...] = ()
@@ -61,7 +61,7 @@ TRACKS: Final[Mapping[str, Named]] = MappingProxyType(
         "achieved_flop_per_s": Named("work_rates", columns=("device", "time_ns", "flop_per_s")),
     }
 )
-"""Tracks that are made of an answer of another name, or of some of its columns."""
+"""Tracks that are made from an answer of another name, or from some of its columns."""
 CRITICAL_PATH: Final = "critical_path"
 PATH_ACROSS_RANKS: Final = "path_across_ranks"
 BLAME: Final = "blame"
@@ -72,13 +72,13 @@ _PATH: Final = ("rank", "name", "start_ns", "dur_ns", "edge")
 def added_rows(
     given: Given, ask: Callable[[str], Rows], trace: Mapping[str, object]
 ) -> pl.DataFrame:
-    """Make the rows of tracks out of answers and frames.
+    """Make the rows of tracks from answers and frames.
 
     A frame with ``start_ns`` and ``dur_ns`` (or ``end_ns``) becomes slices: ``name``, or else its
-    first column of text, is what a slice is called, and the other columns are its arguments. One
-    with ``time_ns`` (or ``start_ns`` alone) becomes a counter of each of its other columns of
-    numbers, but ids. Each ``device``, ``stream``, ``series`` ... has a line of its own, and slices
-    that overlap go to several lines. Rows without a time are left out.
+    first column of text, is the name of a slice, and the other columns are its arguments. One with
+    ``time_ns`` (or ``start_ns`` alone) becomes a counter for each of its other numeric columns
+    except ids. Each ``device``, ``stream``, ``series`` ... has a line of its own, and slices that
+    overlap go to several lines. Rows without a time are left out.
 
     So are rows of another run or rank.
 
@@ -92,7 +92,7 @@ def added_rows(
 
 
 def titled_rows(given: Given, ask: Callable[[str], Rows]) -> list[tuple[str, Rows]]:
-    """What tracks are made of, with their titles; answers are asked by their names."""
+    """What tracks are made from, with their titles; names are asked as answers."""
     rows = [(title, ask(what) if isinstance(what, str) else what) for title, what in _titled(given)]
     for title, what in rows:
         if _frame(what) is None:
@@ -104,7 +104,7 @@ def titled_rows(given: Given, ask: Callable[[str], Rows]) -> list[tuple[str, Row
 
 
 def rows_of(titled: Sequence[tuple[str, Rows]], trace: Mapping[str, object]) -> pl.DataFrame:
-    """The rows of tracks that are of a trace, or of none."""
+    """The rows of tracks that belong to a trace, or to none."""
     made = [pl.DataFrame(schema=_SCHEMA)]
     for title, rows in titled:
         frame = _frame(rows)
@@ -122,7 +122,7 @@ def _frame(rows: Rows) -> pl.DataFrame | None:
 
 
 def of_a_trace(titled: Sequence[tuple[str, Rows]]) -> list[tuple[str, Rows]]:
-    """Those of several tracks that have rows of single traces."""
+    """The tracks that have rows of single traces."""
     frames = [(title, rows, _frame(rows)) for title, rows in titled]
     return [(t, rows) for t, rows, frame in frames if frame is not None and "rank" in frame.columns]
 
@@ -130,9 +130,9 @@ def of_a_trace(titled: Sequence[tuple[str, Rows]]) -> list[tuple[str, Rows]]:
 def of_all_traces(
     titled: Sequence[tuple[str, Rows]], ahead_ns: Mapping[tuple[str, int], int]
 ) -> list[tuple[str, Rows]]:
-    """Rows of tracks that are of no single trace, and paths over several of them.
+    """Rows of tracks that belong to no single trace, and paths over several of them.
 
-    ``ahead_ns`` is by how much the clock of each is ahead; what is not in it is left out.
+    ``ahead_ns`` is by how much the clock of each is ahead; traces that are not in it are left out.
     """
     kept: list[tuple[str, Rows]] = []
     for title, rows in titled:
@@ -149,7 +149,7 @@ def of_all_traces(
 
 
 def path_line(frame: pl.DataFrame, ahead_ns: Mapping[tuple[str, int], int]) -> pl.DataFrame:
-    """A path over several ranks as one line, each stretch with its rank, on the clock of a file."""
+    """A path over several ranks as one line, each segment with its rank, on the clock of a file."""
     runs = {run for run, _ in ahead_ns}
     ahead = pl.DataFrame(
         [(run, rank, ns) for (run, rank), ns in ahead_ns.items()],
@@ -180,7 +180,7 @@ def named_rows(
     others: Mapping[str, Callable[[], Rows]],
     answers: Sequence[str],
 ) -> Rows:
-    """Rows of a track or an answer by its name; ``others`` are tracks that are no answers."""
+    """Rows of a track or an answer by its name; ``others`` are tracks that are not answers."""
     if name in others:
         return others[name]()
     if name in TRACKS:
@@ -206,7 +206,7 @@ def _titled(given: Given) -> list[tuple[str, str | Rows]]:
 
 
 def _track(title: str, frame: pl.DataFrame, *, apart: bool) -> pl.DataFrame:
-    """The rows of one track; each combination of what sets lines apart has one of its own."""
+    """The rows of one track; each combination of the columns that separate lines has its own."""
     columns = frame.columns
     duration = pl.col("dur_ns") if "dur_ns" in columns else pl.col("end_ns") - pl.col("start_ns")
     are_slices = "start_ns" in columns and not {"dur_ns", "end_ns"}.isdisjoint(columns)
@@ -235,7 +235,7 @@ def _track(title: str, frame: pl.DataFrame, *, apart: bool) -> pl.DataFrame:
 
 
 def _line(title: str, frame: pl.DataFrame, by: Sequence[str]) -> pl.Expr:
-    """What a line is called: the title, and what sets it apart from the other lines."""
+    """The name of a line: the title, and what distinguishes it from the other lines."""
     parts = [
         pl.lit(f" {name} " if name in _NUMBERED else " ") + pl.col(name).cast(pl.String)
         for name in by
@@ -278,14 +278,14 @@ def _slices(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
 
 def _others(rows: pl.DataFrame, *left_out: str | None) -> list[pl.Series]:
-    """The columns that a track was given, but some."""
+    """The columns that a track was given, except some."""
     return [
         column for column in rows if not column.name.startswith("_") and column.name not in left_out
     ]
 
 
 def _lanes(rows: pl.DataFrame) -> pl.Series:
-    """Lines on which slices nest: of two that overlap, the later one goes to the next line."""
+    """Lines on which slices nest: if two overlap, the later one goes to the next line."""
     start = rows["_time"].to_numpy()
     end = start + rows["_dur"].to_numpy()
     _, group = np.unique(rows["_line"].to_numpy(), return_inverse=True)
@@ -296,7 +296,7 @@ def _lanes(rows: pl.DataFrame) -> pl.Series:
 
 
 def _members(columns: Sequence[pl.Series]) -> pl.Expr:
-    """JSON objects, a member for each value; those without a value, or no number, are left out."""
+    """JSON objects with a member for each value; NULL and NaN are left out."""
     parts = []
     for number, column in enumerate(columns):
         key = "," + json.dumps(column.name) + ":"

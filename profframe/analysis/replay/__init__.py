@@ -1,1 +1,1 @@
-"""What a job would take if something were otherwise: what happened, replayed with other lengths."""
+"""What a job would take after a change: what happened, replayed with other durations."""

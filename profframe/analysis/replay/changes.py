@@ -1,6 +1,6 @@
-"""Changes to a job: other lengths for what its ranks did.
+"""Changes to a job: other durations of what its ranks did.
 
-Each is a function from lengths to lengths, so that several are one after the other.
+Each is a function from durations to durations, so several can be applied in turn.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COMMUNICATION: Final = CLASSES.index("communication")
 COPY: Final = CLASSES.index("copy")
 _LONGEST: Final = 2.0**60
 _ALIKE: Final = 0.9
-"""Ranks do the same if they share so much of what they do."""
+"""Ranks do the same if they share at least this much of what they do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Details:
     Attributes
     ----------
     classes : Ints
-        Of each work which of ``CLASSES`` it is.
+        The class of each work, from ``CLASSES``.
     work_name, slice_name : Ints
         Numbers of the names of works and slices, the same on all ranks.
     is_call, is_op : Mask
@@ -50,7 +50,7 @@ class Details:
 
 
 Change: TypeAlias = Callable[[Sequence[Lengths]], list[Lengths]]
-"""Other lengths for all ranks."""
+"""A function that changes the durations of all ranks."""
 
 
 def scaled(values: Ints, factor: float) -> Ints:
@@ -59,7 +59,7 @@ def scaled(values: Ints, factor: float) -> Ints:
 
 
 def rounded(times: NDArray[np.floating]) -> Ints:
-    """Whole nanoseconds; more than 36 years are as many."""
+    """Whole nanoseconds; at most 36 years."""
     whole: Ints = np.rint(np.minimum(times, _LONGEST)).astype(np.int64)
     return whole
 
@@ -81,7 +81,7 @@ def host(of: Job, factor: float) -> Change:
 
 
 def communication(of: Job, details: Sequence[Details], factor: float) -> Change:
-    """Transfers times a factor; of collectives whose other ranks are not there, all of them."""
+    """Transfers times a factor; for collectives without the other ranks, their whole time."""
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
         changed = []
@@ -95,9 +95,9 @@ def communication(of: Job, details: Sequence[Details], factor: float) -> Change:
 
 
 def transfers(of: Job, sizes: Ints, latency_ns: float, bytes_per_ns: float) -> Change:
-    """Transfers as long as a latency and their bytes take.
+    """Transfers that take a latency and the time of their bytes.
 
-    ``sizes`` are the bytes that pass the slowest link in each collective, -1 where not known.
+    ``sizes`` are the bytes that pass the slowest link in each collective, -1 if not known.
     """
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
@@ -117,7 +117,7 @@ def transfers(of: Job, sizes: Ints, latency_ns: float, bytes_per_ns: float) -> C
 def works(
     of: Job, chosen: Sequence[Mask], factors: Sequence[NDArray[np.float64] | float]
 ) -> Change:
-    """Chosen works of each rank, times a factor; of collectives with other ranks the transfers."""
+    """Chosen works of each rank, times a factor; for collectives with others, the transfers."""
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
         changed = []
@@ -144,9 +144,9 @@ def _members(own: Rank) -> tuple[Ints, Ints]:
 
 
 def launches(of: Job, details: Sequence[Details]) -> Change:
-    """Launching takes no time, as in a graph: its calls, ops around them, and what is between.
+    """Launching takes no time, as in a graph: its calls, the ops around them, and what is between.
 
-    Between them are the interpreter and ops that launch nothing, as views. What takes longer
+    Between them are the interpreter and ops that launch nothing, such as views. What takes longer
     than is usual for this, or waits, is something else, and stays.
     """
     return at_points(
@@ -175,7 +175,7 @@ def at_points(points: Iterable[Mask]) -> Change:
 
 
 def launch_points(own: Rank, launches: Mask, details: Details) -> Mask:
-    """Points before which a thread launched work, or went on to the next launch."""
+    """Points before which a thread launched work, or continued to the next launch."""
     points = own.graph.points
     inside = np.append(NONE, points.inside[:-1])
     free: Mask = np.append(launches, False)[inside]
@@ -215,7 +215,7 @@ def copies(of: Job, details: Sequence[Details]) -> Change:
 
 
 def fused(of: Job, chosen: Sequence[Mask]) -> Change:
-    """All work that each of some slices launches is one, as long as the longest of it.
+    """All work that each chosen slice launches becomes one, as long as the longest piece.
 
     ``chosen`` are these slices; what launches the rest of their work takes no time.
     """
@@ -265,17 +265,17 @@ def _fused(own: Rank, chosen: Mask) -> tuple[Ints, Ints]:
 
 
 def nothing(lengths: Sequence[Lengths]) -> list[Lengths]:
-    """All takes as long as before."""
+    """Everything takes as long as before."""
     return [*lengths]
 
 
 def stragglers(of: Job, details: Sequence[Details]) -> Change:
     """Each work, slice and gap between slices takes what it takes on the median rank.
 
-    They are matched by name and by order: the n-th of a name on each rank. Of two ranks it is the
-    one that takes less for all of that name: the lesser of each pair would be less than any rank
-    ever takes. Where ranks do the same but for a tenth, what half of them lack takes no time; what
-    else not all have stays as it is.
+    They are matched by name and by order: the n-th of a name on each rank. With two ranks, the
+    median is the one that takes less for all of that name: the lesser of each pair would be less
+    than either rank takes. If ranks do the same except for a tenth, what half of them lack takes no
+    time; anything else that not all have stays as it is.
     """
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
@@ -297,7 +297,7 @@ def stragglers(of: Job, details: Sequence[Details]) -> Change:
 
 
 _Pieces: TypeAlias = tuple[Ints, Ints, Ints]
-"""The piece that each row is a part of (-1: none); and of each piece its name and time."""
+"""The piece that each row is a part of (-1: none), and the name and time of each piece."""
 
 
 def _host_pieces(own: Rank, details: Details, lengths: Lengths) -> _Pieces:
@@ -319,7 +319,7 @@ def _host_pieces(own: Rank, details: Details, lengths: Lengths) -> _Pieces:
 
 
 def _work_pieces(own: Rank, details: Details, lengths: Lengths) -> _Pieces:
-    """Works but those of communication, in the order of their launches."""
+    """Works except communication, in the order of their launches."""
     works_of = own.graph.works
     rows = np.flatnonzero(details.classes != COMMUNICATION)
     order = rows[np.lexsort((works_of.start[rows], works_of.call_start[rows]))]
@@ -356,7 +356,7 @@ def _medians(ranks: Sequence[_Pieces]) -> list[_Pieces]:
 
 
 def _median(ranks: Sequence[Ints], code: Ints) -> Ints:
-    """The median of all ranks; of two the times of the one that is less for all of a code."""
+    """The median of all ranks; with two, the times of the one that is less for all of a code."""
     if len(ranks) != 2:
         median: Ints = np.rint(np.median(np.array(ranks), axis=0)).astype(np.int64)
         return median
@@ -366,7 +366,7 @@ def _median(ranks: Sequence[Ints], code: Ints) -> Ints:
 
 
 def held(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
-    """What came later than usual comes when it came, whatever is before it."""
+    """What came later than usual comes when it came, whatever comes before it."""
     changed = []
     for own, new in zip(of.ranks, lengths, strict=True):
         arrows = own.arrows
@@ -378,7 +378,7 @@ def held(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
 
 
 def without_guesses(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
-    """Waits that only the order suggests do not count: work comes as long after its launch."""
+    """Waits that only the order suggests do not count: work keeps its distance to its launch."""
     changed = []
     for own, new in zip(of.ranks, lengths, strict=True):
         arrows = own.arrows

@@ -1,4 +1,4 @@
-"""What changes need to know of activities: classes, names, categories, limits of devices."""
+"""What changes need to know about activities: classes, names, categories, limits of devices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MACROS: Final = "device_class() is_busy() is_call() is_data_load() kernel_limits
 
 
 def details(connection: duckdb.DuckDBPyConnection, graph: Graph) -> Details:
-    """Read what changes need to know of a rank."""
+    """Read what changes need to know about a rank."""
     classes, work_name = _of(connection, graph.works.event, _WORKS, "class", "name")
     name, kind, load = _of(connection, graph.slices.event, _SLICES, "name", "kind", "is_load")
     return Details(classes, work_name, name, kind == _CALL, kind == _OP, load == 1)
@@ -36,14 +36,14 @@ def chosen(
     column: str,
     pattern: str,
 ) -> list[Mask]:
-    """Which events of each rank have a name, or a category, that fits a pattern.
+    """The events of each rank with a name, or a category, that matches a pattern.
 
     ``column`` is one of ``COLUMNS``.
 
     Raises
     ------
     UnknownNameError
-        None has; the message says which there are.
+        None matches; the message lists those that exist.
     """
     expression, condition = _COLUMNS[column]
     sql = f"SELECT DISTINCT {expression} AS name FROM events WHERE {condition}"
@@ -75,10 +75,10 @@ def _having(
 def device_factors(
     connection: duckdb.DuckDBPyConnection, works: Ints, classes: Ints, others: pa.Table
 ) -> Factors:
-    """What each work takes on other devices, over what it takes on its own.
+    """The time of each work on other devices, divided by its time on its own device.
 
-    Work with known operations and bytes takes as much more or less as the least time that it can
-    take; of all else what moves more than it computes goes with the bandwidth. The rest stays.
+    Work with known operations and bytes changes like the minimum time that it can take; other work
+    that moves more than it computes changes with the bandwidth. The rest stays.
 
     Raises
     ------

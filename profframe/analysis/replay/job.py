@@ -1,4 +1,4 @@
-"""A job as a network: when it ends if something in it takes another time."""
+"""A job as a network: when it ends if something in it takes a different time."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Outcome:
 
 
 def job(parts: Sequence[Part], meetings: Meetings, origin: int) -> Job:
-    """Make ranks a network. ``origin`` is the start of the window on the clock of the job."""
+    """Make a network of ranks. ``origin`` is the start of the window on the clock of the job."""
     match, ranked, several = _meetings_in(parts, meetings, origin)
     nodes = 1 + match.size
     ranks: list[Rank] = []
@@ -138,7 +138,7 @@ def job(parts: Sequence[Part], meetings: Meetings, origin: int) -> Job:
 
 
 def _preference(own: Rank) -> Ints:
-    """What was waited for last; if it was so of several works of a stretch, of the last one."""
+    """What was waited for last; if several works of a stretch waited for it, by the last one."""
     arrows = own.arrows
     place = np.append(own.streams.place, 0)[arrows.into]
     return np.where(arrows.binds, 1 + place, 0)
@@ -180,7 +180,7 @@ def _meetings_in(
 
 
 def outcome(of: Job, changed: Sequence[Lengths]) -> Outcome:
-    """When the job is done if everything takes these lengths."""
+    """When the job is done if everything has these durations."""
     each = [lengths(own, new) for own, new in zip(of.ranks, changed, strict=True)]
     length = np.concatenate(each) if each else np.empty(0, np.int64)
     moments = times(of.net, length)
@@ -203,7 +203,7 @@ def outcome(of: Job, changed: Sequence[Lengths]) -> Outcome:
 def totals(
     of: Job, changed: Sequence[Lengths], result: Outcome, classes: Sequence[Ints]
 ) -> dict[str, int]:
-    """What the longest way to the end is bound by: nanoseconds by bound.
+    """What bounds the longest way to the end: nanoseconds by bound.
 
     ``classes`` says for each work of each rank which of ``CLASSES`` it is.
     """

@@ -1,8 +1,8 @@
-"""How long after what it waited for something goes on, when nothing else holds it up.
+"""How long after what it waited for something continues, if nothing else holds it up.
 
-What was waited for last tells it: all the time from its end on is its lag. Of all else the lag is
-hidden, so it is taken to be what is usual for its kind, or the time that there was, if that is
-less.
+What was waited for last shows it: all the time from its end on is its lag. For everything else the
+lag is hidden, so it is taken to be what is usual for its kind, or the time that there was, if that
+is less.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class Lags:
     Attributes
     ----------
     edges : Edges
-        The edges; a launch comes from the end of its call, where that says more.
+        The edges; a launch comes from the end of its call if that says more.
     slack : Ints
         From what came first to what waited for it.
     usual, most : Ints
-        What is usual for its kind, and from where on a lag is out of the ordinary.
+        What is usual for its kind, and the value from which a lag is unusual.
     binds : Mask
         It was waited for last.
     lag : Ints
         How long it takes.
     called : Ints
-        Of a launch the point at which its call began; else -1.
+        For a launch, the point at which its call began; else -1.
     """
 
     edges: Edges
@@ -138,7 +138,7 @@ def _from_call_ends(graph: Graph, edges: Edges, binds: Mask) -> Edges:
 
 
 def _ready(graph: Graph, edges: Edges) -> Ints:
-    """When all but its launch was there, for each work."""
+    """When everything but its launch was ready, for each work."""
     works = graph.works
     ready = np.full(works.event.size, NONE, np.int64)
     rows = edges.of(STREAM, WAIT, GRAPH)
@@ -152,7 +152,7 @@ def _spread(values: Ints) -> float:
 
 
 def _groups(graph: Graph, edges: Edges) -> Ints:
-    """Kinds of edges; copies are launched by other means than kernels, so they are others."""
+    """Kinds of edges; copies are launched differently from kernels, so they have their own."""
     to_work = ~np.isin(edges.kind, (SYNC, THREAD))
     copies = np.zeros(edges.kind.size, np.int64)
     copies[to_work] = graph.works.copy[edges.target[to_work]]
@@ -176,7 +176,7 @@ def _free(graph: Graph, edges: Edges, binds: Mask) -> Mask:
 def _usual(group: Ints, slack: Ints, free: Mask) -> tuple[Ints, Ints]:
     """The median of the free edges of each group, and Tukey's fence above it.
 
-    Where all were held up, it is that of the kind, or nothing if nothing shows it.
+    If all were held up, it is that of the kind, or 0 if nothing shows it.
     """
     usual, most = np.zeros((2, 2 * len(KINDS)), np.int64)
     for number in np.unique(group).tolist():

@@ -1,8 +1,8 @@
 """Times of nodes that each wait for others: the longest way to each of them from the beginning.
 
-Arrays only. Many arrows lead from one node to another one; of these only the longest counts, so
-they are found in arrays, and a loop goes over what is left: nodes at which something waited for
-something else than itself.
+Arrays only. Many arrows lead from one node to another; only the longest counts, so those are found
+in arrays, and a loop goes over what is left: nodes at which something waited for something other
+than itself.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Network:
     arrows : Ints
         Rows of the arrows in the order of ``source`` and ``target``.
     first : Ints
-        Place in ``arrows`` of the first of those that have source and target in common.
+        Place in ``arrows`` of the first of those with the same source and target.
     source, target : Ints
         Nodes of these groups, in order of the target.
     begin : Ints
         Place in the groups of the first with each node as its target, and their number.
     order : Ints
-        Nodes, each behind all that it waits for.
+        Nodes, each after everything that it waits for.
     """
 
     size: int
@@ -60,8 +60,8 @@ class Times:
 def network(size: int, source: Ints, target: Ints, order: Ints, preference: Ints) -> Network:
     """Group arrows by source and target.
 
-    ``order`` has all nodes, in the order of their times. Of arrows that are as long as each other
-    the one of the greatest ``preference`` counts.
+    ``order`` has all nodes, in the order of their times. Of equally long arrows, the one with the
+    greatest ``preference`` counts.
     """
     arrows = np.lexsort((-preference, source, target))
     sources, targets = source[arrows], target[arrows]
@@ -81,7 +81,7 @@ def network(size: int, source: Ints, target: Ints, order: Ints, preference: Ints
 
 
 def _sorted(size: int, source: Ints, target: Ints, place: Ints) -> Ints:
-    """Nodes behind all that they wait for; where they wait in a circle, in the order of times."""
+    """Nodes after everything that they wait for; if they wait in a cycle, in the order of times."""
     missing = np.bincount(target, minlength=size)
     by_source = np.argsort(source, kind="stable")
     begin = np.searchsorted(source[by_source], np.arange(size + 1)).tolist()

@@ -1,7 +1,7 @@
 """One rank as a part of a network: which moments are nodes, and how long everything took.
 
-A thread between two of its waits, and a stream between two works that something else waits for, go
-on by themselves: they are not nodes but lengths, sums over what they did.
+A thread between two of its waits, and a stream between two works that something else waits for, run
+by themselves: they are not nodes but lengths, sums over what they did.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from profframe.analysis.replay.streams import Streams, streams
 from profframe.intervals import Ints, Mask
 
 BEGIN: Final = len(KINDS)
-"""From the beginning to what nothing known came before."""
+"""From the beginning to what has no known predecessor."""
 SELF: Final = BEGIN + 1
 """From one point of a thread to the next."""
 ARRIVAL: Final = BEGIN + 2
@@ -74,7 +74,7 @@ class Arrows:
     Attributes
     ----------
     kind : Ints
-        That of the edge, or one of this module's.
+        That of the edge, or one of this module.
     source, target : Ints
         Nodes of the network.
     point, into : Ints
@@ -84,7 +84,7 @@ class Arrows:
     slack, lag : Ints
         The time that there was, and how much of it is needed.
     usual, most : Ints
-        What such an arrow needs, and from where on a lag is out of the ordinary.
+        What such an arrow needs, and the value from which a lag is unusual.
     certainty : Ints
         As of edges.
     binds : Mask
@@ -107,7 +107,7 @@ class Arrows:
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """How long everything of a rank takes; a change of these is a prediction.
+    """How long everything of a rank takes; changing these makes a prediction.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class Lengths:
     gap : Ints
         Of each work: from the end of the work before in its stretch to its start.
     lag : Ints
-        Of each arrow, beside what is above.
+        For each arrow, besides the above.
     """
 
     own: Ints
@@ -260,7 +260,7 @@ def _entered(lanes: Streams, nodes: Nodes, work: Ints) -> tuple[Ints, Ints]:
 
 
 def _of_edges(timed: Lags, lanes: Streams, nodes: Nodes) -> Arrows:
-    """Arrows of the edges that leave the stretch that they begin in."""
+    """Arrows of the edges that leave the stretch in which they begin."""
     edges = timed.edges
     to_work = ~np.isin(edges.kind, (SYNC, THREAD))
     from_point = np.isin(edges.kind, (LAUNCH, THREAD))
@@ -332,7 +332,7 @@ def _selves(graph: Graph, timed: Lags, nodes: Nodes) -> Arrows:
 
 
 def _begins(graph: Graph, lanes: Streams, nodes: Nodes) -> Arrows:
-    """Threads begin with the window; work that nothing is known of when it did."""
+    """Threads begin with the window; work without known predecessors when it did."""
     points, works = graph.points, graph.works
     first = _firsts(graph)
     at, work = np.flatnonzero(first), np.flatnonzero(lanes.begins)
@@ -392,10 +392,11 @@ def _meetings(
 
 
 def _own(graph: Graph, timed: Lags, members: Members, call_ends: Ints) -> Ints:
-    """What each thread did itself since its point before: all the time but that of its waits.
+    """What each thread did itself since its previous point: all the time except its waits.
 
-    After a wait for a device only the return is its own. A thread that waited for another one is
-    its own until that began and since it was done; one that was woken did nothing before.
+    After a wait for a device only the return is its own. When a thread waits for another one, the
+    time until that began and after it was done is its own; a thread that was woken did nothing
+    before.
     """
     points, edges = graph.points, timed.edges
     own = np.append(0, np.diff(points.time))

@@ -1,7 +1,8 @@
-"""What suggestions of advice amount to in a replay, and what that gains.
+"""What suggestions of advice mean in a replay, and what they gain.
 
 A remedy changes only what its finding is about: the events that a rule names, on the ranks that
-have the finding. So a gain is of the time that the rule looks at, whatever else is in the trace.
+have the finding. So a gain refers to the time that the rule looks at, whatever else is in the
+trace.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from profframe.analysis.replay.what_if import Model
 from profframe.intervals import Ints, Mask
 
 _LIMIT: Final = np.int64(1) << 42
-"""Times of a thread are below this number of nanoseconds, so that it and the thread are one."""
+"""Times of a thread are below this number of nanoseconds, so both fit into one number."""
 _INPUT: Final = "input"
 CAUSES: Final = {"host": "", _INPUT: "", "compute": "compute", "copy": "copy"}
 """Causes of late ranks that a replay can change, and the class of their work; else the host's."""
@@ -30,7 +31,7 @@ CAUSES: Final = {"host": "", _INPUT: "", "compute": "compute", "copy": "copy"}
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What a remedy changes of one rank.
+    """What a remedy changes on one rank.
 
     Attributes
     ----------
@@ -43,7 +44,7 @@ class Changed:
     marks : Ints
         The profiler steps, which are what is looked at; none is the whole trace.
     but : Ints
-        Events during which nothing changes, where none are named.
+        Events during which nothing changes, if none are named.
     """
 
     events: Ints
@@ -55,9 +56,9 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What a suggestion amounts to: a word of `REPLAYS`, for each rank that has the finding.
+    """What a suggestion means: a word of `REPLAYS`, for each rank that has the finding.
 
-    ``cause`` is of stragglers: what makes them late.
+    ``cause`` is for stragglers: what makes them late.
     """
 
     word: str
@@ -66,10 +67,10 @@ class Remedy:
 
 
 def gains(of: Model, remedies: Sequence[Remedy]) -> tuple[list[int], float]:
-    """Nanoseconds that each remedy gains, and how far the replay is off where nothing changes.
+    """Nanoseconds that each remedy gains, and how far the unchanged replay is off.
 
-    A gain is what the replay with the change takes less than the replay without, so that an error
-    which both have is none of it.
+    A gain is the replay without the change minus the replay with it, so errors that both have
+    cancel.
     """
     now = outcome(of.job, of.recorded).end
     gained = []
@@ -81,7 +82,7 @@ def gains(of: Model, remedies: Sequence[Remedy]) -> tuple[list[int], float]:
 
 
 def change(of: Model, remedy: Remedy) -> Change:
-    """What the remedy makes of the lengths of all ranks."""
+    """The durations of all ranks after the remedy."""
     nothing = np.empty(0, np.int64)
     parts = [remedy.ranks.get(rank, Changed(nothing, None, nothing)) for rank in of.ranks]
     if remedy.word == "works":
@@ -146,7 +147,7 @@ def _launches(of: Model, parts: Sequence[Changed]) -> Change:
 
 
 def _slices(of: Model, parts: Sequence[Changed], word: str) -> Change:
-    """What threads do in slices takes no time: of ``calls`` no waits, of ``ops`` no work."""
+    """What threads do in slices takes no time; for ``calls`` waits, too, for ``ops`` also work."""
     chosen = [
         np.isin(own.graph.slices.event, part.events)
         for own, part in zip(of.job.ranks, parts, strict=True)
@@ -193,7 +194,7 @@ def _covered(at: Ints, start: Ints, end: Ints) -> Mask:
 def _stragglers(of: Model, parts: Sequence[Changed], late: Sequence[bool], cause: str) -> Change:
     """Late ranks do what makes them late as the median rank does, in the time looked at.
 
-    Of a thread that is what it does in calls of a data loader, or all else.
+    For a thread that is what it does in calls of a data loader, or everything else.
     """
     usual = changes.stragglers(of.job, of.details)
     number = CLASSES.index(CAUSES[cause]) if CAUSES[cause] else None
@@ -218,7 +219,7 @@ def _stragglers(of: Model, parts: Sequence[Changed], late: Sequence[bool], cause
 
 
 def _looked_at(own: Rank, at: Ints, marks: Ints) -> Mask:
-    """Moments in profiler steps; all, where there are none."""
+    """Moments in profiler steps; all moments if there are none."""
     if not marks.size:
         return np.ones(at.size, np.bool_)
     slices = own.graph.slices

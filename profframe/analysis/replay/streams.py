@@ -20,7 +20,7 @@ class Streams:
     order, place : Ints
         Works by stream and start, and the place of each among them.
     before : Ints
-        The work just before each on its stream, where that had ended; else -1.
+        The work just before each on its stream, if that had ended; else -1.
     begins : Mask
         Nothing in the window is known that the work waited for.
     tail : Ints

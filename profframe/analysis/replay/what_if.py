@@ -1,4 +1,4 @@
-"""What a job would take if something in it were otherwise."""
+"""What a job would take if something in it were different."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from profframe.query.run import prepare
 UNCHANGED: Final = "nothing"
 TOGETHER: Final = "all of these"
 _MOST: Final = 1e6
-"""Greatest factor, rate and latency; far beyond what means anything."""
+"""Maximum factor, rate and latency; far beyond anything meaningful."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What is to be otherwise; see `Trace.what_if`."""
+    """What is to be different; see `Trace.what_if`."""
 
     communication: float | None = None
     latency_us: float | None = None
@@ -87,7 +87,7 @@ class Model:
     job : Job
         What waits for what, and how long everything took.
     details : list of Details
-        What changes need to know, of each rank.
+        What changes need to know about each rank.
     bus_bytes : Ints
         Of each collective, the bytes that pass the slowest link; -1 where not known.
     """
@@ -138,7 +138,7 @@ def predictions(
     devices: pa.Table,
     user_models: Devices | None = None,
 ) -> pl.DataFrame:
-    """One row for what is, one for each change, and one for all of several together."""
+    """One row for no change, one for each change, and one for several changes together."""
     with ExitStack() as stack:
         asks = wishes.kernels or wishes.categories or wishes.fused or wishes.device is not None
         connections = [_prepared(stack.enter_context(connect(rank))) for rank in of.ranks if asks]
@@ -174,7 +174,7 @@ def _changes(
     devices: pa.Table,
     user_models: Devices | None,
 ) -> dict[str, Change]:
-    """A change for each wish, by what a reader is told of it."""
+    """A change for each wish, by its words for the reader."""
     job_of, details_of = of.job, of.details
     parts: dict[str, Change] = {}
     works = [own.graph.works.event for own in job_of.ranks]
@@ -194,7 +194,7 @@ def _changes(
         parts[label] = changes.transfers(job_of, of.bus_bytes, latency * 1000, rate)
     if not wishes.stragglers:
         usual = changes.stragglers(job_of, details_of)
-        # Ranks that share cores are late in turns: as the median rank all of them take longer.
+        # Ranks that share cores are late in turns: like the median rank, all of them take longer.
         is_longer = outcome(job_of, usual(of.recorded)).end > of.length_ns
         parts["no stragglers"] = changes.nothing if is_longer else usual
     for column, factors in (("kernel", wishes.kernels), ("category", wishes.categories)):
@@ -225,7 +225,7 @@ def _changes(
 
 
 def _others(devices: pa.Table, name: str, user_models: Devices | None) -> pa.Table:
-    """The devices, as if each were of another model."""
+    """The devices, as if each had another model."""
     choices = models(user_models)
     if name not in choices:
         raise UnknownNameError.among("device", name, choices)
@@ -236,7 +236,7 @@ def _others(devices: pa.Table, name: str, user_models: Devices | None) -> pa.Tab
 
 
 def _prediction(of: Model, label: str, wanted: Sequence[Change]) -> dict[str, Any]:
-    """Replay a job with changes, and with what is not recorded taken in two other ways."""
+    """Replay a job with changes, and with two other assumptions about what is not recorded."""
     lengths: Sequence[Lengths] = of.recorded
     for change in wanted:
         lengths = change(lengths)

@@ -5,10 +5,10 @@ overlapping the next by half, are searched for the place that splits them best. 
 is a change point; stretches with it are dropped; and so on.
 
 - **Test.** How far the mean ranks before and after the place are apart (Wilcoxon), against its
-  variance over all orders of the stretch. Ranks are of the whole series, so a single run of any
-  size makes no change, and nothing is assumed of the noise but that it does not depend on the run
-  before. Of fewer than 30 runs the values themselves are taken (Student), for so few ranks cannot
-  tell a change from chance: there, noise is taken to be normal.
+  variance over all orders of the stretch. Ranks refer to the whole series, so a single run of any
+  size makes no change, and the only assumption about the noise is that it does not depend on the
+  previous run. With fewer than 30 runs the values themselves are used (Student), because so few
+  ranks cannot tell a change from chance: there, noise is assumed to be normal.
 - **Rate of errors.** The p-value of a place is multiplied by the number of places of all stretches,
   and by the number of series (Bonferroni). So of a hundred sets of series without a change, at most
   one has a change point on average. It is an upper bound; the rate is less.
@@ -44,7 +44,7 @@ class Change:
     at
         Number of the first sample of the new level.
     p
-        Chance of such a change in any of the series if there is none; an upper bound.
+        Probability of such a change in any of the series if there is none; an upper bound.
     """
 
     at: int

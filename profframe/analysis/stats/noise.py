@@ -35,7 +35,7 @@ from profframe.intervals import Ints
 Float64 = npt.NDArray[np.float64]
 
 LEVEL: Final = 0.05
-"""Rate of errors that is accepted; a confidence interval holds 1 - LEVEL."""
+"""Accepted rate of errors; a confidence interval covers 1 - LEVEL."""
 
 _CELLS: Final = 1 << 22
 """Rows times samples in one block; a bound on memory."""
@@ -45,10 +45,10 @@ _ROWS_FOR_TREND: Final = 10
 _STEEPEST: Final = -2
 """An error of the clock does not depend on the size, so its relative square falls like this."""
 _LEAST_RATIO: Final = 1e-3
-"""Noise below this part of the median does not decide what is typical."""
+"""Noise below this part of the median does not influence what is typical."""
 _MOST_AUTOCORRELATION: Final = 0.98
 _LEAST_SAMPLES: Final = 2
-"""Steps count as no fewer samples, however much they correlate."""
+"""Minimum number of samples that steps count as, however much they correlate."""
 _UNVARIED: Final = 1e-3
 """If the noise of rows varies less than this, beyond chance, it is taken as equal."""
 
@@ -105,7 +105,7 @@ class _Side:
 
     @property
     def effective(self) -> Float64:
-        """Number of independent samples; the variance of one is so many times that of the mean."""
+        """Number of independent samples: the variance of one over that of the mean."""
         return self.freedom + 1
 
 
@@ -173,7 +173,7 @@ def _side(samples: Samples) -> _Side:
     mean, squares, products = (np.zeros(samples.rows) for _ in range(3))
     counts = np.zeros(samples.rows, np.int64)
     for rows, values, present in _blocks(samples):
-        constant = values.min(1) == values.max(1)  # a mean may be off by a bit
+        constant = values.min(1) == values.max(1)  # a mean may be off by one bit
         mean[rows] = np.where(constant, values[:, 0], values.mean(1))
         residuals = np.add.reduceat(values - mean[rows, None], starts, axis=1)
         squares[rows] = (residuals**2).sum(1)
@@ -272,7 +272,7 @@ def _inverse_trigamma(value: float) -> float:
 
 
 def _one_sided(base: _Side, other: _Side) -> Float64:
-    """Chance that all units with the row are on one side, if sides do not differ."""
+    """Probability that all units with the row are on one side, if sides do not differ."""
     present = base.present + other.present
     log_all = _log_choose(base.units + other.units, present)
     ways = (_log_choose(side.units, present) for side in (base, other))
@@ -281,7 +281,7 @@ def _one_sided(base: _Side, other: _Side) -> Float64:
 
 
 def _log_choose(number: int, size: Ints) -> Float64:
-    """Logarithm of the ways to choose; minus infinity where there are none."""
+    """Logarithm of the number of ways to choose; minus infinity if there are none."""
     from scipy import special
 
     others = np.maximum(number - size, 0)

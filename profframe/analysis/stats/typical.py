@@ -28,7 +28,7 @@ _LEAST_SAMPLES: Final = 3
 _LEAST_NOISE: Final = 1e-3
 """Noise is at least this part of the size: nearly constant values have no outliers."""
 _LEAST_ROWS: Final = 10
-"""The median of fewer rows is no pace."""
+"""The median of fewer rows is not a pace."""
 _LEAST_GAIN: Final = 0.9
 """The pace is used only if less than this part of the noise remains without it."""
 

@@ -45,7 +45,7 @@ _FIRST: Final = """
         coalesce(scope, 0)
     FROM nested
     JOIN events USING (run, rank, event_id)"""
-"""Values that torch takes from the first event of a key; internal ops count as no parent."""
+"""Values that torch takes from the first event of a key; internal ops do not count as parents."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ Times = tuple[float, float, float, float]
 _TOLERANCE_US: Final = 0.0005
 """Half a nanosecond: the error of the floats."""
 _COMPENSATES: Final = sys.version_info >= (3, 12)
-"""Since Python 3.12 `sum()` adds floats more precisely than one after the other."""
+"""Since Python 3.12 `sum()` adds floats more precisely than one by one."""
 _SLICES: Final = """
     WITH keys AS (
         SELECT list(event_id) AS event_ids, row_number() OVER () - 1 AS key
@@ -66,7 +66,7 @@ def read(
 ) -> list[Times]:
     """Sums of the keys with these first events, in their order; None is no event.
 
-    Without frames, a key is what it is without its Python functions.
+    Without frames, a key does not include its Python functions.
     """
     connection.execute(
         "CREATE OR REPLACE TEMP VIEW trace_events AS "

@@ -1,6 +1,6 @@
-"""A trace as Perfetto's protobuf: what `readers.perfetto` reads back, and Perfetto opens.
+"""A trace as Perfetto's protobuf, which Perfetto opens and `readers.perfetto` reads back.
 
-Events are those of `export.chrome`, and so is what the header says, which is among the metadata.
+Events are those of `export.chrome`, and so is the content of the header, which is in the metadata.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def write_job(path: str | os.PathLike[str], job: Job) -> None:
 
 
 def _put(put: Write, packets: Packets, events: ChromeEvents) -> tuple[int, int]:
-    """Write the events of a trace behind its labels; how many there are of each."""
+    """Write the events of a trace after its labels; returns how many there are of each."""
     labels = [*labels_of(events.threads)]
     put(packets.labels(labels))
     for batch in events.ends.batches:

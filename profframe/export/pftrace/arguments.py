@@ -1,7 +1,7 @@
-"""Arguments of events, which are JSON text, as debug annotations: a value of its type each.
+"""Arguments of events, which are JSON text, as debug annotations with values of their types.
 
-What no type holds as it was written is an annotation of JSON: lists, objects, numbers like 1.50,
-texts with escapes, some of which are no Unicode.
+What no type keeps as it was written becomes an annotation of JSON: lists, objects, numbers like
+1.50, and texts with escapes, some of which are not Unicode.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Members:
     Attributes
     ----------
     owner
-        The row that each is of.
+        The row that each belongs to.
     names, values
         The name of each without its quotation marks, and the text of its value.
     are_whole
@@ -88,7 +88,7 @@ def members(texts: pa.Array) -> Members:
     letter = letters[place]
     is_quote = letter == _QUOTE
     quotes = _within(is_quote, first)
-    # What is in a text says nothing; its quotation marks stand for it.
+    # The content of a text does not matter; its quotation marks represent it.
     is_kept = is_quote | (quotes.running & 1 == 0)
     first = np.append(0, np.cumsum(is_kept))[first]
     place, letter, is_quote = place[is_kept], letter[is_kept], is_quote[is_kept]
@@ -117,7 +117,7 @@ def members(texts: pa.Array) -> Members:
 
 
 def debug_annotations(objects: Members, name_iids: Ints) -> Message:
-    """A message of each member."""
+    """A message for each member."""
     values = objects.values
     count = len(values)
     if not count:
@@ -135,13 +135,13 @@ def debug_annotations(objects: Members, name_iids: Ints) -> Message:
     written = shown.take(pa.array(at))
     at = at[_matches(written, _DECIMAL)]
     decimals = shown.take(pa.array(at)).cast(pa.float64())
-    # What is not the shortest text of its number would come back as another text.
+    # A number that is not written in its shortest form would come back as another text.
     is_same = pc.equal(decimals.cast(pa.large_string()), shown.take(pa.array(at)))
     is_double[at] = is_same.to_numpy(zero_copy_only=False)
     is_json = ~(is_text | is_bool | is_int | is_double)
     edges = wire.bounds(values)
     data = values.buffers()[2]
-    # Quotation marks are no part of a text.
+    # Quotation marks are not part of a text.
     cut = is_text.astype(np.int64)
     has_text = is_text | is_json
     at = np.flatnonzero(has_text)
@@ -169,7 +169,7 @@ def debug_annotations(objects: Members, name_iids: Ints) -> Message:
 
 
 def numbers_in(objects: Members) -> tuple[Ints, npt.NDArray[np.float64]]:
-    """Those members whose values are numbers, and these."""
+    """The members whose values are numbers, and the numbers."""
     numbers = objects.values.cast(pa.large_string())
     at = np.flatnonzero(_matches(numbers, r"^-?[0-9]{1,300}(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?$"))
     return at, numbers.take(pa.array(at)).cast(pa.float64()).to_numpy()
@@ -177,7 +177,7 @@ def numbers_in(objects: Members) -> tuple[Ints, npt.NDArray[np.float64]]:
 
 @dataclass(frozen=True, slots=True)
 class _Totals:
-    """Sums of steps in each row: up to each step with it, and of all."""
+    """Sums of steps in each row: up to and including each step, and of all."""
 
     running: npt.NDArray[np.int32]
     total: npt.NDArray[np.int32]
@@ -192,7 +192,7 @@ def _within(steps: npt.NDArray[Any], first: Ints) -> _Totals:
 
 
 def _structure(letters: Bytes) -> Ints:
-    """Places of what parts members and texts; a quotation mark behind a backslash does not."""
+    """Places of what separates members and texts; a quotation mark after a backslash does not."""
     place = np.flatnonzero(_IS_STRUCTURE[letters])
     slashes = np.flatnonzero(letters == _BACKSLASH)
     if not slashes.size:
@@ -207,7 +207,7 @@ def _structure(letters: Bytes) -> Ints:
 
 
 def _first_letters(letters: Bytes, edges: Ints) -> Bytes:
-    """The first letter of each row that is no space; 0 of an empty one."""
+    """The first letter of each row that is not a space; 0 for an empty row."""
     start, _ = _trimmed(letters, edges[:-1], edges[1:])
     begin = np.zeros(start.size, np.uint8)
     has = start < edges[1:]
@@ -216,7 +216,7 @@ def _first_letters(letters: Bytes, edges: Ints) -> Bytes:
 
 
 def _trimmed(letters: Bytes, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Stretches without spaces around them."""
+    """Texts without the spaces around them."""
     start, end = start.copy(), end.copy()
     for edge, step, behind in ((start, 1, 0), (end, -1, 1)):
         active = np.flatnonzero(start < end)

@@ -1,4 +1,4 @@
-"""Texts that events name by numbers, which a packet before them gives them."""
+"""Texts that events refer to by numbers, which an earlier packet assigns."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ NAME: Final = 2
 ARGUMENT: Final = 3
 """Kinds of texts, as they are numbered in a packet."""
 _MOST: Final = 1 << 17
-"""Texts of a kind that are known at once."""
+"""Maximum texts of a kind that are known at once."""
 
 
 @dataclass(slots=True)
 class Interned:
-    """The texts that have numbers, by kind, and those that no packet has given them yet."""
+    """The texts that have numbers, by kind, and those that no packet has assigned yet."""
 
     texts: dict[int, pa.Array] = field(default_factory=dict)
     new: list[bytes] = field(default_factory=list)
@@ -33,11 +33,11 @@ class Interned:
         return any(len(texts) > _MOST for texts in self.texts.values())
 
     def forget(self) -> None:
-        """Begin anew, as a packet has to say."""
+        """Start again, which a packet must announce."""
         self.texts.clear()
 
     def numbers(self, kind: int, texts: pa.Array) -> Ints:
-        """The number of each text; 0 is NULL."""
+        """The number of each text; 0 means NULL."""
         encoded = texts.cast(pa.large_string()).dictionary_encode()
         distinct = encoded.dictionary
         earlier = self.texts.get(kind, pa.array([], pa.large_string()))
@@ -55,6 +55,6 @@ class Interned:
         return numbers
 
     def take(self) -> bytes | None:
-        """What the next packet has to say of new texts."""
+        """What the next packet must say about new texts."""
         new, self.new = self.new, []
         return b"".join(new) or None

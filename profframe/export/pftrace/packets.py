@@ -54,9 +54,9 @@ _LEGACY_ENCLOSING: Final = 12
 _LEGACY_DIRECTION: Final = 13
 _VALUE: Final = 44
 _LEGACY_PHASES: Final = ("s", "t", "f", "b", "e", "n")
-"""Phases that viewers know in the words of Chrome's JSON alone."""
+"""Phases that viewers know only in the words of Chrome's JSON."""
 _WHOLE: Final = "args"
-"""Name of an annotation with arguments that are no object."""
+"""Name of an annotation with arguments that are not an object."""
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Packets:
     Attributes
     ----------
     zero_ns
-        What times in the file are since.
+        The moment that times in the file count from.
     """
 
     zero_ns: int
@@ -74,7 +74,7 @@ class Packets:
     interned: Interned = field(default_factory=Interned)
 
     def opening(self, *, is_utc: bool) -> bytes:
-        """The first packets: where the clock is."""
+        """The first packets: the state of the clock."""
         first = _packet((_SEQUENCE, _ONLY), (_FLAGS, _CLEARED))
         if not is_utc:
             return first
@@ -89,7 +89,7 @@ class Packets:
         return _packet((_METADATA, message(*entries)), (_SEQUENCE, _ONLY))
 
     def ends(self, ends: pa.RecordBatch) -> Iterator[memoryview | bytes]:
-        """Ends of slices, which come first: so none closes another that begins at its time."""
+        """Ends of slices, which come first, so that none closes a slice that begins at its time."""
         track = self.track_of(ends, ends["lane"].to_numpy())
         yield self._news()
         yield self.closing(ends["end_ns"].to_numpy(), track)
@@ -125,12 +125,12 @@ class Packets:
         return self.labels(labels)
 
     def labels(self, labels: list[dict[str, Any]]) -> bytes:
-        """A packet with labels of processes and threads, for those that have no track, too."""
+        """A packet with labels of processes and threads, also for those without a track."""
         self.tracks.label(labels)
         return self.metadata({exported.LABELS_KEY: json.dumps(labels)}) if labels else b""
 
     def _news(self) -> bytes:
-        """Packets for what the next ones name."""
+        """Packets for what the next ones refer to."""
         described = [
             _packet((_DESCRIPTOR, text), (_SEQUENCE, _ONLY)) for text in self.tracks.take()
         ]
@@ -173,7 +173,7 @@ class Packets:
 
 
 class _Encoded:
-    """A batch of rows that is encoded."""
+    """A batch of encoded rows."""
 
     def __init__(self, file: Packets, rows: pa.RecordBatch, lanes: Lanes) -> None:
         self.file, self.rows, self.lanes = file, rows, lanes
@@ -217,7 +217,7 @@ class _Encoded:
     def _with_ends(
         self, packets: Message, times: Ints, is_slice: Mask, track: Ints
     ) -> tuple[list[memoryview], Message]:
-        """Ends that have not come first: of slices without length, and of added ones."""
+        """Ends that did not come first: of slices without length, and of added ones."""
         duration = pc.fill_null(self.rows["dur_ns"], -1).to_numpy()
         has_time = _has(self.rows["time_ns"])
         is_point = is_slice & (duration == 0) & has_time
@@ -319,7 +319,7 @@ class _Encoded:
     def _counters(
         self, arguments: Members, is_counter: Mask, track: Ints, kind: Ints
     ) -> tuple[Ints, Ints, Message, list[memoryview | bytes]]:
-        """Values of counters: the first of a row is in its packet, others in packets of theirs."""
+        """Values of counters: the first of a row is in its packet, others in separate packets."""
         at, values = numbers_in(arguments)
         chosen = is_counter[arguments.owner[at]]
         at, values = at[chosen], values[chosen]
@@ -366,7 +366,7 @@ class _Encoded:
 
 
 def hashes(ids: pa.Array) -> Ints:
-    """Ids as numbers: those that are one, and of other texts some number beyond these."""
+    """Ids as numbers: ids that are numbers stay, other texts get a number beyond these."""
     is_number = pc.fill_null(pc.match_substring_regex(ids, r"^[0-9]{1,18}$"), fill_value=False)
     plain = pc.if_else(is_number, ids, "0").cast(pa.int64()).to_numpy()
     hashed = pl.Series(ids.cast(pa.large_string())).hash().to_numpy().view(np.int64)

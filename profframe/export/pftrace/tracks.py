@@ -1,4 +1,4 @@
-"""Tracks: processes, threads, lanes beside them, and counters; each is described before its use."""
+"""Tracks: processes, threads, additional lanes, and counters; each is described before its use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LABELS: Final = {
 
 
 class Key(NamedTuple):
-    """What has a track of its own."""
+    """What has its own track."""
 
     pid: str | None
     tid: str | None
@@ -46,7 +46,7 @@ class Tracks:
     _last: int = 0
 
     def label(self, labels: Iterable[Mapping[str, Any]]) -> None:
-        """Take labels of processes and threads, as a trace has them."""
+        """Take labels of processes and threads from a trace."""
         for label in labels:
             name, pid, tid = label["name"], _text(label.get("pid")), _text(label.get("tid"))
             key = (pid, None) if name.startswith("process") else (pid, tid)
@@ -120,7 +120,7 @@ def _text(value: object) -> str | None:
 
 
 def _number(text: str | None) -> int | None:
-    """A process or thread that is known by its number; 0 is one of the system's own."""
+    """A process or thread that is known by its number; 0 would be one of the system."""
     if text is None or not (text.isascii() and text.isdecimal()) or len(text) > 10:
         return None
     number = int(text)

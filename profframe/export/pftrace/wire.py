@@ -1,8 +1,8 @@
 """Fields of many protobuf messages at once: arrays in, arrays of bytes out.
 
-A field that a message lacks is an empty element, so that all arrays have one element a message and
-nothing is NULL. Perfetto's own library makes an object of each packet, which takes ten times as
-long as text of JSON.
+A field that a message lacks is an empty element, so all arrays have one element per message and
+nothing is NULL. Perfetto's own library makes an object for each packet, which takes ten times as
+long as JSON text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from profframe.intervals import Ints, Mask
 
 Parts: TypeAlias = pa.LargeBinaryArray
-"""An element of each message: encoded fields, or what a field holds."""
+"""One element per message: encoded fields, or the content of a field."""
 Message: TypeAlias = list[Parts]
 """Fields of messages, which are put together once they are written."""
 
@@ -78,13 +78,13 @@ def doubles(field: int, values: npt.NDArray[np.float64]) -> Message:
 
 
 def constant(fields: bytes, count: int) -> Message:
-    """Fields that all messages have alike."""
+    """Fields that are the same in all messages."""
     data = np.tile(np.frombuffer(fields, np.uint8), count)
     return [_parts(data, np.arange(count + 1) * len(fields))]
 
 
 def lengths(field: int, contents: Message, present: Mask | None = None) -> Message:
-    """Fields that hold bytes: texts, and messages. Those that are not present hold nothing."""
+    """Fields that hold bytes: texts and messages. Those that are not present are empty."""
     size = np.diff(bounds(contents[0]))
     for part in contents[1:]:
         size = size + np.diff(bounds(part))
@@ -92,7 +92,7 @@ def lengths(field: int, contents: Message, present: Mask | None = None) -> Messa
 
 
 def tags(field: Ints, size: Ints, present: Mask) -> Message:
-    """Beginnings of fields that hold bytes, of numbers below 16, one or the other."""
+    """Beginnings of fields that hold bytes, with numbers below 16, one or the other."""
     data = (field << 3 | _LENGTH).astype(np.uint8)[present]
     head = [_parts(data, np.append(0, np.cumsum(present)))]
     return [*head, _tagged(None, size, present)]
@@ -129,7 +129,7 @@ def contents(parts: Parts) -> memoryview:
 
 
 def between(data: pa.Buffer, starts: Ints, ends: Ints) -> Parts:
-    """Stretches of bytes that follow one another, with gaps between them."""
+    """Consecutive ranges of bytes, with gaps between them."""
     edges = np.empty(2 * starts.size + 1, np.int64)
     edges[:-1:2], edges[1::2] = starts, ends
     edges[-1] = ends[-1] if ends.size else 0
@@ -137,7 +137,7 @@ def between(data: pa.Buffer, starts: Ints, ends: Ints) -> Parts:
 
 
 def bounds(parts: pa.Array) -> Ints:
-    """Where the elements begin, and where the last ends."""
+    """Where the elements begin, and where the last one ends."""
     if not len(parts):
         return np.zeros(1, np.int64)
     offsets = np.frombuffer(parts.buffers()[1], np.int64)

@@ -1,4 +1,4 @@
-"""What an execution trace says of the slices of a trace: their tensors, and who reads whose."""
+"""What an execution trace says about the slices of a trace: tensors, and who reads them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which node reads what which other one wrote: the last that had written to the same bytes.
+"""Data dependencies: which node reads what another one wrote last to the same bytes.
 
-A node reads when it begins and writes when it ends, after all that ran in it. So what it reads is
-of nodes that had ended by then, and dependencies have no cycles. Of nodes inside one another that
-wrote the same, the outermost counts, as it ended last.
+A node reads when it begins and writes when it ends, after everything that ran in it. So it reads
+from nodes that had ended by then, and dependencies have no cycles. If nested nodes wrote the same,
+the outermost counts, because it ended last.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ _DEPENDENCIES: Final = """
       ON reads.storage_id = writes.storage_id AND reads.part = writes.part
      AND reads.started > writes.written
     GROUP BY source, target ORDER BY target, source"""
-"""Extents are cut at all of their ends, so that each part was written as one."""
+"""Extents are cut at all of their ends, so that each part was written as a whole."""
 
 
 def dependencies(nodes: pa.Table, tensors: pa.Table) -> tuple[Ints, Ints, Ints]:
-    """Rows of nodes that wrote and that read it, and the storage; ordered by reader.
+    """Rows of the writing and the reading node, and the storage; ordered by reader.
 
     Parameters
     ----------
     nodes, tensors
-        As a reader gives them; of several nodes with one id the first counts.
+        As a reader returns them; if several nodes have one id, the first counts.
     """
     ids = nodes["node_id"].fill_null(-1).to_numpy()
     distinct, first = np.unique(ids, return_index=True)

@@ -26,14 +26,14 @@ _LINKED: Final = ("host_op", "annotation")
 
 
 def join_nodes(tables: Tables, nodes: pa.Table, tensors: pa.Table, record_function: Ints) -> Tables:
-    """Tables with nodes and tensors, the slices that they are, and data dependencies in `flows`.
+    """Tables with nodes and tensors, linked to their slices, and data dependencies in `flows`.
 
     Parameters
     ----------
     tables
-        A trace with its facts; without events for an execution trace alone.
+        A trace with its facts; without events for a lone execution trace.
     nodes, tensors
-        As a reader gives them.
+        As a reader returns them.
     record_function
         ``Record function id`` of each event, -1 where it has none.
     """
@@ -80,10 +80,10 @@ def _is_of_several_processes(tables: Tables) -> bool:
 def _dependencies_of_slices(
     nodes: pa.Table, tensors: pa.Table, event_id: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Dependencies among nodes that are slices, of the one process that a trace is of.
+    """Dependencies among nodes that are slices, in the one process of a trace.
 
-    Storages of several processes share their numbers. Numbers of calls are in the order of their
-    beginnings within a process; those of nodes are no more.
+    Storages of several processes share their numbers. Numbers of calls follow the order of their
+    beginnings within a process; those of nodes no longer do.
     """
     calls = nodes["record_function_id"].fill_null(-1).to_numpy()
     rows = np.flatnonzero((event_id >= 0) & nodes["node_id"].is_valid().to_numpy())
@@ -101,7 +101,7 @@ def _dependencies_of_slices(
 
 
 def _place(values: pa.ChunkedArray, ids: pa.Array) -> pa.Array:
-    """Place of each value among ids; NULL for one that is none of them."""
+    """Place of each value among ids; NULL if it is none of them."""
     place = pc.index_in(values, value_set=ids, skip_nulls=True)
     return place.combine_chunks() if isinstance(place, pa.ChunkedArray) else place
 
@@ -116,7 +116,7 @@ def _nullable(values: Ints) -> pa.Array:
 
 
 def _links(nodes: pa.Table, events: pa.Table, record_function: Ints) -> tuple[Links, Ints]:
-    """Links of nodes that may be a slice, to `event_id`, and the rows of these nodes."""
+    """Links from nodes that may be a slice to `event_id`, and the rows of these nodes."""
     name, texts = words(nodes, "name")
     thread = nodes["tid"].fill_null(-1).to_numpy()
     ids = nodes["node_id"].fill_null(-1).to_numpy()

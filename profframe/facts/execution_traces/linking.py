@@ -1,4 +1,4 @@
-"""Find the slice that each node of an execution trace is: by an id, else by the order of names."""
+"""Find the slice of each execution trace node: by an id, or else by the order of names."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import numpy.typing as npt
 from profframe.intervals import Ints, Mask
 
 _AGREEING: Final = 0.9
-"""Share of the ids that nodes share with slices that must have one name in both: ids of another
-recording of the same program agree by chance, from time to time."""
+"""Share of the ids in both nodes and slices that must have the same name in both.
+
+Ids of another recording of the same program agree by chance now and then.
+"""
 _ALIKE: Final = 0.5
-"""Share of a thread's nodes that must be in a place of the trace, in their order."""
+"""Share of a thread's nodes that must be at a place of the trace, in their order."""
 _LONGEST_KEY: Final = 16
-"""Names in a row by which places of a sequence are searched."""
+"""Number of consecutive names by which places of a sequence are searched."""
 _MOST_PLACES: Final = 512
 _BASE: Final = np.uint64(0x9E3779B97F4A7C15)
 
@@ -47,9 +49,9 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The slice of each of the nodes, as a row of the slices, or -1; and how it was found.
+    """The slice of each node, as a row of the slices, or -1; and how it was found.
 
-    ``places`` is the number of places of the trace that fit as well, where order told it.
+    ``places`` is the number of other places in the trace that fit, if it was found by order.
     """
 
     slices: Ints
@@ -58,7 +60,7 @@ class Links:
 
 
 def link(nodes: Nodes, slices: Slices) -> Links:
-    """The slices of nodes, by the way that fits best."""
+    """The slices of nodes, by the method that fits best."""
     ways = (
         ("record_function", nodes.record_function, slices.record_function),
         ("external_id", nodes.record_function, slices.external),
@@ -68,7 +70,7 @@ def link(nodes: Nodes, slices: Slices) -> Links:
     count = 0
     for how, left, right in ways:
         chosen, shared = _by_id(left, right, nodes.name, slices.name)
-        # Processes that were forked write into the same file, with ids that go on from the same.
+        # Forked processes write into the same file, with ids that continue from the same number.
         agreeing = np.unique(left[chosen >= 0]).size
         if agreeing > count and agreeing >= _AGREEING * shared:
             best, count = Links(_claimed_once(chosen), how), agreeing
@@ -93,7 +95,7 @@ def _by_id(left: Ints, right: Ints, left_name: Ints, right_name: Ints) -> tuple[
 
 
 def _claimed_once(chosen: Ints) -> Ints:
-    """Links, but for slices that several nodes would be: which of these it is, nothing says."""
+    """Links without slices that several nodes claim: nothing says which of them is right."""
     linked = np.flatnonzero(chosen >= 0)
     _, place, counts = np.unique(chosen[linked], return_inverse=True, return_counts=True)
     once = chosen.copy()
@@ -112,7 +114,7 @@ def _places(sorted_pairs: Ints, wanted: Ints) -> Ints:
 
 
 def _by_order(nodes: Nodes, slices: Slices) -> Links:
-    """The place of each thread's sequence of names in the trace; the longest thread's first."""
+    """The place of each thread's sequence of names in the trace, the longest thread first."""
     chosen = np.full(nodes.row.size, -1, np.int64)
     threads, counts = np.unique(nodes.thread, return_counts=True)
     window: tuple[int, int] | None = None
@@ -150,7 +152,7 @@ def _nearest(shifts: Ints, names: Ints, slices: Slices, window: tuple[int, int])
 
 
 def _aligned(names: Ints, slices: Slices, shift: int) -> tuple[Ints, Mask]:
-    """Row of slices for each name at a shift, and whether it has that name, on one thread."""
+    """The slice for each name at a shift, and whether it has that name, on one thread."""
     at = np.arange(names.size) + shift
     inside = (at >= 0) & (at < slices.name.size)
     at = np.clip(at, 0, slices.name.size - 1)

@@ -78,8 +78,10 @@ do more than a formula would cover.
 """
 
 PATTERNS: Final = (*PRODUCT_NAMES, *SEQUENCE_NAMES, *TRITON_NAMES)
-"""Patterns of names, with formulas of the ops that are called so: versions of one kernel, and
-kernels that a compiler has named. `FORMULAS` goes before them."""
+"""Patterns of names and formulas: versions of one kernel, and kernels named by a compiler.
+
+`FORMULAS` takes precedence.
+"""
 
 MISFITS: Final = (
     Unknown,
@@ -90,7 +92,7 @@ MISFITS: Final = (
     TypeError,
     ValueError,
 )
-"""What a formula raises where the recorded inputs do not fit it."""
+"""What a formula raises if the recorded inputs do not fit it."""
 
 _MOST: Final = 1 << 62
 _WRAPPED: Final = re.compile(r"(sglang_profiler::\w+?)(?:_\d+)?")
@@ -138,7 +140,7 @@ def count(formula: Count | None, op: Op) -> int | None:
 
 
 def counted(formula: Count | None, op: Op) -> tuple[int | None, bool]:
-    """The same, and whether it is unknown for lengths of sequences that no profiler records."""
+    """The same, and whether it is unknown because of sequence lengths that no profiler records."""
     if formula is None:
         return None, False
     try:

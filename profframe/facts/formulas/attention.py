@@ -76,7 +76,7 @@ def _heads(query: Shape, key: Shape, value: Shape) -> int:
 def packed(cumulative: int, longest: int, inner: Layout) -> Layout:
     """Concatenated sequences of several lengths, if there are cumulative lengths.
 
-    Only their number and the longest are recorded, so that all count as the longest, as in
+    Only their number and the longest length are recorded, so all count as the longest, as in
     ``torch.utils.flop_counter`` without lengths.
     """
 
@@ -88,7 +88,7 @@ def packed(cumulative: int, longest: int, inner: Layout) -> Layout:
         if min(map(len, (query, key, value))) < 3 or ends.count < 1:
             raise Unknown
         (queries,), (keys,) = op.ints(longest, 1), op.ints(longest + 1, 1)
-        if min(queries, keys) < 0:  # -1 is for not known
+        if min(queries, keys) < 0:  # -1 means not known
             raise Unknown
         heads = _heads((query[-2],), (key[-2],), (value[-2],))
         return Sizes((ends.count - 1) * heads, queries, keys, key[-1], value[-1])

@@ -1,8 +1,8 @@
 """Rows that go into caches of keys and values, and rotary embeddings.
 
-A cache is as large as the memory allows: of it the rows count that a call writes. A rotation takes
-4 products and 2 sums for two elements, 3 for each; its table is small and read again and again, and
-does not count.
+A cache is as large as the memory allows: only the rows that a call writes count. A rotation takes 4
+products and 2 sums for two elements, 3 for each; its table is small and read many times, and does
+not count.
 
 Sources of the order of arguments: vLLM's ``csrc/torch_bindings.cpp`` (``_C_cache_ops``), SGLang's
 ``mem_cache/memory_pool.py`` and ``common_extension.cc``, AITER's ``ops/cache.py``, ``ops/rope.py``,
@@ -57,7 +57,7 @@ def _in_place_flops(op: Op) -> int:
 
 
 def _in_place_bytes(op: Op) -> int:
-    """Queries and keys, which may be missing, are read and written where they are turned."""
+    """Queries and keys, which may be missing, are read and written where they are rotated."""
     query, key = op.tensor(1), op.optional(2)
     total = 2 * _turned(op, 1, head=3, table=4) * query.size
     if key is not None:
@@ -88,7 +88,7 @@ def _normed_count(op: Op) -> int:
 
 
 def _rotated(sources: Iterable[int], results: Iterable[int]) -> Formula:
-    """The whole of these tensors goes through, turned or not; the angles at hand say no more."""
+    """All elements of these tensors count, rotated or not; the recorded angles say no more."""
     places = (*results, *sources)
     first = tuple(sources)
     return Formula(

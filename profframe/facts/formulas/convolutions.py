@@ -145,7 +145,7 @@ class Backward:
 
 
 def _input_gradient(op: Op) -> int:
-    """FLOPs from gradient and weight, as the size of the input is not recorded."""
+    """FLOPs from gradient and weight, because the size of the input is not recorded."""
     gradient, weight = op.tensor(1).shape, op.tensor(2)
     return 2 * gradient[0] * math.prod(gradient[2:]) * weight.count
 

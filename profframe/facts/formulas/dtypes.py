@@ -1,4 +1,4 @@
-"""Data types by every name that profilers write, with their sizes and their names in peak rates."""
+"""Data types by every name that profilers write, with their sizes and names in peak rates."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ SCALAR_TYPES: Final[Mapping[int, Dtype]] = MappingProxyType(
 """c10::ScalarType by number: how a profiler writes the ``dtype`` argument of an op."""
 
 PEAK_NAMES: Final = tuple(name for name in schema.DTYPES if not name.endswith("_tensor"))
-"""Names of the types that work can be held against the peaks of."""
+"""Names of the types with peaks that work can be compared with."""
 
 _LIBRARIES: Final = re.compile(r"(torch|numpy|c10|at)(\.|::)")
 _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
@@ -119,7 +119,7 @@ _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "tensorfloat32": "tf32",
     }
 )
-"""Other names of the types that devices have a peak for; `float32` is no `tf32`."""
+"""Other names of the types that devices have a peak for; `float32` is not `tf32`."""
 _PEAK_PATTERNS: Final = (
     (re.compile(r"(float8|(mx)?fp8|f8)(_\w+)?|e4m3\w*|e5m2\w*|e8m0\w*"), "fp8"),
     (re.compile(r"(float6|(mx)?fp6|f6)(_\w+)?|e2m3\w*|e3m2\w*"), "fp6"),
@@ -129,7 +129,7 @@ _SHOWN: Final = ("float64", "float32", "float16", "half", "bfloat16", "float8_e4
 
 
 def peak_name(dtype: object, choices: Collection[str] = PEAK_NAMES) -> str:
-    """The name in peak rates of a data type, by any name that users have for it.
+    """The name in peak rates of a data type, by any name that users may give.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Elementwise ops: one operation for a function of one or two numbers.
 
-A function counts as one whatever it costs a device, as in roofline tools; a composition
-(``addcmul``: a product and a sum) counts each.
+A function counts as one operation, whatever it costs on a device, as in roofline tools; a
+composition (``addcmul``: a product and a sum) counts each.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Layers of experts: each row is multiplied with the weights of as many experts as it is sent to.
+"""Layers of experts: each row is multiplied with the weights of every expert that it is sent to.
 
-Which experts those are is in a tensor. So of the weights as many experts count as read as there
-can be: all, or one for each row and choice where those are fewer. Sorting, activation and the
-weighted sum are not counted.
+Which experts those are is in a tensor. So the weights of as many experts as possible count as read:
+all, or one for each row and choice if those are fewer. Sorting, activation and the weighted sum are
+not counted.
 
 Sources of the order of arguments: vLLM's ``layers/fused_moe/fused_moe.py`` and ``_aiter_ops.py``,
 SGLang's ``fused_moe_triton/fused_moe.py``, AITER's ``ops/moe_op.py`` and ``fused_moe.py``, Triton's
@@ -133,7 +133,8 @@ def _grouped(op: Op) -> Layer:
 def _ogs(op: Op) -> Layer:
     """A layer around ``triton_kernels``, whose weights are seen inside, as views of themselves.
 
-    The routing inside says how many experts a row has. Weights of bytes hold two numbers each.
+    The routing inside says how many experts a row has. Weights stored as bytes hold two numbers
+    each.
     """
     rows, logits = op.tensor(0), op.tensor(1)
     routing = [call for call in op.inside if call.name == "TopK"]
@@ -151,7 +152,7 @@ def _ogs(op: Op) -> Layer:
 
 
 def _is_weight(call: Op, experts: int) -> bool:
-    """Whether a view is of a weight of all experts, in the shape that it has."""
+    """Whether a view is a weight of all experts, in its own shape."""
     if call.name != "aten::view":
         return False
     tensor = call.optional(0)
@@ -169,9 +170,9 @@ def _of_rows(op: Op) -> Dtype | None:
 
 
 def _of_weight(op: Op) -> Dtype | None:
-    """Eight or four bits where the weights have them, for the rows are made so; else as the rows.
+    """Eight or four bits if the weights have them, as rows are converted to that; else as the rows.
 
-    Integers of weights are turned into the type of the rows.
+    Integer weights are converted into the type of the rows.
     """
     weight = op.tensor(1).dtype
     return weight if weight in {FP8, FP4} else op.tensor(0).dtype

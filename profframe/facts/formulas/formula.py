@@ -25,11 +25,11 @@ class Formula:
     flops : callable, optional
         Floating-point operations of a call; None if unknown.
     bytes : callable, optional
-        Least bytes that a call reads and writes: each input and each output once.
+        Minimum bytes that a call reads and writes: each input and each output once.
     dtype : callable, optional
         Data type that it computes in; that of its first floating-point tensor if None.
     inside : tuple of str
-        Names of the ops inside of a call that the formula looks at, as ``op.inside``.
+        Names of the ops inside a call that the formula looks at, as ``op.inside``.
 
     Examples
     --------
@@ -50,7 +50,7 @@ class Formula:
 def by_op(
     formulas: Mapping[str, Formula], form: str = "aten::{}"
 ) -> MappingProxyType[str, Formula]:
-    """Formulas by the full names of ops, of this form, from short names with spaces between."""
+    """Formulas by the full names of ops, in this form, from short names separated by spaces."""
     return MappingProxyType(
         {
             form.format(name): formula
@@ -82,7 +82,7 @@ def once(*places: int) -> Count:
 
 
 def everything(op: Op) -> int:
-    """Bytes of all tensors, of which there has to be one, each moved once."""
+    """Bytes of all tensors, at least one, each moved once."""
     sizes = [tensor.bytes for tensor in op.all_tensors()]
     if not sizes:
         raise Unknown

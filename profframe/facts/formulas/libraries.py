@@ -28,7 +28,7 @@ def _add_norm_bytes(op: Op) -> int:
 
 
 def _group_norm_flops(op: Op) -> int:
-    """As `aten::native_group_norm`: weight and bias add one each."""
+    """Like `aten::native_group_norm`: weight and bias add one each."""
     affine = sum(op.optional(place) is not None for place in (2, 3))
     return (5 + affine) * op.tensor(0).count
 

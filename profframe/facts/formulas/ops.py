@@ -27,7 +27,7 @@ class Unknown(Exception):  # noqa: N818 -- no error: the formula does not apply
 
 
 class UnknownLengths(Unknown):
-    """The work depends on lengths of sequences that are in tensors, whose values nobody records."""
+    """The work depends on sequence lengths in tensors, whose values no profiler records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Op:
     list_dtype : Dtype, optional
         Type of the tensors in lists, which no profiler records.
     inside : sequence of Op
-        Calls inside of this one that the formula asks for, in their order.
+        Calls inside this one that the formula asks for, in their order.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class Op:
         return self._tensors[place]
 
     def all_tensors(self) -> Iterator[Tensor]:
-        """Every tensor that is an argument of its own, in their order."""
+        """Every tensor that is an argument by itself, in their order."""
         return (tensor for tensor in map(self.optional, range(len(self.dims))) if tensor)
 
     def _tensor(self, place: int) -> Tensor | None:
@@ -135,7 +135,7 @@ class Op:
     def tensors(self, place: int) -> tuple[Tensor, ...]:
         """The tensors of the list at a place; raises Unknown without one.
 
-        Lists without shapes are unknown: until 2022 torch recorded none of any list.
+        Lists without shapes are unknown: until 2022 torch recorded no shapes of lists.
         """
         dims, strides = _at(self.dims, place), _at(self.strides, place)
         if not isinstance(dims, list) or not dims or _at(self.types, place) not in {_LIST, None}:
@@ -210,7 +210,7 @@ def _maybe_shape(strides: object) -> Shape | None:
 
 
 def _parsed(text: str) -> Any:
-    """A Python value, as a profiler writes it: ``[1, 1]``, ``True``, ``0.``, ``same``."""
+    """A Python value as a profiler writes it: ``[1, 1]``, ``True``, ``0.``, ``same``."""
     if text in _BOOLEANS:
         return _BOOLEANS[text]
     if len(text) > _LONGEST:

@@ -1,8 +1,8 @@
 """Products of matrices in other libraries: quantised, packed, transposed, tuned by hand.
 
 Two operations for each term of a sum, as for `aten::mm`. Scales are read, and not counted as
-operations. What such an op is called changes with its version, so that most are known by a pattern;
-the sizes have to fit each other, else nothing is said.
+operations. The names of such ops change with their versions, so most are recognised by a pattern;
+the sizes must fit each other, else the work is unknown.
 
 Sources of the order of arguments: ``aiter/ops/gemm_op_*.py`` and ``aiter/ops/triton/gemm``, vLLM's
 ``csrc/torch_bindings.cpp``, ``csrc/rocm/torch_bindings.cpp`` and ``_aiter_ops.py``, SGLang's
@@ -46,7 +46,7 @@ class Product(NamedTuple):
 def product_of(first: Tensor, second: Tensor, *, four_bits: bool = False) -> Product:
     """Product of rows with a weight that has a row for each output, or a column.
 
-    A weight of four bits has half as many columns, and so have rows of four bits.
+    A four-bit weight has half as many columns, and so have four-bit rows.
     """
     if len(first.shape) < 2 or len(second.shape) not in {2, 3}:
         raise Unknown
@@ -77,7 +77,7 @@ def _checked(op: Op, first: int, second: int) -> Product:
 
 
 def _dtype(op: Op, first: int, second: int) -> Dtype | None:
-    """Four bits where the weight has four, eight where the name says so, else as the rows."""
+    """Four bits if the weight has four, eight if the name says so, else as the rows."""
     rows, weight = op.tensor(first).dtype, op.tensor(second).dtype
     if FP4 in {rows, weight} or (_is_four_bit(op) and weight == UINT8):
         return FP4
@@ -86,9 +86,9 @@ def _dtype(op: Op, first: int, second: int) -> Dtype | None:
 
 
 def result_size(op: Op, count: int, first: Tensor, besides: Iterable[int]) -> int:
-    """Bytes of an element of the result: of the tensor that takes it, else of the rows.
+    """Bytes of an element of the result: of the tensor that receives it, else of the rows.
 
-    Numbers of eight and four bits become numbers of 16.
+    Numbers of eight and four bits become 16-bit numbers.
     """
     for place in range(len(op.dims)):
         tensor = op.optional(place)
@@ -100,7 +100,7 @@ def result_size(op: Op, count: int, first: Tensor, besides: Iterable[int]) -> in
 
 
 def _beside(op: Op, places: Iterable[int], count: int) -> int:
-    """Bytes of scales and bias: not the result, and no integers that workgroups count with."""
+    """Bytes of scales and bias: not the result, nor integers that workgroups count with."""
     tensors = [tensor for tensor in map(op.optional, places) if tensor is not None]
     fits = [t for t in tensors if t.dtype and (t.dtype.floats or t.size == 1)]
     return sum(tensor.bytes for tensor in fits if tensor.count != count)
@@ -122,10 +122,10 @@ def _with_weight(first: int, second: int, *scales: int) -> Formula:
 
 
 def _sizes(op: Op, first: int) -> tuple[int, Product]:
-    """Place of the rows, columns and terms that a call gives as numbers, and the product.
+    """Place of the rows, columns and terms that a call has as numbers, and the product.
 
-    Versions differ in the number of arguments before: these are the three of which the first and
-    the last are the sizes of the rows.
+    Versions differ in the number of arguments before them: these are the three numbers of which the
+    first and the last are the sizes of the rows.
     """
     rows, inner = op.tensor(first).shape
     for place in range(len(op.values) - 2):
@@ -150,7 +150,7 @@ def marlin_rows(op: Op) -> Product:
 
 
 def _packed_columns(packing: int) -> Formula:
-    """A weight of ``(inner, columns)``, with so many columns in each element; GPTQ packs rows."""
+    """A weight of ``(inner, columns)``, with this many columns per element; GPTQ packs rows."""
 
     def product(op: Op) -> Product:
         rows, weight = op.tensor(0), op.tensor(1)
@@ -286,9 +286,9 @@ def _groups_bytes(op: Op) -> int:
 
 
 def _grouped(flag: int | None, first: int = 0, second: int = 1) -> Formula:
-    """Rows of all groups behind each other, and a matrix for each group, perhaps transposed.
+    """Rows of all groups one after the other, and a matrix for each group, perhaps transposed.
 
-    Those of four bits hold two numbers in an element.
+    Four-bit ones hold two numbers in an element.
     """
 
     def columns(op: Op) -> int:

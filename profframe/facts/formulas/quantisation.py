@@ -1,7 +1,8 @@
-"""Quantisation: numbers are scaled by a scale that is given (1 operation) or looked for (3).
+"""Quantisation: numbers are scaled by a scale that is given (1 operation) or computed (3).
 
-The absolute value, the largest of a group, and the product. Results and scales are arguments of
-most of these ops, so that every tensor is moved once; where they are returned, their sizes follow.
+The 3 are the absolute value, the maximum of a group, and the product. Results and scales are
+arguments of most of these ops, so every tensor is moved once; if they are returned, their sizes
+follow.
 
 Sources of the order of arguments: vLLM's ``csrc/torch_bindings.cpp`` and ``fp8_utils.py``, SGLang's
 ``common_extension.cc``, AITER's ``ops/quant.py`` and ``ops/triton/quant``, Primus-Turbo's

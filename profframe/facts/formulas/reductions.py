@@ -25,7 +25,7 @@ from profframe.facts.formulas.ops import Op, Shape, Unknown
 
 
 def _remaining(shape: Shape, dims: Any) -> int:
-    """Elements after these dimensions are reduced; without any, all dimensions are."""
+    """Elements that remain after these dimensions are reduced; without any, all are reduced."""
     if dims is None or dims == []:
         return 1
     reduced = dims if isinstance(dims, (list, tuple)) else [dims]
@@ -157,7 +157,7 @@ def _pool_sizes(op: Op, ndim: int) -> tuple[int, int]:
     window = op.ints(1, ndim)
     try:
         stride = op.ints(2, ndim)
-    except Unknown:  # no stride: windows side by side
+    except Unknown:  # no stride: adjacent windows
         stride = window
     padding = op.ints(3, ndim)
     max_pool = "max" in op.name

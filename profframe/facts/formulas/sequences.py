@@ -1,8 +1,8 @@
-"""Attention of many sequences at once: behind each other, or in pages of a cache.
+"""Attention of many sequences at once: one after the other, or in pages of a cache.
 
-How long each is stands in a tensor, whose values no profiler records. The work is known where the
-numbers beside say it: of a single sequence, or where as many sequences as there are, all of the
-greatest length, fill the rows. Else it is unknown for its lengths, and the bytes are a bound: the
+Their lengths are in a tensor, whose values no profiler records. The work is known if the other
+numbers determine it: for a single sequence, or if all sequences with the maximum length exactly
+fill the rows. Otherwise it is unknown because of the lengths, and the bytes are a lower bound: the
 queries, the result, and one key and value for each query.
 
 Softmax, masks and dropout count as in `attention`.
@@ -27,7 +27,7 @@ from profframe.facts.formulas.ops import Op, Tensor, Unknown, UnknownLengths
 
 
 class Call(NamedTuple):
-    """Queries, keys and values of a call; the lengths are None where nobody recorded them.
+    """Queries, keys and values of a call; the lengths are None if they were not recorded.
 
     ``key_heads`` are the heads of keys, ``pages`` says that keys are in pages of a cache.
     """
@@ -44,7 +44,7 @@ class Call(NamedTuple):
 
     @property
     def sizes(self) -> Sizes:
-        """Sizes of all sequences, which are of one length."""
+        """Sizes of all sequences, which have one length."""
         if self.lengths is None:
             raise UnknownLengths
         heads = self.sequences * self.query.shape[-2]
@@ -52,7 +52,7 @@ class Call(NamedTuple):
 
     @property
     def key_bytes(self) -> int:
-        """Bytes of the keys and values that are read at least."""
+        """Minimum bytes of the keys and values that are read."""
         if not self.pages:
             return self.key.bytes + self.value.bytes
         keys = math.prod(self.query.shape[:-2])
@@ -82,8 +82,9 @@ def _lengths(
 ) -> tuple[int, tuple[int, int] | None]:
     """Number of sequences, and the lengths of queries and keys if all are alike.
 
-    Of keys in pages the number of rows is None: the last queries of a sequence look at all its
-    keys, and there are no fewer of them than queries. So they are as many, if none has more.
+    For keys in pages the number of rows is None: the last queries of a sequence look at all its
+    keys, and there are at least as many of them as queries. So their number is the same, if no
+    sequence has more.
     """
     if ends is None or ends.count < 2:
         raise Unknown
@@ -99,7 +100,7 @@ def _lengths(
 
 
 def _longest(op: Op, *places: int) -> tuple[int, int] | None:
-    """The greatest lengths of queries and keys, at the first of these places that has numbers."""
+    """The maximum lengths of queries and keys, at the first of these places that has numbers."""
     for place in places:
         try:
             return op.ints(place, 1)[0], op.ints(place + 1, 1)[0]
@@ -109,7 +110,7 @@ def _longest(op: Op, *places: int) -> tuple[int, int] | None:
 
 
 def _joined(first: int, ends: int, *longest: int) -> Reader:
-    """Sequences behind each other: ``(rows, heads, width)``; keys may be in pages."""
+    """Sequences one after the other: ``(rows, heads, width)``; keys may be in pages."""
 
     def call(op: Op) -> Call:
         query, key, value = _tensors(op, first)
@@ -126,7 +127,7 @@ def _joined(first: int, ends: int, *longest: int) -> Reader:
 
 
 def _hopper(first: int, ends: int, used: int, longest: int, table: int) -> Reader:
-    """FlashAttention 3, of sequences apart or behind each other, or with a cache of keys."""
+    """FlashAttention 3, with separate or consecutive sequences, or with a cache of keys."""
 
     def call(op: Op) -> Call:
         query, key, value = _tensors(op, first)
@@ -179,7 +180,7 @@ def _cached(query: int, key: int, heads: int) -> Reader:
 
 
 def _ragged(query: int, ends: int) -> Reader:
-    """FlashInfer's sequences behind each other, whose lengths it has planned elsewhere."""
+    """FlashInfer's consecutive sequences, whose lengths were planned elsewhere."""
     return _joined(query, ends)
 
 
@@ -200,7 +201,7 @@ def _paged(query: int) -> Reader:
 def _fused_attention(op: Op) -> Call:
     """Transformer Engine's: the first three in a row of three dimensions or more.
 
-    Of those before the heads the one that is as long as the longest sequence is the length.
+    Of the dimensions before the heads, the one as long as the longest sequence is the length.
     """
     tensors = [op.optional(place) for place in range(len(op.dims))]
     wide = [place for place, tensor in enumerate(tensors) if tensor and len(tensor.shape) > 2]
@@ -240,7 +241,7 @@ def _backward(reader: Reader, *others: int) -> Formula:
 
 
 def _never(_: Op) -> int:
-    """No argument tells the lengths."""
+    """No argument has the lengths."""
     raise UnknownLengths
 
 

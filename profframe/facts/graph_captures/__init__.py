@@ -1,1 +1,1 @@
-"""Graphs of kernels: what was captured once, and which work of a device replays it."""
+"""Graphs of kernels: what was captured once, and which device work replays it."""

@@ -1,4 +1,4 @@
-"""Ops of the work in graphs: those of the calls that were captured."""
+"""Ops of the work in graphs: those of the captured calls."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CaptureSource:
     captures : list of Capture
         What was captured in it.
     rank : int, optional
-        Rank of its process, where that is known.
+        Rank of its process, if that is known.
     """
 
     file: str
@@ -68,7 +68,7 @@ def may_attribute(tables: Tables, sources: Sequence[CaptureSource]) -> bool:
 def attribute_replays(
     tables: Tables, sources: Sequence[CaptureSource], rank: int | None = None
 ) -> Tables:
-    """Give the work in graphs the ops of the calls that were captured.
+    """Give the work in graphs the ops of the captured calls.
 
     The ops, and what is around them up to the begin of the capture, become rows without times; the
     column ``replays`` has how often each was replayed. What is ambiguous stays as it is, and is
@@ -140,7 +140,7 @@ def _names_around(
 
 
 def _eager_runs(candidates: Sequence[Candidate], traces: Iterable[Tables]) -> EagerRuns:
-    """What the ops of captures without names of kernels launched where they ran without a graph."""
+    """What ops of captures without kernel names launched when they ran without a graph."""
     keys = {key for c in candidates if not c.capture.is_named for key in c.ops if key}
     runs: dict[OpKey, set[EagerRun]] = {}
     if keys:
@@ -256,7 +256,7 @@ def _numbered(values: Sequence[object]) -> list[int]:
 
 
 def _lost(lines: Ints, calls: Ints, capture: Capture, title: str) -> Iterator[Note]:
-    """What of a capture did not run, and what of its replays is of one call or another."""
+    """Which calls of a capture did not run, and which work of its replays is ambiguous."""
     missing = capture.calls.size - calls.size
     if missing > 0:
         detail = f"{missing} of {capture.calls.size} calls of the {title}"

@@ -45,7 +45,8 @@ class CapturedRows:
 def captured_rows(tables: Tables, capture: Capture, replays: int) -> CapturedRows:
     """What is around the calls of a capture, but not around its begin, and all ops inside.
 
-    What is around the begin is around the launch of a replay, too: no device time counts twice.
+    What is around the begin is around the launch of a replay, too: device time must not count
+    twice.
     """
     events = tables["events"]
     parent = numbers(events, "parent_id", missing=-1)
@@ -90,7 +91,7 @@ def captured_rows(tables: Tables, capture: Capture, replays: int) -> CapturedRow
 
 
 def _stack_around(events: pa.Table, capture: Capture, rows: Ints) -> pa.DictionaryArray:
-    """The frames around the begin of the capture, for rows that are no frames themselves."""
+    """The frames around the begin of the capture, for rows that are not frames themselves."""
     frames = capture.outside[is_kind(events, ("python",))[capture.outside]]
     names = events["name"].take(pa.array(frames)).to_pylist()
     text = ";".join(name for name in names if name)
@@ -120,7 +121,7 @@ def _coded(texts: Sequence[str]) -> pa.DictionaryArray:
 
 
 def with_rows(tables: Tables, captured: Sequence[CapturedRows], names: Sequence[str]) -> Tables:
-    """The tables with the rows of captures behind all others, each on a thread of its own."""
+    """The tables with the rows of captures after all others, each on its own thread."""
     events, threads = tables["events"], tables["threads"]
     first = events.num_rows
     place = int(numbers(events, "preorder", missing=-1).max(initial=-1)) + 1
@@ -154,7 +155,7 @@ def with_rows(tables: Tables, captured: Sequence[CapturedRows], names: Sequence[
 
 
 def _stacked(events: pa.Table, parts: Sequence[pa.Table]) -> pa.Table:
-    """The events with more rows, of the types of the schema."""
+    """The events with more rows, in the types of the schema."""
     types = {column.name: column.type for column in schema.EVENTS}
     more = pa.concat_tables(parts, promote_options="permissive")
     for name in more.column_names:

@@ -70,9 +70,9 @@ def captures(tables: Tables, size: int | None = None) -> list[Capture]:
     """The captured graphs of a trace with the columns of ``launches``, by their begin.
 
     A graph has the calls for kernels, copies and fills between the begin and the end of its capture
-    for which nothing ran: those on the capturing thread, and those of threads that capture
-    nothing meanwhile, as autograd's. In a trace without begins and ends all such calls are one
-    graph. ``size`` is that of those whose annotations have none.
+    for which nothing ran: those on the capturing thread, and those of threads that capture nothing
+    themselves, such as autograd's. In a trace without begins and ends all such calls are one graph.
+    ``size`` is that of those whose annotations have none.
     """
     events = tables["events"]
     calls = _captured_calls(events)
@@ -115,7 +115,7 @@ def _captured_calls(events: pa.Table) -> Ints:
 
 
 def _regions(events: pa.Table) -> tuple[Ints, Ints]:
-    """Rows of the begins of captures, and of the end of each: the next on its thread."""
+    """Rows of the begins of captures, and the end of each: the next one on its thread."""
     start, thread = numbers(events, "start_ns"), numbers(events, "thread")
     timed = present(events, "start_ns", "dur_ns")
     begins = np.flatnonzero(is_call(events, BEGIN) & timed)
@@ -186,7 +186,7 @@ def _around(parent: Ints, row: int) -> Ints:
 
 
 def _size(events: pa.Table, around: Ints) -> int | None:
-    """The size in the name of an annotation around, the innermost first."""
+    """The size in the name of an annotation around it, the innermost first."""
     names = events["name"].take(pa.array(around)).to_pylist()
     kinds = is_kind(events, ("annotation", "host_op"))[around].tolist()
     for name, is_mark in zip(names, kinds, strict=True):

@@ -1,4 +1,4 @@
-"""Which of the captures that fit each launch of a graph is of."""
+"""Choose the capture of each graph launch among those that fit."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def choose(
     files: Sequence[str],
     eager: EagerRuns,
 ) -> Choice:
-    """Choose for each launch the only capture that it can be of.
+    """Choose for each launch the only capture that it can belong to.
 
-    Of captures with equal names those count that are for the launch's number of tokens. What is
-    still open is told by order: the n-th launch in an annotation is of the n-th capture of a file
+    Among captures with equal names, those for the launch's number of tokens count. What is still
+    open is decided by order: the n-th launch in an annotation belongs to the n-th capture of a file
     and size.
 
     Parameters
@@ -126,7 +126,7 @@ def _scopes(events: pa.Table, launches: Ints) -> Ints:
 def _keys(
     events: pa.Table, runs: Replays, candidates: Sequence[Candidate], scope: Ints
 ) -> tuple[list[_Key], Ints]:
-    """The different keys, and the number of that of each launch."""
+    """The different keys, and the number of each launch's key."""
     marks, place = np.unique(scope, return_inverse=True)
     names = events["name"].take(pa.array(marks[marks >= 0])).to_pylist()
     sizes = [-1] * int((marks < 0).any()) + [
@@ -209,7 +209,7 @@ class _Order:
         fitting: Sequence[Sequence[Match]],
         passes: Sequence[tuple[Ints, bool]],
     ) -> None:
-        """Fill in the captures that the order of launches tells."""
+        """Fill in the captures that follow from the order of launches."""
         solved: dict[tuple[bool, tuple[int, ...]], list[Match | None]] = {}
         for launches, is_whole in passes:
             of_pass = key[launches].tolist()
@@ -222,7 +222,7 @@ class _Order:
                 match[launch] = match[launch] or chosen
 
     def _of_pass(self, fitting: Sequence[Sequence[Match]], *, is_whole: bool) -> list[Match | None]:
-        """The captures of the launches of a pass, where only one row of captures is in order."""
+        """The captures of the launches of a pass, if exactly one row of captures is in order."""
         ways: list[list[Match]] = [[] for _ in fitting]
         for row in self.rows:
             in_row = [{m.capture for m in of} & set(row) for of in fitting]
@@ -247,9 +247,9 @@ def _in_order(match: Match) -> Match:
 def _only(
     way: Sequence[Match], candidates: Sequence[Candidate], *, with_frames: bool
 ) -> Match | None:
-    """The last of captures of the same ops: captured again, or by several ranks.
+    """The last of several captures of the same ops: captured again, or by several ranks.
 
-    Of one file and size layers may have the same ops: there the frames, too, have to be the same.
+    In one file and size, layers may have the same ops: then the frames must be the same, too.
     """
     if not way:
         return None

@@ -1,4 +1,4 @@
-"""Which capture a replay is of, and which captured call ran each piece of its work."""
+"""Which capture a replay belongs to, and which captured call ran each piece of its work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OpKey = tuple[str, str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class EagerRun:
-    """The kernels of one call of an op: their names, and their grids where they are known."""
+    """The kernels of one call of an op: their names, and their grids if they are known."""
 
     names: tuple[str, ...]
     grids: tuple[str | None, ...]
@@ -43,7 +43,7 @@ EagerRuns = Mapping[OpKey, Collection[EagerRun]]
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A capture that a replay may be of.
+    """A capture that a replay may belong to.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Match:
     calls : Ints
         Number of the call of each piece of work, or -1 where that is ambiguous.
     by : str
-        What tells: ``graph_node``, ``annotation``, ``graph_name`` or ``graph_order``.
+        The evidence: ``graph_node``, ``annotation``, ``graph_name`` or ``graph_order``.
     """
 
     capture: int
@@ -79,7 +79,7 @@ class Candidate:
     is_trusted : bool
         Whether the order of calls suffices where nothing contradicts: in the trace of the replay.
     is_of_rank : bool
-        Whether it is of the rank of the replay.
+        Whether it is from the rank of the replay.
     """
 
     capture: Capture
@@ -92,7 +92,7 @@ class Candidate:
 
 
 def matches(work: Work, candidates: Sequence[Candidate], eager: EagerRuns) -> list[Match]:
-    """All captures that a replay may be of; those of the very same calls, if there are any."""
+    """All captures that a replay may belong to; only those with exactly the same calls, if any."""
     exact = [m for n, c in enumerate(candidates) for m in _matches(work, n, c, eager)]
     if exact:
         return exact
@@ -101,7 +101,7 @@ def matches(work: Work, candidates: Sequence[Candidate], eager: EagerRuns) -> li
 
 
 def difference(work: Work, candidate: Candidate, eager: EagerRuns) -> str:
-    """Why a replay is not of a capture."""
+    """Why a replay does not belong to a capture."""
     names = candidate.capture.names
     if not candidate.capture.is_named:
         shown = [_KERNELS if name is None else name for name in names]
@@ -213,7 +213,7 @@ def _without_copies(work: Work, names: Sequence[str | None]) -> Ints | None:
 
 
 def _on_streams(work: Work, names: Sequence[str | None]) -> Ints | None:
-    """Calls of work on several streams, as far as there is only one way.
+    """Calls of work on several streams, as far as there is only one way to match them.
 
     The work of a stream is in the order of its calls. A call for which only one stream has work of
     its name ran there; between such calls the first and the last way have to agree.
@@ -259,7 +259,7 @@ def _way(
 
 
 def _blocks(work: Work, number: int, candidate: Candidate) -> Iterator[Match]:
-    """Each way to see a replay as nearly all calls of a capture, without a gap."""
+    """Each way to match a replay with nearly all calls of a capture, without a gap."""
     names = candidate.capture.names
     size, extra = len(work.names), len(names) - len(work.names)
     if work.streams.any() or not candidate.capture.is_named:
@@ -281,12 +281,12 @@ def _blocks(work: Work, number: int, candidate: Candidate) -> Iterator[Match]:
 
 
 def offsets(launched: Sequence[Collection[int]], captures: Sequence[int]) -> list[int]:
-    """Where in a row of captures, launched again and again, launches may begin.
+    """Where launches may begin in a row of captures that is launched repeatedly.
 
     Parameters
     ----------
     launched
-        For each launch the captures that it may be of.
+        For each launch, the captures that it may belong to.
     captures
         The row.
 

@@ -41,7 +41,7 @@ class Work:
     nodes : Ints
         Number of the node of each in its graph, or -1.
     labels : tuple of str or None
-        What the capturing program called each, as ``torch.cuda._graph_annotations`` writes it.
+        The capturing program's name for each, from ``torch.cuda._graph_annotations``.
     grids : tuple of str or None
         Blocks and threads of each kernel, where the source has them.
     """
@@ -139,7 +139,7 @@ def has_nodes(events: pa.Table) -> bool:
 
 
 def _nodes(events: pa.Table, rows: Ints, group: Ints) -> Ints:
-    """Number of the node of each row, in launches where all have one of their own; else -1."""
+    """Number of the node of each row, in launches where all have different ones; else -1."""
     if not has_nodes(events):
         return np.full(rows.size, -1, np.int64)
     node = numbers(events, "graph_node_id", missing=-1)[rows]
@@ -207,7 +207,7 @@ def work_grids(events: pa.Table, rows: Ints) -> tuple[Ints, list[str | None]]:
 
 
 def same_groups(code: Ints, bounds: Ints) -> Ints:
-    """Number of what each group of codes is, by first appearance: equal groups have the same.
+    """A number for each group of codes, by first appearance: equal groups have the same number.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a trace knows of the allocations of a memory snapshot: op, step and category of each."""
+"""What a trace says about the allocations of a memory snapshot: op, step and category."""
 
 from profframe.facts.snapshots.joining import join_snapshot
 

@@ -1,4 +1,4 @@
-"""What memory of a snapshot is for, by when and where it was allocated, and when it was freed."""
+"""What memory of a snapshot is for: by when and where it was allocated, and when it was freed."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Spans:
         return np.where(inside, place, -1)
 
     def next_start(self, moment: Ints) -> Ints:
-        """When the next one starts; the largest number for never."""
+        """When the next one starts; the largest integer for never."""
         place = np.searchsorted(self.start, moment, side="left")
         return np.append(self.start, _LAST)[place]
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """When a trace goes back, and when its optimizers step; and which ops are forward."""
+    """When a trace runs backward, when its optimizers step, and which ops are forward."""
 
     backward: Spans
     steps: Spans
@@ -93,10 +93,10 @@ def _merged(start: Ints, end: Ints) -> Spans:
 
 
 def _backward(events: pa.Table, outermost: Mask, goes_back: Mask, start: Ints, end: Ints) -> Spans:
-    """From the first of some backward functions to the last of them before other ops begin.
+    """From the first of several backward functions to the last of them before other ops begin.
 
-    Those of the threads of a loader may begin at any time: only threads that go back, or whose
-    ops have backward functions, count.
+    Ops on a loader's threads may begin at any time: only threads that run backward, or whose ops
+    have backward functions, count.
     """
     thread = numbers(events, "thread", missing=-1)
     forward = numbers(events, "fwd_id", missing=-1)
@@ -114,7 +114,7 @@ def _backward(events: pa.Table, outermost: Mask, goes_back: Mask, start: Ints, e
 
 
 def categories(events: pa.Table, stacks: pa.Table, allocations: pa.Table) -> Ints:
-    """Code of the category of each allocation in `CATEGORIES`, or -1 where it is not known.
+    """Code of the category of each allocation in `CATEGORIES`, or -1 if it is not known.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def _copies(events: pa.Table) -> Mask:
     moved = numbers(events, "op_id", missing=-1)[to_device & is_kind(events, ("memcpy",))]
     parent = numbers(events, "parent_id", missing=-1)
     copier = nearest(parent, copies)
-    # The outermost of ops around each other: it is the one that allocates, too.
+    # The outermost of nested ops: it also is the one that allocates.
     above = np.append(copier, -1)[parent]
     outermost = nearest(parent, copies & (above < 0))
     did = np.zeros(events.num_rows + 1, np.bool_)

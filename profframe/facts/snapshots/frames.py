@@ -26,7 +26,7 @@ _LOADING: Final = "enumerate(DataLoader)"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Whether each row is inside code of torch's that tells what its memory is for."""
+    """Whether each row is inside torch code that shows what its memory is for."""
 
     module: Mask
     """A call of an ``nn.Module``."""

@@ -1,4 +1,4 @@
-"""Put what a trace knows of a memory snapshot into the tables of the snapshot."""
+"""Put what a trace says about a memory snapshot into the tables of the snapshot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from profframe.intervals import Ints
 
 
 def join_snapshot(tables: Tables) -> Tables:
-    """Tables of a trace and of a snapshot beside it, with op, step and category.
+    """Tables of a trace and of its snapshot, with op, step and category.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def _with(table: pa.Table, **columns: pa.Array) -> pa.Table:
 
 
 def _category(memory: pa.Table, row: Ints, code: Ints) -> pa.Array:
-    """The profiler's own word where it has one."""
+    """The profiler's own word if it has one."""
     rules = encoded(code, CATEGORIES)
     if "category" not in memory.column_names or memory["category"].null_count == memory.num_rows:
         return rules

@@ -15,7 +15,7 @@ _TOLERANCE_NS: Final = 100_000
 """Furthest that a record of the allocator may be from that of the profiler of the same memory: each
 turns ticks into time on its own."""
 _LATER_NS: Final = 999
-"""The allocator's times are cut to microseconds: what it recorded was up to this much later."""
+"""The allocator's times are cut to microseconds: what it recorded was later by up to this."""
 _SIGNS: Final = (("alloc", 1), ("free_requested", -1))
 """Records that the profiler has, too, and the sign of their bytes there."""
 _OOM: Final = "oom"
@@ -25,9 +25,9 @@ _STEP: Final = "ProfilerStep#"
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What can be told of each record of the allocator; -1 where nothing is.
+    """What is known about each allocator record; -1 if nothing is.
 
-    ``several`` are records whose op cannot be told, as several threads were inside ops.
+    ``several`` marks records whose op is unknown because several threads were inside ops.
     """
 
     op: Ints
@@ -40,9 +40,9 @@ class Matches:
 def match(events: pa.Table, memory: pa.Table, instants: pa.Table, records: pa.Table) -> Matches:
     """Match the rows of `allocator_events` with a trace.
 
-    A record that the profiler has, too (with the same address, a size that holds its own, and the
-    nearest time), is in the innermost host op of that thread. Any other is in the innermost host op
-    of the only thread that is inside one then.
+    A record that the profiler also has (with the same address, a size that holds its own, and the
+    nearest time) is in the innermost host op of that thread. Any other is in the innermost host op
+    of the only thread that is inside an op at that time.
     """
     has_time, at = present(records, "time_ns"), numbers(records, "time_ns")
     thread, exact_at, row = _of_profiler(memory, instants, records)
@@ -62,7 +62,7 @@ def match(events: pa.Table, memory: pa.Table, instants: pa.Table, records: pa.Ta
 
 @dataclass(frozen=True, slots=True)
 class _Ops:
-    """Host ops of all threads, and which of them are in no other."""
+    """Host ops of all threads, and which of them are in no other op."""
 
     row: Ints
     thread: Ints
@@ -98,7 +98,7 @@ class _Ops:
         both = (early >= 0) & (late >= 0)
         thread, depth = np.append(self.thread, -1), np.append(self.depth, -1)
         is_shared = is_shared_early | is_shared_late | (both & (thread[early] != thread[late]))
-        # An op that begins or ends within the microsecond: most likely it is that one's memory.
+        # An op that begins or ends within the microsecond: the memory is most likely its own.
         deepest = np.where(depth[early] > depth[late], early, late)
         return np.where(is_shared, -1, self._events(deepest)), is_shared
 
@@ -132,7 +132,7 @@ def _steps_at(events: pa.Table, at: Ints) -> Ints:
 def _of_profiler(
     memory: pa.Table, instants: pa.Table, records: pa.Table
 ) -> tuple[Ints, Ints, Ints]:
-    """Thread and time of each record by the profiler's own record of it, and its row of `memory`.
+    """Thread and time of each record in the profiler's own record of it, and its row in `memory`.
 
     Each is -1 where there is none.
     """
@@ -153,7 +153,7 @@ def _of_profiler(
         )
         candidate = np.append(theirs_of_sign, -1)[nearest_row]
         fits = candidate >= 0
-        # The profiler has the size of the block, the snapshot what was asked for.
+        # The profiler has the size of the block, the snapshot the requested size.
         fits &= np.abs(size)[candidate] >= numbers(records, "bytes")[wanted] if size.size else False
         if size.size:
             own = device[candidate]
@@ -180,7 +180,7 @@ def _of_profiler(
 
 
 def _nearest(key: Ints, at: Ints, in_key: Ints, moment: Ints) -> Ints:
-    """The nearest point of the same key, of one moment each; -1 if it is too far."""
+    """The nearest point with the same key, for one moment each; -1 if it is too far away."""
     before = last_until(key, at, in_key, moment + _LATER_NS)
     after = last_until(key, -at, in_key, -moment)
     times = np.append(at, np.iinfo(np.int64).max >> 2)

@@ -94,7 +94,7 @@ def _times(tables: Tables, release: Release) -> Ints:
     rows = rows[np.argsort(numbers(events, "preorder")[rows])]
     times = own[rows]
     own[rows] = 0
-    own[merged[rows]] = times  # of several the last one wins: the innermost
+    own[merged[rows]] = times  # if there are several, the last one wins: the innermost
     return own
 
 

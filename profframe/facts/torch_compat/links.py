@@ -1,8 +1,8 @@
 """The op of a device slice as torch finds it: the one with its External id.
 
-Only ``compat="torch"`` needs this. The number is that of an op in half of the traces; in others it
-is something else that may equal an op's by chance. A call without a link to an op has the number
-that it shares with what it launched; until 2.14 torch took that for an External id, too.
+Only ``compat="torch"`` needs this. In half of the traces the number is that of an op; in others it
+is something else that may equal an op's number by chance. A call without a link to an op has the
+number that it shares with what it launched; until 2.14 torch took that for an External id, too.
 """
 
 from __future__ import annotations

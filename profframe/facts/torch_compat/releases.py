@@ -1,7 +1,7 @@
-"""Which release of torch ``compat="torch"`` is as: releases differ.
+"""The release of torch that ``compat="torch"`` follows: releases differ.
 
-A trace does not say which release wrote it. So the one that is installed here counts, and without
-any the newest that is known.
+A trace does not say which release wrote it. So the installed one counts, or without any the newest
+known one.
 """
 
 from __future__ import annotations
@@ -53,5 +53,5 @@ def averages_frames(release: Release) -> bool:
 
 
 def looks_up_unlinked_calls(release: Release) -> bool:
-    """Whether device work is sought at calls without an op, too, by the number of the call."""
+    """Whether device work is also searched at calls without an op, by the number of the call."""
     return release < _WITHOUT_UNLINKED_CALLS

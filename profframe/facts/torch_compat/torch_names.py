@@ -24,6 +24,6 @@ def grouping_name(name: str) -> str:
 
 
 def is_dropped(events: pa.Table) -> Mask:
-    """Slices that torch drops by their name."""
+    """Slices that torch drops because of their name."""
     codes, texts = words(events, "name")
     return np.array([*(text in DROPPED_NAMES for text in texts), False], np.bool_)[codes]

@@ -189,7 +189,7 @@ class Parser:
         """The ids of processes in the traces that a file was made from."""
 
     def wave(self, wave: Wave) -> Parsed[Batch]:
-        """Rows of each run of sound pieces; None for a run that needs repair."""
+        """Rows of each run of valid pieces; None for a run that needs repair."""
         pieces = _pieces(wave.text, wave.bounds)
         count = len(wave)
         rows = self._rows(pieces, strict=True)

@@ -185,7 +185,7 @@ class Parser:
         self._session = Session()
 
     def wave(self, wave: Wave) -> Parsed[Part]:
-        """Rows of each run of sound pieces; None for a run that needs repair."""
+        """Rows of each run of valid pieces; None for a run that needs repair."""
         return parsed(wave, lambda pieces: self._rows(pieces, strict=True))
 
     def array(self, text: bytes) -> Part | None:

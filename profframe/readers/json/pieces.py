@@ -20,7 +20,7 @@ def pieces_of(text: bytes | memoryview, bounds: list[int]) -> pa.LargeStringArra
 
 
 def parsed(wave: Wave, rows_of: Callable[[pa.LargeStringArray], Rows | None]) -> Parsed[Rows]:
-    """Rows of each run of sound pieces; neighbours that need repair become one run."""
+    """Rows of each run of valid pieces; neighbours that need repair become one run."""
     pieces = pieces_of(wave.text, wave.bounds)
     rows = rows_of(pieces)
     if rows is not None:

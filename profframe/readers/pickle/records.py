@@ -127,7 +127,7 @@ class RecordMachine(Machine):
         return value
 
     def release(self) -> None:
-        """Let go of all that only decoding needs; texts, frames and stacks stay."""
+        """Release everything that only decoding needs; texts, frames and stacks stay."""
         super().release()
         self.contents.release()
 

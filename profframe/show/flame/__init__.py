@@ -1,4 +1,4 @@
-"""A flame graph: the rows of the answer `flame`, drawn on a canvas by a script of its own.
+"""A flame graph: the rows of the answer `flame`, drawn on a canvas by its own script.
 
 The script (``flame.js``, after ``drawing.js``) and its style (``flame.css``) load nothing else. A
 page holds both once, and calls ``flameGraph(element, columns, options)`` for each graph:
@@ -43,7 +43,7 @@ _COLOURS: Final[Mapping[str, palette.Colour]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlameGraph:
-    """A flame graph that a notebook shows, with zoom, search, and a switch for the time of devices.
+    """A flame graph for notebooks, with zoom, search, and a switch for device time.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class FlameGraph:
         Parameters
         ----------
         path
-            The file; one that is there is replaced.
+            The file; an existing one is replaced.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class FlameGraph:
 
 
 def options() -> dict[str, Any]:
-    """Options for ``flameGraph``: the colour of each kind on light and on dark ground.
+    """Options for ``flameGraph``: the colour of each kind on a light and a dark background.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Answers as charts: what draws takes rows. `profframe.trace.plots` asks for them."""
+"""Answers as charts: the functions take rows. `profframe.trace.plots` gets them."""
 
 from __future__ import annotations
 

@@ -17,16 +17,16 @@ MEASURES: Final = {
     "wait": ("wait_ns", "waited", "Waits for other ranks in each step"),
     "computation": ("compute_ns", "compute", "Computation on each rank's devices in each step"),
 }
-"""Of each measure of `step_ranks` its column, the class whose colour it has, and a title."""
+"""For each measure of `step_ranks`: its column, the class whose colour it has, and a title."""
 _LANE: Final = 20
 """Height of a lane of the ribbon."""
 _HEIGHTS: Final = (3, 18)
-"""Least and greatest height of a lane of the heat map."""
+"""Minimum and maximum height of a lane of the heat map."""
 _MAP_HEIGHT: Final = 640
 _GAP: Final = 0.06
-"""Between cells, over their width."""
+"""Space between cells, as a share of their width."""
 _FAR: Final = 4
-"""Times over so many medians have the same colour as each other."""
+"""Times above this many medians all have the same colour."""
 _UNRECORDED: Final = "(nothing recorded)"
 
 
@@ -84,14 +84,14 @@ def heat_map(rows: pl.DataFrame, measure: str) -> parts.AnyChart:
             title=parts.title(
                 heading,
                 "the longest of several steps" if several else "",
-                f"values above {high:,.3f} {unit.name} has the same colour" if is_cut else "",
+                f"values above {high:,.3f} {unit.name} have the same colour" if is_cut else "",
             ),
         )
     )
 
 
 def _ends(values: list[float]) -> tuple[float, float]:
-    """Values with the first and the last colour: of all, but for those that are far above."""
+    """Values with the first and the last colour, without those that are far above the others."""
     middle = sorted(values)[len(values) // 2]
     high = max(value for value in values if not middle or value <= _FAR * middle)
     low = min(values)
@@ -103,7 +103,7 @@ def _lane_axis() -> alt.Axis:
 
 
 def ribbon(pieces: pl.DataFrame, ranks: Sequence[int], what: str, stretches: int) -> parts.AnyChart:
-    """A path across ranks from left to right: on which rank it is, and what it is bound by."""
+    """A path across ranks from left to right: which rank it is on, and what bounds it."""
     lanes, is_cut = _lanes(pieces, ranks)
     kept = pieces.filter(pl.col("rank").is_in(lanes))
     unit = parts.fitting_unit(parts.TIME, pieces, "end_ns")

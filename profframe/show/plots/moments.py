@@ -12,13 +12,13 @@ from profframe.show.plots import parts
 
 _MEASURES: Final = ("allocated", "reserved")
 MEMORIES: Final = ("run", "rank", "device_type", "device")
-"""Keys of a panel of memory."""
+"""Keys of a memory panel."""
 DEVICES: Final = ("run", "rank", "device")
-"""Keys of a panel of queues."""
+"""Keys of a queue panel."""
 _INTEGER_LABEL: Final = "datum.value == floor(datum.value) ? format(datum.value, ',d') : ''"
 _LONGEST_OP: Final = 60
 MOST_STREAMS: Final = 6
-"""Of one device, those with the deepest queues."""
+"""Maximum streams of one device: those with the deepest queues."""
 
 
 def memory(rows: pl.DataFrame, peaks: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
@@ -69,7 +69,7 @@ def memory(rows: pl.DataFrame, peaks: pl.DataFrame, traces: pl.DataFrame) -> par
 
 
 def queue_depth(rows: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
-    """How much work was launched and had not begun, stream by stream."""
+    """How much work was launched but had not begun, stream by stream."""
     stream_keys = [*DEVICES, "stream"]
     deepest = rows.group_by(stream_keys, maintain_order=True).agg(
         pl.col("depth").max().alias("_most")

@@ -1,4 +1,4 @@
-"""One colour for each class of time, work and memory, on light and on dark ground."""
+"""One colour for each class of time, work and memory, on a light and a dark background."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Colour:
-    """A colour as ``#rrggbb``, on light and on dark ground.
+    """A colour as ``#rrggbb``, on a light and a dark background.
 
     Examples
     --------
@@ -22,7 +22,7 @@ class Colour:
     dark: str
 
     def on(self, ground: str) -> str:
-        """The colour on ``"light"`` or ``"dark"`` ground."""
+        """The colour on a ``"light"`` or ``"dark"`` background."""
         return self.dark if ground == "dark" else self.light
 
 
@@ -98,7 +98,7 @@ CLASSES: Final[Mapping[str, Colour]] = MappingProxyType(
 SERIES: Final = (
     _BLUE, _ORANGE, _TEAL, _PINK, _GOLD, _PURPLE, _GREEN, _RED, _SKY, _BROWN, _OLIVE, _SLATE,
 )  # fmt: skip
-"""Colours of what has no class: ranks, runs, streams, data types, in their order."""
+"""Colours for what has no class: ranks, runs, streams, data types, in their order."""
 
 INK: Final = Colour("#1f2328", "#e6e9ed")
 """Text and marks that stand out by themselves."""
@@ -110,11 +110,11 @@ GROUND: Final = Colour("#ffffff", "#15181c")
 _ALL: Final = (*CLASSES.values(), *SERIES, INK, FAINT, GRID, GROUND)
 
 DARK: Final[Mapping[str, str]] = MappingProxyType({c.light: c.dark for c in _ALL})
-"""From each colour on light ground to the same on dark ground: what a chart is recoloured by."""
+"""The dark colour for each light one, to recolour charts."""
 
 
 def config(ground: str = "light") -> dict[str, object]:
-    """Vega-Lite's ``config`` for text, axes and legends, which charts leave to where they stand.
+    """Vega-Lite's ``config`` for text, axes and legends, which charts leave to their page.
 
     Parameters
     ----------

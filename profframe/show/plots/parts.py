@@ -15,17 +15,17 @@ from profframe.show.kernel_names import told_apart
 from profframe.show.plots import palette
 
 WIDTH: Final = 600
-"""Of every view, in pixels."""
+"""Width of every view, in pixels."""
 HEIGHT: Final = 220
 PANEL_HEIGHT: Final = 110
-"""Of each of several views, one below the other."""
+"""Height of each of several views, one below the other."""
 BAR: Final = 18
 """Height of a horizontal bar and the space around it."""
 MOST_PANELS: Final = 8
 MOST_BARS: Final = 64
 MOST_SERIES: Final = len(palette.SERIES)
 MOST_ROWS: Final = 5000
-"""Of one frame: by default altair draws no more."""
+"""Maximum rows of one frame: altair draws no more by default."""
 LABEL_WIDTH: Final = 260
 """Pixels of a label before it is cut; the tooltip has all of it."""
 _MIDDLE_OUT: Final = (
@@ -135,8 +135,8 @@ FULL_NAME: Final = "full name"
 def with_short_labels(frame: pl.DataFrame, kernels: pl.Expr | None = None) -> pl.DataFrame:
     """The frame with labels of short names, and `FULL_NAME`, for the tooltip.
 
-    Kernels whose short names are the same are told apart. ``kernels`` says which rows
-    are of kernels; without it all are.
+    Kernels with the same short name get labels that tell them apart. ``kernels`` says which rows
+    are kernels; without it, all are.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def label_rows(
 ) -> LabelledRows:
     """Label rows by those of their keys that differ, and keep the rows of the first labels.
 
-    A key that follows from those before it is not in a label, as the only device of each rank.
+    A key that follows from those before it is not in a label, such as the only device of each rank.
 
     Examples
     --------
@@ -225,7 +225,7 @@ def positive(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
 
 
 def left_out(note: str, number: int, noun: str) -> str:
-    """A note in which ``{}`` is what was left out; empty where that is nothing.
+    """A note in which ``{}`` is what was left out; empty if nothing was.
 
     Examples
     --------
@@ -236,7 +236,7 @@ def left_out(note: str, number: int, noun: str) -> str:
 
 
 def first(number: int, total: int, of: str = "") -> str:
-    """A note that only the first of the rows are shown; empty where all are.
+    """A note that only the first of the rows are shown; empty if all are.
 
     Examples
     --------
@@ -260,10 +260,10 @@ def in_panels(
     height: int | alt.Step | None = None,
     own_y: bool = False,
 ) -> AnyChart:
-    """The chart of the rows, or one panel for each label, one below the other.
+    """The chart of the rows, or one panel per label, one below the other.
 
-    Without a ``height`` several panels are less high than one. With ``own_y`` each has a vertical
-    axis of its own.
+    Without a ``height``, several panels are lower than a single one. With ``own_y``, each has its
+    own vertical axis.
     """
     usual_height = PANEL_HEIGHT if rows.several else HEIGHT
     chart = chart.properties(width=WIDTH, height=height or usual_height)
@@ -302,7 +302,7 @@ def legend(heading: str | None = None, *, lines: bool = False) -> alt.Legend:
 
 
 def name_axis() -> alt.Axis:
-    """An axis of names; long ones are cut in the middle, as many differ only at their end."""
+    """An axis of names; long ones are cut in the middle, because many differ only at their end."""
     return alt.Axis(
         title=None, labelLimit=LABEL_WIDTH, labelExpr=_MIDDLE_OUT, ticks=False, domain=False
     )

@@ -13,7 +13,7 @@ from profframe.show.plots import palette, parts
 DEVICES: Final = ("run", "rank", "device")
 """Keys of a panel."""
 TOP: Final = 8
-"""Names of a device; the rest is one area."""
+"""Maximum names of a device; the rest is one area."""
 _REST: Final = "the rest"
 _STATES: Final = {
     "active_allocated": ("allocated", "allocated"),
@@ -21,13 +21,13 @@ _STATES: Final = {
     "active_awaiting_free": ("waits for a stream", "copy"),
     "inactive": ("free", "idle"),
 }
-"""Of each state, its words and the class whose colour it has."""
+"""For each state, its words and the class whose colour it has."""
 _SEGMENT: Final = 14
 """Height of a segment."""
 
 
 def timeline(rows: pl.DataFrame, traces: pl.DataFrame, by: str) -> parts.AnyChart:
-    """What was active over time, as areas one upon the other."""
+    """What was active over time, as stacked areas."""
     has_times = rows["time_ns"].null_count() < rows.height
     if has_times:
         first = pl.col("time_ns").min().over(DEVICES)
@@ -41,7 +41,7 @@ def timeline(rows: pl.DataFrame, traces: pl.DataFrame, by: str) -> parts.AnyChar
         x = alt.X("time:Q", title="Record number", scale=alt.Scale(nice=False))
         heading = "record"
     named = parts.with_labels(timed, "name", "label")
-    if by == "stack":  # several stacks have a frame in common
+    if by == "stack":  # several stacks may have a frame in common
         named = named.with_columns(
             pl.format("{} (stack {})", "label", "stack_id")
             .fill_null(pl.col("label"))
@@ -57,7 +57,8 @@ def timeline(rows: pl.DataFrame, traces: pl.DataFrame, by: str) -> parts.AnyChar
     labels = [n for n in frame["label"].unique(maintain_order=True).to_list() if n != _REST]
     order = {label: n for n, label in enumerate([*labels, _REST])}
     frame = frame.with_columns(pl.col("label").replace_strict(order, default=0).alias("order"))
-    # Stacked here: Vega would take what one device lacks at a moment of another one's for nothing.
+    # Stacked here: Vega would count what one device lacks at the time of another one's record as
+    # zero.
     keys = (*DEVICES, "time")
     frame = frame.sort(*keys, "order", nulls_last=True, maintain_order=True).with_columns(
         pl.col("active").cum_sum().over(keys).alias("top")
@@ -90,7 +91,7 @@ def timeline(rows: pl.DataFrame, traces: pl.DataFrame, by: str) -> parts.AnyChar
 
 
 def segments(rows: pl.DataFrame) -> parts.AnyChart:
-    """Each segment a bar, its pieces coloured by their state."""
+    """Each segment as a bar, with its pieces coloured by their state."""
     panels = parts.label_rows(rows, DEVICES, parts.MOST_PANELS)
     unit = parts.fitting_unit(parts.BYTES, rows, "segment_bytes")
     words = {state: word for state, (word, _) in _STATES.items()}
@@ -141,7 +142,7 @@ def segments(rows: pl.DataFrame) -> parts.AnyChart:
 
 
 def _one_moment(rows: pl.DataFrame) -> pl.DataFrame:
-    """Of records of one instant that when the most was active: areas are stacked by their time."""
+    """Of the records at one time, the one when the most was active: areas are stacked by time."""
     keys = [*DEVICES, "time_ns"]
     sums = rows.group_by(*keys, "event_id").agg(pl.col("active_bytes").sum().alias("_sum"))
     best = sums.sort("_sum", "event_id", descending=True).unique(

@@ -36,7 +36,7 @@ def split(chart: Any) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
 
 
 def _without_frames(chart: Any, frames: _NamedFrames) -> Any:
-    """The chart and its views with names in place of frames, which are collected."""
+    """The chart and its views with names instead of frames, which are collected."""
     copy = chart.copy(deep=False)
     if isinstance(copy.data, pl.DataFrame):
         new = f"rows_{len(frames)}", copy.data

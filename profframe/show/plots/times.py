@@ -10,9 +10,9 @@ import polars as pl
 from profframe.show.plots import parts
 
 MOST_STEPS: Final = 400
-"""Of one (run, rank)."""
+"""Maximum of one (run, rank)."""
 CLASSES: Final = ("compute", "exposed communication", "exposed copy", "idle")
-"""Classes that add up to a step, or to all time of the devices; also names of columns."""
+"""Classes that add up to a step, or to all device time; they are also names of columns."""
 CAUSES: Final = ("host_wait", "sync", "kernel_wait", "other")
 _MEASURES: Final = ("on the host", "devices busy")
 
@@ -49,7 +49,7 @@ def breakdown_of_traces(rows: pl.DataFrame) -> parts.AnyChart:
 
 
 def steps(rows: pl.DataFrame) -> parts.AnyChart:
-    """How long each step took on the host, and for how much of it a device was busy."""
+    """How long each step took on the host, and how much of that time a device was busy."""
     first = _first_steps(rows)
     unit = parts.fitting_unit(parts.TIME, first, "dur_ns")
     host, busy = _MEASURES
@@ -99,7 +99,7 @@ def _lines_of_steps(lines: parts.LabelledRows, measures: tuple[str, ...], axis: 
 
 
 def kernel_categories(rows: pl.DataFrame) -> parts.AnyChart:
-    """What the time of the devices went to, by category of the kernels; exposed and hidden."""
+    """Device time by category of the kernels; exposed and hidden."""
     unit = parts.fitting_unit(parts.TIME, rows, "total_ns")
     frame = parts.in_unit(
         rows, unit, total="total_ns", exposed="exposed_ns", **{"both at once": "both_ns"}
@@ -130,7 +130,7 @@ def kernel_categories(rows: pl.DataFrame) -> parts.AnyChart:
 
 
 def kernels(rows: pl.DataFrame, full_names: pl.DataFrame | None = None) -> parts.AnyChart:
-    """The kernels that took the most device time; ``full_names`` are of rows by short names."""
+    """The kernels that took the most device time; ``full_names`` belong to rows by short name."""
     unit = parts.fitting_unit(parts.TIME, rows, "total_ns")
     named = parts.with_short_labels(rows)
     if full_names is not None:
@@ -173,7 +173,7 @@ def kernels(rows: pl.DataFrame, full_names: pl.DataFrame | None = None) -> parts
 
 
 def idle(rows: pl.DataFrame) -> parts.AnyChart:
-    """How long each stream or device had nothing to do, by cause."""
+    """How long each stream or device was idle, by cause."""
     unit = parts.fitting_unit(parts.TIME, rows, "idle_ns")
     keys = ("run", "rank", "device", "stream")
     bars = parts.label_rows(
@@ -208,7 +208,7 @@ def idle(rows: pl.DataFrame) -> parts.AnyChart:
 
 
 def _full_names(rows: pl.DataFrame) -> pl.DataFrame:
-    """Of each short name the full one with the most device time, and how many others there are."""
+    """For each short name the full one with the most device time, and the number of others."""
     named = parts.with_labels(rows.drop_nulls("short_name"), label=parts.FULL_NAME)
     others = (
         pl.when(pl.len() > 1).then(pl.format(" and {} more", pl.len() - 1)).otherwise(pl.lit(""))
@@ -247,7 +247,7 @@ def _stacked_bars(frame: pl.DataFrame, unit: parts.Unit) -> parts.AnyChart:
 
 
 def _first_steps(rows: pl.DataFrame) -> pl.DataFrame:
-    """The first steps of each trace; ``at`` is unique, also where numbers repeat."""
+    """The first steps of each trace; ``at`` is unique even if numbers repeat."""
     before = pl.int_range(pl.len()).over("run", "rank", "step")
     suffix = pl.when(before == 0).then(pl.lit("")).otherwise(pl.format(" ({})", before + 1))
     return rows.filter(pl.int_range(pl.len()).over("run", "rank") < MOST_STEPS).with_columns(

@@ -10,7 +10,7 @@ import polars as pl
 from profframe.show.plots import parts
 
 MOST_POINTS: Final = 500
-"""Those that lost the most time."""
+"""Maximum points: those that lost the most time."""
 _MOST_PANELS: Final = 4
 _HEIGHT: Final = 320
 _TERA: Final = 1e12

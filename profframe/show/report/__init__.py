@@ -1,1 +1,1 @@
-"""One self-contained HTML page with everything that a trace has to say."""
+"""One self-contained HTML page about everything in a trace."""

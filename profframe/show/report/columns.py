@@ -60,7 +60,7 @@ def document(frames: Mapping[str, FrameView]) -> _Json:
 
 
 def shortened(text: str, longest: int) -> str:
-    """A text with control bytes as escapes, cut if it is longer than so many characters.
+    """A text with control bytes as escapes, cut if it is longer than this many characters.
 
     Examples
     --------

@@ -36,7 +36,7 @@ def hangs(context: Context) -> Section | None:
     if sides := context.answer("hang_sides"):
         title = "The side of each rank"
         parts.append(context.table(sides, title, _SIDES, title=title))
-    title = "How far each rank came"
+    title = "How far each rank got"
     parts.append(context.table(progress, title, _PROGRESS, title=title))
     about = "What ranks did not reach, or disagree about, according to their flight recorders."
     return Section("Hangs", about, tuple(parts))

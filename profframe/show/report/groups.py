@@ -27,7 +27,7 @@ _REGRESSIONS: Final = (
     "what", "name", "base_ns", "other_ns", "change_ns", "ratio", "pace", "p_value", "q_value",
 )  # fmt: skip
 _FEWEST: Final = 3
-"""Runs, from which on the latest is compared with those before."""
+"""Minimum runs to compare the latest one with those before."""
 _BASELINE: Final = 10
 
 
@@ -94,7 +94,7 @@ def runs(context: Context) -> Section | None:
     trend = Reply("trend", call_text("trend", metric=metric), context.trace.trend(metric))
     changes = Reply(trend.name, trend.call, trend.frame.filter("is_change"))
     if changes:
-        title = "Runs from which on it changed for good"
+        title = "Runs from which it changed for good"
         parts.append(context.table(changes, "Changes", title=title))
     if regressions := _regressions(context, reply.frame.height):
         title = "What takes longer in the latest run than before"

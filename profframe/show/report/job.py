@@ -29,16 +29,16 @@ from profframe.show.report.replies import Context, Reply, call_text
 
 _STEPS: Final = "report/step_ranks.sql"
 _MOST_CELLS: Final = 5000
-"""Of a heat map."""
+"""Maximum cells of a heat map."""
 _MOST_STEPS: Final = 200
 _MOST_RANKS: Final = 64
 """The path and predictions of more ranks take longer than a page should."""
 _MOST_EVENTS: Final = 500_000
-"""The same of more events, where they have no steps."""
+"""The same for more events, if they have no steps."""
 _MOST_BLAMED: Final = 250_000
-"""Events: to find who is to blame takes as long as to load them."""
+"""Events: finding who is to blame takes as long as loading them."""
 _LEAST_SHARE: Final = 0.0005
-"""Of a bound that has a tile."""
+"""Minimum share of a bound that gets a tile."""
 _CHANGES: Final[dict[str, Any]] = {
     "communication": 0.5,
     "stragglers": False,
@@ -110,7 +110,7 @@ def job(context: Context) -> Section | None:
 
 
 def _too_much(ranks: int, events: int) -> str:
-    """What the path and predictions are left out of; empty where they are not."""
+    """What the path and predictions are left out for; empty if they are not."""
     if ranks <= _MOST_RANKS and events <= _MOST_EVENTS:
         return ""
     what = f"{ranks:,} ranks" if ranks > _MOST_RANKS else f"{events:,} events"
@@ -165,7 +165,7 @@ def _lack(what: str, error: Exception, call: str) -> Sentences:
 
 
 def _slowest(context: Context) -> int | None:
-    """The step that took longest on a rank, the first of several; of those that all ranks have."""
+    """The longest step on any rank, of the steps that most ranks have; the first on a tie."""
     steps = context.answer("step_times").frame.drop_nulls(["step", "dur_ns"])
     if steps.is_empty():
         return None
@@ -209,7 +209,7 @@ def _blame(context: Context, ask: _Blame, of_step: dict[str, Any]) -> Iterator[P
 
 
 def _predictions(context: Context, of_step: dict[str, Any]) -> Iterator[Part]:
-    """What would be if something were otherwise."""
+    """Predictions of what changes would gain."""
     call = call_text("what_if", **of_step, **_CHANGES)
     rows = context.trace.what_if(**of_step, **_CHANGES)
     grid = context.trace.what_if_grid(**of_step)

@@ -23,7 +23,7 @@ from profframe.show.report.parts import (
 from profframe.show.report.replies import Context
 
 _TOP: Final = 3
-"""Findings on the first screen."""
+"""Maximum findings on the first screen."""
 
 
 def overview(context: Context) -> Section:

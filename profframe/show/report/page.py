@@ -125,7 +125,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _finished(value: object) -> object:
-    """A value as the page has it: a text, but for code and data, names no home directory."""
+    """A value as the page has it: texts, except code and data, name no home directory."""
     return units.without_homes(value) if type(value) is str else value
 
 

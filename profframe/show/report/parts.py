@@ -53,7 +53,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """What matters most of a file."""
+    """What matters most in a file."""
 
     template: ClassVar[str] = "sentences.html"
     title: str
@@ -134,7 +134,7 @@ class Choice:
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """Calls that give what is in it."""
+        """Calls that return its contents."""
         return tuple(call for _, part in self.options for call in part.calls)
 
 
@@ -190,11 +190,11 @@ class Node:
     note: str
     """What is marked: that one side lacks it, its cause."""
     cut: str
-    """What is left out in it."""
+    """What is left out inside it."""
     is_open: bool
     has_children: bool
     closes: int
-    """How many nodes around it it is the last one of."""
+    """Of how many of its ancestors it is the last node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Flame graphs beside each other, with a label each."""
+    """Flame graphs side by side, with a label each."""
 
     template: ClassVar[str] = "beside.html"
     options: tuple[tuple[str, Flame], ...]
@@ -243,12 +243,12 @@ class Section:
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """Calls that give its parts, each once."""
+        """Calls that return its parts, each once."""
         return tuple(dict.fromkeys(call for part in self.parts for call in part.calls))
 
     @property
     def leaves(self) -> Iterator[Part]:
-        """All parts, with those of a choice, or beside each other, one by one."""
+        """All parts one by one, including those of a choice, or side by side."""
         for part in self.parts:
             if isinstance(part, (Choice, Beside)):
                 yield from (option for _, option in part.options)

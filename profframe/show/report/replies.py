@@ -1,4 +1,4 @@
-"""Answers for the page: run once each, cut to what a page holds, and made into its parts."""
+"""Answers for the page: each run once, cut to what a page holds, and turned into its parts."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _DRAWING: Final = Lock()
 
 
 class Reported(Protocol):
-    """What a page is about: `profframe.trace.trace.Trace`, as far as a page uses it.
+    """The interface of `profframe.trace.trace.Trace` that a page uses.
 
     A page asks as it goes: which answers a section shows depends on the rows of others. So it needs
-    the trace itself, which this room cannot import: a trace imports what shows it.
+    the trace itself, which this package cannot import: a trace imports what shows it.
     """
 
     @property
@@ -87,7 +87,7 @@ class Reported(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Rows of an answer, and the call that gives them."""
+    """Rows of an answer, and the call that returns them."""
 
     name: str
     call: str
@@ -103,7 +103,7 @@ class Context:
 
     trace: Reported
     rows: int
-    """Most rows of a table."""
+    """Maximum rows of a table."""
     constant_keys: tuple[str, ...]
     """``run`` and ``rank``, where there is only one."""
     starts: pl.DataFrame
@@ -171,7 +171,7 @@ class Context:
         )
 
     def _origin(self, frame: pl.DataFrame) -> pl.Series | None:
-        """Start of the trace of each row; of the first rank, where a row is of several."""
+        """Start of the trace of each row; of the first rank if a row covers several."""
         keys = [key for key in KEYS if frame.schema.get(key) == self.starts.schema[key]]
         if not keys or not self.starts.height:
             return None
@@ -184,7 +184,7 @@ class Context:
         return joined["_start"].fill_null(self.starts["start_ns"].min())
 
     def chart(self, name: str, label: str, *arguments: str) -> tuple[Chart, ...]:
-        """A chart of `Trace.plot`; none, where the trace lacks what it draws."""
+        """A chart of `Trace.plot`; nothing if the trace lacks what it draws."""
         draw: Callable[..., Any] = getattr(self.trace.plot, name)
         quoted = ", ".join(f'"{argument}"' for argument in arguments)
         call = f"trace.plot.{name}({quoted})"
@@ -194,7 +194,7 @@ class Context:
             return ()
 
     def drawn(self, key: str, label: str, draw: Callable[[], Any], calls: tuple[str, ...]) -> Chart:
-        """A chart of rows that these calls give."""
+        """A chart of rows from these calls."""
         from profframe.show.plots import drawing, split_chart
 
         with _DRAWING, drawing():
@@ -214,7 +214,7 @@ def context_of(
 
 
 def call_text(name: str, **parameters: object) -> str:
-    """The call that gives an answer, as a user writes it.
+    """The call that runs an answer, as a user writes it.
 
     Examples
     --------

@@ -25,7 +25,7 @@ _SOURCES: Final = (
     "device_type", "rank_source", "schema_version", "facts_version",
 )  # fmt: skip
 _MOST_FULL: Final = 6
-"""Up to so many findings, texts start uncut."""
+"""Up to this many findings, texts start uncut."""
 _MOST_HEADERS: Final = 8
 """Traces whose headers are in the page."""
 

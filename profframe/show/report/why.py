@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 CALL: Final = "profframe.explain(base, other)"
 _BARS: Final = 10
-"""Kinds of causes, or causes, that have a bar of their own."""
+"""Maximum kinds of causes, or causes, with their own bar."""
 _NAME: Final = 80
-"""Characters of a name beside a bar."""
+"""Maximum characters of a name next to a bar."""
 _FROM_NOTHING: Final = 0.2
-"""Bars begin at nothing if the change is at least this part of them."""
+"""Bars begin at 0 if the change is at least this share of them."""
 _MARGIN: Final = 0.25
-"""What is left of the lowest bar otherwise, as a part of all changes."""
+"""Otherwise, what is shown of the lowest bar, as a share of all changes."""
 _MAIN: Final = (
     *("cause", "change_ns", "share", "what", "base_ns", "other_ns", "base_calls", "other_calls"),
     *("places", "significant"),

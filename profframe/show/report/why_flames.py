@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from profframe.analysis.causes.explanation import Explanation
 
 _MOST: Final = 2_000
-"""Nodes of a side."""
+"""Maximum nodes of a side."""
 _MARKS: Final = {"more": "change", "less": "memory"}
 """Classes of the palette whose colours mark what takes more and less."""
 
@@ -59,9 +59,9 @@ def section(of: Explanation, names: tuple[str, str]) -> Section:
 def nodes(tree: pl.DataFrame, side: str) -> pl.DataFrame:
     """Rows of one side as ``flameGraph`` takes them, each after that around it.
 
-    Times are those of a step. A call that is in another one on each side can be in one that this
-    side lacks, which has its name of the other side. What is left out is ``others`` in what is
-    around it.
+    Times are those of a step. A call with different parents on the two sides can be in one that
+    this side lacks, which then has the other side's name. What is left out is ``others`` inside its
+    parent.
     """
     own, inside = (pl.col(f"{side}_{of}") for of in ("self_ns", "ns"))
     name = pl.coalesce(f"{side}_name", "base_name", "other_name")

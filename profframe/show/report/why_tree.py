@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 CALL: Final = "profframe.explain(base, other).tree"
 _MOST: Final = 500
-"""Nodes of the page."""
+"""Maximum nodes of the page."""
 _MOST_INSIDE: Final = 20
-"""Nodes of one."""
+"""Maximum nodes inside one."""
 _DEEPEST: Final = 60
 _LEAST: Final = 1_000
-"""Nanoseconds: what changed by so much is shown, however long a step is."""
+"""Nanoseconds: a change of at least this is shown, however long a step is."""
 _LONGEST: Final = 500
 _Row = dict[str, Any]
 
@@ -58,7 +58,7 @@ def least_change(of: Explanation) -> int:
 
 
 def selected(tree: pl.DataFrame, least: int) -> pl.DataFrame:
-    """What is shown, with all around it.
+    """What is shown, with everything around it.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def _node(  # noqa: PLR0917 -- what is known of a node, and where it stands
 
 
 def _name(row: _Row, *, short: bool) -> str:
-    """What it is on both sides, where that differs."""
+    """What it is on both sides, if that differs."""
     present = [row[f"{side}_name"] for side in ("base", "other") if row[f"{side}_name"] is not None]
     if not present:
         return "Outside steps" if row["slot"] else "Step"

@@ -1,9 +1,9 @@
-"""A timeline: lanes of slices, drawn on a canvas by scripts of their own.
+"""A timeline: lanes of slices, drawn on a canvas by its own scripts.
 
 The scripts (those of ``static``, after ``drawing.js``) and their style load nothing else. A page
 holds them once, and calls ``timeline(element, head, text)`` with the head and the text of a
 `profframe.show.timeline.document.Document`. They are written by hand: libraries that draw timelines
-take an object for each slice, which a million of them have no room for.
+take an object for each slice, and there is no room for a million objects.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SCRIPTS: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
-    """A timeline that a notebook shows, with zoom, search, and tables of what is selected.
+    """A timeline for notebooks, with zoom, search, and tables of what is selected.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Timeline:
         Parameters
         ----------
         path
-            The file; one that is there is replaced.
+            The file; an existing one is replaced.
 
         Raises
         ------

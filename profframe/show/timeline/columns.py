@@ -13,7 +13,7 @@ from profframe.show.timeline.encoding import Column, Line, beyond_children, diff
 from profframe.show.timeline.lanes import trace_numbers
 
 MOST_STRETCHES: Final = 100_000
-"""A critical path of more is left out, and said to be."""
+"""A critical path with more segments is left out, which the page says."""
 _READ: Final = (
     "event_id",
     "dur_ns",
@@ -27,7 +27,7 @@ _READ: Final = (
 
 
 def columns(content: Content) -> list[Column]:
-    """The columns of the slices, those first that are drawn."""
+    """The columns of the slices, with those that are drawn first."""
     slices, trace = content.slices, content.trace
     frame = content.rows.slices.select(_READ)[content.order]
     line = Line(content.line, _nests(content), slices.begin, slices.dur)
@@ -56,7 +56,7 @@ def columns(content: Content) -> list[Column]:
 
 
 def bounds(path: pl.DataFrame) -> list[str]:
-    """What stretches of a path are bound by, in the order of their numbers."""
+    """What segments of a path are bound by, in the order of their numbers."""
     return path["bound"].unique().sort().to_list() if path.height else []
 
 
@@ -73,7 +73,7 @@ def _nests(content: Content) -> Mask:
 
 
 def _path(content: Content) -> list[Column]:
-    """The stretches of the critical path: when, in what slice, and what they are bound by."""
+    """The segments of the critical path: when, in which slice, and what bounds them."""
     path = content.rows.path
     if not 0 < path.height <= MOST_STRETCHES:
         return []
@@ -91,7 +91,7 @@ def _path(content: Content) -> list[Column]:
 
 
 def _clock(content: Content, trace: Ints) -> Ints:
-    """Whose clock times of a path are on: across ranks that of the lowest one of its run."""
+    """The trace whose clock a path uses: across ranks, the lowest rank of its run."""
     if content.rows.traces.height == 1:
         return trace
     runs = content.rows.traces["run"]

@@ -1,4 +1,4 @@
-"""Slices of a page, and what both their columns and the heads of the page are made of."""
+"""Slices of a page, and what both their columns and the heads of the page are made from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from profframe.show.timeline.rows import Recorded
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """Some slices in the order of the page, computed once for all that is said of them."""
+    """Some slices in the order of the page, computed once for everything about them."""
 
     rows: Recorded
     slices: Placed
@@ -47,7 +47,7 @@ class Content:
 
     @cached_property
     def whats(self) -> tuple[Ints, dict[str, list[Any]]]:
-        """Of each slice the number of its name, kind and category, the most frequent first."""
+        """For each slice the number of its name, kind and category, the most frequent first."""
         names = ("name", "kind", "category")
         texts = self.rows.slices.select(names)[self.order]
         keys = np.zeros(texts.height, np.int64)
@@ -65,7 +65,7 @@ class Content:
 
     @cached_property
     def dims(self) -> tuple[Ints, list[str]]:
-        """Of each slice the number of its input shapes, or -1."""
+        """For each slice the number of its input shapes, or -1."""
         texts = self.rows.slices["input_dims"][self.order]
         unique = texts.drop_nulls().unique(maintain_order=True)
         return numbered(texts, unique), unique.to_list()
@@ -96,7 +96,7 @@ class Content:
 
 
 def _codes(column: pl.Series) -> Ints:
-    """Small numbers of texts; 0 where there is none."""
+    """Small numbers for texts; 0 where there is none."""
     categories = column.cast(pl.Categorical).to_physical()
     codes: Ints = categories.cast(pl.Int64).fill_null(-1).to_numpy() + 1
     return codes

@@ -1,4 +1,4 @@
-"""All that a page holds of a timeline: heads as JSON, and columns as bytes."""
+"""Everything that a page holds of a timeline: heads as JSON, and columns as bytes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from profframe.show.timeline.others import NO_OTHERS, others
 from profframe.show.timeline.rows import Recorded
 
 BUDGET_BYTES: Final = 6_600_000
-"""Most bytes of columns in a page: 8.8 MB as text, of 12 MB for all of it."""
+"""Maximum bytes of columns in a page: 8.8 MB as text, of 12 MB for the whole page."""
 _CLOSE: Final = 0.96
-"""Of what would fit by the average, so much is tried."""
+"""The share that is tried of what would fit on average."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,19 +34,19 @@ class Document:
 
     @property
     def text(self) -> str:
-        """The columns as a text that stands in HTML as it is."""
+        """The columns as text that needs no escaping in HTML."""
         return base64.b64encode(self.body).decode()
 
 
 def document(rows: Recorded, most_bytes: int | None = BUDGET_BYTES) -> Document:
-    """Pack everything; of too many slices the shortest of each lane are left out.
+    """Pack everything; if there are too many slices, the shortest of each lane are left out.
 
     Parameters
     ----------
     rows
         What is drawn.
     most_bytes
-        Most bytes of the columns; None for all slices.
+        Maximum bytes of the columns; None for all slices.
     """
     whole = placed(rows)
     share = 1.0
@@ -75,7 +75,7 @@ def _others(
 
 
 def longest(slices: Placed, share: float) -> Mask:
-    """The longest slices of each lane, at least one; of those as long, the outer ones."""
+    """The longest slices of each lane, at least one; of equally long ones, the outer ones."""
     order = np.lexsort((slices.row, -slices.dur, slices.lane))
     counts = np.bincount(slices.lane, minlength=len(slices.lanes))
     first = np.cumsum(counts) - counts

@@ -1,7 +1,7 @@
-"""Columns of integers as bytes: what is likely of a value is taken off, the rest is deflated.
+"""Columns of integers as bytes: a prediction is subtracted from each value, the rest is deflated.
 
-Each column is made of planes: first the lowest bytes of all values, then the next ones. Columns
-with a sign have it in the lowest bit. Where values are missing, a plane of ones says so.
+Each column consists of planes: first the lowest bytes of all values, then the next ones. Columns
+with a sign have it in the lowest bit. Missing values are marked in a plane of ones.
 ``static/data.js`` reads all this.
 """
 
@@ -19,7 +19,7 @@ import polars as pl
 from profframe.intervals import Ints, Mask, child_sums, last_until
 
 _LEVEL: Final = 5
-"""Of zlib: of higher ones the same slices are 1 % smaller, and take twice as long."""
+"""Level of zlib: with higher ones the same slices are 1 % smaller, but take twice as long."""
 _AT_ONCE: Final = 2
 
 
@@ -36,8 +36,8 @@ class Column:
 class Line:
     """Slices in the order in which they are drawn, with the lines that they are on.
 
-    A line is a row of a lane; ``nests`` says of each slice whether it has a parent on the line
-    above, where it has one.
+    A line is a row of a lane; ``nests`` says for each slice whether it has its parent, if any, on
+    the line above.
     """
 
     line: Ints
@@ -51,7 +51,7 @@ class Line:
         return np.concatenate(([True], self.line[1:] != self.line[:-1]))[: self.line.size]
 
     def gaps(self) -> Ints:
-        """From the end of the slice before on its line, or from the beginning."""
+        """Time from the end of the previous slice on its line, or from the beginning."""
         end = np.concatenate(([0], (self.begin + self.dur)[:-1]))[: self.begin.size]
         return self.begin - np.where(self.is_first, 0, end)
 
@@ -62,7 +62,7 @@ class Line:
 
 
 def differences(values: Ints, is_missing: Mask | None = None) -> Ints:
-    """From the value before, of those that there are.
+    """Differences from the previous value that is there.
 
     Examples
     --------
@@ -92,12 +92,12 @@ def numbered(texts: pl.Series, distinct: pl.Series) -> Ints:
 
 
 def beyond_children(self_ns: Ints, parent: Ints, dur: Ints) -> Ints:
-    """Own time, over what is left of the duration without the slices directly inside."""
+    """Own time, minus what is left of the duration without the slices directly inside."""
     return self_ns - (dur - child_sums(parent, dur))
 
 
 def packed(columns: Sequence[Column]) -> tuple[list[dict[str, Any]], bytes]:
-    r"""What each column is made of, and the bytes of all of them.
+    r"""The parts of each column, and the bytes of all of them.
 
     Examples
     --------

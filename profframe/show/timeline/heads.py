@@ -1,4 +1,4 @@
-"""What a page says of a timeline beside columns of slices: lanes, texts, counters, marks."""
+"""What a page has of a timeline besides columns of slices: lanes, texts, counters, marks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def head(content: Content, whole: Placed) -> dict[str, Any]:
 
 
 def _path(content: Content) -> dict[str, Any]:
-    """What the critical path is of, and which traces it is on."""
+    """What the critical path covers, and which traces it is on."""
     path = content.rows.path
     on = trace_numbers(content.rows.traces, path).unique().sort() if path.height else pl.Series()
     return {
@@ -61,7 +61,7 @@ def _path(content: Content) -> dict[str, Any]:
 
 
 def _shown(texts: Iterable[str | None]) -> list[str | None]:
-    """Texts of one line each, cut where all of them would be too long."""
+    """Texts of one line each, cut if all of them together would be too long."""
     given = [*texts]
     sizes = {most: sum(min(len(text or ""), most) for text in given) for most in _LONGEST}
     most = next((most for most, size in sizes.items() if size <= _MOST_TEXT), _LONGEST[-1])
@@ -69,7 +69,7 @@ def _shown(texts: Iterable[str | None]) -> list[str | None]:
 
 
 def cut(text: str, most: int) -> str:
-    """A text on one line, of at most so many characters."""
+    """A text on one line, of at most this many characters."""
     return units.visible(text[:most]) + "…" * (len(text) > most)
 
 
@@ -114,7 +114,7 @@ def _counts(slices: Placed) -> Ints:
 
 
 def _colours() -> dict[str, list[str]]:
-    """Of each kind and bound its colour on light and on dark ground."""
+    """The colours of each kind and bound on a light and a dark background."""
     kinds = {kind: palette.CLASSES.get(kind, _GREY) for kind in KINDS}
     return {name: [c.light, c.dark] for name, c in {**palette.CLASSES, **kinds}.items()}
 

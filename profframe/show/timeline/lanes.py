@@ -14,12 +14,12 @@ from profframe.show import units
 from profframe.show.timeline.rows import KEY, Recorded
 
 HOST, APART, DEVICE = 0, 1, 2
-"""What a lane is of: nested slices of a thread, others of a thread, work of a device."""
+"""What a lane has: nested slices of a thread, other slices of a thread, or device work."""
 _NAMES: Final = {HOST: "host", APART: "apart", DEVICE: "device"}
 _MOST_ROWS: Final = 64
-"""Rows of a lane for slices that overlap and do not nest; more of them share the last."""
+"""Maximum rows of a lane for slices that overlap without nesting; any more share the last row."""
 _FARTHEST: Final = 2**52
-"""Nanoseconds, 52 days: of sums of two such a script has exact numbers."""
+"""Nanoseconds, 52 days: sums of two such times are exact in a script."""
 _LANE: Final = ("_trace", "_sort", "_device", "_stream", "_thread")
 
 
@@ -45,12 +45,12 @@ class Placed:
     lanes
         The lanes, in their order on the page.
     lane, row, begin, dur
-        Of each slice: its lane, its row there, when it begins (in ns since the beginning of the
-        timeline), and its duration; 0 where that is not known.
+        For each slice: its lane, its row there, when it begins (in ns since the beginning of the
+        timeline), and its duration; 0 if that is not known.
     source
         Its row in `Recorded.slices`.
     zeros
-        Of each trace the moment on its clock that is the beginning of the timeline.
+        For each trace, the moment on its clock that is the beginning of the timeline.
     untimed
         Number of slices in no lane: without a start, or months away from the others.
     """
@@ -105,7 +105,7 @@ def _is_drawn() -> pl.Expr:
 
 
 def trace_numbers(traces: pl.DataFrame, frame: pl.DataFrame) -> pl.Series:
-    """The place among the traces of each row's run and rank."""
+    """The position of each row's run and rank among the traces."""
     if traces.height == 1:
         return pl.repeat(0, frame.height, dtype=pl.UInt32, eager=True).alias("_trace")
     numbered = traces.select(KEY).with_row_index("_trace")
@@ -116,9 +116,9 @@ def trace_numbers(traces: pl.DataFrame, frame: pl.DataFrame) -> pl.Series:
 
 
 def _zeros(rows: Recorded, timed: pl.DataFrame) -> Ints:
-    """Of each trace the moment that is drawn at the left edge.
+    """For each trace, the moment that is drawn at the left edge.
 
-    Ranks of a run are on one clock where all are in UTC, or how far they differ is known; else each
+    Ranks of a run share one clock if all are in UTC, or if their offsets are known; else each
     begins at its own first slice. Each run begins at the left edge.
     """
     first = timed.group_by("_trace").agg(pl.col("start_ns").min().alias("_first"))
@@ -138,7 +138,7 @@ def _zeros(rows: Recorded, timed: pl.DataFrame) -> Ints:
 
 
 def _lane_keys(timed: pl.DataFrame) -> pl.DataFrame:
-    """What tells the lane of each slice."""
+    """The keys that determine the lane of each slice."""
     on_device = pl.col("kind").is_in(ON_DEVICE_KINDS) & (
         pl.col("stream").is_not_null() | pl.col("device").is_not_null()
     )
@@ -158,7 +158,7 @@ def _lane_keys(timed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _lanes(keys: pl.DataFrame, rows: Recorded) -> pl.DataFrame:
-    """The lanes in their order: of a trace first its threads, as the source sorts them."""
+    """The lanes in their order: for each trace, first its threads, as the source sorts them."""
     threads = rows.threads.select(
         trace_numbers(rows.traces, rows.threads),
         pl.col("thread").alias("_thread"),
@@ -184,7 +184,7 @@ def _lane(lane: dict[str, Any], rows: Recorded) -> Lane:
 
 
 def _title(lane: dict[str, Any], rows: Recorded) -> str:
-    """What the source calls a thread, or which stream it is."""
+    """The source's name of a thread, or which stream it is."""
     words = [
         f"{name} {lane[key]}"
         for name, key in (("device", "_device"), ("stream", "_stream"))
@@ -207,7 +207,7 @@ def _title(lane: dict[str, Any], rows: Recorded) -> str:
 
 
 def _rows(timed: pl.DataFrame, sort: Ints, lane: Ints, begin: Ints, dur: Ints) -> Ints:
-    """The row of each slice: its depth, or where there is room for what does not nest."""
+    """The row of each slice: its depth, or where there is room for a slice that does not nest."""
     row = timed["depth"].fill_null(0).cast(pl.Int64).to_numpy().copy()
     loose = np.flatnonzero(sort != HOST)
     if not loose.size:
@@ -244,7 +244,7 @@ def spread(lane: Ints, begin: Ints, dur: Ints) -> Ints:
 
 
 def _without_overlaps(order: Ints, lane: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Slices that stay on a row, and those that do not: of a chain of overlaps every second one."""
+    """Slices that stay on a row, and those that do not: every second one in a chain of overlaps."""
     moved = []
     while True:
         crossing = lane[order[1:]] == lane[order[:-1]]

@@ -1,4 +1,4 @@
-"""All other columns of the slices, for the table of one: numbers, and texts by their number."""
+"""All other columns of the slices, for the table of one slice: numbers, and texts by number."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from profframe.show.timeline.encoding import Column, differences, numbered
 from profframe.show.timeline.heads import cut
 
 _MOST_TEXT: Final = 1_500_000
-"""Characters of all distinct texts; the longest columns are left out and named."""
+"""Maximum characters of all distinct texts; the longest columns are left out and named."""
 _LONGEST: Final = 2_000
-"""Characters of a text."""
+"""Maximum characters of a text."""
 _EXACT: Final = 2**51
-"""Numbers below are exact in a script, and so is how far two of them are apart."""
+"""Numbers below this are exact in a script, and so is the difference of two of them."""
 NO_OTHERS: Final[dict[str, Any]] = {"names": None, "texts": {}, "left_out": []}
-"""What a page says that has none of them."""
+"""What a page without these columns says."""
 
 
 def others(content: Content) -> tuple[list[Column], dict[str, Any]]:
@@ -28,7 +28,7 @@ def others(content: Content) -> tuple[list[Column], dict[str, Any]]:
     columns : list of Column
         As in `names`, each behind ``other.``.
     head : dict
-        ``names`` of the columns with a value; ``texts`` of those that are no numbers, by name;
+        ``names`` of the columns with a value; ``texts`` of those that are not numbers, by name;
         ``left_out``, names of columns that there is no room for.
     """
     frame = content.rows.others
@@ -67,7 +67,7 @@ def _texts(column: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def _without_room(texts: dict[str, pl.Series]) -> set[str]:
-    """Columns whose distinct texts are too long, if those of others go before that are shorter."""
+    """Columns whose distinct texts are too long, when shorter columns go first."""
     sizes = {name: int(distinct.str.len_chars().sum()) for name, distinct in texts.items()}
     room, left_out = _MOST_TEXT, set()
     for name in sorted(sizes, key=lambda one: sizes[one]):

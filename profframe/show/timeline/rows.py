@@ -1,4 +1,4 @@
-"""What a timeline draws, asked of a trace: slices, and what lies beside them."""
+"""What a timeline draws, from questions to a trace: slices, and what accompanies them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ OTHER_COLUMNS: Final = tuple(
 )
 KEY: Final = ("run", "rank")
 MOST_READ: Final = 3_000_000
-"""Of more slices only the longest are read, unless all are asked for: a page has no more room."""
+"""Maximum slices: only the longest are read, unless all are wanted, as a page has no more room."""
 MOST_WITH_OTHERS: Final = 500_000
-"""A page of more slices has no `OTHER_COLUMNS`: there is no room beside what is drawn."""
+"""A page with more slices has no `OTHER_COLUMNS`: there is no room for them."""
 _POINTS: Final = 1000
-"""Most points of a counter."""
+"""Maximum points of a counter."""
 _MOST_PATH_EVENTS: Final = 2_000_000
-"""Of a trace without steps with more events no critical path is asked for."""
+"""A trace with more events and no steps gets no critical path."""
 _MOST_PATH_RUNS: Final = 8
-"""Of more runs no critical path is asked for."""
+"""More runs than this get no critical path."""
 
 
 class Traced(Protocol):
-    """What is asked: `profframe.trace.trace.Trace`, as far as a timeline uses it."""
+    """The interface of `profframe.trace.trace.Trace` that a timeline uses."""
 
     @property
     def traces(self) -> pl.DataFrame:
@@ -77,13 +77,13 @@ class Recorded:
     path
         Rows of the critical path of the slowest step, or of the whole trace.
     path_of
-        What the path of each run is of, in words.
+        What the path of each run covers, in words.
     path_lacks
-        Why a run has none, in words; empty where all have one.
+        Why a run has no path, in words; empty if all have one.
     others
-        `OTHER_COLUMNS` of every slice; None where a page has no room for them.
+        `OTHER_COLUMNS` of every slice; None if a page has no room for them.
     unread, unread_ns
-        Number of slices that were not read, and their greatest duration.
+        Number of slices that were not read, and their maximum duration.
     """
 
     traces: pl.DataFrame
@@ -102,7 +102,7 @@ class Recorded:
 
 
 def recorded(trace: Traced, most: int | None = MOST_READ) -> Recorded:
-    """Ask for everything that a timeline draws: of more than ``most`` slices the longest."""
+    """Get everything that a timeline draws; of the slices at most the ``most`` longest."""
     traces = trace.traces.select(*KEY, "clock").sort(KEY)
     events = trace.scan("events")
     number = events.select(pl.len()).collect().item()
@@ -130,13 +130,13 @@ def recorded(trace: Traced, most: int | None = MOST_READ) -> Recorded:
 
 
 def _too_short(events: pl.LazyFrame, share: float) -> int:
-    """A duration that so many slices are longer than."""
+    """A duration that at most this many slices exceed."""
     longer = pl.col("dur_ns").quantile(1 - share, interpolation="higher")
     return int(events.select(longer).collect().item() or 0)
 
 
 def _offsets(trace: Traced, traces: pl.DataFrame) -> pl.DataFrame:
-    """By how much clocks are ahead; of a trace alone there is nothing to compare."""
+    """By how much clocks are ahead; with a single trace there is nothing to compare."""
     if traces.height < 2:
         return traces.select(*KEY, pl.lit(None, pl.Int64).alias("offset_ns"))
     return pl.DataFrame(trace.answer("clock_skew")).select(*KEY, "offset_ns")
@@ -164,7 +164,7 @@ def _counters(trace: Traced) -> pl.DataFrame:
 
 
 def _sampled(trace: Traced, stream: pl.DataType) -> pl.DataFrame:
-    """Counters that the source has: of each part of the time of a counter its greatest value."""
+    """Counters of the source: the maximum value in each part of a counter's time."""
     rows = pl.DataFrame(trace.answer("counter_series")).drop_nulls(["time_ns", "value"])
     labels = [pl.col("name").fill_null("(no name)"), pl.col("series"), pl.col("counter_id")]
     named = rows.select(
@@ -188,9 +188,9 @@ def _sampled(trace: Traced, stream: pl.DataType) -> pl.DataFrame:
 def _path(
     trace: Traced, traces: pl.DataFrame, events: int
 ) -> tuple[pl.DataFrame, dict[str | None, str], str]:
-    """The critical path of the slowest step of each run, what it is of, and why a run has none.
+    """The critical path of the slowest step of each run, what it covers, and why a run has none.
 
-    It is across ranks where a run has several.
+    It goes across ranks if a run has several.
     """
     times = pl.DataFrame(trace.answer("step_times")).drop_nulls(["step", "dur_ns"])
     runs = traces["run"].unique(maintain_order=True).to_list()
@@ -215,13 +215,13 @@ def _path(
         parts.append(pl.DataFrame(path.events))
         of[run] = "the whole trace" if step is None else f"step {step}, the slowest"
     if len(runs) > _MOST_PATH_RUNS:
-        lacks.append(f"it is of the first {_MOST_PATH_RUNS} of {len(runs):,} runs")
+        lacks.append(f"only the first {_MOST_PATH_RUNS} of {len(runs):,} runs have one")
     paths = pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame()
     return paths, of, "; ".join(lacks)
 
 
 def _slowest(times: pl.DataFrame) -> int | None:
-    """The slowest step of a run, of those that most of its ranks have; None without steps."""
+    """The slowest step of a run among those that most of its ranks have; None without steps."""
     shared = pl.struct(KEY).n_unique().over("step")
     slowest = times.sort(shared, "dur_ns", -pl.col("step"), descending=True).head(1)
     return None if slowest.is_empty() else int(slowest["step"][0])

@@ -43,8 +43,8 @@ def remove(
 ) -> list[Key]:
     """Remove runs, or some of their ranks, while others may read the store.
 
-    A running question gets all of a run, or an error that names what is gone; a later one gets
-    nothing of it.
+    A running question gets all of a run, or an error that names what is gone; a later one does not
+    see it.
 
     Parameters
     ----------

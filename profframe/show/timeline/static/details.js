@@ -102,8 +102,8 @@ const timelineDetails = (() => {
       if (typeof value !== "number") return factRow(name, value);
       return factRow(name, name.endsWith("_ns") ? `${duration(value)} (${count(value)} ns)` : count(value));
     });
-    if (names === null) rows.push(factRow("other columns", "there is no room for them beside so many slices"));
-    else if (left_out.length) rows.push(factRow("columns without room", left_out.join(", ")));
+    if (names === null) rows.push(factRow("other columns", "left out, because there are too many slices"));
+    else if (left_out.length) rows.push(factRow("columns left out, for lack of room", left_out.join(", ")));
     return rows;
   }
 
