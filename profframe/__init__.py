@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from profframe.loading.load import load, load_nvprof
     from profframe.loading.memory_diff import diff_memory
     from profframe.loading.memory_recording import memory_snapshot, record_memory
-    from profframe.show.frame import Frame
+    from profframe.show.frame import Frame, why_empty
     from profframe.trace.query import answers
     from profframe.trace.trace import Trace
 
@@ -87,6 +87,7 @@ __all__ = [
     "schedule",
     "supported_activities",
     "trace_handler",
+    "why_empty",
 ]
 
 _HOMES: Final = {
@@ -112,6 +113,7 @@ _HOMES: Final = {
     "schedule": "profframe.loading.capture",
     "supported_activities": "profframe.loading.capture",
     "trace_handler": "profframe.loading.capture",
+    "why_empty": "profframe.show.frame",
 }
 """Modules of the names that take long to import."""
 

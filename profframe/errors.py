@@ -105,9 +105,26 @@ class UnknownNameError(AnswerError):
         names = sorted(names)
         near = nearest(name, names)
         hint = f"; did you mean {near!r}?" if near else ""
+        if not names:
+            return cls(f"no {what} named {name!r}; there is no {what} at all").meaning(None)
         shown = names if len(names) <= _MOST_KNOWN else [*names[:_MOST_KNOWN], "..."]
         error = cls(f"no {what} named {name!r}{hint} (known: {', '.join(shown)})")
         return error.meaning((name, near) if near else None)
+
+    @classmethod
+    def one_of(cls, argument: str, value: object, values: Iterable[str]) -> UnknownNameError:
+        """Say which values an argument takes, and which of them is nearest.
+
+        Examples
+        --------
+        >>> print(UnknownNameError.one_of("per", "strem", ["device", "stream"]))
+        per is one of device, stream, not 'strem'; did you mean 'stream'?
+        """
+        values = [*values]
+        near = nearest(value, values) if isinstance(value, str) else None
+        hint = f"; did you mean {near!r}?" if near else ""
+        error = cls(f"{argument} is one of {', '.join(values)}, not {value!r}{hint}")
+        return error.meaning((str(value), near) if near else None)
 
 
 class ArgumentError(ParameterError, TypeError):

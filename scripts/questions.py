@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Iterator
 from typing import Final
@@ -25,6 +26,7 @@ _TYPES: Final = {
     "BIGINT": "int",
     "DOUBLE": "float",
     "BOOLEAN": "bool",
+    "JSON": "Sequence[str]",
 }
 _SHARED: Final = {"sort": "Text", "top": "int", "columns": "Text"}
 _HEAD: Final = '''\
@@ -34,6 +36,7 @@ Made by ``python scripts/questions.py`` out of the headers; do not edit. `docs/a
 each column is.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -95,7 +98,9 @@ def _function(answer: Answer) -> Iterator[str]:
 
 def _argument(parameter: Parameter) -> str:
     default = parameter.default
-    if isinstance(default, str):
+    if parameter.type == "JSON":
+        text = repr(tuple(json.loads(str(default))))
+    elif isinstance(default, str):
         text = _text(default)
     elif isinstance(default, int) and not isinstance(default, bool):
         text = f"{default:_}" if default >= 10_000 else str(default)

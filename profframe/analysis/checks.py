@@ -54,6 +54,8 @@ class CheckResult:
         ``metric base_value other_value ratio p_value``: totals, and what has a limit.
     regressions
         As `Trace.regressions` returns them.
+    compared
+        Number of ops and kernels that were compared.
     worse
         What exceeds its limit: metrics, then ops and kernels, the largest growth first.
     """
@@ -62,6 +64,7 @@ class CheckResult:
     others: list[str]
     metrics: pl.DataFrame
     regressions: pl.DataFrame
+    compared: int
     worse: list[Worse]
 
 
@@ -181,7 +184,8 @@ def check(
             if after - before > total_limit * before
         ]
     by_metric = {result.metric: result for result in reversed(worse)}  # each once
-    return CheckResult(base, others, metrics, regressed, [*reversed(by_metric.values())])
+    broken = [*reversed(by_metric.values())]
+    return CheckResult(base, others, metrics, regressed, rows.height, broken)
 
 
 def _compare_metrics(

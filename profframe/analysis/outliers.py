@@ -17,6 +17,8 @@ METRICS: Final = (
 )
 """Columns of the answer `runs` that are searched for outliers."""
 STEP_METRIC: Final = "dur_ns"
+LEAST: Final = 3
+"""Fewest runs, or steps of a rank, of which one can be unlike the others."""
 SCHEMA: Final = {
     "run": pl.String,
     "rank": pl.Int32,
@@ -36,7 +38,6 @@ SCHEMA: Final = {
 
 _SAMPLE: Final = ("run", "rank", "step")
 _OUTLIER: Final = (*_SAMPLE, "metric", "value", "typical", "score", "q_value")
-_LEAST_STEPS: Final = 3
 _PARTS: Final = {"op_self_ns": ("op",), "kernel_ns": ("kernel",)}
 """Kinds that a metric sums up; both for any other time."""
 
@@ -55,7 +56,7 @@ def outlying_runs(runs: pl.DataFrame, top: int) -> pl.DataFrame:
 def outlying_steps(steps: pl.DataFrame, top: int) -> pl.DataFrame:
     """Find steps that are unlike the other steps of their run and rank."""
     trace_key = ("run", "rank")
-    long = steps.filter(pl.col("dur_ns").count().over(trace_key) >= _LEAST_STEPS).select(
+    long = steps.filter(pl.col("dur_ns").count().over(trace_key) >= LEAST).select(
         *_SAMPLE,
         pl.lit(STEP_METRIC).alias("metric"),
         pl.col("dur_ns").alias("value"),

@@ -22,7 +22,7 @@ from profframe.query.catalogue import find
 from profframe.query.header import sql_directory
 from profframe.query.rules import Advice
 from profframe.show.first_words import first_words
-from profframe.show.frame import Frame
+from profframe.show.frame import why_empty
 from profframe.show.terminal import no_rows
 from profframe.trace.trace import Trace
 
@@ -354,7 +354,7 @@ def _findings(trace: Trace, parameters: Mapping[str, object] | None = None) -> p
 
 def _why_empty(rows: pl.DataFrame) -> list[str]:
     """Why there are no rows, if there are none."""
-    why = rows.why_empty if isinstance(rows, Frame) else None
+    why = why_empty(rows)
     return [] if why is None else [no_rows(why)]
 
 

@@ -307,6 +307,8 @@ def check(
     from profframe.analysis.fail_on import written
     from profframe.loading.limits import of_each_run
     from profframe.show import checks
+    from profframe.show.frame import frame
+    from profframe.trace.reasons import of_regressions
 
     with _usage():
         limits = limits_of(fail_on)
@@ -320,12 +322,13 @@ def check(
         limit=limits,
         measure=partial(of_each_run, trace),
     )
+    regressions = frame(result.regressions, why=of_regressions(trace, result.compared))
     output.emit(
-        result.regressions,
+        regressions,
         lambda width: checks.report(
             (result.base, result.others),
             result.metrics,
-            result.regressions,
+            regressions,
             top=top,
             width=width,
             full_names=output.full_names,

@@ -69,14 +69,11 @@ def roofline(
     trace = part.apply(load(sources, facts=facts), sources)
     trace = trace if devices is None else trace.with_devices(devices)
     rows = trace.roofline(by, dtype, override=override)
-    if output.is_asked_for:
+    if output.is_asked_for or not rows.height:
         output.emit(rows, readable=output.of(trace), top=top)
         return
     title = f"Roofline by {by}"
     headline = Text(excerpts.roofline_headline(rows, trace.devices))
-    if not rows.height:
-        output.echo(headline)
-        return
     output.echo(
         headline,
         terminal.ranking(output.of(trace)(excerpts.roofline(rows)), top, output.width, title),

@@ -157,9 +157,10 @@ class Output:
         """
         from profframe.show import columns, terminal
         from profframe.show.comment import rows_table
+        from profframe.show.frame import why_empty
 
         self._check(frame)
-        why = None if frame.height else getattr(frame, "why_empty", None)
+        why = why_empty(frame)
         of_rows = human is None or (bool(self.columns) and not chooses)
         if of_rows or (self.form == "markdown" and comment is None):
             first = frame if top is None else frame.head(top)

@@ -215,7 +215,7 @@ def _options(values: Mapping[str, str], types: Mapping[str, type]) -> dict[str, 
         if key not in types:
             raise click.UsageError(str(UnknownNameError.among("parameter", key, types)))
         if types[key] is int and not value.removeprefix("-").isdecimal():
-            raise click.UsageError(f"parameter {key!r} is an integer, got {value!r}")
+            raise click.UsageError(f"parameter {key!r} is a whole number, not {value!r}")
     return {key: types[key](value) for key, value in values.items()}
 
 

@@ -335,11 +335,8 @@ def blame(
     trace = load(sources, facts=facts)
     with naming(sources, AnswerError):
         rows = trace.blame(per, run, step, corrected=not as_recorded)
-    if output.is_asked_for:
+    if output.is_asked_for or not rows.height:
         output.emit(rows, readable=output.of(trace), top=top)
-        return
-    if not rows.height:
-        output.echo(Text("No rank waits for another one: no collectives of two ranks or more."))
         return
     width = output.width
     output.echo(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import polars as pl
@@ -13,7 +14,7 @@ from profframe.errors import ParameterError, UnknownNameError, naming_arguments
 from profframe.loading.load import load
 from profframe.loading.memory_diff import FORMATS, diff_memory
 from profframe.show.first_words import without_times
-from profframe.show.frame import frame
+from profframe.show.frame import frame, why_empty
 from profframe.trace.trace import Trace
 
 KERNEL_BY: Final = ("name", "short_name", "shapes", "category")
@@ -55,6 +56,7 @@ class _Read:
     steps_left_out: int
     formats: frozenset[str]
     source: str
+    why_empty: str | None
 
 
 @naming_arguments
@@ -232,7 +234,19 @@ def comparison(
     )
     ordered = rows.select(pl.exclude(*times, *last), pl.col(times).fill_null(0), *numbers, *last)
     measured = (sides[0].side, sides[1].side)
-    return Comparison(frame(ordered.with_columns(side_names)), filled, measured, is_of_memory)
+    with_names = ordered.with_columns(side_names)
+    why = partial(
+        _why_empty, {name: read.why_empty for name, read in zip(names, sides, strict=True)}
+    )
+    return Comparison(frame(with_names, why=why), filled, measured, is_of_memory)
+
+
+def _why_empty(sides: Mapping[str, str | None]) -> str:
+    """Why there is nothing to compare: what both sides lack."""
+    lacks = {name: why or "nothing is left of it" for name, why in sides.items()}
+    if len({*lacks.values()}) == 1:
+        return f"on both sides: {next(iter(lacks.values()))}"
+    return "; ".join(f"{name}: {why}" for name, why in lacks.items())
 
 
 def check_names(names: Any) -> None:
@@ -255,7 +269,7 @@ def _check(names: Any, kernel_by: str, per: str, outside: str, steps: str) -> No
         ("steps", steps, STEPS),
     ):
         if value not in choices:
-            raise UnknownNameError.among(parameter, value, choices)
+            raise UnknownNameError.one_of(parameter, value, choices)
     if outside != "none" and per != "step":
         raise ParameterError(
             f"outside={outside!r}: only with per='step'; per='run' counts everything"
@@ -267,6 +281,7 @@ def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Re
     trace = source if isinstance(source, Trace) else load(source)
     is_by_step = options["per"] == "step"
     rows = trace.samples(**options, outside="all" if is_by_step else "none")
+    why = why_empty(rows)
     left_out = rows.clear()
     spread = None
     steps_left_out = 0
@@ -290,7 +305,8 @@ def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Re
     side = Side(rows.drop(keys), samples, spread=None if spread is None else spread.drop(keys))
     traces = trace.traces
     formats, sources = frozenset(traces["format"]), traces["source"]
-    return _Read(side, left_out, steps_left_out, formats, next(iter(sources), ""))
+    source_name = next(iter(sources), "")
+    return _Read(side, left_out, steps_left_out, formats, source_name, why)
 
 
 def unsteady(trace: Trace, steps: str) -> pl.DataFrame:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from profframe.analysis.causes.explanation import Explanation, explanation
-from profframe.errors import AnswerError, naming_arguments
+from profframe.errors import naming_arguments
 from profframe.loading.load import load
+from profframe.show.frame import frame
 from profframe.trace.jobs import parts_of
 from profframe.trace.trace import Trace
+
+_NO_CAUSE: Final = "a step takes equally long on both sides, and so does each of its parts"
 
 
 @naming_arguments
@@ -114,10 +118,4 @@ def explain(base: Any, other: Any) -> Explanation:
     made = explanation(
         (base_parts.connection, other_parts.connection), (base_parts.keys, other_parts.keys)
     )
-    for name, steps in (("base", made.base_steps), ("other", made.other_steps)):
-        if not steps:
-            raise AnswerError(
-                f"{name}: nothing to explain, because no op, call, annotation or device work takes "
-                "time in it"
-            )
-    return made
+    return replace(made, causes=frame(made.causes, why=lambda: _NO_CAUSE), tree=frame(made.tree))

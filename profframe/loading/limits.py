@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -249,7 +248,7 @@ def _modules(limit: Limit, base: _Side, other: _Side) -> Measure:
     chosen = _fitting(limit.name, existing[0] | existing[1], None)
     if not chosen:
         raise _neither(limit, existing[0] | existing[1])
-    options = {"per": base.options["per"], "together": json.dumps(chosen)}
+    options = {"per": base.options["per"], "together": chosen}
     tables = [side.trace.modules(**options) for side in (base, other)]
     used = any(rows["total_device_ns"].sum() for rows in tables)
     column = "total_device_ns" if used else "total_host_ns"

@@ -9,7 +9,7 @@ import polars as pl
 
 from profframe.errors import ParameterError, UnknownNameError, naming_arguments
 from profframe.loading.load import load
-from profframe.show.frame import frame
+from profframe.show.frame import frame, why_empty
 from profframe.show.snapshots import FORMATS
 from profframe.trace.trace import Trace
 
@@ -70,10 +70,11 @@ def diff_memory(
     >>> from profframe import diff_memory
     >>> diff_memory("examples/fp32.json.gz", "examples/bf16.json.gz")
     Traceback (most recent call last):
-    profframe.errors.ParameterError: base: has no allocations in a memory snapshot
+    profframe.errors.ParameterError: base: no allocations of a memory snapshot in this trace; \
+record one with profframe.record_memory() (docs/memory_snapshots.md)
     """
     if by not in BY:
-        raise UnknownNameError.among("by", by, BY)
+        raise UnknownNameError.one_of("by", by, BY)
     keys = ["name", "stack"]
     sides = []
     for name, source in zip(names, (base, other), strict=True):
@@ -128,9 +129,10 @@ def diff_memory(
 def _side(source: Any, name: str, by: str) -> pl.DataFrame:
     """Rows of one side; its trace is released before the next one."""
     trace = source if isinstance(source, Trace) else load(source)
-    rows = pl.DataFrame(trace.memory_stacks(by=by, top=0))
+    held = trace.memory_stacks(by=by, top=0)
+    rows = pl.DataFrame(held)
     if rows["run"].n_unique() > 1:
         raise ParameterError(f"{name}: has several runs, but a side must be one run")
     if not rows.height:
-        raise ParameterError(f"{name}: has no allocations in a memory snapshot")
+        raise ParameterError(f"{name}: {why_empty(held) or 'it has no allocations'}")
     return rows

@@ -6,6 +6,7 @@ Name, sentence, grain, tables needed, parameters, and every output column.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,13 +19,16 @@ from profframe.errors import AnswerError
 TYPES: Final = ("VARCHAR", "INTEGER", "BIGINT", "DOUBLE", "BOOLEAN")
 """Types that a column or parameter of an answer may have; a column may also be a BIGINT[]."""
 
+PARAMETER_TYPES: Final = (*TYPES, "JSON")
+"""Types that a parameter may have; JSON is a list of texts."""
+
 COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
 """A line that is a comment."""
 
 _FIRST_LINE: Final = re.compile(r"(?P<name>\w+): (?P<sentence>\S.*)")
 _PARAMETER: Final = re.compile(
-    rf"parameter (?P<name>\w+) +(?P<type>{'|'.join(TYPES)})(\((?P<choices>\w+(\|\w+)*)\))?"
-    r" += (?P<default>\S+)  +(?P<doc>\S.*)"
+    rf"parameter (?P<name>\w+) +(?P<type>{'|'.join(PARAMETER_TYPES)})"
+    r"(\((?P<choices>\w+(\|\w+)*)\))? += (?P<default>\S+)  +(?P<doc>\S.*)"
 )
 _COLUMN: Final = re.compile(
     rf"(?P<name>\w+) +(?P<type>BIGINT\[\]|{'|'.join(TYPES)})  +"
@@ -188,7 +192,7 @@ def _parameter(file: str, number: int, line: str) -> Parameter:
     if match is None:
         raise AnswerError(
             f"{file}.sql, line {number}: expected '-- parameter NAME TYPE = DEFAULT  meaning' "
-            f"(TYPE one of {', '.join(TYPES)}), found {line!r}"
+            f"(TYPE one of {', '.join(PARAMETER_TYPES)}), found {line!r}"
         )
     try:
         default = CONVERT[match["type"]](match["default"].strip("'"))
@@ -241,6 +245,14 @@ def _text(value: object) -> str:
     return value
 
 
+def _texts(value: object) -> str:
+    """A JSON list of texts, from its text or from a list."""
+    texts = json.loads(value or "[]") if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+        raise TypeError(value)
+    return json.dumps(texts)
+
+
 CONVERT: Final[Mapping[str, Callable[[object], object]]] = MappingProxyType(
     {
         "VARCHAR": _text,
@@ -248,5 +260,18 @@ CONVERT: Final[Mapping[str, Callable[[object], object]]] = MappingProxyType(
         "BIGINT": _integer(64),
         "DOUBLE": _double,
         "BOOLEAN": _boolean,
+        "JSON": _texts,
     }
 )
+
+WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "VARCHAR": "a text",
+        "INTEGER": "a whole number of at most 32 bits",
+        "BIGINT": "a whole number of at most 64 bits",
+        "DOUBLE": "a number",
+        "BOOLEAN": "true or false",
+        "JSON": """a list of texts such as ["a", "b"]""",
+    }
+)
+"""What values of these types are, for messages."""

@@ -12,7 +12,7 @@ from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.formulas.dtypes import peak_name
 from profframe.facts.torch_compat.releases import averages_frames, installed
 from profframe.query.arrangement import divided, shared
-from profframe.query.header import CONVERT, Answer, Parameter
+from profframe.query.header import CONVERT, WORDS, Answer, Parameter
 from profframe.query.selection import filter_of
 
 AS_TORCH: Final[Mapping[str, Callable[[], object]]] = MappingProxyType(
@@ -91,10 +91,10 @@ def _value(answer: Answer, parameter: Parameter, value: object) -> object:
         converted = CONVERT[parameter.type](value)
     except (TypeError, ValueError):
         raise ParameterError(
-            f"answer {answer.name!r}: parameter {parameter.name!r} is {parameter.type}, "
-            f"got {value!r}"
+            f"answer {answer.name!r}: parameter {parameter.name!r} is {WORDS[parameter.type]}, "
+            f"not {value!r}"
         ) from None
     if parameter.choices and converted not in parameter.choices:
-        missing = UnknownNameError.among(parameter.name, str(value), parameter.choices)
+        missing = UnknownNameError.one_of(parameter.name, value, parameter.choices)
         raise ParameterError(f"answer {answer.name!r}: {missing}").meaning(missing.instead)
     return converted

@@ -1,14 +1,15 @@
 """Why a question has no rows, from what the trace has: never a guess.
 
 The header of an answer names under ``recorded:`` what it needs to have rows (`LACKING`), and says
-under ``no rows:`` what is true if all of that is there and there are still no rows.
+under ``no rows:`` what is true if all of that is there and there are still no rows. Analyses, which
+have no SQL of their own, name both in `Analysis`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from profframe import schema
@@ -31,6 +32,29 @@ class Lack:
     """What comes before `this trace`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What computes rows otherwise than by SQL of its own, and when it has none.
+
+    Attributes
+    ----------
+    recorded
+        Names of `LACKING` that it has no rows without; of each, one will do.
+    otherwise
+        What is the case where all that is there and it still has no rows.
+    height
+        Number of its rows, of another session and with other arguments; None where these are no
+        reason.
+    given
+        Arguments that leave some rows out.
+    """
+
+    recorded: tuple[tuple[str, ...], ...]
+    otherwise: str
+    height: Callable[[Session, Mapping[str, object]], int] | None = None
+    given: Mapping[str, object] = field(default_factory=dict)
+
+
 _HOST: Final = "record with activities=[ProfilerActivity.CPU, ...]"
 _DEVICE: Final = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on a device"
 _STACKS: Final = "record with with_stack=True"
@@ -38,7 +62,7 @@ _SNAPSHOT: Final = "record one with profframe.record_memory() (docs/memory_snaps
 _COLLECTIVES: Final = "record ranks of a job that uses torch.distributed"
 
 LACKING: Final[Mapping[str, Lack]] = {
-    "traces": Lack("traces"),
+    "traces": Lack("runs"),
     "slices": Lack("slices of any kind"),
     "host_slices": Lack("host slices", _HOST),
     "host_ops": Lack("host operators", _HOST),
@@ -142,6 +166,25 @@ def of_answer(session: Session, question: Answer, parameters: Mapping[str, objec
     return next(_of_answer(session, whole, question, parameters))
 
 
+def of_analysis(session: Session, analysis: Analysis) -> str:
+    """Why an analysis has no rows.
+
+    Raises
+    ------
+    AnswerError
+        The trace cannot be asked any more.
+    """
+    session, whole = session.unlimited(), session.unfiltered()
+    reason = next(_of_rows(session, whole, analysis), None)
+    return analysis.otherwise if reason is None else reason
+
+
+def of_part(session: Session, name: str) -> str | None:
+    """That a trace has nothing of one of `LACKING`; None where it has some."""
+    session, whole = session.unlimited(), session.unfiltered()
+    return None if _recorded(session)[name] else next(_lacks(session, whole, ((name,),)))
+
+
 def of_sql(session: Session, query: str) -> str:
     """Why a SELECT has no rows: tables and columns that it names and that have none.
 
@@ -174,9 +217,47 @@ def check(question: Answer) -> None:
 def _of_answer(
     session: Session, whole: Session | None, question: Answer, parameters: Mapping[str, object]
 ) -> Iterator[str]:
+    own = divided(question, parameters)[1]
+    given = {
+        parameter.name: own[parameter.name]
+        for parameter in question.parameters
+        if own.get(parameter.name) not in (None, parameter.default)
+    }
+
+    def height(session: Session, values: Mapping[str, object]) -> int:
+        return session.answer(question, values).height
+
+    analysis = Analysis(question.recorded, question.otherwise, height, given)
+    yield from _of_rows(session, whole, analysis)
+    if question.otherwise:
+        yield question.otherwise
+    if question.grain:
+        yield f"the trace has nothing to make a row of ({_without_stop(question.grain)})"
+    words = {word.lower() for word in _WORD.findall(question.sql)}
+    tables = [name for name in schema.TABLES if name in words]
+    yield from _of_tables(session, whole, tables, words)
+
+
+def _of_rows(session: Session, whole: Session | None, analysis: Analysis) -> Iterator[str]:
+    """What the trace lacks, or what arguments and the filter leave out."""
+    yield from _lacks(session, whole, analysis.recorded)
+    given, height = analysis.given, analysis.height
+    if height is None:
+        return
+    if given and (rows := height(session, {})):
+        with_them = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        yield f"no row with {with_them}; there {_rows(rows)} without"
+    if whole is not None and (rows := height(whole, given)):
+        yield f"the filter leaves no row; there {_rows(rows)} in the whole trace"
+
+
+def _lacks(
+    session: Session, whole: Session | None, recorded: tuple[tuple[str, ...], ...]
+) -> Iterator[str]:
+    """What the trace has nothing of, and whether the filter is why."""
     has = _recorded(session)
     had = {} if whole is None else _recorded(whole)
-    unmet = [names for names in question.recorded if not any(has[name] for name in names)]
+    unmet = [names for names in recorded if not any(has[name] for name in names)]
     is_nothing = has["traces"] and not any(has[name] for name in _CONTENTS)
     if is_nothing and not any(had.get(name) for name in _CONTENTS):
         yield "the trace is empty"
@@ -187,24 +268,6 @@ def _of_answer(
         yield "the filter leaves nothing of the trace"
     for names in unmet:
         yield _lacking([LACKING[name] for name in names], was_there=True)
-    own = divided(question, parameters)[1]
-    given = {
-        parameter.name: own[parameter.name]
-        for parameter in question.parameters
-        if own.get(parameter.name) not in (None, parameter.default)
-    }
-    if given and (rows := session.answer(question, {}).height):
-        with_them = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        yield f"no row with {with_them}; there {_rows(rows)} without"
-    if whole is not None and (rows := whole.answer(question, own).height):
-        yield f"the filter leaves no row; there {_rows(rows)} in the whole trace"
-    if question.otherwise:
-        yield question.otherwise
-    if question.grain:
-        yield f"the trace has nothing to make a row of ({_without_stop(question.grain)})"
-    words = {word.lower() for word in _WORD.findall(question.sql)}
-    tables = [name for name in schema.TABLES if name in words]
-    yield from _of_tables(session, whole, tables, words)
 
 
 def _of_tables(

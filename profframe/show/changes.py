@@ -10,6 +10,7 @@ from rich.text import Text
 
 from profframe.analysis.fail_on import Verdict
 from profframe.show import checks, terminal, units
+from profframe.show.frame import why_empty
 from profframe.show.kernel_names import short_name, shortened
 from profframe.show.summary import short
 
@@ -49,7 +50,9 @@ def report(
     import polars as pl
 
     if not rows.height:
-        return Text("neither side has an op, a kernel or an annotation")
+        why = why_empty(rows)
+        none = "neither side has an op, a kernel or an annotation"
+        return Text(f"{none}: {units.visible(why)}" if why else none)
     names = units.visible(rows["base"][0]), units.visible(rows["other"][0])
     parts: list[RenderableType] = [_heads(rows, names, sources), _sums(totals)]
     parts += [Text(line) for line in remarks(rows, outside)]

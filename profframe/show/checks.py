@@ -10,6 +10,7 @@ from rich.text import Text
 
 from profframe.analysis.fail_on import WORDS, Verdict, unit_of
 from profframe.show import columns, terminal, units
+from profframe.show.frame import why_empty
 from profframe.show.kernel_names import short_name, shortened
 from profframe.show.summary import short
 
@@ -40,7 +41,7 @@ def report(
             Text(_part(base, other)),
         )
     if not regressions.height:
-        return Group(lines, Text(), Text("no op or kernel takes longer than noise explains"))
+        return Group(lines, Text(), Text(units.visible(why_empty(regressions) or "no regressions")))
     note = f" (top {top:,} of {regressions.height:,})" if regressions.height > top else ""
     import polars as pl
 

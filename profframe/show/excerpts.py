@@ -167,8 +167,6 @@ def roofline_headline(rows: pl.DataFrame, devices: pl.DataFrame) -> str:
     """Peaks of the devices, the share of their time with known work, and the lost time."""
     import polars as pl
 
-    if not rows.height:
-        return "No kernels."
     key = ["run", "rank", "device"]
     models = devices.select(*key, pl.coalesce("model", "name").alias("model"))
     with_model = rows.join(models, on=key, how="left").with_columns(

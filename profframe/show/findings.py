@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from profframe.show.frame import why_empty
 from profframe.show.terminal import sentences
 from profframe.show.units import duration, visible
 
@@ -23,7 +24,8 @@ _INDENT: Final = 8
 def findings(advice: pl.DataFrame, top: int) -> RenderableType:
     """The first findings, each in a paragraph."""
     if not advice.height:
-        return Text("no findings", style="dim")
+        why = why_empty(advice)
+        return Text(f"no findings: {visible(why)}" if why else "no findings", style="dim")
     parts: list[RenderableType] = []
     has_runs = advice["run"].n_unique() > 1
     for row in advice.head(top).iter_rows(named=True):

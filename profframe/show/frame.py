@@ -57,9 +57,14 @@ class Frame(pl.DataFrame):
         """Why there are no rows, as ``no profiler steps in this trace; call prof.step() ...``.
 
         None if there are rows, or if the reason is not known, as for rows that you have filtered.
-        The reason is determined when this is read, or when the frame is shown.
+        The reason is determined when this is read, when the frame is shown, or when it is sent to
+        another process.
         """
         return None if self.height or self._why is None else self._why()
+
+    def __reduce__(self) -> tuple[Callable[..., Frame], tuple[pl.DataFrame, str | None]]:
+        """With its reason as text: another process has no trace to ask."""
+        return _sent, (pl.DataFrame(self), self.why_empty)
 
     def __repr__(self) -> str:
         return str(self)
@@ -122,6 +127,35 @@ def frame(
     result._starts, result._docs = starts, docs  # noqa: SLF001 - its own kind
     result._why = None if rows.height else why  # noqa: SLF001 - its own kind
     return result
+
+
+def _sent(rows: pl.DataFrame, reason: str | None) -> Frame:
+    """Rows from another process."""
+    return frame(rows, why=lambda: reason)
+
+
+def why_empty(rows: pl.DataFrame) -> str | None:
+    """Say why there are no rows.
+
+    The same as `Frame.why_empty`, for code whose types say that rows are a DataFrame.
+
+    Parameters
+    ----------
+    rows
+        What a method of a trace returns, or any DataFrame.
+
+    Returns
+    -------
+    str or None
+        One sentence without a full stop; None where there are rows, or where it is not known.
+
+    Examples
+    --------
+    >>> from profframe import load, why_empty
+    >>> why_empty(load("examples/cpu_training.json.gz").recompute())
+    'no ops that ran once more in backward (activation checkpointing) in this trace'
+    """
+    return rows.why_empty if isinstance(rows, Frame) else None
 
 
 def _read_starts(starts: pl.LazyFrame | None) -> pl.DataFrame | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import Final
@@ -9,8 +10,9 @@ from typing import Final
 import polars as pl
 
 from profframe.analysis.critical_path import CriticalPath
+from profframe.query.reasons import sentence
 from profframe.show import notebook, units
-from profframe.show.frame import Frame, frame
+from profframe.show.frame import Frame, frame, why_empty
 from profframe.show.kernel_names import shortened
 from profframe.show.summary import short
 
@@ -23,10 +25,24 @@ class ShownPath(CriticalPath):
     """A critical path with a text and an HTML form; its frames show human units."""
 
     @classmethod
-    def of(cls, path: CriticalPath) -> ShownPath:
-        """The same path."""
+    def of(cls, path: CriticalPath, why: Callable[[], str | None] | None = None) -> ShownPath:
+        """The same path; ``why`` says why there is nothing on it, if so."""
         values = {field.name: getattr(path, field.name) for field in fields(path)}
-        return cls(**values | {"events": frame(path.events, path.starts.lazy())})
+        return cls(**values | {"events": frame(path.events, path.starts.lazy(), why=why)})
+
+    @cached_property
+    def waits(self) -> pl.DataFrame:
+        """As `CriticalPath` has them."""
+        return frame(super().waits, why=self._why_no_waits)
+
+    def _why_no_waits(self) -> str | None:
+        if not self.events.height:
+            return why_empty(self.events)
+        if self.rank is not None:
+            return "this path is of one rank; critical_path(across_ranks=True) is of all ranks"
+        if self.starts.height == 1:
+            return sentence("several_ranks")
+        return "no rank waits for another one on this path"
 
     @cached_property
     def bounds(self) -> pl.DataFrame:
@@ -37,7 +53,7 @@ class ShownPath(CriticalPath):
     def headline(self) -> str:
         """What the path covers, and its length."""
         if self.run is None:
-            return "nothing: the trace is empty"
+            return f"nothing: {why_empty(self.events) or 'there is no event'}"
         what = "the whole of"
         if self.step is not None:
             what = f"step {self.step} of"

@@ -25,6 +25,7 @@ from profframe.show.columns import (
     without_constant_keys,
 )
 from profframe.show.first_words import Words
+from profframe.show.frame import why_empty as reason
 from profframe.show.summary import Summary
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def table(
     """A frame as a table; columns that do not fit are named below it.
 
     Long text is cut in the middle, because names differ at their ends. Without a ``width``, lines
-    can have any length. For a frame without rows, ``why_empty`` is shown without a heading.
+    can have any length. For a frame without rows, ``why_empty``, or the reason that the frame has
+    itself, is shown without a heading.
     """
     labels = {name: headings.get(name, heading(name)) for name in frame.columns}
     cells = {name: texts(frame, name) for name in frame.columns}
@@ -82,7 +84,8 @@ def table(
         grid.add_row(*map(Text, row))
     parts: list[RenderableType] = [Text(title, style="bold cyan")] if title else []
     if not frame.height:
-        return Group(*parts, Text(no_rows(why_empty), style="dim"))
+        why = reason(frame) if why_empty is None else why_empty
+        return Group(*parts, Text(no_rows(why), style="dim"))
     parts.append(grid)
     if len(widths) < len(cells):
         left_out = ", ".join(headings.get(name, name) for name in cells if name not in widths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import astuple
 from typing import Final
 
@@ -9,6 +10,7 @@ import polars as pl
 
 from profframe.analysis.call_tree import CallTree, Slice
 from profframe.show import units
+from profframe.show.frame import Frame, frame
 from profframe.show.lines import Lines
 
 _SCHEMA: Final = {
@@ -30,24 +32,34 @@ _LONGEST_NAME: Final = 120
 class Tree(Lines):
     """Text of a tree, and its slices as rows."""
 
-    slices: pl.DataFrame
+    slices: Frame
     """A row for each: ``event_id``, ``level`` from 0, ``thread``, ``name``, ``dur_ns``,
     ``self_ns``, ``device_ns``, ``root_ns`` (length of the outermost one that is drawn) and
     ``hidden`` (slices inside it that are too deep)."""
 
 
-def text(tree: CallTree) -> Tree:
-    """A line for each slice below a line of headings; the last line counts what is not shown."""
-    result = Tree("\n".join(_lines(tree)))
-    result.slices = pl.DataFrame(map(astuple, tree.slices), schema=_SCHEMA, orient="row")
+def text(tree: CallTree, why: Callable[[], str | None] | None = None) -> Tree:
+    """A line for each slice below a line of headings; a last line counts what is not shown.
+
+    If there is no slice, ``why`` says why.
+    """
+    rows = pl.DataFrame(map(astuple, tree.slices), schema=_SCHEMA, orient="row")
+    slices = frame(rows, why=why)
+    is_of_nothing = not tree.slices and not tree.left_out
+    result = Tree(_no_slices(slices) if is_of_nothing else "\n".join(_lines(tree)))
+    result.slices = slices
     return result
+
+
+def _no_slices(slices: Frame) -> str:
+    from profframe.show.terminal import no_rows
+
+    return no_rows(slices.why_empty)
 
 
 def _lines(tree: CallTree) -> list[str]:
     """Lines of text; numbers on the left, so that names can have any length."""
     nodes, threads = tree.slices, tree.threads
-    if not nodes and not tree.left_out:
-        return ["no host slices"]
     cells = {
         "total": [_time(node.dur_ns) for node in nodes],
         "self": [_time(node.self_ns) for node in nodes],

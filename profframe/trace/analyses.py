@@ -12,6 +12,7 @@ from profframe.analysis import selecting, trends
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.selection import Text, integer, texts
 from profframe.show.frame import frame
+from profframe.trace import reasons
 
 if TYPE_CHECKING:
     from profframe.trace.trace import Trace
@@ -71,7 +72,8 @@ def trend(self: Trace, metric: Text = "step_p50_ns", per_step: int = 0) -> pl.Da
         runs=lambda: self.runs(per_step),
         samples=self.samples,
     )
-    return frame(trends.trend(order, list(values.items())))
+    rows = trends.trend(order, list(values.items()))
+    return frame(rows, why=reasons.of_trend(self, len(values)))
 
 
 def regressions(
@@ -143,7 +145,10 @@ change, found 1 of 1
     base, others = selecting.sides(_order(self)["run"].to_list(), baseline, runs)
     samples = self.samples(kernel_by=kernel_by, copies=copies)
     rows = slower.compare_runs(samples, base, others)
-    return frame(slower.answer_rows(rows) if every else slower.regressions(rows))
+    return frame(
+        slower.answer_rows(rows) if every else slower.regressions(rows),
+        why=reasons.of_regressions(self, rows.height, copies=copies),
+    )
 
 
 def outliers(self: Trace, per: str = "run", top: int = 10, ops: int = 3) -> pl.DataFrame:
@@ -190,17 +195,20 @@ def outliers(self: Trace, per: str = "run", top: int = 10, ops: int = 3) -> pl.D
     0
     """
     if per not in {"run", "step"}:
-        raise UnknownNameError.among("per", per, ("run", "step"))
+        raise UnknownNameError.one_of("per", per, ("run", "step"))
     for name, value in (("top", top), ("ops", ops)):
         if integer(name, value) < 0:
             raise ParameterError(f"{name}: a number from 0, not {value}")
     if per == "run":
-        rows, trace = unlike.outlying_runs(self.runs(), top), self
+        every = self.runs()
+        rows, trace = unlike.outlying_runs(every, top), self
     else:
-        rows = unlike.outlying_steps(self.step_times(), top)
+        every = self.step_times()
+        rows = unlike.outlying_steps(every, top)
         trace = self.filter(runs=rows["run"].unique().to_list())
     samples = (trace if rows.height else self.filter(runs=())).samples(per=per)
-    return frame(unlike.with_ops(rows, samples, ops))
+    why = reasons.of_outliers(self, per, every, top)
+    return frame(unlike.with_ops(rows, samples, ops), why=why)
 
 
 def _order(self: Trace) -> pl.DataFrame:

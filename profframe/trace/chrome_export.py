@@ -76,7 +76,7 @@ class Wanted:
 
     def __post_init__(self) -> None:
         if self.clocks not in CLOCKS:
-            raise UnknownNameError.among("clocks", self.clocks, CLOCKS)
+            raise UnknownNameError.one_of("clocks", self.clocks, CLOCKS)
 
     @property
     def marked(self) -> pl.DataFrame | None:

@@ -229,7 +229,7 @@ def export_stacks(
 
     ways = {"stack": stack_lines, "path": path_lines}
     if by not in ways:
-        raise UnknownNameError.among("by", by, ways)
+        raise UnknownNameError.one_of("by", by, ways)
     with self._session.connection() as connection:
         stacks.write(path, ways[by](connection, metric))
 

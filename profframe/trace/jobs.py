@@ -18,13 +18,14 @@ from profframe.analysis.critical_path import blame as blaming
 from profframe.analysis.critical_path import find as find_path
 from profframe.analysis.replay import what_if as replay
 from profframe.analysis.replay.what_if import Wishes
-from profframe.errors import ParameterError, UnknownNameError
+from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.facts.models import Devices
 from profframe.query.apart import Parts
 from profframe.query.selection import Text, integer, texts
 from profframe.query.session import Session
 from profframe.show.frame import frame
 from profframe.show.path import ShownPath
+from profframe.trace import reasons
 
 if TYPE_CHECKING:
     from profframe.trace.trace import Trace
@@ -80,12 +81,13 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     ('host', True)
     """
     views = dict.fromkeys(("events", "traces"))
+    why = reasons.of_path(self, run, rank, across_ranks=across_ranks)
     if across_ranks:
-        return ShownPath.of(_across_ranks(self, run, rank, (step, annotation, instance)))
+        return ShownPath.of(_across_ranks(self, run, rank, (step, annotation, instance)), why)
     session = self._session.filter(runs=run, ranks=rank)
     with session.connection(views) as connection:
         path = find_path(connection, step, annotation, instance)
-    return ShownPath.of(path)
+    return ShownPath.of(path, why)
 
 
 def blame(
@@ -161,12 +163,12 @@ def blame(
     0
     """
     if per not in blaming.PER:
-        raise UnknownNameError.among("per", per, blaming.PER)
+        raise UnknownNameError.one_of("per", per, blaming.PER)
     if step is not None:
         integer("step", step)
     with _late(self, run, corrected=corrected) as (connect, gathered, name):
         rows = blaming.find(connect, gathered, name, per, step=step, corrected=corrected)
-    return frame(rows)
+    return frame(rows, why=reasons.of_blame(self, run, step, corrected=corrected))
 
 
 def late_slices(self: Trace, run: str, step: int | None, *, corrected: bool) -> pl.DataFrame:
@@ -282,7 +284,8 @@ def dependencies(self: Trace) -> pl.DataFrame:
     ['backward', 'launch', 'stream', 'sync', 'thread']
     """
     rows = pl.DataFrame(dependency_table(self._session))
-    return frame(rows.with_columns(pl.col(pl.Categorical).cast(pl.String)))
+    plain = rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
+    return frame(plain, why=reasons.of_dependencies(self))
 
 
 def dependency_table(session: Session) -> pa.Table:
@@ -381,6 +384,8 @@ def what_if(
         There is no such run, step, kernel, category, op or device.
     ParameterError
         There are several runs, or a value cannot be used.
+    AnswerError
+        There is no run.
 
     Examples
     --------
@@ -442,6 +447,8 @@ def what_if_grid(
         There is no such run or step.
     ParameterError
         There are several runs, or a factor is negative or not a number.
+    AnswerError
+        There is no run.
 
     Examples
     --------
@@ -451,7 +458,8 @@ def what_if_grid(
     True
     """
     model, _, _ = replayed(self, step, run)
-    return frame(replay.grid(model, communication, host))
+    rows = replay.grid(model, communication, host)
+    return frame(rows, why=reasons.of_grid(len(communication), len(host)))
 
 
 def replayed(
@@ -459,6 +467,9 @@ def replayed(
 ) -> tuple[replay.Model, job.Connect, Session]:
     """What can be replayed of a run, built once, with connections to its rows and its session."""
     session, _, ranks = _job(self, run, "a prediction")
+    if not ranks:
+        lack = reasons.lack_of(type(self)(session), "traces")
+        raise AnswerError(f"there is nothing to predict: {lack}")
     what = (step, None, 0)
     with _connections(session, ranks) as connect:
         gathered = _gathered(session, connect, ranks, what)

@@ -8,8 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from profframe.errors import ParameterError, UnknownNameError, no_attribute
+from profframe.query.selection import texts
+from profframe.show.frame import why_empty
 from profframe.show.plots import drawing
 from profframe.trace.calls import saying_right_calls
+from profframe.trace.reasons import lack_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,35 +26,10 @@ if TYPE_CHECKING:
 _MOST_STEPPED: Final = 8
 """Steps are drawn by default for up to this many traces."""
 _POINTS: Final = 1000
-_NO_DEVICES: Final = (
-    "nothing ran on a device in this trace; profile with the activity of your device "
-    "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
-)
-_NO_STEPS: Final = "this trace has no profiler steps; call prof.step() at the end of each step"
-_NO_MEMORY: Final = "this trace has no memory records; profile with profile_memory=True"
-_NO_SNAPSHOT: Final = (
-    "the trace has no memory snapshot; record one with torch.cuda.memory._record_memory_history() "
-    "and "
-    "torch.cuda.memory._dump_snapshot(FILE), and load it"
-)
-_NO_SEGMENTS: Final = "the trace has no memory snapshot with segments"
-_NO_LAUNCHES: Final = (
-    "no device work has its launch in this trace; profile the host, too "
-    "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
-)
-_NO_GAPS: Final = (
-    "no device was idle between two pieces of work in this trace, or no device was used"
-)
-_NO_WORK: Final = "no kernel has known FLOPs and bytes; profile with record_shapes=True"
-_NO_HOST: Final = (
-    "this trace has no host slices; profile the host, too (activities=[ProfilerActivity.CPU])"
-)
-_NO_SLICES: Final = "this trace has no slices with a start"
-_ONE_RANK: Final = (
-    "this trace has one rank; load all ranks of a job together: load('run/*.json.gz')"
-)
-_NO_COLLECTIVES: Final = "this trace has no collectives; profile a job with several ranks"
+_NO_STEP_TIMES: Final = "no profiler step has both a start and an end"
+_NO_VALUES: Final = "no kernel has both FLOPs and bytes that are known"
 _ONE_RUN: Final = "this trace has one run; load several: load('store'), load('runs/*.json.gz')"
+_NO_STARTS: Final = "no slice has a start"
 
 
 @partial(saying_right_calls, behind="plot.")
@@ -105,15 +83,15 @@ class Plots:
             ``per`` is something else.
         """
         if per not in {None, "step", "trace"}:
-            raise UnknownNameError.among("per", str(per), ("step", "trace"))
+            raise UnknownNameError.one_of("per", per, ("step", "trace"))
         with drawing():
             from profframe.show.plots import parts, times
 
             rows = self.trace.answer("time_breakdown")
-            traces = parts.non_empty(rows.filter(rows["step"].is_null()), "breakdown", _NO_DEVICES)
+            traces = parts.non_empty(rows, "breakdown").filter(rows["step"].is_null())
             steps = rows.filter(rows["step"].is_not_null())
             if per == "step":
-                parts.non_empty(steps, "breakdown", _NO_STEPS)
+                parts.non_empty(steps, "breakdown", lack_of(self.trace, "steps") or _NO_STEP_TIMES)
             several = steps.select("run", "rank").is_duplicated().any()
             by_step = per == "step" or (per is None and several and traces.height <= _MOST_STEPPED)
             return times.breakdown_of_steps(steps) if by_step else times.breakdown_of_traces(traces)
@@ -135,7 +113,7 @@ class Plots:
             from profframe.show.plots import parts, times
 
             rows = self.trace.answer("step_times")
-            return times.steps(parts.non_empty(rows, "steps", _NO_STEPS))
+            return times.steps(parts.non_empty(rows, "steps"))
 
     def kernel_categories(self) -> AnyChart:
         """Show where device time went: matrix products, attention, collectives, ...
@@ -154,7 +132,7 @@ class Plots:
             from profframe.show.plots import parts, times
 
             rows = self.trace.answer("kernel_categories")
-            return times.kernel_categories(parts.non_empty(rows, "kernel_categories", _NO_DEVICES))
+            return times.kernel_categories(parts.non_empty(rows, "kernel_categories"))
 
     def kernels(
         self, top: int | None = None, by: str = "short_name", copies: bool = False
@@ -187,7 +165,7 @@ class Plots:
             rows = self.trace.answer("kernels", by=by, top=limit, copies=copies)
             is_short = by == "short_name" and not rows.is_empty()
             full_names = self.trace.answer("kernels", copies=copies) if is_short else None
-            return times.kernels(parts.non_empty(rows, "kernels", _NO_DEVICES), full_names)
+            return times.kernels(parts.non_empty(rows, "kernels"), full_names)
 
     def memory(self, points: int | None = None) -> AnyChart:
         """Show memory allocated and reserved over time, and its peak.
@@ -212,7 +190,7 @@ class Plots:
             from profframe.show.plots import moments, parts
 
             rows = self._point_rows("memory_timeline", moments.MEMORIES, points)
-            parts.non_empty(rows, "memory", _NO_MEMORY)
+            parts.non_empty(rows, "memory")
             return moments.memory(rows, self.trace.answer("memory_peak"), self.trace.traces)
 
     def snapshot_timeline(self, by: str | None = None, points: int | None = None) -> AnyChart:
@@ -252,7 +230,7 @@ class Plots:
                 points = parts.MOST_ROWS // (snapshots.TOP + 1) // max(devices, 1)
             rows = self.trace.answer("snapshot_timeline", by=by, points=points, top=snapshots.TOP)
             return snapshots.timeline(
-                parts.non_empty(rows, "snapshot_timeline", _NO_SNAPSHOT), self.trace.traces, by
+                parts.non_empty(rows, "snapshot_timeline"), self.trace.traces, by
             )
 
     def segments(self) -> AnyChart:
@@ -276,7 +254,7 @@ class Plots:
             ).item()
             pieces = parts.MOST_ROWS // max(min(devices, parts.MOST_PANELS), 1)
             rows = self.trace.answer("segment_map", pieces=min(pieces, 2000))
-            return snapshots.segments(parts.non_empty(rows, "segments", _NO_SEGMENTS))
+            return snapshots.segments(parts.non_empty(rows, "segments"))
 
     def queue_depth(self, points: int | None = None) -> AnyChart:
         """Show how much work was launched but had not begun.
@@ -301,7 +279,7 @@ class Plots:
             from profframe.show.plots import moments, parts
 
             rows = self._point_rows("queue_depth", moments.DEVICES, points)
-            parts.non_empty(rows, "queue_depth", _NO_LAUNCHES)
+            parts.non_empty(rows, "queue_depth")
             return moments.queue_depth(rows, self.trace.traces)
 
     def idle(self, per: str = "stream", kernel_wait_ns: int = 30_000) -> AnyChart:
@@ -326,7 +304,7 @@ class Plots:
             from profframe.show.plots import parts, times
 
             rows = self.trace.answer("idle", per=per, kernel_wait_ns=kernel_wait_ns)
-            return times.idle(parts.non_empty(rows, "idle", _NO_GAPS))
+            return times.idle(parts.non_empty(rows, "idle"))
 
     def roofline(
         self, by: str = "kernel", dtype: object = None, *, override: bool = False
@@ -352,8 +330,10 @@ class Plots:
             from profframe.show.plots import parts, work
 
             rows = self.trace.roofline(by, dtype, override=override)
+            parts.non_empty(rows, "roofline")
             measured = parts.positive(rows, "flop_per_byte", "flop_per_s")
-            return work.roofline(rows, parts.non_empty(measured, "roofline", _NO_WORK))
+            lack = lack_of(self.trace, "known_work") or _NO_VALUES
+            return work.roofline(rows, parts.non_empty(measured, "roofline", lack))
 
     def flame(self, top: int = 5000, min_share: float = 0) -> FlameGraph:
         """Show the host's call tree, merged by path, with host or device time.
@@ -377,7 +357,7 @@ class Plots:
 
         rows = self.trace.answer("flame", top=top, min_share=min_share)
         if rows.is_empty():
-            raise ParameterError(f"flame: {_NO_HOST}")
+            raise ParameterError(f"flame: {why_empty(rows)}")
         return FlameGraph(rows)
 
     def timeline(self, full: bool = False) -> Timeline:
@@ -407,7 +387,7 @@ class Plots:
             rows = recorded(trace, None if full else MOST_READ)
         packed = document(rows, None if full else BUDGET_BYTES)
         if not packed.head["slices"]:
-            raise ParameterError(f"timeline: {_NO_SLICES}")
+            raise ParameterError(f"timeline: {lack_of(self.trace, 'slices') or _NO_STARTS}")
         return Timeline(packed)
 
     def ranks(self, corrected: bool = True) -> AnyChart:
@@ -429,14 +409,16 @@ class Plots:
             There is only one rank, or there is no data about ranks.
         """
         with drawing():
-            from profframe.show.plots import jobs, parts
+            from profframe.show.plots import jobs
 
-            traces = self.trace.traces
-            parts.non_empty(traces.filter(traces["run"].is_duplicated()), "ranks", _ONE_RANK)
+            if (lack := lack_of(self.trace, "several_ranks")) is not None:
+                raise ParameterError(f"ranks: {lack}")
             rows = self.trace.answer("time_breakdown")
             breakdown = rows.filter(rows["step"].is_null())
             waits = self.trace.answer("stragglers", per="rank", corrected=corrected)
-            parts.non_empty(waits if breakdown.is_empty() else breakdown, "ranks", _NO_DEVICES)
+            if breakdown.is_empty() and waits.is_empty():
+                lacks = dict.fromkeys(filter(None, map(why_empty, (rows, waits))))
+                raise ParameterError(f"ranks: {'; '.join(lacks)}")
             return jobs.ranks(breakdown, waits)
 
     def collectives(self, top: int = 15, corrected: bool = True) -> AnyChart:
@@ -463,7 +445,7 @@ class Plots:
             from profframe.show.plots import jobs, parts
 
             rows = self.trace.answer("collective_summary", corrected=corrected)
-            parts.non_empty(rows, "collectives", _NO_COLLECTIVES)
+            parts.non_empty(rows, "collectives")
             return jobs.collectives(rows, _at_least_one("top", top))
 
     def trend(self, metric: Text = "step_p50_ns", per_step: int = 0) -> AnyChart:
@@ -489,13 +471,17 @@ class Plots:
 
             from profframe.show.plots import history, parts
 
-            if self.trace.traces["run"].n_unique() < 2:
-                raise ParameterError(f"trend: {_ONE_RUN}")
+            runs = self.trace.traces["run"].n_unique()
+            if runs < 2:
+                lack = None if runs else lack_of(self.trace, "traces")
+                raise ParameterError(f"trend: {lack or _ONE_RUN}")
             rows = self.trace.trend(metric, per_step)
             with_values = rows.filter(pl.col("value").is_not_null().any().over("metric"))
-            return history.trend(
-                parts.non_empty(with_values, "trend", f"no run has a value of {metric}")
-            )
+            named = ", ".join(texts("metric", metric))
+            lack = f"no run has a value of {named}" if named else why_empty(rows)
+            if "step_" in named and (no_steps := lack_of(self.trace, "steps")):
+                lack = f"{lack}: {no_steps}"
+            return history.trend(parts.non_empty(with_values, "trend", lack))
 
     def regressions(self, baseline: Any, runs: Any = None, top: int = 20) -> AnyChart:
         """Show ops and kernels that take longer than in several earlier runs, beyond noise.

@@ -23,7 +23,7 @@ from profframe.query.rules import Advice
 from profframe.query.sandbox import Paths
 from profframe.query.selection import Text, check_compat
 from profframe.query.session import Session
-from profframe.show.frame import Frame
+from profframe.show.frame import Frame, why_empty
 from profframe.trace import gains as gained
 from profframe.trace.jobs import dependency_table
 from profframe.trace.rows import as_frame
@@ -153,9 +153,18 @@ def _sql(self: Trace, query: str) -> pl.DataFrame:
         lambda: as_frame(
             self,
             _with_derived(session, query).sql(query),
-            why=lambda session: reasons.of_sql(session, query),
+            why=lambda session: _why_empty(type(self)(session), query),
         ),
     )
+
+
+def _why_empty(self: Trace, query: str) -> str | None:
+    """Why a SELECT has no rows: of a table that is computed for it, as of one of the schema."""
+    if _DEPENDENCIES.search(query):
+        rows = self.dependencies()
+        if not rows.height:
+            return f"the table {schema.DEPENDENCIES.name} has no rows: {why_empty(rows)}"
+    return reasons.of_sql(self._session, query)
 
 
 def _with_derived(session: Session, query: str) -> Session:

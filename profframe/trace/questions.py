@@ -4,6 +4,7 @@ Made by ``python scripts/questions.py`` out of the headers; do not edit. `docs/a
 each column is.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -932,7 +933,7 @@ def memory_timeline(
 def modules(
     self: "Trace",
     per: str = "step",
-    together: str = "",
+    together: Sequence[str] = (),
     *,
     sort: Text | None = None,
     top: int | None = None,
@@ -945,7 +946,7 @@ def modules(
     per
         What rows are split by: steps, or nothing within a run. One of ``"step"``, ``"run"``.
     together
-        Names as a JSON list: one row for all modules with these names, and no others.
+        Names: one row for all modules with these names, and no others.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
 

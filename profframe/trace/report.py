@@ -69,7 +69,7 @@ class Options:
         if not self.keys or integer("rows", self.rows) < 1:
             raise ParameterError("sections, rows: a page needs at least one section and one row")
         if self.timeline not in FORMS:
-            raise UnknownNameError.among("timeline", self.timeline, FORMS)
+            raise UnknownNameError.one_of("timeline", self.timeline, FORMS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from os import PathLike
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import duckdb
 import polars as pl
 import pyarrow as pa
 
 from profframe import schema, store
-from profframe.errors import ProfframeError
 from profframe.facts.devices import match_models
 from profframe.facts.models import Devices, models
 from profframe.query import reasons
@@ -25,6 +22,7 @@ from profframe.query.session import Session
 from profframe.query.sources import InMemory, Overlay
 from profframe.show.columns import KEYS, MOMENTS
 from profframe.show.frame import Frame, frame
+from profframe.trace.reasons import late_reason
 
 if TYPE_CHECKING:
     from profframe.trace.trace import Trace
@@ -303,7 +301,7 @@ def as_frame(
     self: Trace,
     rows: pl.DataFrame,
     docs: Mapping[str, str] = _NO_DOCS,
-    why: Callable[[Session], str] | None = None,
+    why: Callable[[Session], str | None] | None = None,
 ) -> Frame:
     """Rows as a `Frame`, which shows times relative to the starts of these traces.
 
@@ -314,17 +312,4 @@ def as_frame(
         starts = self._session.scan("traces").select(*KEYS, "start_ns")
     if why is None or rows.height:
         return frame(rows, starts, docs)
-    session = self._session.alone()
-
-    @cache
-    def reason() -> str | None:
-        try:
-            return why(session)
-        except (
-            ProfframeError,
-            duckdb.Error,
-            OSError,
-        ):  # the store is gone, or a limit was exceeded
-            return None
-
-    return frame(rows, starts, docs, reason)
+    return frame(rows, starts, docs, late_reason(self, why))

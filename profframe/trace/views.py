@@ -12,6 +12,7 @@ from profframe.show import tree as trees
 from profframe.show.first_words import first_words
 from profframe.show.lines import Lines
 from profframe.show.summary import Summary
+from profframe.trace import reasons
 
 if TYPE_CHECKING:
     from profframe.trace.trace import Trace
@@ -143,7 +144,7 @@ def tree(  # noqa: PLR0917 -- which part of which trace
     session = self._session.filter(runs=run, ranks=rank)
     with session.connection(dict.fromkeys(("events", "threads"))) as connection:
         slices = call_tree(connection, event_id, depth, row_limit)
-    return trees.text(slices)
+    return trees.text(slices, reasons.of_tree(type(self)(session), row_limit))
 
 
 def summary(self: Trace) -> Summary:

@@ -11,7 +11,7 @@
 -- estimates: `profframe answer advice --sql` prints the query with all rules, for a bare shell.
 -- needs: events
 -- recorded: slices
--- no rows: no rule fires: nothing is wrong that profframe looks for
+-- no rows: no rule fires, so nothing is wrong that profframe looks for
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run; with several ranks, the one that finding and events refer to
 -- rule              VARCHAR        name of the rule: a file of sql/rules, or yours

@@ -13,7 +13,7 @@
 -- recorded: modules
 -- no rows: no slice of the host is in a module
 -- parameter per       VARCHAR(step|run) = step  what rows are split by: steps, or nothing within a run
--- parameter together  VARCHAR = ''              names as a JSON list: one row for all modules with these names, and no others
+-- parameter together  JSON = []                 names: one row for all modules with these names, and no others
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
 -- step                      BIGINT       profiler step that the calls started in; NULL outside steps, and for a whole run
@@ -117,7 +117,7 @@ slices AS MATERIALIZED (
             unnest(entered) AS name, generate_subscripts(entered, 1) AS sub
         FROM entered
     )
-    CROSS JOIN (SELECT from_json(nullif(coalesce(getvariable('together'), ''), ''), '["VARCHAR"]') AS names)
+    CROSS JOIN (SELECT nullif(from_json(coalesce(getvariable('together'), '[]')::JSON, '["VARCHAR"]'), []::VARCHAR[]) AS names)
     WHERE names IS NULL OR list_contains(names, name)
 ),
 named AS (

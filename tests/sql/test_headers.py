@@ -92,7 +92,7 @@ class TestHeader:
                 run(connection, answer)
 
     def test_every_variable_is_a_parameter_with_its_default(self, answer: Answer) -> None:
-        used = set(re.findall(r"coalesce\(getvariable\('(\w+)'\), '?([\w.]*)'?\)", answer.sql))
+        used = set(re.findall(r"coalesce\(getvariable\('(\w+)'\), '?([\w.\[\]]*)'?\)", answer.sql))
         declared = {(p.name, str(p.default).lower()) for p in answer.parameters}
         assert used == declared
         assert answer.sql.count("getvariable") == len(

@@ -13,6 +13,7 @@ from profframe import schema
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer, AnswerColumn, parse, sql_directory
+from profframe.query.parameters import values
 from profframe.query.run import prepare, query, run
 
 HEADER = """\
@@ -159,7 +160,9 @@ class TestParameters:
         ],
     )
     def test_wrong_type(self, connection: DuckDBPyConnection, name: str, value: object) -> None:
-        with pytest.raises(ParameterError, match=rf"parameter '{name}' is [A-Z]+, got"):
+        with pytest.raises(
+            ParameterError, match=rf"parameter '{name}' is [a-z0-9 ]+, not {value!r}$"
+        ):
             run(connection, SLOW, {name: value})
 
     @pytest.mark.parametrize("word", ["it's", '"; DROP TABLE events; --', "line\nline", ""])
@@ -183,9 +186,45 @@ class TestParameters:
         with pytest.raises(ParameterError) as error:
             run(connection, find("key_averages"), {"compat": "toch"})
         assert str(error.value) == (
-            "answer 'key_averages': no compat named 'toch'; did you mean 'torch'? "
-            "(known: none, torch)"
+            "answer 'key_averages': compat is one of none, torch, not 'toch'; did you mean 'torch'?"
         )
+
+    @pytest.mark.parametrize("names", ['["a", "b"]', ["a", "b"], ("a", "b")])
+    def test_a_list_of_texts(self, connection: DuckDBPyConnection, names: object) -> None:
+        assert values(find("modules"), {"together": names}) == {"together": '["a", "b"]'}
+        prepare(connection, find("modules"), {"together": names})
+        shown = connection.sql("SELECT getvariable('together')").fetchall()
+        assert shown == [('["a", "b"]',)]
+
+    def test_no_texts_are_the_default(self) -> None:
+        [default] = [p.default for p in find("modules").parameters if p.name == "together"]
+        nothings: tuple[object, ...] = ("", "[]", [], ())
+        for nothing in nothings:
+            assert values(find("modules"), {"together": nothing}) == {"together": default}
+
+    @pytest.mark.parametrize("value", ["step", "{}", "[1]", '"a"', "3", [1], 3, True, ["a", None]])
+    def test_no_list_of_texts(self, value: object) -> None:
+        with pytest.raises(ParameterError) as error:
+            values(find("modules"), {"together": value})
+        assert str(error.value) == (
+            "answer 'modules': parameter 'together' is a list of texts such as "
+            f'["a", "b"], not {value!r}'
+        )
+
+    @pytest.mark.parametrize(
+        ("answer", "name", "value", "words"),
+        [
+            ("gaps", "top", "many", "a whole number of at most 64 bits"),
+            ("gaps", "top", 2**63, "a whole number of at most 64 bits"),
+            ("flame", "min_share", "half", "a number"),
+            ("kernels", "copies", "maybe", "true or false"),
+            ("counter_series", "name", 3, "a text"),
+        ],
+    )
+    def test_what_a_value_is_to_be(self, answer: str, name: str, value: object, words: str) -> None:
+        with pytest.raises(ParameterError) as error:
+            values(find(answer), {name: value})
+        assert str(error.value).endswith(f"parameter {name!r} is {words}, not {value!r}")
 
     def test_none_of_its_own(self, connection: DuckDBPyConnection) -> None:
         with pytest.raises(ParameterError, match=r"no parameter named 'n' \(known: columns, sort"):

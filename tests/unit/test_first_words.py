@@ -202,11 +202,12 @@ def test_verbs_about_times_have_no_empty_tables(
 ) -> None:
     (dumped, _) = late(tmp_path / "files")
     for verb, said in (
-        ("critical-path", "Critical path of nothing: the trace is empty"),
-        ("roofline", "No kernels."),
+        ("critical-path", "Critical path of nothing: no slices of any kind in this trace"),
+        ("roofline", "no rows: no kernels of a device in this trace; record with activities="),
     ):
         assert cli.run([verb, str(dumped)]) == 0
-        assert capsys.readouterr().out.strip() == said
+        [line] = capsys.readouterr().out.splitlines()
+        assert line.startswith(said)
 
 
 def test_advice_of_files_without_times_is_what_matters_in_them(

@@ -692,7 +692,7 @@ class TestOutliers:
         assert trace_of(rows).outliers(per).height == 0
 
     def test_errors(self) -> None:
-        with pytest.raises(UnknownNameError, match="no per named 'rank'"):
+        with pytest.raises(UnknownNameError, match="per is one of run, step, not 'rank'"):
             trace_of([]).outliers("rank")
         with pytest.raises(ParameterError, match="top: a number from 0"):
             trace_of([]).outliers(top=-1)

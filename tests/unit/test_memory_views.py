@@ -178,8 +178,8 @@ def test_areas_of_devices_with_other_moments_have_no_gaps(tmp_path: Path) -> Non
 def test_charts_without_a_snapshot_say_what_is_lacking(example: Path) -> None:
     pytest.importorskip("altair")
     trace = profframe.load(example)
-    for name in ("snapshot_timeline", "segments"):
-        with pytest.raises(ParameterError, match="no memory snapshot"):
+    for name, lack in (("snapshot_timeline", "memory snapshot"), ("segments", "segments of a mem")):
+        with pytest.raises(ParameterError, match=rf"{name}: no {lack}.* profframe\.record_memory"):
             getattr(trace.plot, name)()
 
 

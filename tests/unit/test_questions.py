@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,10 @@ def test_an_answer_is_a_method_of_its_name(name: str) -> None:
 def test_a_method_takes_what_the_header_declares(name: str) -> None:
     _, *parameters = inspect.signature(getattr(Trace, name)).parameters.values()
 
-    declared = [(parameter.name, parameter.default) for parameter in find(name).parameters]
+    declared = [
+        (one.name, tuple(json.loads(str(one.default))) if one.type == "JSON" else one.default)
+        for one in find(name).parameters
+    ]
     declared += [(parameter.name, None) for parameter in shared(find(name))]
     assert [(parameter.name, parameter.default) for parameter in parameters] == declared
 

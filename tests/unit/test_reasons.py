@@ -18,6 +18,7 @@ from profframe.query.catalogue import catalogue, find
 from profframe.query.header import parse, sql_directory
 from tests.builders import event, loaded, stored, together
 from tests.conftest import Run
+from tests.members import few
 
 EXAMPLES: Final = Path(__file__).parent.parent.parent / "examples"
 GPU: Final = str(EXAMPLES / "gpu_training.json.gz")
@@ -128,7 +129,13 @@ TRACES: Final[Mapping[str, Callable[[], Trace]]] = {
 }
 
 
-@pytest.fixture(scope="module", params=TRACES)
+IN_EVERY_RUN: Final = (
+    "example of the host", "its kernels alone", "one of two ranks", "a snapshot", "no trace",
+)  # fmt: skip
+"""One of each kind of reason; the others are long."""
+
+
+@pytest.fixture(scope="module", params=few(TRACES, IN_EVERY_RUN))
 def trace(request: pytest.FixtureRequest) -> Trace:
     return TRACES[request.param]()
 

@@ -212,7 +212,7 @@ class TestFoldedPaths:
         trace = loaded(event("f", 0, 9))
         with pytest.raises(ParameterError, match="no host slice has self_device_ns"):
             trace.export_stacks(tmp_path / "o.txt", "self_device_ns", by="path")
-        with pytest.raises(UnknownNameError, match="no by named 'name'"):
+        with pytest.raises(UnknownNameError, match=r"by is one of .*, not 'name'"):
             trace.export_stacks(tmp_path / "o.txt", by="name")
 
 

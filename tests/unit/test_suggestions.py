@@ -151,7 +151,10 @@ def test_a_star_that_the_shell_expanded_is_a_star(
     [
         (("sql", "trace.json"), "Missing argument 'QUERY' (Usage: profframe sql"),
         (("answer", "kernels", "trace.json", "--format", "xml"), "'xml' is not one of 'table'"),
-        (("answer", "gaps", "trace.json", "--top", "many"), "'top' is BIGINT, got 'many' (Usage:"),
+        (
+            ("answer", "gaps", "trace.json", "--top", "many"),
+            "64 bits, not 'many' (Usage:",
+        ),
         (("answer", "gaps", "trace.json", "--top", "5", "-p", "top=4"), "--top 5 and -p top=4"),
         (("answer", "xyzzy", "trace.json"), "no answer named 'xyzzy' (known: "),
         (("trace.json", "--xyzzy"), "No such option '--xyzzy' (Usage: profframe show"),
@@ -244,7 +247,7 @@ CALLS: Final = {
         "no parameter named 'tpo'; did you mean 'top'?",
     ),
     "trace.answer('gap')": (UnknownNameError, "no answer named 'gap'; did you mean 'gaps'?"),
-    "trace.gaps(per='strem')": (ParameterError, "no per named 'strem'; did you mean 'stream'?"),
+    "trace.gaps(per='strem')": (ParameterError, "not 'strem'; did you mean 'stream'?"),
     "trace.gaps(sort='dur')": (ParameterError, "no column named 'dur'; did you mean 'dur_ns'?"),
     "trace.sql('select nam from events')": (UnknownNameError, 'Candidate bindings: "name"'),
     "trace.sql('select name from event')": (UnknownNameError, 'Did you mean "events"?'),

@@ -19,6 +19,7 @@ from profframe.analysis.causes.table import table
 from profframe.analysis.causes.tree import tree
 from profframe.analysis.causes.units import LATE
 from profframe.analysis.critical_path.job import of_each
+from profframe.errors import AnswerError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,14 +46,32 @@ class Explanation:
     tree: pl.DataFrame
 
 
+def _check(counts: Sequence[int]) -> None:
+    """Refuse a side that has none of what is counted."""
+    for name, count in zip(SIDES, counts, strict=True):
+        if not count:
+            raise AnswerError(
+                f"{name}: nothing to explain, because no op, call, annotation or device work takes "
+                "time in it"
+            )
+
+
 def explanation(
     connects: tuple[Connect, Connect], keys: tuple[Sequence[tuple[str, int]], ...]
 ) -> Explanation:
-    """Explain the difference of two sides, of which ``keys`` are the (run, rank)."""
+    """Explain the difference of two sides, of which ``keys`` are the (run, rank).
+
+    Raises
+    ------
+    AnswerError
+        Nothing takes time on a side.
+    """
+    _check([len(of_side) for of_side in keys])
     with ThreadPoolExecutor(1, "profframe-explain") as pool:
         pool.submit(import_module, "scipy.special")  # while DuckDB reads, nothing waits for it
         base, other = of_each(2, lambda number: side(connects[number], keys[number]))
         sides = base, other
+        _check([its.count for its in sides])
         dividing = [pool.submit(divided, its) for its in sides]
         of = slots(base.trees, other.trees)
     made = [future.result() for future in dividing]

@@ -7,6 +7,7 @@ from typing import Final
 import altair as alt
 import polars as pl
 
+from profframe.show.frame import why_empty
 from profframe.show.plots import parts
 
 _PERCENT: Final = (parts.Unit("%", 0.01),)
@@ -93,7 +94,7 @@ def regressions(rows: pl.DataFrame, top: int) -> parts.AnyChart:
         ),
     )
     interval = base.mark_rule(strokeWidth=1.5).encode(y=y, x="low:Q", x2="high:Q")
-    none = "" if rows.height else "no op or kernel takes longer than noise explains"
+    none = why_empty(rows) or ""
     return alt.layer(bars, interval, data=frame).properties(
         width=parts.WIDTH,
         height=alt.Step(parts.BAR),

@@ -11,6 +11,7 @@ import polars as pl
 
 from profframe.errors import ParameterError
 from profframe.show import units
+from profframe.show.frame import why_empty
 from profframe.show.kernel_names import told_apart
 from profframe.show.plots import palette
 
@@ -203,13 +204,13 @@ def _part(key: str, value: str | int | None) -> str:
     return f"{key} {value}"
 
 
-def non_empty(frame: pl.DataFrame, chart: str, lack: str) -> pl.DataFrame:
+def non_empty(frame: pl.DataFrame, chart: str, lack: str | None = None) -> pl.DataFrame:
     """The frame, which must have rows.
 
-    Else a `ParameterError` says what the trace lacks, and how to record it.
+    Else a `ParameterError` says what the trace lacks, by default as the frame has it.
     """
     if frame.is_empty():
-        raise ParameterError(f"{chart}: {lack}")
+        raise ParameterError(f"{chart}: {lack or why_empty(frame) or 'there is nothing to draw'}")
     return frame
 
 

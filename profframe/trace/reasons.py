@@ -1,0 +1,147 @@
+"""Why analyses have no rows: each function gives what a frame asks when it is shown.
+
+Answers and tables have their reasons from `profframe.query.reasons` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import duckdb
+import polars as pl
+
+from profframe.analysis import outliers
+from profframe.errors import ProfframeError
+from profframe.query import reasons
+from profframe.query.catalogue import find
+from profframe.query.reasons import Analysis
+from profframe.query.session import Session
+from profframe.show.units import plural
+
+if TYPE_CHECKING:
+    from profframe.trace.trace import Trace
+
+Why = Callable[[], str | None]
+"""What `profframe.show.frame.frame` asks."""
+
+_FEW: Final = f"only of {outliers.LEAST} or more can one be unlike the others"
+
+
+def late_reason(self: Trace, why: Callable[[Session], str | None]) -> Why:
+    """A reason that a trace is asked for once, when it is wanted; None where it cannot be asked."""
+    session = self._session.alone()
+
+    @cache
+    def reason() -> str | None:
+        try:
+            return why(session)
+        except (ProfframeError, duckdb.Error, OSError):  # a store that is gone, a limit
+            return None
+
+    return reason
+
+
+def lack_of(self: Trace, name: str) -> str | None:
+    """That a trace has nothing of one of `profframe.query.reasons.LACKING`; None where it has."""
+    return reasons.of_part(self._session, name)
+
+
+def of_trend(self: Trace, metrics: int) -> Why:
+    """Of so many metrics of runs there is no row."""
+    if not metrics:
+        return lambda: "no metric is named; the default is metric='step_p50_ns'"
+    return _of(self, Analysis((("traces",),), "no run has a metric"))
+
+
+def of_regressions(self: Trace, compared: int, *, copies: bool = False) -> Why:
+    """None of so many ops and kernels is a regression."""
+    if compared:
+        none = "the only op or kernel" if compared == 1 else f"none of {compared:,} ops and kernels"
+        verb = "does not take" if compared == 1 else "takes"
+        return lambda: f"{none} {verb} longer than noise explains"
+    recorded = ("host_ops", "kernels", *(("copies",) if copies else ()))
+    return _of(self, Analysis((recorded,), "the compared runs have no ops and no kernels"))
+
+
+def of_outliers(self: Trace, per: str, rows: pl.DataFrame, top: int) -> Why:
+    """None of the runs or steps is an outlier; ``rows`` are all of them."""
+    if not top:
+        return lambda: f"top=0 asks for no {per}"
+    if per == "run":
+        number = max((rows[name].count() for name in outliers.METRICS), default=0)
+        recorded, among = ("traces",), "the others"
+        few = f"there {_are(number, 'run')} to compare, and {_FEW}"
+    else:
+        sizes = rows.drop_nulls("dur_ns").group_by("run", "rank").len()["len"]
+        is_enough = sizes >= outliers.LEAST
+        number = int(sizes.filter(is_enough).sum())
+        recorded, among = ("steps",), "the other steps of its run and rank"
+        most = int(sizes.max() or 0)  # type: ignore[arg-type] # counts
+        few = f"no rank has more than {plural(most, 'profiler step')} with a time, and {_FEW}"
+    is_few = number < outliers.LEAST
+    none = f"of {plural(number, per)} none is unlike {among} by more than noise explains"
+    return _of(self, Analysis((recorded,), few if is_few else none))
+
+
+def of_blame(self: Trace, run: str | None, step: int | None, *, corrected: bool) -> Why:
+    """No rank waited for another one."""
+
+    def why(session: Session) -> str:
+        stragglers = find("stragglers")
+        own = session if run is None else session.filter(runs=run)
+        if not own.unlimited().answer(stragglers, {"corrected": corrected}).height:
+            return reasons.of_answer(own, stragglers, {"corrected": corrected})
+
+        def height(session: Session, given: Mapping[str, object]) -> int:
+            chosen = {"step": step} if given else {}
+            return type(self)(session).blame("rank", run, **chosen, corrected=corrected).height
+
+        given = {} if step is None else {"step": step}
+        otherwise = "no rank is late to a collective, and no collective takes time"
+        return reasons.of_analysis(session, Analysis((), otherwise, height, given))
+
+    return late_reason(self, why)
+
+
+def of_dependencies(self: Trace) -> Why:
+    """Nothing waited for anything."""
+
+    def height(session: Session, _: Mapping[str, object]) -> int:
+        return type(self)(session).dependencies().height
+
+    otherwise = "nothing in this trace had to wait for anything else that is in it"
+    return _of(self, Analysis((("slices",),), otherwise, height))
+
+
+def of_path(self: Trace, run: str | None, rank: int | None, *, across_ranks: bool) -> Why:
+    """A critical path has no stretch, because nothing takes time."""
+
+    def height(session: Session, _: Mapping[str, object]) -> int:
+        path = type(self)(session).critical_path(run=run, rank=rank, across_ranks=across_ranks)
+        return path.events.height
+
+    otherwise = "no slice of the host and no device work has a start and a duration"
+    return _of(self, Analysis((("slices",),), otherwise, height))
+
+
+def of_tree(self: Trace, row_limit: int) -> Why:
+    """A call tree has no slice."""
+    if not row_limit:
+        return lambda: "row_limit=0 draws no slice"
+    return _of(self, Analysis((("host_slices",),), "no slice of the host is inside the call tree"))
+
+
+def of_grid(communication: int, host: int) -> Why:
+    """There is no pair of factors."""
+    empty = [name for name, size in (("communication", communication), ("host", host)) if not size]
+    return lambda: f"no factor is given: {' and '.join(f'{name}=[]' for name in empty)}"
+
+
+def _of(self: Trace, analysis: Analysis) -> Why:
+    return late_reason(self, lambda session: reasons.of_analysis(session, analysis))
+
+
+def _are(number: int, what: str) -> str:
+    return f"{'is' if number == 1 else 'are'} {plural(number, what)}"
