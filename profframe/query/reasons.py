@@ -91,9 +91,9 @@ LACKING: Final[Mapping[str, Lack]] = {
     "counter_values": Lack("counters over time"),
     "counted_slices": Lack("hardware counters (CUPTI's range profiler)"),
     "snapshots": Lack("memory snapshot", _SNAPSHOT, "with"),
-    "allocations": Lack("allocations in a memory snapshot", _SNAPSHOT),
-    "history": Lack("allocator records in a memory snapshot", _SNAPSHOT),
-    "segments": Lack("segments in a memory snapshot", _SNAPSHOT),
+    "allocations": Lack("allocations of a memory snapshot", _SNAPSHOT),
+    "history": Lack("allocator records of a memory snapshot", _SNAPSHOT),
+    "segments": Lack("segments of a memory snapshot", _SNAPSHOT),
     "dumps": Lack("flight recorder dump", "set TORCH_FR_BUFFER_SIZE (docs/hangs.md)", "with"),
     "nodes": Lack(
         "execution trace",

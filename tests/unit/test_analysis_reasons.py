@@ -33,14 +33,14 @@ NO_SECOND_RANK: Final = (
     "no second rank of a run in this trace; load the traces of all ranks together"
 )
 NO_HOST: Final = (
-    "no slices of the host in this trace; record with activities=[ProfilerActivity.CPU, ...]"
+    "no host slices in this trace; record with activities=[ProfilerActivity.CPU, ...]"
 )
 NO_DEVICE: Final = (
     "no device work (kernels, copies or fills) in this trace; record with "
     "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on a device"
 )
 NO_KNOWN_WORK: Final = (
-    "no device work of known FLOPs or bytes in this trace; record with record_shapes=True"
+    "no device work with known FLOPs or bytes in this trace; record with record_shapes=True"
 )
 FEW: Final = "and only of 3 or more can one be unlike the others"
 LIKE_OTHERS: Final = (
@@ -179,7 +179,7 @@ CASES: Final[Mapping[str, list[tuple[Callable[[], Any], str]]]] = {
         (lambda: stored().tree().slices, NO_HOST),
         (
             lambda: profframe.load(GPU).filter(kinds="kernel").tree().slices,
-            "the filter leaves no slices of the host; the whole trace has some",
+            "the filter leaves no host slices; the whole trace has some",
         ),
         (lambda: _op().tree(row_limit=0).slices, "row_limit=0 draws no slice"),
     ],
@@ -206,7 +206,7 @@ CASES: Final[Mapping[str, list[tuple[Callable[[], Any], str]]]] = {
         ),
         (
             lambda: profframe.load(GPU).sql("FROM dependencies WHERE kind = 'x'"),
-            "no row meets what the query asks for",
+            "no row matches the query",
         ),
     ],
 }
@@ -309,13 +309,13 @@ CHARTS: Final[Mapping[str, tuple[Callable[[Trace], Any], str]]] = {
     "breakdown": (lambda t: t.plot.breakdown(), NO_DEVICE),
     "steps": (lambda t: t.plot.steps(), NO_STEPS),
     "kernel_categories": (lambda t: t.plot.kernel_categories(), NO_DEVICE),
-    "kernels": (lambda t: t.plot.kernels(), "no kernels of a device in this trace; record with"),
-    "memory": (lambda t: t.plot.memory(), "no records of memory by the profiler in this trace"),
+    "kernels": (lambda t: t.plot.kernels(), "no kernels in this trace; record with"),
+    "memory": (lambda t: t.plot.memory(), "no memory records by the profiler in this trace"),
     "snapshot_timeline": (lambda t: t.plot.snapshot_timeline(), "no memory snapshot with this"),
     "segments": (lambda t: t.plot.segments(), "no segments of a memory snapshot in this trace"),
     "queue_depth": (lambda t: t.plot.queue_depth(), "no device work whose launch is known in"),
     "idle": (lambda t: t.plot.idle(), NO_DEVICE),
-    "roofline": (lambda t: t.plot.roofline(), "no kernels of a device in this trace; record"),
+    "roofline": (lambda t: t.plot.roofline(), "no kernels in this trace; record"),
     "ranks": (lambda t: t.plot.ranks(), NO_SECOND_RANK),
     "collectives": (lambda t: t.plot.collectives(), NO_COLLECTIVES),
     "trend": (lambda t: t.plot.trend(), "this trace has one run; load several: load('store')"),
@@ -416,7 +416,7 @@ def test_a_chart_without_regressions_says_so_above() -> None:
         (("answer", "blame", CPU), NO_COLLECTIVES),
         (("answer", "outliers", CPU, "--top", "3"), "there is 1 run to compare, and only of 3"),
         (("answer", "trend", CPU, "-p", "metric=span_ns", "--top", "0"), None),
-        (("roofline", CPU), "no kernels of a device in this trace; record with activities="),
+        (("roofline", CPU), "no kernels in this trace; record with activities="),
     ],
 )
 def test_verbs_say_why(arguments: tuple[str, ...], reason: str | None, run: Run) -> None:

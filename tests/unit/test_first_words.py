@@ -203,7 +203,7 @@ def test_verbs_about_times_have_no_empty_tables(
     (dumped, _) = late(tmp_path / "files")
     for verb, said in (
         ("critical-path", "Critical path of nothing: no slices of any kind in this trace"),
-        ("roofline", "no rows: no kernels of a device in this trace; record with activities="),
+        ("roofline", "no rows: no kernels in this trace; record with activities="),
     ):
         assert cli.run([verb, str(dumped)]) == 0
         [line] = capsys.readouterr().out.splitlines()

@@ -236,7 +236,7 @@ def _is_empty(trace: Trace) -> bool:
         (lambda t: t.steps(), "no profiler steps in this trace; call prof.step() at the end of"),
         (lambda t: t.gaps(), "no device work (kernels, copies or fills) in this trace; record"),
         (lambda t: t.modules(), "no module calls in this trace; record with with_stack=True"),
-        (lambda t: t.memory_peak(), "no memory records by the profiler and no allocations in a"),
+        (lambda t: t.memory_peak(), "no memory records by the profiler and no allocations of a"),
         (lambda t: t.stragglers(), "no collectives, sends or receives in this trace; record ranks"),
         (lambda t: t.memory, "the table memory has no rows: no memory records by the profiler"),
         (
