@@ -34,19 +34,19 @@ class Lack:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What computes rows otherwise than by SQL of its own, and when it has none.
+    """Something that computes rows without SQL of its own, and when it has none.
 
     Attributes
     ----------
     recorded
-        Names of `LACKING` that it has no rows without; of each, one will do.
+        Names of `LACKING` that it needs to have rows; one of each group is enough.
     otherwise
-        What is the case where all that is there and it still has no rows.
+        What is true if all of that is there and it still has no rows.
     height
-        Number of its rows, of another session and with other arguments; None where these are no
+        Number of its rows for another session and other arguments; None if these cannot be the
         reason.
     given
-        Arguments that leave some rows out.
+        Arguments that leave rows out.
     """
 
     recorded: tuple[tuple[str, ...], ...]
@@ -172,7 +172,7 @@ def of_analysis(session: Session, analysis: Analysis) -> str:
     Raises
     ------
     AnswerError
-        The trace cannot be asked any more.
+        The trace can no longer be queried.
     """
     session, whole = session.unlimited(), session.unfiltered()
     reason = next(_of_rows(session, whole, analysis), None)
@@ -180,7 +180,7 @@ def of_analysis(session: Session, analysis: Analysis) -> str:
 
 
 def of_part(session: Session, name: str) -> str | None:
-    """That a trace has nothing of one of `LACKING`; None where it has some."""
+    """Which of `LACKING` a trace lacks, in words; None if it has it."""
     session, whole = session.unlimited(), session.unfiltered()
     return None if _recorded(session)[name] else next(_lacks(session, whole, ((name,),)))
 
@@ -254,7 +254,7 @@ def _of_rows(session: Session, whole: Session | None, analysis: Analysis) -> Ite
 def _lacks(
     session: Session, whole: Session | None, recorded: tuple[tuple[str, ...], ...]
 ) -> Iterator[str]:
-    """What the trace has nothing of, and whether the filter is why."""
+    """What the trace lacks, and whether the filter is the reason."""
     has = _recorded(session)
     had = {} if whole is None else _recorded(whole)
     unmet = [names for names in recorded if not any(has[name] for name in names)]

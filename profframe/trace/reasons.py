@@ -1,6 +1,6 @@
-"""Why analyses have no rows: each function gives what a frame asks when it is shown.
+"""Why analyses have no rows: each function returns what a frame calls when it is shown.
 
-Answers and tables have their reasons from `profframe.query.reasons` alone.
+The reasons of answers and tables come from `profframe.query.reasons`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 Why = Callable[[], str | None]
-"""What `profframe.show.frame.frame` asks."""
+"""What `profframe.show.frame.frame` calls."""
 
-_FEW: Final = f"only of {outliers.LEAST} or more can one be unlike the others"
+_FEW: Final = f"at least {outliers.LEAST} are needed to tell an outlier"
 
 
 def late_reason(self: Trace, why: Callable[[Session], str | None]) -> Why:
-    """A reason that a trace is asked for once, when it is wanted; None where it cannot be asked."""
+    """A reason that is determined once, when it is read; None if the trace cannot be asked."""
     session = self._session.alone()
 
     @cache
@@ -44,19 +44,19 @@ def late_reason(self: Trace, why: Callable[[Session], str | None]) -> Why:
 
 
 def lack_of(self: Trace, name: str) -> str | None:
-    """That a trace has nothing of one of `profframe.query.reasons.LACKING`; None where it has."""
+    """Which of `profframe.query.reasons.LACKING` a trace lacks, in words; None if it has it."""
     return reasons.of_part(self._session, name)
 
 
 def of_trend(self: Trace, metrics: int) -> Why:
-    """Of so many metrics of runs there is no row."""
+    """Why there is no row for so many metrics of runs."""
     if not metrics:
         return lambda: "no metric is named; the default is metric='step_p50_ns'"
     return _of(self, Analysis((("traces",),), "no run has a metric"))
 
 
 def of_regressions(self: Trace, compared: int, *, copies: bool = False) -> Why:
-    """None of so many ops and kernels is a regression."""
+    """Why none of so many ops and kernels is a regression."""
     if compared:
         none = "the only op or kernel" if compared == 1 else f"none of {compared:,} ops and kernels"
         verb = "does not take" if compared == 1 else "takes"
@@ -66,27 +66,27 @@ def of_regressions(self: Trace, compared: int, *, copies: bool = False) -> Why:
 
 
 def of_outliers(self: Trace, per: str, rows: pl.DataFrame, top: int) -> Why:
-    """None of the runs or steps is an outlier; ``rows`` are all of them."""
+    """Why none of the runs or steps, which are ``rows``, is an outlier."""
     if not top:
         return lambda: f"top=0 asks for no {per}"
     if per == "run":
         number = max((rows[name].count() for name in outliers.METRICS), default=0)
         recorded, among = ("traces",), "the others"
-        few = f"there {_are(number, 'run')} to compare, and {_FEW}"
+        few = f"there {_are(number, 'run')} to compare; {_FEW}"
     else:
         sizes = rows.drop_nulls("dur_ns").group_by("run", "rank").len()["len"]
         is_enough = sizes >= outliers.LEAST
         number = int(sizes.filter(is_enough).sum())
         recorded, among = ("steps",), "the other steps of its run and rank"
         most = int(sizes.max() or 0)  # type: ignore[arg-type] # counts
-        few = f"no rank has more than {plural(most, 'profiler step')} with a time, and {_FEW}"
+        few = f"no rank has more than {plural(most, 'profiler step')} with a time; {_FEW}"
     is_few = number < outliers.LEAST
-    none = f"of {plural(number, per)} none is unlike {among} by more than noise explains"
+    none = f"none of {plural(number, per)} differs from {among} by more than noise explains"
     return _of(self, Analysis((recorded,), few if is_few else none))
 
 
 def of_blame(self: Trace, run: str | None, step: int | None, *, corrected: bool) -> Why:
-    """No rank waited for another one."""
+    """Why no rank waited for another."""
 
     def why(session: Session) -> str:
         stragglers = find("stragglers")
@@ -106,35 +106,35 @@ def of_blame(self: Trace, run: str | None, step: int | None, *, corrected: bool)
 
 
 def of_dependencies(self: Trace) -> Why:
-    """Nothing waited for anything."""
+    """Why nothing waited for anything."""
 
     def height(session: Session, _: Mapping[str, object]) -> int:
         return type(self)(session).dependencies().height
 
-    otherwise = "nothing in this trace had to wait for anything else that is in it"
+    otherwise = "nothing in this trace waited for anything else in it"
     return _of(self, Analysis((("slices",),), otherwise, height))
 
 
 def of_path(self: Trace, run: str | None, rank: int | None, *, across_ranks: bool) -> Why:
-    """A critical path has no stretch, because nothing takes time."""
+    """Why a critical path is empty."""
 
     def height(session: Session, _: Mapping[str, object]) -> int:
         path = type(self)(session).critical_path(run=run, rank=rank, across_ranks=across_ranks)
         return path.events.height
 
-    otherwise = "no slice of the host and no device work has a start and a duration"
+    otherwise = "no host slice or device work has both a start and a duration"
     return _of(self, Analysis((("slices",),), otherwise, height))
 
 
 def of_tree(self: Trace, row_limit: int) -> Why:
-    """A call tree has no slice."""
+    """Why a call tree has no slices."""
     if not row_limit:
         return lambda: "row_limit=0 draws no slice"
-    return _of(self, Analysis((("host_slices",),), "no slice of the host is inside the call tree"))
+    return _of(self, Analysis((("host_slices",),), "the call tree contains no host slices"))
 
 
 def of_grid(communication: int, host: int) -> Why:
-    """There is no pair of factors."""
+    """Why there is no pair of factors."""
     empty = [name for name, size in (("communication", communication), ("host", host)) if not size]
     return lambda: f"no factor is given: {' and '.join(f'{name}=[]' for name in empty)}"
 

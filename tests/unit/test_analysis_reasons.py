@@ -42,11 +42,11 @@ NO_DEVICE: Final = (
 NO_KNOWN_WORK: Final = (
     "no device work with known FLOPs or bytes in this trace; record with record_shapes=True"
 )
-FEW: Final = "and only of 3 or more can one be unlike the others"
+FEW: Final = "at least 3 are needed to tell an outlier"
 LIKE_OTHERS: Final = (
-    "of 4 steps none is unlike the other steps of its run and rank by more than noise explains"
+    "none of 4 steps differs from the other steps of its run and rank by more than noise explains"
 )
-NO_DEPENDENCIES: Final = "nothing in this trace had to wait for anything else that is in it"
+NO_DEPENDENCIES: Final = "nothing in this trace waited for anything else in it"
 
 
 def _op() -> Trace:
@@ -110,16 +110,16 @@ CASES: Final[Mapping[str, list[tuple[Callable[[], Any], str]]]] = {
     "outliers": [
         (
             lambda: _op().outliers(),
-            f"there is 1 run to compare, {FEW}",
+            f"there is 1 run to compare; {FEW}",
         ),
         (
             lambda: _runs(5, "a").outliers(),
-            "of 5 runs none is unlike the others by more than noise explains",
+            "none of 5 runs differs from the others by more than noise explains",
         ),
         (lambda: _op().outliers("step"), NO_STEPS),
         (
             lambda: _steps(2).outliers("step"),
-            f"no rank has more than 2 profiler steps with a time, {FEW}",
+            f"no rank has more than 2 profiler steps with a time; {FEW}",
         ),
         (lambda: _steps(4).outliers("step"), LIKE_OTHERS),
         (lambda: _op().outliers(top=0), "top=0 asks for no run"),
@@ -155,7 +155,7 @@ CASES: Final[Mapping[str, list[tuple[Callable[[], Any], str]]]] = {
         (lambda: _nothing_left().critical_path().events, "the filter leaves nothing of the trace"),
         (
             lambda: loaded(event("aten::mm", 5, 5)).critical_path().events,
-            "no slice of the host and no device work has a start and a duration",
+            "no host slice or device work has both a start and a duration",
         ),
         (
             lambda: _op().critical_path().waits,
@@ -414,7 +414,7 @@ def test_a_chart_without_regressions_says_so_above() -> None:
     [
         (("blame", CPU), NO_COLLECTIVES),
         (("answer", "blame", CPU), NO_COLLECTIVES),
-        (("answer", "outliers", CPU, "--top", "3"), "there is 1 run to compare, and only of 3"),
+        (("answer", "outliers", CPU, "--top", "3"), "there is 1 run to compare; at least 3"),
         (("answer", "trend", CPU, "-p", "metric=span_ns", "--top", "0"), None),
         (("roofline", CPU), "no kernels in this trace; record with activities="),
     ],
