@@ -32,9 +32,7 @@ NO_STEPS: Final = "no profiler steps in this trace; call prof.step() at the end 
 NO_SECOND_RANK: Final = (
     "no second rank of a run in this trace; load the traces of all ranks together"
 )
-NO_HOST: Final = (
-    "no host slices in this trace; record with activities=[ProfilerActivity.CPU, ...]"
-)
+NO_HOST: Final = "no host slices in this trace; record with activities=[ProfilerActivity.CPU, ...]"
 NO_DEVICE: Final = (
     "no device work (kernels, copies or fills) in this trace; record with "
     "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on a device"

@@ -117,7 +117,9 @@ def test_no_column_for_devices_without_device_time() -> None:
 
 
 def test_nothing_to_draw(trace: Trace) -> None:
-    assert str(trace.filter(kinds="kernel").tree()).startswith("no rows: the filter leaves no host sl")
+    assert str(trace.filter(kinds="kernel").tree()).startswith(
+        "no rows: the filter leaves no host sl"
+    )
     assert stored().tree().startswith("no rows: no host slices in this trace; record with")
 
 
