@@ -79,11 +79,14 @@ _FINDINGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a question: seconds, memory of DuckDB, and rows."""
+    """Limits of a question: seconds, memory of DuckDB, and rows.
+
+    DuckDB takes up to 10,000 rows of a query on all cores, and more of them on one.
+    """
 
     timeout_s: float | None = 60
     memory: str | None = "2GB"
-    rows: int = 10_000
+    rows: int = 5_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ _LEAST_CHARACTERS: Final = 16
     help="Maximum memory per question.",
 )
 @click.option(
-    "--rows", default=10_000, show_default=True, metavar="N", help="Maximum rows per result."
+    "--rows", default=5_000, show_default=True, metavar="N", help="Maximum rows per result."
 )
 @with_facts
 def ask(

@@ -153,7 +153,7 @@ def why_empty(rows: pl.DataFrame) -> str | None:
     --------
     >>> from profframe import load, why_empty
     >>> why_empty(load("examples/cpu_training.json.gz").recompute())
-    'no ops that ran once more in backward (activation checkpointing) in this trace'
+    'no ops recomputed in backward (activation checkpointing) in this trace'
     """
     return rows.why_empty if isinstance(rows, Frame) else None
 

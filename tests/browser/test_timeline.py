@@ -510,7 +510,7 @@ def test_what_is_left_out_is_said_in_its_lane(
     few = document(rows, len(whole.body) * 3 // 4)
     it = opened(page(Timeline(few), tmp_path / "few.html"))
     it.run("it.goTo(0)")
-    it.page.locator(".timeline-facts tr", has_text="no room for them").wait_for()
+    it.page.locator(".timeline-facts tr", has_text="too many slices").wait_for()
     left = sum(lane["left_out"] for lane in few.head["lanes"])
     assert f"{left:,} short ones are left out" in it.page.get_by_role("status").inner_text()
     notes = it.run("it.view.items.filter((one) => one.lane && one.note).map((one) => one.note)")

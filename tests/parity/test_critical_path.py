@@ -362,7 +362,7 @@ def test_an_empty_trace_has_an_empty_path() -> None:
     assert path.events.is_empty()
     assert path.bounds["total_ns"].to_list() == [0] * len(BOUNDS)
     assert path.bounds["share"].to_list() == [None] * len(BOUNDS)
-    assert "empty" in repr(path)
+    assert "no slices" in repr(path)
     with pytest.raises(UnknownNameError, match="there are no steps"):
         empty.critical_path(0)
 

@@ -76,7 +76,7 @@ def test_all_rows_and_columns_in_a_file(store: str, tmp_path: Path, run: Run) ->
 def test_no_kernels_are_said_to_be_none(run: Run) -> None:
     code, out, _ = run("roofline", EXAMPLE)
     assert code == 0
-    assert out.startswith("no rows: no kernels of a device in this trace; record with activities=")
+    assert out.startswith("no rows: no kernels in this trace; record with activities=")
 
 
 def test_augment_writes_and_says_how_much_is_known(

@@ -282,8 +282,8 @@ def test_a_store_has_the_nodes_already(tmp_path: Path) -> None:
     [
         ("registry.json", "not str"),
         ({"a.py": {1: {"name": "x"}}}, "'a.py' has no node_metadata"),
-        ({"a.py": {"node_metadata": {"one": {}}}}, "in 'a.py' stands 'one'"),
-        ({"a.py": {"node_metadata": {1: "linear"}}}, "in 'a.py' stands 1: 'linear'"),
+        ({"a.py": {"node_metadata": {"one": {}}}}, "'a.py' has 'one'"),
+        ({"a.py": {"node_metadata": {1: "linear"}}}, "'a.py' has 1: 'linear'"),
     ],
 )
 def test_metadata_of_another_form_is_refused(tmp_path: Path, given: Any, why: str) -> None:

@@ -331,7 +331,7 @@ def test_times_that_are_months_away_are_counted() -> None:
 
 
 def test_nothing_to_draw() -> None:
-    with pytest.raises(profframe.ParameterError, match="no slices with a start"):
+    with pytest.raises(profframe.ParameterError, match="no slice has a start"):
         loaded(event("f", None, None)).plot.timeline()
 
 
