@@ -159,6 +159,8 @@ def escaped(document: str) -> str:
     >>> escaped('"\x7f \x9b2J"')
     '"\\u007f \\u009b2J"'
     """
+    if document.isascii() and document.isprintable():
+        return document
     return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1], document)
 
 
