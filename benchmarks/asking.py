@@ -84,7 +84,8 @@ async def compared(trace: Trace, rounds: int, *, judged: bool) -> list[str]:
     lines = []
     async with Client(server(Service(trace))) as client:
         for tool, arguments, ask in QUESTIONS:
-            tools, calls = [], []
+            tools: list[float] = []
+            calls: list[float] = []
             while len(calls) <= rounds * (1 if sum(calls) > SHORT_S or not judged else 8):
                 tools.append(await call(client, tool, arguments))
                 start = time.perf_counter()
