@@ -63,12 +63,11 @@ def next_commands(
     paths = [*_paths(sources)]
     verbs = _verbs(opening, 1 if part else len(sources))
     for place, (verb, comment) in enumerate(verbs):
-        words = ["profframe", *verb, *paths, *options]
-        if part and verb != _ABOUT_FILES:
-            words = ["profframe", *_OF_PARTS.get(verb, verb), *paths, *options, *part]
-        command = folded(words, width, INDENT)
+        selected = () if verb == _ABOUT_FILES else part
+        begin = ("profframe", *(_OF_PARTS.get(verb, verb) if selected else verb))
+        command = folded([*begin, *paths, *options, *selected], width, INDENT)
         if command.count("\n") >= _MOST_LINES:
-            command = shlex.join(["profframe", *verb]) + " TRACE..."
+            command = " ".join([shlex.join(begin), "TRACE...", *map(shlex.quote, selected)])
         if place and "\n" in command:  # the first ten lines have no room for it
             return
         yield command, comment

@@ -331,3 +331,9 @@ def test_numbers_are_spans_of_neighbours() -> None:
     part = Part((0, 2, 1, 7), range(5, 7), ("decode",))
     wanted = "--rank 0-2 --rank 7 --step 5-6 --phase decode"
     assert [*part.options()] == wanted.split()
+
+
+def test_a_command_that_is_too_long_keeps_the_part(first: opening.Opening) -> None:
+    names = [f"{number:0100}.json" for number in range(40)]
+    ((command, _), *_) = next_commands(first, names, {}, ("--step", "2-3"), 100)
+    assert re.fullmatch(r"profframe [a-z ]+ TRACE\.\.\. --step 2-3", command)
