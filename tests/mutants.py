@@ -548,7 +548,114 @@ GATES: Final = (
     ),
 )
 
-MUTANTS: Final = (*SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES)
+PLANTED_3A: Final = (
+    Mutant(
+        "M3",
+        "the call before the first of a capture is its last one",
+        "profframe/facts/graph_captures/matching.py",
+        "if offset and captured[offset - 1] == ran[0]:",
+        "if captured[offset - 1] == ran[0]:",
+        "tests/unit/test_graph_captures.py"
+        "::test_a_replay_that_begins_with_its_capture_has_lost_nothing_before",
+    ),
+    Mutant(
+        "M5",
+        "a graph for exactly twice the tokens fits",
+        "profframe/facts/graph_captures/choosing.py",
+        "s < max(_MOST_PADDING * size, 2)",
+        "s <= max(_MOST_PADDING * size, 2)",
+        "tests/unit/test_graph_captures.py::test_a_graph_for_twice_the_tokens_is_another_one",
+    ),
+    Mutant(
+        "M7",
+        "a capture is complete in the nanosecond in which its last call begins",
+        "profframe/facts/graph_captures/choosing.py",
+        "until = np.searchsorted(complete, start[runs.launches])",
+        'until = np.searchsorted(complete, start[runs.launches], side="right")',
+        "tests/unit/test_graph_captures.py"
+        "::test_a_graph_is_not_launched_while_its_last_call_is_captured",
+    ),
+    Mutant(
+        "M8",
+        "a pass that is no whole number of rows begins with the first capture",
+        "profframe/facts/graph_captures/choosing.py",
+        "begins[0] == 0 and len(of_row) % len(row) == 0:",
+        "begins[0] == 0:",
+        "tests/unit/test_graph_captures.py"
+        "::test_a_step_of_one_and_a_half_passes_may_begin_with_either_graph",
+    ),
+    Mutant(
+        "M10",
+        "kernels with a category are unknown communication",
+        "profframe/facts/kernel_categories.py",
+        "of_interest = is_other & alike[names]",
+        "of_interest = alike[names]",
+        "tests/unit/test_facts_kernel_categories.py"
+        "::test_what_has_a_category_is_no_unknown_communication",
+    ),
+    Mutant(
+        "M12",
+        "values may be fewer than their keys",
+        "profframe/facts/formulas/attention.py",
+        "query[-1] != key[-1] or key[1] != value[1]:",
+        "query[-1] != key[-1]:",
+        "tests/unit/test_formulas.py::test_values_that_are_not_as_many_as_their_keys_are_unknown",
+    ),
+    Mutant(
+        "M18",
+        "a rank that left as the last one came has waited for it",
+        "profframe/analysis/critical_path/job.py",
+        "(end > start[last])",
+        "(end >= start[last])",
+        "tests/parity/test_critical_path_of_jobs.py"
+        "::test_a_rank_that_leaves_as_the_last_one_comes_did_not_wait_for_it",
+    ),
+    Mutant(
+        "M19",
+        "of ranks that come together the highest is the last",
+        "profframe/analysis/critical_path/job.py",
+        "np.lexsort((-self.rank, self.start, self.match))",
+        "np.lexsort((self.rank, self.start, self.match))",
+        "tests/parity/test_critical_path_of_jobs.py"
+        "::test_of_ranks_that_come_together_the_lowest_is_the_last",
+    ),
+    Mutant(
+        "M25",
+        "nobody waits in a collective of hosts",
+        "profframe/analysis/critical_path/blame.py",
+        "member[(path.edge != WORK) & (path.edge != SLICE)] = NONE",
+        "member[path.edge != WORK] = NONE",
+        "tests/parity/test_blame.py::test_a_collective_of_hosts_waits_for_a_late_rank",
+    ),
+    Mutant(
+        "M30",
+        "an op that launches nothing is launching",
+        "profframe/analysis/replay/changes.py",
+        "(details.is_op & (behind > first))",
+        "(details.is_op & (behind >= first))",
+        "tests/parity/test_what_if.py"
+        "::test_an_op_that_launches_nothing_takes_its_time_without_launches",
+    ),
+    Mutant(
+        "M31",
+        "whatever happens between two launches is launching",
+        "profframe/analysis/replay/changes.py",
+        "free[rows[length <= high + 3 * (high - low)]] = True",
+        "free[rows] = True",
+        "tests/parity/test_what_if.py"
+        "::test_what_takes_unusually_long_between_launches_is_not_launching",
+    ),
+    Mutant(
+        "M37",
+        "a call that compiles exists to wait for what it waits for, too",
+        "profframe/analysis/causes/delays.py",
+        "_PRECEDENCE: Final = (SYNC, LOAD, RESUME, COMPILE)",
+        "_PRECEDENCE: Final = (COMPILE, RESUME, LOAD, SYNC)",
+        "tests/parity/test_explain.py::test_of_several_things_in_a_call_the_rarest_is_its_purpose",
+    ),
+)
+
+MUTANTS: Final = (*SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A)
 
 
 def misplaced(mutants: Sequence[Mutant], root: Path = ROOT) -> Iterator[str]:

@@ -152,6 +152,40 @@ def test_who_waits_for_a_late_rank_is_not_to_blame(slower: int) -> None:
     check_sums(trace)
 
 
+def test_a_collective_of_hosts_waits_for_a_late_rank() -> None:
+    """Rank 0 comes last: it waited for rank 1 for 900 ns, while rank 2 did something else."""
+
+    def gloo(group: str, number: int, start: int, end: int) -> Row:
+        return event(
+            "gloo:all_reduce", start, end, collective="allreduce", process_group=group,
+            collective_seq=number,
+        )  # fmt: skip
+
+    every = gloo("all", 1, 100, 200)
+    rows = [
+        [
+            every,
+            gloo("two", 1, 300, 1_300),
+            event("mm", 1_300, 1_350),
+            gloo("all", 2, 1_400, 2_000),
+        ],
+        [
+            every,
+            event("mm", 200, 1_200),
+            gloo("two", 1, 1_200, 1_300),
+            gloo("all", 2, 1_310, 2_000),
+        ],
+        [every, event("mm", 200, 1_320), gloo("all", 2, 1_320, 2_000)],
+    ]
+    trace = together(
+        *(loaded(*of, rank=rank, header={"clock": "utc"}) for rank, of in enumerate(rows))
+    )
+    assert by_cause(trace) == {
+        (0, "wait", 1): 900, (0, "communication", None): 100, (0, "host", None): 200 - 1_120,
+        (1, "host", None): 900,
+    }  # fmt: skip
+
+
 def test_host_time_behind_work_of_the_device_costs_nothing() -> None:
     hidden, same = 1_000_000, [1_000] * 3
     ops = [

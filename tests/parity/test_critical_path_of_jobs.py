@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import profframe
+from profframe.analysis.critical_path.job import Meetings
 from profframe.errors import ParameterError
 from profframe.show.path import shortened_waits
 from tests import step_jobs
-from tests.builders import event, loaded, together
+from tests.builders import Row, event, loaded, together
 from tests.jobs import NAMES, job
 from tests.oracles.jobs import BETWEEN, COLLECTIVE, HOST, KERNEL, Op, run, waited
 
@@ -81,6 +84,47 @@ def test_what_made_a_rank_late_is_named(where: str) -> None:
     assert first == (1, NAMES[where], late - (5_000 + BETWEEN) * (where == HOST))
     assert path.waits["total_ns"].sum() == late
     assert "all ranks" in repr(path)
+
+
+def test_of_ranks_that_come_together_the_lowest_is_the_last() -> None:
+    """Ranks 1 and 2 come to the first collective at 9, rank 0 to the second one at 7."""
+    match, rank = np.array([0, 1, 0, 1, 0]), np.array([2, 1, 1, 0, 0])
+    start = np.array([9, 5, 9, 7, 5])
+    other = np.zeros(5, np.int64)
+    meetings = Meetings(match, rank, other, start, start + 3, other, other, other, [0, 0, 0])
+    assert meetings.last.tolist() == [2, 3, 2, 3, 2]
+
+
+def of_hosts(*ranks: Sequence[Row]) -> pl.DataFrame:
+    """Rank, name, and from when until when of each part of the path of a job with one clock."""
+    trace = together(
+        *(loaded(*of, rank=rank, header={"clock": "utc"}) for rank, of in enumerate(ranks))
+    )
+    return trace.critical_path(across_ranks=True).events
+
+
+def gloo(word: str, start: int, end: int) -> Row:
+    """One that does not wait for all ranks, so that clocks are as they are."""
+    return event(f"gloo:{word}", start, end, process_group=word, collective_seq=1)
+
+
+def test_a_rank_that_leaves_as_the_last_one_comes_did_not_wait_for_it() -> None:
+    """Nothing is left for the transfer, so that it was there before rank 1 came at 30."""
+    path = of_hosts(
+        [event("early", 0, 10), gloo("broadcast", 10, 30), event("mm", 30, 90)],
+        [event("late", 0, 30), gloo("broadcast", 30, 40)],
+    )
+    assert path.select("rank", "name", "dur_ns").rows() == [
+        (0, "early", 10), (0, "gloo:broadcast", 20), (0, "mm", 60)]  # fmt: skip
+
+
+def test_ranks_that_leave_as_the_other_one_comes_do_not_wait_in_a_circle() -> None:
+    """At 30 both leave one collective and come to the other."""
+    path = of_hosts(
+        [event("first", 0, 10), gloo("reduce", 10, 30), gloo("broadcast", 30, 50)],
+        [event("first", 0, 5), gloo("broadcast", 5, 30), gloo("reduce", 30, 40)],
+    )
+    assert path["dur_ns"].sum() == 50
 
 
 def test_of_one_rank_it_is_that_of_the_rank() -> None:

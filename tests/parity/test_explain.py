@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe.analysis.causes import rows
+from profframe.analysis.causes.delays import Delays, delays
 from profframe.analysis.causes.pieces import BUSY, HOST, LAUNCH, NOTHING, pieces
-from profframe.analysis.causes.rows import Slices, Windows
+from profframe.analysis.causes.rows import COMPILE, LOAD, RESUME, SYNC, Slices, Windows
+from profframe.analysis.causes.trees import trees
 from profframe.errors import AnswerError
 from profframe.query.header import Answer
 from profframe.query.run import prepare
@@ -23,6 +25,9 @@ from profframe.trace.trace import Trace
 from tests.builders import Row, event, loaded
 
 SEEDS: Final = st.integers(0, 2**32)
+LOADING: Final = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+COMPILING: Final = "entire_frame_compile (dynamo_timed)"
+RESUMING: Final = "torch_dynamo_resume_in_forward_at_7"
 KERNEL: Final[dict[str, Any]] = {"category": "kernel", "device": 0, "thread": 9}
 
 
@@ -216,6 +221,41 @@ def test_a_kernel_that_another_one_replaced_by_hand() -> None:
         (pytest.approx(1_024e5), pytest.approx(256e6))
     ]
     assert causes["change_ns"].sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("names", "purpose"),
+    [
+        (["cudaDeviceSynchronize", LOADING], LOAD),
+        ([LOADING, COMPILING, "cudaDeviceSynchronize"], COMPILE),
+        ([COMPILING, RESUMING], COMPILE),
+        ([RESUMING, LOADING], RESUME),
+        (["cudaDeviceSynchronize"], SYNC),
+    ],
+)
+def test_of_several_things_in_a_call_the_rarest_is_its_purpose(
+    names: list[str], purpose: int
+) -> None:
+    """It compiles rather than loads, and waits for a device only if it does nothing else."""
+    inside = [
+        event(name, 10 * at, 10 * at + 9, category="cuda_runtime" if "cuda" in name else "cpu_op")
+        for at, name in enumerate(names, 1)
+    ]
+    late = alone(event("aten::first", 0, 90), *inside)
+    assert late.sort[late.node].tolist() == [purpose]
+
+
+def alone(*rows: Row) -> Delays:
+    """The calls of a trace that the other side has nothing of, on a thread that also launches."""
+    of, steps = read(
+        loaded(
+            *rows,
+            event("cudaLaunchKernel", 900, 905, category="cuda_runtime", correlation=1),
+            event("gemm", 905, 910, **KERNEL, stream=7, correlation=1),
+        )
+    )
+    made = trees([(of, steps)])
+    return delays(of, made, 0, steps, (made.row >= 0) & ~made.is_work)
 
 
 def test_a_side_without_nodes_has_one_step_and_one_without_slices_is_an_error() -> None:

@@ -174,6 +174,24 @@ def test_by_hand(change: dict[str, object], predicted: int) -> None:
     assert rows["predicted_ns"].last() == predicted
 
 
+def test_an_op_that_launches_nothing_takes_its_time_without_launches() -> None:
+    rows = gpu(event("tail", 40, 300)).what_if(launches=False)
+    assert rows["predicted_ns"].to_list() == [300, 260]
+
+
+def test_what_takes_unusually_long_between_launches_is_not_launching() -> None:
+    """Launches of 5 ns, 2 ns apart but for the last one: it comes 1 us after the others."""
+    rows = []
+    for number, start in enumerate((0, 7, 14, 21, 28, 1_033), 1):
+        rows += [
+            event("cudaLaunchKernel", start, start + 5, category="cuda_runtime",
+                  correlation=number),
+            event("gemm", start + 5, start + 7, category="kernel", device=0, stream=7, thread=9,
+                  correlation=number),
+        ]  # fmt: skip
+    assert loaded(*rows).what_if(launches=False)["predicted_ns"].to_list() == [1_040, 1_002]
+
+
 def test_fused_kernels_are_as_long_as_the_longest() -> None:
     rows = gpu(event("block", 0, 40)).what_if(fused="block")
     assert rows.select("change", "predicted_ns").rows() == [("nothing", 126), ("fused: block", 116)]

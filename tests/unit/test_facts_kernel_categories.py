@@ -100,6 +100,17 @@ def test_names_like_communication_without_a_category_are_counted() -> None:
     assert row["detail"].endswith("mine::token_dispatch")
 
 
+def test_what_has_a_category_is_no_unknown_communication() -> None:
+    quality = loaded(
+        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)"),
+        kernel("void mine::token_dispatch(int)"),
+        kernel("void deep_ep::intranode::dispatch<8>(int)"),
+    ).quality
+    (row,) = quality.filter(check="unknown_communication").rows(named=True)
+    assert (row["events"], row["example_event_id"]) == (1, 1)
+    assert row["detail"].endswith(": mine::token_dispatch")
+
+
 @pytest.fixture
 def trace_file(tmp_path: Path) -> Path:
     events = [

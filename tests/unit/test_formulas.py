@@ -548,6 +548,13 @@ def test_shapes_that_fit_no_formula_are_unknown() -> None:
                     assert number is None or 0 <= number < 1 << 62
 
 
+def test_values_that_are_not_as_many_as_their_keys_are_unknown() -> None:
+    attention = FORMULAS["flash_attn::_flash_attn_forward"]
+    rows = f(2, 5, 6, 4), f(2, 7, 3, 4), f(2, 7, 3, 8)
+    assert count(attention.flops, op_of("x", *rows)) == 10080
+    assert count(attention.flops, op_of("x", *rows[:2], f(2, 6, 3, 8))) is None
+
+
 def test_lengths_below_zero_are_unknown() -> None:
     shapes = [[1, 64, 4, 32]] * 3
     op = Op(

@@ -78,6 +78,12 @@ def test_a_replay_whose_last_kernel_was_not_recorded() -> None:
     assert checks(rows, capture(names)) == {"lost_replay_work": 1}
 
 
+def test_a_replay_that_begins_with_its_capture_has_lost_nothing_before() -> None:
+    """Its first call has the name of the last one, which was not recorded."""
+    names = ["gemm", *(f"k{n}" for n in range(1, 19)), "gemm"]
+    assert attributed(replay(names[:-1]), capture(names)) == [f"op{n}" for n in range(19)]
+
+
 def test_a_block_that_fits_in_two_places_stays_unknown() -> None:
     layers = ["gemm", "act"] * 30
     rows = replay(layers[:-2])
@@ -134,13 +140,31 @@ def test_annotations_nested_deeply_around_a_capture() -> None:
     assert attributed(replay(NAMES), source(rows)) == ["op0", "op1", "op2", "op3"]
 
 
-def in_one_step(layer: list[str], start: int) -> list[dict[str, Any]]:
-    """Two launches in one annotation."""
-    return [
-        event("step", start, start + 900, category="user_annotation"),
-        *replay_rows(layer, start + 100, 501),
-        *replay_rows(layer, start + 200, 502),
-    ]
+def test_a_step_of_one_and_a_half_passes_may_begin_with_either_graph() -> None:
+    layer = ["mm", "act"]
+    other = [Call("mm", "op2"), Call("act", "op3")]
+    graphs = source(capture_rows(calls(layer), 0), capture_rows(other, 1000))
+    assert attributed(in_one_step(layer, 100_000, launches=3), graphs) == [None] * 6
+    whole = in_one_step(layer, 100_000, launches=4)
+    assert attributed(whole, graphs) == ["op0", "op1", "op2", "op3"] * 2
+
+
+def test_a_graph_is_not_launched_while_its_last_call_is_captured() -> None:
+    """Another thread launches at 118, and the last call begins then; only later is it complete."""
+    graph = capture_rows(calls(["mm", "act"]), 100)
+    launched = replay_rows(["mm", "act"], 117, 501)
+    beside = [row | {"thread": 5} if "device" not in row else row for row in launched]
+    assert graph[-2]["start_ns"] == beside[0]["start_ns"] == 118
+    assert attributed([*graph, *beside]) == [None, None]
+    assert attributed([*graph, *replay(["mm", "act"])]) == ["op0", "op1"]
+
+
+def in_one_step(layer: list[str], start: int, launches: int = 2) -> list[dict[str, Any]]:
+    """Some launches in one annotation."""
+    rows = [event("step", start, start + 900, category="user_annotation")]
+    for number in range(1, launches + 1):
+        rows += replay_rows(layer, start + 100 * number, 500 + number)
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -161,6 +185,13 @@ def test_of_equal_graphs_the_smallest_that_is_large_enough(label: str, op: str |
         *capture_rows([Call("mm", "large")], 1000, label="capture_32_FULL"),
     ]
     assert attributed(replay_rows(["mm"], 100_000, 500, label), source(graphs)) == [op]
+
+
+@pytest.mark.parametrize(("tokens", "op"), [(5, "op"), (4, None)])
+def test_a_graph_for_twice_the_tokens_is_another_one(tokens: int, op: str | None) -> None:
+    graph = source(capture_rows([Call("mm", "op")], 0, label="capture_8_FULL"))
+    rows = replay_rows(["mm"], 100_000, 500, f"DECODE bs={tokens}")
+    assert attributed(rows, graph) == [op]
 
 
 def test_copies_and_fills() -> None:

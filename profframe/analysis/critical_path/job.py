@@ -305,12 +305,13 @@ def _concatenated(kind: type[_Columns], parts: Iterable[_Columns]) -> _Columns:
 def _with_meetings(whole: Graph, meetings: Meetings, origin: int) -> Graph:
     """Each member of a collective, on a device or a host, with the one that came last.
 
-    A rank that left before that one came did not wait for it.
+    A rank that left before that one came, or just then, did not wait for it: otherwise two ranks
+    that leave two collectives at one moment would wait for each other in a circle.
     """
     event = meetings.event + meetings.rank * _EVENTS
     start, end = meetings.start - origin, meetings.end - origin
     last = meetings.last
-    waits = (start[last] > start) & (end >= start[last])
+    waits = (start[last] > start) & (end > start[last])
     member, last = np.flatnonzero(waits), last[waits]
 
     works, slices, points = whole.works, whole.slices, whole.points
