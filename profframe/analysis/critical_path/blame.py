@@ -134,7 +134,7 @@ def _counts_later(late: Mapping[str, Ints]) -> Mask:
     for row, rank, moment, since in zip(order.tolist(), *columns, strict=True):
         counts[row] = covered.get(rank, moment) < moment
         if not counts[row]:
-            covered[rank] = min(since, covered.get(rank, since))
+            covered[rank] = since  # it came no later than the one before began
     return counts
 
 
