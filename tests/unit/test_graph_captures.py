@@ -84,6 +84,16 @@ def test_a_replay_that_begins_with_its_capture_has_lost_nothing_before() -> None
     assert attributed(replay(names[:-1]), capture(names)) == [f"op{n}" for n in range(19)]
 
 
+@pytest.mark.parametrize("lost", [0, -1])
+def test_which_of_equal_calls_at_an_end_was_lost_is_not_known(lost: int) -> None:
+    """One of ten gemms at the beginning, or one of ten acts at the end."""
+    names = ["gemm"] * 10 + ["act"] * 10
+    ran = names[1:] if lost == 0 else names[:-1]
+    gemms, acts = [f"op{n}" for n in range(10)], [f"op{n}" for n in range(10, 20)]
+    expected = [None] * 9 + acts if lost == 0 else gemms + [None] * 9
+    assert attributed(replay(ran), capture(names)) == expected
+
+
 def test_a_block_that_fits_in_two_places_stays_unknown() -> None:
     layers = ["gemm", "act"] * 30
     rows = replay(layers[:-2])
@@ -147,6 +157,24 @@ def test_a_step_of_one_and_a_half_passes_may_begin_with_either_graph() -> None:
     assert attributed(in_one_step(layer, 100_000, launches=3), graphs) == [None] * 6
     whole = in_one_step(layer, 100_000, launches=4)
     assert attributed(whole, graphs) == ["op0", "op1", "op2", "op3"] * 2
+
+
+def test_a_step_that_begins_with_no_first_graph_may_begin_with_any_other() -> None:
+    """Two layers of two graphs each, of which it begins with the second: that of either layer."""
+    layers = [Call("mm", "op0"), Call("act", "op1"), Call("mm", "op2"), Call("act", "op3")]
+    graphs = source(*(capture_rows([call], 1000 * n) for n, call in enumerate(layers)))
+    step = event("step", 100_000, 109_000, category="user_annotation")
+    rows = [step, *replay(["act"], ["mm"], ["act"], ["mm"])]
+    assert attributed(rows, graphs) == [None] * 4
+
+
+def test_launches_in_no_annotation_are_no_whole_pass() -> None:
+    """The trace may begin in one, so that the first launch may be of the second graph."""
+    graphs = source(capture_rows([Call("mm", "op0")], 0), capture_rows([Call("mm", "op1")], 1000))
+    rows = replay(["mm"], ["mm"])
+    assert attributed(rows, graphs) == [None, None]
+    step = event("step", 100_000, 109_000, category="user_annotation")
+    assert attributed([step, *rows], graphs) == ["op0", "op1"]
 
 
 def test_a_graph_is_not_launched_while_its_last_call_is_captured() -> None:
@@ -224,6 +252,16 @@ def test_one_name_on_two_streams_is_ambiguous() -> None:
     assert checks(rows, capture(graph)) == {"ambiguous_capture": 2}
 
 
+def test_work_of_two_streams_is_not_of_one_call() -> None:
+    """Both ran ``a`` before what is called in between, and the second ``a`` was called after."""
+    other: dict[str, Any] = {"stream": 8}
+    on: list[tuple[str, dict[str, Any]]] = [
+        ("x", {}), ("a", {}), ("y", {}), ("a", other), ("z", other)]  # fmt: skip
+    rows = replay_rows(on, 100_000, 501)
+    assert attributed(rows, capture(["x", "a", "y", "z", "a"])) == [None] * 5
+    assert checks(rows, capture(["x", "a", "y", "z", "a"])) == {"other_capture": 5}
+
+
 def test_streams_in_another_order_are_another_graph() -> None:
     on: list[tuple[str, dict[str, Any]]] = [("b", {}), ("a", {}), ("c", {"stream": 8})]
     assert attributed(replay_rows(on, 100_000, 501), capture(["a", "b", "c"])) == [None] * 3
@@ -291,6 +329,13 @@ class TestWithoutNames:
         assert attributed(replay(kernels), few) == [None] * 5
         assert checks(replay(kernels), few) == {"other_capture": 5}
         assert attributed(replay(kernels), half) == [call.op for call in graph]
+
+    def test_half_of_the_kernels_confirm_the_others(self) -> None:
+        graph = [Call(f"k{n}", f"op{n}") for n in range(4)]
+        for ran, is_of_it in ((1, False), (2, True)):
+            rows = [*eager_rows(graph[:ran], 0, 10), *capture_rows(graph, 5000, has_names=False)]
+            found = attributed(replay([call.kernel for call in graph]), source(rows))
+            assert found == [call.op if is_of_it else None for call in graph]
 
     def test_nothing_confirms_the_order(self) -> None:
         rows = capture_rows(self.graph, 5000, has_names=False)
