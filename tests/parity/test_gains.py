@@ -22,7 +22,7 @@ from profframe.trace import gains
 from profframe.trace.jobs import replayed
 from profframe.trace.trace import Trace
 from tests import step_jobs
-from tests.builders import event, together
+from tests.builders import event, loaded, together
 from tests.conftest import Run
 from tests.jobs import NAMES, job
 from tests.oracles import jobs
@@ -149,6 +149,21 @@ def test_a_call_that_is_gone_waits_for_nothing(asked: Ask, word: str, gain: int)
     """Without it the host is done at 140; a wait stays where only the host is faster."""
     row = asked(synced(), word, "name = 'cudaDeviceSynchronize'")
     assert row["estimated_gain_ns"] == gain
+
+
+def test_a_call_takes_no_time_of_another_thread_in_a_trace_of_hours() -> None:
+    """The tail begins 2^42 ns after the call that is changed."""
+    begin = (1 << 42) + 20
+    trace = loaded(
+        event("first", 0, 10),
+        event("cudaLaunchKernel", 20, 30, category="cuda_runtime", correlation=1, thread=1),
+        event("gemm", 30, 40, category="kernel", device=0, stream=7, thread=9, correlation=1),
+        event("tail", begin, begin + 10),
+    )
+    model, _, _ = replayed(trace, None, None)
+    call = Remedy("host", {0: Changed(np.array([1]), None, NOTHING)}, "")
+    tail = Remedy("host", {0: Changed(np.array([3]), None, NOTHING)}, "")
+    assert remedies.gains(model, [call, tail]) == ([0, 10], 0)
 
 
 def test_a_transfer_is_hidden_on_all_its_ranks(asked: Ask) -> None:

@@ -179,6 +179,18 @@ def test_an_op_that_launches_nothing_takes_its_time_without_launches() -> None:
     assert rows["predicted_ns"].to_list() == [300, 260]
 
 
+def test_an_op_has_the_launches_of_its_own_thread_in_a_trace_of_hours() -> None:
+    """The tail begins 2^42 ns after the start; another thread launches at 20."""
+    begin = 1 << 42
+    rows = loaded(
+        event("first", 0, 10),
+        event("tail", begin, begin + 300),
+        event("cudaLaunchKernel", 20, 30, category="cuda_runtime", correlation=1, thread=1),
+        event("gemm", 30, 40, category="kernel", device=0, stream=7, thread=9, correlation=1),
+    )
+    assert rows.what_if(launches=False)["saved_ns"].to_list() == [0, 0]
+
+
 def test_what_takes_unusually_long_between_launches_is_not_launching() -> None:
     """Launches of 5 ns, 2 ns apart but for the last one: it comes 1 us after the others."""
     rows = []

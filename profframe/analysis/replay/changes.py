@@ -16,7 +16,7 @@ from profframe.analysis.critical_path.edges import GRAPH, LAUNCH, ORDERED, SYNC,
 from profframe.analysis.critical_path.graph import NONE
 from profframe.analysis.replay.job import CLASSES, Job
 from profframe.analysis.replay.rank import ALONE, HOLD, NOTHING, TRANSFER, Lengths, Rank
-from profframe.intervals import Ints, Mask, stab
+from profframe.intervals import Ints, Mask, last_until, stab
 
 COMMUNICATION: Final = CLASSES.index("communication")
 COPY: Final = CLASSES.index("copy")
@@ -201,11 +201,10 @@ def launching(own: Rank, details: Details) -> Mask:
     slices, works_of = own.graph.slices, own.graph.works
     launched = works_of.call >= 0
     calls = np.isin(slices.event, works_of.call[launched])
-    limit = np.int64(1) << 42
-    begun = np.sort(slices.thread[calls] * limit + slices.start[calls])
-    first = np.searchsorted(begun, slices.thread * limit + slices.start)
-    behind = np.searchsorted(begun, slices.thread * limit + slices.end)
-    return (calls & details.is_call) | (details.is_op & (behind > first))
+    thread, start = slices.thread[calls], slices.start[calls]
+    call = last_until(thread, start, slices.thread, slices.end - 1)
+    contains = np.append(start, NONE)[call] >= slices.start
+    return (calls & details.is_call) | (details.is_op & contains)
 
 
 def copies(of: Job, details: Sequence[Details]) -> Change:

@@ -20,10 +20,8 @@ from profframe.analysis.replay.changes import Change
 from profframe.analysis.replay.job import CLASSES, outcome
 from profframe.analysis.replay.rank import ARRIVAL, NOTHING, Lengths, Rank
 from profframe.analysis.replay.what_if import Model
-from profframe.intervals import Ints, Mask
+from profframe.intervals import Ints, Mask, stab
 
-_LIMIT: Final = np.int64(1) << 42
-"""Times of a thread are below this number of nanoseconds, so both fit into one number."""
 _INPUT: Final = "input"
 CAUSES: Final = {"host": "", _INPUT: "", "compute": "compute", "copy": "copy"}
 """Causes of late ranks that a replay can change, and the class of their work; else the host's."""
@@ -177,9 +175,8 @@ def _slices(of: Model, parts: Sequence[Changed], word: str) -> Change:
 def _within(own: Rank, chosen: Mask) -> Mask:
     """Points up to which their thread was in one of some slices."""
     slices, points = own.graph.slices, own.graph.points
-    thread = slices.thread[chosen] * _LIMIT
-    at = points.thread * _LIMIT + points.time
-    inside = _covered(at, thread + slices.start[chosen], thread + slices.end[chosen])
+    columns = slices.thread[chosen], slices.start[chosen], slices.end[chosen] - 1
+    inside = stab(*columns, points.thread, points.time) >= 0
     return np.append(False, inside[:-1])[: inside.size]
 
 
