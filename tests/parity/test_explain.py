@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe.analysis.causes import rows
-from profframe.analysis.causes.delays import Delays, delays
+from profframe.analysis.causes.delays import NO_SORT, Delays, delays
 from profframe.analysis.causes.pieces import BUSY, HOST, LAUNCH, NOTHING, pieces
 from profframe.analysis.causes.rows import COMPILE, LOAD, RESUME, SYNC, Slices, Windows
 from profframe.analysis.causes.trees import trees
@@ -245,6 +245,37 @@ def test_of_several_things_in_a_call_the_rarest_is_its_purpose(
     assert late.sort[late.node].tolist() == [purpose]
 
 
+@pytest.mark.parametrize(
+    ("inside", "work", "purpose"),
+    [
+        (COMPILING, "kernel", COMPILE),
+        ("cudaDeviceSynchronize", "kernel", NO_SORT),
+        ("cudaDeviceSynchronize", "gpu_memcpy", SYNC),
+    ],
+)
+def test_what_launches_kernels_does_not_exist_to_wait_for_them(
+    inside: str, work: str, purpose: int
+) -> None:
+    category = "cuda_runtime" if "cuda" in inside else "cpu_op"
+    late = alone(
+        event("aten::first", 0, 90),
+        event(inside, 40, 80, category=category),
+        event("cudaLaunchKernel", 10, 20, category="cuda_runtime", correlation=2),
+        event("something", 20, 30, **KERNEL | {"category": work}, stream=7, correlation=2),
+    )
+    assert late.sort[late.node].tolist() == [purpose]
+
+
+def test_a_piece_is_due_to_the_largest_call_that_ended_before_it_in_its_step() -> None:
+    """Of calls of 50, 50 and 5 ns in the first step, and one of 5 ns in the second."""
+    node, window = np.array([6, 7, 8, 9]), np.array([0, 0, 0, 1])
+    late = Delays(
+        0, node, window, np.array([10, 20, 30, 130]), np.array([50, 50, 5, 5]), node, node
+    )
+    found = late.before(np.array([0, 0, 0, 0, 1, 1]), np.array([9, 10, 20, 40, 129, 130]))
+    assert found.tolist() == [-1, 6, 7, 7, -1, 9]
+
+
 def alone(*rows: Row) -> Delays:
     """The calls of a trace that the other side has nothing of, on a thread that also launches."""
     of, steps = read(
@@ -255,7 +286,7 @@ def alone(*rows: Row) -> Delays:
         )
     )
     made = trees([(of, steps)])
-    return delays(of, made, 0, steps, (made.row >= 0) & ~made.is_work)
+    return delays(of, made, 0, steps, made.row >= 0)
 
 
 def test_a_side_without_nodes_has_one_step_and_one_without_slices_is_an_error() -> None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 import pytest
@@ -177,6 +177,50 @@ def test_by_hand(change: dict[str, object], predicted: int) -> None:
 def test_an_op_that_launches_nothing_takes_its_time_without_launches() -> None:
     rows = gpu(event("tail", 40, 300)).what_if(launches=False)
     assert rows["predicted_ns"].to_list() == [300, 260]
+
+
+def test_an_op_launches_nothing_of_another_thread() -> None:
+    call, kernel = "cudaLaunchKernel", {"device": 0, "stream": 7, "thread": 9, "correlation": 3}
+    rows = gpu(
+        event("tail", 40, 300),
+        event(call, 130, 140, category="cuda_runtime", thread=1, correlation=3),
+        event("late", 140, 150, category="kernel", **kernel),
+    )
+    assert rows.what_if(launches=False)["predicted_ns"].to_list() == [300, 260]
+
+
+@pytest.mark.parametrize(("start", "predicted"), [(100, 112), (99, 12)])
+def test_an_op_launches_what_begins_before_it_ends(start: int, predicted: int) -> None:
+    """The op takes 100 ns; what begins as it ends is launched after it."""
+    rows = loaded(
+        event("aten::mm", 0, 100 if start == 100 else 110),
+        event("cudaLaunchKernel", start, 110, category="cuda_runtime", correlation=1),
+        event("gemm", 112, 122, category="kernel", device=0, stream=7, thread=9, correlation=1),
+    )
+    assert rows.what_if(launches=False)["predicted_ns"].to_list() == [122, predicted]
+
+
+def test_a_call_between_launches_takes_its_time() -> None:
+    rows = []
+    for number, start in enumerate((0, 110), 1):
+        about: dict[str, Any] = {"correlation": number}
+        rows += [
+            event("cudaLaunchKernel", start, start + 10, category="cuda_runtime", **about),
+            event("gemm", start + 10, start + 15, category="kernel", device=0, stream=7, thread=9,
+                  **about),
+        ]  # fmt: skip
+    rows.append(event("cudaMalloc", 10, 110, category="cuda_runtime"))
+    assert loaded(*rows).what_if(launches=False)["predicted_ns"].to_list() == [125, 105]
+
+
+def test_what_half_of_the_ranks_do_takes_no_time_without_stragglers() -> None:
+    ranks = []
+    for rank in range(4):
+        rows = [event("mm", 10 * turn, 10 * turn + 10) for turn in range(20)]
+        until = 1_200 if rank >= 2 else 200
+        planted = [event("planted", 200, 1_200)] if rank >= 2 else []
+        ranks.append(loaded(*rows, *planted, event("end", until, until + 10), rank=rank))
+    assert together(*ranks).what_if(stragglers=False)["saved_ns"].to_list() == [0, 1_000]
 
 
 def test_an_op_has_the_launches_of_its_own_thread_in_a_trace_of_hours() -> None:

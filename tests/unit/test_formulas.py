@@ -548,11 +548,36 @@ def test_shapes_that_fit_no_formula_are_unknown() -> None:
                     assert number is None or 0 <= number < 1 << 62
 
 
+LENGTHS_FIRST = (f(2, 5, 6, 4), f(2, 7, 3, 4), f(2, 7, 3, 8))
+"""`QKV` as flash-attn has them."""
+
+
 def test_values_that_are_not_as_many_as_their_keys_are_unknown() -> None:
-    attention = FORMULAS["flash_attn::_flash_attn_forward"]
-    rows = f(2, 5, 6, 4), f(2, 7, 3, 4), f(2, 7, 3, 8)
-    assert count(attention.flops, op_of("x", *rows)) == 10080
-    assert count(attention.flops, op_of("x", *rows[:2], f(2, 6, 3, 8))) is None
+    for name, rows, fewer in (
+        ("flash_attn::_flash_attn_forward", LENGTHS_FIRST, f(2, 6, 3, 8)),
+        ("aten::scaled_dot_product_attention", QKV, f(2, 3, 6, 8)),
+    ):
+        flops = FORMULAS[name].flops
+        assert count(flops, op_of("x", *rows)) == 10080
+        assert count(flops, op_of("x", *rows[:2], fewer)) is None
+
+
+def test_keys_that_are_not_as_wide_as_their_queries_are_unknown() -> None:
+    for name, rows, narrower in (
+        ("flash_attn::_flash_attn_forward", LENGTHS_FIRST, f(2, 7, 3, 2)),
+        ("aten::scaled_dot_product_attention", QKV, f(2, 3, 7, 2)),
+    ):
+        flops = FORMULAS[name].flops
+        assert count(flops, op_of("x", rows[0], narrower, rows[2])) is None
+
+
+def test_sequences_in_one_whose_keys_fit_nothing_are_unknown() -> None:
+    flops = FORMULAS["aten::_flash_attention_forward"].flops
+    query, key, value = f(10, 6, 4), f(14, 3, 4), f(14, 3, 8)
+    lengths = long(3), long(3), v(5), v(7)
+    assert count(flops, op_of("x", query, key, value, *lengths)) == 10080
+    assert count(flops, op_of("x", query, f(14, 3, 2), value, *lengths)) is None
+    assert count(flops, op_of("x", query, key, f(13, 3, 8), *lengths)) is None
 
 
 def test_lengths_below_zero_are_unknown() -> None:

@@ -177,6 +177,29 @@ def test_launches_in_no_annotation_are_no_whole_pass() -> None:
     assert attributed([step, *rows], graphs) == ["op0", "op1"]
 
 
+def test_each_thread_has_passes_of_its_own() -> None:
+    """Two threads launch the same three graphs in turns."""
+    layers = [Call("first", "op0"), Call("mm", "op1"), Call("mm", "op2")]
+    graphs = source(*(capture_rows([call], 1000 * n) for n, call in enumerate(layers)))
+    rows = replay(*([kernel] for kernel in ("first", "first", "mm", "mm", "mm", "mm")))
+    turns = [row | {"thread": 5} if row.get("correlation", 0) % 2 and "device" not in row else row
+             for row in rows]  # fmt: skip
+    assert attributed(turns, graphs) == ["op0", "op0", "op1", "op1", "op2", "op2"]
+    assert attributed(rows, graphs) == ["op0", "op0", None, None, None, None]
+
+
+def test_each_step_is_a_pass_of_its_own() -> None:
+    """A whole pass in the first step, and a half of one in the second."""
+    graphs = source(capture_rows([Call("mm", "op0")], 0), capture_rows([Call("mm", "op1")], 1000))
+    steps = [
+        event(f"step {at}", at, at + 5_000, category="user_annotation") for at in (90_000, 102_000)
+    ]
+    rows = replay(["mm"], ["mm"], ["mm"])
+    assert [row["start_ns"] for row in rows[::2]] == [100_001, 101_011, 102_021]
+    steps[0]["dur_ns"] = 12_000
+    assert attributed([*steps, *rows], graphs) == ["op0", "op1", None]
+
+
 def test_a_graph_is_not_launched_while_its_last_call_is_captured() -> None:
     """Another thread launches at 118, and the last call begins then; only later is it complete."""
     graph = capture_rows(calls(["mm", "act"]), 100)

@@ -87,6 +87,8 @@ def packed(cumulative: int, longest: int, inner: Layout) -> Layout:
         query, key, value = _shapes(op, places)
         if min(map(len, (query, key, value))) < 3 or ends.count < 1:
             raise Unknown
+        if query[-1] != key[-1] or key[-3] != value[-3]:
+            raise Unknown
         (queries,), (keys,) = op.ints(longest, 1), op.ints(longest + 1, 1)
         if min(queries, keys) < 0:  # -1 means not known
             raise Unknown
