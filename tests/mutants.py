@@ -694,6 +694,15 @@ PLANTED_3A: Final = (
         "::test_a_rank_that_leaves_as_the_last_one_comes_did_not_wait_for_it",
     ),
     Mutant(
+        "M18a",
+        "a rank that came together with the last one has waited for it",
+        "profframe/analysis/critical_path/job.py",
+        "waits = (start[last] > start) &",
+        "waits = (start[last] >= start) &",
+        "tests/parity/test_critical_path_of_jobs.py"
+        "::test_a_rank_that_comes_with_the_last_one_does_not_wait_for_it",
+    ),
+    Mutant(
         "M19",
         "of ranks that come together the highest is the last",
         "profframe/analysis/critical_path/job.py",
@@ -736,6 +745,14 @@ PLANTED_3A: Final = (
         "tests/parity/test_what_if.py::test_an_op_launches_nothing_of_another_thread",
     ),
     Mutant(
+        "M30c",
+        "an op does not launch what begins with it",
+        "profframe/analysis/replay/changes.py",
+        ">= slices.start\n    return (calls",
+        "> slices.start\n    return (calls",
+        "tests/parity/test_what_if.py::test_an_op_launches_what_begins_with_it",
+    ),
+    Mutant(
         "M31",
         "whatever happens between two launches is launching",
         "profframe/analysis/replay/changes.py",
@@ -759,15 +776,6 @@ PLANTED_3A: Final = (
         " & (calls[before] == calls[after])",
         "",
         "tests/parity/test_what_if.py::test_a_call_between_launches_takes_its_time",
-    ),
-    Mutant(
-        "M31c",
-        "what half of the ranks do stays without stragglers",
-        "profframe/analysis/replay/changes.py",
-        "[(len(ranks) - 1) // 2]",
-        "[len(ranks) // 2]",
-        "tests/parity/test_what_if.py"
-        "::test_what_half_of_the_ranks_do_takes_no_time_without_stragglers",
     ),
     Mutant(
         "M37",

@@ -118,6 +118,15 @@ def test_a_rank_that_leaves_as_the_last_one_comes_did_not_wait_for_it() -> None:
         (0, "early", 10), (0, "gloo:broadcast", 20), (0, "mm", 60)]  # fmt: skip
 
 
+def test_a_rank_that_comes_with_the_last_one_does_not_wait_for_it() -> None:
+    path = of_hosts(
+        [event("first", 0, 10), gloo("broadcast", 10, 30)],
+        [event("first", 0, 10), gloo("broadcast", 10, 40)],
+    )
+    assert path.select("rank", "name", "dur_ns").rows() == [
+        (1, "first", 10), (1, "gloo:broadcast", 30)]  # fmt: skip
+
+
 def test_ranks_that_leave_as_the_other_one_comes_do_not_wait_in_a_circle() -> None:
     """At 30 both leave one collective and come to the other."""
     path = of_hosts(
