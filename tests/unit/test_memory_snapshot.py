@@ -211,6 +211,17 @@ def test_the_public_sample(tmp_path: Path) -> None:
     compare(snapshot, read(data, tmp_path, spool=True))
 
 
+def test_free_memory_that_is_freed_again_was_another_allocation(tmp_path: Path) -> None:
+    """Records were lost between the two frees: the second is of memory that nothing allocates."""
+    actions = ("alloc", "free_requested", "free_completed", "free_requested", "free_completed")
+    records = [{"action": action, "addr": 512, "size": 100} for action in actions]
+    raw = read(pickle.dumps({"segments": [], "device_traces": [records]}), tmp_path)
+    columns = ("alloc_event_id", "free_requested_event_id", "free_event_id")
+    assert [tuple(map(row.get, columns)) for row in rows(raw, "allocations")] == [
+        (0, 1, 2), (None, 3, 4),
+    ]  # fmt: skip
+
+
 def test_blocks_of_old_releases_have_a_history(tmp_path: Path) -> None:
     block = {"size": 512, "state": "active_allocated",
              "history": [{"addr": 4096, "real_size": 500, "frames": FRAMES[:2]}]}  # fmt: skip

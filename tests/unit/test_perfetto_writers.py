@@ -232,6 +232,115 @@ def test_times_and_threads_of_the_first_writers(tmp_path: Path) -> None:
     assert trace.threads.select("thread_name", "process_name").rows() == [("main", "/bin/app")]
 
 
+def test_absolute_times_of_the_first_writers_are_on_the_monotonic_clock(tmp_path: Path) -> None:
+    """That clock is 600 us behind the clock of the trace, as 1,000 - 400 us say."""
+    instant = {"type": Event.TYPE_INSTANT}
+    trace = loaded(
+        tmp_path,
+        snapshot(Clock(clock_id=6, timestamp=1_000_000), Clock(clock_id=3, timestamp=400_000)),
+        packet(track_event=Event(name="a", timestamp_absolute_us=410, **instant)),
+        packet(timestamp=1_020_000, track_event=Event(name="b", **instant)),
+    )
+    assert trace.instants.select("name", "time_ns").rows() == [("a", 1_010_000), ("b", 1_020_000)]
+
+
+def test_delta_times_go_on_behind_a_snapshot_which_begins_a_new_batch(tmp_path: Path) -> None:
+    thread = pb.ThreadDescriptor(pid=10, tid=11, reference_timestamp_us=1)
+    instant = {"type": Event.TYPE_INSTANT}
+    trace = loaded(
+        tmp_path,
+        packet(sequence_flags=1, thread_descriptor=thread),
+        packet(track_event=Event(name="a", timestamp_delta_us=2, **instant)),
+        packet(track_event=Event(name="b", timestamp_delta_us=3, **instant)),
+        snapshot(Clock(clock_id=6, timestamp=9_000)),
+        packet(track_event=Event(name="c", timestamp_delta_us=4, **instant)),
+    )
+    assert trace.instants.select("name", "time_ns").rows() == [
+        ("a", 3_000), ("b", 6_000), ("c", 10_000),
+    ]  # fmt: skip
+
+
+def test_each_sequence_counts_delta_times_from_its_own_thread(tmp_path: Path) -> None:
+    """On the monotonic clock, which is 600 us behind that of the trace."""
+
+    def thread(sequence: int, reference_us: int) -> Any:
+        own = pb.ThreadDescriptor(pid=10, tid=sequence, reference_timestamp_us=reference_us)
+        return packet(sequence, sequence_flags=1, thread_descriptor=own)
+
+    def instant(sequence: int, name: str, delta_us: int) -> Any:
+        own = Event(type=Event.TYPE_INSTANT, name=name, timestamp_delta_us=delta_us)
+        return packet(sequence, track_event=own)
+
+    trace = loaded(
+        tmp_path,
+        snapshot(Clock(clock_id=6, timestamp=1_000_000), Clock(clock_id=3, timestamp=400_000)),
+        thread(1, 1),
+        thread(2, 100),
+        instant(1, "a", 2),
+        instant(2, "b", 5),
+        instant(1, "c", 3),
+        instant(2, "d", 1),
+    )
+    assert trace.instants.select("name", "time_ns", "tid").sort("name").rows() == [
+        ("a", 603_000, "1"), ("b", 705_000, "2"), ("c", 606_000, "1"), ("d", 706_000, "2"),
+    ]  # fmt: skip
+
+
+def test_each_sequence_has_its_own_clock_and_track_by_default(tmp_path: Path) -> None:
+    """Clock 64 counts in units of 1,000 ns for one, and of 10 ns for another; a third has none."""
+    main = Clock(clock_id=6, timestamp=1_000)
+
+    def own(sequence: int, unit: int) -> Any:
+        return snapshot(
+            main, Clock(clock_id=64, timestamp=0, unit_multiplier_ns=unit), sequence=sequence,
+            sequence_flags=1, trace_packet_defaults=pb.TracePacketDefaults(
+                timestamp_clock_id=64,
+                track_event_defaults=pb.TrackEventDefaults(track_uuid=sequence),
+            ),
+        )  # fmt: skip
+
+    trace = loaded(
+        tmp_path,
+        track(1, thread=pb.ThreadDescriptor(pid=10, tid=11)),
+        track(2, thread=pb.ThreadDescriptor(pid=10, tid=12)),
+        own(1, 1_000),
+        own(2, 10),
+        event(2, "INSTANT", name="a"),
+        event(2, "INSTANT", name="b", sequence=2),
+        event(1_500, "INSTANT", name="c", sequence=3),
+    )
+    assert trace.instants.select("name", "time_ns", "tid").sort("name").rows() == [
+        ("a", 3_000, "11"), ("b", 1_020, "12"), ("c", 1_500, "sequence 3"),
+    ]  # fmt: skip
+
+
+def test_a_clock_that_counts_up_goes_on_behind_what_other_sequences_say(tmp_path: Path) -> None:
+    """A snapshot of sequence 2 begins a new batch; what it loses is not lost for sequence 1."""
+    main, counting = Clock(clock_id=6, timestamp=1_000), Clock(clock_id=64, is_incremental=True)
+
+    def instant(sequence: int, name: str, time: int, clock: int, **members: Any) -> Any:
+        own = Event(type=Event.TYPE_INSTANT, name=name)
+        return packet(
+            sequence, timestamp=time, timestamp_clock_id=clock, track_event=own, **members
+        )
+
+    trace = loaded(
+        tmp_path,
+        snapshot(main, counting),
+        instant(1, "a", 5, 64),
+        snapshot(main, counting, Clock(clock_id=65, timestamp=0), sequence=2),
+        instant(1, "b", 5, 64),
+        instant(2, "c", 7, 64),
+        instant(2, "of a clock that is lost", 7, 64, previous_packet_dropped=1),
+        instant(2, "of one that does not count up", 40, 65),
+        instant(1, "d", 5, 64),
+    )
+    assert trace.instants.select("name", "time_ns").rows() == [
+        ("a", 1_005), ("b", 1_010), ("c", 1_007), ("of a clock that is lost", None),
+        ("of one that does not count up", 1_040), ("d", 1_015),
+    ]  # fmt: skip
+
+
 def test_counters_beside_events_and_those_that_count_up(tmp_path: Path) -> None:
     counter = pb.CounterDescriptor
     defaults = pb.TrackEventDefaults(
@@ -296,6 +405,38 @@ def test_stages_that_are_numbered_in_an_event(tmp_path: Path) -> None:
     assert trace.events.select("name", "start_ns", "dur_ns", "tid").rows() == [
         ("first", 5, 3, "second"), ("7", 9, 2, "first"),
     ]  # fmt: skip
+
+
+def test_each_sequence_numbers_its_own_stages(tmp_path: Path) -> None:
+    """What a third one, which numbers none, means are those that were numbered last."""
+    stage = pb.GpuRenderStageEvent
+
+    def numbered(sequence: int, *names: str) -> Any:
+        entries = [stage.Specifications.Description(name=name) for name in names]
+        own = stage.Specifications(hw_queue=entries, stage=entries)
+        return packet(sequence, timestamp=1, gpu_render_stage_event=stage(specifications=own))
+
+    def work(sequence: int, time: int) -> Any:
+        own = stage(event_id=time, duration=3, hw_queue_id=1, stage_id=1)
+        return packet(sequence, timestamp=time, gpu_render_stage_event=own)
+
+    trace = loaded(
+        tmp_path, numbered(1, "a", "b"), numbered(2, "c", "d"), work(1, 5), work(2, 10), work(3, 15)
+    )
+    rows = trace.events.select("name", "start_ns", "tid").sort("start_ns").rows()
+    assert rows == [("b", 5, "b"), ("d", 10, "d"), ("d", 15, "d")]
+
+
+def test_an_event_that_numbers_stages_is_work_if_it_has_an_id(tmp_path: Path) -> None:
+    stage = pb.GpuRenderStageEvent
+    names = [stage.Specifications.Description(name=n) for n in ("first", "second")]
+    own = {"specifications": stage.Specifications(hw_queue=names, stage=names), "duration": 3}
+    trace = loaded(
+        tmp_path,
+        packet(timestamp=1, gpu_render_stage_event=stage(stage_id=1, **own)),
+        packet(timestamp=5, gpu_render_stage_event=stage(event_id=1, stage_id=1, **own)),
+    )
+    assert trace.events.select("name", "start_ns", "dur_ns").rows() == [("second", 5, 3)]
 
 
 def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
