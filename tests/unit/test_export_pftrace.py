@@ -197,6 +197,23 @@ def test_the_first_time_of_added_rows_counts(tmp_path: Path) -> None:
     ]
 
 
+def test_added_slices_end_whether_they_last_2_ns_or_1_or_none(tmp_path: Path) -> None:
+    trace = loaded(tmp_path, slice_("x", 0, 1))
+    rows = pl.DataFrame({"start_ns": [100, 200, 300], "dur_ns": [2, 1, 0], "what": ["a", "b", "c"]})
+    trace.export_chrome_trace(tmp_path / "o.pftrace", tracks={"short": rows})
+    viewed = Viewed(tmp_path / "o.pftrace")
+    line = "profframe/short"
+    assert viewed.slices == Counter(
+        {
+            ("process 1/1", 0, 1_000, "x"): 1,
+            (line, 100, 2, "a"): 1,
+            (line, 200, 1, "b"): 1,
+            (line, 300, 0, "c"): 1,
+        }
+    )
+    assert (viewed.lone_ends, viewed.open_at_end) == (0, 0)
+
+
 @pytest.mark.parametrize("name", few(["gpu_training", "cpu_training_stack"], 1))
 def test_examples_read_back(name: str, tmp_path: Path) -> None:
     trace = profframe.load(EXAMPLES / f"{name}.json.gz")

@@ -270,6 +270,86 @@ def test_ranks_are_on_one_clock_where_it_is_known() -> None:
     assert [int(one["zero"]) for one in document(recorded(trace)).head["traces"]] == [5, 9]
 
 
+def step_of_a_job(rank: int, begun: int, launches: int) -> Trace:
+    """A step in which an op, a launch and a collective follow each other, and an op after it.
+
+    The clock of rank 1 is 1,000 ahead of that of rank 0. Both collectives end at 300.
+    """
+    at = 1_000 * rank
+    call: dict[str, Any] = {"category": "cuda_runtime"}
+    group: dict[str, Any] = {"collective": "allreduce", "process_group": "0", "collective_seq": 1}
+    return loaded(
+        event("ProfilerStep#7", at + 50, at + 500, category="user_annotation"),
+        event("f", at + begun, at + launches),
+        event("cudaLaunchKernel", at + launches, at + launches + 20, **call, correlation=1),
+        event("cudaDeviceSynchronize", at + launches + 20, at + 305, **call, correlation=2),
+        event("ncclDevKernel_AllReduce", at + launches + 30, at + 300, **STREAM, **group,
+              correlation=1),
+        event("g", at + 310, at + 340),
+        run="a", rank=rank,
+        counters=[{"name": "power", "series": "W", "value": 1.0, "time_ns": at + 60}],
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def several() -> tuple[Document, list[dict[str, Any]]]:
+    """Two ranks of run a, whose clocks differ, and run b, two of whose steps take the longest."""
+    steps = [(1, 5, 45), (2, 55, 105), (3, 105, 155), (4, 155, 195)]
+    marks = [
+        event(f"ProfilerStep#{number}", start, end, category="user_annotation")
+        for number, start, end in steps
+    ]
+    return packed_slices(
+        together(step_of_a_job(0, 100, 120), step_of_a_job(1, 150, 250), loaded(*marks, run="b"))
+    )
+
+
+def test_a_clock_that_is_ahead_begins_as_much_later(
+    several: tuple[Document, list[dict[str, Any]]],
+) -> None:
+    made, rows = several
+    assert [int(one["zero"]) for one in made.head["traces"]] == [50, 1_050, 5]
+    assert [(row["trace"], row["begin"]) for row in rows if row["name"] == "f"] == [
+        (0, 50), (1, 100),
+    ]  # fmt: skip
+
+
+def test_of_equally_slow_steps_the_path_is_of_the_first(
+    several: tuple[Document, list[dict[str, Any]]],
+) -> None:
+    slowest = ["step 7, the slowest"] * 2 + ["step 2, the slowest"]
+    assert several[0].head["path"]["of"] == slowest
+
+
+def test_a_path_across_ranks_is_on_the_clock_of_the_lowest_one(
+    several: tuple[Document, list[dict[str, Any]]],
+) -> None:
+    """Until 280 it is on rank 1, whose kernel the other waits for; run b has a path by itself."""
+    made, rows = several
+    columns = {name: [*of] for name, of in numbers(made)}
+    places = [place or 0 for place in sums(columns["path_slice"])]
+    assert [(rows[place]["trace"], rows[place]["name"]) for place in places] == [
+        (1, "ProfilerStep#7"), (1, "f"), (1, "cudaLaunchKernel"), (0, "ncclDevKernel_AllReduce"),
+        (0, "cudaDeviceSynchronize"), (0, "ProfilerStep#7"), (0, "g"), (0, "ProfilerStep#7"),
+        (2, "ProfilerStep#2"),
+    ]  # fmt: skip
+    assert [*sums(columns["path_begin"])] == [0, 100, 200, 230, 250, 255, 260, 290, 50]
+    assert columns["path_dur"] == [100, 100, 30, 20, 5, 5, 30, 160, 50]
+
+
+def test_steps_and_counters_begin_by_the_clock_of_their_rank(
+    several: tuple[Document, list[dict[str, Any]]],
+) -> None:
+    steps, counters = several[0].head["steps"], several[0].head["counters"]
+    assert [*zip(steps["trace"], steps["begin"], strict=True)] == [
+        (0, 0), (1, 0), (2, 0), (2, 50), (2, 100), (2, 150),
+    ]  # fmt: skip
+    assert [(one["name"], one["trace"], one["begin"]) for one in counters] == [
+        ("queue depth", 0, [70, 100]), ("queue depth", 1, [200, 230]),
+        ("power W", 0, [10]), ("power W", 1, [10]),
+    ]  # fmt: skip
+
+
 def test_hostile_texts_do_not_act(hostile_trace: Trace) -> None:
     made = document(recorded(hostile_trace))
     head = made.head
