@@ -289,6 +289,29 @@ def alone(*rows: Row) -> Delays:
     return delays(of, made, 0, steps, made.row >= 0)
 
 
+@pytest.mark.parametrize(("kernels", "is_same"), [(4, True), (5, False)])
+def test_calls_are_the_same_up_to_four_times_the_work(kernels: int, is_same: bool) -> None:
+    """One kernel of `aten::alone` is the first that `aten::both` launches on the other side."""
+
+    def side(name: str, launched: list[str]) -> Trace:
+        rows = [event(name, 0, 100)]
+        for number, kernel in enumerate(launched):
+            at = 10 * number
+            call: dict[str, Any] = {"category": "cuda_runtime", "correlation": number + 1}
+            rows += [
+                event("cudaLaunchKernel", at + 1, at + 5, **call),
+                event(kernel, 200 + at, 205 + at, **KERNEL, stream=7, correlation=number + 1),
+            ]
+        return loaded(*rows)
+
+    names = ["first", "second", "third", "fourth", "fifth"]
+    base, other = side("aten::alone", names[:1]), side("aten::both", names[:kernels])
+    tree = profframe.explain(base, other).tree
+    ops = tree.filter(kind="host_op").select("base_name", "other_name").rows()
+    both, alone = ("aten::alone", "aten::both"), [("aten::alone", None), (None, "aten::both")]
+    assert sorted(ops, key=str) == ([both] if is_same else sorted(alone, key=str))
+
+
 def test_a_side_without_nodes_has_one_step_and_one_without_slices_is_an_error() -> None:
     call = loaded(event("cudaFree", 0, 30, category="cuda_runtime"))
     of = loaded(event("aten::mm", 0, 100))
