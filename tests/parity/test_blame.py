@@ -308,6 +308,52 @@ def test_what_is_late_and_what_is_transfer() -> None:
     ]  # fmt: skip
 
 
+def late_pairs(*ranks: Sequence[tuple[str, int, int, int]]) -> list[tuple[Any, ...]]:
+    """Who is late to whom, and since when the two are compared, by the clock of each.
+
+    A rank has collectives: group, number, begin and end. Its clock is 1,000 ahead of the last.
+    """
+    trace = together(
+        *(
+            loaded(
+                *(
+                    event(
+                        "ncclDevKernel_AllReduce", at + 1_000 * rank, end + 1_000 * rank,
+                        category="kernel", device=0, stream=7 + place, thread=9 + place,
+                        collective="allreduce", process_group=group, collective_seq=number,
+                    )
+                    for place, (group, number, at, end) in enumerate(calls)
+                ),
+                rank=rank, header={"clock": "utc"},
+            )
+            for rank, calls in enumerate(ranks)
+        )
+    )  # fmt: skip
+    return trace.sql("""
+        WITH matches AS (FROM collective_matches(events, traces)),
+        waits AS (FROM collective_waits(matches, traces, true))
+        SELECT rank, start_ns, before_rank, before_start_ns, behind_ns, since_ns, before_since_ns
+        FROM late_pairs(waits)
+        ORDER BY start_ns""").rows()
+
+
+def test_ranks_are_together_at_the_moment_at_which_one_goes_on() -> None:
+    """Rank 0 comes to the third collective at 100, as rank 1 does to the second one."""
+    assert late_pairs(
+        [("dp", 0, 10, 20), ("dp", 1, 50, 120), ("dp", 2, 100, 200)],
+        [("dp", 0, 10, 20), ("dp", 1, 100, 120), ("dp", 2, 160, 200)],
+    ) == [(1, 1_100, 0, 50, 50, 1_010, 10), (1, 1_160, 0, 100, 60, 1_100, 100)]
+
+
+def test_who_meets_a_third_rank_is_not_together_with_the_others() -> None:
+    """Rank 1 meets rank 2 at 50, and was last together with rank 0 at 10."""
+    assert late_pairs(
+        [("dp", 0, 10, 20), ("dp", 1, 100, 200)],
+        [("dp", 0, 10, 20), ("tp", 0, 40, 60), ("dp", 1, 160, 200)],
+        [("tp", 0, 50, 60)],
+    ) == [(1, 1_160, 0, 100, 60, 1_010, 10), (2, 2_050, 1, 1_040, 10, None, None)]
+
+
 def steps(late: Sequence[int]) -> Trace:
     """Two ranks with a step per number: by how much rank 1 is late in it, in an op of a module."""
     ranks = []

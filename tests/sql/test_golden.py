@@ -30,6 +30,8 @@ BY_THEMSELVES = (
         if f"{path.parent.name}/{path.stem}"
         in {"collectives/steps", "gaps/host", "idle/waits", "queue_depth/points"}
         | {"roofline/by_kernel", "steps/steady", "stragglers/by_op"}
+        | {"graph_layers/replays", "graph_layers/two_blocks", "idle/held_up", "idle/two_devices"}
+        | {"stragglers/clocks", "stragglers/recorded"}
     ),
 )
 """The first case of each fifth answer, and those that find the faults of `tests.mutants`.
