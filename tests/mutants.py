@@ -838,7 +838,255 @@ PLANTED_3A: Final = (
     ),
 )
 
-MUTANTS: Final = (*SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A)
+PLANTED_3B: Final = (
+    Mutant(
+        "M39",
+        "calls that do exactly four times the work are not the same",
+        "profframe/analysis/causes/slots.py",
+        "if max(counts) > _ALIKE * min(counts):",
+        "if max(counts) >= _ALIKE * min(counts):",
+        "tests/parity/test_explain.py::test_calls_are_the_same_up_to_four_times_the_work",
+    ),
+    Mutant(
+        "M44",
+        "absolute times are on the clock of the trace",
+        "profframe/readers/perfetto/events.py",
+        "absolute.value * 1000 + (monotonic.last if monotonic else 0)",
+        "absolute.value * 1000",
+        "tests/unit/test_perfetto_writers.py"
+        "::test_absolute_times_of_the_first_writers_are_on_the_monotonic_clock",
+    ),
+    Mutant(
+        "M44b",
+        "delta times begin on the clock of the trace",
+        "profframe/readers/perfetto/state.py",
+        "reference + (monotonic.last if monotonic else 0),",
+        "reference,",
+        "tests/unit/test_perfetto_writers.py"
+        "::test_each_sequence_counts_delta_times_from_its_own_thread",
+    ),
+    Mutant(
+        "M44c",
+        "all packets have the default clock of one sequence",
+        "profframe/readers/perfetto/packets.py",
+        "default[epoch == part] = state.default_clocks.get(part, 0)",
+        "default[:] = state.default_clocks.get(part, 0)",
+        "tests/unit/test_perfetto_writers.py"
+        "::test_each_sequence_has_its_own_clock_and_track_by_default",
+    ),
+    Mutant(
+        "M45",
+        "delta times start anew in each batch",
+        "profframe/readers/perfetto/events.py",
+        "                thread.last_ns = int(times[rows.owner[-1]])\n",
+        "",
+        "tests/unit/test_perfetto_writers.py"
+        "::test_delta_times_go_on_behind_a_snapshot_which_begins_a_new_batch",
+    ),
+    Mutant(
+        "M45a",
+        "packets that one sequence loses stop the clocks of all",
+        "profframe/readers/perfetto/state.py",
+        "[c for c in self.own_clocks if c[0] == sequence]",
+        "[*self.own_clocks]",
+        "tests/unit/test_perfetto_writers.py"
+        "::test_a_clock_that_counts_up_goes_on_behind_what_other_sequences_say",
+    ),
+    Mutant(
+        "M45b",
+        "delta times of all sequences add up together",
+        "profframe/readers/perfetto/events.py",
+        "rows = deltas.where(epoch[deltas.owner] == part)",
+        "rows = deltas",
+        "tests/unit/test_perfetto_writers.py"
+        "::test_each_sequence_counts_delta_times_from_its_own_thread",
+    ),
+    Mutant(
+        "M45c",
+        "clocks that count up start anew in each batch",
+        "profframe/readers/perfetto/packets.py",
+        "                own_clock.last = int(time[own_rows[-1]])\n",
+        "",
+        "tests/unit/test_perfetto_writers.py"
+        "::test_a_clock_that_counts_up_goes_on_behind_what_other_sequences_say",
+    ),
+    Mutant(
+        "M47",
+        "work that also numbers stages is none",
+        "profframe/readers/perfetto/gpu.py",
+        "parts.has(_EVENT_ID, damaged.size) | ~parts.has(_SPECIFICATIONS, damaged.size)",
+        "~parts.has(_SPECIFICATIONS, damaged.size)",
+        "tests/unit/test_perfetto_writers.py"
+        "::test_an_event_that_numbers_stages_is_work_if_it_has_an_id",
+    ),
+    Mutant(
+        "M47b",
+        "stages are those that any sequence numbered last",
+        "profframe/readers/perfetto/gpu.py",
+        "stages.get(part, stages.get(0, nothing))[which]",
+        "stages.get(0, nothing)[which]",
+        "tests/unit/test_perfetto_writers.py::test_each_sequence_numbers_its_own_stages",
+    ),
+    Mutant(
+        "M47c",
+        "all events have the default track of one sequence",
+        "profframe/readers/perfetto/events.py",
+        "tracks[(epoch == own) & (tracks == 0)]",
+        "tracks[tracks == 0]",
+        "tests/unit/test_perfetto_writers.py"
+        "::test_each_sequence_has_its_own_clock_and_track_by_default",
+    ),
+    Mutant(
+        "M50",
+        "an added slice of 1 ns has no end",
+        "profframe/export/pftrace/packets.py",
+        "is_added = is_slice & (duration > 0) & has_time",
+        "is_added = is_slice & (duration > 1) & has_time",
+        "tests/unit/test_export_pftrace.py"
+        "::test_added_slices_end_whether_they_last_2_ns_or_1_or_none",
+    ),
+    Mutant(
+        "M52",
+        "of equally slow steps the last one has the path",
+        "profframe/show/timeline/rows.py",
+        'times.sort(shared, "dur_ns", -pl.col("step"), descending=True)',
+        'times.sort(shared, "dur_ns", pl.col("step"), descending=True)',
+        "tests/unit/test_timeline.py::test_of_equally_slow_steps_the_path_is_of_the_first",
+    ),
+    Mutant(
+        "M52b",
+        "the slowest step of any run is that of each",
+        "profframe/show/timeline/rows.py",
+        "step = _slowest(times.filter(is_run))",
+        "step = _slowest(times)",
+        "tests/unit/test_timeline.py::test_of_equally_slow_steps_the_path_is_of_the_first",
+    ),
+    Mutant(
+        "M53",
+        "a rank whose clock is ahead is drawn too late",
+        "profframe/show/timeline/lanes.py",
+        '.min().over("run") + pl.col("_ahead")',
+        '.min().over("run")',
+        "tests/unit/test_timeline.py::test_a_clock_that_is_ahead_begins_as_much_later",
+    ),
+    Mutant(
+        "M53b",
+        "a path across ranks is drawn by the clock of each",
+        "profframe/show/timeline/columns.py",
+        "first: Ints = np.searchsorted(run, run)[trace]",
+        "first: Ints = trace",
+        "tests/unit/test_timeline.py::test_a_path_across_ranks_is_on_the_clock_of_the_lowest_one",
+    ),
+    Mutant(
+        "M53c",
+        "steps and counters are drawn by the clock of the first rank",
+        "profframe/show/timeline/heads.py",
+        'zero = pl.Series("_zero", content.slices.zeros)[trace]',
+        "zero = int(content.slices.zeros[0])",
+        "tests/unit/test_timeline.py::test_steps_and_counters_begin_by_the_clock_of_their_rank",
+    ),
+    Mutant(
+        "M61",
+        "ranks that come as one goes on were not together",
+        "sql/lib/blame.sql",
+        "wanted.before_came_ns >= moments.last_ns",
+        "wanted.before_came_ns > moments.last_ns",
+        "tests/parity/test_blame.py::test_ranks_are_together_at_the_moment_at_which_one_goes_on",
+    ),
+    Mutant(
+        "M61b",
+        "who meets a third rank is together with all that it is late to",
+        "sql/lib/blame.sql",
+        " AND list_contains(groups.ranks, pairs.before_rank)\n",
+        "\n",
+        "tests/parity/test_blame.py::test_who_meets_a_third_rank_is_not_together_with_the_others",
+    ),
+    Mutant(
+        "M63",
+        "the profiler's own slices begin a rank",
+        "sql/lib/blame.sql",
+        "    WHERE kind <> 'profiler'\n    GROUP BY run, rank\n",
+        "    GROUP BY run, rank\n",
+        "tests/sql/test_golden.py::TestGolden::test_rows[stragglers-recorded]",
+    ),
+    Mutant(
+        "M63b",
+        "when the other rank was first recorded is told by its own clock",
+        "sql/lib/blame.sql",
+        "other.first_ns - (pairs.before_start_ns - pairs.start_ns + pairs.behind_ns)",
+        "other.first_ns",
+        "tests/sql/test_golden.py::TestGolden::test_rows[stragglers-clocks]",
+    ),
+    Mutant(
+        "M65",
+        "a wait of a stream holds up the same stream of another device",
+        "sql/lib/idle_causes.sql",
+        "    AND waits.device = next_work.device\n",
+        "",
+        "tests/sql/test_golden.py::TestGolden::test_rows[idle-two_devices]",
+    ),
+    Mutant(
+        "M65a",
+        "a wait is over with the first of what is waited for",
+        "sql/lib/idle_causes.sql",
+        "max(greatest(waits.end_ns, awaited.end_ns)) AS over_ns",
+        "min(greatest(waits.end_ns, awaited.end_ns)) AS over_ns",
+        "tests/sql/test_golden.py::TestGolden::test_rows[idle-held_up]",
+    ),
+    Mutant(
+        "M65b",
+        "work of the same stream of another device is waited for",
+        "sql/lib/idle_causes.sql",
+        "        AND recorded.device = done.device\n",
+        "",
+        "tests/sql/test_golden.py::TestGolden::test_rows[idle-two_devices]",
+    ),
+    Mutant(
+        "M65c",
+        "what was called before a wait is held up by it",
+        "sql/lib/idle_causes.sql",
+        "    AND waits.by_call = next_work.by_call\n",
+        "",
+        "tests/sql/test_golden.py::TestGolden::test_rows[idle-held_up]",
+    ),
+    Mutant(
+        "M70",
+        "a graph has the phase of some of its replays",
+        "sql/answers/graph_layers.sql",
+        "CASE WHEN min(phase) = max(phase) AND count(phase) = count(*) THEN",
+        "CASE WHEN min(phase) = max(phase) THEN",
+        "tests/sql/test_golden.py::TestGolden::test_rows[graph_layers-replays]",
+    ),
+    Mutant(
+        "M70b",
+        "all blocks have the edges of the first one",
+        "sql/answers/graph_layers.sql",
+        "blocks.graph = edges.graph AND blocks.block = edges.block",
+        "blocks.graph = edges.graph AND edges.block = 0",
+        "tests/sql/test_golden.py::TestGolden::test_rows[graph_layers-two_blocks]",
+    ),
+    Mutant(
+        "M70c",
+        "replays of the same names in another order are one graph",
+        "sql/lib/graphs.sql",
+        "list(names.code ORDER BY members.graph_position) AS codes",
+        "list(names.code ORDER BY names.code) AS codes",
+        "tests/sql/test_golden.py::TestGolden::test_rows[graph_layers-replays]",
+    ),
+    Mutant(
+        "M74",
+        "a free after a free is of the allocation before",
+        "profframe/readers/memory_snapshot/lifetimes.py",
+        "(address[1:] != address[:-1]) | (kind[:-1] == FREE_COMPLETED)",
+        "address[1:] != address[:-1]",
+        "tests/unit/test_memory_snapshot.py"
+        "::test_free_memory_that_is_freed_again_was_another_allocation",
+    ),
+)
+
+MUTANTS: Final = (
+    *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B,
+)  # fmt: skip
 
 
 def misplaced(mutants: Sequence[Mutant], root: Path = ROOT) -> Iterator[str]:
