@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -88,7 +88,7 @@ class Column:
     null: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """One table: its grain is what one row stands for."""
 
@@ -99,12 +99,12 @@ class Table:
     is_optional: bool = False
     """Few sources have rows of it: a store has a file of it only where there are some."""
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Column names in their order."""
         return tuple(column.name for column in self.columns)
 
-    @property
+    @cached_property
     def arrow(self) -> pa.Schema:
         """The Arrow schema of the table."""
         return pa.schema(

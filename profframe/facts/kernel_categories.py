@@ -23,7 +23,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,6 +52,10 @@ _WORDS: Final = (
 _TEMPLATE: Final = r"<.*|\(.*"
 _LONGEST: Final = 4000
 """Characters of a name that are matched."""
+_MOST: Final = 1 << 14
+"""Kernels whose entries are remembered before they are all forgotten."""
+_Kernel = tuple[str | None, ...]
+"""Name, op and collective."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ def kernel_categories(tables: Tables, categories: tuple[Entry, ...] | None = Non
         return Output()
     entries = builtin() if categories is None else categories
     kernels = _Kernels.of(events, rows)
-    entry = kernels.first(entries)
+    entry = kernels.first(entries, _found(categories))
     words = (*schema.KERNEL_CATEGORIES,)
     of_entry = np.array([*(words.index(e.category) for e in entries), words.index("other")])
     codes = np.full(events.num_rows, -1, np.int64)
@@ -144,17 +148,32 @@ class _Kernels:
         place: Ints = distinct.indices.to_numpy().astype(np.int64, copy=False)
         return cls(tuple(texts for _, texts in parts), tuple(reversed(of_keys)), place)
 
-    def first(self, entries: tuple[Entry, ...]) -> Ints:
-        """The first entry that each distinct kernel matches; the number of entries if none does."""
+    def first(self, entries: tuple[Entry, ...], found: dict[_Kernel, int]) -> Ints:
+        """The first entry that each distinct kernel matches; the number of entries if none does.
+
+        Those that are not in ``found`` are added to it.
+        """
+        kernels = [*zip(*map(_texts, self.texts, self.codes), strict=True)]
+        answer: Ints = np.array([found.get(kernel, -1) for kernel in kernels], np.int64)
+        new = np.flatnonzero(answer < 0)
+        if new.size:
+            answer[new] = self._first(entries, new)
+            if len(found) > _MOST:
+                found.clear()
+            found.update((kernels[i], int(answer[i])) for i in new.tolist())
+        return answer
+
+    def _first(self, entries: tuple[Entry, ...], left: Ints) -> Ints:
+        """The same for some of the distinct kernels."""
         answer: Ints = np.full(self.codes[0].size, len(entries), np.int64)
-        left = np.arange(answer.size)
+        asked = left
         for number, entry in enumerate(entries):
             holds = self._holds(entry, left)
             answer[left[holds]] = number
             left = left[~holds]
             if not left.size:
                 break
-        return answer
+        return answer[asked]
 
     def _holds(self, entry: Entry, left: Ints) -> Mask:
         holds: Mask = np.zeros(left.size, np.bool_)
@@ -165,6 +184,12 @@ class _Kernels:
                     both &= _matches(pattern, texts, codes[left])
             holds |= both
         return holds
+
+
+def _texts(texts: pa.Array, codes: Ints) -> Iterator[str | None]:
+    """The text of each code."""
+    listed = [*texts.to_pylist(), None]
+    return (listed[code] for code in codes.tolist())
 
 
 def _compact(codes: Ints, texts: pa.StringArray) -> tuple[Ints, pa.Array]:
@@ -208,6 +233,16 @@ def _unknown(kernels: _Kernels, is_other: Mask, rows: Ints) -> Iterator[Note]:
         detail = ", ".join(text.removeprefix("void ")[:80] for text in texts[:3])
         more = f" and {len(texts) - 3} more" if len(texts) > 3 else ""
         yield "unknown_communication", chosen.size, detail + more, int(chosen[0])
+
+
+@lru_cache(maxsize=8)
+def _found(_categories: tuple[Entry, ...] | None) -> dict[_Kernel, int]:
+    """The entries of kernels so far: for each call Arrow compiles all patterns again.
+
+    In a small trace that takes longer than all other facts, and traces of one job have the same
+    kernels.
+    """
+    return {}
 
 
 @cache

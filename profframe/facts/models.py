@@ -27,6 +27,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -164,12 +165,9 @@ def models(devices: Devices | None = None) -> Mapping[str, Model]:
             raise ParameterError(
                 f"devices: {name!r}: there is no such model; a new one needs match"
             )
-    all_entries = overrides | {
-        name: entry for name, entry in builtin.items() if name not in overrides
-    }
-    return MappingProxyType(
-        {name: _model(name, entry, is_own=name in overrides) for name, entry in all_entries.items()}
-    )
+    own = {name: _model(name, entry, is_own=True) for name, entry in overrides.items()}
+    others = {name: model for name, model in _builtin_models().items() if name not in own}
+    return MappingProxyType(own | others)
 
 
 def entries(devices: Devices | None) -> dict[str, dict[str, Any]]:
@@ -214,9 +212,16 @@ def _renamed(rates: Mapping[str, Any]) -> dict[str, Any]:
     return {peak_name(dtype, schema.DTYPES): rate for dtype, rate in rates.items()}
 
 
-def _builtin() -> dict[str, dict[str, Any]]:
+@cache
+def _builtin() -> Mapping[str, Mapping[str, Any]]:
     builtin: dict[str, dict[str, Any]] = json.loads(_FILE.read_text(encoding="utf-8"))
-    return builtin
+    return MappingProxyType(builtin)
+
+
+@cache
+def _builtin_models() -> Mapping[str, Model]:
+    models = {name: _model(name, entry, is_own=False) for name, entry in _builtin().items()}
+    return MappingProxyType(models)
 
 
 def _merged(builtin: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
