@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import profframe
 from profframe.readers import parsing_database
+from profframe.readers.chrome import session
 
 GPU = Path("examples/gpu_training.json.gz")
 
@@ -28,6 +30,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[duckdb.DuckDBPyConnection]:
         return databases[-1]
 
     monkeypatch.setattr(parsing_database._DATABASE, "_database", None)
+    monkeypatch.setattr(session._SESSIONS, "_idle", [])
     monkeypatch.setattr(duckdb, "connect", count)
     return databases
 
@@ -43,6 +46,30 @@ def test_one_that_answers_no_more_is_replaced(opened: list[duckdb.DuckDBPyConnec
     opened[0].close()
     assert profframe.load(GPU).events.height
     assert len(opened) == 2
+
+
+def test_a_session_of_one_that_answers_no_more_is_replaced(
+    opened: list[duckdb.DuckDBPyConnection],
+) -> None:
+    assert profframe.load(GPU).events.height
+    for idle in session._SESSIONS._idle:
+        idle.cursor.close()
+    opened[0].close()
+    assert profframe.load(GPU).events.height
+    assert len(opened) == 2
+
+
+def test_later_loads_bind_no_query(opened: list[duckdb.DuckDBPyConnection]) -> None:
+    assert not opened
+    with session.lent() as first, first.registered("numbers", pa.table({"n": [1, 2]})):
+        assert first.rows_of("SELECT sum(n)::INT AS n FROM numbers")["n"].to_pylist() == [3]
+    with session.lent() as second, second.registered("numbers", pa.table({"n": [5]})):
+        assert second.rows_of("SELECT sum(n)::INT AS n FROM numbers")["n"].to_pylist() == [5]
+        assert second is first
+        assert len(second._bound) == 1
+    with second.registered("numbers", pa.table({"n": ["7"]})):
+        assert second.rows_of("SELECT sum(n::INT)::INT AS n FROM numbers")["n"].to_pylist() == [7]
+        assert len(second._bound) == 1
 
 
 def test_what_a_connection_registers_is_its_own() -> None:

@@ -45,6 +45,7 @@ from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
 from profframe.readers.chrome.job import JOB_KEY, Job, job_of, rows_of_traces
 from profframe.readers.chrome.parsing import Parser
 from profframe.readers.chrome.parts import SeveralTracesError, spans, split, windows
+from profframe.readers.chrome.session import lent
 from profframe.readers.json.exact import dumps
 from profframe.readers.json.opening import NoArrayError, opening
 from profframe.readers.json.repair import DROPS
@@ -202,8 +203,8 @@ def trace_of(
         count = max(count, spans(rows[Table.EVENTS]))
     if count > 1:
         quality.note("mixed_traces", rows[Table.EVENTS].num_rows, f"{count} traces")
-    with parsing_database.connect() as connection:
-        raw = assemble(rows, header, quality, dropped, connection)
+    with lent() as session:
+        raw = assemble(rows, header, quality, dropped, session.cursor)
     return _finished(raw, exported)
 
 
@@ -238,8 +239,8 @@ def _of_job(
         if trace.offset_ns:
             count = sum(map(len, part.values())) - len(part[Table.THREADS])
             noted.note("clock_corrected", count, f"{trace.offset_ns:,} ns were subtracted")
-        with parsing_database.connect() as connection:
-            raw = assemble(part, header, noted, 0 if number else dropped, connection)
+        with lent() as session:
+            raw = assemble(part, header, noted, 0 if number else dropped, session.cursor)
         raw = _finished(_with_base(raw, trace.base_ns), exported)
         parts.append(raw)
     return parts

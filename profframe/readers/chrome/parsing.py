@@ -26,7 +26,7 @@ from profframe.readers.chrome.columns import (
     batch_of,
 )
 from profframe.readers.chrome.device_args import with_device_args
-from profframe.readers.chrome.session import Session
+from profframe.readers.chrome.session import Session, lent
 from profframe.readers.json.stream import Parsed, Wave
 from profframe.readers.json.strict import has_doubled
 
@@ -184,7 +184,6 @@ class Parser:
         self._expects_other_keys = False
         self._sound_keys: set[int] = set()
         """Hashes of lists of keys without duplicates."""
-        self._session = Session()
         self.source_pids = source_pids
         """The ids of processes in the traces that a file was made from."""
 
@@ -204,16 +203,15 @@ class Parser:
         return self._rows(_pieces(text, [0, len(text)]), strict=False)
 
     def _rows(self, pieces: pa.LargeStringArray, *, strict: bool) -> Batch | None:
-        session = self._session
         # DuckDB works by chunks, and the result of one piece stays in a processor's cache.
         single = pa.chunked_array([pieces.slice(i, 1) for i in range(len(pieces))], pieces.type)
-        with session.registered("pieces", pa.table({"t": single})):
+        with lent() as session, session.registered("pieces", pa.table({"t": single})):
             try:
                 pieces.validate(full=True)
                 patterns = _patterns(pieces)
                 if strict and patterns.non_finite:
                     return None
-                members = self._parse(pieces, patterns)
+                members = self._parse(pieces, patterns, session)
                 if strict and members["ph"].null_count and _no_objects(session.cursor):
                     return None
                 if _lacks_times(members):
@@ -226,14 +224,15 @@ class Parser:
                 return None
             return with_device_args(batch_of(members, self.source_pids), session)
 
-    def _parse(self, pieces: pa.LargeStringArray, patterns: _Patterns) -> dict[str, pa.Array]:
+    def _parse(
+        self, pieces: pa.LargeStringArray, patterns: _Patterns, session: Session
+    ) -> dict[str, pa.Array]:
         """Members of the events. Keys without a column are rare, and searched afterwards."""
-        session = self._session
         size = pc.sum(pc.binary_length(pieces)).as_py()
         query = partial(_query, patterns, all_args=size <= _ALL)
         if not (self._expects_other_keys or patterns.escaped_colon):
             rows = session.rows_of(query(other_keys=False))
-            self._check_args(rows)
+            self._check_args(rows, session)
             if _has_all_keys(pieces, _combined(rows["event"])):
                 return _members(rows)
         keys = [names for (names,) in session.cursor.execute(_KEYS_OF_EVENTS).fetchall()]
@@ -241,10 +240,10 @@ class Parser:
             raise _DoubledError
         self._expects_other_keys |= not {key for names in keys for key in names}.issubset(_KEYS)
         rows = session.rows_of(query(other_keys=self._expects_other_keys))
-        self._check_args(rows)
+        self._check_args(rows, session)
         return _members(rows)
 
-    def _check_args(self, rows: pa.Table) -> None:
+    def _check_args(self, rows: pa.Table, session: Session) -> None:
         """Raise an error for arguments that have a member twice."""
         args = pc.struct_field(rows["event"], "args")
         if _KEYS_OF_ARGS not in rows.column_names:
@@ -253,8 +252,8 @@ class Parser:
                 raise _DoubledError
         elif set(pc.unique(rows[_KEYS_OF_ARGS]).to_pylist()) - self._sound_keys:
             numbers, first = np.unique(rows[_KEYS_OF_ARGS].to_numpy(), return_index=True)
-            with self._session.registered("listed", pa.table({"args": args.take(pa.array(first))})):
-                ((is_doubled,),) = self._session.cursor.execute(_ANY_DOUBLED).fetchall()
+            with session.registered("listed", pa.table({"args": args.take(pa.array(first))})):
+                ((is_doubled,),) = session.cursor.execute(_ANY_DOUBLED).fetchall()
             if is_doubled:
                 raise _DoubledError
             self._sound_keys.update(numbers.tolist())

@@ -1,11 +1,13 @@
-"""Queries on rows in memory that each thread runs again and again."""
+"""Queries on rows in memory that readers run again and again."""
 
 from __future__ import annotations
 
-import threading
+import atexit
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from typing import Final
 
 import duckdb
 import pyarrow as pa
@@ -13,28 +15,98 @@ import pyarrow as pa
 from profframe.readers import parsing_database
 
 
-class Session(threading.local):
-    """A thread's own cursor and prepared queries: making them costs more than a small wave."""
+class _Rows:
+    """Rows of a registered table, which may change: registering it again costs a query of its own.
+
+    A query takes them through the Arrow stream interface.
+    """
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.schema = rows.schema
+        self.rows: pa.Table | None = rows
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        rows = self.schema.empty_table() if self.rows is None else self.rows
+        return rows.__arrow_c_stream__(requested_schema)
+
+
+class Session:
+    """A cursor with bound queries: making them costs more than a small wave."""
 
     def __init__(self) -> None:
         self._bound: dict[str, duckdb.DuckDBPyRelation] = {}
+        self._tables: dict[str, _Rows] = {}
 
     @cached_property
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """The cursor of the calling thread."""
+        """Its own cursor."""
         return parsing_database.connect()
+
+    @property
+    def answers(self) -> bool:
+        """Whether it still runs queries: after an internal error of the database none does."""
+        try:
+            self.cursor.execute("SELECT 1").fetchall()
+        except duckdb.Error:
+            return False
+        return True
 
     @contextmanager
     def registered(self, name: str, rows: pa.Table) -> Iterator[None]:
         """Register rows under a name."""
-        self.cursor.register(name, rows)
+        table = self._tables.get(name)
+        if table is None or table.schema != rows.schema:
+            self._bound.clear()
+            table = self._tables[name] = _Rows(rows)
+            self.cursor.register(name, table)
+        table.rows = rows
         try:
             yield
         finally:
-            self.cursor.unregister(name)
+            table.rows = None
 
     def rows_of(self, query: str) -> pa.Table:
         """Rows of a query, which is bound only once."""
         if query not in self._bound:
             self._bound[query] = self.cursor.sql(query)
         return self._bound[query].to_arrow_table()
+
+
+class _Sessions:
+    """Sessions that no thread uses at the moment, with what they have bound."""
+
+    def __init__(self) -> None:
+        self._idle: list[Session] = []
+        self._inherited: list[Session] = []
+        """Those of the processes that this one was forked from, which close them themselves."""
+
+    @contextmanager
+    def lent(self) -> Iterator[Session]:
+        """A session for the calling thread, which another may get afterwards."""
+        session = self._idle.pop() if self._idle else Session()
+        if not session.answers:
+            session = Session()
+        try:
+            yield session
+        finally:
+            self._idle.append(session)
+
+    def close(self) -> None:
+        """End them, for the end of the process: DuckDB's queries do not outlive the interpreter."""
+        self._idle.clear()
+
+    def after_fork(self) -> None:
+        """Reset in a forked child."""
+        self._inherited += self._idle
+        self._idle = []
+
+
+_SESSIONS: Final = _Sessions()
+lent = _SESSIONS.lent
+atexit.register(_SESSIONS.close)
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_SESSIONS.after_fork)

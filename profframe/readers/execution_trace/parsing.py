@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.intervals import Ints
-from profframe.readers.chrome.session import Session
+from profframe.readers.chrome.session import lent
 from profframe.readers.json.pieces import parsed, pieces_of
 from profframe.readers.json.stream import Parsed, Wave
 
@@ -181,9 +181,6 @@ class Parser:
         "tensors": _columns("tensors", "event_id", "is_read", "is_written"),
     }
 
-    def __init__(self) -> None:
-        self._session = Session()
-
     def wave(self, wave: Wave) -> Parsed[Part]:
         """Rows of each run of valid pieces; None for a run that needs repair."""
         return parsed(wave, lambda pieces: self._rows(pieces, strict=True))
@@ -193,17 +190,16 @@ class Parser:
         return self._rows(pieces_of(text, [0, len(text)]), strict=False)
 
     def _rows(self, pieces: pa.LargeStringArray, *, strict: bool) -> Part | None:
-        session = self._session
         try:
             pieces.validate(full=True)
-            with session.registered("pieces", pa.table({"t": pieces})):
+            with lent() as session, session.registered("pieces", pa.table({"t": pieces})):
                 nodes = session.rows_of(_NODES)
             flags = nodes["is_no_object"].to_numpy()
             if flags.any():
                 if strict:
                     return None
                 nodes = nodes.filter(pa.array(~flags))
-            with session.registered("nodes", nodes):
+            with lent() as session, session.registered("nodes", nodes):
                 tensors = session.rows_of(_TENSORS)
         except duckdb.OutOfMemoryException:
             raise

@@ -90,6 +90,11 @@ class Wave:
         return len(self) == 1 and self.bounds[1] > _LONG
 
     @property
+    def is_last(self) -> bool:
+        """Whether the array seems to end with it."""
+        return self.tail != b","
+
+    @property
     def open(self) -> int:
         """Bytes of the unfinished piece."""
         return self._written - self.bounds[-1] - 1
@@ -270,6 +275,9 @@ class ArrayReader(Generic[Rows]):
         ahead: deque[Future[Parsed[Rows]]] = deque()
         with ThreadPoolExecutor(self._threads, "profframe-parse") as pool:
             for wave in self._waves(text, start):
+                if wave.is_last and not ahead:  # there is nothing to parse beside it
+                    yield self._parse_pieces(wave)
+                    return
                 while ahead and (wave.is_long or len(ahead) == self._threads):
                     yield ahead.popleft().result()
                 ahead.append(pool.submit(self._parse_pieces, wave))
