@@ -22,6 +22,8 @@ _DENSE = 4
 def numbers(table: pa.Table, name: str, missing: int = 0) -> Ints:
     """Column of integers, with ``missing`` where it is NULL."""
     column = table[name]
+    if column.null_count == len(column):
+        return np.full(len(column), missing, np.int64)
     filled = column.fill_null(missing) if column.null_count else column
     values: Ints = filled.to_numpy().astype(np.int64, copy=False)
     return values
@@ -31,8 +33,11 @@ def present(table: pa.Table, *names: str) -> Mask:
     """Rows where none of the columns is NULL."""
     mask: Mask = np.ones(table.num_rows, np.bool_)
     for name in names:
-        if table[name].null_count:
-            mask &= table[name].is_valid().to_numpy()
+        column = table[name]
+        if column.null_count == len(column):
+            mask[:] = False
+        elif column.null_count:
+            mask &= column.is_valid().to_numpy()
     return mask
 
 
@@ -51,11 +56,20 @@ def flags(table: pa.Table, name: str) -> Mask:
 
 def coded(table: pa.Table, name: str) -> tuple[Ints, pa.StringArray]:
     """Codes of a dictionary-encoded column, and its distinct texts; -1 is NULL."""
-    column = table[name].unify_dictionaries()
+    column = table[name]
+    if column.num_chunks != 1:
+        column = column.unify_dictionaries()
     texts = column.chunk(0).dictionary if column.num_chunks else pa.array([], pa.string())
-    parts = [chunk.indices.fill_null(-1).to_numpy() for chunk in column.chunks]
+    parts = [_indices(chunk) for chunk in column.chunks]
     codes: Ints = np.concatenate([np.empty(0, np.int64), *parts], dtype=np.int64)
     return codes, texts
+
+
+def _indices(chunk: pa.DictionaryArray) -> Ints:
+    """Codes of one chunk; -1 is NULL."""
+    indices = chunk.indices
+    values: Ints = (indices.fill_null(-1) if indices.null_count else indices).to_numpy()
+    return values
 
 
 def words(table: pa.Table, name: str) -> tuple[Ints, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -107,16 +108,20 @@ class Fact:
         )
 
     def _inputs_of(self, tables: Tables) -> Tables:
-        wanted: dict[str, set[str]] = {}
-        for column in self.inputs:
-            table, _, name = column.partition(".")
-            wanted.setdefault(table, set()).add(name)
+        wanted = _by_table(self.inputs)
         names = {
             table: [name for name in rows.column_names if name in wanted[table]]
             for table, rows in tables.items()
             if table in wanted
         }
         return {table: tables[table].select(chosen) for table, chosen in names.items() if chosen}
+
+
+@cache
+def _by_table(columns: Columns) -> Mapping[str, frozenset[str]]:
+    """Names of columns by table."""
+    split = [column.partition(".") for column in columns]
+    return {table: frozenset(c for t, _, c in split if t == table) for table, _, _ in split}
 
 
 def fact(

@@ -88,6 +88,8 @@ Python. The other two take two fifths of the time: this saves a fifth of it. Wit
 threads that run whatever is ready, facts took as long, a tenth more processor time (page faults,
 and waiting for the interpreter) and up to a tenth more memory.
 """
+_FEW: Final = 1 << 12
+"""Slices up to which a thread takes longer to start than it saves."""
 _WIDE: Final = frozenset(column.partition(".")[0] for fact in FACTS for column in fact.outputs)
 """Tables that get columns of facts."""
 
@@ -157,8 +159,9 @@ def add_facts(tables: Tables, options: Options = Options()) -> Tables:
     Tables
         The tables with the columns of the facts, and their notes in ``quality``.
     """
-    memory_is_short = isinstance(tables["events"], SpooledTable)
-    parallel = frozenset[Fact]() if memory_is_short else PARALLEL
+    events = tables["events"]
+    is_worth_it = not isinstance(events, SpooledTable) and events.num_rows > _FEW
+    parallel = PARALLEL if is_worth_it else frozenset[Fact]()
     tables = _gathering(tables)
     running: dict[Fact, Future[Output]] = {}
     with ThreadPoolExecutor(1, "profframe-facts") as pool:

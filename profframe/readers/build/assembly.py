@@ -195,7 +195,9 @@ def _first(flags: pa.ChunkedArray) -> int:
 
 
 def _note_rounded(rows: Mapping[Table, pa.Table], quality: Quality) -> None:
-    count = sum(_count(p["rounded"]) for p in rows.values() if "rounded" in p.column_names)
+    count = sum(
+        _count(p["rounded"]) for p in rows.values() if "rounded" in p.column_names and p.num_rows
+    )
     if count:
         quality.note("sub_nanosecond_time", count)
 
@@ -203,6 +205,8 @@ def _note_rounded(rows: Mapping[Table, pa.Table], quality: Quality) -> None:
 def _on_clock(rows: pa.Table, table: Table, base_ns: int, quality: Quality) -> pa.Table:
     """Times since the base; impossible ones become NULL and are noted."""
     name = time_column(table)
+    if not rows.num_rows:  # most traces have no rows of most tables
+        return rows.drop_columns(["bad_time", "rounded"])
     times = rows[name]
     earliest, latest = (pa.scalar(ns, INT64) for ns in (-LONGEST_NS, LONGEST_NS - base_ns))
     sane = pc.and_(pc.greater(times, earliest), pc.less(times, latest))
@@ -225,6 +229,9 @@ def _number_threads(
     numbers: dict[_Thread, int] = {}
     numbered: dict[Table, pa.Table] = {}
     for table, part in rows.items():
+        if not part.num_rows:
+            numbered[table] = part.append_column("thread", nulls(0)(INT32))
+            continue
         pid, pids = codes(part["pid"])
         tid, tids = codes(part["tid"])
         threads = pa.array(pid * len(tids) + tid).dictionary_encode()

@@ -6,7 +6,7 @@ This module knows no source format: a reader names the `Table` of its rows.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from types import MappingProxyType
@@ -172,19 +172,27 @@ def gather(batches: Iterable[Batch], spool: Spool | None = None) -> Rows:
     """
     if spool is not None:
         return _spooled(batches, spool)
-    parts: dict[Table, list[pa.Table]] = {
-        table: [pa.schema(COLUMNS[table].items()).empty_table()] for table in Table
-    }
+    parts: dict[Table, list[pa.Table]] = {table: [] for table in Table}
     size = 0
     for batch in batches:
         for table, rows in batch.items():
             parts[table].append(rows)
             size += rows.nbytes
         memory_limit.check(size)
-    return {
-        table: pa.concat_tables(rows, promote_options="default").unify_dictionaries()
-        for table, rows in parts.items()
-    }
+    return {table: _together(table, rows) for table, rows in parts.items()}
+
+
+def _together(table: Table, parts: Sequence[pa.Table]) -> pa.Table:
+    """All rows of a table."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = [_no_rows(table), *parts]
+    return pa.concat_tables(rows, promote_options="default").unify_dictionaries()
+
+
+@cache
+def _no_rows(table: Table) -> pa.Table:
+    return pa.schema(COLUMNS[table].items()).empty_table()
 
 
 def _spooled(batches: Iterable[Batch], spool: Spool) -> Rows:
