@@ -738,7 +738,7 @@ def conform(name: str, rows: pa.Table, run: str, rank: int) -> pa.Table:
     [{'run': 'nightly', 'rank': 3, 'check': 'truncated'}]
     """
     count = rows.num_rows
-    columns = {column: rows[column] for column in rows.column_names}
+    columns = dict(zip(rows.column_names, rows.columns, strict=True))
     run_codes = pa.DictionaryArray.from_arrays(
         pa.repeat(pa.scalar(0, INT32), count), pa.array([run], TEXT)
     )

@@ -68,6 +68,8 @@ def coded(table: pa.Table, name: str) -> tuple[Ints, pa.StringArray]:
 def _indices(chunk: pa.DictionaryArray) -> Ints:
     """Codes of one chunk; -1 is NULL."""
     indices = chunk.indices
+    if indices.null_count == len(indices):
+        return np.full(len(indices), -1, np.int64)
     values: Ints = (indices.fill_null(-1) if indices.null_count else indices).to_numpy()
     return values
 
@@ -118,13 +120,13 @@ def encoded(codes: Ints, texts: Sequence[str] | pa.StringArray) -> pa.Dictionary
 
 def is_kind(events: pa.Table, kinds: Collection[str]) -> Mask:
     """Rows of ``events`` whose kind is one of these."""
-    masks = (
-        np.array([text in kinds for text in chunk.dictionary.to_pylist()], np.bool_).take(
+    masks = [
+        np.array([text in kinds for text in chunk.dictionary.to_pylist()], np.bool_)[
             chunk.indices.to_numpy()
-        )
+        ]
         for chunk in events["kind"].chunks
-    )
-    return np.concatenate([np.empty(0, np.bool_), *masks])
+    ]
+    return masks[0] if len(masks) == 1 else np.concatenate([np.empty(0, np.bool_), *masks])
 
 
 def source_order(events: pa.Table) -> Ints:

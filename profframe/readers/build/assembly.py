@@ -325,10 +325,19 @@ def _events(rows: pa.Table, quality: Quality) -> pa.Table:
         rows = replaced(rows, "dur_ns", pc.if_else(pc.or_(impossible, negative), None, duration))
     event_id = np.arange(rows.num_rows, dtype=np.int64)
     nulls_of = nulls(rows.num_rows)
-    for name in DEVICE_ARGS:
-        if name not in rows.column_names:
-            rows = rows.append_column(name, nulls_of(SOURCE_VALUES[name]))
-    return rows.drop_columns(["phase", "bad_dur"]).append_column("event_id", pa.array(event_id))
+    given = frozenset(rows.column_names)
+    new = {name: nulls_of(SOURCE_VALUES[name]) for name in DEVICE_ARGS if name not in given}
+    rows = rows.drop_columns(["phase", "bad_dur"])
+    return _with_columns(rows, new | {"event_id": pa.array(event_id)})
+
+
+def _with_columns(rows: pa.Table, new: Mapping[str, pa.Array]) -> pa.Table:
+    """Rows, which may be on disk, with more columns."""
+    if not isinstance(rows, SpooledTable):  # it would copy its list of columns for each
+        return pa.table({**dict(zip(rows.column_names, rows.columns, strict=True)), **new})
+    for name, values in new.items():
+        rows = rows.append_column(name, values)
+    return rows
 
 
 def _instants(marks: pa.Table, lone_ends: pa.Table) -> pa.Table:

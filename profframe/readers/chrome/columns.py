@@ -200,7 +200,14 @@ class _FilteredMembers:
 
     def all(self, names: Mapping[str, str]) -> dict[str, pa.Array]:
         """Columns by their names in the schema."""
-        return {column: self[name] for column, name in names.items()}
+        used = dict.fromkeys(n for n in names.values() if has_values(self._members[n]))
+        arrays = [self._members[name] for name in used]
+        rows = pa.RecordBatch.from_arrays(arrays, names=[*used]).filter(self._mask)
+        filtered = dict(zip(used, rows.columns, strict=True))
+        return {
+            column: filtered[name] if name in filtered else self[name]
+            for column, name in names.items()
+        }
 
 
 def _times(members: Mapping[str, pa.Array]) -> dict[str, pa.Array]:

@@ -81,6 +81,8 @@ _KEYS_OF_ARGS: Final = "keys_of_args"
 """Column with a hash of each list of keys: there are few lists, and each is checked once."""
 _ALL: Final = 256 << 10
 """Bytes up to which all arguments are checked, as in a single piece: more would cost too much."""
+_MOST_KEYS: Final = 1 << 14
+"""Lists of keys that are remembered as sound before all are forgotten."""
 _SOME: Final = 64
 """Arguments sampled from more bytes: a writer that doubles a member does so throughout."""
 _ANY_DOUBLED: Final = """
@@ -182,8 +184,6 @@ class Parser:
 
     def __init__(self, source_pids: Mapping[str, str | None] = MappingProxyType({})) -> None:
         self._expects_other_keys = False
-        self._sound_keys: set[int] = set()
-        """Hashes of lists of keys without duplicates."""
         self.source_pids = source_pids
         """The ids of processes in the traces that a file was made from."""
 
@@ -232,7 +232,7 @@ class Parser:
         query = partial(_query, patterns, all_args=size <= _ALL)
         if not (self._expects_other_keys or patterns.escaped_colon):
             rows = session.rows_of(query(other_keys=False))
-            self._check_args(rows, session)
+            _check_args(rows, session)
             if _has_all_keys(pieces, _combined(rows["event"])):
                 return _members(rows)
         keys = [names for (names,) in session.cursor.execute(_KEYS_OF_EVENTS).fetchall()]
@@ -240,23 +240,26 @@ class Parser:
             raise _DoubledError
         self._expects_other_keys |= not {key for names in keys for key in names}.issubset(_KEYS)
         rows = session.rows_of(query(other_keys=self._expects_other_keys))
-        self._check_args(rows, session)
+        _check_args(rows, session)
         return _members(rows)
 
-    def _check_args(self, rows: pa.Table, session: Session) -> None:
-        """Raise an error for arguments that have a member twice."""
-        args = pc.struct_field(rows["event"], "args")
-        if _KEYS_OF_ARGS not in rows.column_names:
-            sample = np.linspace(0, len(args) - 1, min(_SOME, len(args)), dtype=np.int64)
-            if any(map(has_doubled, args.take(pa.array(sample)).drop_null().to_pylist())):
-                raise _DoubledError
-        elif set(pc.unique(rows[_KEYS_OF_ARGS]).to_pylist()) - self._sound_keys:
-            numbers, first = np.unique(rows[_KEYS_OF_ARGS].to_numpy(), return_index=True)
-            with session.registered("listed", pa.table({"args": args.take(pa.array(first))})):
-                ((is_doubled,),) = session.cursor.execute(_ANY_DOUBLED).fetchall()
-            if is_doubled:
-                raise _DoubledError
-            self._sound_keys.update(numbers.tolist())
+
+def _check_args(rows: pa.Table, session: Session) -> None:
+    """Raise an error for arguments that have a member twice."""
+    args = pc.struct_field(rows["event"], "args")
+    if _KEYS_OF_ARGS not in rows.column_names:
+        sample = np.linspace(0, len(args) - 1, min(_SOME, len(args)), dtype=np.int64)
+        if any(map(has_doubled, args.take(pa.array(sample)).drop_null().to_pylist())):
+            raise _DoubledError
+    elif set(pc.unique(rows[_KEYS_OF_ARGS]).to_pylist()) - session.sound_keys:
+        numbers, first = np.unique(rows[_KEYS_OF_ARGS].to_numpy(), return_index=True)
+        with session.registered("listed", pa.table({"args": args.take(pa.array(first))})):
+            ((is_doubled,),) = session.cursor.execute(_ANY_DOUBLED).fetchall()
+        if is_doubled:
+            raise _DoubledError
+        if len(session.sound_keys) > _MOST_KEYS:
+            session.sound_keys.clear()
+        session.sound_keys.update(numbers.tolist())
 
 
 def _has_all_keys(pieces: pa.LargeStringArray, events: pa.StructArray) -> bool:

@@ -39,6 +39,8 @@ class Session:
     def __init__(self) -> None:
         self._bound: dict[str, duckdb.DuckDBPyRelation] = {}
         self._tables: dict[str, _Rows] = {}
+        self.sound_keys: set[int] = set()
+        """Hashes of lists of keys without duplicates."""
 
     @cached_property
     def cursor(self) -> duckdb.DuckDBPyConnection:
@@ -59,7 +61,8 @@ class Session:
         """Register rows under a name."""
         table = self._tables.get(name)
         if table is None or table.schema != rows.schema:
-            self._bound.clear()
+            if table is not None:
+                self._bound.clear()
             table = self._tables[name] = _Rows(rows)
             self.cursor.register(name, table)
         table.rows = rows
