@@ -6,14 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import profframe
 from profframe import schema
 from profframe.errors import ParameterError
+from profframe.facts import kernel_categories
 from profframe.facts.kernel_categories import builtin_document, entries_of
+from profframe.intervals import Ints, Mask
 from profframe.loading.options import FactOptions, fact_options
-from tests.builders import event, loaded
+from profframe.readers import Header, RawTrace
+from tests.builders import event, loaded, tables
 
 DATA = json.loads((Path(__file__).parents[1] / "data" / "kernel_names.json").read_text())
 NAMES: dict[str, list[str]] = DATA["names"]
@@ -35,6 +39,30 @@ def test_names_as_libraries_write_them() -> None:
     rows = categories(*(kernel(name) for _, name in pairs))
     wrong = [(*pair, row) for pair, row in zip(pairs, rows, strict=True) if pair[0] != row]
     assert wrong == []
+
+
+def test_a_kernel_that_was_seen_before_is_not_matched_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [kernel("ampere_sgemm_32x32_tn"), kernel("no_category_at_all"), kernel(None)]
+    first = categories(*rows)
+    asked: list[int] = []
+    matches = kernel_categories._matches
+
+    def counted(pattern: str, texts: pa.Array, codes: Ints) -> Mask:
+        asked.extend(codes.tolist())
+        return matches(pattern, texts, codes)
+
+    monkeypatch.setattr(kernel_categories, "_matches", counted)
+    assert categories(*rows) == first == ["gemm", "other", "other"]
+    assert not asked
+    monkeypatch.setattr(kernel_categories, "_MOST", 0)
+    assert categories(kernel("a_new_gemm_of_this_test"), *rows) == ["gemm", *first]
+    assert set(asked) == {0, -1}  # the new name, without an op or a collective
+    assert categories(*rows) == first
+    options = FactOptions(kernel_categories=entries_of({"^no_category": "copy"}))
+    trace = options.add(RawTrace(tables(*rows), Header("kineto", "utc")))
+    assert trace.tables["events"]["kernel_category"].to_pylist() == ["gemm", "copy", "other"]
 
 
 def test_every_category_has_names() -> None:
