@@ -105,6 +105,8 @@ def augment(
     They become arguments of ops and kernels: kernel_flop, kernel_num_gb, achieved_flops_pct,
     achieved_bandwidth_pct.
     """
+    from profframe.trace.query import own_rows
+
     if dtype is not None or override:
         check_question("roofline", {"dtype": dtype, "override": override})
     trace = load((source,), facts=facts)
@@ -112,9 +114,10 @@ def augment(
         trace = trace.filter(runs=run, ranks=rank)
     trace = trace if devices is None else trace.with_devices(devices)
     trace.augment(output, dtype, override=override)
-    counts = trace.sql(
+    counts = own_rows(
+        trace,
         "SELECT count(*) FILTER (coalesce(flops, bytes) IS NOT NULL) AS worked, count(*) AS kernels"
-        " FROM events WHERE kind = 'kernel'"
+        " FROM events WHERE kind = 'kernel'",
     )
     worked, kernels = counts.row(0)
     line = f"FLOPs or bytes known for {worked:,} of {kernels:,} kernels"

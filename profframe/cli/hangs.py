@@ -29,10 +29,11 @@ def hang(sources: tuple[str, ...], *, rank: int | None, top: int, output: Output
     The exit code is 0 whether or not something hangs: --format json writes [] if nothing does.
     """
     from profframe.show import first_words, terminal
+    from profframe.trace.query import own_rows
 
     trace = load(sources, rank=rank)
-    if not trace.sql("SELECT count(*) FROM process_groups").item() and not (
-        trace.sql("SELECT count(*) FROM recorded_collectives").item()
+    if not own_rows(trace, "SELECT count(*) FROM process_groups").item() and not (
+        own_rows(trace, "SELECT count(*) FROM recorded_collectives").item()
     ):
         raise ParameterError(
             f"{' '.join(sources)}: no flight recorder records in it (give the dumps of all ranks; "

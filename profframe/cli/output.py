@@ -196,12 +196,13 @@ class Output:
         Other texts stay as they are, whatever they look like. Without ``moments``, times do, too.
         """
         from profframe.show import columns, kernel_names
+        from profframe.trace.query import own_rows
 
         def readable(frame: pl.DataFrame) -> pl.DataFrame:
             rows = columns.since_start(frame, trace.traces) if moments else frame
             short = {} if self.full_names else kernel_names.candidates(rows)
             if short:
-                kernels = trace.sql(_KERNELS)["name"]
+                kernels = own_rows(trace, _KERNELS)["name"]
                 short = {name: short[name] for name in kernels if name in short}
                 short = kernel_names.apart(rows, short)
             return kernel_names.replaced(rows, short)

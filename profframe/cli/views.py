@@ -135,13 +135,16 @@ def _opening(trace: Trace, sort: str) -> Opening:
 
     from profframe.show.first_words import question
     from profframe.show.opening import Opening
+    from profframe.trace.query import own_rows
 
     summary = trace.summary()
     none = pl.DataFrame()
     if summary.words.is_all:
         frameworks = pl.DataFrame(schema={"framework": pl.String})
         return Opening(summary, none, none, none, none, none, none, none, frameworks)
-    has_phases = trace.sql("SELECT 1 FROM events WHERE phase_id IS NOT NULL LIMIT 1").height > 0
+    has_phases = (
+        own_rows(trace, "SELECT 1 FROM events WHERE phase_id IS NOT NULL LIMIT 1").height > 0
+    )
     return Opening(
         summary=summary,
         breakdown=trace.time_breakdown(),
@@ -389,7 +392,8 @@ def _row_counts(trace: Trace) -> pl.DataFrame:
     import polars as pl
 
     from profframe.schema import OPTIONAL_TABLES, TABLES
+    from profframe.trace.query import own_rows
 
     counts = [f"SELECT '{t}' AS table_name, count(*) AS rows FROM {t}" for t in TABLES]  # noqa: S608
-    rows = trace.sql(" UNION ALL ".join(counts))
+    rows = own_rows(trace, " UNION ALL ".join(counts))
     return rows.filter((pl.col("rows") > 0) | ~pl.col("table_name").is_in([*OPTIONAL_TABLES]))

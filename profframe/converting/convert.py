@@ -27,6 +27,7 @@ from profframe.loading.memory_snapshots import memory_snapshot_files
 from profframe.loading.options import check_names
 from profframe.query.selection import check_compat
 from profframe.show.frame import Frame
+from profframe.trace.query import own_rows
 from profframe.trace.trace import Trace
 
 __all__ = ["Progress", "convert"]
@@ -218,7 +219,7 @@ def _engine(
 def _copy(trace: Trace, root: Path) -> pl.DataFrame:
     """Write a store into another one."""
     trace.to_parquet(root)
-    events = trace.sql("SELECT run, rank, count(*) AS events FROM events GROUP BY ALL")
+    events = own_rows(trace, "SELECT run, rank, count(*) AS events FROM events GROUP BY ALL")
     return (
         trace.traces.select("source", "run", "rank")
         .join(events, ["run", "rank"], how="left", maintain_order="left")

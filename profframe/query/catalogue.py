@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 from profframe import schema
 from profframe.errors import UnknownNameError
@@ -20,6 +21,8 @@ from profframe.query.header import Answer, parse, read_sql, sql_directory
 from profframe.query.rules import ANSWER, SHARED_NAMES, Advice, Paths, assemble
 from profframe.query.rules import rules as all_rules
 from profframe.query.sources import tables_for
+
+_WORD: Final = re.compile(r"\w+")
 
 
 def catalogue() -> tuple[Answer, ...]:
@@ -62,7 +65,8 @@ def find(name_or_path: str | PathLike[str] | Answer) -> Answer:
     if isinstance(name_or_path, Answer):
         return name_or_path
     if not isinstance(name_or_path, str) or name_or_path.endswith(".sql"):
-        return _read(Path(name_or_path))
+        path = Path(name_or_path)
+        return _read_once(path) if path == _inner().get(path.stem) else _read(path)
     files = _files()
     if name_or_path not in files:
         raise UnknownNameError.among("answer", name_or_path, files)
@@ -124,28 +128,50 @@ def reads(answer: Answer) -> Mapping[str, frozenset[str] | None]:
 
 def is_shipped(answer: Answer) -> bool:
     """Whether it came with profframe: then its SQL is known to be one SELECT over the tables."""
-    return answer.name in _files() and answer == _shipped(answer.name)
+    path = _files().get(answer.name) or _inner().get(answer.name)
+    return path is not None and answer == _read_once(path)
+
+
+def _shipped(name: str) -> Answer:
+    """An answer that comes with profframe."""
+    return _read_once(_files()[name])
 
 
 @cache
-def _shipped(name: str) -> Answer:
-    """An answer that comes with profframe, cached: a report looks up a hundred."""
-    return _read(_files()[name])
+def _read_once(path: Path) -> Answer:
+    """An answer in a file that comes with profframe, cached: a report looks up a hundred."""
+    return _read(path)
 
 
 @cache
 def _columns_read(name: str) -> Mapping[str, frozenset[str]]:
     """Columns whose names occur in the SQL of an answer that came with profframe."""
-    answer = _shipped(name)
+    path = _files().get(name) or _inner()[name]
+    answer = _read_once(path)
     sql = answer.sql
     if isinstance(answer, Advice):
         sql += f"{SHARED_NAMES}(events) {answer.conditions}"
-    words = set(re.findall(r"\w+", "".join([sql, *macros.definitions(sql).values()])))
+    named = columns_named(sql)
+    return MappingProxyType(
+        {table: named[table] for table in schema.TABLES if table in answer.needs}
+    )
+
+
+@lru_cache(maxsize=256)
+def columns_named(sql: str) -> Mapping[str, frozenset[str]]:
+    """Tables that SQL of profframe's own names, and columns of them that it may read.
+
+    Examples
+    --------
+    >>> columns_named("SELECT kind FROM events")
+    mappingproxy({'events': frozenset({'kind'})})
+    """
+    words = set(_WORD.findall("".join([sql, *macros.definitions(sql).values()])))
     return MappingProxyType(
         {
             table: frozenset(column.name for column in schema.TABLES[table]) & words
             for table in schema.TABLES
-            if table in answer.needs
+            if table in words
         }
     )
 
@@ -153,6 +179,17 @@ def _columns_read(name: str) -> Mapping[str, frozenset[str]]:
 @cache
 def _files() -> Mapping[str, Path]:
     paths = (sql_directory() / "answers").glob("*.sql")
+    return MappingProxyType({path.stem: path for path in paths})
+
+
+@cache
+def _inner() -> Mapping[str, Path]:
+    """Questions of pages and tools, which are no answers of the catalogue."""
+    paths = (
+        path
+        for folder in ("asking", "first_words", "report")
+        for path in (sql_directory() / folder).glob("*.sql")
+    )
     return MappingProxyType({path.stem: path for path in paths})
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
 import duckdb
+import pyarrow as pa
 
 from profframe import schema
 from profframe.errors import AnswerError, UnknownNameError
@@ -18,6 +19,15 @@ from profframe.query.sandbox import Terms
 FREE: Final = Terms()
 """No tables or files beside the trace, and no limits."""
 
+_ARROW: Final[Mapping[str, pa.DataType]] = {
+    "VARCHAR": pa.string(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+    "BIGINT[]": pa.list_(pa.int64()),
+}
+"""Types of a column of an answer, as DuckDB gives them to Arrow."""
 _RESULT: Final = "_answer"
 """The table that holds a result for a moment."""
 _PLAIN: Final = re.compile(r"\s*(from|select|with)\b((?!pivot)[^;])*", re.IGNORECASE)
@@ -82,7 +92,13 @@ def _arranged(
 
 def check_rows(relation: duckdb.DuckDBPyRelation, where: str, terms: Terms) -> None:
     """Raise an AnswerError for more rows than there may be."""
-    if terms.rows is not None and not terms.cut_rows and len(relation) > terms.rows:
+    if terms.rows is not None:
+        check_number_of_rows(len(relation), where, terms)
+
+
+def check_number_of_rows(number: int, where: str, terms: Terms) -> None:
+    """Raise an AnswerError for more rows than there may be."""
+    if terms.rows is not None and not terms.cut_rows and number > terms.rows:
         raise AnswerError(
             f"{where}: returns more than the limit of {terms.rows:,} rows (rows=, --rows)"
         )
@@ -101,6 +117,21 @@ def check_columns(answer: Answer, relation: duckdb.DuckDBPyRelation) -> None:
             f"answer {answer.name!r}: the header declares ({', '.join(declared)}), "
             f"the result has ({', '.join(actual)})"
         )
+
+
+def check_arrow_columns(answer: Answer, rows: pa.Table) -> None:
+    """The same as `check_columns` for a result in Arrow's types."""
+    declared = [(column.name, _ARROW[column.type]) for column in answer.columns]
+    actual = [(column.name, column.type) for column in rows.schema]
+    if declared != actual:
+        raise AnswerError(
+            f"answer {answer.name!r}: the header declares {_columns_text(declared)}, "
+            f"the result has {_columns_text(actual)}"
+        )
+
+
+def _columns_text(columns: Iterable[tuple[str, pa.DataType]]) -> str:
+    return f"({', '.join(f'{name} {type_}' for name, type_ in columns)})"
 
 
 @contextmanager

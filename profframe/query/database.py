@@ -10,8 +10,8 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -19,6 +19,7 @@ import duckdb
 
 from profframe import schema
 from profframe.query import macros
+from profframe.query.plans import PLANS
 from profframe.query.sandbox import Terms, connect
 from profframe.query.selection import Selection
 from profframe.query.sources import Columns, Part, Source
@@ -47,12 +48,21 @@ class Database:
         What questions may read beside the rows, and their limits.
     once
         Runs each step that questions share once; None to keep no step.
+    at_once
+        Number of threads that ask at the same time: each takes a part of the work.
     """
 
-    def __init__(self, source: Source, terms: Terms, once: macros.Once | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        terms: Terms,
+        once: macros.Once | None = None,
+        at_once: int = 1,
+    ) -> None:
         self._source = source
         self._terms = terms
         self._once = once
+        self._at_once = at_once
         self._lock = threading.Lock()
         self._reset()
 
@@ -78,6 +88,9 @@ class Database:
             if self._connection is not None:
                 return self._connection
             connection = connect(self._terms, self._source.paths(schema.TABLES))
+            if self._at_once > 1:
+                [(threads,)] = connection.execute("SELECT current_setting('threads')").fetchall()
+                connection.execute(f"SET external_threads = {min(self._at_once, threads)}")
             self._connection = connection
         _OPEN.add(self)
         return connection
@@ -111,6 +124,15 @@ class Database:
             macros.keep(cursor, partial(_once_per_connection, self._once, weakref.ref(connection)))
         self._terms.register(cursor)
         return cursor
+
+    @contextmanager
+    def running(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        """Let `interrupt` stop what another cursor does in a block."""
+        self._cursors.add(cursor)
+        try:
+            yield
+        finally:
+            self._cursors.discard(cursor)
 
     def interrupt(self) -> None:
         """Stop the queries of all threads."""
@@ -176,6 +198,7 @@ class _Open:
         self._lock = threading.RLock()
         self._detached += [database.detach() for database in self._alive()]
         self._open = []
+        PLANS.after_fork()
 
 
 _OPEN: Final = _Open()

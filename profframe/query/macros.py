@@ -7,9 +7,10 @@ A session with many answers computes the steps that several of them start with o
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from types import MappingProxyType
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -40,9 +41,23 @@ class _State:
 
     macros: dict[str, str] = field(default_factory=dict)
     once: Once | None = None
+    shared: Shared | None = None
+
+
+@dataclass(slots=True)
+class Shared:
+    """Macros of a database, which each of its connections may call; created once."""
+
+    names: set[str] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 _STATES: Final[WeakKeyDictionary[duckdb.DuckDBPyConnection, _State]] = WeakKeyDictionary()
+
+
+def share(connection: duckdb.DuckDBPyConnection, shared: Shared) -> None:
+    """Have the macros that a connection needs created for all connections to its database."""
+    _STATES.setdefault(connection, _State()).shared = shared
 
 
 def keep(connection: duckdb.DuckDBPyConnection, once: Once) -> None:
@@ -80,13 +95,59 @@ def load(connection: duckdb.DuckDBPyConnection, sql: str, *, reuse: bool = False
         The SQL means views of tables by their names: it may read the tables of `keep`.
     """
     state = _STATES.setdefault(connection, _State())
+    if state.shared is not None:
+        load_apart(connection, sql, ())
+        return
     once = state.once if reuse else None
     for name, macro in definitions(sql, SHARED_STEPS if once else ()).items():
         if once and name in SHARED_STEPS:
             once(("macro", name), partial(_keep, connection, name, macro))
-            _create(connection, name, f"{_signature(macro)}\nFROM _kept_{name};")
+            _create(connection, name, f"{_signature(macro)}\nFROM {kept(name)};")
         else:
             _create(connection, name, macro)
+
+
+def load_apart(connection: duckdb.DuckDBPyConnection, sql: str, steps: Collection[str]) -> None:
+    """Create the macros that SQL calls on a connection of `share`.
+
+    Of the macros in ``steps`` the rows are in tables of the connection, named `kept` and their
+    name.
+    """
+    shared = _STATES[connection].shared
+    if shared is None:
+        raise ValueError("the connection shares no macros")
+    needed = definitions(sql, steps)
+    with shared.lock:
+        for name in needed.keys() - shared.names - set(steps):
+            for inner, macro in definitions(f"{name}(").items():
+                if inner not in shared.names:
+                    connection.execute(macro.replace(" TEMP MACRO ", " MACRO ", 1))
+                    shared.names.add(inner)
+    for name in steps:
+        connection.execute(f"{_signature(needed[name])}\nFROM {kept(name)};")
+
+
+def kept(step: str) -> str:
+    """Name of the table with the rows of a shared step."""
+    return f"_kept_{step}"
+
+
+@lru_cache(maxsize=256)
+def steps_of(sql: str) -> tuple[str, ...]:
+    """Shared steps that SQL calls, itself or through other macros.
+
+    Examples
+    --------
+    >>> steps_of("FROM work_by_op(events)")
+    ('work_by_op',)
+    """
+    return tuple(name for name in definitions(sql, SHARED_STEPS) if name in SHARED_STEPS)
+
+
+def steps_within(name: str) -> tuple[str, ...]:
+    """Shared steps that a macro calls."""
+    macro = _macros()[name]
+    return steps_of(macro.removeprefix(_signature(macro)))
 
 
 def definitions(sql: str, opaque: Collection[str] = ()) -> Mapping[str, str]:
@@ -187,4 +248,4 @@ def _create(connection: duckdb.DuckDBPyConnection, name: str, macro: str) -> Non
 def _keep(connection: duckdb.DuckDBPyConnection, name: str, macro: str) -> None:
     load(connection, macro.removeprefix(_signature(macro)), reuse=True)
     _create(connection, name, macro)
-    connection.execute(f"CREATE TABLE _kept_{name} AS FROM {name}(events)")
+    connection.execute(f"CREATE TABLE {kept(name)} AS FROM {name}(events)")

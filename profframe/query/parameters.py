@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -13,12 +14,13 @@ from profframe.facts.formulas.dtypes import peak_name
 from profframe.facts.torch_compat.releases import averages_frames, installed
 from profframe.query.arrangement import divided, shared
 from profframe.query.header import CONVERT, WORDS, Answer, Parameter
-from profframe.query.selection import filter_of
+from profframe.query.selection import filter_of, literal
 
 AS_TORCH: Final[Mapping[str, Callable[[], object]]] = MappingProxyType(
     {"include_python_functions": lambda: averages_frames(installed())}
 )
 """Defaults with ``compat="torch"``, by parameter: those of the installed release of torch."""
+_VARIABLE: Final = re.compile(r"getvariable\('(\w+)'\)")
 
 
 def set_variables(
@@ -34,6 +36,36 @@ def set_variables(
             connection.execute(
                 f'SET VARIABLE "{parameter.name}" = CAST(? AS {parameter.type})', [value]
             )
+
+
+def with_values(sql: str, answer: Answer, given: Mapping[str, object]) -> str:
+    """SQL of an answer with values in place of its variables: a plan with variables is not kept.
+
+    Parameters
+    ----------
+    sql
+        SQL that came with profframe.
+    answer
+        The answer that declares the parameters; other variables stay.
+    given
+        Value by name, from `values`; without one it is NULL, which is the default.
+
+    Examples
+    --------
+    >>> answer = Answer("mine", "", parameters=(Parameter("least", "BIGINT", 5, ""),))
+    >>> with_values("SELECT coalesce(getvariable('least'), 5)", answer, {"least": 7})
+    "SELECT coalesce(CAST('7' AS BIGINT), 5)"
+    """
+    types = {parameter.name: parameter.type for parameter in answer.parameters}
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in types:
+            return match[0]
+        found = given.get(name)
+        return "NULL" if found is None else f"CAST({literal(str(found))} AS {types[name]})"
+
+    return _VARIABLE.sub(value, sql)
 
 
 def reset_variables(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:

@@ -17,6 +17,7 @@ from profframe.errors import AnswerError
 from profframe.query.arrangement import divided
 from profframe.query.catalogue import find
 from profframe.query.header import Answer, sql_directory
+from profframe.query.result import plain
 
 if TYPE_CHECKING:
     from profframe.query.session import Session
@@ -302,7 +303,7 @@ def _counts(session: Session, tables: list[str], words: set[str]) -> dict[str, i
     for table in tables:
         columns = [column.name for column in schema.TABLES[table] if column.name in words]
         values = ", ".join(["count(*)", *(f'count("{name}")' for name in columns)])
-        row = session.sql(f"SELECT {values} FROM {table}").row(0)  # noqa: S608 - of the schema
+        row = plain(session.select(f"SELECT {values} FROM {table}")).row(0)  # noqa: S608 - of the schema
         names = [table, *(f"{table}.{name}" for name in columns)]
         counts |= dict(zip(names, row, strict=True))
     return counts

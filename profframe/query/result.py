@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import duckdb
 import polars as pl
 import pyarrow as pa
@@ -9,10 +11,10 @@ import pyarrow as pa
 from profframe.errors import AnswerError
 from profframe.query.selection import TIME
 
-_SELECTION_COLUMNS = (
-    *("run", "rank", "kind", "step", "inference_phase", "replays"),
-    *sorted({*TIME.values()}),
+SELECTION_COLUMNS: Final = frozenset(
+    ("run", "rank", "kind", "step", "inference_phase", "replays", *TIME.values())
 )
+"""Columns that conditions of a selection read."""
 
 
 def plain(table: pa.Table) -> pl.DataFrame:
@@ -32,7 +34,7 @@ def plain(table: pa.Table) -> pl.DataFrame:
 
 def selected(table: pa.Table, where: str) -> pa.Table:
     """The rows for which a condition of the selection is true."""
-    columns = [name for name in _SELECTION_COLUMNS if name in table.column_names]
+    columns = [name for name in table.column_names if name in SELECTION_COLUMNS]
     mask = plain(table.select(columns)).with_columns(selected=pl.sql_expr(where).fill_null(False))
     return table.filter(mask["selected"].to_arrow())
 

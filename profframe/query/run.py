@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import compress
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -15,20 +15,85 @@ import pyarrow as pa
 from profframe.errors import ProfframeError
 from profframe.query import macros, sandbox
 from profframe.query.arrangement import AS_IT_IS, Arrangement, divided, quoted
-from profframe.query.catalogue import find, is_shipped
+from profframe.query.catalogue import find, is_shipped, reads
 from profframe.query.computing import (
     FREE,
+    check_arrow_columns,
     check_columns,
+    check_number_of_rows,
     check_rows,
     computed,
     most,
     one_line_errors,
 )
 from profframe.query.header import Answer
-from profframe.query.parameters import reset_variables, set_variables, values
+from profframe.query.parameters import reset_variables, set_variables, values, with_values
+from profframe.query.plans import NO_TABLES, Tables
 from profframe.query.rules import ANSWER, SHARED_NAMES, Advice
 from profframe.query.sandbox import Terms
 from profframe.query.selection import literal
+from profframe.query.sources import Columns
+
+_ROWS: Final = "_rows"
+_PLACE: Final = "_place"
+_SLOW_OPTIMIZER: Final = "projection_pullup"
+"""Its time grows with the square of the number of rules in one SELECT."""
+
+
+class Select(Protocol):
+    """Runs a SELECT of profframe's own over tables of a trace."""
+
+    def __call__(
+        self,
+        sql: str,
+        views: Mapping[str, Columns],
+        given: Tables = NO_TABLES,
+        *,
+        without: str = "",
+    ) -> pa.Table:
+        """The rows.
+
+        Parameters
+        ----------
+        sql
+            One SELECT, without variables.
+        views
+            Tables of the trace that it reads, and their columns.
+        given
+            Other tables that it reads.
+        without
+            An optimizer of DuckDB that it is planned without, if any.
+        """
+
+
+def on(connection: duckdb.DuckDBPyConnection, *, reuse: bool = True) -> Select:
+    """Runs a SELECT on a connection that has a view per table; ``reuse`` as for `macros.load`."""
+
+    def select(
+        sql: str,
+        views: Mapping[str, Columns],  # noqa: ARG001 - the connection has them
+        given: Tables = NO_TABLES,
+        *,
+        without: str = "",
+    ) -> pa.Table:
+        for name, rows in given.items():
+            connection.register(name, rows)
+        if without:
+            connection.execute(f"SET disabled_optimizers = '{without}'")
+        try:
+            macros.load(connection, sql, reuse=reuse)
+            connection.execute(f"PREPARE {_ONCE} AS\n{sql}")
+            return connection.sql(f"EXECUTE {_ONCE}").to_arrow_table()
+        finally:
+            if without:
+                connection.execute("RESET disabled_optimizers")
+            for name in given:
+                connection.unregister(name)
+
+    return select
+
+
+_ONCE: Final = "once"
 
 
 def prepare(
@@ -109,7 +174,7 @@ def run(
     arrangement, _ = divided(answer, parameters)
     set_variables(connection, answer, parameters)
     if isinstance(answer, Advice):
-        relation = _advice(connection, answer, terms, lambda advice: advice.sql, arrangement)
+        relation = _advice(connection, answer, parameters, terms, arrangement)
     else:
         with one_line_errors(where, terms):
             if not trusted:
@@ -120,6 +185,66 @@ def run(
     check_rows(relation, where, terms)
     check_columns(answer, relation)
     return arrangement.chosen(relation)
+
+
+def answered(
+    select: Select,
+    answer: Answer,
+    parameters: Mapping[str, object] = MappingProxyType({}),
+    terms: Terms = FREE,
+) -> pa.Table:
+    """The rows of an answer that came with profframe; errors are those of `run`.
+
+    Parameters
+    ----------
+    select
+        Runs a SELECT.
+    answer
+        The answer, from `find`.
+    parameters
+        Value by parameter name.
+    terms
+        How many rows it may return.
+    """
+    where = f"answer {answer.name!r}"
+    arrangement, _ = divided(answer, parameters)
+    given = values(answer, parameters)
+    limit = _limit(terms, arrangement)
+    if isinstance(answer, Advice):
+        rows = _advised(select, answer, given, limit, _sql)
+    else:
+        with one_line_errors(where, terms):
+            rows = select(_limited(with_values(answer.sql, answer, given), limit), reads(answer))
+    check_arrow_columns(answer, rows)
+    rows = _in_order(select, answer, rows, arrangement, terms)
+    check_number_of_rows(rows.num_rows, where, terms)
+    return rows.select(list(arrangement.columns)) if arrangement.columns else rows
+
+
+def _sql(answer: Answer) -> str:
+    return answer.sql
+
+
+def _limit(terms: Terms, arrangement: Arrangement) -> str:
+    """What follows a SELECT to compute no more rows than may be returned."""
+    is_any = terms.most_rows is None or arrangement != AS_IT_IS
+    return "" if is_any else f" LIMIT {terms.most_rows}"
+
+
+def _limited(sql: str, limit: str) -> str:
+    return f"FROM (\n{sql}\n){limit}" if limit else sql
+
+
+def _in_order(
+    select: Select, answer: Answer, rows: pa.Table, arrangement: Arrangement, terms: Terms
+) -> pa.Table:
+    """Rows in the order that is wanted, and as many as are."""
+    if arrangement == AS_IT_IS:
+        return rows
+    types = {column.name: column.type for column in answer.columns}
+    order = arrangement.sql(types, _PLACE, terms.most_rows)
+    placed = rows.append_column(_PLACE, pa.array(range(rows.num_rows), pa.int64()))
+    return select(f"FROM {_ROWS} SELECT * EXCLUDE ({_PLACE}){order}", {}, {_ROWS: placed})
 
 
 def script(answer: Answer, parameters: Mapping[str, object] = MappingProxyType({})) -> str:
@@ -263,10 +388,7 @@ class Findings:
 
 
 def findings(
-    connection: duckdb.DuckDBPyConnection,
-    answer: Advice,
-    parameters: Mapping[str, object],
-    terms: Terms = FREE,
+    select: Select, answer: Advice, parameters: Mapping[str, object] = MappingProxyType({})
 ) -> Findings:
     """Run the rules of advice; `ranked` makes the answer of what they find.
 
@@ -275,33 +397,30 @@ def findings(
     ParameterError, UnknownNameError, AnswerError
         As of `run`.
     """
-    set_variables(connection, answer, parameters)
-    relation = _advice(
-        connection, answer, replace(terms, rows=None), lambda advice: advice.collected
-    )
-    reset_variables(connection, (parameter.name for parameter in answer.parameters))
-    rows = relation.to_arrow_table()
+    given = values(answer, parameters)
+    rows = _advised(select, answer, given, "", lambda advice: advice.collected)
     rows = rows.append_column("finding_number", pa.array(range(rows.num_rows), pa.int64()))
     replays = rows.num_rows - rows["replay"].null_count
-    macros.load(connection, _WINDOWS)
-    return Findings(rows, selected(connection, _WINDOWS if replays else f"{_WINDOWS} LIMIT 0"))
+    windows = _WINDOWS if replays else f"{_WINDOWS} LIMIT 0"
+    with one_line_errors("query"):
+        return Findings(rows, select(windows, reads(answer)))
 
 
 def ranked(
-    connection: duckdb.DuckDBPyConnection,
+    select: Select,
     answer: Advice,
     rows: pa.Table,
     gains: pa.Table,
     terms: Terms = FREE,
     *,
     arrangement: Arrangement = AS_IT_IS,
-) -> duckdb.DuckDBPyRelation:
+) -> pa.Table:
     """Rank findings by what replays say that they are worth, and else by what their rules say.
 
     Parameters
     ----------
-    connection
-        Any connection.
+    select
+        Runs a SELECT.
     answer
         The answer that found them.
     rows
@@ -320,20 +439,14 @@ def ranked(
         A rule gives a severity that there is none of, or there are too many rows.
     """
     where = f"answer {answer.name!r}"
-    tables = {"_findings": rows, "_gains": gains}
-    for name, table in tables.items():
-        connection.register(name, table)
-    try:
-        with one_line_errors(where, terms):
-            sql = f"WITH findings AS (\n{_GAINED}\n)\n{answer.ranking}"
-            macros.load(connection, sql)
-            relation = computed(connection, sql, terms, arrangement)
-    finally:
-        for name in tables:
-            connection.unregister(name)
-    check_rows(relation, where, terms)
-    check_columns(answer, relation)
-    return arrangement.chosen(relation)
+    with one_line_errors(where, terms):
+        sql = f"WITH findings AS (\n{_GAINED}\n)\n{answer.ranking}"
+        sql = _limited(sql, _limit(terms, arrangement))
+        found = select(sql, {}, {"_findings": rows, "_gains": gains})
+    check_arrow_columns(answer, found)
+    found = _in_order(select, answer, found, arrangement, terms)
+    check_number_of_rows(found.num_rows, where, terms)
+    return found.select(list(arrangement.columns)) if arrangement.columns else found
 
 
 _WINDOWS: Final = """
@@ -370,49 +483,67 @@ _GAINED: Final = """
 """
 
 
+def _advised(
+    select: Select,
+    answer: Advice,
+    given: Mapping[str, object],
+    limit: str,
+    sql_of: Callable[[Advice], str],
+) -> pa.Table:
+    """Run a SELECT of the rules that may apply to the trace: each takes long to plan."""
+    views, where = reads(answer), f"answer {answer.name!r}"
+    with one_line_errors(where):
+        names = select(f"FROM {SHARED_NAMES}(events)", views)
+        shared = {SHARED_NAMES: names}
+        conditions = with_values(answer.conditions, answer, given)
+        applies = [column[0].as_py() for column in select(conditions, views, shared).columns]
+        shorter = answer.only(compress(answer.rules, applies), (SHARED_NAMES,))
+        sql = _limited(with_values(sql_of(shorter), answer, given), limit)
+        return select(sql, views, shared, without=_SLOW_OPTIMIZER)
+
+
+def user_findings(
+    connection: duckdb.DuckDBPyConnection,
+    answer: Advice,
+    parameters: Mapping[str, object],
+    terms: Terms,
+) -> Findings:
+    """The same as `findings` of rules that the user has added to, once they are checked."""
+    _check_rules(connection, answer, terms)
+    set_variables(connection, answer, parameters)
+    with _naming_rules(connection, answer, terms):
+        found = findings(on(connection, reuse=False), answer, parameters)
+    reset_variables(connection, (parameter.name for parameter in answer.parameters))
+    return found
+
+
 def _advice(
     connection: duckdb.DuckDBPyConnection,
     answer: Advice,
+    parameters: Mapping[str, object],
     terms: Terms,
-    sql_of: Callable[[Advice], str],
-    arrangement: Arrangement = AS_IT_IS,
+    arrangement: Arrangement,
 ) -> duckdb.DuckDBPyRelation:
-    """Run a SELECT that takes as long to plan as to run.
-
-    It skips rules that cannot apply to the trace, and an optimizer whose time grows with the square
-    of the number of rules.
-    """
-    where, trusted = f"answer {answer.name!r}", is_shipped(answer)
+    trusted = is_shipped(answer)
     if not trusted:
         _check_rules(connection, answer, terms)
-    try:
-        with (
-            one_line_errors(where, terms),
-            _without_optimizer(connection, "projection_pullup"),
-        ):
-            macros.load(connection, f"{SHARED_NAMES}(events) {answer.conditions}")
-            connection.execute(
-                f"CREATE OR REPLACE TEMP TABLE {SHARED_NAMES} AS FROM {SHARED_NAMES}(events)"
-            )
-            [applies] = connection.execute(answer.conditions).fetchall()
-            shorter = answer.only(compress(answer.rules, applies), (SHARED_NAMES,))
-            sql = sql_of(shorter)
-            macros.load(connection, sql, reuse=trusted)
-            return computed(connection, sql, terms, arrangement, trusted=trusted)
-    except ProfframeError:
-        _blame(connection, answer, replace(terms, rows=None))
-        raise
+    select = on(connection, reuse=trusted)
+    limit = _limit(terms, arrangement)
+    with _naming_rules(connection, answer, terms):
+        rows = _advised(select, answer, values(answer, parameters), limit, _sql)
+        return connection.from_arrow(_in_order(select, answer, rows, arrangement, terms))
 
 
 @contextmanager
-def _without_optimizer(connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[None]:
-    optimizers = connection.execute("SELECT 1 FROM duckdb_optimizers() WHERE name = ?", [name])
-    if optimizers.fetchall():
-        connection.execute(f"SET disabled_optimizers = '{name}'")
+def _naming_rules(
+    connection: duckdb.DuckDBPyConnection, answer: Advice, terms: Terms
+) -> Iterator[None]:
+    """Let an error name the rule that fails by itself, if there is one."""
     try:
         yield
-    finally:
-        connection.execute("RESET disabled_optimizers")
+    except ProfframeError:
+        _raise_error_of_rule(connection, answer, replace(terms, rows=None))
+        raise
 
 
 def _check_rules(connection: duckdb.DuckDBPyConnection, answer: Advice, terms: Terms) -> None:
@@ -426,7 +557,9 @@ def _check_rules(connection: duckdb.DuckDBPyConnection, answer: Advice, terms: T
                     sandbox.check(connection, sql, str(rule.path), terms)
 
 
-def _blame(connection: duckdb.DuckDBPyConnection, answer: Advice, terms: Terms) -> None:
+def _raise_error_of_rule(
+    connection: duckdb.DuckDBPyConnection, answer: Advice, terms: Terms
+) -> None:
     """Raise the error of the first rule that fails by itself."""
     macros.load(connection, f"{answer.conditions} {answer.sql}")
     for rule in answer.rules:

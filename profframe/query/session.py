@@ -21,12 +21,13 @@ import pyarrow as pa
 from profframe import schema
 from profframe.errors import AnswerError, ProfframeError, StoreError, UnknownNameError
 from profframe.query import macros
-from profframe.query.catalogue import find, reads
+from profframe.query.catalogue import columns_named, find, is_shipped, reads
 from profframe.query.database import Database, database_of
 from profframe.query.header import Answer
+from profframe.query.plans import NO_TABLES, PLANS, Question, Tables
 from profframe.query.remaining import with_remaining_replays
-from profframe.query.result import frame, selected
-from profframe.query.run import query, run
+from profframe.query.result import SELECTION_COLUMNS, frame, plain, selected
+from profframe.query.run import answered, on, query, run
 from profframe.query.sandbox import Terms
 from profframe.query.selection import (
     Integers,
@@ -182,10 +183,7 @@ class Session:
             yield self
             return
         answers = Answers()
-        database = Database(self.source, self.terms, answers.once)
-        connection = database.connection()
-        [(threads,)] = connection.execute("SELECT current_setting('threads')").fetchall()
-        connection.execute(f"SET external_threads = {min(at_once, threads)}")
+        database = Database(self.source, self.terms, answers.once, at_once)
         try:
             with stopping(database.interrupt):
                 yield replace(self, database=database, answers=answers, outside=self)
@@ -235,6 +233,8 @@ class Session:
 
     def answer(self, answer: Answer, parameters: Mapping[str, object]) -> pl.DataFrame:
         """The rows of an answer; errors are those of `profframe.query.run.run`."""
+        if is_shipped(answer):
+            return plain(answered(self.select, answer, parameters, self.terms))
         return self.ask(lambda c: frame(run(c, answer, parameters, self.terms)), reads(answer))
 
     def sql(self, text: str) -> pl.DataFrame:
@@ -242,12 +242,62 @@ class Session:
         views = tables_for("".join([text, *macros.definitions(text).values()]))
         return self.ask(lambda c: frame(query(c, text, terms=self.terms)), views)
 
+    def select(
+        self,
+        sql: str,
+        views: Mapping[str, Columns] | None = None,
+        given: Tables = NO_TABLES,
+        *,
+        without: str = "",
+    ) -> pa.Table:
+        """The rows of a SELECT of profframe's own; parameters are those of `run.Select`.
+
+        If the rows of the trace are in memory, the plan is kept for the next trace.
+        """
+        needed = columns_named(sql) if views is None else views
+        steps = () if self.answers is None else macros.steps_of(sql)
+        return self._retried(
+            lambda session: session._selected(sql, needed, given, without, steps)  # noqa: SLF001
+        )
+
+    def _selected(
+        self,
+        sql: str,
+        views: Mapping[str, Columns],
+        given: Tables,
+        without: str,
+        steps: tuple[str, ...],
+    ) -> pa.Table:
+        parts = {name: Part(columns, self.selection.where(name)) for name, columns in views.items()}
+        held = None
+        if self.terms.memory_limit is None:
+            held = self.source.held({name: _with_selected(part) for name, part in parts.items()})
+        if held is None:
+            return self.ask(lambda c: on(c)(sql, views, given, without=without), views)
+        kept = {macros.kept(name): self._step(name) for name in steps}
+        tables = {**held, **kept, **given}
+        question = Question(sql, (*parts.items(),), steps, without)
+        with (
+            PLANS.lease(question, tables) as plan,
+            self.database.running(plan.cursor),
+            self._guarded(lambda: plan.cursor),
+        ):
+            return plan.answer(tables)
+
+    def _step(self, name: str) -> pa.Table:
+        """The rows of a step that answers share, computed once."""
+        sql = f"FROM {name}(events)"
+        views, inner = columns_named(sql), macros.steps_within(name)
+        return self.once(("step", name), lambda: self._selected(sql, views, NO_TABLES, "", inner))
+
     @contextmanager
     def connection(
         self, views: Mapping[str, Columns] = IN_EACH_TRACE
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor with a view per table, for a block of profframe's own SQL."""
-        with self._guarded(self.database.new_cursor) as cursor, cursor:
+        is_held = self.terms.memory_limit is None and self.source.held({}) is not None
+        new = PLANS.cursor if is_held else self.database.new_cursor
+        with self._guarded(new) as cursor, cursor, self.database.running(cursor):
             for table, columns in views.items():
                 self.source.view(cursor, table, Part(columns, self.selection.where(table)))
             yield cursor
@@ -291,7 +341,7 @@ class Session:
 
     def _check_kinds(self, kinds: tuple[str, ...]) -> None:
         if not set(kinds) <= set(schema.KINDS):
-            present = self.unlimited().sql("SELECT DISTINCT kind FROM events")["kind"]
+            present = self.select("SELECT DISTINCT kind FROM events")["kind"].to_pylist()
             check_texts("kind", kinds, {*schema.KINDS, *present})
 
     def _windows(self, source: Source, selection: Selection, steps: Integers) -> list[Window]:
@@ -311,10 +361,12 @@ class Session:
     ) -> list[Window]:
         """Windows of the occurrences of some phases of the traces that are selected."""
         of_traces = self.with_source(source).with_selection(selection.of_traces()).unlimited()
-        rows = of_traces.sql(
-            "SELECT inference_phase AS phase, run, rank, start_ns, start_ns + dur_ns AS end_ns "
-            "FROM events WHERE phase_id = event_id AND inference_phase IS NOT NULL "
-            "ORDER BY run, rank, start_ns"
+        rows = plain(
+            of_traces.select(
+                "SELECT inference_phase AS phase, run, rank, start_ns, start_ns + dur_ns AS end_ns "
+                "FROM events WHERE phase_id = event_id AND inference_phase IS NOT NULL "
+                "ORDER BY run, rank, start_ns"
+            )
         )
         if phases and rows.is_empty():
             raise UnknownNameError(f"no phase {phases[0]!r}; the trace has no inference phases")
@@ -382,10 +434,17 @@ class Session:
 
 def _remaining(part: Session) -> Session:
     """A part of a trace where captured ops count the replays that are left."""
-    if not part.unlimited().sql("SELECT count(replays) > 0 AS any FROM events")["any"][0]:
+    if not part.select("SELECT count(replays) > 0 AS any FROM events")["any"][0].as_py():
         return part
     rows = with_remaining_replays(part.table("events"))
     return part.with_source(Overlay(part.source, "events", rows))
+
+
+def _with_selected(part: Part) -> Columns:
+    """Columns that a part of a table needs, those of its condition too."""
+    if part.where is None or part.columns is None:
+        return part.columns
+    return part.columns | SELECTION_COLUMNS
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -74,6 +74,9 @@ class Source(Protocol):
     def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
         """Let one connection read a part of a table by the table's name."""
 
+    def held(self, tables: Mapping[str, Columns]) -> Mapping[str, pa.Table] | None:
+        """Some columns of tables that are in memory; None if the rows of any are in files."""
+
     def paths(self, tables: Iterable[str]) -> Iterator[str]:
         """Files that a connection reads for views of some tables."""
 
@@ -109,12 +112,14 @@ class InMemory:
     def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
         rows = self.tables[table]
         if part.where is None:  # planning a view of a view takes twice as long
-            needed = part.columns or rows.column_names
             connection.execute(f"DROP VIEW IF EXISTS {table}")
-            connection.register(table, rows.select([n for n in rows.column_names if n in needed]))
+            connection.register(table, _some(rows, part.columns))
         else:
             connection.register(f"_{table}", rows)
             part.view(connection, table, f"_{table}")
+
+    def held(self, tables: Mapping[str, Columns]) -> Mapping[str, pa.Table]:
+        return {name: _some(self.tables[name], columns) for name, columns in tables.items()}
 
     def paths(self, tables: Iterable[str]) -> Iterator[str]:  # noqa: ARG002
         yield from ()
@@ -147,6 +152,14 @@ class InMemory:
         return InMemory(tables)
 
 
+def _some(rows: pa.Table, columns: Columns) -> pa.Table:
+    """Some columns of a table, in its own order; one, if none is needed to count its rows."""
+    if columns is None:
+        return rows
+    names = rows.column_names
+    return rows.select([name for name in names if name in columns] or names[:1])
+
+
 def _of_ranks(rows: pa.Table, ranks: Sequence[int]) -> pa.Table:
     """The batches of a table that may have rows of some ranks, in order; nothing is copied."""
     if "rank" not in rows.column_names or rows["rank"].num_chunks < 2:
@@ -174,6 +187,13 @@ class Overlay:
 
     def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
         self._of(table).view(connection, table, part)
+
+    def held(self, tables: Mapping[str, Columns]) -> Mapping[str, pa.Table] | None:
+        others = {name: columns for name, columns in tables.items() if name != self.name}
+        rows = self.source.held(others)
+        if rows is None or self.name not in tables:
+            return rows
+        return {**rows, self.name: _some(self.rows, tables[self.name])}
 
     def paths(self, tables: Iterable[str]) -> Iterator[str]:
         return self.source.paths(table for table in tables if table != self.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe.errors import StoreError, StoreVersionError
 from profframe.query.selection import Integers, check_numbers, check_texts
-from profframe.query.sources import Part
+from profframe.query.sources import Columns, Part
 from profframe.store import manifest, versions
 from profframe.store.checking import check_place, no_rows, relation
 from profframe.store.layout import Place, component, optional_tables, places
@@ -83,6 +83,9 @@ class Store:
             traces = f"{self._relation('traces')} WHERE {versions.others()}"
             rows = f"(FROM {rows} UNION ALL BY NAME SELECT {note} FROM {traces})"  # noqa: S608
         part.view(connection, table, rows)
+
+    def held(self, tables: Mapping[str, Columns]) -> None:
+        """None: all rows are in files."""
 
     def paths(self, tables: Iterable[str]) -> Iterator[str]:
         """Files that a connection reads for views of some tables.

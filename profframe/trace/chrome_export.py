@@ -173,7 +173,7 @@ class _Done:
         self._done = 0
         self._all = 0
         if progress is not None:
-            self._all = session.sql("SELECT count(*) AS events FROM events")["events"][0]
+            self._all = session.select("SELECT count(*) AS events FROM events")["events"][0].as_py()
 
     def watch(self, lines: Lines, what: str) -> Lines:
         """The lines; each batch is reported when it is written."""

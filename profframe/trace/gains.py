@@ -16,10 +16,10 @@ from profframe.analysis.replay import remedies
 from profframe.analysis.replay.remedies import CAUSES, Changed, Remedy
 from profframe.errors import AnswerError, ProfframeError
 from profframe.query.arrangement import divided
-from profframe.query.catalogue import reads
-from profframe.query.result import frame
+from profframe.query.catalogue import is_shipped, reads
+from profframe.query.result import plain
 from profframe.query.rules import Advice
-from profframe.query.run import Findings, findings, ranked
+from profframe.query.run import Findings, findings, ranked, user_findings
 from profframe.trace.jobs import replayed
 
 if TYPE_CHECKING:
@@ -63,14 +63,22 @@ def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> p
     session = self._session
     arrangement, _ = divided(question, parameters)
     views = reads(question)
-    everything = session.ask(lambda c: findings(c, question, parameters, session.terms), views)
+    everything = (
+        findings(session.select, question, parameters)
+        if is_shipped(question)
+        else session.ask(lambda c: user_findings(c, question, parameters, session.terms), views)
+    )
     gains = pa.Table.from_pylist(_gains(self, everything), _SCHEMA)
     try:
-        return session.ask(
-            lambda c: frame(
-                ranked(c, question, everything.rows, gains, session.terms, arrangement=arrangement)
-            ),
-            {},
+        return plain(
+            ranked(
+                session.select,
+                question,
+                everything.rows,
+                gains,
+                session.terms,
+                arrangement=arrangement,
+            )
         )
     except AnswerError:
         session.answer(question, parameters)  # it names the file of the rule that failed
@@ -91,10 +99,10 @@ def _gains(self: Trace, everything: Findings) -> list[dict[str, Any]]:
             wanted, f"it is one of {runs:,} runs, and at most {MOST_RUNS} are replayed at once"
         )
     windows = {(row["run"], row["rank"]): row for row in everything.windows.to_pylist()}
-    counts = self._session.unlimited().sql(
+    counts = self._session.select(
         "SELECT run::VARCHAR AS run, count(*) AS events FROM events GROUP BY run"
     )
-    sizes = dict(counts.iter_rows())
+    sizes = dict(zip(*counts.to_pydict().values(), strict=True))
     rows = []
     for run in dict.fromkeys(row["run"] for row in wanted):
         of_run = [row for row in wanted if row["run"] == run]

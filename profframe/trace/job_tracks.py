@@ -10,6 +10,7 @@ import polars as pl
 
 from profframe.analysis.critical_path.blame import CAUSES
 from profframe.trace.jobs import critical_path, late_slices
+from profframe.trace.query import own_rows
 
 if TYPE_CHECKING:
     from profframe.analysis.critical_path import CriticalPath
@@ -24,8 +25,8 @@ def steps_of(part: Trace, whole: Trace) -> Steps:
     """Steps in a part of some traces; all if it has as many as the whole."""
     if part._session.selection.is_of_traces:  # noqa: SLF001 - a method of it
         return [None]
-    steps: list[int | None] = part.sql(_STEPS)["step"].to_list()
-    return [None] if steps == whole.sql(_STEPS)["step"].to_list() else steps
+    steps: list[int | None] = own_rows(part, _STEPS)["step"].to_list()
+    return [None] if steps == own_rows(whole, _STEPS)["step"].to_list() else steps
 
 
 def path_across_ranks(whole: Trace, steps: Steps) -> CriticalPath:

@@ -12,6 +12,7 @@ from profframe.query.selection import texts
 from profframe.show.frame import why_empty
 from profframe.show.plots import drawing
 from profframe.trace.calls import saying_right_calls
+from profframe.trace.query import own_rows
 from profframe.trace.reasons import lack_of
 
 if TYPE_CHECKING:
@@ -220,8 +221,8 @@ class Plots:
             from profframe.show.plots import parts, snapshots
 
             if by is None:
-                has_categories = self.trace.sql(
-                    "SELECT count(category) > 0 FROM allocations"
+                has_categories = own_rows(
+                    self.trace, "SELECT count(category) > 0 FROM allocations"
                 ).item()
                 by = "category" if has_categories else "frame"
             peaks = self.trace.answer("snapshot_timeline", points=5)
@@ -249,8 +250,8 @@ class Plots:
         with drawing():
             from profframe.show.plots import parts, snapshots
 
-            devices = self.trace.sql(
-                "SELECT count(DISTINCT (run, rank, device)) FROM segments"
+            devices = own_rows(
+                self.trace, "SELECT count(DISTINCT (run, rank, device)) FROM segments"
             ).item()
             pieces = parts.MOST_ROWS // max(min(devices, parts.MOST_PANELS), 1)
             rows = self.trace.answer("segment_map", pieces=min(pieces, 2000))

@@ -19,6 +19,7 @@ from profframe.query import reasons
 from profframe.query.catalogue import advice as with_rules
 from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer
+from profframe.query.result import plain
 from profframe.query.rules import Advice
 from profframe.query.sandbox import Paths
 from profframe.query.selection import Text, check_compat
@@ -144,6 +145,11 @@ def sql(
     if (memory_limit, timeout_s, rows) != (None, None, None):
         trace = trace.limited(memory_limit, timeout_s=timeout_s, rows=rows)
     return _sql(trace, query)
+
+
+def own_rows(trace: Trace, query: str) -> pl.DataFrame:
+    """The rows of a SELECT of profframe's own, which names the columns that it reads."""
+    return plain(trace._session.select(query))  # noqa: SLF001 - of the trace's own package
 
 
 def _sql(self: Trace, query: str) -> pl.DataFrame:

@@ -13,6 +13,7 @@ from profframe.show.first_words import first_words
 from profframe.show.lines import Lines
 from profframe.show.summary import Summary
 from profframe.trace import reasons
+from profframe.trace.query import own_rows
 
 if TYPE_CHECKING:
     from profframe.trace.trace import Trace
@@ -153,10 +154,10 @@ def summary(self: Trace) -> Summary:
     traces = trace.traces
     return Summary(
         overview=trace.overview(),
-        kinds=trace.sql(_KINDS),
+        kinds=own_rows(trace, _KINDS),
         steps=trace.steps(),
         traces=traces,
-        categories=trace.sql(_CATEGORIES),
+        categories=own_rows(trace, _CATEGORIES),
         quality=trace.quality,
         words=first_words(trace, traces["format"]),
     )

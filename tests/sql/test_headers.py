@@ -85,7 +85,9 @@ class TestHeader:
             assert column.unit == unit, column.name
 
     def test_every_need_is_used(self, answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("profframe.query.run._blame", lambda *_: None)  # asks every rule anew
+        monkeypatch.setattr(
+            "profframe.query.run._raise_error_of_rule", lambda *_: None
+        )  # asks every rule anew
         for missing in answer.needs:
             others = [need for need in answer.needs if need != missing]
             with empty(*others) as connection, pytest.raises(UnknownNameError):

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from profframe import load
-from profframe.query.catalogue import advice, reads
+from profframe.query.catalogue import advice
 from profframe.query.run import findings
 from profframe.trace.trace import Trace
 from tests.members import few
@@ -29,7 +29,7 @@ def check_times(trace: Trace, found: pl.DataFrame) -> None:
     """No two findings of a rank are of the same time, and none gains more than all of it."""
     window = trace.sql("SELECT run, rank, window_ns FROM shared_windows(events)")
     question = advice()
-    rows = trace._session.ask(lambda c: findings(c, question, {}).rows, reads(question))
+    rows = findings(trace._session.select, question).rows
     claims = (
         pl.DataFrame(rows)
         .filter(pl.col("rule") != "straggler")  # whose time is of the ranks that wait

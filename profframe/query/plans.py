@@ -1,0 +1,284 @@
+"""Plans of profframe's own questions, kept for all traces in memory.
+
+For a small trace DuckDB takes several times as long to plan a question as to run it. A plan that is
+kept reads `Slot` objects in place of tables: each question fills them with the tables of its trace,
+and empties them when it ends. All plans are in one database of the process, which reads no file and
+runs no SQL of the user's.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import duckdb
+import pyarrow as pa
+
+from profframe.query import macros
+from profframe.query.sandbox import Terms, connect
+from profframe.query.sources import Part
+
+if TYPE_CHECKING:
+    from duckdb._sources import ArrowScanSource
+else:
+    try:
+        from duckdb._sources import ArrowScanSource
+    except ImportError:  # other releases read a slot by its stream, and do not ask for its size
+        ArrowScanSource = object
+
+Tables: TypeAlias = Mapping[str, pa.Table]
+NO_TABLES: Final[Tables] = MappingProxyType({})
+
+MOST_ROWS: Final = 1 << 17
+"""Of a larger table no plan is kept: to run it takes longer than to plan it."""
+_FEW_ROWS: Final = 1 << 11
+"""A plan that has read more rows than these is run without rows, to free what it holds of them."""
+_KEPT: Final = 128
+"""Most plans that are kept; each takes one to two megabytes."""
+_NAME: Final = "plan"
+_RUN_ONCE: Final = ("ASOF_JOIN", "IE_JOIN")
+"""Operators that keep the rows of their first run (DuckDB 2.0): another run fails."""
+
+
+class Slot(ArrowScanSource):
+    """A table of a plan: it hands out the rows of the question that runs."""
+
+    schema_is_stable = True
+
+    def __init__(self, rows: pa.Table) -> None:  # not the base's: what it wraps is itself
+        self.obj = None
+        self.schema: pa.Schema = rows.schema
+        self._planned: int = rows.num_rows
+        self._rows: pa.Table | None = None
+
+    def fill(self, rows: pa.Table) -> None:
+        """Hand out rows of the same schema from now on."""
+        self._rows = rows
+
+    def empty(self) -> None:
+        """Hand out nothing from now on."""
+        self._rows = None
+
+    def rows(self) -> int:
+        """How many rows to expect; for the planner."""
+        return self._planned
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._handed_out().__arrow_c_stream__(requested_schema)
+
+    def stream(
+        self,
+        columns: Sequence[int] | None,
+        filters: Sequence[object],  # noqa: ARG002 - it accepts none
+    ) -> tuple[object, bool]:
+        """A stream of some columns, by their number, and whether it has only these."""
+        rows = self._handed_out()
+        if columns is None:
+            return rows.__arrow_c_stream__(), False
+        return rows.select(list(columns)).__arrow_c_stream__(), True
+
+    def _handed_out(self) -> pa.Table:
+        if self._rows is None:
+            raise RuntimeError("no question has filled this slot")
+        return self._rows
+
+
+_Key: TypeAlias = "tuple[Question, bool]"
+"""What a plan is for, and whether its tables are large: the planner estimates by their size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a plan is for, besides the types of its tables.
+
+    Attributes
+    ----------
+    sql
+        One SELECT of profframe's own, without variables.
+    parts
+        Which part of each table of the trace it reads.
+    steps
+        Macros whose rows are given as tables named ``_kept_`` and their name.
+    without
+        An optimizer of DuckDB that it is planned without, if any.
+    """
+
+    sql: str
+    parts: tuple[tuple[str, Part], ...] = ()
+    steps: tuple[str, ...] = ()
+    without: str = ""
+
+
+@dataclass(eq=False)
+class _Plan:
+    """A question that DuckDB has planned, and the slots that it reads."""
+
+    database: duckdb.DuckDBPyConnection
+    cursor: duckdb.DuckDBPyConnection
+    slots: Mapping[str, Slot]
+    may_run_again: bool | None = None
+    """None until it is looked up, by the second question."""
+
+    def fits(self, tables: Tables) -> bool:
+        """Whether tables have the types that were planned for."""
+        return all(slot.schema.equals(tables[name].schema) for name, slot in self.slots.items())
+
+    def answer(self, tables: Tables) -> pa.Table:
+        """The rows of the answer."""
+        try:
+            for name, slot in self.slots.items():
+                slot.fill(tables[name])
+            return self.cursor.sql(f"EXECUTE {_NAME}").to_arrow_table()
+        finally:
+            for slot in self.slots.values():
+                slot.empty()
+
+    def forget(self) -> None:
+        """Free what operators hold of the last rows."""
+        self.answer({name: slot.schema.empty_table() for name, slot in self.slots.items()})
+
+    def runs_again(self) -> bool:
+        """Whether the plan can be run a second time."""
+        if self.may_run_again is None:
+            [(_, text)] = self.cursor.execute(f"EXPLAIN (FORMAT json) EXECUTE {_NAME}").fetchall()
+            self.may_run_again = not any(operator in text for operator in _RUN_ONCE)
+        return self.may_run_again
+
+
+class Plans:
+    """Kept plans, and the database that they are in; shared by the threads of a process."""
+
+    def __init__(self) -> None:
+        self._inherited: list[object] = []
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._opening = threading.Lock()
+        self._database: duckdb.DuckDBPyConnection | None = None
+        self._macros = macros.Shared()
+        self._idle = OrderedDict[_Key, list[_Plan]]()
+        self._once = set[_Key]()
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A new connection to the database, which has all macros that others have created."""
+        return self._connected()[1]
+
+    def _connected(self) -> tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]:
+        """The database, opened if need be, and a new connection to it."""
+        with self._opening:
+            if self._database is None:
+                self._database = connect(Terms(), ())
+            database, shared = self._database, self._macros
+        cursor = database.cursor()
+        with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
+            cursor.execute("SET enable_progress_bar = false")
+        macros.share(cursor, shared)
+        return database, cursor
+
+    @contextmanager
+    def lease(self, question: Question, tables: Tables) -> Iterator[_Plan]:
+        """A plan of a question for a block, which no other question uses meanwhile.
+
+        Parameters
+        ----------
+        question
+            What is asked.
+        tables
+            Every table that it reads, by name.
+        """
+        most = max((rows.num_rows for rows in tables.values()), default=0)
+        key = question, most > _FEW_ROWS
+        plan = self._taken(key, tables) or self._made(question, tables)
+        try:
+            yield plan
+            if most <= MOST_ROWS and key not in self._once:
+                if most <= _FEW_ROWS:
+                    self._give_back(key, plan)
+                elif plan.runs_again():
+                    plan.forget()
+                    self._give_back(key, plan)
+        except (duckdb.InternalException, duckdb.FatalException):
+            self._abandon(plan.database)
+            raise
+
+    def _taken(self, key: _Key, tables: Tables) -> _Plan | None:
+        """An idle plan for tables of these types, if there is one."""
+        with self._lock:
+            idle = self._idle.get(key, [])
+            plan = next((plan for plan in idle if plan.fits(tables)), None)
+            if plan is None:
+                return None
+            idle.remove(plan)
+        if plan.runs_again():
+            return plan
+        with self._lock:
+            if len(self._once) > _KEPT:
+                self._once.clear()
+            self._once.add(key)
+            self._idle.pop(key, None)
+        return None
+
+    def _made(self, question: Question, tables: Tables) -> _Plan:
+        database, cursor = self._connected()
+        parts = dict(question.parts)
+        slots = {name: Slot(rows) for name, rows in tables.items()}
+        for name, slot in slots.items():
+            part = parts.get(name)
+            if part is None or part.where is None:
+                cursor.register(name, slot)
+            else:
+                cursor.register(f"_{name}", slot)
+                part.view(cursor, name, f"_{name}")
+        macros.load_apart(cursor, question.sql, question.steps)
+        if question.without:
+            cursor.execute(f"SET disabled_optimizers = '{question.without}'")
+        try:
+            cursor.execute(f"PREPARE {_NAME} AS\n{question.sql}")
+        finally:
+            if question.without:
+                cursor.execute("RESET disabled_optimizers")
+        return _Plan(database, cursor, slots)
+
+    def _give_back(self, key: _Key, plan: _Plan) -> None:
+        """Keep a plan for the next question; the one that was not asked for longest goes."""
+        with self._lock:
+            if plan.database is not self._database:
+                return
+            self._idle.setdefault(key, []).append(plan)
+            self._idle.move_to_end(key)
+            while sum(map(len, self._idle.values())) > _KEPT:
+                oldest = next(iter(self._idle))
+                self._idle[oldest].pop(0)
+                if not self._idle[oldest]:
+                    del self._idle[oldest]
+
+    def _abandon(self, database: duckdb.DuckDBPyConnection) -> None:
+        """Open another database for the next question: after such an error this one is closed."""
+        with self._opening, self._lock:
+            if database is self._database:
+                self._database = None
+                self._macros = macros.Shared()
+                self._idle.clear()
+
+    def close(self) -> None:
+        """Drop all plans; what they are of is closed with the last question that uses it."""
+        self._reset()
+
+    def after_fork(self) -> None:
+        """In the child: DuckDB's threads are gone, and closing it would wait for them."""
+        self._inherited += [self._database, self._idle]
+        self._reset()
+
+
+PLANS: Final = Plans()
+atexit.register(PLANS.close)
