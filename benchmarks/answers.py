@@ -26,7 +26,10 @@ from types import MappingProxyType
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-TRACES: Final = Path(os.environ.get("PROFFRAME_TRACES", ROOT.parent / "shared" / "traces"))
+sys.path.insert(0, str(ROOT))
+
+from tests.places import TRACES  # noqa: E402
+
 SOURCES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "training with collectives": "facebookresearch__HolisticTraceAnalysis/nccl_data.json.gz",

@@ -14,7 +14,6 @@ than there is.
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import shutil
 import statistics
@@ -27,7 +26,10 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-TRACES: Final = Path(os.environ.get("PROFFRAME_TRACES", ROOT.parent / "shared" / "traces"))
+sys.path.insert(0, str(ROOT))
+
+from tests.places import TRACES  # noqa: E402
+
 TRACE: Final = TRACES / "facebookresearch__HolisticTraceAnalysis" / "df_index_resolver.json.gz"
 EXAMPLE: Final = ROOT / "examples" / "cpu_training.json.gz"
 FILES: Final = 16

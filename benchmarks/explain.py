@@ -26,8 +26,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.tiling import bounds_us, document, tile  # noqa: E402
+from tests.places import TRACES  # noqa: E402
 
-TRACES: Final = Path(os.environ.get("PROFFRAME_TRACES", ROOT.parent / "shared" / "traces"))
 PAIR: Final = tuple(
     f"facebookresearch__HolisticTraceAnalysis/trace_diff/{name}.json.gz"
     for name in ("control", "test")

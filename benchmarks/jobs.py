@@ -28,8 +28,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.tiling import bounds_us, document, tile  # noqa: E402
+from tests.places import TRACES  # noqa: E402
 
-TRACES: Final = Path(os.environ.get("PROFFRAME_TRACES", ROOT.parent / "shared" / "traces"))
 FOLDER: Final = "facebookresearch__param/dlrm_kineto"
 TIME_LIMIT: Final = 1.0
 """All questions together, over loading."""

@@ -27,7 +27,10 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-TRACES: Final = Path(os.environ.get("PROFFRAME_TRACES", ROOT.parent / "shared" / "traces"))
+sys.path.insert(0, str(ROOT))
+
+from tests.places import TRACES  # noqa: E402
+
 GPU_TRACE: Final = "facebookresearch__HolisticTraceAnalysis/df_index_resolver.json.gz"
 MB: Final = 1_000_000
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import shutil
 import subprocess
@@ -35,8 +34,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.tiling import document, tile  # noqa: E402
+from tests.places import TRACES  # noqa: E402
 
-TRACES: Final = Path(os.environ.get("PROFFRAME_TRACES", ROOT.parent / "shared" / "traces"))
 SOURCE: Final = "facebookresearch__param/dlrm_kineto/worker0_step_12.1694128201545.pt.trace.json.gz"
 EXAMPLE: Final = ROOT / "examples" / "cpu_training.json.gz"
 

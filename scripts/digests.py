@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import re
 import sys
 import tempfile
@@ -26,6 +25,10 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+from tests.places import TRACES
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -33,9 +36,6 @@ if TYPE_CHECKING:
 
 Digests = dict[str, str]
 
-TRACES: Final = Path(
-    os.environ.get("PROFFRAME_TRACES", Path(__file__).parents[2] / "shared" / "traces")
-)
 ENDINGS: Final = (".json", ".json.gz", ".json.zst", ".sqlite", ".nvvp", ".db")
 _PARAMETER: Final = re.compile(
     r"^-- parameter +(\w+) +(\w+)(?:\(([^)]*)\))? *= *(\S+)", re.MULTILINE

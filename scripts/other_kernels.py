@@ -10,7 +10,6 @@ has most of that. Traces without a device are left out.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +17,11 @@ from typing import Final
 
 import polars as pl
 
-import profframe
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-TRACES: Final = Path(
-    os.environ.get("PROFFRAME_TRACES", Path(__file__).parents[2] / "shared" / "traces")
-)
+import profframe
+from tests.places import TRACES
+
 ENDINGS: Final = (".json", ".json.gz", ".json.zst", ".sqlite", ".nvvp", ".db")
 _SUMS: Final = """
     SELECT

@@ -20,11 +20,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, TextIO
 
+from tests.places import TRACES
 from tests.planted.drawing import KINDS, SOURCES, Planted, plant, recorded, with_busy
 from tests.planted.recorded import Model
 from tests.planted.steps import simulate
 
-ROOT: Final = Path(__file__).parents[2]
 NO_CAUSE: Final = ("noise", "unexplained")
 SHOWN: Final = 4
 Row = dict[str, Any]
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--kind", action="append", choices=list(KINDS))
     parser.add_argument("--noise", type=float, default=0.02, help="of each duration")
     parser.add_argument("--step-noise", type=float, default=0.0, help="of all of a step")
-    parser.add_argument("--traces", type=Path, default=ROOT.parent / "shared" / "traces")
+    parser.add_argument("--traces", type=Path, default=TRACES)
     given, out = parser.parse_args(), sys.stdout
     noise = given.noise, given.step_noise
     if given.edits:

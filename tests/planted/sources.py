@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TextIO
 
+from tests.places import TRACES
 from tests.planted.recorded import Model, cut
 from tests.planted.steps import length
 
-ROOT: Final = Path(__file__).parents[2]
 MOST_EVENTS: Final = 110_000
 
 
@@ -47,6 +47,6 @@ def main(paths: list[Path], out: TextIO) -> None:
 
 if __name__ == "__main__":
     main(
-        [Path(p) for p in sys.argv[1:]] or list(candidates(ROOT.parent / "shared" / "traces")),
+        [Path(p) for p in sys.argv[1:]] or list(candidates(TRACES)),
         sys.stdout,
     )
