@@ -13,13 +13,12 @@ import pytest
 
 import profframe
 from profframe import cli
-from tests import hostile
+from tests import hostile, needs, places, skips
 from tests.members import few
 
 Run = Callable[..., tuple[int, str, str]]
 
-ROOT = Path(__file__).parent.parent
-TRACES = Path(os.environ.get("PROFFRAME_TRACES", ROOT.parent / "shared" / "traces"))
+ROOT, TRACES = places.ROOT, places.TRACES
 
 # A hundred processes that tests start import profframe: without bytecode each compiles it anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -49,9 +48,7 @@ def example() -> Path:
 @pytest.fixture(scope="session")
 def traces() -> Path:
     """The folder of real traces from public repositories, with its ``index.csv``."""
-    if not (TRACES / "index.csv").is_file():
-        pytest.skip(f"no real traces: PROFFRAME_TRACES names no folder with index.csv ({TRACES})")
-    return TRACES
+    return needs.traces()
 
 
 @pytest.fixture
@@ -129,6 +126,11 @@ def _kept(path: Path, compat: str | None) -> profframe.Trace:
     return profframe.load(path, compat=compat)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Count what is skipped for want of something."""
+    skips.pytest_configure(config)
+
+
 def pytest_collection_finish() -> None:
     """Leave ten thousand tests out of what each garbage collection looks at."""
     gc.collect()
@@ -158,10 +160,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that takes ``chrome_trace`` runs once for each real trace; ids are numbers."""
     if "chrome_trace" in metafunc.fixturenames:
         found = chrome_traces()
-        absent = pytest.param(
-            None,
-            marks=pytest.mark.skip(f"no real traces: PROFFRAME_TRACES has no index.csv ({TRACES})"),
-        )
-        ids = [str(number) for number in range(len(found))] or ["absent"]
-        members = few(found, _unlike(found)) if found else [absent]
+        ids = [str(number) for number in range(len(found))]
+        members = needs.members(few(found, _unlike(found)))
         metafunc.parametrize("chrome_trace", members, ids=ids)

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pytest
 
 import profframe
 from profframe.readers.json import exact
 from profframe.schema import TABLES
 from profframe.trace.trace import Trace
+from tests import needs
 
-pb: Any = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+pb: Any = needs.module("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 
 Slices = Counter[tuple[str, int, int, str | None]]
 """Line, nanoseconds since the first time of the file, length, and name of slices."""

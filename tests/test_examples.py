@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import graphs
+from tests import graphs, needs
 
 ROOT = Path(__file__).parent.parent
 ABSOLUTE_PATH = re.compile(r'"(?:[A-Z]:\\|/)[^"]+"')
@@ -34,7 +34,7 @@ def captured(output: Path, *options: str) -> str:
     "options", [pytest.param((), marks=pytest.mark.long), ("--stack",)], ids=["plain", "stack"]
 )
 def test_capture_of_a_training_run(options: tuple[str, ...], tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    needs.torch()
     text = captured(tmp_path / "trace.json.gz", *options)
     names = {event["name"] for event in json.loads(text)["traceEvents"]}
     assert {"ProfilerStep#1", "forward", "backward", "[memory]"} <= names
@@ -44,7 +44,7 @@ def test_capture_of_a_training_run(options: tuple[str, ...], tmp_path: Path) -> 
 
 @pytest.mark.long
 def test_capture_of_a_pair(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    needs.torch()
     small = ("--steps", "3", "--width", "16", "--batch", "2", "--length", "4")
     outputs = [tmp_path / "fp32.json.gz", tmp_path / "bf16.json.gz"]
     command = [sys.executable, "-m", "examples.capture_pair", *map(str, outputs), *small]
@@ -102,7 +102,7 @@ def test_a_made_up_run_is_what_its_script_makes(
 
 
 def test_paths_are_trimmed_to_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
+    needs.torch()
     monkeypatch.chdir(ROOT)
     neutral = importlib.import_module("examples.neutral")
     assert neutral.trim_paths(f"{ROOT / 'train.py'}(3): step") == "train.py(3): step"
@@ -111,9 +111,7 @@ def test_paths_are_trimmed_to_their_package(monkeypatch: pytest.MonkeyPatch) -> 
 def test_cuda_capture_says_what_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    torch = pytest.importorskip("torch")
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a CUDA device")
+    needs.no_device()
     monkeypatch.setattr(sys, "argv", ["capture_cuda", str(tmp_path / "cuda.json.gz")])
     with pytest.raises(SystemExit) as ended:
         importlib.import_module("examples.capture_cuda").main()
@@ -123,7 +121,7 @@ def test_cuda_capture_says_what_it_needs(
 
 @pytest.mark.long
 def test_capture_of_a_graph_without_a_gpu(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    needs.torch()
     command = [sys.executable, "-m", "examples.capture_graph", str(tmp_path)]
     small = ("--layers", "1", "--width", "8", "--replays", "2")
     subprocess.run([*command, *small], cwd=ROOT, check=True, capture_output=True)
@@ -140,7 +138,7 @@ def test_capture_of_a_graph_without_a_gpu(tmp_path: Path) -> None:
 def test_ops_of_replays_are_held_against_those_of_an_eager_run(
     kernel: str, differences: int, tmp_path: Path
 ) -> None:
-    pytest.importorskip("torch")
+    needs.torch()
     compare = importlib.import_module("examples.capture_graph").compare
     graph = [
         graphs.Call("mm_k", "aten::mm", dims="[[4,8],[8,2]]"),

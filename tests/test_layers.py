@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import needs
+
 PACKAGE = Path(__file__).parent.parent / "profframe"
 
 ROOMS = (
@@ -203,6 +205,7 @@ def test_import_is_light(statement: str) -> None:
 
 
 def test_nothing_imports_torch() -> None:
+    needs.modules("altair", "jinja2", "mcp")
     names = [
         "profframe." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
         for path in modules()

@@ -7,12 +7,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jupytext
 import polars as pl
 import pytest
 
 from profframe.show.frame import Frame
+from tests import needs
 from tests.pages import Page
+
+jupytext = needs.module("jupytext")
+needs.module("IPython")
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted(
@@ -140,7 +143,7 @@ class TestWhatTheyTell:
 
 
 def test_a_real_kernel_shows_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    nbclient = pytest.importorskip("nbclient")
+    nbclient = needs.module("nbclient")
     monkeypatch.chdir(ROOT)
     notebook = jupytext.read("examples/first_look.py")
     kept = notebook.cells[:4]

@@ -8,6 +8,9 @@ import pytest
 
 from scripts.pages.__main__ import DOCS
 from scripts.pages.questions import WIDTH, agreed, asked, head, questions, section
+from tests import needs
+
+needs.module("IPython")
 
 PAGE = (DOCS / "questions.md").read_text(encoding="utf-8")
 SECTIONS = re.split(r"^(?=### )", re.sub(r"(?m)^## .*\n\n", "", PAGE), flags=re.MULTILINE)

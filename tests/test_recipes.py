@@ -16,6 +16,7 @@ import pytest
 import profframe
 from profframe import Trace
 from profframe.query.catalogue import catalogue
+from tests import needs
 from tests.test_docs import ROOT, blocks
 
 PAGE: Final = (ROOT / "docs/recipes.md").read_text(encoding="utf-8")
@@ -24,7 +25,7 @@ SHAPES: Final = {"Input Dims", "Input type", "Input Strides", "Concrete Inputs"}
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    pytest.importorskip("torch")
+    needs.torch()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -78,7 +79,7 @@ def test_two_processes_and_one_store(folder: Path) -> None:
 
 
 def test_modules_come_with_stacks_alone() -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs.torch()
     model = torch.nn.Sequential(torch.nn.Linear(4, 4))
     rows = {}
     for option in ("with_stack", "with_modules"):

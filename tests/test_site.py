@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,7 +16,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from IPython.core.getipython import get_ipython
 from markdown_it import MarkdownIt
 
 import profframe
@@ -28,7 +26,7 @@ from profframe.query.header import Answer, AnswerColumn, Parameter
 from profframe.show.units import visible
 from profframe.trace.plots import Plots
 from scripts.site import answer_pages, checking, markup, staging, tutorials
-from tests import hostile
+from tests import hostile, needs
 
 ROOT = Path(__file__).parent.parent
 ANSWERS = catalogue()
@@ -38,6 +36,7 @@ HAND_WRITTEN = sorted(
     if path not in ("CHANGELOG.md", "docs/macros.md", "docs/rules.md", "docs/tables.md")
 )
 MARKDOWN = MarkdownIt("commonmark").enable("table")
+NOTEBOOKS = ("IPython", "altair", "jupytext", "vl_convert")
 ANY_TEXT = st.text(max_size=40) | st.sampled_from(hostile.NAMES)
 
 
@@ -165,9 +164,7 @@ class TestPagesOfAnswers:
             for number, answer in enumerate(ANSWERS)
             if which == "all" or answer.name in answer_pages.ASKED or number % 8 == 0
         ]
-        shell = Path(sys.executable).with_name("duckdb")
-        if not shell.exists():
-            pytest.skip("no DuckDB shell: pip install duckdb-cli")
+        shell = needs.duckdb_shell()
         trace = ROOT / "examples" / "gpu_training.json.gz"
         with_a_row_of_each(profframe.load(trace)).to_parquet(tmp_path / "store")
         (tmp_path / "sql").symlink_to(ROOT / "sql")
@@ -251,6 +248,7 @@ class TestTutorials:
         assert sorted(names) == sorted(notebooks)
 
     def test_a_script_is_run_and_shown(self, tmp_path: Path) -> None:
+        needs.modules(*NOTEBOOKS)
         (tmp_path / "made.py").write_text(SCRIPT)
         (tutorial,) = tutorials.tutorials(tmp_path)
         with tutorials.shell(tmp_path / "ipython") as shell:
@@ -266,12 +264,13 @@ class TestTutorials:
         )
 
     def test_a_cell_that_fails_is_named(self, tmp_path: Path) -> None:
+        needs.modules(*NOTEBOOKS)
         (tmp_path / "made.py").write_text("# %%\n1 / 0\n")
         (tutorial,) = tutorials.tutorials(tmp_path)
         failed = pytest.raises(RuntimeError, match=r"made\.py: ZeroDivisionError")
         with tutorials.shell(tmp_path / "ipython") as shell, failed:
             tutorials.page(tutorial, tmp_path, shell)
-        assert get_ipython() is None
+        assert needs.module("IPython").get_ipython() is None
 
 
 class TestLinks:

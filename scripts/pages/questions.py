@@ -26,7 +26,6 @@ from unittest import mock
 
 import duckdb
 import polars as pl
-from IPython.lib.pretty import pretty
 
 import profframe
 from profframe import Trace, cli
@@ -281,6 +280,8 @@ def _rows(value: Any) -> pl.DataFrame:
 
 
 def _pretty(value: Any) -> str:
+    from IPython.lib.pretty import pretty
+
     """What an IPython prompt shows."""
     with mock.patch.dict(os.environ, {"COLUMNS": str(WIDTH)}):
         text: str = pretty(value)  # type: ignore[no-untyped-call]

@@ -12,6 +12,7 @@ from profframe.asking import tools
 from profframe.asking.pages import tokens
 from profframe.asking.service import Service
 from profframe.asking.tools import Subject
+from tests import needs
 from tests.conftest import ROOT
 from tests.event_loop import awaited
 
@@ -84,7 +85,7 @@ def test_tables_and_columns_that_it_names() -> None:
 
 
 def test_tools_that_it_names() -> None:
-    pytest.importorskip("mcp", reason="needs mcp: pip install 'profframe[mcp]'")
+    needs.module("mcp")
 
     from mcp.client import Client
 

@@ -16,7 +16,7 @@ from profframe.asking.pages import LEAST_TOKENS, page, tokens
 from profframe.asking.result import Result, Section
 from profframe.asking.service import KEPT_PAGES, Reply, Service
 from profframe.asking.tools import Limits, Subject
-from tests import hostile
+from tests import hostile, needs
 from tests.agents.replies import tables
 from tests.conftest import ROOT, Run
 from tests.members import few
@@ -83,6 +83,8 @@ def check_lines(text: str) -> None:
 def test_hostile_names_stay_in_json_and_in_the_budget(
     of_hostile: Service, name: str, budget: int
 ) -> None:
+    if name == "chart":
+        needs.modules("altair", "vl_convert")
     reply = of_hostile.reply(QUESTIONS[name], budget)
     assert not reply.is_error, reply.text
     assert tokens(reply.text) <= budget
@@ -215,10 +217,13 @@ class TestErrors:
         ],
     )
     def test_say_what_is_wrong(self, cuda: Service, question: object, words: str) -> None:
+        if words == "no collectives":
+            needs.module("altair")
         assert words in refused(cuda.reply(question))  # type: ignore[arg-type]
 
 
 def test_a_picture_is_a_png(cuda: Service) -> None:
+    needs.module("vl_convert")
     reply = cuda.reply(lambda subject: charts.chart(subject, "kernels", {"top": 3}))
     assert reply.picture is not None
     assert reply.picture.startswith(b"\x89PNG")

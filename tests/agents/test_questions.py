@@ -15,6 +15,7 @@ from profframe.asking.pages import tokens
 from profframe.asking.result import Result
 from profframe.asking.service import Service
 from profframe.asking.tools import Subject
+from tests import needs
 from tests.agents.questions import (
     NOTHING,
     QUESTIONS,
@@ -25,7 +26,7 @@ from tests.agents.questions import (
     Question,
 )
 from tests.agents.raw import Raw
-from tests.conftest import ROOT, TRACES
+from tests.conftest import ROOT
 from tests.members import few
 
 MOST_CALLS = 3
@@ -67,10 +68,8 @@ def located(question: Question, copy: Path) -> tuple[Path, ...]:
             paths.append(copy)
         elif name.startswith("examples/"):
             paths.append(ROOT / name)
-        elif (TRACES / name).is_file():
-            paths.append(TRACES / name)
         else:
-            pytest.skip(f"no real trace {name}: PROFFRAME_TRACES names their folder")
+            paths.append(needs.traces(name))
     return tuple(paths)
 
 

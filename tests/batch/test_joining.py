@@ -17,6 +17,7 @@ from profframe.cli import run as command_line
 from profframe.converting import scheduler, worker
 from profframe.converting.staging import Folder
 from profframe.store.maintenance import compact
+from tests import needs
 from tests.batch.sources import assert_same, content, loaded, write
 from tests.batch.test_convert import Shuffled, statuses
 from tests.members import few
@@ -293,7 +294,7 @@ def test_events_of_a_pack_are_not_told_as_none(
 
 
 def test_a_bucket(tmp_path: Path) -> None:
-    pytest.importorskip("fsspec")
+    needs.module("fsspec")
     url = f"memory://{tmp_path.name}/store"
     paths = job(tmp_path / "job", 1)
     assert names(convert(paths, url)) == JOINED[:3]

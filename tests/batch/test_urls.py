@@ -17,9 +17,10 @@ import profframe
 from profframe import cli
 from profframe.converting.bucket import Bucket
 from profframe.converting.urls import is_url, path_of
+from tests import needs
 from tests.batch.sources import assert_same, content, loaded, write
 
-fsspec = pytest.importorskip("fsspec")
+fsspec = needs.module("fsspec")
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_a_bad_url_is_named_and_fails_alone(memory: Any, tmp_path: Path, executo
 
 
 def test_a_web_server(tmp_path: Path, executor: Any) -> None:
-    pytest.importorskip("aiohttp")
+    needs.module("aiohttp")
     jobs(tmp_path)
     handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

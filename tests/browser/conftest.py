@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,19 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
 
+from tests import needs
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
-CHROMIUM: Final = next(
-    filter(
-        None,
-        (
-            os.environ.get("PROFFRAME_CHROMIUM"),
-            *map(shutil.which, ("chromium", "chromium-browser", "google-chrome")),
-        ),
-    ),
-    None,
-)
 QUIET: Final = (
     "--no-sandbox",
     "--disable-gpu",
@@ -78,12 +68,11 @@ Open = Callable[..., Opened]
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("no Chromium: apt-get install chromium, or name it in PROFFRAME_CHROMIUM")
+    path = needs.chromium()
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*QUIET])
+        browser = playwright.chromium.launch(executable_path=path, args=[*QUIET])
         yield browser
         browser.close()
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from tests import needs
 from tests.fuzz.children import LIMIT_S, fuzz
 
 FUZZERS: Final = (
@@ -64,5 +65,5 @@ def importable(name: str) -> bool:
 )
 def test_no_case_of_a_fuzzer_is_wrong(name: str, seeds: range, limit_s: int) -> None:
     if name == "packets":
-        pytest.importorskip(PACKETS)
+        needs.module(PACKETS)
     fuzz(((f"tests.fuzz.{name}", seed) for seed in seeds), limit_s)

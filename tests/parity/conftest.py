@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests import needs
 from tests.members import few
 from tests.parity.profiles import SCENARIOS, Library, Taken
 
@@ -9,7 +10,7 @@ from tests.parity.profiles import SCENARIOS, Library, Taken
 @pytest.fixture(scope="session")
 def profiles(tmp_path_factory: pytest.TempPathFactory) -> Library:
     """Real profiles by name, taken once a session; skips where torch is not installed."""
-    pytest.importorskip("torch", reason="needs torch: pip install 'profframe[test]'")
+    needs.torch()
     return Library(tmp_path_factory.mktemp("profiles"))
 
 

@@ -16,6 +16,7 @@ import pytest
 import profframe
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.trace.trace import Trace
+from tests import needs
 from tests.builders import Row, event, loaded, together
 from tests.conftest import Run
 from tests.jobs import NAMES, job
@@ -459,7 +460,7 @@ def check_defaults(trace: Trace) -> pl.DataFrame:
 
 @pytest.mark.long
 def test_it_adds_up_on_ranks_that_run_now(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    needs.torch()
     command = [sys.executable, "-m", "tests.unit.gloo_steps"]
     ranks = [
         subprocess.Popen([*command, str(rank), "3", str(tmp_path), "0.01"]) for rank in range(3)

@@ -22,8 +22,9 @@ from profframe import schema
 from profframe.analysis.critical_path import BOUNDS, CriticalPath
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.trace.trace import Trace
+from tests import needs
 from tests.builders import Row, event, loaded
-from tests.conftest import TRACES, real_trace
+from tests.conftest import real_trace
 from tests.members import few
 from tests.oracles.critical_path import HOST, Oracle, helpers, merged
 
@@ -620,10 +621,7 @@ REAL = (
 
 
 def real(name: str) -> Trace:
-    path = TRACES / name
-    if not path.is_file():
-        pytest.skip(f"no real traces: PROFFRAME_TRACES has no {name}")
-    return real_trace(path)
+    return real_trace(needs.traces(name))
 
 
 @pytest.mark.parametrize("name", few(REAL, 5), ids=[str(number) for number in range(len(REAL))])

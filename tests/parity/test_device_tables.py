@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from profframe import Trace
+from tests import needs
 from tests.conftest import real_trace
 from tests.members import few
 from tests.parity import stand_in
@@ -16,7 +17,7 @@ from tests.parity.stand_in import gpu_traces
 from tests.parity.test_key_averages import SUMS, sums_of, torchs
 from tests.parity.test_key_averages import ours as our_rows
 
-PATHS = few(gpu_traces()[:-10:2], 8)
+PATHS = needs.members(few(gpu_traces()[:-10:2], 8))
 STYLES = (
     {"row_limit": -1},
     {"sort_by": "cuda_time_total", "time_unit": "us", "top_level_events_only": True},
@@ -27,10 +28,10 @@ STYLES = (
 @pytest.fixture(scope="module", params=PATHS, ids=[str(n) for n in range(len(PATHS))])
 def both(request: pytest.FixtureRequest) -> tuple[Trace, Any]:
     """A trace, and torch's events of it, with what stand-ins cannot know set by hand."""
-    pytest.importorskip("torch")
+    needs.torch()
     events, base = stand_in.slices(request.param)
     if stand_in.categories(events) - stand_in.KNOWN - stand_in.NOT_EVENTS:
-        pytest.skip("categories that are not Kineto's")
+        needs.another_trace("it has categories that are not Kineto's")
     trace = real_trace(request.param, "torch")
     return trace, torch_events(stand_in.stand_ins(events, base), trace)
 

@@ -33,6 +33,7 @@ from hypothesis import strategies as st
 import profframe
 from benchmarks.evaluation import Op, Work, profile
 from profframe.trace.trace import Trace
+from tests import needs
 from tests.builders import Row, event, loaded
 from tests.conftest import real_trace
 from tests.oracles import evaluation as oracle
@@ -162,9 +163,9 @@ def overlap(op: tuple[int, int], busy: Sequence[tuple[int, int]]) -> int:
 
 def torch_utils() -> Any:
     """torch's module; what is compared here is gone from it since 2.14."""
-    utils = pytest.importorskip("torch.profiler._utils")
+    utils = needs.module("torch.profiler._utils")
     if not hasattr(utils, "BasicEvaluation"):
-        pytest.skip("this release of torch has no BasicEvaluation")
+        needs.another_release("no BasicEvaluation")
     return utils
 
 
@@ -388,7 +389,7 @@ def test_real_events_have_names_that_torch_does_not_read() -> None:
 
 def test_self_times_of_a_live_profile() -> None:
     """torch's tree takes a slice that starts where another ends to be inside it; here none does."""
-    torch = pytest.importorskip("torch")
+    torch = needs.torch()
     utils = torch_utils()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         x = torch.ones(8, 8, requires_grad=True)
@@ -407,10 +408,10 @@ def test_self_times_of_a_live_profile() -> None:
 
 def test_real_traces(chrome_trace: Path) -> None:
     if chrome_trace.stat().st_size >= SMALL:
-        pytest.skip("too large to be looked at in plain Python")
+        needs.another_trace("it is too large for plain Python")
     with real_trace(chrome_trace).asking() as trace:
         if not trace.overview()["kernels"].sum():
-            pytest.skip("no kernel is in it")
+            needs.another_trace("no kernel is in it")
         check_real(trace)
 
 

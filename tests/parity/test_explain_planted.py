@@ -9,7 +9,7 @@ import gzip
 import json
 import statistics
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -143,14 +143,6 @@ def test_a_copy_of_a_model_is_its_own(traces: Path) -> None:
     assert not {*map(id, copy.works())} & {id(work.after) for work in model.works()}
 
 
-@pytest.fixture
-def explain() -> Any:
-    if not hasattr(profframe, "explain"):
-        pytest.skip("profframe does not explain yet")
-    return profframe.explain
-
-
-@pytest.mark.usefixtures("explain")
 @pytest.mark.parametrize("kind", few(KINDS, ["kernel of a name", "host code", "late rank"]))
 def test_the_cause_of_an_edit_is_named_first(traces: Path, kind: str) -> None:
     (outcome,) = run.outcomes(traces, 1, 0, [kind])
@@ -158,20 +150,17 @@ def test_the_cause_of_an_edit_is_named_first(traces: Path, kind: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("explain")
 def test_what_launched_work_hides_is_due_to_the_call_that_it_hides(traces: Path) -> None:
     (outcome,) = run.outcomes(traces, 1, 100, ["recompile"])
     assert outcome.said == pytest.approx(1, abs=0.1), "\n".join(outcome.lines())
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("explain")
 def test_the_causes_of_200_edits_are_named_first(traces: Path) -> None:
     wrong = [o for o in run.outcomes(traces, EDITS, 1) if not o.is_right]
     assert len(wrong) <= EDITS // 20, "\n".join(each for o in wrong for each in o.lines())
 
 
-@pytest.mark.usefixtures("explain")
 @pytest.mark.parametrize("count", [1, pytest.param(100, marks=pytest.mark.long)])
 def test_where_nothing_changed_no_cause_is_named(traces: Path, count: int) -> None:
     named = [(source, run.named(rows)) for source, rows in run.unedited(traces, count, 1)]

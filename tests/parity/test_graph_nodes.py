@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profframe
+from tests import needs
 
 Found = tuple[str, str | None, str | None]
 
@@ -55,10 +56,10 @@ def graphs(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[tuple[Any, Path, dict[str, Any]]]:
     """A profile of compiled code on two threads, its file, and what torch knows of its nodes."""
-    torch = pytest.importorskip("torch", reason="needs torch: pip install 'profframe[test]'")
+    torch = needs.torch()
     config = importlib.import_module("torch.fx.experimental._config")
     if not hasattr(config, "enrich_profiler_metadata"):
-        pytest.skip("this torch does not mark the nodes of graphs")
+        needs.another_release("no marks of the nodes of graphs")
 
     class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -180,7 +181,7 @@ def documents(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @given(documents())
 def test_of_documents_made_up_as_torch_has_it(made: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    pytest.importorskip("torch", reason="needs torch: pip install 'profframe[test]'")
+    needs.torch()
     document, registry = made
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"

@@ -11,6 +11,7 @@ import pytest
 
 from profframe import ParameterError, Trace
 from profframe.facts.torch_compat.releases import averages_frames, installed
+from tests import needs
 from tests.members import few
 from tests.parity.profiles import SCENARIOS, Library, Taken
 
@@ -135,7 +136,7 @@ def ours(trace: Trace, grouping: Grouping, **frames: bool) -> Rows:
 
 
 def plain(name: str) -> str:
-    torch = pytest.importorskip("torch")
+    torch = needs.torch()
     return str(torch._C._demangle(name)) if len(name) > 1 else name
 
 
@@ -146,7 +147,7 @@ def test_rows(readable: Taken, source: str, by: str) -> None:
     found = ours(loaded(readable, source), grouping)
     missing = NOT_IN_THE_FILE.get(readable.name, set()) if source == "file" else set()
     if "name" in missing:
-        pytest.skip("keys are names, and the exporter changes them")
+        needs.another_trace("keys are names, and the exporter changes them")
     for row in (*theirs, *found):
         for name in missing:
             del row[name]

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 import profframe
+from tests import needs
 from tests.parity.comparing import (
     PYTHON_THREADS,
     READABLE,
@@ -104,7 +105,7 @@ def test_what_a_live_profile_has_its_file_has_too(taken: Taken) -> None:
 
 
 def test_loading_takes_nothing_away(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs.torch()
     with torch.profiler.profile(record_shapes=True, profile_memory=True) as taken:
         torch.ones(3).add(1)
     first = profframe.load(taken)

@@ -13,6 +13,7 @@ import profframe
 from profframe.facts import add_facts
 from profframe.readers.build.rows import Header
 from profframe.readers.torch import kineto
+from tests import needs
 from tests.parity.live_objects import HOST, START_NS, Results, gpu_profile, taken
 
 
@@ -93,7 +94,7 @@ def test_arguments_beyond_repair_are_kept_as_text() -> None:
 def test_a_file_by_torchs_python_exporter_has_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exporter = pytest.importorskip("torch.profiler._chrome_trace_export")
+    exporter = needs.module("torch.profiler._chrome_trace_export")
     monkeypatch.setattr(exporter, "_trimester_base_ns", lambda: START_NS - 1_000_000)
     results = gpu_profile()
     for activity in results.activities:  # its linked op, and no number that is not of JSON

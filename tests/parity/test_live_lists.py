@@ -12,10 +12,11 @@ import pytest
 
 import profframe
 from profframe import ParameterError, SourceError
+from tests import needs
 from tests.parity.comparing import Ours
 from tests.parity.profiles import SCENARIOS, Library
 
-torch = pytest.importorskip("torch")
+torch = needs.torch()
 FunctionEvent = torch.autograd.profiler_util.FunctionEvent
 EventList = torch.autograd.profiler_util.EventList
 CUDA = torch.autograd.DeviceType.CUDA

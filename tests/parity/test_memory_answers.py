@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from profframe import schema
 from profframe.trace.trace import Trace
+from tests import needs
 from tests.builders import Row, table
 from tests.conftest import TRACES, real_trace
 from tests.members import few
@@ -60,6 +61,11 @@ def real_traces(feature: Callable[[str], bool]) -> list[str]:
         and not re.search(r"worker[1-7]_step", row["path"])  # their worker 0 will do
         and (TRACES / row["path"]).stat().st_size < LARGEST
     ]
+
+
+def few_real(feature: Callable[[str], bool], number: int) -> list[Any]:
+    """Parameters of a test: so many of them in every run."""
+    return needs.members(few(real_traces(feature), number))
 
 
 # Bandwidth of copies.
@@ -212,7 +218,7 @@ def test_busy_rate_is_the_time_weighted_mean_of_htas_series(
     assert row["busy_ns"] == 1000 * sum(us for us, _ in held)
 
 
-@pytest.mark.parametrize("path", few(real_traces(lambda f: "gpu_memcpy" in f or "MTIA" in f), 9))
+@pytest.mark.parametrize("path", few_real(lambda f: "gpu_memcpy" in f or "MTIA" in f, 9))
 def test_bandwidth_of_real_traces(path: str, traces: Path) -> None:
     with real_trace(traces / path).asking() as trace:
         check_real_bandwidth(trace)
@@ -425,7 +431,7 @@ def test_points_keep_the_peak_of_each_part(records: list[Row], points: int) -> N
             assert len(kept[device]) == len(expected) <= points
 
 
-@pytest.mark.parametrize("path", few(real_traces(lambda features: "memory-instant" in features), 5))
+@pytest.mark.parametrize("path", few_real(lambda features: "memory-instant" in features, 5))
 def test_memory_of_real_traces(path: str, traces: Path) -> None:
     with real_trace(traces / path).asking() as trace:
         check_real_memory(trace)
@@ -517,7 +523,9 @@ def test_counters_are_those_of_a_loop(rows: list[Row], text: str) -> None:
         assert trace.counter_series(text).height == len(wanted)
 
 
-@pytest.mark.parametrize("path", real_traces(lambda features: "counters-C" in features))
+@pytest.mark.parametrize(
+    "path", needs.members(real_traces(lambda features: "counters-C" in features))
+)
 def test_counters_of_real_traces(path: str, traces: Path) -> None:
     trace = real_trace(traces / path)
     series = trace.counter_series()

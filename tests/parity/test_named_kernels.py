@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import profframe
+from tests import needs
 from tests.round_trip import differences
 
-torch = pytest.importorskip("torch")
+torch = needs.torch()
 util = torch.autograd.profiler_util
 CUDA = torch.autograd.DeviceType.CUDA
 TIMES = ("name", "op_id", "device_ns", "self_device_ns")
@@ -76,7 +77,7 @@ def test_kernels_that_are_alike_are_paired_by_time() -> None:
 
 def test_numbers_go_before_times() -> None:
     if not hasattr(op("f", 0, 1), "linked_correlation_id"):
-        pytest.skip("lists of this release have no such numbers")
+        needs.another_release("no linked_correlation_id")
     events = [
         op("first", 0, 10, ("k", 0, 1), id=5),
         op("second", 20, 30, ("k", 0, 1), id=6),
@@ -153,7 +154,7 @@ def test_typed_metadata_are_arguments() -> None:
 def test_memory_of_devices_before_torch_2_4() -> None:
     event = op("f", 0, 1)
     if not hasattr(event, "device_memory_usage"):
-        pytest.skip("this is such a release")
+        needs.another_release("no device_memory_usage")
     del event.device_memory_usage
     event.cuda_memory_usage, event.privateuse1_memory_usage = 64, -8
     assert profframe.load([event]).events["device_bytes"].to_list() == [56]

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 import profframe
+from tests import needs
 
 MATCHER: Final = "torch.profiler._pattern_matcher"
 PATTERNS: Final = MappingProxyType(
@@ -266,7 +267,7 @@ def _by_case(trace: profframe.Trace, starts: Iterator[tuple[str, int]]) -> Start
 class TestAgainstTorch:
     @pytest.fixture(autouse=True)
     def _matcher(self) -> None:
-        pytest.importorskip(MATCHER, reason="torch has no patterns since 2.14")
+        needs.module(MATCHER)  # gone since 2.14
 
     def test_every_pattern_matches_somewhere(self, found: Found) -> None:
         assert {rule for _, rule in found.by_torch} == set(PATTERNS)

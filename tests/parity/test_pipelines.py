@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 import profframe
 from profframe.trace.trace import Trace
+from tests import needs
 from tests.unit.pipeline_ranks import MICROBATCHES, SCHEDULES, record
 
 RECORDED = Path(__file__).parent.parent / "data" / "pipelines"
@@ -90,12 +90,11 @@ def test_what_torch_did_is_what_its_schedule_says(schedule: str) -> None:
     check(schedule, profframe.load(RECORDED / schedule))
 
 
+@needs.linux
 @pytest.mark.long
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_live(schedule: str, tmp_path: Path) -> None:
-    pytest.importorskip("torch.distributed.pipelining")
-    if sys.platform != "linux":
-        pytest.skip("gloo is for Linux")
+    needs.module("torch.distributed.pipelining")
     record(schedule, tmp_path / schedule)
     check(schedule, profframe.load(tmp_path / schedule))
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import profframe
+from tests import needs
 from tests.parity.live_objects import START_NS, Results, taken
 
-torch = pytest.importorskip("torch")
+torch = needs.torch()
 
 BLOCK = '"Bytes": 512, "Total Allocated": 512, "Device Id": 0, "Device Type": 20, "Addr": 64'
 
@@ -36,7 +37,7 @@ def profile() -> Results:
 
 
 def exported(path: Path, monkeypatch: pytest.MonkeyPatch, label: str = "GPU 0") -> Path:
-    exporter = pytest.importorskip("torch.profiler._chrome_trace_export")
+    exporter = needs.module("torch.profiler._chrome_trace_export")
     monkeypatch.setattr(exporter, "_trimester_base_ns", lambda: START_NS - 1_000_000)
     results = profile()
     exporter.export_chrome_trace(results, str(path))

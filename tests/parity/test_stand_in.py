@@ -12,6 +12,7 @@ import pytest
 import profframe
 from profframe.facts.torch_compat.releases import installed, looks_up_unlinked_calls
 from profframe.facts.torch_compat.torch_names import DROPPED_NAMES
+from tests import needs
 from tests.conftest import real_trace
 from tests.members import few
 from tests.parity import stand_in
@@ -23,7 +24,7 @@ LARGEST: Final = 13
 """So many of them have three times as many events as all others; of these every second is run."""
 GPU_TRACES: Final = pytest.mark.parametrize(
     "path",
-    few(FOUND, FOUND[:-LARGEST:2]),
+    needs.members(few(FOUND, FOUND[:-LARGEST:2])),
     ids=[str(number) for number in range(len(FOUND))],
 )
 
@@ -31,8 +32,8 @@ GPU_TRACES: Final = pytest.mark.parametrize(
 def theirs(path: Path) -> tuple[Mapping[int, Any], bool]:
     """torch's events by the row of their slice, and whether it has moved calls between threads."""
     events, base = stand_in.slices(path)
-    if unknown := stand_in.categories(events) - stand_in.KNOWN - stand_in.NOT_EVENTS:
-        pytest.skip(f"categories that are not Kineto's: {unknown}")
+    if stand_in.categories(events) - stand_in.KNOWN - stand_in.NOT_EVENTS:
+        needs.another_trace("it has categories that are not Kineto's")
     made = stand_in.stand_ins(events, base)
     before = {one.row: one.thread for one in made}
     found = {
@@ -81,7 +82,7 @@ def our_host_fields(ours: Ours) -> dict[int, dict[str, Any]]:
 
 def check(path: Path) -> None:
     """Both ways of loading against torch, the default one but for device times."""
-    pytest.importorskip("torch")
+    needs.torch()
     found, moved = theirs(path)
     ours = Ours(real_trace(path, "torch"))
     mine = our_host_fields(ours)

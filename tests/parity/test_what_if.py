@@ -20,6 +20,7 @@ import profframe
 from profframe.analysis.critical_path import BOUNDS
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.trace.trace import Trace
+from tests import needs
 from tests.builders import Row, event, loaded, together
 from tests.conftest import Run
 from tests.jobs import NAMES, job
@@ -417,7 +418,7 @@ def test_a_real_job_without_its_straggler_takes_what_was_predicted(tmp_path: Pat
     The median prediction is within a tenth of the median of the second, or within their spread on
     a machine that is busy.
     """
-    pytest.importorskip("torch")
+    needs.torch()
 
     def recorded(name: str, sleep_s: float) -> Trace:
         folder = tmp_path / name

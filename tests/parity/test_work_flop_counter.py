@@ -11,7 +11,9 @@ from typing import Any, Final
 import polars as pl
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs torch: pip install 'profframe[test]'")
+from tests import needs
+
+torch = needs.torch()
 
 import hypothesis.strategies as st  # noqa: E402
 from hypothesis import given, settings  # noqa: E402

@@ -7,19 +7,19 @@ from collections import Counter
 from pathlib import Path
 
 import polars as pl
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import profframe
 from profframe.errors import SourceError
+from tests import needs
 from tests.builders import together
 from tests.pftrace_round_trip import Viewed, differences_of_forms
 from tests.property.test_export import of_another_format, without_typed_ends
 from tests.property.test_export_job import _ALL
 from tests.property.test_reading import documents
 
-pytest.importorskip("perfetto")
+needs.module("perfetto")
 
 
 @settings(max_examples=max(1, settings().max_examples // 3))

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import profframe
 from profframe.trace.trace import Trace
+from tests import needs
 from tests.builders import Row, event, loaded
 from tests.oracles.flames import ENGINE, nodes
 
-TRACES = Path(
-    os.environ.get("PROFFRAME_TRACES", Path(__file__).parents[2].parent / "shared" / "traces")
-)
 TIMES = ("calls", "self_ns", "total_ns", "self_device_ns", "device_ns")
 NAMES = ("f", "g", "h", f"{ENGINE}f", "ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#", None)
 CATEGORIES = ("cpu_op", "cpu_op", "python_function", "user_annotation", "cuda_runtime")
@@ -163,10 +159,8 @@ def test_ranks_of_a_store(tmp_path: Path) -> None:
 
 
 def test_a_real_trace() -> None:
-    path = "AMD-AGI__TraceLens/inference/sglang_Qwen3-8B_decode.json.gz"
-    if not (TRACES / path).exists():
-        pytest.skip("no real traces")
-    trace = profframe.load(TRACES / path)
+    path = needs.traces("AMD-AGI__TraceLens/inference/sglang_Qwen3-8B_decode.json.gz")
+    trace = profframe.load(path)
     frame = trace.flame(top=0)
     check_widths(frame)
     check_sums(trace, frame)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pytest
 from hypothesis import given, settings
 
 from profframe.loading.load import load
 from profframe.trace.trace import Trace
+from tests import needs
 from tests.unit.test_memory_snapshot import SAMPLE, snapshots
 
 _OWN = re.compile(r"(^|[/\\])torch[/\\]")
@@ -136,7 +136,7 @@ def test_answers_are_those_of_a_loop(snapshot: dict[str, Any]) -> None:
         compare(load_snapshot(snapshot, folder), snapshot)
 
 
-@pytest.mark.skipif(not SAMPLE.exists(), reason="no real traces")
 def test_the_public_sample() -> None:
-    with SAMPLE.open("rb") as file:
-        compare(load(SAMPLE), pickle.load(file))  # noqa: S301
+    path = needs.traces(SAMPLE)
+    with path.open("rb") as file:
+        compare(load(path), pickle.load(file))  # noqa: S301

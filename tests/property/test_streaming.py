@@ -18,7 +18,7 @@ from profframe import schema, store
 from profframe.errors import NotATraceError
 from profframe.loading import files
 from profframe.system import disk_tables
-from tests.conftest import TRACES, chrome_traces
+from tests.conftest import chrome_traces
 from tests.property.test_reading import damaged, documents, pieces
 
 MOST_BYTES = 20_000
@@ -65,11 +65,11 @@ def test_made_up_traces(document: str | bytes) -> None:
         assert_same(source, Path(folder))
 
 
-def test_real_traces(tmp_path: Path) -> None:
+def test_real_traces(traces: Path, tmp_path: Path) -> None:
     """One of each repository, cut often; what is in memory is compared with a plain reader's."""
     small = [path for path in chrome_traces() if path.stat().st_size <= MOST_BYTES]
     largest_last = sorted(small, key=lambda path: path.stat().st_size)
-    for name, source in {path.relative_to(TRACES).parts[0]: path for path in largest_last}.items():
+    for name, source in {path.relative_to(traces).parts[0]: path for path in largest_last}.items():
         folder = tmp_path / name
         folder.mkdir()
         with pieces(1 << 10) as patch:

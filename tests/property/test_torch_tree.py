@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe.facts import Options, add_facts
+from tests import needs
 from tests.builders import Row, event, tables
 
-util = pytest.importorskip("torch.autograd.profiler_util", reason="needs torch")
+util = needs.module("torch.autograd.profiler_util")
 
 PLACE = st.integers(0, 15)
 THREADS = (1, 2)

@@ -10,6 +10,7 @@ import pytest
 
 import profframe
 from profframe.schema import DEVICE_KINDS
+from tests import needs
 from tests.conftest import real_trace
 from tests.oracles.intervals import Span, length, merged, shared, when
 from tests.oracles.kernels import class_of
@@ -43,7 +44,7 @@ def parts(slices: Iterable[dict[str, Any]], start: int, end: int) -> dict[str, i
 def test_parts_of_the_span(chrome_trace: Path, is_large: bool) -> None:
     size = chrome_trace.stat().st_size
     if is_large != (size >= LARGE) or size >= LARGEST:
-        pytest.skip("large, or not large, or too large to be looked at in plain Python")
+        needs.another_trace("it is large, or not large, or too large for plain Python")
     with real_trace(chrome_trace).asking() as trace:
         check_parts(trace)
 
@@ -54,7 +55,7 @@ def check_parts(trace: profframe.Trace) -> None:
     slices = events.filter(events["kind"].is_in(DEVICE_KINDS)).to_dicts()
     if not slices:
         assert rows == []
-        pytest.skip("no device is in it")
+        needs.another_trace("no device is in it")
     start = min(row["start_ns"] for row in slices)
     end = max(row["start_ns"] + row["dur_ns"] for row in slices)
     steps = trace.steps().select("step", "start_ns", "dur_ns").drop_nulls().rows()

@@ -13,6 +13,7 @@ import pytest
 
 import profframe
 from profframe import schema
+from tests import needs
 from tests.conftest import real_trace
 from tests.oracles import chrome
 from tests.round_trip import content
@@ -51,7 +52,7 @@ CERTAIN: Final = {
 @pytest.mark.parametrize("is_large", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_every_row_is_as_a_plain_reader_has_it(chrome_trace: Path, is_large: bool) -> None:
     if is_large != (chrome_trace.stat().st_size >= LARGE):
-        pytest.skip("large, or not large")
+        needs.another_trace("it is large, or not large")
     check(chrome_trace)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-import pytest
 
+from tests import needs
 from tests.conftest import real_trace
 
 LARGEST: Final = 400_000
@@ -16,7 +16,7 @@ LARGEST: Final = 400_000
 
 def test_kernels_have_together_what_their_owners_have(chrome_trace: Path) -> None:
     if chrome_trace.stat().st_size >= LARGEST:
-        pytest.skip("large")
+        needs.another_trace("it is large")
     events = real_trace(chrome_trace).events
     kernels = events.filter(pl.col("kind") == "kernel", pl.col("work_id").is_not_null())
     owners = events.filter(pl.col("event_id") == pl.col("work_id"))

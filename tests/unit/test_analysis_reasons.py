@@ -17,6 +17,7 @@ from profframe import Trace, why_empty
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.query.catalogue import catalogue
 from profframe.trace.plots import Plots
+from tests import needs
 from tests.builders import event, loaded, stored, together
 from tests.conftest import Run
 
@@ -323,7 +324,7 @@ CHARTS: Final[Mapping[str, tuple[Callable[[Trace], Any], str]]] = {
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_charts_of_nothing_say_why(name: str) -> None:
-    pytest.importorskip("altair")
+    needs.module("altair")
     draw, reason = CHARTS[name]
     with pytest.raises(ParameterError, match=f"^{name}: {re.escape(reason)}"):
         draw(_op())
@@ -390,7 +391,7 @@ _RANKS_LACK: Final = f"{NO_DEVICE}; {NO_COLLECTIVES}"
 def test_charts_say_what_is_left_of_a_trace(
     trace: Callable[[], Trace], draw: Callable[[Plots], Any], said: str
 ) -> None:
-    pytest.importorskip("altair")
+    needs.module("altair")
     plots = trace().plot
     with pytest.raises(ParameterError, match=f"^{re.escape(said)}"):
         draw(plots)
@@ -402,7 +403,7 @@ def test_every_chart_is_tried() -> None:
 
 
 def test_a_chart_without_regressions_says_so_above() -> None:
-    pytest.importorskip("altair")
+    needs.module("altair")
     title = _runs(4, "a", "b").plot.regressions(3).to_dict()["title"]
     assert "none of 2 ops and kernels takes longer than noise explains" in str(title)
 

@@ -18,9 +18,10 @@ from profframe import store
 from profframe.errors import ParameterError, SourceError
 from profframe.facts.torch_compat.releases import installed
 from profframe.loading import capture
+from tests import needs
 from tests.event_loop import awaited
 
-torch = pytest.importorskip("torch", reason="needs torch: pip install 'profframe[test]'")
+torch = needs.torch()
 pytestmark = pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")
 
 CYCLES = {"wait": 1, "warmup": 1, "active": 2}

@@ -12,8 +12,9 @@ import pytest
 
 import profframe
 from profframe.errors import ParameterError, SourceError
+from tests import needs
 
-torch = pytest.importorskip("torch", reason="needs torch: pip install 'profframe[test]'")
+torch = needs.torch()
 pytestmark = pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")
 
 CYCLES = {"wait": 0, "warmup": 1, "active": 1}
@@ -149,8 +150,7 @@ def test_arguments_of_autograds_profiler_give_that_profiler(arguments: Any) -> N
 
 
 def test_cuda_without_cuda_is_a_warning_of_torchs() -> None:
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
+    needs.no_device()
     with pytest.warns(UserWarning, match="CUDA is not available"):
         prof = profframe.profile(True, use_cuda=True)
     with prof:

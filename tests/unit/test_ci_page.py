@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 
 import profframe
 from profframe.analysis import fail_on
+from tests import needs
 from tests.members import few
 
 BASH: Final = shutil.which("bash") or "bash"
@@ -65,7 +65,7 @@ def block(language: str) -> str:
 
 @pytest.fixture(scope="module")
 def workflow() -> dict[Any, Any]:
-    found: dict[Any, Any] = yaml.safe_load(block("yaml"))
+    found: dict[Any, Any] = needs.module("yaml").safe_load(block("yaml"))
     return found
 
 
@@ -82,7 +82,7 @@ def test_it_is_a_workflow(workflow: dict[Any, Any]) -> None:
 
 
 def test_its_script_writes_a_trace_with_steps_and_memory(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    needs.torch()
     (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "script.py").write_text(block("py"))
     command = [sys.executable, "script.py", "trace.json.gz"]

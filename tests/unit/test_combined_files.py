@@ -17,6 +17,7 @@ import pytest
 import profframe
 from profframe.cli import run as command_line
 from profframe.errors import SourceError
+from tests import needs
 
 Event = dict[str, Any]
 
@@ -225,8 +226,8 @@ def test_a_pipe_is_read_once(path: Path, tmp_path: Path) -> None:
 
 
 def test_torchs_own_combination(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    analysis = pytest.importorskip("torch._inductor.analysis.profile_analysis")
+    torch = needs.torch()
+    analysis = needs.module("torch._inductor.analysis.profile_analysis")
     profiles = []
     for number in range(2):
         with torch.profiler.profile(record_shapes=True) as prof:

@@ -14,7 +14,7 @@ import pytest
 import profframe
 from profframe.errors import ParameterError
 from profframe.show.report import why_flames
-from tests import hostile
+from tests import hostile, needs
 from tests.builders import Row, event, loaded
 from tests.conftest import Run
 from tests.members import few
@@ -251,6 +251,7 @@ def test_names_are_texts(titles: Sequence[str], tmp_path: Path) -> None:
 
 
 def test_from_the_command_line(tmp_path: Path, run: Run) -> None:
+    needs.charts()
     path = tmp_path / "diff.html"
     arguments = ("diff", FP32, BF16, "--names", "fp32,bf16", "-o", str(path))
     assert run(*arguments) == (0, "", "")

@@ -10,6 +10,7 @@ import pytest
 from profframe.errors import StoreError
 from profframe.system import disk_tables
 from profframe.system.disk_tables import Builder, Spool, SpooledTable
+from tests import needs
 
 NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -103,7 +104,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         Spool(tmp_path / "gone")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@needs.full_disk
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         tempfile,

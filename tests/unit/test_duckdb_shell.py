@@ -16,6 +16,7 @@ from profframe import load, schema
 from profframe.query.catalogue import find
 from profframe.query.run import script
 from profframe.trace.trace import Trace
+from tests import needs
 from tests.builders import table
 from tests.members import few
 
@@ -63,10 +64,7 @@ def in_shell(script: str, folder: Path) -> pl.DataFrame:
 
 def printed(script: str, folder: Path) -> str:
     """What the DuckDB shell prints."""
-    shell = Path(sys.executable).with_name("duckdb")
-    if not shell.exists():
-        pytest.skip("no DuckDB shell: pip install duckdb-cli")
-    command = [str(shell), "-bail", "-csv", "-nullvalue", "<NULL>"]
+    command = [str(needs.duckdb_shell()), "-bail", "-csv", "-nullvalue", "<NULL>"]
     done = subprocess.run(
         command, input=script, cwd=folder, capture_output=True, text=True, check=False
     )

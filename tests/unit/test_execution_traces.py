@@ -23,6 +23,7 @@ from profframe.readers import read
 from profframe.readers.json import stream
 from profframe.store import maintenance
 from profframe.trace.trace import Trace
+from tests import needs
 from tests.members import few
 
 ADD_ = "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
@@ -537,7 +538,7 @@ def test_a_real_one_alone(traces: Path) -> None:
 
 
 def test_what_torch_writes_now(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs.torch()
     path = tmp_path / "et.json"
     observer = torch.profiler.ExecutionTraceObserver()
     observer.register_callback(str(path))

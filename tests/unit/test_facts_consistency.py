@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profframe
+from tests import needs
 from tests.builders import event, loaded
 from tests.members import few
 
@@ -36,7 +37,7 @@ METADATA: Final[Row] = {
 
 def by_torch(path: Path) -> dict[str, int]:
     """How many violations torch's validator finds, by our checks."""
-    validator = pytest.importorskip("torch.profiler._trace_validator")
+    validator = needs.module("torch.profiler._trace_validator")
     counts: dict[str, int] = {}
     for violation in validator.validate_trace(str(path))[1]:
         check = CHECKS[violation.rule_name]

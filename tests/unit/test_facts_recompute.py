@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import profframe
+from tests import needs
 from tests.builders import Row, column, event, facts
 
 EVALUATE = "autograd::engine::evaluate_function: "
@@ -104,7 +105,7 @@ def test_a_source_without_autograd_and_frames_cannot_tell() -> None:
 @pytest.mark.parametrize("with_stack", [True, False])
 @pytest.mark.parametrize("mode", ["kept", "reentrant", "not reentrant"])
 def test_live_checkpoints_run_each_op_of_their_forward_again(mode: str, with_stack: bool) -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs.torch()
     from torch.utils.checkpoint import checkpoint
 
     x = torch.randn(4, 8, requires_grad=True)

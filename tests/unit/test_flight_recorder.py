@@ -23,6 +23,7 @@ import profframe.cli  # its verbs
 from profframe.cli.verbs import verbs
 from profframe.errors import NotATraceError, SourceError
 from profframe.show import hangs as words
+from tests import needs
 from tests.unit.gloo_ranks import CASES, RANKS
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +83,7 @@ def gloo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run_ranks(script: str, ranks: int, folder: Path) -> None:
     """Run a script of this folder as each rank of a job."""
-    pytest.importorskip("torch")
+    needs.torch()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     path = ROOT / "tests" / "unit" / script
     children = [
@@ -168,7 +169,7 @@ class TestGloo:
 
     def test_torchs_own_analyzer_agrees(self, gloo: Path, trace: profframe.Trace) -> None:
         """Of gloo's dumps it can read none: groups have no name there, so they get theirs."""
-        builder = pytest.importorskip("torch.distributed.flight_recorder.components.builder")
+        builder = needs.module("torch.distributed.flight_recorder.components.builder")
         rows = trace.hangs().filter(pl.col("finding") != "not_ended")
         for number, case in enumerate(CASES, 1):
             details = {}

@@ -36,6 +36,7 @@ from profframe.facts.formulas.dtypes import (
 )
 from profframe.facts.formulas.formula import meet
 from profframe.facts.formulas.ops import Tensor, parsed
+from tests import needs
 from tests.unit.calls import NONE, Argument, byte, f, fp8, full, h, listed, long, op_of, truth, v
 from tests.unit.library_calls import LIBRARY_CASES, PATTERN_CASES, u8
 
@@ -592,7 +593,7 @@ def test_lengths_below_zero_are_unknown() -> None:
 
 
 def test_names_are_torchs() -> None:
-    torch = pytest.importorskip("torch", reason="needs torch: pip install 'profframe[test]'")
+    torch = needs.torch()
     names = {name.removeprefix("aten::") for name in FORMULAS if name.startswith("aten::")}
     made = {name.removesuffix("_") for name in names}  # some have no form that changes its input
     assert {name for name in made if not hasattr(torch.ops.aten, name)} - GONE == set()

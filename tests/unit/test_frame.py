@@ -18,6 +18,7 @@ from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
 
 from profframe.show.frame import Frame, frame
+from tests import needs
 from tests.pages import Page
 
 ROWS = pl.DataFrame(
@@ -107,7 +108,7 @@ class TestIsADataFrame:
         assert (rows == ROWS)["calls"].all()
 
     def test_pandas_takes_it(self) -> None:
-        pandas = pytest.importorskip("pandas")
+        pandas = needs.module("pandas")
         assert list(Frame(ROWS).to_pandas().columns) == ROWS.columns
         assert isinstance(Frame(ROWS).to_pandas(), pandas.DataFrame)
 

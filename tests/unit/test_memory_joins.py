@@ -23,8 +23,9 @@ from profframe.cli import run as command_line
 from profframe.errors import NotATraceError, ParameterError, SourceError
 from profframe.facts.snapshots.matching import match
 from profframe.loading import memory_recording
+from tests import needs
 
-torch = pytest.importorskip("torch")
+torch = needs.torch()
 
 BASE_NS = 1_759_252_584_000_000_000
 BASE_US = BASE_NS // 1000
@@ -643,8 +644,7 @@ class TestRecording:
             profframe.record_memory(max_entries=0)
 
     def test_without_a_device(self) -> None:
-        if torch.cuda.is_available():
-            pytest.skip("there is one")
+        needs.no_device()
         with pytest.raises(SourceError, match="needs a CUDA device"):
             profframe.memory_snapshot()
         with pytest.raises(SourceError, match="needs a CUDA device"), profframe.record_memory():

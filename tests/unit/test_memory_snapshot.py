@@ -17,8 +17,10 @@ from profframe.readers import memory_snapshot
 from profframe.readers.build.rows import RawTrace
 from profframe.readers.bytes import ByteSource
 from profframe.system.disk_tables import Spool
+from tests import needs
 
-SAMPLE = Path("../shared/traces/facebookresearch__mosaic/output.pickle")
+SAMPLE = "facebookresearch__mosaic/output.pickle"
+"""Among the real traces."""
 BASE_US = 1_759_252_584_000_000
 PLACES = (0x7F00_0000_0000, 512, 0, 1 << 40, (1 << 62) + 1)
 FRAMES = [{"name": f"f{i}", "filename": f"/a/{i % 3}.py", "line": 300 * i} for i in range(5)]
@@ -203,9 +205,8 @@ def test_rows_are_those_of_a_loop(snapshot: dict[str, Any], protocol: int) -> No
             compare(one, read(pickle.dumps(one, protocol), Path(folder)))
 
 
-@pytest.mark.skipif(not SAMPLE.exists(), reason="no real traces")
 def test_the_public_sample(tmp_path: Path) -> None:
-    data = SAMPLE.read_bytes()
+    data = needs.traces(SAMPLE).read_bytes()
     snapshot = pickle.loads(data)  # noqa: S301
     compare(snapshot, read(data, tmp_path))
     compare(snapshot, read(data, tmp_path, spool=True))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from profframe.errors import NotATraceError, SourceError
 from profframe.loading.load import load
+from tests import needs
 
 NAMES = ("parameter", "optimizer_state", "input", "temporary", "activation", "gradient",
          "autograd_detail", "unknown")  # fmt: skip
@@ -127,7 +128,7 @@ def test_what_cannot_be_read_is_one_clear_error(
 
 @pytest.mark.filterwarnings("ignore")
 def test_what_torch_writes(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs.torch()
     model = torch.nn.Linear(16, 8)
     optimizer = torch.optim.Adam(model.parameters())
     with torch.profiler.profile(

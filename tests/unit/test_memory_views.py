@@ -11,6 +11,7 @@ import pytest
 
 import profframe
 from profframe.errors import ParameterError
+from tests import needs
 from tests.conftest import Run
 from tests.unit.test_memory_timeline import written
 
@@ -139,7 +140,7 @@ def test_a_snapshot_without_a_failure_has_its_peak(run: Run, before: Path) -> No
 
 
 def test_areas_add_up_to_what_was_active(before: Path) -> None:
-    pytest.importorskip("altair")
+    needs.module("altair")
     from profframe.show.plots import split_chart
 
     trace = profframe.load(before)
@@ -155,7 +156,7 @@ def test_areas_add_up_to_what_was_active(before: Path) -> None:
 
 
 def test_areas_of_devices_with_other_moments_have_no_gaps(tmp_path: Path) -> None:
-    pytest.importorskip("altair")
+    needs.module("altair")
     from profframe.show.plots import split_chart
 
     made = snapshot([(2 * MIB, MODEL), (MIB, OPTIMIZER)])
@@ -176,7 +177,7 @@ def test_areas_of_devices_with_other_moments_have_no_gaps(tmp_path: Path) -> Non
 
 
 def test_charts_without_a_snapshot_say_what_is_lacking(example: Path) -> None:
-    pytest.importorskip("altair")
+    needs.module("altair")
     trace = profframe.load(example)
     for name, lack in (("snapshot_timeline", "memory snapshot"), ("segments", "segments of a mem")):
         with pytest.raises(ParameterError, match=rf"{name}: no {lack}.* profframe\.record_memory"):
@@ -184,7 +185,7 @@ def test_charts_without_a_snapshot_say_what_is_lacking(example: Path) -> None:
 
 
 def test_reports_of_memory_alone(before: Path, after: Path, tmp_path: Path) -> None:
-    pytest.importorskip("altair")
+    needs.module("altair")
     timeline = written(str(tmp_path), [[-1, 1, 8, 0], [BASE_US, 2, 16, 5]])
     for number, (path, words) in enumerate(
         [(before, ["Segments and their blocks", "never freed"]), (after, ["When memory ran out"]),

@@ -22,6 +22,7 @@ from profframe.cli import run
 from profframe.cli.verbs import verbs
 from profframe.errors import ExportError
 from profframe.system.atomic_files import atomic_write
+from tests import needs
 from tests.members import few
 
 WAS: Final = "was here"
@@ -123,6 +124,8 @@ def test_a_full_disk_leaves_what_was_there(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    if verb == "report":
+        needs.charts()
     out = tmp_path / "out.json"
     arguments = [sources.get(word, word) for word in ARGUMENTS[verb]]
     arguments += [word for word in (option, str(out)) if word]

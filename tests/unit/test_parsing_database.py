@@ -13,6 +13,7 @@ import pytest
 import profframe
 from profframe.readers import parsing_database
 from profframe.readers.chrome import session
+from tests import needs
 
 GPU = Path("examples/gpu_training.json.gz")
 
@@ -79,7 +80,7 @@ def test_what_a_connection_registers_is_its_own() -> None:
             other.execute("FROM pieces")
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@needs.fork
 def test_the_child_of_a_fork_opens_its_own(opened: list[duckdb.DuckDBPyConnection]) -> None:
     parsing_database.connect()
     parsing_database._DATABASE._lock.acquire()  # as another thread may have it just then

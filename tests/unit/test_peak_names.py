@@ -13,6 +13,7 @@ from profframe.errors import ParameterError, ProfframeError, UnknownNameError
 from profframe.facts.formulas.dtypes import PEAK_NAMES, peak_name
 from profframe.show import excerpts
 from profframe.trace.trace import Trace
+from tests import needs
 from tests.builders import stored
 from tests.conftest import Run
 
@@ -38,7 +39,7 @@ def test_names(names: str, expected: str) -> None:
 
 
 def test_objects() -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs.torch()
     given = {
         torch.float64: "fp64", torch.float32: "fp32", torch.float16: "fp16", torch.half: "fp16",
         torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8", torch.int8: "int8",

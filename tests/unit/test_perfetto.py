@@ -18,12 +18,11 @@ from profframe.intervals import Ints
 from profframe.readers import perfetto
 from profframe.readers.perfetto import wire
 from profframe.trace.trace import Trace
-from tests.conftest import TRACES
+from tests import needs
 from tests.members import few
 
-pb: Any = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+pb: Any = needs.module("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 DATA: Final = Path(__file__).parent.parent / "data" / "cuspy"
-SAMPLES: Final = TRACES / "torch215_cuspy"
 HOST: Final = ["annotation", "host_op", "runtime", "driver", "sync", "overhead"]
 SEQUENCE: Final = 7
 
@@ -130,11 +129,11 @@ def test_arguments_of_both_exporters_are_the_same() -> None:
             assert same or str(own[name]) == other[name], (key, name)
 
 
-@pytest.mark.skipif(not SAMPLES.exists(), reason="no sample of torch 2.15 here")
 @pytest.mark.parametrize("name", ["plain", "deps"])
 def test_samples_of_torch_find_the_op_of_every_launch(name: str) -> None:
-    truth = json.loads((SAMPLES / "truth.json").read_text())
-    left, right = both(SAMPLES, name)
+    samples = needs.traces("torch215_cuspy")
+    truth = json.loads((samples / "truth.json").read_text())
+    left, right = both(samples, name)
     for trace in (left, right):
         rows = trace.sql("""
             SELECT work.correlation, op.external_id

@@ -6,12 +6,11 @@ import zlib
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 import profframe
 from profframe.trace.trace import Trace
+from tests import needs
 
-pb: Any = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+pb: Any = needs.module("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 Event: Final = pb.TrackEvent
 Track: Final = pb.TrackDescriptor
 Clock: Final = pb.ClockSnapshot.Clock

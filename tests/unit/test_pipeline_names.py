@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from profframe import Trace, schema
+from tests import needs
 
 Call = tuple[int | None, str, int | None]
 
@@ -34,9 +33,9 @@ def said(names: list[str]) -> dict[str, list[Call] | None]:
 
 
 def test_names_that_torch_writes() -> None:
-    schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
+    schedules = needs.module("torch.distributed.pipelining.schedules")
     if not hasattr(schedules, "_get_profiler_function_name"):
-        pytest.skip("this torch gives actions no name")
+        needs.another_release("no names of actions")
     name_of, action_of, kinds = (
         schedules._get_profiler_function_name,
         schedules._Action,

@@ -12,17 +12,19 @@ from typing import Any
 
 import polars as pl
 import pytest
-import vl_convert
 
 import profframe
 from profframe import ParameterError, schema
 from profframe.show.flame import FlameGraph
-from profframe.show.plots import palette, parts, split_chart
 from profframe.trace.plots import Plots
 from profframe.trace.trace import Trace
-from tests import hostile
+from tests import hostile, needs
 from tests.builders import stored
 from tests.members import few
+
+needs.charts()
+
+from profframe.show.plots import palette, parts, split_chart  # noqa: E402
 
 OF_TRACES = (
     "breakdown", "steps", "kernels", "memory", "queue_depth", "idle", "roofline", "ranks",
@@ -119,7 +121,7 @@ def svg(chart: Any) -> str:
     """The chart, drawn."""
     spec, rows = split_chart(chart)
     spec["datasets"] = {name: frame.to_dicts() for name, frame in rows.items()}
-    drawn: str = vl_convert.vegalite_to_svg(spec)
+    drawn: str = needs.module("vl_convert").vegalite_to_svg(spec)
     return drawn
 
 

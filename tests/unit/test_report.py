@@ -13,6 +13,7 @@ from profframe import Trace
 from profframe.cli import run
 from profframe.errors import ExportError, MissingExtraError, ParameterError, UnknownNameError
 from profframe.show.report import columns, page
+from tests import needs
 from tests.reports import data
 
 
@@ -66,6 +67,7 @@ def test_command_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    needs.charts()
     monkeypatch.chdir(tmp_path)
     assert run(["report", str(example), "--section", "operators"]) == 0
     assert re.fullmatch(r"report.html: \d\.\d MB\n", capsys.readouterr().err)

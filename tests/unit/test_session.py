@@ -13,7 +13,7 @@ import pytest
 import profframe
 from profframe import AnswerError, ParameterError, Trace, load, store
 from profframe.query.database import Database
-from tests import builders
+from tests import builders, needs
 from tests.unit.test_store import one
 
 COUNT = "SELECT count(*) AS events FROM events"
@@ -137,7 +137,7 @@ def test_a_trace_that_is_gone_takes_its_database_along(loaded: Trace) -> None:
     assert gone() is None
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@needs.fork
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_the_child_of_a_fork_opens_its_own(root: Path) -> None:
     trace = load(root)

@@ -12,20 +12,19 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft7Validator
 
 import profframe
 from profframe import cli
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.trace.trace import Trace
-from tests import hostile
+from tests import hostile, needs
 from tests.builders import event, loaded
 from tests.conftest import Run
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "examples"
 SCHEMA = json.loads((HERE.parent / "data/speedscope/file-format-schema.json").read_text())
-VALID = Draft7Validator(SCHEMA)
+VALID = needs.module("jsonschema").Draft7Validator(SCHEMA)
 
 
 def read(path: Path) -> dict[str, Any]:

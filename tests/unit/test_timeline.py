@@ -20,7 +20,7 @@ from profframe.show.timeline.document import Document, document
 from profframe.show.timeline.encoding import Column, packed
 from profframe.show.timeline.lanes import placed, spread
 from profframe.show.timeline.rows import recorded
-from tests import hostile
+from tests import hostile, needs
 from tests.builders import Row, event, loaded, loaded_ranks, together
 from tests.conftest import ROOT
 from tests.oracles.timeline import numbers, slices, sums
@@ -386,6 +386,7 @@ def test_reports_have_it_or_not(form: str, tmp_path: Path) -> None:
 
 
 def test_the_verb_has_the_option(tmp_path: Path) -> None:
+    needs.charts()
     source, page = str(ROOT / "examples" / "cpu_training.json.gz"), tmp_path / "report.html"
     sections = ["--section", "timeline", "--section", "provenance"]
     for form, has_it in (("full", True), ("none", False)):

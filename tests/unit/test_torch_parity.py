@@ -10,14 +10,15 @@ import pytest
 
 from profframe.facts import add_facts
 from profframe.intervals import nest
+from tests import needs
 from tests.builders import Row, event, tables
 from tests.members import few
 
 
 @pytest.fixture(scope="module")
 def profiler() -> Any:
-    pytest.importorskip("torch")
-    return pytest.importorskip("torch.autograd.profiler_util")
+    needs.torch()
+    return needs.module("torch.autograd.profiler_util")
 
 
 def drawn(seed: int) -> list[tuple[int, int, int, str]]:

@@ -21,6 +21,7 @@ from profframe import cli, convert, load, schema, store
 from profframe.converting.staging import STAGED, Folder
 from profframe.errors import StoreError
 from profframe.store import layout, maintenance, manifest, parquet
+from tests import needs
 from tests.fuzz.stores import not_utf8
 from tests.members import few
 from tests.unit.test_store import one
@@ -274,6 +275,7 @@ def test_what_is_damaged_is_converted_anew(
 
 
 def test_damage_is_one_line_of_every_verb(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    needs.charts()
     store.write(one("c", 0), root)
     no_utf8(root / "run=b/rank=0/events.parquet")
     text = str(root)
