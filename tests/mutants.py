@@ -32,7 +32,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Final, Literal
 
-ROOT: Final = Path(__file__).parent.parent
+from tests.places import ROOT, TRACES
+
 NEEDED: Final = ("profframe", "sql", "tests", "examples", "pyproject.toml")
 LIMIT_S: Final = 300
 
@@ -1135,7 +1136,7 @@ def _fits(mutant: Mutant, pattern: str) -> bool:
 
 @contextmanager
 def copied() -> Iterator[Path]:
-    """Make a copy of the tree, where real traces are found as from here."""
+    """Make a copy of the tree."""
     with tempfile.TemporaryDirectory(prefix="profframe-mutants-") as folder:
         tree = Path(folder, "tree").resolve()
         tree.mkdir()
@@ -1145,9 +1146,6 @@ def copied() -> Iterator[Path]:
                 shutil.copytree(ROOT / name, tree / name, ignore=ignored)
             else:
                 shutil.copy2(ROOT / name, tree / name)
-        shared = ROOT.parent / "shared"
-        if shared.is_dir():
-            Path(folder, "shared").symlink_to(shared.resolve())
         _check_is_imported(tree)
         yield tree
 
@@ -1171,10 +1169,14 @@ def _check_is_imported(tree: Path) -> None:
 
 
 def _environment(tree: Path) -> dict[str, str]:
-    """The variables of a child; hypothesis tries the same in each case where it sees CI."""
-    environment = {name: value for name, value in os.environ.items() if name != "CI"}
-    examples = {"PROFFRAME_EXAMPLES": environment.get("PROFFRAME_EXAMPLES", "12")}
-    return environment | examples | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    """The variables of a child: real traces are found as from here, and seeds are minded."""
+    return os.environ | {
+        "PROFFRAME_EXAMPLES": os.environ.get("PROFFRAME_EXAMPLES", "12"),
+        "PROFFRAME_SEEDS": "random",
+        "PROFFRAME_TRACES": str(TRACES.resolve()),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": str(tree),
+    }
 
 
 @contextmanager
