@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
+import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 
 from profframe import load
 from profframe.asking.pages import tokens
 from profframe.asking.service import Service
 from profframe.asking.tools import Limits
+from tests import needs
 from tests.agents.replies import tables
 from tests.conftest import ROOT, Run
 from tests.event_loop import awaited
 from tests.unit.test_sandbox import CANARY, FINDING, REACHES, RULE, STATEMENTS
+from tests.until import LIMIT_S, until
 
-pytest.importorskip("mcp", reason="needs mcp: pip install 'profframe[mcp]'")
+needs.module("mcp")
 
-import httpx2
-from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
+import httpx2  # noqa: E402
+from mcp.client import Client  # noqa: E402
+from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
+from mcp.client.streamable_http import streamable_http_client  # noqa: E402
 
-from profframe.asking.server import server
+from profframe.asking.server import server  # noqa: E402
 
 EXAMPLE = ROOT / "examples" / "cuda.json.gz"
 TOKEN = "a token of the test, long enough"  # noqa: S105
@@ -261,7 +266,7 @@ class TestStdio:
                 process.send_signal(signal.SIGINT)
             else:
                 process.stdin.close()
-            assert process.wait(20) == (130 if ends == "interrupt" else 0)
+            assert process.wait(LIMIT_S) == (130 if ends == "interrupt" else 0)
             assert process.stderr is not None
             assert b"Traceback" not in process.stderr.read()
 
@@ -279,7 +284,7 @@ def port() -> Iterator[int]:
         assert TOKEN not in header
         yield int(address.split(":")[2].partition("/")[0])
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(LIMIT_S) == 130
         assert "Traceback" not in process.stderr.read()
 
 
@@ -291,14 +296,18 @@ class TestHttp:
             "Accept": "application/json, text/event-stream",
             **{name.replace("_", "-"): value for name, value in headers.items()},
         }
-        for _ in range(50):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        statuses: list[int] = []
+
+        def is_answered() -> bool:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
             with closing(connection), suppress(ConnectionRefusedError):
                 connection.request("POST", "/mcp", json.dumps(message), given)
                 with connection.getresponse() as response:
-                    return response.status
-            time.sleep(0.2)
-        raise AssertionError("the server does not listen")
+                    statuses.append(response.status)
+            return bool(statuses)
+
+        until(is_answered)
+        return statuses[0]
 
     def test_a_client_with_the_token(self, port: int) -> None:
         self.status(port)
@@ -307,7 +316,7 @@ class TestHttp:
         async def connected() -> AsyncIterator[Client]:
             headers = {"Authorization": f"Bearer {TOKEN}"}
             async with (
-                httpx2.AsyncClient(headers=headers, timeout=30) as http_client,
+                httpx2.AsyncClient(headers=headers, timeout=LIMIT_S) as http_client,
                 Client(
                     streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=http_client)
                 ) as client,
@@ -376,29 +385,54 @@ class TestCommandLine:
         assert error.startswith("error: nothing.json")
 
 
+def left_behind() -> dict[str, int]:
+    """What there is in this process of what a call may leave, each counted exactly."""
+    gc.collect()
+    kinds = Counter(type(one).__name__ for one in gc.get_objects())
+    return {
+        "bytes of Arrow": pa.total_allocated_bytes(),
+        "files": len([*Path("/proc/self/fd").iterdir()]),
+        "pages": kinds["Result"],
+        "tables": kinds["DataFrame"] + kinds["Table"],
+        "threads": threading.active_count(),
+    }
+
+
 def resident_bytes() -> int:
     lines = Path("/proc/self/statm").read_text(encoding="ascii").split()
     return int(lines[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.parametrize("calls", [100, pytest.param(1000, marks=pytest.mark.long)])
-def test_many_calls_do_not_grow(calls: int) -> None:
-    """What a call leaves behind: 300 KB at most in the normal run, 30 KB in the long one."""
+MANY: Final[list[tuple[str, dict[str, Any]]]] = [
+    ("sql", {"query": "SELECT event_id, name, dur_ns FROM events", "budget": 500}),
+    ("sql", {"query": "SELECT name, sum(dur_ns) AS ns FROM events GROUP BY name ORDER BY ns"}),
+    ("sql", {"query": "nonsense"}),
+    ("catalogue", {}),
+    ("more", {"page": "p3"}),
+]
+FEW: Final[list[tuple[str, dict[str, Any]]]] = [
+    ("answer", {"name": "kernels"}), ("answer", {"name": "self_times", "budget": 400}),
+    ("event", {"event_id": 100}), ("advice", {}), ("overview", {}),
+]  # fmt: skip
+
+
+def test_calls_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the second turn on, when as many pages are kept as ever are."""
+    monkeypatch.setattr("profframe.asking.service.KEPT_PAGES", 2)
     service = Service(load(EXAMPLE), Limits(rows=1000))
-    many: list[tuple[str, dict[str, Any]]] = [
-        ("sql", {"query": "SELECT event_id, name, dur_ns FROM events", "budget": 500}),
-        ("sql", {"query": "SELECT name, sum(dur_ns) AS ns FROM events GROUP BY name ORDER BY ns"}),
-        ("sql", {"query": "nonsense"}),
-        ("catalogue", {}),
-        ("more", {"page": "p3"}),
-    ]
-    few: list[tuple[str, dict[str, Any]]] = [
-        ("answer", {"name": "kernels"}), ("answer", {"name": "self_times", "budget": 400}),
-        ("event", {"event_id": 100}), ("advice", {}), ("overview", {}),
-    ]  # fmt: skip
-    often = max(calls // 250, 1)
-    call(service, *many * (calls // 25), *few * often)
+    turn = (*FEW, *MANY * 3)
+    found = []
+    for _ in range(3):
+        call(service, *turn)
+        found.append(left_behind())
+    assert all(found[2][what] <= number for what, number in found[1].items()), found
+
+
+@pytest.mark.long
+def test_a_thousand_calls_do_not_grow() -> None:
+    """What a call leaves behind of the memory of the process, libraries and all: 30 KB at most."""
+    service = Service(load(EXAMPLE), Limits(rows=1000))
+    call(service, *MANY * 40, *FEW * 4)
     before = resident_bytes()
-    results = call(service, *many * (calls // 5 - often), *few * often)
-    assert len(results) == calls
+    assert len(call(service, *MANY * 196, *FEW * 4)) == 1000
     assert resident_bytes() - before < 30 << 20

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,12 @@ import pytest
 
 import profframe
 from profframe import cli
+from tests import needs
 from tests.batch.sources import assert_same, content, loaded, names, write
+from tests.until import until
 
-dask = pytest.importorskip("dask")
-distributed = pytest.importorskip("distributed")
+dask = needs.module("dask")
+distributed = needs.module("distributed")
 OPTIONS = {"dashboard_address": None, "threads_per_worker": 1}
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
@@ -81,8 +82,7 @@ def test_a_killed_worker_costs_nothing_but_time(cluster: Any, tmp_path: Path) ->
         killed = threading.Event()
 
         def kill() -> None:
-            while not any(store.glob(".tmp-*")):
-                time.sleep(0.01)
+            until(lambda: any(store.glob(".tmp-*")))
             os.kill(victim, signal.SIGKILL)
             killed.set()
 

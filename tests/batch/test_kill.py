@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 import profframe
 from profframe import schema
 from tests.batch.sources import Content, assert_same, content, write
+from tests.until import computed_s, until
 
 BATCH: Final = """
 import sys
@@ -57,7 +57,7 @@ def undisturbed(source: str, tmp_path_factory: pytest.TempPathFactory) -> Conten
 def start(source: str, store: Path, processes: int = 0) -> subprocess.Popen[str]:
     """A batch in a process of its own, that has imported what it needs."""
     command = [sys.executable, "-c", BATCH, source, str(store), str(processes)]
-    batch = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    batch = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert batch.stdout is not None
     assert batch.stdout.readline() == "ready\n"
     return batch
@@ -70,8 +70,9 @@ def finish(batch: subprocess.Popen[str]) -> str:
 
 
 def killed(batch: subprocess.Popen[str], after_s: float) -> bool:
-    """Whether it was killed before it was done."""
-    time.sleep(after_s)
+    """Whether it was killed, after so many seconds of computing, before it was done."""
+    begun = computed_s(batch.pid)
+    until(lambda: batch.poll() is not None or computed_s(batch.pid) - begun >= after_s)
     batch.send_signal(signal.SIGKILL)
     return finish(batch) == ""
 
@@ -101,11 +102,13 @@ def assert_part(store: Path, whole: Content) -> None:
 
 @pytest.fixture(scope="module")
 def duration_s(source: str, tmp_path_factory: pytest.TempPathFactory) -> float:
-    """What a batch that is not disturbed needs."""
+    """What a batch that is not disturbed computes, in CPU seconds."""
     batch = start(source, tmp_path_factory.mktemp("timed"))
-    began = time.monotonic()
+    begun = computed_s(batch.pid)
+    os.waitid(os.P_PID, batch.pid, os.WEXITED | os.WNOWAIT)  # its times can still be read
+    needed = computed_s(batch.pid) - begun
     assert finish(batch) == "done"
-    return time.monotonic() - began
+    return needed
 
 
 @pytest.mark.long
@@ -132,15 +135,19 @@ def test_a_killed_worker_costs_nothing_but_time(
     source: str, undisturbed: Content, tmp_path: Path
 ) -> None:
     batch = start(source, tmp_path, processes=2)
-    kills = 0
-    while batch.poll() is None and kills < 2:
-        time.sleep(0.2)
-        busy = any(tmp_path.glob(".tmp-*"))
-        for worker in workers_of(batch.pid) if busy else ():
+    kills: list[int] = []
+
+    def next_workers() -> list[int]:
+        """Those that came after one that was killed, while there is work; none at the end."""
+        return [worker for worker in workers_of(batch.pid) if worker not in kills]
+
+    while batch.poll() is None and len(kills) < 2:
+        until(lambda: batch.poll() is not None or any(tmp_path.glob(".tmp-*")))
+        for worker in next_workers()[:1]:
             os.kill(worker, signal.SIGKILL)
-            kills += 1
-            time.sleep(5)
-            break
+            kills.append(worker)
+            others = len(next_workers())
+            until(lambda others=others: batch.poll() is not None or len(next_workers()) > others)  # type: ignore[misc]
     assert finish(batch) == "done"
     assert kills
     assert_same(content(tmp_path), undisturbed)
@@ -149,9 +156,7 @@ def test_a_killed_worker_costs_nothing_but_time(
 @pytest.mark.long
 def test_workers_end_with_their_parent(source: str, tmp_path: Path) -> None:
     batch = start(source, tmp_path, processes=2)
-    workers: list[int] = []
-    while len(workers) < 2:
-        workers = [*workers_of(batch.pid)]
+    until(lambda: len([*workers_of(batch.pid)]) == 2)
+    workers = [*workers_of(batch.pid)]
     assert killed(batch, 0)
-    time.sleep(2)
-    assert not [worker for worker in workers if Path(f"/proc/{worker}").exists()]
+    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import subprocess
 import sys
-import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from profframe.converting.pool import LocalPool
 from profframe.errors import SourceError
 from tests.batch.sources import names, write
 from tests.members import few
+from tests.until import until
 
 SCRIPT = """
 import sys
@@ -54,13 +54,12 @@ def test_an_error_comes_back_and_the_worker_lives_on() -> None:
 def test_a_pool_that_is_stopped_ends_at_once() -> None:
     pool = LocalPool(1, 1)
     pool.submit(os.getpid).result()
-    sleeping = pool.submit(eval, "__import__('time').sleep(60)")
+    hanging = pool.submit(eval, "__import__('threading').Event().wait()")
     waiting = pool.submit(os.getpid)
-    while not sleeping.running():
-        time.sleep(0.01)
+    until(hanging.running)
     pool.shutdown(cancel_futures=True)
     assert waiting.cancelled() or waiting.exception() is not None
-    assert isinstance(sleeping.exception(), SourceError)
+    assert isinstance(hanging.exception(), SourceError)
 
 
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:

@@ -12,13 +12,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from profframe import cli, load
 from profframe.cli.verbs import INTERRUPTED
+from tests.until import computed_s, until
 
 EVENTS: Final = 60_000
 MOST_DELAY_S: Final = 2.5
@@ -95,13 +96,15 @@ def case(seed: int) -> None:
         )
         assert child.stdout is not None
         assert child.stdout.readline() == "begun\n"
-        time.sleep(delay_s)
-        os.killpg(child.pid, signal.SIGINT)
+        moment = computed_s(child.pid) + delay_s
+        until(lambda: child.poll() is not None or computed_s(child.pid) > moment)
+        with suppress(ProcessLookupError):  # it has ended
+            os.killpg(child.pid, signal.SIGINT)
         try:
             _, error = child.communicate(timeout=LIMIT_S)
         finally:
             child.kill()
-        what = f"{' '.join(words)}, after {delay_s:.2f} s"
+        what = f"{' '.join(words)}, after {delay_s:.2f} s of computing"
         told = f"{what}: ended with {child.returncode}: {error}"
         assert child.returncode in {0, INTERRUPTED}, told
         assert not any(word in error for word in BAD), told
@@ -111,14 +114,19 @@ def case(seed: int) -> None:
 
 def _has_ended(group: int) -> bool:
     """Whether no process of a group is left."""
-    end = time.monotonic() + LIMIT_S
-    while time.monotonic() < end:
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.05)
-    return False
+    try:
+        until(lambda: not _is_there(group), LIMIT_S)
+    except AssertionError:
+        return False
+    return True
+
+
+def _is_there(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _check_written(place: Path, what: str) -> None:

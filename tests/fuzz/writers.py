@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -21,9 +20,10 @@ from profframe.errors import NoTraceFoundError, StoreError
 from profframe.store import maintenance
 from tests.fuzz.children import ROOT
 from tests.unit.test_store import one
+from tests.until import until
 
-SHORT_S: Final = 4
-LONG_S: Final = 60
+WRITES: Final = 200
+"""Of each writer; the others work as long as they do."""
 ROLES: Final = ("writer", "writer", "writer", "compacter", "reader", "lister")
 DOCUMENTED: Final = re.compile(
     r": was written again in the meantime; try again$"
@@ -31,17 +31,18 @@ DOCUMENTED: Final = re.compile(
 )
 RUNS: Final = ("a", "b")
 RANKS: Final = 3
+DONE: Final = "done"
+"""A file beside the store: all is written."""
 
 
 def case(seed: int) -> None:
-    """Let them work for a while; longer for each seed but the first."""
-    seconds = SHORT_S if seed == 0 else LONG_S
+    """Let them work until all is written."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "store")
         root.mkdir()
         workers = [
             subprocess.Popen(
-                [sys.executable, "-m", "tests.fuzz.writers", role, str(root), str(seconds), str(n)],
+                [sys.executable, "-m", "tests.fuzz.writers", role, str(root), str(n)],
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -49,6 +50,10 @@ def case(seed: int) -> None:
             )
             for n, role in enumerate(ROLES, 10 * seed)
         ]
+        for role, worker in zip(ROLES, workers, strict=True):
+            if role == "writer":
+                worker.wait()
+        (root.parent / DONE).touch()
         said = [worker.communicate()[0].strip().splitlines() for worker in workers]
         for role, worker, lines in zip(ROLES, workers, said, strict=True):
             assert worker.returncode == 0, (role, lines)
@@ -69,8 +74,14 @@ def _write(root: Path, rng: random.Random) -> None:
 
 
 def _pack(root: Path, rng: random.Random) -> None:
-    time.sleep(rng.random() / 20)
+    """Pack when there is something again, else the writers would do little but try again."""
+    enough = rng.randrange(1, len(RUNS) * RANKS)
+    until(lambda: _is_done(root) or len([*root.glob("run=*/rank=*")]) >= enough)
     maintenance.compact(root)
+
+
+def _is_done(root: Path) -> bool:
+    return (root.parent / DONE).exists()
 
 
 def _read(root: Path, _: random.Random) -> None:
@@ -99,16 +110,15 @@ WORKS: Final[dict[str, Callable[[Path, random.Random], None]]] = {
 }
 
 
-def main(role: str, path: str, seconds: str, seed: str) -> None:
+def main(role: str, path: str, seed: str) -> None:
     """Do the work of a role again and again."""
     root, rng = Path(path), random.Random(int(seed))  # noqa: S311 - work, no secret
-    until = time.monotonic() + float(seconds)
     times = refused = 0
     if role == "writer":  # all of the runs are there in the end
         for run in RUNS:
             for rank in range(RANKS):
                 store.write(one(run, rank, ("first",) * 3), root)
-    while time.monotonic() < until:
+    while times + refused < WRITES if role == "writer" else not _is_done(root):
         was_there = store.is_store(root)
         try:
             WORKS[role](root, rng)

@@ -27,6 +27,8 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from tests.until import until
+
 RANKS = 2
 TOO_MANY = 1 << 40
 """Floats that no machine has the memory for."""
@@ -160,8 +162,7 @@ def main(rank: int, folder: Path) -> None:
     recorder: Any = torch._C._distributed_c10d
     (folder / f"nccl_trace_rank_{rank}").write_bytes(recorder._dump_fr_trace())
     (folder / f".done_{rank}").touch()
-    while not all((folder / f".done_{other}").exists() for other in range(RANKS)):
-        time.sleep(0.005)
+    until(lambda: all((folder / f".done_{other}").exists() for other in range(RANKS)))
     os._exit(0)
 
 

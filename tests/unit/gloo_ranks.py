@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+from tests.until import until
 
 RANKS = 3
 CASES = ("skips", "sizes", "kinds", "orders", "types", "fits")
@@ -36,8 +37,8 @@ def main(rank: int, folder: Path) -> None:
     for group in groups.values():
         dist.all_reduce(torch.ones(4), group=group)
     dist.barrier()
-    while rank and not (folder / f".done_{rank - 1}").exists():
-        time.sleep(0.005)
+    if rank:
+        until((folder / f".done_{rank - 1}").exists)
     pending = []
 
     def reduce(case: str, tensor: torch.Tensor) -> None:

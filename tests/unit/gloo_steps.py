@@ -31,7 +31,7 @@ def main(rank: int, ranks: int, folder: Path, sleep_s: float) -> None:
             loss = model(batch).sum()
         if rank == 1 and sleep_s:
             with record_function("planted"):
-                time.sleep(sleep_s)
+                time.sleep(sleep_s)  # what is recorded; nothing waits for it to be enough
         loss.backward()
         for parameter in model.parameters():
             dist.all_reduce(parameter.grad)

@@ -29,10 +29,15 @@ def functions():
             yield frame.f_code.co_name
             frame = frame.f_back
 
+def has_begun(since):
+    return time.process_time() > since + 0.1  # it computes
+
 def interrupt():
     while not {"query", "materialize"} <= {*functions()}:  # a thread that waits for DuckDB
         time.sleep(0.01)
-    time.sleep(0.2)
+    since = time.process_time()
+    while not has_begun(since):
+        time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGINT)
 
 threading.Thread(target=interrupt, daemon=True).start()
@@ -87,10 +92,16 @@ def test_a_verb_ends_though_a_library_does_not_listen(example: Path) -> None:
     done = child(
         example,
         """
+listens = threading.Event()
+listens.set()
+has_begun = lambda _: not listens.is_set()
+
 def materialize():
     while True:
         try:
-            time.sleep(1)
+            listens.clear()
+            while True:
+                time.sleep(0.01)
         except KeyboardInterrupt:
             pass
 
@@ -106,21 +117,30 @@ cli.main()
 
 def test_a_module_that_is_imported_is_not_interrupted(example: Path, tmp_path: Path) -> None:
     (tmp_path / "delicate.py").write_text("""
-import os, signal, time
+import os, signal, sys, time
 try:
     os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(0.2)
+    while sys.signals < 3:  # it is told again and again
+        time.sleep(0.01)
 except KeyboardInterrupt:
     os._exit(9)
 """)
     done = child(
         example,
         f"""
+sys.signals = 0
+put_off = cli._interrupt
+
+def counted(number, frame):
+    sys.signals += 1
+    put_off(number, frame)
+
 def run(_):
     sys.path.insert(0, {str(tmp_path)!r})
     import delicate
-    time.sleep(60)
+    threading.Event().wait()
 
+cli._interrupt = counted
 cli.verbs.main = lambda *_, **__: run(_)
 cli.main()
 """,
@@ -148,6 +168,12 @@ def test_another_reader_of_signals_still_gets_them() -> None:
         os.close(write)
 
 
+def watcher() -> threading.Thread | None:
+    """The thread that waits for Ctrl-C, from the first time on."""
+    found = (one for one in threading.enumerate() if one.name == "profframe-interrupts")
+    return next(found, None)
+
+
 @pytest.mark.parametrize("where", ["main thread", "other thread"])
 def test_a_time_ends(where: str) -> None:
     stopped = threading.Event()
@@ -168,9 +194,12 @@ def test_a_time_ends(where: str) -> None:
 
 def test_what_ends_in_time_is_not_stopped() -> None:
     stopped = threading.Event()
-    with stopping(stopped.set, timeout_s=0.2) as is_late:
-        pass
-    assert not stopped.wait(0.4)
+    before = {*threading.enumerate()}
+    with stopping(stopped.set, timeout_s=LIMIT_S) as is_late:
+        (timer,) = {*threading.enumerate()} - before - {watcher()}
+    timer.join(LIMIT_S / 2)
+    assert not timer.is_alive()
+    assert not stopped.is_set()
     assert not is_late.is_set()
 
 

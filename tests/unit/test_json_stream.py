@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -112,21 +113,48 @@ def test_spaces_may_be_anywhere(size: int) -> None:
     assert (document.header, document.repairs) == ({"a": 1}, {})
 
 
+class Backwards(ThreadPoolExecutor):
+    """A pool whose later work is done before what came first."""
+
+    def __init__(self, *_: object) -> None:
+        super().__init__(1)
+        self._given: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        pool = self
+
+        class Late(Future[Any]):
+            def result(self, timeout: float | None = None) -> Any:
+                while pool._given:
+                    future, work = pool._given.pop()
+                    future.set_result(work())
+                return super().result(timeout)
+
+        future = Late()
+        self._given.append((future, partial(fn, *args, **named)))
+        return future
+
+
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_rows_keep_their_order_whatever_thread_is_faster(
     threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "PIECE", 32)
     monkeypatch.setattr(stream, "WAVE", 64)
+    parsed: list[int] = []
 
-    def uneven(wave: Wave) -> Parsed[Rows]:
-        time.sleep(0.002 * (wave.start % 3))
+    def noted(wave: Wave) -> Parsed[Rows]:
+        parsed.append(wave.start)
         return parse(wave)
 
     text = json.dumps([{"n": i} for i in range(100)]).encode()
-    blocks = (text[i : i + 100] for i in range(0, len(text), 100))
-    reader = ArrayReader(blocks, KEY, uneven, loaded, threads)
-    assert [row["n"] for rows in reader.rows() for row in rows] == list(range(100))
+    for pool in (ThreadPoolExecutor, Backwards):
+        monkeypatch.setattr(stream, "ThreadPoolExecutor", pool)
+        parsed.clear()
+        blocks = (text[i : i + 100] for i in range(0, len(text), 100))
+        reader = ArrayReader(blocks, KEY, noted, loaded, threads)
+        assert [row["n"] for rows in reader.rows() for row in rows] == list(range(100))
+    assert (parsed == sorted(parsed)) == (threads == 1)
 
 
 def test_only_the_piece_that_is_broken_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:

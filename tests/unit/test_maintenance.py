@@ -5,10 +5,11 @@ What is killed amid that: ``tests/fuzz/kills.py``.
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from profframe.store import layout, maintenance
 from tests.conftest import Run
 from tests.members import few
 from tests.unit.test_store import RUNS, both, one, rewrite
+from tests.until import LIMIT_S, until
 
 Content = dict[str, pl.DataFrame]
 
@@ -311,9 +313,9 @@ sys.path[:0] = {path!r}
 from profframe import load
 from profframe.errors import StoreError
 
-print("ready", flush=True)
 seen = set()
-for _ in range(10**9):
+for turn in range(10**9):
+    print(turn, flush=True)
     try:
         rows = load({store!r}).sql("SELECT run, count(*) AS n FROM events GROUP BY run").rows()
     except StoreError as error:
@@ -321,7 +323,7 @@ for _ in range(10**9):
     seen.update(rows)
     if ("end", 2) in rows:
         break
-print(sorted(seen, key=str))
+print(*seen, sep="\\n")
 """
 
 
@@ -332,15 +334,20 @@ def test_a_reader_at_work_finds_every_run_whole_or_not_at_all(tmp_path: Path) ->
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
     ) as reader:
         assert reader.stdout is not None
-        reader.stdout.readline()
+        said: list[str] = []
+        listener = threading.Thread(target=said.extend, args=(reader.stdout,))
+        listener.start()
+        until(lambda: said)
         for _ in range(3):
             maintenance.compact(tmp_path)
             write(tmp_path, "c", "d", ranks=4)
             maintenance.remove(tmp_path, "d")
             write(tmp_path, "d", ranks=4)
-        time.sleep(0.1)
+        turns = len(said)
+        until(lambda: len(said) > turns + 1)  # it has seen this, too
         write(tmp_path, "end", ranks=1)
-        seen = eval(reader.stdout.read())  # noqa: S307 - of the code above
+        listener.join(LIMIT_S)
+    seen = [ast.literal_eval(line) for line in said if line.startswith("(")]
 
     # Run d is written rank by rank, and was removed while some questions were asked.
     errors = [what for run, what in seen if run == "error"]
