@@ -15,6 +15,7 @@ from profframe.loading.options import LoadOptions, Progress, fact_options
 from profframe.loading.profiles import open_profile
 from profframe.loading.stores import open_store
 from profframe.query.selection import Numbers, Text
+from profframe.system.forks import check_threads
 from profframe.system.memory_pool import system_memory
 from profframe.trace.trace import Trace
 
@@ -128,6 +129,7 @@ def load(
     >>> trace.self_times().columns[:4]
     ['run', 'rank', 'name', 'kind']
     """
+    check_threads()
     facts = fact_options(
         kinds,
         compat,

@@ -43,6 +43,7 @@ from profframe.query.selection import (
     texts,
 )
 from profframe.query.sources import IN_EACH_TRACE, Columns, Overlay, Part, Source, tables_for
+from profframe.system.forks import check_threads
 from profframe.system.interrupts import stopping
 
 Value = TypeVar("Value")
@@ -210,6 +211,7 @@ class Session:
         UnknownNameError
             There is no such table; the message suggests the nearest.
         """
+        check_threads()
         if table not in schema.TABLES:
             raise UnknownNameError.among("table", table, schema.TABLES)
         rows, where = self.source.scan(table), self.selection.where(table)
@@ -391,6 +393,7 @@ class Session:
 
     def _retried(self, ask: Callable[[Session], Value]) -> Value:
         """The result of ``ask``, repeated if files were packed or rewritten meanwhile."""
+        check_threads()
         session = self
         for _ in range(_ATTEMPTS):
             try:
@@ -409,6 +412,7 @@ class Session:
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor that Ctrl-C and the timeout stop; an error may turn out to be of the files."""
         is_late = None
+        check_threads()
         try:
             connection = cursor()
             with stopping(connection.interrupt, self.terms.timeout_s) as is_late:
