@@ -13,7 +13,7 @@ import pytest
 
 import profframe
 from profframe import cli
-from tests import hostile, needs, places, skips
+from tests import hostile, needs, places, selection, skips
 from tests.members import few
 
 Run = Callable[..., tuple[int, str, str]]
@@ -134,6 +134,7 @@ def _kept(path: Path, compat: str | None) -> profframe.Trace:
 def pytest_configure(config: pytest.Config) -> None:
     """Count what is skipped for want of something."""
     skips.pytest_configure(config)
+    config.pluginmanager.register(selection, "profframe-selection")
 
 
 def pytest_collection_finish() -> None:
