@@ -1,11 +1,36 @@
-"""Long lists of parameters: a few members in every run, the rest with ``-m long``."""
+"""Long lists of parameters: all members in one test, or a few in every run, the rest at night."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
+
+
+def in_one(
+    members: Iterable[Any], ids: Callable[[Any], str] = str
+) -> Callable[[Callable[[Any], None]], Callable[[], None]]:
+    """One test for all members, which names each that fails.
+
+    For what takes no time: pytest takes a millisecond for each test of its own.
+    """
+
+    def decorate(test: Callable[[Any], None]) -> Callable[[], None]:
+        def all_members() -> None:
+            wrong = {}
+            for member in members:
+                try:
+                    test(member)
+                except AssertionError as error:
+                    wrong[ids(member)] = str(error)
+            assert not wrong, "\n".join(f"{name}: {why}" for name, why in wrong.items())
+
+        all_members.__name__ = test.__name__
+        all_members.__doc__ = test.__doc__
+        return all_members
+
+    return decorate
 
 
 def few(members: Iterable[Any], keep: int | Sequence[Any], *, arguments: int = 1) -> list[Any]:

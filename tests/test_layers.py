@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from tests import needs
+from tests.members import in_one
 
+Nodes: TypeAlias = list[ast.AST]
 PACKAGE = Path(__file__).parent.parent / "profframe"
 
 ROOMS = (
@@ -91,38 +94,38 @@ def room(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
+def imported(nodes: Nodes) -> Iterator[str]:
     """Full names of what a module imports from the package, also inside functions."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def texts(tree: ast.AST) -> Iterator[str]:
+def texts(nodes: Nodes) -> Iterator[str]:
     """String constants that are no docstrings."""
     prose = {
         id(node.value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
             yield node.value
 
 
-def names(tree: ast.AST) -> Iterator[str]:
+def names(nodes: Nodes) -> Iterator[str]:
     """Names of variables, parameters and attributes."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name):
                 yield name
 
 
-def prints(tree: ast.AST) -> Iterator[int]:
+def prints(nodes: Nodes) -> Iterator[int]:
     """Lines in which something is printed."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
@@ -144,11 +147,11 @@ class Said:
 @cache
 def said(path: Path) -> Said:
     """Each module is parsed once for all tests; trees of all would be large."""
-    tree = ast.parse(path.read_text())
-    return Said((*imported(tree),), (*texts(tree),), frozenset(names(tree)), (*prints(tree),))
+    nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    return Said((*imported(nodes),), (*texts(nodes),), frozenset(names(nodes)), (*prints(nodes),))
 
 
-@pytest.mark.parametrize("path", modules(), ids=module_id)
+@in_one(modules(), ids=module_id)
 def test_imports_run_one_way(path: Path) -> None:
     if room(path) in ("__init__", "__main__"):
         return
@@ -162,7 +165,7 @@ def test_every_room_is_in_the_order() -> None:
     assert {room(path) for path in modules()} - {"__init__", "__main__"} <= set(ROOMS)
 
 
-@pytest.mark.parametrize("path", modules(), ids=module_id)
+@in_one(modules(), ids=module_id)
 def test_words_of_a_format_stay_in_its_reader(path: Path) -> None:
     if module_id(path) in MAY_NAME_FORMAT_WORDS:
         return
@@ -170,7 +173,7 @@ def test_words_of_a_format_stay_in_its_reader(path: Path) -> None:
     assert found == set()
 
 
-@pytest.mark.parametrize("path", modules(*GIVEN_DATA), ids=module_id)
+@in_one(modules(*GIVEN_DATA), ids=module_id)
 def test_what_shows_or_writes_asks_no_database(path: Path) -> None:
     assert "duckdb" not in {name.split(".")[0] for name in said(path).imported}
     assert "connection" not in said(path).names
@@ -216,7 +219,7 @@ def test_nothing_imports_torch() -> None:
     assert run_fresh(code).strip() == "False"
 
 
-@pytest.mark.parametrize("path", modules(), ids=module_id)
+@in_one(modules(), ids=module_id)
 def test_nothing_prints_below_the_command_line(path: Path) -> None:
     if room(path) == "cli":
         return

@@ -6,16 +6,13 @@ import pytest
 
 from profframe import schema
 from profframe.schema import Column, Table
+from tests.members import in_one
 
-COLUMNS = [
-    pytest.param(column, id=f"{table.name}.{column.name}")
-    for table in schema.TABLES.values()
-    for column in table
-]
-TABLES = [pytest.param(table, id=name) for name, table in schema.TABLES.items()]
+COLUMNS = [column for table in schema.TABLES.values() for column in table]
+TABLES = [*schema.TABLES.values()]
 
 
-@pytest.mark.parametrize("column", COLUMNS)
+@in_one(COLUMNS, ids=lambda column: column.name)
 def test_column_has_a_line_of_doc(column: Column) -> None:
     assert column.doc.strip() == column.doc
     assert column.doc.endswith(".")
@@ -23,7 +20,7 @@ def test_column_has_a_line_of_doc(column: Column) -> None:
     assert "|" not in f"{column.doc}{column.null}{column.unit}", "it would break the page's table"
 
 
-@pytest.mark.parametrize("column", COLUMNS)
+@in_one(COLUMNS, ids=lambda column: column.name)
 def test_unit_is_the_end_of_the_name(column: Column) -> None:
     ends = {"ns": "ns", "bytes": "bytes", "flops": "FLOP"}
     rates = {"bytes": "bytes/s", "flop": "FLOP/s"}
@@ -35,7 +32,7 @@ def test_unit_is_the_end_of_the_name(column: Column) -> None:
         assert column.type == (schema.DOUBLE if is_rate else schema.INT64)
 
 
-@pytest.mark.parametrize("column", COLUMNS)
+@in_one(COLUMNS, ids=lambda column: column.name)
 def test_type_is_one_that_every_engine_reads(column: Column) -> None:
     assert column.type in {
         schema.TEXT,
@@ -48,7 +45,7 @@ def test_type_is_one_that_every_engine_reads(column: Column) -> None:
     assert schema.type_word(column.type) in {"VARCHAR", "INTEGER", "BIGINT", "DOUBLE", "BOOLEAN"}
 
 
-@pytest.mark.parametrize("table", TABLES)
+@in_one(TABLES, ids=lambda table: table.name)
 def test_table_starts_with_its_key_and_names_are_unique(table: Table) -> None:
     assert table.names[:2] == ("run", "rank")
     assert len(set(table.names)) == len(table.names)
@@ -56,7 +53,7 @@ def test_table_starts_with_its_key_and_names_are_unique(table: Table) -> None:
     assert table.doc.endswith(".")
 
 
-@pytest.mark.parametrize("table", TABLES)
+@in_one(TABLES, ids=lambda table: table.name)
 def test_arrow_schema_knows_what_may_be_missing(table: Table) -> None:
     assert table.arrow.names == list(table.names)
     assert [f.nullable for f in table.arrow] == [c.null is not None for c in table]

@@ -92,7 +92,7 @@ def kernel_categories(tables: Tables, categories: tuple[Entry, ...] | None = Non
         return Output()
     entries = builtin() if categories is None else categories
     kernels = _Kernels.of(events, rows)
-    entry = kernels.first(entries, _found(categories))
+    entry = kernels.first(entries, _matched(categories))
     words = (*schema.KERNEL_CATEGORIES,)
     of_entry = np.array([*(words.index(e.category) for e in entries), words.index("other")])
     codes = np.full(events.num_rows, -1, np.int64)
@@ -148,32 +148,32 @@ class _Kernels:
         place: Ints = distinct.indices.to_numpy().astype(np.int64, copy=False)
         return cls(tuple(texts for _, texts in parts), tuple(reversed(of_keys)), place)
 
-    def first(self, entries: tuple[Entry, ...], found: dict[_Kernel, int]) -> Ints:
+    def first(self, entries: tuple[Entry, ...], matched: dict[_Kernel, int]) -> Ints:
         """The first entry that each distinct kernel matches; the number of entries if none does.
 
-        Those that are not in ``found`` are added to it.
+        Those that are not in ``matched`` are added to it.
         """
         kernels = [*zip(*map(_texts, self.texts, self.codes), strict=True)]
-        answer: Ints = np.array([found.get(kernel, -1) for kernel in kernels], np.int64)
+        answer: Ints = np.array([matched.get(kernel, -1) for kernel in kernels], np.int64)
         new = np.flatnonzero(answer < 0)
         if new.size:
             answer[new] = self._first(entries, new)
-            if len(found) > _MOST:
-                found.clear()
-            found.update((kernels[i], int(answer[i])) for i in new.tolist())
+            if len(matched) > _MOST:
+                matched.clear()
+            matched.update((kernels[i], int(answer[i])) for i in new.tolist())
         return answer
 
     def _first(self, entries: tuple[Entry, ...], left: Ints) -> Ints:
         """The same for some of the distinct kernels."""
         answer: Ints = np.full(self.codes[0].size, len(entries), np.int64)
-        asked = left
+        rows = left
         for number, entry in enumerate(entries):
             holds = self._holds(entry, left)
             answer[left[holds]] = number
             left = left[~holds]
             if not left.size:
                 break
-        return answer[asked]
+        return answer[rows]
 
     def _holds(self, entry: Entry, left: Ints) -> Mask:
         holds: Mask = np.zeros(left.size, np.bool_)
@@ -236,7 +236,7 @@ def _unknown(kernels: _Kernels, is_other: Mask, rows: Ints) -> Iterator[Note]:
 
 
 @lru_cache(maxsize=8)
-def _found(_categories: tuple[Entry, ...] | None) -> dict[_Kernel, int]:
+def _matched(_categories: tuple[Entry, ...] | None) -> dict[_Kernel, int]:
     """The entries of kernels so far: for each call Arrow compiles all patterns again.
 
     In a small trace that takes longer than all other facts, and traces of one job have the same

@@ -62,8 +62,8 @@ def with_values(sql: str, answer: Answer, given: Mapping[str, object]) -> str:
         name = match[1]
         if name not in types:
             return match[0]
-        found = given.get(name)
-        return "NULL" if found is None else f"CAST({literal(str(found))} AS {types[name]})"
+        one = given.get(name)
+        return "NULL" if one is None else f"CAST({literal(str(one))} AS {types[name]})"
 
     return _VARIABLE.sub(value, sql)
 

@@ -215,10 +215,7 @@ def answered(
     else:
         with one_line_errors(where, terms):
             rows = select(_limited(with_values(answer.sql, answer, given), limit), reads(answer))
-    check_arrow_columns(answer, rows)
-    rows = _in_order(select, answer, rows, arrangement, terms)
-    check_number_of_rows(rows.num_rows, where, terms)
-    return rows.select(list(arrangement.columns)) if arrangement.columns else rows
+    return _arranged(select, answer, rows, arrangement, terms)
 
 
 def _sql(answer: Answer) -> str:
@@ -233,6 +230,16 @@ def _limit(terms: Terms, arrangement: Arrangement) -> str:
 
 def _limited(sql: str, limit: str) -> str:
     return f"FROM (\n{sql}\n){limit}" if limit else sql
+
+
+def _arranged(
+    select: Select, answer: Answer, rows: pa.Table, arrangement: Arrangement, terms: Terms
+) -> pa.Table:
+    """Checked rows of an answer: those that are wanted."""
+    check_arrow_columns(answer, rows)
+    rows = _in_order(select, answer, rows, arrangement, terms)
+    check_number_of_rows(rows.num_rows, f"answer {answer.name!r}", terms)
+    return rows.select(list(arrangement.columns)) if arrangement.columns else rows
 
 
 def _in_order(
@@ -442,11 +449,8 @@ def ranked(
     with one_line_errors(where, terms):
         sql = f"WITH findings AS (\n{_GAINED}\n)\n{answer.ranking}"
         sql = _limited(sql, _limit(terms, arrangement))
-        found = select(sql, {}, {"_findings": rows, "_gains": gains})
-    check_arrow_columns(answer, found)
-    found = _in_order(select, answer, found, arrangement, terms)
-    check_number_of_rows(found.num_rows, where, terms)
-    return found.select(list(arrangement.columns)) if arrangement.columns else found
+        ranking = select(sql, {}, {"_findings": rows, "_gains": gains})
+    return _arranged(select, answer, ranking, arrangement, terms)
 
 
 _WINDOWS: Final = """
@@ -512,9 +516,9 @@ def user_findings(
     _check_rules(connection, answer, terms)
     set_variables(connection, answer, parameters)
     with _naming_rules(connection, answer, terms):
-        found = findings(on(connection, reuse=False), answer, parameters)
+        result = findings(on(connection, reuse=False), answer, parameters)
     reset_variables(connection, (parameter.name for parameter in answer.parameters))
-    return found
+    return result
 
 
 def _advice(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import pytest
+from tests.members import in_one
 
 PACKAGE: Final = Path("profframe")
 EMPTY_WORDS: Final = frozenset(("found", "known", "asked", "said", "told"))
@@ -27,7 +27,7 @@ def names(tree: ast.AST) -> Iterator[str]:
                 yield name
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=str)
+@in_one(sorted(PACKAGE.rglob("*.py")))
 def test_names_say_what_a_value_is(path: Path) -> None:
     given = set(names(ast.parse(path.read_text(encoding="utf-8"))))
     assert not {name for name in given if name.strip("_").lower() in EMPTY_WORDS}
