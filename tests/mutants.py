@@ -1085,8 +1085,67 @@ PLANTED_3B: Final = (
     ),
 )
 
+PLANS: Final = (
+    Mutant(
+        "34a",
+        "a join that keeps the rows of its first run is run again",
+        "profframe/query/plans.py",
+        '_RUN_ONCE: Final = ("ASOF_JOIN", "IE_JOIN")',
+        '_RUN_ONCE: Final = ("ASOF_JOIN",)',
+        "tests/unit/test_plans.py::test_joins_that_keep_rows_of_their_first_run_are_planned_anew",
+    ),
+    Mutant(
+        "34b",
+        "the rows of a question stay in its plan",
+        "profframe/query/plans.py",
+        "                slot.empty()\n",
+        "                slot.schema\n",
+        "tests/unit/test_plans.py::test_slots_are_empty_after_an_error",
+    ),
+    Mutant(
+        "34c",
+        "a plan for other types is taken",
+        "profframe/query/plans.py",
+        "next((plan for plan in idle if plan.fits(tables)), None)",
+        "next(iter(idle), None)",
+        "tests/unit/test_plans.py::test_other_types_are_planned_for_by_themselves",
+    ),
+    Mutant(
+        "34d",
+        "a plan is leased to two questions at a time",
+        "profframe/query/plans.py",
+        "            idle.remove(plan)\n",
+        "            idle.index(plan)\n",
+        "tests/unit/test_plans.py::test_a_plan_serves_one_question_at_a_time",
+    ),
+    Mutant(
+        "34e",
+        "what a plan has read of a larger table stays in it",
+        "profframe/query/plans.py",
+        "                    plan.forget()\n",
+        "                    plan.fits(tables)\n",
+        "tests/unit/test_plans.py::test_rows_of_a_larger_table_are_freed",
+    ),
+    Mutant(
+        "34f",
+        "the database of an error inside DuckDB is asked again",
+        "profframe/query/plans.py",
+        "            self._abandon(plan.database)\n",
+        "            plan.fits(tables)\n",
+        "tests/unit/test_plans.py::test_after_an_error_inside_duckdb_questions_go_on",
+    ),
+    Mutant(
+        "35",
+        "a child of a fork waits for threads that it has not",
+        "profframe/system/forks.py",
+        "self._has_lost or self._will_lose",
+        "self._has_lost",
+        "tests/unit/test_forks.py::test_a_child_of_a_process_that_has_loaded_says_to_spawn",
+    ),
+)
+
 MUTANTS: Final = (
-    *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B,
+    *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B, *PLANS,
 )  # fmt: skip
 
 
