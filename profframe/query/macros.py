@@ -96,7 +96,7 @@ def load(connection: duckdb.DuckDBPyConnection, sql: str, *, reuse: bool = False
     """
     state = _STATES.setdefault(connection, _State())
     if state.shared is not None:
-        load_apart(connection, sql, ())
+        load_apart(connection, sql, {})
         return
     once = state.once if reuse else None
     for name, macro in definitions(sql, SHARED_STEPS if once else ()).items():
@@ -116,15 +116,15 @@ def load_apart(connection: duckdb.DuckDBPyConnection, sql: str, steps: Collectio
     shared = _STATES[connection].shared
     if shared is None:
         raise ValueError("the connection shares no macros")
-    needed = definitions(sql, steps)
+    needed = definitions(sql, steps.keys())
     with shared.lock:
-        for name in needed.keys() - shared.names - set(steps):
+        for name in needed.keys() - shared.names - steps.keys():
             for inner, macro in definitions(f"{name}(").items():
                 if inner not in shared.names:
                     connection.execute(macro.replace(" TEMP MACRO ", " MACRO ", 1))
                     shared.names.add(inner)
-    for name in steps:
-        connection.execute(f"{_signature(needed[name])}\nFROM {kept(name)};")
+    for name, rows in steps.items():
+        connection.execute(f"{_signature(needed[name])}\n{rows};")
 
 
 def kept(step: str) -> str:

@@ -42,6 +42,8 @@ _FEW_ROWS: Final = 1 << 11
 _KEPT: Final = 128
 """Most plans that are kept; each takes one to two megabytes."""
 _NAME: Final = "plan"
+_HUGEINT: Final = pa.decimal128(38, 0)
+"""What Arrow gets for DuckDB's sums, which it would divide in another way."""
 _RUN_ONCE: Final = ("ASOF_JOIN", "IE_JOIN")
 """Operators that keep the rows of their first run (DuckDB 2.0): another run fails."""
 
@@ -239,7 +241,8 @@ class Plans:
             else:
                 cursor.register(f"_{name}", slot)
                 part.view(cursor, name, f"_{name}")
-        macros.load_apart(cursor, question.sql, question.steps)
+        steps = {step: _rows_of(macros.kept(step), slots) for step in question.steps}
+        macros.load_apart(cursor, question.sql, steps)
         if question.without:
             cursor.execute(f"SET disabled_optimizers = '{question.without}'")
         try:
@@ -278,6 +281,13 @@ class Plans:
         """In the child: DuckDB's threads are gone, and closing it would wait for them."""
         self._inherited += [self._database, self._idle]
         self._reset()
+
+
+def _rows_of(name: str, slots: Mapping[str, Slot]) -> str:
+    """SQL: the rows of a table that DuckDB has made, in its own types."""
+    wide = [field.name for field in slots[name].schema if field.type == _HUGEINT]
+    casts = ", ".join(f'"{column}"::HUGEINT AS "{column}"' for column in wide)
+    return f"FROM {name} SELECT * REPLACE ({casts})" if wide else f"FROM {name}"
 
 
 PLANS: Final = Plans()

@@ -185,9 +185,12 @@ def gather(batches: Iterable[Batch], spool: Spool | None = None) -> Rows:
 def _together(table: Table, parts: Sequence[pa.Table]) -> pa.Table:
     """All rows of a table."""
     if len(parts) == 1:
-        return parts[0]
-    rows = [_no_rows(table), *parts]
-    return pa.concat_tables(rows, promote_options="default").unify_dictionaries()
+        rows = parts[0]
+        is_whole = all(column.num_chunks == 1 for column in rows.columns)
+        return rows if is_whole else rows.unify_dictionaries()
+    return pa.concat_tables(
+        [_no_rows(table), *parts], promote_options="default"
+    ).unify_dictionaries()
 
 
 @cache
