@@ -107,11 +107,10 @@ def load(connection: duckdb.DuckDBPyConnection, sql: str, *, reuse: bool = False
             _create(connection, name, macro)
 
 
-def load_apart(connection: duckdb.DuckDBPyConnection, sql: str, steps: Collection[str]) -> None:
+def load_apart(connection: duckdb.DuckDBPyConnection, sql: str, steps: Mapping[str, str]) -> None:
     """Create the macros that SQL calls on a connection of `share`.
 
-    Of the macros in ``steps`` the rows are in tables of the connection, named `kept` and their
-    name.
+    ``steps`` has SQL for the rows of some of them, which are in tables of the connection.
     """
     shared = _STATES[connection].shared
     if shared is None:
