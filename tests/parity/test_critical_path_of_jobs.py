@@ -153,6 +153,7 @@ def test_several_runs_or_one_rank_are_refused() -> None:
         one.critical_path(rank=0, across_ranks=True)
 
 
+@pytest.mark.more
 def test_real_jobs_have_no_gaps(traces: Path) -> None:
     path = profframe.load(traces / "facebookresearch__param/dlrm_kineto").critical_path(
         across_ranks=True
@@ -164,6 +165,7 @@ def test_real_jobs_have_no_gaps(traces: Path) -> None:
     assert path.waits["total_ns"].sum() == events.filter(waiting_rank=4)["dur_ns"].sum()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("clocks", ["corrected", "recorded"])
 def test_it_is_marked_in_a_file_of_all_ranks(clocks: str, tmp_path: Path) -> None:
     """On the clock of the file: that of the job, or of each rank."""

@@ -330,6 +330,7 @@ def test_rules_name_changes_that_there_are() -> None:
     assert words == {*REPLAYS}
 
 
+@pytest.mark.more
 def test_every_way_to_ask_says_the_same(run: Run, tmp_path: Path) -> None:
     trace = step_jobs.job(late={(step, 1): 500_000 for step in range(6)})
     store = tmp_path / "store"

@@ -104,6 +104,7 @@ def graphs(
     torch.compiler.reset()
 
 
+@pytest.mark.more
 def test_of_compiled_graphs_as_torch_has_it(graphs: tuple[Any, Path, dict[str, Any]]) -> None:
     _, path, registry = graphs
     trace = profframe.load(path, fx_metadata=registry)

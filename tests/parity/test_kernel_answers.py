@@ -137,6 +137,7 @@ def test_plain_loops_say_the_same(ranks: list[list[Row]]) -> None:
             check(trace, rows, *asked)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "pattern",
     few(REAL, (REAL[8], REAL[12])),
@@ -193,6 +194,7 @@ def test_a_store_says_the_same(traces: Path, tmp_path: Path) -> None:
             assert there.answer(name, **asked).equals(here.answer(name, **asked))
 
 
+@pytest.mark.more
 def test_parts_of_a_trace_have_what_is_known(traces: Path) -> None:
     trace = only_real_trace(traces, REAL[5])
     kernels = trace.filter(kinds="kernel")

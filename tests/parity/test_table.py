@@ -99,6 +99,7 @@ def assert_same(trace: Trace, taken: Taken, grouping: Options, style: Options) -
 
 
 class TestAsTorch:
+    @pytest.mark.more
     @pytest.mark.parametrize("name", few(READABLE, (*RICH, *NOT_IN_THE_FILE)))
     def test_live(self, profiles: Library, name: str) -> None:
         trace = loaded(profiles[name], "live")

@@ -220,6 +220,7 @@ def test_advice_of_files_without_times_is_what_matters_in_them(
     assert finding in said
 
 
+@pytest.mark.more
 def test_such_advice_has_no_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["advice", *map(str, timeline(tmp_path / "files")), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == []

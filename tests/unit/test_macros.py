@@ -53,6 +53,7 @@ def test_what_is_kept_is_of_all_events_alone() -> None:
     assert {given.strip() for given in of_kept} == {"events"}
 
 
+@pytest.mark.more
 def test_a_conversation_says_what_single_questions_say() -> None:
     trace = profframe.load(EXAMPLE)
     names = ["idle", "gaps", "queue_depth", "queue_summary", "annotations", "modules", "advice"]

@@ -184,6 +184,7 @@ def test_charts_without_a_snapshot_say_what_is_lacking(example: Path) -> None:
             getattr(trace.plot, name)()
 
 
+@pytest.mark.more
 def test_reports_of_memory_alone(before: Path, after: Path, tmp_path: Path) -> None:
     needs.module("altair")
     timeline = written(str(tmp_path), [[-1, 1, 8, 0], [BASE_US, 2, 16, 5]])

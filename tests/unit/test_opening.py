@@ -67,6 +67,7 @@ def written(folder: Path, **head: Any) -> Path:
     return path
 
 
+@pytest.mark.more
 def test_the_time_of_a_step_is_that_of_the_device(tmp_path: Path, run: Run) -> None:
     head: dict[str, Any] = {
         "deviceProperties": [{"id": 0, "name": "My\x1b[31m Device"}],
@@ -91,6 +92,7 @@ def test_the_time_of_a_step_is_that_of_the_device(tmp_path: Path, run: Run) -> N
     assert str(path) in lines["next"][0]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("source", [GPU, CPU], ids=["gpu", "cpu"])
 def test_every_number_is_that_of_an_answer(source: str, run: Run) -> None:
     trace = profframe.load(source)
