@@ -51,6 +51,7 @@ def programs(draw: st.DrawFn) -> tuple[list[Op], list[int]]:
     return [*ops, last], ahead
 
 
+@pytest.mark.more
 @settings(max_examples=max(1, settings().max_examples // 2))
 @given(programs())
 def test_it_is_the_longest_path_of_the_job(program: tuple[list[Op], list[int]]) -> None:

@@ -273,6 +273,7 @@ class TestAgainstTorch:
     def test_every_pattern_matches_somewhere(self, found: Found) -> None:
         assert {rule for _, rule in found.by_torch} == set(PATTERNS)
 
+    @pytest.mark.more
     def test_the_rules_fire_where_the_patterns_match_and_nowhere_else(self, found: Found) -> None:
         assert set(found.by_us) ^ set(found.by_torch) == set(DEVIATIONS)
 

@@ -120,6 +120,7 @@ class TestAsTorch:
         for grouping, style in combinations(6, 4):
             assert_same(trace, profiles[name], grouping, style)
 
+    @pytest.mark.more
     @pytest.mark.parametrize("name", few(["async_regions", "training", "hostile_names"], 1))
     def test_event_list(self, profiles: Library, name: str) -> None:
         trace = profframe.load(profiles[name].events)

@@ -120,6 +120,7 @@ def test_a_notebook_says_the_same(case: tuple[list[Path], str, str]) -> None:
     assert "<b>" not in page.text.replace("<b>\\x1b", "")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", few(FILES, ["dumps", "snapshots"]))
 def test_a_report_says_the_same(kind: str, tmp_path: Path) -> None:
     """Words of a report are those of the terminal: one kind of rank, and one with memory."""

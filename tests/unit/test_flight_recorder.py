@@ -127,6 +127,7 @@ class TestGloo:
                     (f["name"], f["filename"], f["line"]) for f in there["frames"]
                 ]
 
+    @pytest.mark.more
     def test_json_has_the_same_but_for_stacks(self, gloo: Path, trace: profframe.Trace) -> None:
         other = profframe.load(gloo / "json")
         changing = ["run", "stack_id", "is_retired"]

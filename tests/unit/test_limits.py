@@ -285,6 +285,7 @@ NAMED: Final = {
 """What metrics are of `named_side`, of scale 1 and of scale 2."""
 
 
+@pytest.mark.more
 def test_what_a_name_holds() -> None:
     """All are asked at once: each limit is held by itself."""
     sides = named_side(1), named_side(2)

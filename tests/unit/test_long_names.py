@@ -123,6 +123,7 @@ def test_no_line_of_a_pipe_is_long(verb: str, asked: Any, tmp_path: Path) -> Non
         assert max(map(len, file.read_text().splitlines())) <= WIDEST
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("verb", ARGUMENTS)
 def test_rows_of_every_verb_are_read_back_and_chosen(verb: str, asked: Any, tmp_path: Path) -> None:
     rows = json.loads(asked(verb, "--format", "json"))
@@ -186,6 +187,7 @@ def test_a_terminal_of_100_columns_has_names_to_know_kernels_by(sources: dict[st
     assert all(len(name) >= 40 for name in names if "…" in name)
 
 
+@pytest.mark.more
 def test_full_names_are_folded_on_a_terminal(sources: dict[str, str]) -> None:
     command = [*MODULE, "answer", "kernels", sources["TRACE"], "--full-names"]
     shown = on_terminal(100, command)

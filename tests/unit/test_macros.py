@@ -81,6 +81,7 @@ def test_a_file_of_the_user_may_mean_other_events(tmp_path: Path, before: list[s
         assert asked.answer("annotations").height
 
 
+@pytest.mark.more
 def test_questions_of_all_kinds_take_turns_on_one_connection() -> None:
     """An answer reads few columns of the tables, SQL all of them, and a filtered trace too."""
     trace = profframe.load(EXAMPLE)

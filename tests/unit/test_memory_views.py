@@ -63,6 +63,7 @@ def after(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.more
 def test_two_snapshots_are_compared_by_what_they_hold(before: Path, after: Path) -> None:
     rows = profframe.diff_memory(before, after, ("old", "new"))
     assert rows["name", "base_peak_bytes", "other_peak_bytes", "change_peak_bytes",
@@ -83,6 +84,7 @@ def test_two_snapshots_are_compared_by_what_they_hold(before: Path, after: Path)
         profframe.diff_memory("examples/fp32.json.gz", after)
 
 
+@pytest.mark.more
 def test_the_command_line_compares_snapshots(run: Run, before: Path, after: Path) -> None:
     code, out, _ = run("diff", before, after, "--by", "frame")
     assert code == 0
