@@ -36,7 +36,7 @@ WITH waits AS MATERIALIZED (
 records AS (
     SELECT run, rank, correlation, max(start_ns) AS at_ns
     FROM query_table(events)
-    WHERE is_call(kind) AND correlation IN (SELECT wait_on_correlation FROM waits)
+    WHERE is_call(kind) AND start_ns IS NOT NULL AND correlation IN (SELECT wait_on_correlation FROM waits)
     GROUP BY run, rank, correlation
 ),
 recorded AS (
@@ -54,47 +54,51 @@ queues AS MATERIALIZED (
     FROM query_table(work)
     WHERE end_ns IS NOT NULL AND (SELECT count(*) > 0 FROM waits)
 ),
-done AS (
-    SELECT
-        run, rank, device, stream, queued_ns,
-        max(max(end_ns)) OVER (PARTITION BY run, rank, device, stream ORDER BY queued_ns) AS end_ns
-    FROM queues
-    GROUP BY run, rank, device, stream, queued_ns
-),
 awaited AS (
-    SELECT recorded.run, recorded.rank, recorded.device, recorded.wait_on_stream, recorded.wait_on_correlation, done.end_ns
-    FROM recorded
-    ASOF JOIN done
-        ON recorded.run = done.run
-        AND recorded.rank = done.rank
-        AND recorded.device = done.device
-        AND recorded.wait_on_stream = done.stream
-        AND recorded.at_ns >= done.queued_ns
-),
-next_work AS (
-    SELECT run, rank, device, stream, by_call, at_ns, min({start_ns: start_ns, event_id: event_id}).event_id AS event_id
+    SELECT run, rank, device, stream AS wait_on_stream, wait_on_correlation, end_ns
     FROM (
-        SELECT *, unnest([true, false]) AS by_call, unnest([queued_ns, start_ns]) AS at_ns
-        FROM queues
+        SELECT
+            run, rank, device, stream, wait_on_correlation, max(done_ns) OVER until_now AS end_ns
+        FROM (
+            SELECT run, rank, device, stream, queued_ns AS at_ns, end_ns AS done_ns FROM queues
+            UNION ALL BY NAME
+            SELECT run, rank, device, wait_on_stream AS stream, at_ns, wait_on_correlation FROM recorded
+        )
+        WINDOW until_now AS (PARTITION BY run, rank, device, stream ORDER BY at_ns)
     )
-    GROUP BY run, rank, device, stream, by_call, at_ns
+    WHERE wait_on_correlation IS NOT NULL
+),
+-- The first work from each wait on.
+held_up AS (
+    SELECT run, rank, device, wait_on_stream, wait_on_correlation, end_ns, event_id
+    FROM (
+        SELECT
+            * EXCLUDE (event_id),
+            first_value(event_id IGNORE NULLS) OVER (
+                PARTITION BY run, rank, device, stream, by_call
+                ORDER BY at_ns, is_wait DESC, start_ns, event_id
+                ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+            ) AS event_id
+        FROM (
+            SELECT *, true AS is_wait FROM waits WHERE at_ns IS NOT NULL
+            UNION ALL BY NAME
+            SELECT
+                run, rank, device, stream, false AS is_wait, start_ns, event_id,
+                unnest([true, false]) AS by_call, unnest([queued_ns, start_ns]) AS at_ns
+            FROM queues
+        )
+    )
+    WHERE is_wait AND event_id IS NOT NULL
 )
-SELECT next_work.run, next_work.rank, next_work.event_id, max(greatest(waits.end_ns, awaited.end_ns)) AS over_ns
-FROM waits
-ASOF JOIN next_work
-    ON waits.run = next_work.run
-    AND waits.rank = next_work.rank
-    AND waits.device = next_work.device
-    AND waits.stream = next_work.stream
-    AND waits.by_call = next_work.by_call
-    AND waits.at_ns <= next_work.at_ns
+SELECT held_up.run, held_up.rank, held_up.event_id, max(greatest(held_up.end_ns, awaited.end_ns)) AS over_ns
+FROM held_up
 LEFT JOIN awaited
-    ON waits.run = awaited.run
-    AND waits.rank = awaited.rank
-    AND waits.device = awaited.device
-    AND waits.wait_on_stream = awaited.wait_on_stream
-    AND waits.wait_on_correlation = awaited.wait_on_correlation
-GROUP BY next_work.run, next_work.rank, next_work.event_id;
+    ON held_up.run = awaited.run
+    AND held_up.rank = awaited.rank
+    AND held_up.device = awaited.device
+    AND held_up.wait_on_stream = awaited.wait_on_stream
+    AND held_up.wait_on_correlation = awaited.wait_on_correlation
+GROUP BY held_up.run, held_up.rank, held_up.event_id;
 
 -- lane_stream: the stream to compare work on; NULL if a device is taken as a whole.
 -- parameter per VARCHAR  `stream` or `device`
