@@ -177,41 +177,54 @@ parts AS MATERIALIZED (
     SELECT *, row_number() OVER () AS part
     FROM (SELECT DISTINCT run, rank, thread FROM lines)
 ),
+-- A number for each label: numbers are carried along faster than texts.
+labels AS MATERIALIZED (
+    SELECT label, row_number() OVER () AS code
+    FROM (SELECT DISTINCT label FROM slices WHERE label IS NOT NULL)
+),
 of_parts AS (
-    SELECT parts.part, slices.sort, slices.event_id, slices.start_ns, slices.end_ns, slices.preorder, slices.label
+    SELECT
+        parts.part, slices.sort, slices.event_id, slices.start_ns, slices.end_ns, slices.preorder, labels.code AS label
     FROM slices
     JOIN few('parts') AS parts ON slices.run = parts.run AND slices.rank = parts.rank AND slices.thread = parts.thread
+    LEFT JOIN few('labels') AS labels ON slices.label = labels.label
 ),
-stretches AS MATERIALIZED (
+stretches AS (
     SELECT lines.line, stretches.*
     FROM innermost_stretches('of_parts') AS stretches
     JOIN few('parts') AS parts ON stretches.part = parts.part
     JOIN few('lines') AS lines ON parts.run = lines.run AND parts.rank = lines.rank AND parts.thread = lines.thread
 ),
-on_lines AS MATERIALIZED (
+on_lines AS (
     SELECT lines.line, waits.sort, waits.gap, waits.start_ns, waits.end_ns
     FROM waits
     JOIN few('lines') AS lines
         ON waits.run = lines.run AND waits.rank = lines.rank AND waits.thread = lines.thread
         AND waits.device = lines.device AND waits.stream = lines.stream
 ),
--- Of two that overlap, one begins within the other: the gap in the stretch, or the stretch in the gap.
-shared_time AS (
+-- Neither gaps nor stretches of one line and sort overlap one another. Of a gap and a stretch that overlap, one begins within the
+-- other, and is met when the other is the last of its side that began.
+met AS (
     SELECT
-        on_lines.gap, on_lines.sort, stretches.event_id, stretches.label,
-        least(on_lines.end_ns, stretches.end_ns) - on_lines.start_ns AS part_ns
-    FROM on_lines
-    ASOF JOIN stretches
-        ON on_lines.line = stretches.line AND on_lines.sort = stretches.sort AND on_lines.start_ns >= stretches.start_ns
-    UNION ALL
-    SELECT
-        on_lines.gap, on_lines.sort, stretches.event_id, stretches.label,
-        least(on_lines.end_ns, stretches.end_ns) - stretches.start_ns AS part_ns
-    FROM stretches
-    ASOF JOIN on_lines
-        ON stretches.line = on_lines.line AND stretches.sort = on_lines.sort AND stretches.start_ns > on_lines.start_ns
+        sort, start_ns,
+        last_value(gap IGNORE NULLS) OVER in_order AS gap,
+        last_value(gap_end_ns IGNORE NULLS) OVER in_order AS gap_end_ns,
+        last_value(event_id IGNORE NULLS) OVER in_order AS event_id,
+        last_value(CASE WHEN event_id IS NOT NULL THEN coalesce(label, 0) END IGNORE NULLS) OVER in_order AS label,
+        last_value(end_ns IGNORE NULLS) OVER in_order AS end_ns
+    FROM (
+        SELECT line, sort, start_ns, event_id, label, end_ns, NULL AS gap, NULL AS gap_end_ns FROM stretches
+        UNION ALL BY NAME
+        SELECT line, sort, start_ns, gap, end_ns AS gap_end_ns FROM on_lines
+    )
+    WINDOW in_order AS (PARTITION BY line, sort ORDER BY start_ns, gap NULLS FIRST ROWS UNBOUNDED PRECEDING)
 )
-SELECT gap, sort, event_id, label, sum(part_ns)::BIGINT AS part_ns
-FROM shared_time
-WHERE part_ns > 0
-GROUP BY gap, sort, event_id, label;
+SELECT owned.gap, owned.sort, owned.event_id, labels.label, owned.part_ns
+FROM (
+    SELECT
+        gap, sort, event_id, any_value(label) AS code, sum(least(gap_end_ns, end_ns) - start_ns)::BIGINT AS part_ns
+    FROM met
+    WHERE start_ns < gap_end_ns AND start_ns < end_ns
+    GROUP BY gap, sort, event_id
+) AS owned
+LEFT JOIN few('labels') AS labels ON owned.code = labels.code;
