@@ -265,7 +265,7 @@ JOIN communication_clock('work') AS ends USING (lane, event_id)
 WHERE idle.communicates;
 
 -- device_use: what each device of a rank did in given windows: time with kernels, with any work, and how far kernels filled it.
--- All are integrals over the time of the device, looked up at both ends of a window.
+-- All are integrals over the time of the device, read at both ends of a window: each of these is a change by nothing.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter windows TABLE  windows: `run`, `rank`, `start_ns`, `end_ns`, and any other columns
 -- column *  as in windows
@@ -291,6 +291,15 @@ devices AS MATERIALIZED (
     FROM work
     GROUP BY run, rank, device
 ),
+numbered AS MATERIALIZED (
+    SELECT windows.*, devices.device, devices.lane, devices.has_blocks, row_number() OVER () AS window_number
+    FROM query_table(windows) AS windows
+    JOIN few(devices) AS devices ON windows.run = devices.run AND windows.rank = devices.rank
+),
+edges AS (
+    SELECT lane, window_number, unnest([start_ns, end_ns]) AS at_ns, unnest([-1, 1]) AS sign
+    FROM numbered
+),
 changes AS (
     SELECT
         lane, at_ns,
@@ -304,12 +313,17 @@ changes AS (
         FROM work
         JOIN few(devices) AS devices
             ON work.run = devices.run AND work.rank = devices.rank AND work.device IS NOT DISTINCT FROM devices.device
+        UNION ALL
+        SELECT lane, 0, NULL, NULL, at_ns, 0
+        FROM edges
+        WHERE at_ns IS NOT NULL
     )
     GROUP BY lane, at_ns
 ),
 rates AS (
     SELECT
-        lane, at_ns, lead(at_ns) OVER until_now - at_ns AS length_ns,
+        lane, at_ns,
+        CASE WHEN sum(pieces) OVER until_now > 0 THEN lead(at_ns) OVER until_now - at_ns END AS length_ns,
         (sum(kernels) OVER until_now > 0)::INTEGER AS kernel_rate,
         (sum(pieces) OVER until_now > 0)::INTEGER AS busy_rate,
         least(sum(blocks) OVER until_now, 1000000000) AS filled_rate,
@@ -320,7 +334,7 @@ rates AS (
 ),
 clocks AS (
     SELECT
-        *,
+        lane, at_ns,
         coalesce(sum(length_ns * kernel_rate) OVER before, 0) AS kernel_ns,
         coalesce(sum(length_ns * busy_rate) OVER before, 0) AS busy_ns,
         coalesce(sum(length_ns * filled_rate) OVER before, 0) AS filled_ns,
@@ -329,25 +343,16 @@ clocks AS (
     FROM rates
     WINDOW before AS (PARTITION BY lane ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
-numbered AS MATERIALIZED (
-    SELECT windows.*, devices.device, devices.lane, devices.has_blocks, row_number() OVER () AS window_number
-    FROM query_table(windows) AS windows
-    JOIN few(devices) AS devices ON windows.run = devices.run AND windows.rank = devices.rank
-),
-edges AS (
-    SELECT lane, window_number, unnest([start_ns, end_ns]) AS at_ns, unnest([-1, 1]) AS sign
-    FROM numbered
-),
 uses AS (
     SELECT
         edges.window_number,
-        sum(sign * (clocks.kernel_ns + kernel_rate * (edges.at_ns - clocks.at_ns))) AS kernel_ns,
-        sum(sign * (clocks.busy_ns + busy_rate * (edges.at_ns - clocks.at_ns))) AS busy_ns,
-        sum(sign * (clocks.filled_ns + filled_rate * (edges.at_ns - clocks.at_ns))) AS filled_ns,
-        sum(sign * (clocks.occupied_ns + occupied_rate * (edges.at_ns - clocks.at_ns))) AS occupied_ns,
-        sum(sign * (clocks.estimated_ns + estimated_rate * (edges.at_ns - clocks.at_ns))) AS estimated_ns
-    FROM edges
-    ASOF JOIN clocks ON edges.lane = clocks.lane AND edges.at_ns >= clocks.at_ns
+        sum(sign * kernel_ns) AS kernel_ns,
+        sum(sign * busy_ns) AS busy_ns,
+        sum(sign * filled_ns) AS filled_ns,
+        sum(sign * occupied_ns) AS occupied_ns,
+        sum(sign * estimated_ns) AS estimated_ns
+    FROM clocks
+    JOIN few('edges') AS edges ON clocks.lane = edges.lane AND clocks.at_ns = edges.at_ns
     GROUP BY edges.window_number
 )
 SELECT
