@@ -50,29 +50,33 @@ WITH stretches AS (
     FROM exposed_stretches(events, waits)
     WHERE is_transfer IS NOT NULL
 ),
-clocks AS MATERIALIZED (
-    SELECT
-        *,
-        coalesce(sum(end_ns - start_ns) FILTER (NOT is_transfer) OVER before, 0) AS waited_ns,
-        coalesce(sum(end_ns - start_ns) FILTER (is_transfer) OVER before, 0) AS transferred_ns
-    FROM stretches
-    WINDOW before AS (PARTITION BY run, rank ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-),
 edges AS (
     SELECT run, rank, event_id, unnest([start_ns, end_ns]) AS at_ns, unnest([-1, 1]) AS sign
     FROM query_table(windows)
 ),
+-- Until each edge, all stretches that began, without what is left of the last of them: they do not overlap.
 shown AS (
     SELECT
-        edges.run, edges.rank, edges.event_id, edges.sign,
-        waited_ns + CASE WHEN is_transfer THEN 0 ELSE least(at_ns, end_ns) - start_ns END AS waited_ns,
-        transferred_ns + CASE WHEN is_transfer THEN least(at_ns, end_ns) - start_ns ELSE 0 END AS transferred_ns
-    FROM edges
-    ASOF LEFT JOIN clocks ON edges.run = clocks.run AND edges.rank = clocks.rank AND edges.at_ns >= clocks.start_ns
+        run, rank, event_id, sign, at_ns,
+        sum(CASE WHEN is_transfer THEN 0 ELSE end_ns - at_ns END) OVER in_order AS waited_ns,
+        sum(CASE WHEN is_transfer THEN end_ns - at_ns ELSE 0 END) OVER in_order AS transferred_ns,
+        last_value(end_ns IGNORE NULLS) OVER in_order AS last_end_ns,
+        last_value(is_transfer IGNORE NULLS) OVER in_order AS last_is_transfer
+    FROM (
+        SELECT run, rank, start_ns AS at_ns, end_ns, is_transfer FROM stretches
+        UNION ALL BY NAME
+        FROM edges
+    )
+    WINDOW in_order AS (PARTITION BY run, rank ORDER BY at_ns, sign NULLS FIRST ROWS UNBOUNDED PRECEDING)
 )
 SELECT
     run, rank, event_id,
-    coalesce(sum(sign * waited_ns), 0)::BIGINT AS wait_ns,
-    coalesce(sum(sign * transferred_ns), 0)::BIGINT AS transfer_ns
+    coalesce(
+        sum(sign * (waited_ns - CASE WHEN NOT last_is_transfer AND last_end_ns > at_ns THEN last_end_ns - at_ns ELSE 0 END)), 0
+    )::BIGINT AS wait_ns,
+    coalesce(
+        sum(sign * (transferred_ns - CASE WHEN last_is_transfer AND last_end_ns > at_ns THEN last_end_ns - at_ns ELSE 0 END)), 0
+    )::BIGINT AS transfer_ns
 FROM shown
+WHERE sign IS NOT NULL
 GROUP BY run, rank, event_id;
