@@ -43,23 +43,27 @@ outermost AS (
     )
     QUALIFY named.preorder > coalesce(max(last.preorder) OVER earlier, -1)
 ),
-launched AS (
+launched AS MATERIALIZED (
     SELECT work.run, work.rank, work.event_id, names.code, work.start_ns, work.dur_ns, call.preorder
     FROM events AS work
     JOIN names ON coalesce(work.name, '?') = names.name
     JOIN events AS call ON work.run = call.run AND work.rank = call.rank AND work.launch_id = call.event_id
     WHERE is_in_sequence(work.kind, coalesce(getvariable('copies'), false))
 ),
+-- Each place of the slices, which do not overlap.
+places AS (
+    SELECT run, rank, event_id, unnest(range(preorder, last_preorder + 1)) AS preorder
+    FROM outermost
+),
 sequences AS (
     SELECT
-        slice.run, slice.rank, slice.event_id,
+        places.run, places.rank, places.event_id,
         list(launched.code ORDER BY launched.start_ns, launched.event_id) AS codes,
         sum(launched.dur_ns) AS device_ns
-    FROM launched
-    ASOF JOIN outermost AS slice
-        ON launched.run = slice.run AND launched.rank = slice.rank AND launched.preorder >= slice.preorder
-    WHERE launched.preorder <= slice.last_preorder
-    GROUP BY slice.run, slice.rank, slice.event_id
+    FROM places
+    JOIN few('launched') AS launched
+        ON places.run = launched.run AND places.rank = launched.rank AND places.preorder = launched.preorder
+    GROUP BY places.run, places.rank, places.event_id
     HAVING count(*) >= coalesce(getvariable('min_kernels'), 3)
 ),
 counted AS (
