@@ -69,9 +69,22 @@ ends AS MATERIALIZED (
     FROM known_ends
     WHERE until IS NOT NULL
     UNION ALL
-    SELECT lost.lane, lost.preorder, starts.until
-    FROM (FROM known_ends WHERE until IS NULL) AS lost
-    ASOF JOIN starts ON lost.lane = starts.lane AND lost.thread = starts.thread AND lost.end_ns > starts.start_ns
+    SELECT lane, preorder, last_until
+    FROM (
+        SELECT
+            lane, preorder,
+            last_value(until IGNORE NULLS) OVER (
+                PARTITION BY lane, thread ORDER BY at_ns, preorder NULLS LAST ROWS UNBOUNDED PRECEDING
+            ) AS last_until
+        FROM (
+            SELECT lane, thread, start_ns AS at_ns, until FROM starts
+            UNION ALL BY NAME
+            SELECT lane, thread, end_ns AS at_ns, preorder
+            FROM known_ends
+            WHERE until IS NULL AND end_ns IS NOT NULL AND thread IS NOT NULL
+        )
+    )
+    WHERE preorder IS NOT NULL AND last_until IS NOT NULL
 ),
 -- How many slices are around each, where some were filtered out. Here and below rows are added up in the order of the SELECT
 -- inside: that is several times as fast as a window with an order, and all that a lane opens it closes. A slice opens at its
