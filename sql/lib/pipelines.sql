@@ -165,12 +165,28 @@ calls AS (
     WHERE kind = 'host_op' AND start_ns IS NOT NULL AND dur_ns IS NOT NULL AND name IN (FROM own_names)
 )
 SELECT
-    calls.*, coalesce(calls.at_ns < optimizers.end_ns, false) AS is_optimizer,
-    CASE WHEN known.run IS NOT NULL THEN coalesce(calls.at_ns < backwards.end_ns, false) END AS is_backward
-FROM calls
-ASOF LEFT JOIN optimizers
-    ON calls.run = optimizers.run AND calls.rank = optimizers.rank AND calls.at_ns >= optimizers.start_ns
-ASOF LEFT JOIN backwards ON calls.run = backwards.run AND calls.rank = backwards.rank AND calls.at_ns >= backwards.start_ns
+    calls.* EXCLUDE (optimizer_end_ns, backward_end_ns), coalesce(calls.at_ns < optimizer_end_ns, false) AS is_optimizer,
+    CASE WHEN known.run IS NOT NULL THEN coalesce(calls.at_ns < backward_end_ns, false) END AS is_backward
+FROM (
+    -- The end of the last of each that began before the call, or with it.
+    SELECT
+        run, rank, step, is_device, communicates, at_ns, start_ns, end_ns,
+        last_value(optimizer_end_ns IGNORE NULLS) OVER in_order AS optimizer_end_ns,
+        last_value(backward_end_ns IGNORE NULLS) OVER in_order AS backward_end_ns
+    FROM (
+        FROM calls
+        UNION ALL BY NAME
+        SELECT run, rank, start_ns AS at_ns, end_ns AS optimizer_end_ns FROM optimizers
+        UNION ALL BY NAME
+        SELECT run, rank, start_ns AS at_ns, end_ns AS backward_end_ns FROM backwards
+    )
+    WINDOW in_order AS (
+        PARTITION BY run, rank
+        ORDER BY at_ns, is_device NULLS FIRST, optimizer_end_ns, backward_end_ns
+        ROWS UNBOUNDED PRECEDING
+    )
+    QUALIFY is_device IS NOT NULL
+) AS calls
 LEFT JOIN (SELECT DISTINCT run, rank FROM backwards) AS known ON calls.run = known.run AND calls.rank = known.rank;
 
 -- pipeline_messages: what each rank sends to one other rank or receives from it, at least one row each: from kernels and slices
@@ -271,13 +287,27 @@ WITH hosts AS MATERIALIZED (
     WHERE is_host
     GROUP BY ALL
 ),
+-- Of the work with the last action that began before its call, or with it.
 inside AS MATERIALIZED (
     SELECT
-        hosts.run, hosts.rank, hosts.event_id, bool_or(work.is_device) AS is_device, min(work.start_ns) AS start_ns,
-        max(work.end_ns) AS end_ns
-    FROM query_table(work) AS work
-    ASOF JOIN hosts ON work.run = hosts.run AND work.rank = hosts.rank AND work.at_ns >= hosts.since_ns
-    WHERE work.at_ns < hosts.until_ns AND work.communicates <> hosts.computes
+        run, rank, action.event_id AS event_id, bool_or(is_device) AS is_device, min(start_ns) AS start_ns, max(end_ns) AS end_ns
+    FROM (
+        SELECT
+            run, rank, is_device, communicates, at_ns, start_ns, end_ns,
+            last_value(host IGNORE NULLS) OVER (
+                PARTITION BY run, rank ORDER BY at_ns, is_device NULLS FIRST, host.event_id ROWS UNBOUNDED PRECEDING
+            ) AS action
+        FROM (
+            SELECT run, rank, is_device, communicates, at_ns, start_ns, end_ns
+            FROM query_table(work)
+            WHERE at_ns IS NOT NULL AND (SELECT count(*) > 0 FROM hosts)
+            UNION ALL BY NAME
+            SELECT
+                run, rank, since_ns AS at_ns, {'event_id': event_id, 'until_ns': until_ns, 'computes': computes} AS host
+            FROM hosts
+        )
+    )
+    WHERE is_device IS NOT NULL AND at_ns < action.until_ns AND communicates <> action.computes
     GROUP BY ALL
 ),
 on_devices AS (
