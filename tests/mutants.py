@@ -332,8 +332,8 @@ TIES: Final = (
         "25",
         "an op that ends as the call begins is not before it",
         "sql/answers/stragglers.sql",
-        "ops.end_ns <= calls.at_ns",
-        "ops.end_ns < calls.at_ns",
+        "ORDER BY lane, at_ns, is_call\n",
+        "ORDER BY lane, at_ns, is_call DESC\n",
         "tests/sql/test_golden.py::TestGolden::test_rows[stragglers-by_op]",
     ),
     Mutant(
@@ -990,8 +990,8 @@ PLANTED_3B: Final = (
         "M61",
         "ranks that come as one goes on were not together",
         "sql/lib/blame.sql",
-        "wanted.before_came_ns >= moments.last_ns",
-        "wanted.before_came_ns > moments.last_ns",
+        "ORDER BY at_ns, match NULLS FIRST",
+        "ORDER BY at_ns, match NULLS LAST",
         "tests/parity/test_blame.py::test_ranks_are_together_at_the_moment_at_which_one_goes_on",
     ),
     Mutant(

@@ -72,10 +72,20 @@ own_names AS (
         )
         OR regexp_matches(any_value(name), '^(c10d|_c10d|gloo:|mpi:|ProfilerStep#|record_param_comms)')
 ),
--- One number for each thread of a rank, so that the join by time compares no texts.
+-- One number for each thread of a rank, so that no texts are compared by time, and one for each call in the order of time.
 lines AS MATERIALIZED (
     SELECT run, rank, line, row_number() OVER () AS lane
     FROM (SELECT DISTINCT run, rank, line FROM calls)
+),
+line_calls AS MATERIALIZED (
+    SELECT calls.*, lane, row_number() OVER (ORDER BY lane, at_ns, number) AS place
+    FROM calls
+    JOIN lines USING (run, rank, line)
+),
+rank_calls AS MATERIALIZED (
+    SELECT calls.*, lane, row_number() OVER (ORDER BY lane, start_ns, number) AS place
+    FROM calls
+    JOIN (SELECT run, rank, min(lane) AS lane FROM lines GROUP BY run, rank) AS ranks USING (run, rank)
 ),
 ops AS (
     SELECT lines.lane, start_ns, dur_ns, start_ns + dur_ns AS end_ns, event_id, name
@@ -93,27 +103,43 @@ ops AS (
     ) AS op
     JOIN lines ON op.run = lines.run AND op.rank = lines.rank AND op.line = lines.line
 ),
+-- The next call is the one after those that were counted.
 before_op AS (
     SELECT
         calls.run, calls.rank, calls.number,
         arg_max(ops.name, {'ns': ops.dur_ns, 'at': ops.start_ns, 'id': -ops.event_id}) AS name
-    FROM ops
-    ASOF JOIN (FROM calls JOIN lines USING (run, rank, line)) AS calls ON ops.lane = calls.lane AND ops.end_ns <= calls.at_ns
-    WHERE calls.needs_cause AND (calls.since_ns IS NULL OR ops.start_ns >= calls.since_ns)
+    FROM (
+        SELECT * EXCLUDE (is_call), (1 + sum(is_call) OVER (ROWS UNBOUNDED PRECEDING))::BIGINT AS place
+        FROM (
+            SELECT lane, start_ns, dur_ns, end_ns AS at_ns, event_id, name, 0 AS is_call FROM ops
+            UNION ALL BY NAME
+            SELECT lane, at_ns, 1 AS is_call FROM line_calls
+            ORDER BY lane, at_ns, is_call
+        )
+    ) AS ops
+    JOIN line_calls AS calls ON ops.place = calls.place AND ops.lane = calls.lane
+    WHERE ops.event_id IS NOT NULL AND calls.needs_cause AND (calls.since_ns IS NULL OR ops.start_ns >= calls.since_ns)
     GROUP BY calls.run, calls.rank, calls.number
 ),
 before_kernel AS (
     SELECT
-        work.run, work.rank, calls.number,
+        calls.run, calls.rank, calls.number,
         arg_max(work.name, {'ns': work.dur_ns, 'at': work.start_ns, 'id': -work.event_id}) AS name
     FROM (
-        FROM device_work(events)
-        SEMI JOIN waits USING (run, rank)
-        WHERE class <> 'communication' AND coalesce(getvariable('per'), 'rank') <> 'op'
+        SELECT * EXCLUDE (is_call), (1 + sum(is_call) OVER (ROWS UNBOUNDED PRECEDING))::BIGINT AS place
+        FROM (
+            SELECT ranks.lane, start_ns, dur_ns, event_id, name, 0 AS is_call
+            FROM device_work(events)
+            JOIN (SELECT DISTINCT run, rank, lane FROM rank_calls) AS ranks USING (run, rank)
+            WHERE class <> 'communication' AND coalesce(getvariable('per'), 'rank') <> 'op'
+            UNION ALL BY NAME
+            SELECT lane, start_ns, 1 AS is_call FROM rank_calls
+            ORDER BY lane, start_ns, is_call DESC
+        )
     ) AS work
-    ASOF JOIN calls ON work.run = calls.run AND work.rank = calls.rank AND work.start_ns < calls.start_ns
-    WHERE calls.needs_cause AND (calls.since_start_ns IS NULL OR work.start_ns >= calls.since_start_ns)
-    GROUP BY work.run, work.rank, calls.number
+    JOIN rank_calls AS calls ON work.place = calls.place AND work.lane = calls.lane
+    WHERE work.event_id IS NOT NULL AND calls.needs_cause AND (calls.since_start_ns IS NULL OR work.start_ns >= calls.since_start_ns)
+    GROUP BY calls.run, calls.rank, calls.number
 ),
 calls_of_ranks AS MATERIALIZED (
     SELECT

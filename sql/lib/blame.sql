@@ -59,10 +59,21 @@ wanted AS (
         AND late.before_rank = shared_groups.before_rank
 ),
 together AS (
-    SELECT wanted.match, wanted.rank, max(moments.last_ns) AS since_ns
-    FROM wanted
-    ASOF JOIN moments ON wanted.number = moments.number AND wanted.before_came_ns >= moments.last_ns
-    GROUP BY wanted.match, wanted.rank
+    SELECT match, rank, max(since_ns) AS since_ns
+    FROM (
+        SELECT
+            match, rank,
+            last_value(last_ns IGNORE NULLS) OVER (
+                PARTITION BY number ORDER BY at_ns, match NULLS FIRST ROWS UNBOUNDED PRECEDING
+            ) AS since_ns
+        FROM (
+            SELECT number, last_ns AS at_ns, last_ns FROM moments
+            UNION ALL BY NAME
+            SELECT number, before_came_ns AS at_ns, match, rank FROM wanted
+        )
+    )
+    WHERE match IS NOT NULL AND since_ns IS NOT NULL
+    GROUP BY match, rank
 )
 SELECT
     late.run, late.match, late.step, late.held_up_ns, late.behind_ns, late.rank, late.before_rank, late.event_id,
@@ -332,17 +343,10 @@ parts AS (
 ),
 -- Each level includes the levels before it: the difference of two levels belongs to the higher one alone.
 levels AS (
-    SELECT ranks.lane + levels.level AS lane, parts.start_ns, parts.end_ns, row_number() OVER () AS event_id
+    SELECT ranks.lane + levels.level AS lane, parts.start_ns, parts.end_ns
     FROM parts
     JOIN ranks ON parts.run = ranks.run AND parts.rank = ranks.rank
     JOIN range(1, 6) AS levels(level) ON parts.level <= levels.level
-),
-clocks AS MATERIALIZED (
-    SELECT
-        lane, start_ns, max(greatest(end_ns, free_ns)) AS free_ns,
-        max(run_ns) - min(min(run_ns - added_ns)) OVER (PARTITION BY lane) AS covered_ns
-    FROM (SELECT *, sum(added_ns) OVER (ROWS UNBOUNDED PRECEDING) AS run_ns FROM busy_order('levels'))
-    GROUP BY lane, start_ns
 ),
 bounds AS MATERIALIZED (
     SELECT sides.*, ranks.lane
@@ -355,13 +359,18 @@ edges AS (
         unnest([since_ns, start_ns]) AS at_ns, unnest([-sign, sign]) AS sign
     FROM bounds, range(1, 6) AS levels(level)
 ),
+-- Edges are intervals of zero length, at which a clock is read that runs while a lane is busy. Its readings go on from lane to
+-- lane: only the difference of two edges counts.
+moments AS (
+    SELECT *, 0 AS event_id FROM levels
+    UNION ALL BY NAME
+    SELECT run, match, late_rank, level, sign, lane, at_ns AS start_ns, at_ns AS end_ns, 1 AS event_id FROM edges
+),
 covered AS (
-    SELECT
-        edges.run, edges.match, edges.late_rank, edges.level,
-        sum(edges.sign * (covered_ns - greatest(free_ns - at_ns, 0))) AS ns
-    FROM edges
-    ASOF JOIN clocks ON edges.lane = clocks.lane AND edges.at_ns >= clocks.start_ns
-    GROUP BY ALL
+    SELECT run, match, late_rank, level, sum(sign * (run_ns - greatest(free_ns - start_ns, 0))) AS ns
+    FROM (SELECT *, sum(added_ns) OVER (ROWS UNBOUNDED PRECEDING) AS run_ns FROM busy_order('moments'))
+    WHERE sign IS NOT NULL
+    GROUP BY run, match, late_rank, level
 ),
 sums AS (
     SELECT
