@@ -3,81 +3,104 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
+from profframe.facts.views import View, once
 
 if TYPE_CHECKING:
     from profframe.intervals import Ints, Mask
+
+_Array = TypeVar("_Array", bound=npt.NDArray[Any])
 
 _LAST = np.iinfo(np.int64).max
 _DENSE = 4
 """Keys within this many times their number are used as places in an array; others are searched."""
 
 
-def numbers(table: pa.Table, name: str, missing: int = 0) -> Ints:
+def numbers(table: pa.Table | View, name: str, missing: int = 0) -> Ints:
     """Column of integers, with ``missing`` where it is NULL."""
-    column = table[name]
+    return once(table, name, missing, partial(_numbers, missing))
+
+
+def _numbers(missing: int, column: pa.ChunkedArray) -> Ints:
     if column.null_count == len(column):
-        return np.full(len(column), missing, np.int64)
+        return _fixed(np.full(len(column), missing, np.int64))
     filled = column.fill_null(missing) if column.null_count else column
     values: Ints = filled.to_numpy().astype(np.int64, copy=False)
+    return _fixed(values)
+
+
+def present(table: pa.Table | View, *names: str) -> Mask:
+    """Rows where none of the columns is NULL."""
+    masks = [once(table, name, "present", _present) for name in names]
+    return masks[0] if len(masks) == 1 else _fixed(np.logical_and.reduce(masks))
+
+
+def _present(column: pa.ChunkedArray) -> Mask:
+    nulls = column.null_count
+    if nulls and nulls < len(column):
+        return _fixed(column.is_valid().to_numpy())
+    return _fixed(np.full(len(column), not nulls))
+
+
+def _fixed(values: _Array) -> _Array:
+    """An array that nobody can change, as others may get it, too."""
+    values.setflags(write=False)
     return values
 
 
-def present(table: pa.Table, *names: str) -> Mask:
-    """Rows where none of the columns is NULL."""
-    mask: Mask = np.ones(table.num_rows, np.bool_)
-    for name in names:
-        column = table[name]
-        if column.null_count == len(column):
-            mask[:] = False
-        elif column.null_count:
-            mask &= column.is_valid().to_numpy()
-    return mask
-
-
-def has_values(table: pa.Table, *names: str) -> bool:
+def has_values(table: pa.Table | View, *names: str) -> bool:
     """Whether the table has the columns, with something in each of them."""
     return all(
         name in table.column_names and table[name].null_count < table.num_rows for name in names
     )
 
 
-def flags(table: pa.Table, name: str) -> Mask:
+def flags(table: pa.Table | View, name: str) -> Mask:
     """Column of booleans; NULL is false."""
-    mask: Mask = table[name].fill_null(False).to_numpy()
-    return mask
+    return once(table, name, "flags", _flags)
 
 
-def coded(table: pa.Table, name: str) -> tuple[Ints, pa.StringArray]:
+def _flags(column: pa.ChunkedArray) -> Mask:
+    if column.null_count == len(column):
+        return _fixed(np.zeros(len(column), np.bool_))
+    return _fixed(column.fill_null(False).to_numpy())
+
+
+def coded(table: pa.Table | View, name: str) -> tuple[Ints, pa.StringArray]:
     """Codes of a dictionary-encoded column, and its distinct texts; -1 is NULL."""
-    column = table[name]
+    return once(table, name, "coded", _coded)
+
+
+def _coded(column: pa.ChunkedArray) -> tuple[Ints, pa.StringArray]:
     if column.num_chunks != 1:
         column = column.unify_dictionaries()
     texts = column.chunk(0).dictionary if column.num_chunks else pa.array([], pa.string())
     parts = [_indices(chunk) for chunk in column.chunks]
     codes: Ints = np.concatenate([np.empty(0, np.int64), *parts], dtype=np.int64)
-    return codes, texts
+    return _fixed(codes), texts
 
 
 def _indices(chunk: pa.DictionaryArray) -> Ints:
     """Codes of one chunk; -1 is NULL."""
+    if chunk.null_count == len(chunk):
+        return np.full(len(chunk), -1, np.int64)
     indices = chunk.indices
-    if indices.null_count == len(indices):
-        return np.full(len(indices), -1, np.int64)
     values: Ints = (indices.fill_null(-1) if indices.null_count else indices).to_numpy()
     return values
 
 
-def words(table: pa.Table, name: str) -> tuple[Ints, list[str]]:
+def words(table: pa.Table | View, name: str) -> tuple[Ints, list[str]]:
     """Codes of a dictionary-encoded column, and its distinct texts as a list; -1 is NULL."""
     codes, texts = coded(table, name)
-    return codes, texts.to_pylist()
+    return codes, once(table, name, "words", lambda _: texts.to_pylist())
 
 
 def combined(*columns: Ints) -> Ints:
@@ -105,7 +128,7 @@ def distinct(values: Ints) -> tuple[Ints, Ints]:
     return column.dictionary.to_numpy(), column.indices.to_numpy().astype(np.int64)
 
 
-def stream_codes(events: pa.Table) -> Ints:
+def stream_codes(events: pa.Table | View) -> Ints:
     """A number for the device and stream of each row."""
     return combined(*(numbers(events, name, missing=-1) for name in ("device", "stream")))
 
@@ -118,18 +141,23 @@ def encoded(codes: Ints, texts: Sequence[str] | pa.StringArray) -> pa.Dictionary
     return pa.DictionaryArray.from_arrays(indices, texts)
 
 
-def is_kind(events: pa.Table, kinds: Collection[str]) -> Mask:
+def is_kind(events: pa.Table | View, kinds: Collection[str]) -> Mask:
     """Rows of ``events`` whose kind is one of these."""
+    kinds = tuple(kinds)
+    return once(events, "kind", kinds, partial(_is_kind, kinds))
+
+
+def _is_kind(kinds: tuple[str, ...], column: pa.ChunkedArray) -> Mask:
     masks = [
         np.array([text in kinds for text in chunk.dictionary.to_pylist()], np.bool_)[
             chunk.indices.to_numpy()
         ]
-        for chunk in events["kind"].chunks
+        for chunk in column.chunks
     ]
-    return masks[0] if len(masks) == 1 else np.concatenate([np.empty(0, np.bool_), *masks])
+    return _fixed(masks[0] if len(masks) == 1 else np.concatenate([np.empty(0, np.bool_), *masks]))
 
 
-def source_order(events: pa.Table) -> Ints:
+def source_order(events: pa.Table | View) -> Ints:
     """The profiler's own order of the rows; rows without a number come last."""
     return numbers(events, "ev_idx", missing=_LAST)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from profframe import schema
+from profframe.facts.views import Held, View
 from profframe.system.disk_tables import SpooledTable
 
 if TYPE_CHECKING:
@@ -23,41 +24,48 @@ Note: TypeAlias = tuple[str, int, str | None, int | None]
 """A row of ``quality``: check, number of events, detail, example."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Gathering:
     """A table that gets columns one after the other: a `pyarrow.Table` copies its list each time.
 
     It has what facts and `with_output` need from a table.
     """
 
-    arrays: Mapping[str, pa.ChunkedArray | pa.Array]
+    held: Mapping[str, Held]
+    num_rows: int
 
     @classmethod
     def of(cls, table: pa.Table) -> Gathering:
-        """The same rows."""
-        return cls(dict(zip(table.column_names, table.columns, strict=True)))
+        """The same rows; columns of one type with NULLs only are one column."""
+        names = zip(table.column_names, table.columns, strict=True)
+        return cls({}, table.num_rows).with_columns(dict(names))
 
     @property
     def column_names(self) -> list[str]:
         """Names of the columns."""
-        return [*self.arrays]
+        return [*self.held]
 
-    @property
-    def columns(self) -> list[pa.ChunkedArray | pa.Array]:
-        """The columns."""
-        return [*self.arrays.values()]
-
-    def select(self, names: Iterable[str]) -> pa.Table:
+    def select(self, names: Iterable[str]) -> View:
         """Some columns."""
-        return pa.table({name: self.arrays[name] for name in names})
+        return View({name: self.held[name] for name in names}, self.num_rows)
 
-    def with_column(self, name: str, values: pa.ChunkedArray | pa.Array) -> Gathering:
-        """The same with an additional or replaced column."""
-        return Gathering({**self.arrays, name: values})
+    def with_columns(self, new: Mapping[str, pa.ChunkedArray | pa.Array]) -> Gathering:
+        """The same with additional or replaced columns."""
+        held = dict(self.held)
+        for name, values in new.items():
+            column = Held.of(values)
+            held[name] = column if not column.is_null else _shared(held.values(), column)
+        return Gathering(held, self.num_rows)
 
     def table(self) -> pa.Table:
         """All columns as a table."""
-        return pa.table(self.arrays)
+        return pa.table({name: column.values for name, column in self.held.items()})
+
+
+def _shared(columns: Iterable[Held], null: Held) -> Held:
+    """An existing column like this one with NULLs only, to save memory."""
+    same_type = (other for other in columns if other.values.type == null.values.type)
+    return next((other for other in same_type if other.is_null), null)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,8 @@ class Fact:
     Attributes
     ----------
     compute : Callable[..., Output]
-        Takes tables with only the input columns, and the options by name.
+        Takes tables with only the input columns, as a `View` of each or a `pyarrow.Table`, and the
+        options by name.
     inputs : frozenset of str
         Columns that it reads; those that a source lacks are missing.
     outputs : frozenset of str
@@ -155,21 +164,29 @@ def note(check: str, rows: Ints) -> Iterable[Note]:
 
 def with_output(tables: Tables, output: Output) -> Tables:
     """Tables with the columns of a fact, which replace those of the same names, and its notes."""
+    by_table: dict[str, dict[str, pa.Array]] = {}
     for full_name, array in output.columns.items():
         name, _, column = full_name.partition(".")
-        table = tables[name]
-        values = _shared_if_null(table, array)
-        if isinstance(table, Gathering):
-            table = table.with_column(column, values)
-        elif column in table.column_names:
-            table = table.set_column(table.column_names.index(column), column, values)
-        else:
-            table = table.append_column(column, values)
-        tables = {**tables, name: table}
+        by_table.setdefault(name, {})[column] = array
+    if by_table:
+        tables = {**tables, **{name: _with(tables[name], new) for name, new in by_table.items()}}
     if not output.notes:
         return tables
     notes = schema.quality_rows(*output.notes)
     return {**tables, "quality": pa.concat_tables([tables["quality"], notes])}
+
+
+def _with(table: pa.Table | Gathering, new: Mapping[str, pa.Array]) -> pa.Table | Gathering:
+    """The table with columns that are added or replaced."""
+    if isinstance(table, Gathering):
+        return table.with_columns(new)
+    for column, array in new.items():
+        values = _shared_if_null(table, array)
+        if column in table.column_names:
+            table = table.set_column(table.column_names.index(column), column, values)
+        else:
+            table = table.append_column(column, values)
+    return table
 
 
 def _shared_if_null(table: pa.Table, values: pa.Array) -> pa.Array | pa.ChunkedArray:

@@ -46,6 +46,7 @@ from profframe.facts.torch_compat.alternatives import ALTERNATIVES
 from profframe.facts.torch_compat.flops import flops
 from profframe.facts.torch_compat.overloads import overloads
 from profframe.facts.torch_compat.releases import Release
+from profframe.facts.views import FEW
 from profframe.system.disk_tables import SpooledTable
 
 FACTS: Final[tuple[Fact, ...]] = (
@@ -88,8 +89,6 @@ Python. The other two take two fifths of the time: this saves a fifth of it. Wit
 threads that run whatever is ready, facts took as long, a tenth more processor time (page faults,
 and waiting for the interpreter) and up to a tenth more memory.
 """
-_FEW: Final = 1 << 12
-"""Slices up to which a thread takes longer to start than it saves."""
 _WIDE: Final = frozenset(column.partition(".")[0] for fact in FACTS for column in fact.outputs)
 """Tables that get columns of facts."""
 
@@ -160,7 +159,7 @@ def add_facts(tables: Tables, options: Options = Options()) -> Tables:
         The tables with the columns of the facts, and their notes in ``quality``.
     """
     events = tables["events"]
-    is_worth_it = not isinstance(events, SpooledTable) and events.num_rows > _FEW
+    is_worth_it = not isinstance(events, SpooledTable) and events.num_rows > FEW
     parallel = PARALLEL if is_worth_it else frozenset[Fact]()
     tables = _gathering(tables)
     running: dict[Fact, Future[Output]] = {}

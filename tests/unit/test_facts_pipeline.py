@@ -261,7 +261,7 @@ def test_whatever_runs_beside_the_others_the_facts_are_the_same(
     name: str, compat: str | None, sources: Mapping[str, Tables], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = add_facts(sources[name], Options(compat))
-    monkeypatch.setattr(pipeline, "_FEW", 0)
+    monkeypatch.setattr(pipeline, "FEW", 0)
     for beside in (facts_of(compat), facts_of(compat)[::2], facts_of(compat)[1::2], ()):
         monkeypatch.setattr(pipeline, "PARALLEL", frozenset(beside))
         made = add_facts(sources[name], Options(compat))
@@ -281,7 +281,7 @@ def test_on_disk_nothing_runs_beside_another(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(pipeline, "ThreadPoolExecutor", NoThreads)
-    monkeypatch.setattr(pipeline, "_FEW", 0)
+    monkeypatch.setattr(pipeline, "FEW", 0)
     with pytest.raises(RuntimeError, match="threads"):
         add_facts(made_up())
     assert add_facts(on_disk(made_up(), tmp_path))["events"].num_rows == 9

@@ -180,7 +180,7 @@ def work_names(events: pa.Table, rows: Ints) -> tuple[Ints, list[str]]:
     """Code of the name of each piece of work, and the names: of kernels without white space."""
     codes, texts = words(events, "name")
     names: dict[str, int] = {COPIES: 0, FILLS: 1}
-    texts.append("")
+    texts = [*texts, ""]
     is_used = np.zeros(len(texts), np.bool_)
     is_used[codes[rows]] = True
     number = np.zeros(len(texts), np.int64)

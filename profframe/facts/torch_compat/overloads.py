@@ -45,9 +45,10 @@ def overloads(tables: Tables) -> Output:
     for code, match in matches.items():
         short[code] = name_numbers.setdefault(match[1], len(name_numbers))
         overload[code] = numbers.setdefault(match[2], len(numbers))
+    overload_codes, short_names = overload_codes.copy(), names.copy()
     overload_codes[rows] = overload[names[rows]]
-    names[rows] = short[names[rows]]
+    short_names[rows] = short[names[rows]]
     return of_events(
-        name=encoded(names, list(name_numbers)),
+        name=encoded(short_names, list(name_numbers)),
         overload_name=encoded(overload_codes, list(numbers)),
     )

@@ -1,0 +1,87 @@
+"""Columns as facts read them: what one fact has made of a column, the next ones find there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+
+_T = TypeVar("_T")
+
+FEW: Final = 1 << 12
+"""Rows up to which calls cost more than the values: what is made of columns is kept, and no thread
+is started. Of more rows it would take too much memory."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """A column, and what was made of it."""
+
+    values: pa.ChunkedArray
+    made: dict[Hashable, Any] | None
+
+    @classmethod
+    def of(cls, values: pa.ChunkedArray | pa.Array) -> Held:
+        """That column."""
+        if isinstance(values, pa.Array):
+            values = pa.chunked_array([values])
+        return cls(values, {} if len(values) <= FEW else None)
+
+    @property
+    def is_null(self) -> bool:
+        """Whether all values are NULL."""
+        return bool(self.values.null_count == len(self.values))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """Some columns of one table; it has what facts need from a `pyarrow.Table`."""
+
+    columns: Mapping[str, Held]
+    num_rows: int
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        return self.columns[name].values
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns."""
+        return [*self.columns]
+
+    def select(self, names: Iterable[str]) -> View:
+        """Some of the columns."""
+        return View({name: self.columns[name] for name in names}, self.num_rows)
+
+    def table(self) -> pa.Table:
+        """The same as a table."""
+        return pa.table({name: held.values for name, held in self.columns.items()})
+
+    def take(self, rows: Any) -> pa.Table:
+        """Some of the rows."""
+        return self.table().take(rows)
+
+    def filter(self, mask: Any) -> pa.Table:
+        """The rows of a mask."""
+        return self.table().filter(mask)
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """Each row as a dictionary."""
+        columns = [held.values.to_pylist() for held in self.columns.values()]
+        return [dict(zip(self.columns, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def once(
+    table: pa.Table | View, name: str, what: Hashable, make: Callable[[pa.ChunkedArray], _T]
+) -> _T:
+    """What is made of a column, kept with it if it is one of a view; it must not be changed."""
+    if not isinstance(table, View):
+        return make(table[name])
+    held = table.columns[name]
+    if held.made is None:
+        return make(held.values)
+    if what not in held.made:
+        held.made[what] = make(held.values)
+    made: _T = held.made[what]
+    return made
