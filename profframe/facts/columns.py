@@ -188,6 +188,11 @@ def column(name: str, values: Ints, valid: Mask) -> pa.Array:
     return pa.array(values, schema.EVENTS.arrow.field(name).type, mask=~valid)
 
 
+def nulls(events: pa.Table | View, name: str) -> pa.Array:
+    """NULLs in the type of that column of ``events``."""
+    return pa.nulls(events.num_rows, schema.EVENTS.arrow.field(name).type)
+
+
 def is_text(column_: pa.ChunkedArray, *texts: str) -> Mask:
     """Rows whose text is one of these."""
     mask: Mask = pc.is_in(column_, value_set=pa.array(texts, pa.string())).to_numpy()

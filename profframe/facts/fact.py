@@ -33,10 +33,12 @@ class Gathering:
 
     held: Mapping[str, Held]
     num_rows: int
+    nulls: Mapping[pa.DataType, Held] = field(default_factory=dict)
+    """For each type the first column with NULLs only: others share it, to save memory."""
 
     @classmethod
     def of(cls, table: pa.Table) -> Gathering:
-        """The same rows; columns of one type with NULLs only are one column."""
+        """The same rows."""
         names = zip(table.column_names, table.columns, strict=True)
         return cls({}, table.num_rows).with_columns(dict(names))
 
@@ -51,21 +53,15 @@ class Gathering:
 
     def with_columns(self, new: Mapping[str, pa.ChunkedArray | pa.Array]) -> Gathering:
         """The same with additional or replaced columns."""
-        held = dict(self.held)
+        held, nulls = dict(self.held), dict(self.nulls)
         for name, values in new.items():
             column = Held.of(values)
-            held[name] = column if not column.is_null else _shared(held.values(), column)
-        return Gathering(held, self.num_rows)
+            held[name] = nulls.setdefault(values.type, column) if column.is_null else column
+        return Gathering(held, self.num_rows, nulls)
 
     def table(self) -> pa.Table:
         """All columns as a table."""
         return pa.table({name: column.values for name, column in self.held.items()})
-
-
-def _shared(columns: Iterable[Held], null: Held) -> Held:
-    """An existing column like this one with NULLs only, to save memory."""
-    same_type = (other for other in columns if other.values.type == null.values.type)
-    return next((other for other in same_type if other.is_null), null)
 
 
 @dataclass(frozen=True, slots=True)

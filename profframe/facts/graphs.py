@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from profframe import schema
-from profframe.facts.columns import column, is_kind, numbers, words
+from profframe.facts.columns import column, is_kind, nulls, numbers, words
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.facts.graph_captures.calls import REPLAY, is_call
 from profframe.facts.repeats import repeated_blocks
 from profframe.intervals import Ints, Mask
 
+_POSITIONS: Final = ("graph_position", "graph_block", "graph_layer")
+
 
 @fact(
     inputs=columns(events="kind name start_ns stream launch_id"),
-    outputs=columns(events="graph_position graph_block graph_layer"),
+    outputs=columns(events=" ".join(_POSITIONS)),
 )
 def graphs(tables: Tables) -> Output:
     """Add ``graph_position``, ``graph_block`` and ``graph_layer``.
@@ -26,6 +30,8 @@ def graphs(tables: Tables) -> Output:
     events = tables["events"]
     codes, _ = words(events, "name")
     is_launch = is_call(events, REPLAY)
+    if not is_launch.any():
+        return of_events(**{name: nulls(events, name) for name in _POSITIONS})
     launch = numbers(events, "launch_id", missing=-1)
     is_member = is_kind(events, schema.DEVICE_KINDS) & (launch >= 0)
     rows = np.flatnonzero(is_member)
@@ -39,7 +45,7 @@ def graphs(tables: Tables) -> Output:
         position[rows] = np.arange(rows.size) - first[replay]
         stream = numbers(events, "stream", missing=-1)[rows]
         block[rows], layer[rows] = _layers(replay, codes[rows], stream)
-    arrays = {"graph_position": position, "graph_block": block, "graph_layer": layer}
+    arrays = dict(zip(_POSITIONS, (position, block, layer), strict=True))
     return of_events(**{name: column(name, values, values >= 0) for name, values in arrays.items()})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -158,7 +158,7 @@ def kinds(tables: Tables, classifier: Classifier = RULES) -> Output:
     for rows in _groups(combination):
         category = _text(category_texts, categories[rows[0]])
         process = _text(process_texts, processes[rows[0]])
-        possible = [rule for rule in classifier if _matches_all(rule, category, process)]
+        possible = _possible(classifier, category, process)
         if not possible or possible[0].name is None:
             codes[rows] = _code(possible, None)
             continue
@@ -167,6 +167,19 @@ def kinds(tables: Tables, classifier: Classifier = RULES) -> Output:
         codes[rows] = np.array(name_codes, np.int8)[place]
     kind = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), list(schema.KINDS))
     return of_events(kind=kind)
+
+
+def _possible(classifier: Classifier, category: str | None, process: str | None) -> Sequence[Rule]:
+    """Rules that a slice of this category and process may match."""
+    if classifier is RULES:
+        return _possible_defaults(category, process)
+    return [rule for rule in classifier if _matches_all(rule, category, process)]
+
+
+@lru_cache(1024)
+def _possible_defaults(category: str | None, process: str | None) -> tuple[Rule, ...]:
+    """The same of the default rules: traces have the same few categories."""
+    return tuple(rule for rule in RULES if _matches_all(rule, category, process))
 
 
 def _matches_all(rule: Rule, category: str | None, process: str | None) -> bool:

@@ -40,6 +40,10 @@ def memory(tables: Tables) -> Output:
     thread, else the innermost host slice there, else the one on any thread that started last.
     """
     events = tables["events"]
+    if not tables["memory"].num_rows and not {*_COLUMNS}.intersection(events.column_names):
+        unknown = pa.nulls(events.num_rows, pa.int64())
+        names = (f"events.{own}{name}" for own in ("", "self_") for name in _COLUMNS)
+        return Output({**dict.fromkeys(names, unknown), "memory.op_id": unknown[:0]})
     host = _host(events)
     is_counted = host & bool(tables["memory"].num_rows)
     nests, parent = present(events, "preorder"), numbers(events, "parent_id", missing=-1)

@@ -27,7 +27,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -117,6 +117,22 @@ def fitting(device: Mapping[str, Any], models: Mapping[str, Model]) -> list[str]
     >>> fitting(t4 | {"compute_capability": None}, models())
     ['NVIDIA T4']
     """
+    if models is _builtin_models():
+        return [*_builtin_fitting(*(device[name] for name in _DESCRIBED))]
+    return _fitting(device, models)
+
+
+_DESCRIBED: Final = ("name", "memory_bytes", "multiprocessors", "compute_capability")
+"""Columns of `devices` that descriptions are about."""
+
+
+@lru_cache(256)
+def _builtin_fitting(*values: Any) -> tuple[str, ...]:
+    """Names of the built-in models that fit these values, which few traces have first."""
+    return tuple(_fitting(dict(zip(_DESCRIBED, values, strict=True)), _builtin_models()))
+
+
+def _fitting(device: Mapping[str, Any], models: Mapping[str, Model]) -> list[str]:
     certain: list[str] = []
     possible: list[str] = []
     for name, model in models.items():
@@ -156,6 +172,8 @@ def models(devices: Devices | None = None) -> Mapping[str, Model]:
     >>> next(iter(models({"Mine": {"match": [{"name": "^My GPU$"}]}})))
     'Mine'
     """
+    if devices is None:
+        return _builtin_models()
     builtin = _builtin()
     overrides = {
         name: _merged(builtin.get(name, {}), entry) for name, entry in entries(devices).items()

@@ -12,7 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import encoded, ids, is_kind, numbers, present, stream_codes, words
+from profframe.facts.columns import (
+    encoded,
+    ids,
+    is_kind,
+    nulls,
+    numbers,
+    present,
+    stream_codes,
+    words,
+)
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.intervals import Ints, nearest, nest, stab
 
@@ -189,12 +198,15 @@ def phases(tables: Tables) -> Output:
     """
     events = tables["events"]
     phase, worth = _marks(events)
+    if not (phase >= 0).any():
+        names = ("inference_phase", "phase_id")
+        return of_events(**{name: nulls(events, name) for name in names})
     count = events.num_rows
     owner = np.full(count, -1, np.int64)
     is_host = present(events, "preorder") & (phase >= 0)
     if is_host.any():
         owner = _on_host(events, np.where(is_host, phase, -1), worth)
-    elif (phase >= 0).any():
+    else:
         owner = _on_devices(events, phase, worth)
     of_row = np.append(phase, -1)[owner]
     of_row[of_row == _UNKNOWN] = -1

@@ -20,6 +20,8 @@ class Held:
     """A column, and what was made of it."""
 
     values: pa.ChunkedArray
+    is_null: bool
+    """Whether all values are NULL."""
     made: dict[Hashable, Any] | None
 
     @classmethod
@@ -27,12 +29,8 @@ class Held:
         """That column."""
         if isinstance(values, pa.Array):
             values = pa.chunked_array([values])
-        return cls(values, {} if len(values) <= FEW else None)
-
-    @property
-    def is_null(self) -> bool:
-        """Whether all values are NULL."""
-        return bool(self.values.null_count == len(self.values))
+        count = len(values)
+        return cls(values, values.null_count == count, {} if count <= FEW else None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -290,7 +290,7 @@ def test_on_disk_nothing_runs_beside_another(
 def test_with_few_slices_nothing_runs_beside_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "ThreadPoolExecutor", NoThreads)
     assert add_facts(made_up())["events"].num_rows == 9
-    monkeypatch.setattr(pipeline, "_FEW", 8)
+    monkeypatch.setattr(pipeline, "FEW", 8)
     with pytest.raises(RuntimeError, match="threads"):
         add_facts(made_up())
 
