@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from types import MappingProxyType
 from typing import Final
 
@@ -738,16 +738,19 @@ def conform(name: str, rows: pa.Table, run: str, rank: int) -> pa.Table:
     [{'run': 'nightly', 'rank': 3, 'check': 'truncated'}]
     """
     count = rows.num_rows
+    if not count:
+        return empty(name)
     columns = dict(zip(rows.column_names, rows.columns, strict=True))
     run_codes = pa.DictionaryArray.from_arrays(
         pa.repeat(pa.scalar(0, INT32), count), pa.array([run], TEXT)
     )
     columns |= {"run": run_codes, "rank": pa.repeat(pa.scalar(rank, INT32), count)}
+    nulls_of = cache(partial(pa.nulls, count))  # columns of NULLs share their memory
     arrays = []
     for column in TABLES[name]:
         values = columns.get(column.name)
         if values is None:
-            values = pa.nulls(count, column.type)
+            values = nulls_of(column.type)
         arrays.append(values if values.type == column.type else values.cast(column.type))
     return pa.Table.from_arrays(arrays, schema=TABLES[name].arrow)
 

@@ -25,12 +25,16 @@ def combine(traces: Sequence[NamedTrace], skipped: Sequence[SourceError]) -> dic
     for trace in sorted(traces, key=lambda t: (t.run, t.rank)):
         for name, rows in table_parts(trace).items():
             parts[name] += rows
-    notes = schema.quality_rows(*map(skipped_file, skipped))
-    parts["quality"].append(schema.conform("quality", notes, traces[0].run, traces[0].rank))
+    if skipped:
+        notes = schema.quality_rows(*map(skipped_file, skipped))
+        parts["quality"].append(schema.conform("quality", notes, traces[0].run, traces[0].rank))
     present = {name: tables for name, tables in parts.items() if tables}
-    return schema.complete(
-        {name: pa.concat_tables(rows).unify_dictionaries() for name, rows in present.items()}
-    )
+    return schema.complete({name: _together(rows) for name, rows in present.items()})
+
+
+def _together(parts: Sequence[pa.Table]) -> pa.Table:
+    """All rows, with one dictionary per column."""
+    return (parts[0] if len(parts) == 1 else pa.concat_tables(parts)).unify_dictionaries()
 
 
 def skipped_file(error: SourceError) -> tuple[str, int, str, None]:
@@ -47,8 +51,8 @@ def table_parts(trace: NamedTrace) -> dict[str, Iterator[pa.Table]]:
         "rank_source": trace.rank_source,
         "facts_version": _VERSION,
     }
-    for column, value in source.items():
-        traces = traces.append_column(column, pa.array([value]))
+    columns = dict(zip(traces.column_names, traces.columns, strict=True))
+    traces = pa.table(columns | {name: pa.array([value]) for name, value in source.items()})
     tables = {**trace.raw.tables, "traces": traces}
     names = (n for n in schema.TABLES if n in tables or n not in schema.OPTIONAL_TABLES)
     return {name: _conform(trace, name, tables[name]) for name in names}

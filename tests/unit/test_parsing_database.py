@@ -67,10 +67,10 @@ def test_later_loads_bind_no_query(opened: list[duckdb.DuckDBPyConnection]) -> N
     with session.lent() as second, second.registered("numbers", pa.table({"n": [5]})):
         assert second.rows_of("SELECT sum(n)::INT AS n FROM numbers")["n"].to_pylist() == [5]
         assert second is first
-        assert len(second._bound) == 1
+        assert len(second._prepared) == 1
     with second.registered("numbers", pa.table({"n": ["7"]})):
         assert second.rows_of("SELECT sum(n::INT)::INT AS n FROM numbers")["n"].to_pylist() == [7]
-        assert len(second._bound) == 1
+        assert len(second._prepared) == 1
 
 
 def test_what_a_connection_registers_is_its_own() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -187,7 +187,17 @@ def _memory(rows: pa.Table, device_type: str | None) -> pa.Table:
 
 
 def _count(flags: pa.ChunkedArray) -> int:
+    if flags.null_count == len(flags):
+        return 0
     return int(pc.sum(flags).as_py() or 0)
+
+
+def _is_between(values: pa.ChunkedArray, least: int, beyond: int) -> bool:
+    """Whether none is missing, and all are at least one number and below another."""
+    if values.null_count or not len(values):
+        return False
+    lowest, highest = pc.min_max(values).as_py().values()
+    return bool(least <= lowest and highest < beyond)
 
 
 def _first(flags: pa.ChunkedArray) -> int:
@@ -208,6 +218,9 @@ def _on_clock(rows: pa.Table, table: Table, base_ns: int, quality: Quality) -> p
     if not rows.num_rows:  # most traces have no rows of most tables
         return rows.drop_columns(["bad_time", "rounded"])
     times = rows[name]
+    if _is_between(times, 1 - LONGEST_NS, LONGEST_NS - base_ns) and not _count(rows["bad_time"]):
+        rows = replaced(rows, name, pc.add(times, base_ns)) if base_ns else rows
+        return rows.drop_columns(["bad_time", "rounded"])
     earliest, latest = (pa.scalar(ns, INT64) for ns in (-LONGEST_NS, LONGEST_NS - base_ns))
     sane = pc.and_(pc.greater(times, earliest), pc.less(times, latest))
     bad = pc.fill_null(pc.or_kleene(rows["bad_time"], pc.invert(sane)), fill_value=False)
@@ -305,7 +318,20 @@ def _label(value: object) -> str | None:
 
 def _events(rows: pa.Table, quality: Quality) -> pa.Table:
     """Slices with event ids; impossible durations become NULL."""
+    rows = _with_durations(rows, quality)
+    event_id = np.arange(rows.num_rows, dtype=np.int64)
+    nulls_of = nulls(rows.num_rows)
+    given = frozenset(rows.column_names)
+    new = {name: nulls_of(SOURCE_VALUES[name]) for name in DEVICE_ARGS if name not in given}
+    rows = rows.drop_columns(["phase", "bad_dur"])
+    return _with_columns(rows, new | {"event_id": pa.array(event_id)})
+
+
+def _with_durations(rows: pa.Table, quality: Quality) -> pa.Table:
+    """Slices without impossible durations; these and missing ones are noted."""
     duration = rows["dur_ns"]
+    if _is_between(duration, 0, LONGEST_NS) and not _count(rows["bad_dur"]):
+        return rows
     too_long = pc.or_kleene(rows["bad_dur"], pc.greater_equal(duration, LONGEST_NS))
     impossible = pc.fill_null(too_long, fill_value=False)
     negative = pc.fill_null(pc.less(duration, 0), fill_value=False)
@@ -323,12 +349,7 @@ def _events(rows: pa.Table, quality: Quality) -> pa.Table:
             quality.note(check, count, detail, row)
     if _count(impossible) + _count(negative):
         rows = replaced(rows, "dur_ns", pc.if_else(pc.or_(impossible, negative), None, duration))
-    event_id = np.arange(rows.num_rows, dtype=np.int64)
-    nulls_of = nulls(rows.num_rows)
-    given = frozenset(rows.column_names)
-    new = {name: nulls_of(SOURCE_VALUES[name]) for name in DEVICE_ARGS if name not in given}
-    rows = rows.drop_columns(["phase", "bad_dur"])
-    return _with_columns(rows, new | {"event_id": pa.array(event_id)})
+    return rows
 
 
 def _with_columns(rows: pa.Table, new: Mapping[str, pa.Array]) -> pa.Table:
@@ -410,7 +431,7 @@ def _traces(
 ) -> pa.Table:
     """The row of `traces`, without the name of the trace."""
     start_ns, end_ns = _span(tables)
-    row = asdict(header) | {
+    row = {field.name: getattr(header, field.name) for field in fields(header)} | {
         "start_ns": start_ns,
         "end_ns": end_ns,
         "schema_version": schema.SCHEMA_VERSION,
@@ -418,8 +439,8 @@ def _traces(
         "accounted": json.dumps({name: count for name, count in accounted.items() if count}),
     }
     names = row.keys() - {"run", "rank", "rank_source"}
-    fields = [field for field in schema.TRACES.arrow if field.name in names]
-    return pa.Table.from_pylist([row], pa.schema(fields))
+    types = [(field.name, field.type) for field in schema.TRACES.arrow if field.name in names]
+    return pa.table({name: pa.array([row.get(name)], type_) for name, type_ in types})
 
 
 def _span(tables: Mapping[str, pa.Table]) -> tuple[int | None, int | None]:

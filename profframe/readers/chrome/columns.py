@@ -188,12 +188,15 @@ class _FilteredMembers:
         self._members = members
         self._mask = mask
         self._nulls_of = nulls(mask.true_count)
+        self._filtered: dict[str, pa.Array] = {}
 
     def __getitem__(self, name: str) -> pa.Array:
-        values = self._members[name]
-        if not has_values(values):
-            return self._nulls_of(values.type)
-        return pc.filter(values, self._mask)
+        if name not in self._filtered:
+            values = self._members[name]
+            self._filtered[name] = (
+                values.filter(self._mask) if has_values(values) else self._nulls_of(values.type)
+            )
+        return self._filtered[name]
 
     def __contains__(self, name: str) -> bool:
         return name in self._members
@@ -203,11 +206,8 @@ class _FilteredMembers:
         used = dict.fromkeys(n for n in names.values() if has_values(self._members[n]))
         arrays = [self._members[name] for name in used]
         rows = pa.RecordBatch.from_arrays(arrays, names=[*used]).filter(self._mask)
-        filtered = dict(zip(used, rows.columns, strict=True))
-        return {
-            column: filtered[name] if name in filtered else self[name]
-            for column, name in names.items()
-        }
+        self._filtered |= zip(used, rows.columns, strict=True)
+        return {column: self[name] for column, name in names.items()}
 
 
 def _times(members: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
@@ -266,15 +266,17 @@ def _event_columns(rows: _FilteredMembers, external_id: pa.Array) -> dict[str, p
     if "old.external id" in rows:
         external_id = pc.coalesce(external_id, rows["old.external id"])
         input_dims = pc.coalesce(input_dims, rows["old.Input dims"])
-    sequence = rows["Sequence number"]
     finished = rows["finished"]
+    derived: dict[str, tuple[pa.Array, Callable[[pa.Array], pa.Array]]] = {
+        "sequence_nr": (rows["Sequence number"], _not_negative),
+        "is_async": (finished, _unfinished),
+        "input_dims": (input_dims, partial(_on_texts, function=_without_spaces)),
+        "input_strides": (rows["Input Strides"], partial(_on_texts, function=_without_spaces)),
+        "stack": (rows["Call stack"], partial(_on_texts, function=_without_last_mark)),
+    }
     columns = {
         "external_id": external_id,
-        "sequence_nr": pc.if_else(pc.greater_equal(sequence, _ZERO), sequence, _NO_NUMBER),
-        "is_async": pc.if_else(finished, pa.scalar(None, pa.bool_()), pc.invert(finished)),
-        "input_dims": _on_texts(input_dims, _without_spaces),
-        "input_strides": _on_texts(rows["Input Strides"], _without_spaces),
-        "stack": _on_texts(rows["Call stack"], partial(pc.utf8_rtrim, characters=";")),
+        **{name: of(values) for name, (values, of) in derived.items() if has_values(values)},
         **_device_columns(rows),
         **_node_columns(rows),
         **_async_columns(rows, finished),
@@ -284,6 +286,19 @@ def _event_columns(rows: _FilteredMembers, external_id: pa.Array) -> dict[str, p
     if (counts := _is(rows["cat"], _COUNTING)).any():
         columns["counts"] = pa.array(counts, mask=~counts)
     return columns | _exported_columns(rows, columns)
+
+
+def _not_negative(values: pa.Array) -> pa.Array:
+    return pc.if_else(pc.greater_equal(values, _ZERO), values, _NO_NUMBER)
+
+
+def _unfinished(finished: pa.Array) -> pa.Array:
+    """Whether slices are asynchronous: those that are finished may not be."""
+    return pc.if_else(finished, pa.scalar(None, pa.bool_()), pc.invert(finished))
+
+
+def _without_last_mark(stacks: pa.Array) -> pa.Array:
+    return pc.utf8_rtrim(stacks, characters=";")
 
 
 def _exported_columns(
@@ -330,9 +345,10 @@ def _stream_of_nodes(rows: _FilteredMembers, line: pa.Array) -> pa.Array:
     Their annotations are among the arguments, and those of torch's `mark_stream` have their own
     member ``stream``, that of the capture, which hides that of the replay.
     """
-    is_node = pc.is_valid(rows["graph node id"])
-    if not pc.any(is_node).as_py():
+    nodes = rows["graph node id"]
+    if not has_values(nodes):
         return pa.nulls(len(line), pa.int64())
+    is_node = pc.is_valid(nodes)
     is_on_own_line = pc.equal(_numbers(rows[_SOURCE_PID]), rows["device"])
     return pc.if_else(pc.and_(is_node, pc.fill_null(is_on_own_line, fill_value=False)), line, None)
 
@@ -352,24 +368,36 @@ def _launch_columns(rows: _FilteredMembers, device: pa.Array | None) -> dict[str
 def launch_columns(members: Sequence[pa.Array]) -> dict[str, pa.Array]:
     """How kernels were launched, and how they fill a device, in the order of `LAUNCH_MEMBERS`."""
     grid, block, registers, shared, blocks, occupancy, graph, node = members
-    # The low 32 bits alone would number the first node 0, like work outside of graphs.
-    is_first_node = pc.and_(pc.equal(node, 0), pc.fill_null(pc.greater(graph, 0), fill_value=False))
-    fits = pc.and_(pc.greater_equal(registers, 0), pc.less_equal(registers, _MOST_REGISTERS))
-    columns = {
-        "grid": (pc.replace_substring(grid, " ", ""), pc.starts_with(grid, "[")),
-        "block": (pc.replace_substring(block, " ", ""), pc.starts_with(block, "[")),
-        "registers": (registers, fits),
-        "shared_memory_bytes": (shared, pc.greater_equal(shared, 0)),
-        "blocks_per_sm": (blocks, _is_rate(blocks)),
-        "occupancy": (pc.divide(occupancy, 100.0), _is_rate(occupancy)),
-        "graph_id": (graph, pc.greater(graph, 0)),
-        "graph_node_id": (node, pc.or_kleene(pc.greater(node, 0), is_first_node)),
+    columns: dict[str, tuple[pa.Array, Callable[[pa.Array], pa.Array]]] = {
+        "grid": (grid, _sizes),
+        "block": (block, _sizes),
+        "registers": (registers, _registers),
+        "shared_memory_bytes": (shared, lambda of: _where(pc.greater_equal(of, 0), of)),
+        "blocks_per_sm": (blocks, lambda of: _where(_is_rate(of), of)),
+        "occupancy": (occupancy, lambda of: _where(_is_rate(of), pc.divide(of, 100.0))),
+        "graph_id": (graph, lambda of: _where(pc.greater(of, 0), of)),
+        "graph_node_id": (node, lambda of: _where(_is_node(of, graph), of)),
     }
-    return {
-        name: pc.if_else(is_sound, values, None)
-        for name, (values, is_sound) in columns.items()
-        if has_values(values)
-    }
+    return {name: of(values) for name, (values, of) in columns.items() if has_values(values)}
+
+
+def _where(is_sound: pa.Array, values: pa.Array) -> pa.Array:
+    return pc.if_else(is_sound, values, None)
+
+
+def _sizes(texts: pa.Array) -> pa.Array:
+    return _where(pc.starts_with(texts, "["), pc.replace_substring(texts, " ", ""))
+
+
+def _registers(values: pa.Array) -> pa.Array:
+    fits = pc.and_(pc.greater_equal(values, 0), pc.less_equal(values, _MOST_REGISTERS))
+    return _where(fits, values)
+
+
+def _is_node(node: pa.Array, graph: pa.Array) -> pa.Array:
+    """Work in graphs: the low 32 bits alone would number the first node 0, like other work."""
+    is_in_graph = pc.fill_null(pc.greater(graph, 0), fill_value=False)
+    return pc.or_kleene(pc.greater(node, 0), pc.and_(pc.equal(node, 0), is_in_graph))
 
 
 def _is_rate(values: pa.Array) -> pa.Array:
@@ -397,9 +425,8 @@ def _async_columns(rows: _FilteredMembers, finished: pa.Array) -> dict[str, pa.A
     if not is_async.any():
         return {}
     mask = pa.array(is_async)
-    unfinished = pc.if_else(finished, pa.scalar(None, pa.bool_()), pc.invert(finished))
     return {
-        "is_async": pc.if_else(mask, pa.scalar(True), unfinished),
+        "is_async": pc.if_else(mask, pa.scalar(True), _unfinished(finished)),
         "async_id": pc.if_else(mask, pc.fill_null(rows["id"], ""), None),
     }
 

@@ -327,12 +327,15 @@ _SLICE: Final = pa.scalar("X", pa.string())
 
 def _lacks_times(members: Mapping[str, pa.Array]) -> bool:
     """Whether a required time is NULL: it was missing, or not a number."""
-    marks = pc.fill_null(pc.not_equal(members["ph"], _METADATA), fill_value=True)
+    start, duration = members["ts"], members["dur"]
+    if start.null_count:
+        marks = pc.fill_null(pc.not_equal(members["ph"], _METADATA), fill_value=True)
+        if pc.any(pc.and_(marks, pc.is_null(start))).as_py():
+            return True
+    if not duration.null_count:
+        return False
     slices = pc.fill_null(pc.equal(members["ph"], _SLICE), fill_value=False)
-    return bool(
-        pc.any(pc.and_(marks, pc.is_null(members["ts"]))).as_py()
-        or pc.any(pc.and_(slices, pc.is_null(members["dur"]))).as_py()
-    )
+    return bool(pc.any(pc.and_(slices, pc.is_null(duration))).as_py())
 
 
 def _pieces(text: bytes | memoryview, offsets: list[int]) -> pa.LargeStringArray:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import count
 from typing import Final
 
 import duckdb
@@ -34,10 +35,12 @@ class _Rows:
 
 
 class Session:
-    """A cursor with bound queries: making them costs more than a small wave."""
+    """A cursor with planned queries: making them costs more than a small wave."""
 
     def __init__(self) -> None:
-        self._bound: dict[str, duckdb.DuckDBPyRelation] = {}
+        self._prepared: dict[str, str] = {}
+        """Names of the statements of queries, which a relation would plan again each time."""
+        self._numbers = count()
         self._tables: dict[str, _Rows] = {}
         self.sound_keys: set[int] = set()
         """Hashes of lists of keys without duplicates."""
@@ -62,7 +65,7 @@ class Session:
         table = self._tables.get(name)
         if table is None or table.schema != rows.schema:
             if table is not None:
-                self._bound.clear()
+                self._prepared.clear()
             table = self._tables[name] = _Rows(rows)
             self.cursor.register(name, table)
         table.rows = rows
@@ -72,14 +75,16 @@ class Session:
             table.rows = None
 
     def rows_of(self, query: str) -> pa.Table:
-        """Rows of a query, which is bound only once."""
-        if query not in self._bound:
-            self._bound[query] = self.cursor.sql(query)
-        return self._bound[query].to_arrow_table()
+        """Rows of a query, which is planned only once."""
+        if query not in self._prepared:
+            name = f"query_{next(self._numbers)}"
+            self.cursor.execute(f"PREPARE {name} AS {query}")
+            self._prepared[query] = name
+        return self.cursor.sql(f"EXECUTE {self._prepared[query]}").to_arrow_table()
 
 
 class _Sessions:
-    """Sessions that no thread uses at the moment, with what they have bound."""
+    """Sessions that no thread uses at the moment, with what they have planned."""
 
     def __init__(self) -> None:
         self._idle: list[Session] = []
