@@ -113,20 +113,21 @@ class Fact:
         )
 
     def _inputs_of(self, tables: Tables) -> Tables:
-        wanted = _by_table(self.inputs)
-        names = {
-            table: [name for name in rows.column_names if name in wanted[table]]
-            for table, rows in tables.items()
-            if table in wanted
-        }
-        return {table: tables[table].select(chosen) for table, chosen in names.items() if chosen}
+        inputs = {}
+        for table, wanted in _by_table(self.inputs).items():
+            if table in tables:
+                rows = tables[table]
+                known = rows.held if isinstance(rows, Gathering) else {*rows.column_names}
+                if chosen := [name for name in wanted if name in known]:
+                    inputs[table] = rows.select(chosen)
+        return inputs
 
 
 @cache
-def _by_table(columns: Columns) -> Mapping[str, frozenset[str]]:
+def _by_table(columns: Columns) -> Mapping[str, tuple[str, ...]]:
     """Names of columns by table."""
-    split = [column.partition(".") for column in columns]
-    return {table: frozenset(c for t, _, c in split if t == table) for table, _, _ in split}
+    split = [column.partition(".") for column in sorted(columns)]
+    return {table: tuple(c for t, _, c in split if t == table) for table, _, _ in split}
 
 
 def fact(

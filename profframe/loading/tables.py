@@ -34,7 +34,8 @@ def combine(traces: Sequence[NamedTrace], skipped: Sequence[SourceError]) -> dic
 
 def _together(parts: Sequence[pa.Table]) -> pa.Table:
     """All rows, with one dictionary per column."""
-    return (parts[0] if len(parts) == 1 else pa.concat_tables(parts)).unify_dictionaries()
+    rows = parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+    return rows.unify_dictionaries() if rows.num_rows else rows
 
 
 def skipped_file(error: SourceError) -> tuple[str, int, str, None]:

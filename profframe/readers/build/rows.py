@@ -120,7 +120,8 @@ def conform(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
 def codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[str | None]]:
     """Codes of a column with one dictionary, 0 for NULL, and the text of each code."""
     texts = [None, *column.chunk(0).dictionary.to_pylist()]
-    parts = [pc.fill_null(chunk.indices, -1).to_numpy() for chunk in column.chunks]
+    indices = (chunk.indices for chunk in column.chunks)
+    parts = [(pc.fill_null(of, -1) if of.null_count else of).to_numpy() for of in indices]
     return np.concatenate(parts).astype(np.int64) + 1, texts
 
 
@@ -157,6 +158,9 @@ _BEYOND: Final = pa.scalar(1 << 31, INT64)
 
 
 def _index(array: pa.Array) -> pa.Array:
+    lowest, highest = pc.min_max(array).as_py().values()
+    if lowest is None or (lowest >= 0 and highest < _BEYOND.as_py()):
+        return array.cast(INT32)
     is_valid = pc.and_(pc.greater_equal(array, _LOWEST), pc.less(array, _BEYOND))
     return pc.if_else(is_valid, array, pa.scalar(None, array.type)).cast(INT32)
 

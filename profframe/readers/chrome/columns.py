@@ -249,7 +249,8 @@ def _by_code(
     encoded: pa.DictionaryArray, values: Sequence[int], missing: int
 ) -> npt.NDArray[np.int8]:
     """A small number for each row, by its text."""
-    codes = encoded.indices.fill_null(len(values)).to_numpy()
+    indices = encoded.indices
+    codes = (indices.fill_null(len(values)) if indices.null_count else indices).to_numpy()
     numbers: npt.NDArray[np.int8] = np.array([*values, missing], np.int8)[codes]
     return numbers
 

@@ -78,7 +78,10 @@ def _has(column: pa.ChunkedArray, text: str) -> npt.NDArray[np.bool_]:
     masks = [np.empty(0, np.bool_)]
     for chunk in column.chunks:
         code = pc.index(chunk.dictionary, pa.scalar(text, pa.string())).as_py()
-        masks.append(chunk.indices.fill_null(-2).to_numpy() == code)
+        if code < 0:
+            masks.append(np.zeros(len(chunk), np.bool_))
+        else:
+            masks.append(chunk.indices.fill_null(-2).to_numpy() == code)
     return np.concatenate(masks)
 
 
