@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -40,7 +40,7 @@ def _numbers(missing: int, column: pa.ChunkedArray) -> Ints:
 def present(table: pa.Table | View, *names: str) -> Mask:
     """Rows where none of the columns is NULL."""
     masks = [once(table, name, "present", _present) for name in names]
-    return masks[0] if len(masks) == 1 else _fixed(np.logical_and.reduce(masks))
+    return masks[0] if len(masks) == 1 else _fixed(reduce(np.logical_and, masks))
 
 
 def _present(column: pa.ChunkedArray) -> Mask:
