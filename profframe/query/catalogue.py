@@ -18,7 +18,7 @@ from profframe import schema
 from profframe.errors import UnknownNameError
 from profframe.query import macros
 from profframe.query.header import Answer, parse, read_sql, sql_directory
-from profframe.query.rules import ANSWER, SHARED_NAMES, Advice, Paths, assemble
+from profframe.query.rules import ANSWER, SHARED_FIRST, Advice, Paths, assemble
 from profframe.query.rules import rules as all_rules
 from profframe.query.sources import tables_for
 
@@ -150,7 +150,7 @@ def _columns_read(name: str) -> Mapping[str, frozenset[str]]:
     answer = _read_once(path)
     sql = answer.sql
     if isinstance(answer, Advice):
-        sql += f"{SHARED_NAMES}(events) {answer.conditions}"
+        sql += "".join(f" {name}(events)" for name in SHARED_FIRST) + answer.conditions
     named = columns_named(sql)
     return MappingProxyType(
         {table: named[table] for table in schema.TABLES if table in answer.needs}

@@ -89,8 +89,8 @@ _GAIN: Final = "estimated_gain_ns"
 ANSWER: Final = "advice"
 """Name of the answer that is made of the rules."""
 
-SHARED_NAMES: Final = "shared_names"
-"""The table of `sql/lib/advice.sql` that conditions of rules read."""
+SHARED_FIRST: Final = ("shared_names", "shared_windows")
+"""Tables of `sql/lib/advice.sql` of ``events`` alone; conditions of rules read them, too."""
 
 Paths: TypeAlias = str | PathLike[str] | Iterable[str | PathLike[str]]
 

@@ -29,7 +29,7 @@ from profframe.query.computing import (
 from profframe.query.header import Answer
 from profframe.query.parameters import reset_variables, set_variables, values, with_values
 from profframe.query.plans import NO_TABLES, Tables
-from profframe.query.rules import ANSWER, SHARED_NAMES, Advice
+from profframe.query.rules import ANSWER, SHARED_FIRST, Advice
 from profframe.query.sandbox import Terms
 from profframe.query.selection import literal
 from profframe.query.sources import Columns
@@ -497,11 +497,10 @@ def _advised(
     """Run a SELECT of the rules that may apply to the trace: each takes long to plan."""
     views, where = reads(answer), f"answer {answer.name!r}"
     with one_line_errors(where):
-        names = select(f"FROM {SHARED_NAMES}(events)", views)
-        shared = {SHARED_NAMES: names}
+        shared = {name: select(f"FROM {name}(events)", views) for name in SHARED_FIRST}
         conditions = with_values(answer.conditions, answer, given)
         applies = [column[0].as_py() for column in select(conditions, views, shared).columns]
-        shorter = answer.only(compress(answer.rules, applies), (SHARED_NAMES,))
+        shorter = answer.only(compress(answer.rules, applies), SHARED_FIRST)
         sql = _limited(with_values(sql_of(shorter), answer, given), limit)
         return select(sql, views, shared, without=_SLOW_OPTIMIZER)
 

@@ -10,7 +10,7 @@
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#avoid-unnecessary-cpu-gpu-synchronization
 -- replay: calls, these calls taking no time and waiting for no device
 -- claims: all
--- only if: EXISTS (FROM shared_names WHERE is_call(kind) AND is_blocking(name))
+-- only if: EXISTS (FROM shared_windows WHERE has_device) AND EXISTS (FROM shared_blocks(events, shared_names))
 -- needs: events
 -- parameter blocking_calls_share DOUBLE = 0.02  least share of the time for a finding
 WITH blocked AS (

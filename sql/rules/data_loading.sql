@@ -9,7 +9,9 @@
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#enable-asynchronous-data-loading-and-augmentation
 -- replay: host, the loader taking no time of the thread that asks for batches
 -- claims: idle
--- only if: EXISTS (FROM shared_names WHERE is_data_load(name))
+-- only if: EXISTS (SELECT run FROM events JOIN shared_windows USING (run, rank)
+-- WHERE is_data_load(name) AND input_wait(idle_ns, dur_ns) > 0 GROUP BY run, rank, window_ns
+-- HAVING sum(input_wait(idle_ns, dur_ns)) >= coalesce(getvariable('data_loading_share'), 0.05) * window_ns)
 -- needs: events
 -- parameter data_loading_share DOUBLE = 0.05  least share of the time for a finding
 WITH loading AS (

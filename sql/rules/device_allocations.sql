@@ -9,7 +9,8 @@
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf
 -- replay: calls, these calls taking no time and waiting for no device
 -- claims: idle
--- only if: EXISTS (FROM shared_names WHERE is_call(kind) AND regexp_matches(name, 'Malloc|Free|Mem'))
+-- only if: EXISTS (FROM shared_names WHERE is_call(kind)
+-- AND regexp_matches(name, '^(cu|cuda|hip)(Malloc|Free|Mem(Alloc|Free|Create|Release|Map|Unmap))(_v\d+)?$'))
 -- needs: events
 -- parameter device_allocations_share DOUBLE = 0.01  least share of the time for a finding
 -- parameter device_allocations_steps BIGINT = 2     least number of steps with such calls

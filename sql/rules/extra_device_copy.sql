@@ -10,6 +10,9 @@
 -- replay: ops, neither these fills nor the copies
 -- claims: idle
 -- only if: EXISTS (FROM shared_names WHERE name = 'aten::_to_copy')
+-- AND EXISTS (FROM shared_names WHERE name IN ('aten::fill_', 'aten::zero_', 'aten::normal_', 'aten::uniform_', 'aten::random_',
+-- 'aten::bernoulli_', 'aten::exponential_'))
+-- AND EXISTS (FROM events WHERE kind = 'host_op' AND name = 'aten::copy_' AND input_dims IS NOT NULL)
 -- needs: events
 WITH ops AS (
     FROM shared_marked

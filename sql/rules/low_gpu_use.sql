@@ -8,7 +8,9 @@
 -- with a larger batch.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- claims: idle
--- only if: EXISTS (FROM shared_names WHERE is_busy(kind))
+-- only if: EXISTS (FROM shared_windows WHERE has_device AND steps = 0)
+-- OR EXISTS (SELECT run FROM step_marks(events) WHERE dur_ns > 0 GROUP BY run, rank
+-- HAVING sum(idle_ns) FILTER (idle_ns > 0) > (1 - coalesce(getvariable('low_gpu_use_share'), 0.5)) * sum(dur_ns)::DOUBLE)
 -- needs: events
 -- parameter low_gpu_use_share DOUBLE = 0.5  busy for less than this share of the time is a finding
 -- parameter low_gpu_use_rest  DOUBLE = 0.2  least share of the time that no other finding explains

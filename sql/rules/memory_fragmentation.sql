@@ -5,7 +5,9 @@
 -- rounding.
 -- suggestion: Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and keep shapes the same from step to step.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf
--- only if: (SELECT count(total_reserved_bytes) > 0 FROM memory)
+-- only if: EXISTS (SELECT run FROM memory WHERE total_reserved_bytes > 0 GROUP BY run, rank, device_type, device
+-- HAVING max(total_reserved_bytes - total_allocated_bytes) >= coalesce(getvariable('memory_fragmentation_bytes'), 268435456)
+-- AND min(total_reserved_bytes) < max(total_reserved_bytes))
 -- needs: events, memory
 -- parameter memory_fragmentation_share DOUBLE = 0.2        least free share of reserved memory for a finding
 -- parameter memory_fragmentation_bytes BIGINT = 268435456  least free bytes for a finding

@@ -6,7 +6,9 @@
 -- link: https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 -- replay: works, these copies hidden: they take no time
 -- claims: exposed
--- only if: EXISTS (FROM shared_names WHERE kind = 'memcpy' AND name ILIKE '%pageable%')
+-- only if: EXISTS (SELECT run FROM events JOIN shared_windows USING (run, rank)
+-- WHERE kind = 'memcpy' AND dur_ns > 0 AND contains(lower(name), 'pageable') GROUP BY run, rank, window_ns
+-- HAVING sum(dur_ns) >= coalesce(getvariable('pageable_copies_share'), 0.05) * window_ns)
 -- needs: events
 -- parameter pageable_copies_share DOUBLE = 0.05  least share of the time for a finding
 WITH copies AS (

@@ -9,6 +9,9 @@
 -- replay: works, these kernels at the same share of the higher limit
 -- claims: all
 -- only if: (SELECT count(fp32_flop_per_s) > 0 FROM devices)
+-- AND EXISTS (SELECT run FROM events JOIN shared_windows USING (run, rank)
+-- WHERE kind = 'kernel' AND work_dtype = 'fp32' AND flops > 0 AND dur_ns > 0 GROUP BY run, rank, window_ns, devices
+-- HAVING sum(dur_ns) / devices >= coalesce(getvariable('tensor_cores_unused_share'), 0.05) * window_ns)
 -- needs: events, devices
 -- parameter tensor_cores_unused_share DOUBLE = 0.05  least share of the time for a finding
 WITH kernels AS (

@@ -8,7 +8,8 @@
 -- for half precision: a known device without them (at most twice its fp32) has nothing to gain.
 -- suggestion: Pad these sizes to multiples of 8, or better of 64: the vocabulary, the classes, hidden sizes.
 -- link: https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
--- only if: EXISTS (FROM shared_names WHERE name IN ('aten::mm', 'aten::addmm', 'aten::bmm', 'aten::baddbmm'))
+-- only if: EXISTS (FROM events WHERE kind = 'host_op' AND name IN ('aten::mm', 'aten::addmm', 'aten::bmm', 'aten::baddbmm')
+-- AND regexp_matches(input_types, 'Half|BFloat16'))
 -- needs: events, devices
 -- parameter unaligned_matmul_share DOUBLE = 0.01  least share of the time for a finding
 WITH products AS MATERIALIZED (

@@ -8,6 +8,7 @@
 -- replay: ops, no such fills
 -- claims: idle
 -- only if: EXISTS (FROM shared_names WHERE contains(name, 'zero_grad'))
+-- AND EXISTS (FROM shared_names WHERE name IN ('aten::zero_', 'aten::_foreach_zero_'))
 -- needs: events
 WITH calls AS (
     SELECT run, rank, thread, preorder, last_descendant_id AS event_id
