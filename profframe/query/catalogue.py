@@ -166,7 +166,7 @@ def columns_named(sql: str) -> Mapping[str, frozenset[str]]:
     >>> columns_named("SELECT kind FROM events")
     mappingproxy({'events': frozenset({'kind'})})
     """
-    words = set(_WORD.findall("".join([sql, *macros.definitions(sql).values()])))
+    words = {*_WORD.findall(sql)}.union(*map(macros.words_of, macros.definitions(sql)))
     return MappingProxyType(
         {
             table: frozenset(column.name for column in schema.TABLES[table]) & words

@@ -177,7 +177,7 @@ def definitions(sql: str, opaque: Collection[str] = ()) -> Mapping[str, str]:
             if name in macros and name not in visited:
                 visited.add(name)
                 if name not in opaque:
-                    add(_CALL.findall(macros[name]))
+                    add(_called(name))
                 ordered[name] = macros[name]
 
     add(_CALL.findall(COMMENT.sub("", sql)))
@@ -193,6 +193,25 @@ def names() -> Collection[str]:
     True
     """
     return _macros().keys()
+
+
+@cache
+def _called(name: str) -> tuple[str, ...]:
+    """Macros that a macro calls itself, and its own name."""
+    macros = _macros()
+    return tuple(word for word in _CALL.findall(macros[name]) if word in macros)
+
+
+@cache
+def words_of(name: str) -> frozenset[str]:
+    """Words of a macro's statement, which may be names of tables and columns.
+
+    Examples
+    --------
+    >>> "kind" in words_of("shared_names")
+    True
+    """
+    return frozenset(_WORD.findall(_macros()[name]))
 
 
 @cache

@@ -2,8 +2,8 @@
 
 For a small trace DuckDB takes several times as long to plan a question as to run it. A plan that is
 kept reads `Slot` objects in place of tables: each question fills them with the tables of its trace,
-and empties them when it ends. All plans are in one database of the process, which reads no file and
-runs no SQL of the user's.
+and empties them when it ends. All plans are in databases of the process, which read no file and run
+no SQL of the user's.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ NO_TABLES: Final[Tables] = MappingProxyType({})
 
 MOST_ROWS: Final = 1 << 17
 """Of a larger table no plan is kept: to run it takes longer than to plan it."""
+_ROWS_OF_ONE_THREAD: Final = 1 << 14
+"""Smaller tables are read by the calling thread: to wake others costs more than they save."""
 _FEW_ROWS: Final = 1 << 11
 """A plan that has read more rows than these is run without rows, to free what it holds of them."""
 _KEPT: Final = 128
@@ -94,8 +96,9 @@ class Slot(ArrowScanSource):
         return self._rows
 
 
-_Key: TypeAlias = "tuple[Question, bool]"
-"""What a plan is for, and whether its tables are large: the planner estimates by their size."""
+_Key: TypeAlias = "tuple[Question, bool, bool]"
+"""What a plan is for, whether its tables are large, by which the planner estimates, and whether it
+runs on one thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,21 +169,26 @@ class Plans:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._opening = threading.Lock()
-        self._database: duckdb.DuckDBPyConnection | None = None
-        self._macros = macros.Shared()
+        self._databases: dict[bool, tuple[duckdb.DuckDBPyConnection, macros.Shared]] = {}
         self._idle = OrderedDict[_Key, list[_Plan]]()
         self._once = set[_Key]()
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A new connection to the database, which has all macros that others have created."""
-        return self._connected()[1]
+        return self._connected(alone=False)[1]
 
-    def _connected(self) -> tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]:
-        """The database, opened if need be, and a new connection to it."""
+    def _connected(
+        self, *, alone: bool
+    ) -> tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]:
+        """A database, opened if need be, and a new connection to it.
+
+        There are two: one whose questions run on the calling thread alone, and one with threads.
+        """
         with self._opening:
-            if self._database is None:
-                self._database = connect(Terms(), ())
-            database, shared = self._database, self._macros
+            if alone not in self._databases:
+                opened = connect(Terms(), (), threads=1 if alone else None)
+                self._databases[alone] = opened, macros.Shared()
+            database, shared = self._databases[alone]
         cursor = database.cursor()
         with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
             cursor.execute("SET enable_progress_bar = false")
@@ -199,8 +207,9 @@ class Plans:
             Every table that it reads, by name.
         """
         most = max((rows.num_rows for rows in tables.values()), default=0)
-        key = question, most > _FEW_ROWS
-        plan = self._taken(key, tables) or self._made(question, tables)
+        alone = most < _ROWS_OF_ONE_THREAD
+        key = question, most > _FEW_ROWS, alone
+        plan = self._taken(key, tables) or self._made(question, tables, alone=alone)
         try:
             yield plan
             if most <= MOST_ROWS and key not in self._once:
@@ -230,8 +239,8 @@ class Plans:
             self._idle.pop(key, None)
         return None
 
-    def _made(self, question: Question, tables: Tables) -> _Plan:
-        database, cursor = self._connected()
+    def _made(self, question: Question, tables: Tables, *, alone: bool) -> _Plan:
+        database, cursor = self._connected(alone=alone)
         parts = dict(question.parts)
         slots = {name: Slot(rows) for name, rows in tables.items()}
         for name, slot in slots.items():
@@ -255,7 +264,7 @@ class Plans:
     def _give_back(self, key: _Key, plan: _Plan) -> None:
         """Keep a plan for the next question; the one that was not asked for longest goes."""
         with self._lock:
-            if plan.database is not self._database:
+            if all(plan.database is not database for database, _ in self._databases.values()):
                 return
             self._idle.setdefault(key, []).append(plan)
             self._idle.move_to_end(key)
@@ -268,9 +277,8 @@ class Plans:
     def _abandon(self, database: duckdb.DuckDBPyConnection) -> None:
         """Open another database for the next question: after such an error this one is closed."""
         with self._opening, self._lock:
-            if database is self._database:
-                self._database = None
-                self._macros = macros.Shared()
+            if any(database is opened for opened, _ in self._databases.values()):
+                self._databases.clear()
                 self._idle.clear()
 
     def close(self) -> None:
@@ -279,7 +287,7 @@ class Plans:
 
     def after_fork(self) -> None:
         """In the child: DuckDB's threads are gone, and closing it would wait for them."""
-        self._inherited += [self._database, self._idle]
+        self._inherited += [self._databases, self._idle]
         self._reset()
 
 

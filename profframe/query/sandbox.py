@@ -228,7 +228,9 @@ def user_files(files: Paths) -> tuple[str, ...]:
     return tuple(os.fspath(path) for path in paths)
 
 
-def connect(terms: Terms, files: Iterable[str]) -> duckdb.DuckDBPyConnection:
+def connect(
+    terms: Terms, files: Iterable[str], threads: int | None = None
+) -> duckdb.DuckDBPyConnection:
     """Open a database in memory that can read some files and nothing else of the machine.
 
     Parameters
@@ -237,6 +239,8 @@ def connect(terms: Terms, files: Iterable[str]) -> duckdb.DuckDBPyConnection:
         Files of the user's, and the limit of memory.
     files
         Paths of files that the views of tables read.
+    threads
+        How many threads it uses; None for as many as the machine has.
 
     Returns
     -------
@@ -254,6 +258,8 @@ def connect(terms: Terms, files: Iterable[str]) -> duckdb.DuckDBPyConnection:
     config = {**_CONFIG, "temp_directory": str(folder)}
     if terms.memory_limit is not None:
         config["memory_limit"] = terms.memory_limit
+    if threads is not None:
+        config["threads"] = threads
     paths = [os.path.realpath(path) for path in terms.files]
     connection = duckdb.connect(config=config)
     connection.execute(
