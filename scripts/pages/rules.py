@@ -74,7 +74,8 @@ A rule reads the tables of the trace, as every query does; `trace.given(...).adv
 
 A line `-- only if:` with a condition, such as `EXISTS (FROM shared_names WHERE name =
 'aten::sort')`, skips a rule for traces that cannot have the problem, which saves planning the
-query. All rules build severities, texts and evidence the same way: `severity_of(gain_ns,
+query. It reads the tables of the trace, `shared_names` and `shared_windows`.
+All rules build severities, texts and evidence the same way: `severity_of(gain_ns,
 window_ns)`, `part_text(part_ns, window_ns, steps)`, `strongest(event_id, strength)`, and
 `shown(name)` for names from the trace. `sql/lib/advice.sql` has what rules share: texts, and tables
 `shared_...` that are computed once for all rules, and read by their bare names.
