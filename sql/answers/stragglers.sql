@@ -138,7 +138,9 @@ before_kernel AS (
         )
     ) AS work
     JOIN rank_calls AS calls ON work.place = calls.place AND work.lane = calls.lane
-    WHERE work.event_id IS NOT NULL AND calls.needs_cause AND (calls.since_start_ns IS NULL OR work.start_ns >= calls.since_start_ns)
+    WHERE
+        work.event_id IS NOT NULL AND calls.needs_cause
+        AND (calls.since_start_ns IS NULL OR work.start_ns >= calls.since_start_ns)
     GROUP BY calls.run, calls.rank, calls.number
 ),
 calls_of_ranks AS MATERIALIZED (
