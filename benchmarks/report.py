@@ -27,7 +27,8 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.answers import FULL, SMALL, SOURCES, TRACES, tiled  # noqa: E402
+from benchmarks.answers import FULL, SMALL, SOURCES, tiled  # noqa: E402
+from tests.places import TRACES  # noqa: E402
 
 TIME_LIMIT: Final = 1.0
 """Of the time that loading takes."""

@@ -31,8 +31,9 @@ import orjson
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.answers import SOURCES, TRACES  # noqa: E402
+from benchmarks.answers import SOURCES  # noqa: E402
 from benchmarks.tiling import Event, bounds_us, document, tiled  # noqa: E402
+from tests.places import TRACES  # noqa: E402
 
 OPEN_LIMIT: Final = 1.5
 FRAME_LIMIT: Final = 30
