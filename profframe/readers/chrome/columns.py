@@ -204,9 +204,10 @@ class _FilteredMembers:
     def all(self, names: Mapping[str, str]) -> dict[str, pa.Array]:
         """Columns by their names in the schema."""
         used = dict.fromkeys(n for n in names.values() if has_values(self._members[n]))
-        arrays = [self._members[name] for name in used]
-        rows = pa.RecordBatch.from_arrays(arrays, names=[*used]).filter(self._mask)
-        self._filtered |= zip(used, rows.columns, strict=True)
+        if used:
+            arrays = [self._members[name] for name in used]
+            rows = pa.RecordBatch.from_arrays(arrays, names=[*used]).filter(self._mask)
+            self._filtered |= zip(used, rows.columns, strict=True)
         return {column: self[name] for column, name in names.items()}
 
 
