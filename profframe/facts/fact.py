@@ -117,8 +117,8 @@ class Fact:
         for table, wanted in _by_table(self.inputs).items():
             if table in tables:
                 rows = tables[table]
-                known = rows.held if isinstance(rows, Gathering) else {*rows.column_names}
-                if chosen := [name for name in wanted if name in known]:
+                names = rows.held if isinstance(rows, Gathering) else {*rows.column_names}
+                if chosen := [name for name in wanted if name in names]:
                     inputs[table] = rows.select(chosen)
         return inputs
 

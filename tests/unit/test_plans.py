@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -16,7 +17,7 @@ from profframe.errors import AnswerError
 from profframe.query import plans
 from profframe.query.plans import Plans, Question, Slot
 from profframe.query.sources import Part
-from tests.builders import event, loaded
+from tests.builders import event, loaded, stored
 
 SUM = Question("SELECT sum(a)::BIGINT AS total FROM t")
 LAST = Question("SELECT list(b ORDER BY a) AS bs FROM t ASOF JOIN u ON t.k = u.k AND t.a >= u.b")
@@ -192,7 +193,7 @@ def trace(dur: int) -> Trace:
 def test_answers_of_the_users_are_not_asked_in_the_shared_database(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    def refuse(*_: object) -> object:
+    def refuse(*_: object, **__: object) -> object:
         raise AssertionError("asked in the shared database")
 
     monkeypatch.setattr(plans.PLANS, "_connected", refuse)
@@ -204,6 +205,30 @@ def test_answers_of_the_users_are_not_asked_in_the_shared_database(
     assert trace(5).limited("1GB").answer("self_times").height == 1
     with pytest.raises(AssertionError, match="shared"):
         trace(5).answer("self_times")
+
+
+def test_exports_leave_nothing_in_the_shared_database(tmp_path: Path) -> None:
+    captured = stored(
+        events=[
+            {
+                "event_id": n,
+                "name": "mm",
+                "kind": "host_op",
+                "start_ns": 0,
+                "dur_ns": 5,
+                "replays": r,
+            }
+            for n, r in enumerate([None, 2])
+        ],
+        traces=[{}],
+    )
+    for number in range(2):
+        trace(5).augment(tmp_path / f"augmented{number}.json")
+        captured.export_chrome_trace(tmp_path / f"captured{number}.json")
+    with plans.PLANS.cursor() as cursor:
+        left = "FROM duckdb_views() SELECT view_name WHERE NOT internal"
+        assert cursor.sql(left).fetchall() == []
+        assert cursor.sql("FROM duckdb_tables()").fetchall() == []
 
 
 def test_threads_get_the_rows_of_their_own_trace() -> None:

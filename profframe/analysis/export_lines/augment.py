@@ -52,7 +52,7 @@ _OWN_MACROS: Final = f"""
         ELSE with_added(args, members) END;"""
 _VIEW: Final = """
     ALTER VIEW events RENAME TO events_as_loaded;
-    CREATE VIEW events AS
+    CREATE TEMP VIEW events AS
     SELECT events_as_loaded.* REPLACE (with_members(args, members) AS args)
     FROM events_as_loaded POSITIONAL JOIN _members"""
 

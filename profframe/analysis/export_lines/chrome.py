@@ -91,8 +91,8 @@ _OF_OTHERS: Final = """
 _WITHOUT_CAPTURES: Final = """
     ALTER VIEW events RENAME TO events_and_captures;
     ALTER VIEW threads RENAME TO threads_and_captures;
-    CREATE VIEW events AS FROM events_and_captures WHERE replays IS NULL;
-    CREATE VIEW threads AS
+    CREATE TEMP VIEW events AS FROM events_and_captures WHERE replays IS NULL;
+    CREATE TEMP VIEW threads AS
     FROM threads_and_captures
     WHERE thread NOT IN (SELECT thread FROM events_and_captures WHERE replays IS NOT NULL);"""
 """What was captured belongs to another time, or another file."""
