@@ -118,7 +118,8 @@ _COLLECTIVES: Final = """
     ),
     arrows AS (
         SELECT *, getvariable('first_id') + row_number() OVER (
-            ORDER BY own.run, own.match, own.rank) AS arrow_id
+            ORDER BY own.run, own.match, own.rank, own.start_ns, own.end_ns, own.pid, own.tid
+        ) AS arrow_id
         FROM pairs WHERE at_ns >= last.start_ns
     )
     SELECT {names} FROM (
