@@ -3,7 +3,7 @@
 -- The slices are the outermost host slices whose name contains a text; nested matches belong to the outer one. The sequence of a
 -- slice is all kernels launched under it, on its own thread, ordered by start. A slice has no sequence if a filter removed its
 -- calls or its end.
--- In a bare shell read from `sql/lib` first: devices, sequences.
+-- In a bare shell read from `sql/lib` first: devices, lanes, sequences.
 -- needs: events
 -- recorded: kernels, launches
 -- no rows: no slice of the host launched as many kernels as `min_kernels`
