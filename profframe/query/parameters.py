@@ -63,9 +63,20 @@ def with_values(sql: str, answer: Answer, given: Mapping[str, object]) -> str:
         if name not in types:
             return match[0]
         one = given.get(name)
-        return "NULL" if one is None else f"CAST({literal(str(one))} AS {types[name]})"
+        return "NULL" if one is None else typed(one, types[name])
 
     return _VARIABLE.sub(value, sql)
+
+
+def typed(value: object, type_: str) -> str:
+    """SQL: a value of a parameter in its type.
+
+    Examples
+    --------
+    >>> typed(7, "BIGINT")
+    "CAST('7' AS BIGINT)"
+    """
+    return f"CAST({literal(str(value))} AS {type_})"
 
 
 def reset_variables(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:

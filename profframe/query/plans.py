@@ -252,13 +252,8 @@ class Plans:
                 part.view(cursor, name, f"_{name}")
         steps = {step: _rows_of(macros.kept(step), slots) for step in question.steps}
         macros.load_apart(cursor, question.sql, steps)
-        if question.without:
-            cursor.execute(f"SET disabled_optimizers = '{question.without}'")
-        try:
+        with planning_without(cursor, question.without):
             cursor.execute(f"PREPARE {_NAME} AS\n{question.sql}")
-        finally:
-            if question.without:
-                cursor.execute("RESET disabled_optimizers")
         return _Plan(database, cursor, slots)
 
     def _give_back(self, key: _Key, plan: _Plan) -> None:
@@ -289,6 +284,20 @@ class Plans:
         """In the child: DuckDB's threads are gone, and closing it would wait for them."""
         self._inherited += [self._databases, self._idle]
         self._reset()
+
+
+@contextmanager
+def planning_without(connection: duckdb.DuckDBPyConnection, optimizer: str) -> Iterator[None]:
+    """Plan without an optimizer of DuckDB, if one is named and this release has it."""
+    exists = "SELECT 1 FROM duckdb_optimizers() WHERE name = ?"
+    if not optimizer or not connection.execute(exists, [optimizer]).fetchall():
+        yield
+        return
+    connection.execute(f"SET disabled_optimizers = '{optimizer}'")
+    try:
+        yield
+    finally:
+        connection.execute("RESET disabled_optimizers")
 
 
 def _rows_of(name: str, slots: Mapping[str, Slot]) -> str:

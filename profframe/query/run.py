@@ -27,11 +27,16 @@ from profframe.query.computing import (
     one_line_errors,
 )
 from profframe.query.header import Answer
-from profframe.query.parameters import reset_variables, set_variables, values, with_values
-from profframe.query.plans import NO_TABLES, Tables
+from profframe.query.parameters import (
+    reset_variables,
+    set_variables,
+    typed,
+    values,
+    with_values,
+)
+from profframe.query.plans import NO_TABLES, Tables, planning_without
 from profframe.query.rules import ANSWER, SHARED_FIRST, Advice
 from profframe.query.sandbox import Terms
-from profframe.query.selection import literal
 from profframe.query.sources import Columns
 
 _ROWS: Final = "_rows"
@@ -78,15 +83,14 @@ def on(connection: duckdb.DuckDBPyConnection, *, reuse: bool = True) -> Select:
     ) -> pa.Table:
         for name, rows in given.items():
             connection.register(name, rows)
-        if without:
-            connection.execute(f"SET disabled_optimizers = '{without}'")
         try:
             macros.load(connection, sql, reuse=reuse)
-            connection.execute(f"PREPARE {_ONCE} AS\n{sql}")
-            return connection.sql(f"EXECUTE {_ONCE}").to_arrow_table()
+            with planning_without(connection, without):
+                connection.execute(f"PREPARE {_ONCE} AS\n{sql}")
+            answer = connection.sql(f"EXECUTE {_ONCE}").to_arrow_table()
+            connection.execute(f"DEALLOCATE {_ONCE}")  # it holds what it has read
+            return answer
         finally:
-            if without:
-                connection.execute("RESET disabled_optimizers")
             for name in given:
                 connection.unregister(name)
 
@@ -193,25 +197,13 @@ def answered(
     parameters: Mapping[str, object] = MappingProxyType({}),
     terms: Terms = FREE,
 ) -> pa.Table:
-    """The rows of an answer that came with profframe; errors are those of `run`.
-
-    Parameters
-    ----------
-    select
-        Runs a SELECT.
-    answer
-        The answer, from `find`.
-    parameters
-        Value by parameter name.
-    terms
-        How many rows it may return.
-    """
+    """The rows of an answer that came with profframe; errors are those of `run`."""
     where = f"answer {answer.name!r}"
     arrangement, _ = divided(answer, parameters)
     given = values(answer, parameters)
     limit = _limit(terms, arrangement)
     if isinstance(answer, Advice):
-        rows = _advised(select, answer, given, limit, _sql)
+        rows = _advised(select, answer, given, terms, _sql, limit=limit)
     else:
         with one_line_errors(where, terms):
             rows = select(_limited(with_values(answer.sql, answer, given), limit), reads(answer))
@@ -282,7 +274,7 @@ def script(answer: Answer, parameters: Mapping[str, object] = MappingProxyType({
     arrangement, _ = divided(answer, parameters)
     types = {parameter.name: parameter.type for parameter in answer.parameters}
     variables = [
-        f'SET VARIABLE "{name}" = CAST({literal(str(value))} AS {types[name]});'
+        f'SET VARIABLE "{name}" = {typed(value, types[name])};'
         for name, value in values(answer, parameters).items()
         if value is not None
     ]
@@ -395,7 +387,10 @@ class Findings:
 
 
 def findings(
-    select: Select, answer: Advice, parameters: Mapping[str, object] = MappingProxyType({})
+    select: Select,
+    answer: Advice,
+    parameters: Mapping[str, object] = MappingProxyType({}),
+    terms: Terms = FREE,
 ) -> Findings:
     """Run the rules of advice; `ranked` makes the answer of what they find.
 
@@ -405,7 +400,7 @@ def findings(
         As of `run`.
     """
     given = values(answer, parameters)
-    rows = _advised(select, answer, given, "", lambda advice: advice.collected)
+    rows = _advised(select, answer, given, terms, lambda advice: advice.collected)
     rows = rows.append_column("finding_number", pa.array(range(rows.num_rows), pa.int64()))
     replays = rows.num_rows - rows["replay"].null_count
     windows = _WINDOWS if replays else f"{_WINDOWS} LIMIT 0"
@@ -491,12 +486,14 @@ def _advised(
     select: Select,
     answer: Advice,
     given: Mapping[str, object],
-    limit: str,
+    terms: Terms,
     sql_of: Callable[[Advice], str],
+    *,
+    limit: str = "",
 ) -> pa.Table:
     """Run a SELECT of the rules that may apply to the trace: each takes long to plan."""
     views, where = reads(answer), f"answer {answer.name!r}"
-    with one_line_errors(where):
+    with one_line_errors(where, terms):
         shared = {name: select(f"FROM {name}(events)", views) for name in SHARED_FIRST}
         conditions = with_values(answer.conditions, answer, given)
         applies = [column[0].as_py() for column in select(conditions, views, shared).columns]
@@ -515,7 +512,7 @@ def user_findings(
     _check_rules(connection, answer, terms)
     set_variables(connection, answer, parameters)
     with _naming_rules(connection, answer, terms):
-        result = findings(on(connection, reuse=False), answer, parameters)
+        result = findings(on(connection, reuse=False), answer, parameters, terms)
     reset_variables(connection, (parameter.name for parameter in answer.parameters))
     return result
 
@@ -533,7 +530,7 @@ def _advice(
     select = on(connection, reuse=trusted)
     limit = _limit(terms, arrangement)
     with _naming_rules(connection, answer, terms):
-        rows = _advised(select, answer, values(answer, parameters), limit, _sql)
+        rows = _advised(select, answer, values(answer, parameters), terms, _sql, limit=limit)
         return connection.from_arrow(_in_order(select, answer, rows, arrangement, terms))
 
 

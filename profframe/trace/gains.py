@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
@@ -19,7 +20,7 @@ from profframe.query.arrangement import divided
 from profframe.query.catalogue import is_shipped, reads
 from profframe.query.result import plain
 from profframe.query.rules import Advice
-from profframe.query.run import Findings, findings, ranked, user_findings
+from profframe.query.run import Findings, findings, on, ranked, user_findings
 from profframe.trace.jobs import replayed
 
 if TYPE_CHECKING:
@@ -64,22 +65,23 @@ def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> p
     arrangement, _ = divided(question, parameters)
     views = reads(question)
     everything = (
-        findings(session.select, question, parameters)
+        findings(session.select, question, parameters, session.terms)
         if is_shipped(question)
         else session.ask(lambda c: user_findings(c, question, parameters, session.terms), views)
     )
     gains = pa.Table.from_pylist(_gains(self, everything), _SCHEMA)
     try:
-        return plain(
-            ranked(
-                session.select,
-                question,
-                everything.rows,
-                gains,
-                session.terms,
-                arrangement=arrangement,
-            )
+        rank = partial(
+            ranked,
+            answer=question,
+            rows=everything.rows,
+            gains=gains,
+            terms=session.terms,
+            arrangement=arrangement,
         )
+        if is_shipped(question):
+            return plain(rank(session.select))
+        return plain(session.ask(lambda c: rank(on(c, reuse=False)), {}))
     except AnswerError:
         session.answer(question, parameters)  # it names the file of the rule that failed
         raise
