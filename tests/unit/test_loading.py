@@ -440,7 +440,10 @@ def collision(path: Path) -> Path:
     return path
 
 
-def test_what_torch_would_find_has_a_cache_of_its_own(tmp_path: Path) -> None:
+def test_what_torch_would_find_has_a_cache_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profframe.loading.options.installed", lambda: (2, 13))
     path, cache = collision(tmp_path / "trace.json"), tmp_path / "cache"
     for compat, expected in ((None, [4000, 0, 4000]), ("torch", [4000, 4000, 4000])) * 2:
         trace = profframe.load(path, compat=compat, cache=cache)
