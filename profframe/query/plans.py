@@ -11,7 +11,7 @@ from __future__ import annotations
 import atexit
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -39,6 +39,11 @@ MOST_ROWS: Final = 1 << 17
 """Of a larger table no plan is kept: to run it takes longer than to plan it."""
 _ROWS_OF_ONE_THREAD: Final = 1 << 14
 """Smaller tables are read by the calling thread: to wake others costs more than they save."""
+_FOR_FEW_ROWS: Final = (
+    "cte_inlining", "deliminator", "filter_pushdown", "in_clause", "join_order", "limit_pushdown",
+    "materialized_cte", "regex_range", "top_n", "unnest_rewriter", "unused_columns",
+)  # fmt: skip
+"""Optimizers of DuckDB for tables of that size: the others take longer than they save."""
 _FEW_ROWS: Final = 1 << 11
 """A plan that has read more rows than these is run without rows, to free what it holds of them."""
 _KEPT: Final = 128
@@ -182,11 +187,14 @@ class Plans:
     ) -> tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]:
         """A database, opened if need be, and a new connection to it.
 
-        There are two: one whose questions run on the calling thread alone, and one with threads.
+        There are two: one for small tables, whose questions run on the calling thread alone and
+        are planned quickly, and one for large ones.
         """
         with self._opening:
             if alone not in self._databases:
                 opened = connect(Terms(), (), threads=1 if alone else None)
+                if alone:
+                    _optimize_with(opened, _FOR_FEW_ROWS)
                 self._databases[alone] = opened, macros.Shared()
             database, shared = self._databases[alone]
         cursor = database.cursor()
@@ -252,7 +260,7 @@ class Plans:
                 part.view(cursor, name, f"_{name}")
         steps = {step: _rows_of(macros.kept(step), slots) for step in question.steps}
         macros.load_apart(cursor, question.sql, steps)
-        with planning_without(cursor, question.without):
+        with planning_without(cursor, "" if alone else question.without):
             cursor.execute(f"PREPARE {_NAME} AS\n{question.sql}")
         return _Plan(database, cursor, slots)
 
@@ -298,6 +306,13 @@ def planning_without(connection: duckdb.DuckDBPyConnection, optimizer: str) -> I
         yield
     finally:
         connection.execute("RESET disabled_optimizers")
+
+
+def _optimize_with(connection: duckdb.DuckDBPyConnection, kept: Collection[str]) -> None:
+    """Let a database plan with these optimizers of DuckDB only."""
+    names = connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
+    without = ",".join(name for (name,) in names if name not in kept)
+    connection.execute(f"SET disabled_optimizers = '{without}'")
 
 
 def _rows_of(name: str, slots: Mapping[str, Slot]) -> str:
