@@ -157,6 +157,11 @@ def _columns_read(name: str) -> Mapping[str, frozenset[str]]:
     )
 
 
+def words_of(sql: str) -> frozenset[str]:
+    """Words of SQL, which may be names of tables and columns."""
+    return frozenset(_WORD.findall(sql))
+
+
 @lru_cache(maxsize=256)
 def columns_named(sql: str) -> Mapping[str, frozenset[str]]:
     """Tables that SQL of profframe's own names, and columns of them that it may read.
@@ -166,7 +171,7 @@ def columns_named(sql: str) -> Mapping[str, frozenset[str]]:
     >>> columns_named("SELECT kind FROM events")
     mappingproxy({'events': frozenset({'kind'})})
     """
-    words = {*_WORD.findall(sql)}.union(*map(macros.words_of, macros.definitions(sql)))
+    words = words_of(sql).union(*map(macros.words_of, macros.definitions(sql)))
     return MappingProxyType(
         {
             table: frozenset(column.name for column in schema.TABLES[table]) & words

@@ -118,14 +118,11 @@ class Question:
         Which part of each table of the trace it reads.
     steps
         Macros whose rows are given as tables named ``_kept_`` and their name.
-    without
-        An optimizer of DuckDB that it is planned without, if any.
     """
 
     sql: str
     parts: tuple[tuple[str, Part], ...] = ()
     steps: tuple[str, ...] = ()
-    without: str = ""
 
 
 @dataclass(eq=False)
@@ -254,14 +251,13 @@ class Plans:
         for name, slot in slots.items():
             part = parts.get(name)
             if part is None or part.where is None:
-                cursor.register(name, slot)
+                give(cursor, name, slot)
             else:
                 cursor.register(f"_{name}", slot)
                 part.view(cursor, name, f"_{name}")
-        steps = {step: _rows_of(macros.kept(step), slots) for step in question.steps}
+        steps = {step: f"FROM {macros.kept(step)}" for step in question.steps}
         macros.load_apart(cursor, question.sql, steps)
-        with planning_without(cursor, "" if alone else question.without):
-            cursor.execute(f"PREPARE {_NAME} AS\n{question.sql}")
+        cursor.execute(f"PREPARE {_NAME} AS\n{question.sql}")
         return _Plan(database, cursor, slots)
 
     def _give_back(self, key: _Key, plan: _Plan) -> None:
@@ -315,11 +311,24 @@ def _optimize_with(connection: duckdb.DuckDBPyConnection, kept: Collection[str])
     connection.execute(f"SET disabled_optimizers = '{without}'")
 
 
-def _rows_of(name: str, slots: Mapping[str, Slot]) -> str:
-    """SQL: the rows of a table that DuckDB has made, in its own types."""
-    wide = [field.name for field in slots[name].schema if field.type == _HUGEINT]
+def give(connection: duckdb.DuckDBPyConnection, name: str, rows: Slot | pa.Table) -> None:
+    """Let SQL read rows that DuckDB has made, in its own types, as a table of this name."""
+    wide = [field.name for field in rows.schema if field.type == _HUGEINT]
+    if not wide:
+        connection.register(name, rows)
+        return
     casts = ", ".join(f'"{column}"::HUGEINT AS "{column}"' for column in wide)
-    return f"FROM {name} SELECT * REPLACE ({casts})" if wide else f"FROM {name}"
+    connection.register(f"_{name}", rows)
+    connection.execute(f"CREATE TEMP VIEW {name} AS FROM _{name} SELECT * REPLACE ({casts})")
+
+
+def take(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    """Undo `give`."""
+    if any(field.type == _HUGEINT for field in rows.schema):
+        connection.execute(f"DROP VIEW IF EXISTS {name}")
+        connection.unregister(f"_{name}")
+    else:
+        connection.unregister(name)
 
 
 PLANS: Final = Plans()

@@ -136,14 +136,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Advice(Answer):
-    """An answer made of rules: one SELECT with all of them in it.
-
-    ``collected`` is the SELECT of all findings of the rules, before they are ranked.
-    """
+    """An answer made of rules: one SELECT with all of them in it."""
 
     base: Answer | None = None
     rules: tuple[Rule, ...] = ()
-    collected: str = ""
 
     @property
     def ranking(self) -> str:
@@ -160,9 +156,20 @@ class Advice(Answer):
         """SQL for one row: whether each rule can apply to the trace."""
         return "SELECT " + ", ".join(rule.condition for rule in self.rules)
 
-    def only(self, rules: Iterable[Rule], tables: Iterable[str] = ()) -> Advice:
-        """The same with some of the rules; ``tables`` are steps that are tables already."""
-        return assemble(self.base or self, rules, tables)
+    @property
+    def steps(self) -> tuple[tuple[str, str], ...]:
+        """Shared steps that the rules read, each after those that it reads, and their inputs."""
+        return (*_steps([*(rule.body for rule in self.rules), SETTLED]),)
+
+    def found(self, tables: Iterable[str] = ()) -> str:
+        """SQL: what the rules find; ``tables`` are shared steps that are tables already."""
+        parts = [_part(rule) for rule in self.rules] or [_NOTHING]
+        steps = _common_tables([rule.body for rule in self.rules], tables)
+        return _with(steps) + "\nUNION ALL\n".join(parts)
+
+    def only(self, rules: Iterable[Rule]) -> Advice:
+        """The same with some of the rules."""
+        return assemble(self.base or self, rules)
 
 
 def shipped_rules() -> tuple[Rule, ...]:
@@ -277,7 +284,7 @@ def read(path: Path) -> Rule:
     )
 
 
-def assemble(answer: Answer, rules: Iterable[Rule], tables: Iterable[str] = ()) -> Advice:
+def assemble(answer: Answer, rules: Iterable[Rule]) -> Advice:
     """Put rules into the answer whose SELECT is from their ``findings``.
 
     Parameters
@@ -286,8 +293,6 @@ def assemble(answer: Answer, rules: Iterable[Rule], tables: Iterable[str] = ()) 
         The answer, as its file has it.
     rules
         The rules.
-    tables
-        Names of shared steps that are tables already.
 
     Returns
     -------
@@ -303,19 +308,14 @@ def assemble(answer: Answer, rules: Iterable[Rule], tables: Iterable[str] = ()) 
     """
     rules = tuple(rules)
     comment = "".join(f"-- {line}\n" for line in comment_lines(answer.sql))
-    bodies = [rule.body for rule in rules]
-    shared = [
-        f"{name} AS MATERIALIZED (FROM {name}({inputs}))"
-        for name, inputs in _steps([*bodies, _SETTLED])
-        if name not in tables
-    ]
-    parts = [_part(rule, body) for rule, body in zip(rules, bodies, strict=True)]
-    raw = "found AS MATERIALIZED (\n" + "\nUNION ALL\n".join(parts or [_NOTHING]) + "\n)"
+    steps = _common_tables([*(rule.body for rule in rules), SETTLED], ())
+    parts = [_part(rule) for rule in rules]
+    found = "\nUNION ALL\n".join(parts or [_NOTHING])
+    collecting = [*steps, f"{FOUND} AS MATERIALIZED (\n{found}\n)", f"findings AS ({SETTLED})\n"]
     needs = dict.fromkeys([*answer.needs, *(need for rule in rules for need in rule.answer.needs)])
-    collecting = "WITH " + ",\n".join([*shared, raw, f"findings AS ({_SETTLED})\n"])
     return Advice(
         name=answer.name,
-        sql=comment + collecting + _body(answer.sql),
+        sql=comment + _with(collecting) + _body(answer.sql),
         sentence=answer.sentence,
         grain=answer.grain,
         notes=answer.notes,
@@ -326,8 +326,21 @@ def assemble(answer: Answer, rules: Iterable[Rule], tables: Iterable[str] = ()) 
         otherwise=answer.otherwise,
         base=answer,
         rules=rules,
-        collected=collecting + "FROM findings",
     )
+
+
+def _common_tables(bodies: Iterable[str], tables: Iterable[str]) -> list[str]:
+    """Shared steps that SQL reads, as parts of a WITH, but for those that are tables already."""
+    return [
+        f"{name} AS MATERIALIZED (FROM {name}({inputs}))"
+        for name, inputs in _steps(bodies)
+        if name not in tables
+    ]
+
+
+def _with(parts: Iterable[str]) -> str:
+    text = ",\n".join(parts)
+    return f"WITH {text}" + "\n" * (not text.endswith("\n")) if text else ""
 
 
 def _cast(name: str, type_: str) -> str:
@@ -336,7 +349,7 @@ def _cast(name: str, type_: str) -> str:
     return f'CASE WHEN abs(part."{name}") < 9e18 THEN {cast} END' if name == _GAIN else cast
 
 
-def _part(rule: Rule, body: str) -> str:
+def _part(rule: Rule) -> str:
     types = COLUMNS | _OWN_COLUMNS
     columns = ", ".join(f'{_cast(name, type_)} AS "{name}"' for name, type_ in types.items())
     suggestion = f"coalesce(part.suggestion, {literal(rule.suggestion)}) AS suggestion"
@@ -346,7 +359,7 @@ def _part(rule: Rule, body: str) -> str:
     place = ORDER.index(rule.name) if rule.name in ORDER else -1
     claims = f"nullif({literal(rule.claims)}, '') AS claims, {place} AS claim_order"
     given = f"{columns}, {own}, {texts} AS replayed_with, {claims}"
-    return f"SELECT {given}\nFROM (\n{_OWN}\nFROM (\n{body}\n)\n) AS part"
+    return f"SELECT {given}\nFROM (\n{_OWN}\nFROM (\n{rule.body}\n)\n) AS part"
 
 
 _OWN_COLUMNS: Final = {
@@ -377,7 +390,9 @@ _NOTHING: Final = (
     "0 AS claim_order WHERE false"
 )
 
-_SETTLED: Final = "FROM settled_findings(found, events, shared_windows)"
+FOUND: Final = "found"
+"""The table with what rules find."""
+SETTLED: Final = f"FROM settled_findings({FOUND}, events, shared_windows)"
 """What is left of findings once no two claim the same time."""
 
 

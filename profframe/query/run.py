@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -15,7 +15,7 @@ import pyarrow as pa
 from profframe.errors import ProfframeError
 from profframe.query import macros, sandbox
 from profframe.query.arrangement import AS_IT_IS, Arrangement, divided, quoted
-from profframe.query.catalogue import find, is_shipped, reads
+from profframe.query.catalogue import columns_named, find, is_shipped, reads, words_of
 from profframe.query.computing import (
     FREE,
     check_arrow_columns,
@@ -34,8 +34,8 @@ from profframe.query.parameters import (
     values,
     with_values,
 )
-from profframe.query.plans import NO_TABLES, Tables, planning_without
-from profframe.query.rules import ANSWER, SHARED_FIRST, Advice
+from profframe.query.plans import NO_TABLES, Tables, give, planning_without, take
+from profframe.query.rules import ANSWER, FOUND, SETTLED, SHARED_FIRST, Advice
 from profframe.query.sandbox import Terms
 from profframe.query.sources import Columns
 
@@ -82,7 +82,7 @@ def on(connection: duckdb.DuckDBPyConnection, *, reuse: bool = True) -> Select:
         without: str = "",
     ) -> pa.Table:
         for name, rows in given.items():
-            connection.register(name, rows)
+            give(connection, name, rows)
         try:
             macros.load(connection, sql, reuse=reuse)
             with planning_without(connection, without):
@@ -91,8 +91,8 @@ def on(connection: duckdb.DuckDBPyConnection, *, reuse: bool = True) -> Select:
             connection.execute(f"DEALLOCATE {_ONCE}")  # it holds what it has read
             return answer
         finally:
-            for name in given:
-                connection.unregister(name)
+            for name, rows in given.items():
+                take(connection, name, rows)
 
     return select
 
@@ -196,22 +196,23 @@ def answered(
     answer: Answer,
     parameters: Mapping[str, object] = MappingProxyType({}),
     terms: Terms = FREE,
+    *,
+    in_steps: bool = False,
 ) -> pa.Table:
-    """The rows of an answer that came with profframe; errors are those of `run`."""
-    where = f"answer {answer.name!r}"
+    """The rows of an answer that came with profframe; errors are those of `run`.
+
+    ``in_steps`` is for advice: whether ``select`` keeps plans.
+    """
     arrangement, _ = divided(answer, parameters)
     given = values(answer, parameters)
-    limit = _limit(terms, arrangement)
     if isinstance(answer, Advice):
-        rows = _advised(select, answer, given, terms, _sql, limit=limit)
-    else:
-        with one_line_errors(where, terms):
-            rows = select(_limited(with_values(answer.sql, answer, given), limit), reads(answer))
+        found = _advised(select, answer, given, terms, in_steps=in_steps)
+        tables = {_FINDINGS: found}
+        return _ranked(select, answer, _AS_FOUND, tables, terms=terms, arrangement=arrangement)
+    with one_line_errors(f"answer {answer.name!r}", terms):
+        sql = _limited(with_values(answer.sql, answer, given), _limit(terms, arrangement))
+        rows = select(sql, reads(answer))
     return _arranged(select, answer, rows, arrangement, terms)
-
-
-def _sql(answer: Answer) -> str:
-    return answer.sql
 
 
 def _limit(terms: Terms, arrangement: Arrangement) -> str:
@@ -391,8 +392,12 @@ def findings(
     answer: Advice,
     parameters: Mapping[str, object] = MappingProxyType({}),
     terms: Terms = FREE,
+    *,
+    in_steps: bool = False,
 ) -> Findings:
     """Run the rules of advice; `ranked` makes the answer of what they find.
+
+    ``in_steps`` is whether ``select`` keeps plans.
 
     Raises
     ------
@@ -400,7 +405,7 @@ def findings(
         As of `run`.
     """
     given = values(answer, parameters)
-    rows = _advised(select, answer, given, terms, lambda advice: advice.collected)
+    rows = _advised(select, answer, given, terms, in_steps=in_steps)
     rows = rows.append_column("finding_number", pa.array(range(rows.num_rows), pa.int64()))
     replays = rows.num_rows - rows["replay"].null_count
     windows = _WINDOWS if replays else f"{_WINDOWS} LIMIT 0"
@@ -440,14 +445,27 @@ def ranked(
     AnswerError
         A rule gives a severity that there is none of, or there are too many rows.
     """
-    where = f"answer {answer.name!r}"
-    with one_line_errors(where, terms):
-        sql = f"WITH findings AS (\n{_GAINED}\n)\n{answer.ranking}"
-        sql = _limited(sql, _limit(terms, arrangement))
-        ranking = select(sql, {}, {"_findings": rows, "_gains": gains})
-    return _arranged(select, answer, ranking, arrangement, terms)
+    given = {_FINDINGS: rows, "_gains": gains}
+    return _ranked(select, answer, _GAINED, given, terms=terms, arrangement=arrangement)
 
 
+def _ranked(
+    select: Select,
+    answer: Advice,
+    findings: str,
+    tables: Tables,
+    *,
+    terms: Terms,
+    arrangement: Arrangement,
+) -> pa.Table:
+    sql = f"WITH findings AS (\n{findings}\n)\n{answer.ranking}"
+    with one_line_errors(f"answer {answer.name!r}", terms):
+        rows = select(_limited(sql, _limit(terms, arrangement)), {}, tables)
+    return _arranged(select, answer, rows, arrangement, terms)
+
+
+_FINDINGS: Final = "_findings"
+_AS_FOUND: Final = f"FROM {_FINDINGS}"
 _WINDOWS: Final = """
     SELECT windows.run, windows.rank, windows.window_ns, marks.marks
     FROM shared_windows(events) AS windows
@@ -487,19 +505,39 @@ def _advised(
     answer: Advice,
     given: Mapping[str, object],
     terms: Terms,
-    sql_of: Callable[[Advice], str],
     *,
-    limit: str = "",
+    in_steps: bool,
 ) -> pa.Table:
-    """Run a SELECT of the rules that may apply to the trace: each takes long to plan."""
+    """What rules find that may apply to the trace, once no two findings claim the same time.
+
+    In steps, each shared step and each rule is planned by itself, so that its plan serves traces
+    that other rules apply to; else one SELECT computes all of them, and spills what is too large.
+    """
     views, where = reads(answer), f"answer {answer.name!r}"
-    with one_line_errors(where, terms):
-        shared = {name: select(f"FROM {name}(events)", views) for name in SHARED_FIRST}
-        conditions = with_values(answer.conditions, answer, given)
-        applies = [column[0].as_py() for column in select(conditions, views, shared).columns]
-        shorter = answer.only(compress(answer.rules, applies), SHARED_FIRST)
-        sql = _limited(with_values(sql_of(shorter), answer, given), limit)
-        return select(sql, views, shared, without=_SLOW_OPTIMIZER)
+    shared: dict[str, pa.Table] = {}
+
+    def rows(sql: str, of: str = where, without: str = "") -> pa.Table:
+        with one_line_errors(of, terms):
+            sql = with_values(sql, answer, given)
+            named = {name: shared[name] for name in words_of(sql) & shared.keys()}
+            return select(sql, columns_named(sql) if in_steps else views, named, without=without)
+
+    for name in SHARED_FIRST:
+        shared[name] = rows(f"FROM {name}(events)")
+    applies = [column[0].as_py() for column in rows(answer.conditions).columns]
+    applying = answer.only(compress(answer.rules, applies))
+    if in_steps:
+        for name, inputs in applying.steps:
+            if name not in shared:
+                shared[name] = rows(f"FROM {name}({inputs})")
+        parts = {str(rule.path): applying.only([rule]) for rule in applying.rules}
+        found = [rows(part.found(shared), path) for path, part in parts.items()]
+    else:
+        found = []
+    if not found:
+        found = [rows(applying.found(shared), without=_SLOW_OPTIMIZER)]
+    shared[FOUND] = pa.concat_tables(found)
+    return rows(SETTLED)
 
 
 def user_findings(
@@ -507,12 +545,15 @@ def user_findings(
     answer: Advice,
     parameters: Mapping[str, object],
     terms: Terms,
+    *,
+    in_steps: bool = False,
 ) -> Findings:
     """The same as `findings` of rules that the user has added to, once they are checked."""
     _check_rules(connection, answer, terms)
     set_variables(connection, answer, parameters)
     with _naming_rules(connection, answer, terms):
-        result = findings(on(connection, reuse=False), answer, parameters, terms)
+        select = on(connection, reuse=False)
+        result = findings(select, answer, parameters, terms, in_steps=in_steps)
     reset_variables(connection, (parameter.name for parameter in answer.parameters))
     return result
 
@@ -528,10 +569,11 @@ def _advice(
     if not trusted:
         _check_rules(connection, answer, terms)
     select = on(connection, reuse=trusted)
-    limit = _limit(terms, arrangement)
     with _naming_rules(connection, answer, terms):
-        rows = _advised(select, answer, values(answer, parameters), terms, _sql, limit=limit)
-        return connection.from_arrow(_in_order(select, answer, rows, arrangement, terms))
+        found = _advised(select, answer, values(answer, parameters), terms, in_steps=False)
+        given = {_FINDINGS: found}
+        rows = _ranked(select, answer, _AS_FOUND, given, terms=terms, arrangement=arrangement)
+        return connection.from_arrow(rows)
 
 
 @contextmanager

@@ -171,6 +171,11 @@ class Session:
             return None
         return self.whole.with_terms(replace(self.terms, rows=None))
 
+    @property
+    def keeps_plans(self) -> bool:
+        """Whether plans of profframe's own questions are kept: the rows are in memory."""
+        return self.terms.memory_limit is None and self.source.held({}) is not None
+
     @contextmanager
     def remembering(self, at_once: int = 1) -> Iterator[Session]:
         """The same for a block; keeps answers, and the steps that they share.
@@ -236,7 +241,8 @@ class Session:
     def answer(self, answer: Answer, parameters: Mapping[str, object]) -> pl.DataFrame:
         """The rows of an answer; errors are those of `profframe.query.run.run`."""
         if is_shipped(answer):
-            return plain(answered(self.select, answer, parameters, self.terms))
+            in_steps = self.keeps_plans
+            return plain(answered(self.select, answer, parameters, self.terms, in_steps=in_steps))
         return self.ask(lambda c: frame(run(c, answer, parameters, self.terms)), reads(answer))
 
     def sql(self, text: str) -> pl.DataFrame:
@@ -271,14 +277,13 @@ class Session:
         steps: tuple[str, ...],
     ) -> pa.Table:
         parts = {name: Part(columns, self.selection.where(name)) for name, columns in views.items()}
-        held = None
-        if self.terms.memory_limit is None:
-            held = self.source.held({name: _with_selected(part) for name, part in parts.items()})
+        needed = {name: _with_selected(part) for name, part in parts.items()}
+        held = self.source.held(needed) if self.keeps_plans else None
         if held is None:
             return self.ask(lambda c: on(c)(sql, views, given, without=without), views)
         kept = {macros.kept(name): self._step(name) for name in steps}
         tables = {**held, **kept, **given}
-        question = Question(sql, (*parts.items(),), steps, without)
+        question = Question(sql, (*parts.items(),), steps)
         with (
             PLANS.lease(question, tables) as plan,
             self.database.running(plan.cursor),
@@ -297,8 +302,7 @@ class Session:
         self, views: Mapping[str, Columns] = IN_EACH_TRACE
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor with a view per table, for a block of profframe's own SQL."""
-        is_held = self.terms.memory_limit is None and self.source.held({}) is not None
-        new = PLANS.cursor if is_held else self.database.new_cursor
+        new = PLANS.cursor if self.keeps_plans else self.database.new_cursor
         with self._guarded(new) as cursor, cursor, self.database.running(cursor):
             for table, columns in views.items():
                 self.source.view(cursor, table, Part(columns, self.selection.where(table)))

@@ -64,11 +64,14 @@ def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> p
     session = self._session
     arrangement, _ = divided(question, parameters)
     views = reads(question)
-    everything = (
-        findings(session.select, question, parameters, session.terms)
-        if is_shipped(question)
-        else session.ask(lambda c: user_findings(c, question, parameters, session.terms), views)
+    run = partial(
+        findings if is_shipped(question) else user_findings,
+        answer=question,
+        parameters=parameters,
+        terms=session.terms,
+        in_steps=session.keeps_plans,
     )
+    everything = run(session.select) if is_shipped(question) else session.ask(run, views)
     gains = pa.Table.from_pylist(_gains(self, everything), _SCHEMA)
     try:
         rank = partial(
