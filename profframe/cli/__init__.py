@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -38,6 +39,7 @@ NAMED: Final = (NoTraceFoundError, AnswerError)
 """Errors that may come from what was typed, not from what was read."""
 _LISTED: Final = re.compile(r" \(known: [^()]*\)| \(?Did you mean (one of: )?'.*'\??\)?$")
 _IMPORTING: Final = "<frozen importlib._bootstrap>"
+_COLLECTED_AFTER: Final = 100_000
 _RETRY_S: Final = 0.05
 _GRACE_S: Final = 1.5
 """Seconds from Ctrl-C until the process ends, whatever it is doing."""
@@ -50,6 +52,8 @@ def main() -> NoReturn:
     """
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `profframe ... | head` ends quietly
+    gc.set_threshold(_COLLECTED_AFTER)  # imports make few cycles and many objects
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nothing is left to its threads
     open_streams()
     try:
         check_start()
@@ -75,6 +79,7 @@ def main() -> NoReturn:
         code = close_streams(code)
     if code == INTERRUPTED or is_interrupted.is_set():
         os._exit(code)  # threads of libraries may still run: do not wait for them
+    gc.freeze()  # the process ends: nobody needs what a last collection would free
     sys.exit(code)
 
 
