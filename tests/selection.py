@@ -1,20 +1,29 @@
 """Which tests the default run has; ``scripts/test --all`` has the others, too.
 
-Two members of each family (the sets of parameters of one test), and nothing that takes about a
-second or starts a process, a browser or a cluster, but once for each of these. Where each member is
-a thing of its own, such as an answer or an attack, the family is whole (`WHOLE`). What
-`tests.mutants` names is always in.
+Two members of each family (the sets of parameters of one test), and nothing that took a second or
+starts a process, a browser or a cluster, but once for each of these. Where each member is a thing
+of its own, such as an answer or an attack, the family is whole (`WHOLE`). What `tests.mutants`
+names is always in.
+
+What took a second is in ``slow.txt``. Now and then it is measured anew::
+
+    scripts/test --all --junitxml all.xml
+    python -m tests.selection all.xml
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from tests.mutants import MUTANTS
+from tests.places import ROOT
 
 MEMBERS: Final = 2
 
@@ -57,7 +66,7 @@ SLOW: Final = (
     "tests/test_site.py",
     "tests/traces",
 )
-"""What starts processes, browsers or clusters, or takes about a second."""
+"""What starts processes, browsers or clusters."""
 
 ONCE: Final = (
     "tests/agents/test_pages.py",
@@ -65,15 +74,22 @@ ONCE: Final = (
     "tests/batch/test_convert.py",
     "tests/browser/test_diff_report.py::test_it_opens_without_a_word_on_the_console",
     "tests/test_docs.py::test_examples_in_docstrings_run",
+    "tests/agents/test_server.py::TestCommandLine",
+    "tests/parity/test_blame.py::test_on_the_command_line",
     "tests/test_hostile.py::TestSql",
+    "tests/unit/test_analysis_reasons.py::test_verbs_that_compare_say_why",
 )
-"""Of `SLOW`, what the default run has all the same: one test of each contract."""
+"""Of what is slow, what the default run has all the same: one test of each contract."""
+SLOW_TESTS: Final = Path(__file__).with_name("slow.txt")
+SLOW_S: Final = 1.0
+"""Seconds from which on a test is slow, of one of two processes on a machine with two cores."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that the default run leaves out."""
     named = {mutant.tests for mutant in MUTANTS}
+    measured = {*SLOW_TESTS.read_text(encoding="utf-8").splitlines()}
     members = Counter[str]()
     for item in items:
         family = item.nodeid.partition("[")[0]
@@ -81,10 +97,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         if item.get_closest_marker("long") is None:
             members[family] += 1
-        is_slow = _is_of(family, SLOW) and not _is_of(family, ONCE)
-        if is_slow or members[family] > MEMBERS:
+        is_slow = item.nodeid in measured or _is_of(family, SLOW)
+        if (is_slow and not _is_of(family, ONCE)) or members[family] > MEMBERS:
             item.add_marker("more")
 
 
 def _is_of(name: str, places: Iterable[str]) -> bool:
     return any(name.startswith(place) for place in places)
+
+
+def slow(junit: Path) -> Iterator[str]:
+    """Names of tests that took a second in a run, from what ``--junitxml`` wrote."""
+    for case in ET.parse(junit).iter("testcase"):  # noqa: S314 - pytest wrote it
+        if float(case.attrib["time"]) >= SLOW_S:
+            name = _node_id(case.attrib["classname"].split("."), case.attrib["name"])
+            if not _is_of(name, SLOW):
+                yield name
+
+
+def _node_id(within: list[str], name: str) -> str:
+    for length in range(len(within), 0, -1):
+        path = Path(*within[:length]).with_suffix(".py")
+        if (ROOT / path).is_file():
+            return "::".join([path.as_posix(), *within[length:], name])
+    raise ValueError(f"no file of {'.'.join(within)}")
+
+
+if __name__ == "__main__":
+    SLOW_TESTS.write_text("".join(f"{name}\n" for name in sorted(slow(Path(sys.argv[1])))))

@@ -79,7 +79,6 @@ def main() -> NoReturn:
         code = close_streams(code)
     if code == INTERRUPTED or is_interrupted.is_set():
         os._exit(code)  # threads of libraries may still run: do not wait for them
-    gc.freeze()  # the process ends: nobody needs what a last collection would free
     sys.exit(code)
 
 

@@ -161,7 +161,7 @@ class Advice(Answer):
         """Shared steps that the rules read, each after those that it reads, and their inputs."""
         return (*_steps([*(rule.body for rule in self.rules), SETTLED]),)
 
-    def found(self, tables: Iterable[str] = ()) -> str:
+    def collecting(self, tables: Iterable[str] = ()) -> str:
         """SQL: what the rules find; ``tables`` are shared steps that are tables already."""
         parts = [_part(rule) for rule in self.rules] or [_NOTHING]
         steps = _common_tables([rule.body for rule in self.rules], tables)
@@ -310,8 +310,8 @@ def assemble(answer: Answer, rules: Iterable[Rule]) -> Advice:
     comment = "".join(f"-- {line}\n" for line in comment_lines(answer.sql))
     steps = _common_tables([*(rule.body for rule in rules), SETTLED], ())
     parts = [_part(rule) for rule in rules]
-    found = "\nUNION ALL\n".join(parts or [_NOTHING])
-    collecting = [*steps, f"{FOUND} AS MATERIALIZED (\n{found}\n)", f"findings AS ({SETTLED})\n"]
+    raw = f"{RAW_FINDINGS} AS MATERIALIZED (\n" + "\nUNION ALL\n".join(parts or [_NOTHING]) + "\n)"
+    collecting = [*steps, raw, f"findings AS ({SETTLED})\n"]
     needs = dict.fromkeys([*answer.needs, *(need for rule in rules for need in rule.answer.needs)])
     return Advice(
         name=answer.name,
@@ -390,9 +390,9 @@ _NOTHING: Final = (
     "0 AS claim_order WHERE false"
 )
 
-FOUND: Final = "found"
+RAW_FINDINGS: Final = "found"
 """The table with what rules find."""
-SETTLED: Final = f"FROM settled_findings({FOUND}, events, shared_windows)"
+SETTLED: Final = f"FROM settled_findings({RAW_FINDINGS}, events, shared_windows)"
 """What is left of findings once no two claim the same time."""
 
 

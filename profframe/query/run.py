@@ -35,7 +35,7 @@ from profframe.query.parameters import (
     with_values,
 )
 from profframe.query.plans import NO_TABLES, Tables, give, planning_without, take
-from profframe.query.rules import ANSWER, FOUND, SETTLED, SHARED_FIRST, Advice
+from profframe.query.rules import ANSWER, RAW_FINDINGS, SETTLED, SHARED_FIRST, Advice
 from profframe.query.sandbox import Terms
 from profframe.query.sources import Columns
 
@@ -206,9 +206,8 @@ def answered(
     arrangement, _ = divided(answer, parameters)
     given = values(answer, parameters)
     if isinstance(answer, Advice):
-        found = _advised(select, answer, given, terms, in_steps=in_steps)
-        tables = {_FINDINGS: found}
-        return _ranked(select, answer, _AS_FOUND, tables, terms=terms, arrangement=arrangement)
+        tables = {_FINDINGS: _advised(select, answer, given, terms, in_steps=in_steps)}
+        return _ranked(select, answer, _AS_THEY_ARE, tables, terms=terms, arrangement=arrangement)
     with one_line_errors(f"answer {answer.name!r}", terms):
         sql = _limited(with_values(answer.sql, answer, given), _limit(terms, arrangement))
         rows = select(sql, reads(answer))
@@ -465,7 +464,7 @@ def _ranked(
 
 
 _FINDINGS: Final = "_findings"
-_AS_FOUND: Final = f"FROM {_FINDINGS}"
+_AS_THEY_ARE: Final = f"FROM {_FINDINGS}"
 _WINDOWS: Final = """
     SELECT windows.run, windows.rank, windows.window_ns, marks.marks
     FROM shared_windows(events) AS windows
@@ -526,17 +525,16 @@ def _advised(
         shared[name] = rows(f"FROM {name}(events)")
     applies = [column[0].as_py() for column in rows(answer.conditions).columns]
     applying = answer.only(compress(answer.rules, applies))
-    if in_steps:
+    if in_steps and applying.rules:
         for name, inputs in applying.steps:
             if name not in shared:
                 shared[name] = rows(f"FROM {name}({inputs})")
-        parts = {str(rule.path): applying.only([rule]) for rule in applying.rules}
-        found = [rows(part.found(shared), path) for path, part in parts.items()]
+        alone = {str(rule.path): applying.only([rule]) for rule in applying.rules}
+        shared[RAW_FINDINGS] = pa.concat_tables(
+            rows(rule.collecting(shared), path) for path, rule in alone.items()
+        )
     else:
-        found = []
-    if not found:
-        found = [rows(applying.found(shared), without=_SLOW_OPTIMIZER)]
-    shared[FOUND] = pa.concat_tables(found)
+        shared[RAW_FINDINGS] = rows(applying.collecting(shared), without=_SLOW_OPTIMIZER)
     return rows(SETTLED)
 
 
@@ -570,9 +568,9 @@ def _advice(
         _check_rules(connection, answer, terms)
     select = on(connection, reuse=trusted)
     with _naming_rules(connection, answer, terms):
-        found = _advised(select, answer, values(answer, parameters), terms, in_steps=False)
-        given = {_FINDINGS: found}
-        rows = _ranked(select, answer, _AS_FOUND, given, terms=terms, arrangement=arrangement)
+        given = values(answer, parameters)
+        tables = {_FINDINGS: _advised(select, answer, given, terms, in_steps=False)}
+        rows = _ranked(select, answer, _AS_THEY_ARE, tables, terms=terms, arrangement=arrangement)
         return connection.from_arrow(rows)
 
 

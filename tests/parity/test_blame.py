@@ -105,7 +105,6 @@ def check_culprit(where: str, seed: int) -> None:
     check_sums(trace, rows)
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("where", CAUSES)
 @pytest.mark.parametrize("seed", few(range(2), 1))
 def test_who_is_delayed_is_named_with_the_cause(where: str, seed: int) -> None:
@@ -188,7 +187,6 @@ def test_a_collective_of_hosts_waits_for_a_late_rank() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.more
 def test_host_time_behind_work_of_the_device_costs_nothing() -> None:
     hidden, same = 1_000_000, [1_000] * 3
     ops = [
@@ -203,7 +201,6 @@ def test_host_time_behind_work_of_the_device_costs_nothing() -> None:
     assert trace.stragglers()["excess"][0] == "compute"
 
 
-@pytest.mark.more
 def test_several_late_ranks_are_blamed_as_one_would_be() -> None:
     """Of four ranks two load for 5 ms longer: the job would gain that if both did not."""
     same = [1_000] * 4
@@ -221,7 +218,6 @@ def test_several_late_ranks_are_blamed_as_one_would_be() -> None:
     ]
 
 
-@pytest.mark.more
 def test_what_was_not_recorded_is_said_to_be() -> None:
     """Rank 1 begins a millisecond later than rank 0: nothing tells why."""
     ranks = [
@@ -245,7 +241,6 @@ def test_what_was_not_recorded_is_said_to_be() -> None:
     check_sums(trace)
 
 
-@pytest.mark.more
 def test_what_only_the_late_rank_recorded_before_is_no_reason() -> None:
     """Rank 1 was recorded for 4 ms longer, and its second op takes 1 ms longer."""
     ranks = []
@@ -274,7 +269,6 @@ def test_what_only_the_late_rank_recorded_before_is_no_reason() -> None:
     check_sums(trace, corrected=False)
 
 
-@pytest.mark.more
 def test_a_kernel_that_nothing_waits_for_is_an_excess_and_no_cause() -> None:
     """Rank 1 has a longer kernel on a stream of its own, and is late because of its host."""
     ranks = []
@@ -384,7 +378,6 @@ def steps(late: Sequence[int]) -> Trace:
     return together(*ranks)
 
 
-@pytest.mark.more
 def test_it_is_per_step_with_op_and_module() -> None:
     trace = steps([0, 4_000, 6_000])
     found = trace.blame().filter(part="entry")
@@ -429,7 +422,6 @@ def test_it_adds_up_where_not_all_clocks_are_known() -> None:
     check_sums(trace, corrected=False)
 
 
-@pytest.mark.more
 def test_on_the_command_line(tmp_path: Path, run: Run) -> None:
     steps([0, 4_000, 6_000]).to_parquet(tmp_path / "store")
     code, out, _ = run("blame", tmp_path / "store")
@@ -483,7 +475,6 @@ REAL: Final = {
 }
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("pattern", few(REAL.values(), 1), ids=REAL)
 def test_it_adds_up_on_real_ranks(traces: Path, pattern: str) -> None:
     trace = profframe.load(traces / pattern)
@@ -498,7 +489,6 @@ def test_it_adds_up_on_real_ranks(traces: Path, pattern: str) -> None:
     assert transfer == waits.filter(pl.col("ranks") > 1)["latency_ns"].sum()
 
 
-@pytest.mark.more
 def test_what_it_refuses() -> None:
     one = loaded(event("mm", 0, 5), run="a")
     assert one.blame().is_empty()

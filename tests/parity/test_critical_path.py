@@ -304,7 +304,6 @@ def test_the_whole_trace_without_steps_and_without_host() -> None:
     assert bounds(path) == {"compute": 30, "idle": 20}
 
 
-@pytest.mark.more
 def test_an_annotation_and_what_it_launched() -> None:
     trace = trace_of(
         "thread 0: phase 0-20, phase 30-50, cudaLaunchKernel/1 35-40", "stream 7: a/1 45-70"
@@ -348,7 +347,6 @@ def two_ranks() -> Trace:
     return Trace.from_tables({n: pa.concat_tables([t[n] for t in some]) for n in schema.TABLES})
 
 
-@pytest.mark.more
 def test_of_several_traces_one_is_chosen() -> None:
     both = two_ranks()
     with pytest.raises(ParameterError, match=r"there are 2 .*run=..., rank=..."):
@@ -532,7 +530,6 @@ def test_it_is_the_longest_path(events: list[Row]) -> None:
         check_oracle(trace, trace.critical_path(number))
 
 
-@pytest.mark.more
 @given(programs())
 def test_it_is_the_longest_path_of_a_program(events: list[Row]) -> None:
     trace = trace_of(*events)

@@ -51,7 +51,6 @@ def programs(draw: st.DrawFn) -> tuple[list[Op], list[int]]:
     return [*ops, last], ahead
 
 
-@pytest.mark.more
 @settings(max_examples=max(1, settings().max_examples // 2))
 @given(programs())
 def test_it_is_the_longest_path_of_the_job(program: tuple[list[Op], list[int]]) -> None:
@@ -154,7 +153,6 @@ def test_several_runs_or_one_rank_are_refused() -> None:
         one.critical_path(rank=0, across_ranks=True)
 
 
-@pytest.mark.more
 def test_real_jobs_have_no_gaps(traces: Path) -> None:
     path = profframe.load(traces / "facebookresearch__param/dlrm_kineto").critical_path(
         across_ranks=True
@@ -166,7 +164,6 @@ def test_real_jobs_have_no_gaps(traces: Path) -> None:
     assert path.waits["total_ns"].sum() == events.filter(waiting_rank=4)["dur_ns"].sum()
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("clocks", ["corrected", "recorded"])
 def test_it_is_marked_in_a_file_of_all_ranks(clocks: str, tmp_path: Path) -> None:
     """On the clock of the file: that of the job, or of each rank."""

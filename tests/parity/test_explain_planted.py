@@ -95,7 +95,6 @@ def test_another_thread_is_waited_for() -> None:
     assert length([model]) == 10 + 20 + 5 + 410 + 10 + 20 + 100
 
 
-@pytest.mark.more
 def test_the_same_seed_writes_the_same_traces(traces: Path, tmp_path: Path) -> None:
     model = recorded(traces / SMALL)
     (first,), (again,), (other,) = (
@@ -104,7 +103,6 @@ def test_the_same_seed_writes_the_same_traces(traces: Path, tmp_path: Path) -> N
     assert first.read_bytes() == again.read_bytes() != other.read_bytes()
 
 
-@pytest.mark.more
 def test_profframe_reads_the_steps_that_were_played(traces: Path, tmp_path: Path) -> None:
     model = recorded(traces / SMALL)
     (path,) = simulate([model], tmp_path, "steps")
@@ -119,7 +117,6 @@ def test_profframe_reads_the_steps_that_were_played(traces: Path, tmp_path: Path
     assert works["launch_id"].null_count() == works["op_id"].null_count() == 0
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("kind", few(KINDS, 2))
 def test_an_edit_changes_the_step_by_what_it_says(traces: Path, kind: str) -> None:
     planted = drawn(traces, kind)
@@ -146,7 +143,6 @@ def test_a_copy_of_a_model_is_its_own(traces: Path) -> None:
     assert not {*map(id, copy.works())} & {id(work.after) for work in model.works()}
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("kind", few(KINDS, ["kernel of a name", "host code", "late rank"]))
 def test_the_cause_of_an_edit_is_named_first(traces: Path, kind: str) -> None:
     (outcome,) = run.outcomes(traces, 1, 0, [kind])

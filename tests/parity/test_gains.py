@@ -178,7 +178,6 @@ def test_what_one_rank_does_is_hidden_behind_a_later_one(asked: Ask) -> None:
     assert "its own time is 600 us" in row["gain_basis"]
 
 
-@pytest.mark.more
 def test_a_straggler_gains_what_the_job_takes_less_without_it() -> None:
     late = {(step, 2): 500_000 for step in range(6)}
     found = step_jobs.job(late=late).advice()
@@ -188,7 +187,6 @@ def test_a_straggler_gains_what_the_job_takes_less_without_it() -> None:
     assert row["gain_basis"].startswith("replayed with the late ranks doing this as the median")
 
 
-@pytest.mark.more
 @settings(deadline=None, max_examples=max(settings().max_examples // 2, 4))
 @given(programs())
 def test_a_job_run_again_gains_what_was_predicted(program: tuple[list[Op], list[int]]) -> None:
@@ -223,7 +221,6 @@ def loaders(draw: st.DrawFn) -> tuple[list[Op], int, list[int]]:
     return ops, late, [0] + [rng.randrange(-(10**6), 10**6) for _ in range(ranks - 1)]
 
 
-@pytest.mark.more
 @pytest.mark.parametrize(("cause", "kind"), [("input", INPUT), ("host", HOST)])
 @settings(deadline=None, max_examples=max(settings().max_examples // 4, 2))
 @given(program=loaders())
@@ -333,7 +330,6 @@ def test_rules_name_changes_that_there_are() -> None:
     assert words == {*REPLAYS}
 
 
-@pytest.mark.more
 def test_every_way_to_ask_says_the_same(run: Run, tmp_path: Path) -> None:
     trace = step_jobs.job(late={(step, 1): 500_000 for step in range(6)})
     store = tmp_path / "store"

@@ -104,7 +104,6 @@ def graphs(
     torch.compiler.reset()
 
 
-@pytest.mark.more
 def test_of_compiled_graphs_as_torch_has_it(graphs: tuple[Any, Path, dict[str, Any]]) -> None:
     _, path, registry = graphs
     trace = profframe.load(path, fx_metadata=registry)
@@ -115,7 +114,6 @@ def test_of_compiled_graphs_as_torch_has_it(graphs: tuple[Any, Path, dict[str, A
     assert wrong_markers(trace) == []
 
 
-@pytest.mark.more
 def test_a_live_profile_brings_what_torch_knows(graphs: tuple[Any, Path, dict[str, Any]]) -> None:
     live, path, registry = graphs
     columns = ("start_ns", "name", "node", "node_index", "node_file", "stack_trace")

@@ -536,7 +536,6 @@ COLUMNS: Final = (
 )
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("path", few(TRACES, 3), ids=range(len(TRACES)))
 def test_real_traces(traces: Path, path: str) -> None:
     with real_trace(traces / path).asking() as trace:

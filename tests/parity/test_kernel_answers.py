@@ -128,7 +128,6 @@ def rounded(row: tuple[Any, ...]) -> tuple[Any, ...]:
 RANK: Final = st.lists(slices(), max_size=4) | st.lists(slices(), min_size=12, max_size=30)
 
 
-@pytest.mark.more
 @settings(max_examples=max(1, settings().max_examples // 4))
 @given(st.lists(RANK, min_size=1, max_size=3))
 def test_plain_loops_say_the_same(ranks: list[list[Row]]) -> None:
@@ -138,7 +137,6 @@ def test_plain_loops_say_the_same(ranks: list[list[Row]]) -> None:
             check(trace, rows, *asked)
 
 
-@pytest.mark.more
 @pytest.mark.parametrize(
     "pattern",
     few(REAL, (REAL[8], REAL[12])),
@@ -177,7 +175,6 @@ def parts_add_up(trace: Trace) -> None:
     assert (modules["self_device_ns"] <= modules["device_ns"]).all()
 
 
-@pytest.mark.more
 def test_annotations_have_the_device_time_of_the_fact(traces: Path) -> None:
     trace = only_real_trace(traces, REAL[7])
     marks = trace.events.filter(pl.col("kind") == "annotation")
@@ -196,7 +193,6 @@ def test_a_store_says_the_same(traces: Path, tmp_path: Path) -> None:
             assert there.answer(name, **asked).equals(here.answer(name, **asked))
 
 
-@pytest.mark.more
 def test_parts_of_a_trace_have_what_is_known(traces: Path) -> None:
     trace = only_real_trace(traces, REAL[5])
     kernels = trace.filter(kinds="kernel")
@@ -254,7 +250,6 @@ def hta_type(name: str) -> str:
     return "memory" if name.startswith(("Memcpy", "Memset")) else "computation"
 
 
-@pytest.mark.more
 @settings(max_examples=10)
 @given(
     st.lists(
@@ -309,7 +304,6 @@ def test_formulas_of_hta(slices: list[tuple[str, int, int]]) -> None:
     assert rows == ([] if not communication else [pytest.approx(both / talked) if talked else None])
 
 
-@pytest.mark.more
 @settings(max_examples=10)
 @given(
     st.recursive(

@@ -104,7 +104,6 @@ def test_plain_loops_say_the_same(
     assert answer(name, turned, **parameters) == expected
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("pattern", few(REAL, 6), ids=range(len(REAL)))
 def test_real_traces(pattern: str, traces: Path) -> None:
     with only_real_trace(traces, pattern).asking() as trace:

@@ -269,11 +269,9 @@ class TestAgainstTorch:
     def _matcher(self) -> None:
         needs.module(MATCHER)  # gone since 2.14
 
-    @pytest.mark.more
     def test_every_pattern_matches_somewhere(self, found: Found) -> None:
         assert {rule for _, rule in found.by_torch} == set(PATTERNS)
 
-    @pytest.mark.more
     def test_the_rules_fire_where_the_patterns_match_and_nowhere_else(self, found: Found) -> None:
         assert set(found.by_us) ^ set(found.by_torch) == set(DEVIATIONS)
 
@@ -284,7 +282,6 @@ class TestAgainstTorch:
                 assert starts <= found.by_us[key], key
 
 
-@pytest.mark.more
 def test_without_stacks_the_rules_fire_in_the_same_cases(found: Found, tmp_path: Path) -> None:
     """But for what no op shows: `zero_grad` of a module is Python alone."""
     without = _found(tmp_path, with_stack=False)

@@ -109,7 +109,6 @@ def written(schedule: str, folder: Path, change: Callable[[Event], Event | None]
     return profframe.load(folder)
 
 
-@pytest.mark.more
 def test_without_names_messages_say_what_the_names_said(tmp_path: Path) -> None:
     names = re.compile(r"(Forward|Backward) \d+")
     trace = written("GPipe", tmp_path, lambda e: None if names.fullmatch(e["name"]) else e)
@@ -120,7 +119,6 @@ def test_without_names_messages_say_what_the_names_said(tmp_path: Path) -> None:
     assert found.select(columns).rows() == named.select(columns).rows()
 
 
-@pytest.mark.more
 def test_without_peers_autograd_says_what_is_what(tmp_path: Path) -> None:
     def change(event: Event) -> Event:
         args = event.get("args", {})

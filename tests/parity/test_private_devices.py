@@ -63,7 +63,6 @@ def is_called(trace: profframe.Trace, name: str) -> None:
     assert trace.memory_peak()["device_type"].to_list() == [name]
 
 
-@pytest.mark.more
 @pytest.mark.usefixtures("renamed")
 def test_live_and_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     is_called(profframe.load(profile()), "NPU")
@@ -79,7 +78,6 @@ def test_a_label_in_the_file_names_it(tmp_path: Path, monkeypatch: pytest.Monkey
     is_called(profframe.load(exported(tmp_path / "t.json", monkeypatch, "NPU 0")), "NPU")
 
 
-@pytest.mark.more
 def test_the_name_goes_through_exports_and_stores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

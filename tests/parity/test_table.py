@@ -99,7 +99,6 @@ def assert_same(trace: Trace, taken: Taken, grouping: Options, style: Options) -
 
 
 class TestAsTorch:
-    @pytest.mark.more
     @pytest.mark.parametrize("name", few(READABLE, (*RICH, *NOT_IN_THE_FILE)))
     def test_live(self, profiles: Library, name: str) -> None:
         trace = loaded(profiles[name], "live")
@@ -120,7 +119,6 @@ class TestAsTorch:
         for grouping, style in combinations(6, 4):
             assert_same(trace, profiles[name], grouping, style)
 
-    @pytest.mark.more
     @pytest.mark.parametrize("name", few(["async_regions", "training", "hostile_names"], 1))
     def test_event_list(self, profiles: Library, name: str) -> None:
         trace = profframe.load(profiles[name].events)

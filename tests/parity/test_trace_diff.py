@@ -72,7 +72,6 @@ def words(calls: Mapping[Key, tuple[int, int]], what: str) -> Counter[str]:
     return found
 
 
-@pytest.mark.more
 def test_calls_and_whole_durations(
     sides: tuple[Trace, Trace], sources: tuple[Slices, Slices]
 ) -> None:

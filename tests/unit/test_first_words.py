@@ -120,7 +120,6 @@ def test_a_notebook_says_the_same(case: tuple[list[Path], str, str]) -> None:
     assert "<b>" not in page.text.replace("<b>\\x1b", "")
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("kind", few(FILES, ["dumps", "snapshots"]))
 def test_a_report_says_the_same(kind: str, tmp_path: Path) -> None:
     """Words of a report are those of the terminal: one kind of rank, and one with memory."""
@@ -221,7 +220,6 @@ def test_advice_of_files_without_times_is_what_matters_in_them(
     assert finding in said
 
 
-@pytest.mark.more
 def test_such_advice_has_no_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["advice", *map(str, timeline(tmp_path / "files")), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == []

@@ -105,7 +105,6 @@ def trace(gloo: Path) -> profframe.Trace:
 
 
 class TestGloo:
-    @pytest.mark.more
     def test_records_are_those_of_the_pickles(self, gloo: Path, trace: profframe.Trace) -> None:
         rows = trace.recorded_collectives
         for rank in range(RANKS):
@@ -127,7 +126,6 @@ class TestGloo:
                     (f["name"], f["filename"], f["line"]) for f in there["frames"]
                 ]
 
-    @pytest.mark.more
     def test_json_has_the_same_but_for_stacks(self, gloo: Path, trace: profframe.Trace) -> None:
         other = profframe.load(gloo / "json")
         changing = ["run", "stack_id", "is_retired"]
@@ -370,7 +368,6 @@ class TestByHand:
             profframe.load(written(tmp_path / "d_0", value))
         assert not (tmp_path / "ran").exists()
 
-    @pytest.mark.more
     def test_beside_the_traces_of_the_ranks(self, tmp_path: Path) -> None:
         """From the hung collective to the op, and to the rank that is late, in one statement."""
         for rank in (0, 1):
@@ -431,7 +428,6 @@ class TestByHand:
         )
         assert sorted(rows.rows()) == [(0, "c10d::allreduce_", -4000), (2, "c10d::send", -7000)]
 
-    @pytest.mark.more
     def test_store_of_converted_dumps(self, tmp_path: Path) -> None:
         (tmp_path / "job").mkdir()
         written(tmp_path / "job" / "nccl_trace_rank_1", dump(entry(0)))

@@ -64,6 +64,5 @@ def test_a_child_of_a_process_that_has_loaded_says_to_spawn(child: str) -> None:
     assert "multiprocessing.get_context('spawn')" in told(child)
 
 
-@pytest.mark.more
 def test_a_child_of_a_process_that_has_only_imported_works() -> None:
     assert told("assert profframe.load(path).self_times().height > 5", is_used=False) == "works\n"

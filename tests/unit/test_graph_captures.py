@@ -487,7 +487,6 @@ def more() -> list[dict[str, Any]]:
     return replay_rows(["mm_k", "mm_k"], 200_000, 900)
 
 
-@pytest.mark.more
 def test_answers_count_replays_as_calls() -> None:
     mm = Call("mm_k", "aten::mm", dims="[[4,8],[8,2]]")
     whole = trace(replay(["mm_k", "mm_k"]) + more(), source(capture_rows([mm, mm], 0)))

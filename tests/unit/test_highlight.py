@@ -84,7 +84,6 @@ def test_the_path_is_marked_and_joined_by_arrows(trace: Trace, tmp_path: Path) -
     ]
 
 
-@pytest.mark.more
 def test_the_tables_are_the_same_but_for_the_marks(trace: Trace, tmp_path: Path) -> None:
     path = tmp_path / "o.json"
     trace.export_chrome_trace(path, highlight=trace.critical_path())
@@ -131,7 +130,6 @@ def test_torchs_form_has_no_place_for_marks(trace: Trace, tmp_path: Path) -> Non
         trace.export_chrome_trace(tmp_path / "o.json", legacy=True, highlight=trace.critical_path())
 
 
-@pytest.mark.more
 def test_the_verb_shows_what_binds_and_writes_an_overlay(
     source: Path, tmp_path: Path, run: Run
 ) -> None:

@@ -340,7 +340,6 @@ class TestChangePoints:
         assert ats[0] == ats[1] == ats[2]
         assert all(abs(one[0] - 50) <= 2 for one in ats[0])
 
-    @pytest.mark.more
     @pytest.mark.parametrize("ranked", [True, False])
     def test_the_test_of_a_stretch(self, ranked: bool) -> None:
         """Against Wilcoxon's and Student's tests of scipy at every place."""
@@ -455,7 +454,6 @@ class TestRegressions:
         assert found["other_calls"].to_list() == [1.5, 0.5, 0]
         assert found["ratio"].to_list() == [2.07, None, 0]
 
-    @pytest.mark.more
     @pytest.mark.parametrize("whole", [0.0, 0.05])
     def test_noise_is_called_a_regression_at_most_as_often_as_stated(self, whole: float) -> None:
         rng = np.random.default_rng(0)
@@ -484,7 +482,6 @@ class TestRegressions:
             found += regressions.regressions(compared).height
         assert found <= 1
 
-    @pytest.mark.more
     def test_runs_that_are_slow_as_a_whole_have_a_pace(self) -> None:
         trace = noisy(20, ops=60, whole=0.1, planted={"op4": 1.2}, seed=3)
         found = trace.regressions(baseline=15, runs=5)
@@ -538,7 +535,6 @@ class TestRegressions:
         assert set(found["name"]) == {*HOSTILE, None}
         assert found["base_runs"].unique().to_list() == [6]
 
-    @pytest.mark.more
     def test_a_store_says_the_same(self, tmp_path: Path) -> None:
         trace = noisy(12, planted={"op4": 1.5})
         trace.to_parquet(tmp_path / "store")
@@ -670,7 +666,6 @@ class TestOutliers:
         assert abs(found["typical"].item() - 3e6) < 5e4
         assert abs(found["excess_ns"].item() - 7e5) < 1e5
 
-    @pytest.mark.more
     def test_noise_is_called_an_outlier_at_most_as_often_as_stated(self) -> None:
         found = [noisy(15, ops=6, seed=seed).outliers().height for seed in range(8)]
         assert sum(number > 0 for number in found) <= 1
@@ -809,7 +804,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestCommandLine:
-    @pytest.mark.more
     @pytest.mark.parametrize(
         ("options", "code", "message"),
         [
@@ -842,7 +836,6 @@ class TestCommandLine:
         assert code == 3
         assert "compared      20260103" in out
 
-    @pytest.mark.more
     def test_statistics_are_answers_too(self, store: Path, run: Run) -> None:
         code, out, _ = run("answer", "trend", store, "-p", "metric=op:op4", "--format", "csv")
         assert code == 0

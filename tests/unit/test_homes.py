@@ -83,7 +83,6 @@ def test_other_paths_stay(text: str) -> None:
     assert without_homes(text) == text
 
 
-@pytest.mark.more
 def test_a_report_names_no_home(trace: profframe.Trace, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     trace.report(page, title=f"of {HOMES['linux']}/runs")
@@ -92,7 +91,6 @@ def test_a_report_names_no_home(trace: profframe.Trace, tmp_path: Path) -> None:
     assert names_nobody(text)
 
 
-@pytest.mark.more
 def test_saved_drawings_name_no_home(trace: profframe.Trace, tmp_path: Path) -> None:
     for drawing in (trace.plot.flame(), trace.plot.timeline()):
         drawing.save(tmp_path / "drawing.html")

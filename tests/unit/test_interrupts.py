@@ -55,13 +55,11 @@ def child(example: Path, script: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.more
 def test_a_verb_ends_in_the_middle_of_a_query(example: Path) -> None:
     done = child(example, "sys.argv = ['profframe', 'sql', source, ENDLESS]; cli.main()")
     assert (done.returncode, done.stderr.strip()) == (130, "")
 
 
-@pytest.mark.more
 def test_a_trace_answers_after_an_interrupt(example: Path) -> None:
     done = child(
         example,
@@ -76,7 +74,6 @@ except KeyboardInterrupt:
     assert (done.stdout, done.stderr) == ("42 True\n", "")
 
 
-@pytest.mark.more
 def test_all_threads_of_a_conversation_end(example: Path) -> None:
     done = child(
         example,
@@ -91,7 +88,6 @@ except KeyboardInterrupt:
     assert (done.stdout, done.stderr) == ("ended\n", "")
 
 
-@pytest.mark.more
 def test_a_verb_ends_though_a_library_does_not_listen(example: Path) -> None:
     done = child(
         example,
@@ -119,7 +115,6 @@ cli.main()
     assert (done.returncode, done.stderr.strip()) == (130, "")
 
 
-@pytest.mark.more
 def test_a_module_that_is_imported_is_not_interrupted(example: Path, tmp_path: Path) -> None:
     (tmp_path / "delicate.py").write_text("""
 import os, signal, sys, time
@@ -208,7 +203,6 @@ def test_what_ends_in_time_is_not_stopped() -> None:
     assert not is_late.is_set()
 
 
-@pytest.mark.more
 def test_a_profiler_goes_on_after_a_limit(example: Path) -> None:
     """CPython 3.11 calls a profiler for ever while an error is announced and none is there."""
     done = child(

@@ -135,7 +135,6 @@ def test_of_runs_a_metric_has_one_kind_of_limit() -> None:
 # The time of a step.
 
 
-@pytest.mark.more
 def test_idle_time_makes_a_step_longer(run: Run, tmp_path: Path) -> None:
     """Steps of 100 ms with 80 ms of ops become 106 ms: no op, kernel or annotation but the step."""
     for name, ns in (("a", 100 * MS), ("b", 106 * MS)):
@@ -285,7 +284,6 @@ NAMED: Final = {
 """What metrics are of `named_side`, of scale 1 and of scale 2."""
 
 
-@pytest.mark.more
 def test_what_a_name_holds() -> None:
     """All are asked at once: each limit is held by itself."""
     sides = named_side(1), named_side(2)
@@ -364,7 +362,6 @@ def modules(scale: int) -> Trace:
     return trace(rows)
 
 
-@pytest.mark.more
 def test_modules_that_are_inside_each_other_count_once() -> None:
     texts = ("module:*Attention*=5%", "module:SelfAttention_0=5%", "module:*=5%")
     found = held(modules(1), modules(2), *texts)
@@ -467,7 +464,6 @@ def test_drawn_sums_against_a_loop(
 # Real traces.
 
 
-@pytest.mark.more
 def test_real_pairs(traces: Path) -> None:
     """Sums are those of the answers; against itself nothing grew, whatever is held."""
     folder = traces / "AMD-AGI__TraceLens"

@@ -217,7 +217,6 @@ def test_an_empty_directory_is_an_error(tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"{tmp_path}: the directory holds no files")
 
 
-@pytest.mark.more
 def test_globs_find_what_they_match(write: Write, tmp_path: Path) -> None:
     for rank in range(12):
         write(f"job/rank{rank}.json")
@@ -514,7 +513,6 @@ def test_brackets_that_are_never_closed_are_an_error_with_the_name(
 DEEP = [300, 5000]
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("deep", few(DEEP, 3))
 @pytest.mark.parametrize("where", ["x", "deviceProperties", "distributedInfo"])
 def test_a_header_that_is_nested_deep_is_passed_over_and_named(
@@ -534,7 +532,6 @@ def test_a_header_that_is_nested_deep_is_passed_over_and_named(
     assert code == 0, err
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("deep", few(DEEP, 1))
 def test_events_that_are_nested_deep_are_loaded_and_exported(
     deep: int, tmp_path: Path, run: Run

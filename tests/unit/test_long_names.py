@@ -111,7 +111,6 @@ def asked(run: Run, sources: dict[str, str]) -> Any:
     return ask
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("verb", ARGUMENTS)
 def test_no_line_of_a_pipe_is_long(verb: str, asked: Any, tmp_path: Path) -> None:
     out = asked(verb)
@@ -123,7 +122,6 @@ def test_no_line_of_a_pipe_is_long(verb: str, asked: Any, tmp_path: Path) -> Non
         assert max(map(len, file.read_text().splitlines())) <= WIDEST
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("verb", ARGUMENTS)
 def test_rows_of_every_verb_are_read_back_and_chosen(verb: str, asked: Any, tmp_path: Path) -> None:
     rows = json.loads(asked(verb, "--format", "json"))
@@ -136,7 +134,6 @@ def test_rows_of_every_verb_are_read_back_and_chosen(verb: str, asked: Any, tmp_
     assert (stored.columns, stored.height) == (chosen, len(rows))
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("verb", few(ARGUMENTS, OTHER_FORMS))
 def test_other_forms_have_the_same_rows(verb: str, asked: Any, tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
@@ -169,7 +166,6 @@ def test_no_answer_has_a_long_line_or_a_long_name_of_a_kernel(
     assert "at::Type" not in out
 
 
-@pytest.mark.more
 def test_full_names_are_whole_in_a_pipe(asked: Any, sources: dict[str, str]) -> None:
     longest = max(profframe.load(sources["TRACE"]).kernels()["name"], key=len)
     for verb in ("show", "answer", "diff"):
@@ -177,7 +173,6 @@ def test_full_names_are_whole_in_a_pipe(asked: Any, sources: dict[str, str]) -> 
     assert longest in asked("answer", "--full-names")
 
 
-@pytest.mark.more
 def test_a_terminal_of_100_columns_has_names_to_know_kernels_by(sources: dict[str, str]) -> None:
     shown = on_terminal(100, [*MODULE, sources["TRACE"]])
     assert max(map(len, shown.splitlines())) <= 100
@@ -187,7 +182,6 @@ def test_a_terminal_of_100_columns_has_names_to_know_kernels_by(sources: dict[st
     assert all(len(name) >= 40 for name in names if "…" in name)
 
 
-@pytest.mark.more
 def test_full_names_are_folded_on_a_terminal(sources: dict[str, str]) -> None:
     command = [*MODULE, "answer", "kernels", sources["TRACE"], "--full-names"]
     shown = on_terminal(100, command)

@@ -53,7 +53,6 @@ def test_what_is_kept_is_of_all_events_alone() -> None:
     assert {given.strip() for given in of_kept} == {"events"}
 
 
-@pytest.mark.more
 def test_a_conversation_says_what_single_questions_say() -> None:
     trace = profframe.load(EXAMPLE)
     names = ["idle", "gaps", "queue_depth", "queue_summary", "annotations", "modules", "advice"]
@@ -81,7 +80,6 @@ def test_a_file_of_the_user_may_mean_other_events(tmp_path: Path, before: list[s
         assert asked.answer("annotations").height
 
 
-@pytest.mark.more
 def test_questions_of_all_kinds_take_turns_on_one_connection() -> None:
     """An answer reads few columns of the tables, SQL all of them, and a filtered trace too."""
     trace = profframe.load(EXAMPLE)

@@ -58,7 +58,6 @@ def write(path: Path, *runs: str, ranks: int = 2, name: str = "mm") -> Path:
     return path
 
 
-@pytest.mark.more
 def test_packing_changes_no_answer_and_leaves_one_folder(tmp_path: Path) -> None:
     write(tmp_path, *RUNS)
     before = content(tmp_path)
@@ -94,7 +93,6 @@ def test_a_packed_rank_is_not_added_again(tmp_path: Path) -> None:
     assert folders(tmp_path) == ["pack-000001"]
 
 
-@pytest.mark.more
 def test_large_packs_are_left_alone(tmp_path: Path) -> None:
     write(tmp_path, *"abcdefgh")
     maintenance.compact(tmp_path)
@@ -329,7 +327,6 @@ print(*seen, sep="\\n")
 """
 
 
-@pytest.mark.more
 def test_a_reader_at_work_finds_every_run_whole_or_not_at_all(tmp_path: Path) -> None:
     write(tmp_path, *"abcd", ranks=4)
     code = READER.format(path=sys.path, store=str(tmp_path))

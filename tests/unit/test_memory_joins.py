@@ -362,7 +362,6 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 class TestLive:
-    @pytest.mark.more
     def test_categories_are_torchs(self, profiled: Any) -> None:
         from torch.profiler._memory_profiler import Action
 
@@ -396,7 +395,6 @@ class TestLive:
             for name in ("exp_avg", "exp_avg_sq"):
                 assert of[optimizer.state[parameter][name].data_ptr()] == "optimizer_state"
 
-    @pytest.mark.more
     def test_rules_agree_with_torch(self, profiled: Any, tmp_path: Path) -> None:
         """The rules find what torch finds, of what is larger than a number."""
         live = profframe.load(profiled[0])
@@ -467,7 +465,6 @@ class TestLive:
         WHERE failure.action = 'oom'
     """
 
-    @pytest.mark.more
     def test_from_the_failure_to_its_module(self, profiled: Any, tmp_path: Path) -> None:
         """One statement, on the profile, its file, and a store."""
         live = profframe.load(profiled[0])
@@ -526,7 +523,6 @@ def test_stacks_keep_dense_numbers_beside_a_dump(tmp_path: Path) -> None:
     assert trace.quality.filter(check="joined_file").height == 2
 
 
-@pytest.mark.more
 def test_which_trace_gets_which_snapshot(tmp_path: Path) -> None:
     paths = [
         trace_file(
@@ -660,7 +656,6 @@ class TestRecording:
             memory_recording.memory_snapshot()
 
 
-@pytest.mark.more
 def test_peaks_of_either_source(profiled: Any, tmp_path: Path) -> None:
     """The same records give the same peak and owners, from the profile and from a snapshot."""
     live = profframe.load(profiled[0])

@@ -63,7 +63,6 @@ def after(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.more
 def test_two_snapshots_are_compared_by_what_they_hold(before: Path, after: Path) -> None:
     rows = profframe.diff_memory(before, after, ("old", "new"))
     assert rows["name", "base_peak_bytes", "other_peak_bytes", "change_peak_bytes",
@@ -84,7 +83,6 @@ def test_two_snapshots_are_compared_by_what_they_hold(before: Path, after: Path)
         profframe.diff_memory("examples/fp32.json.gz", after)
 
 
-@pytest.mark.more
 def test_the_command_line_compares_snapshots(run: Run, before: Path, after: Path) -> None:
     code, out, _ = run("diff", before, after, "--by", "frame")
     assert code == 0
@@ -186,7 +184,6 @@ def test_charts_without_a_snapshot_say_what_is_lacking(example: Path) -> None:
             getattr(trace.plot, name)()
 
 
-@pytest.mark.more
 def test_reports_of_memory_alone(before: Path, after: Path, tmp_path: Path) -> None:
     needs.module("altair")
     timeline = written(str(tmp_path), [[-1, 1, 8, 0], [BASE_US, 2, 16, 5]])

@@ -120,7 +120,6 @@ def false_alarms(
     return alarms / COMPARISONS
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("numbers", few([(3, 3), (5, 5), (3, 8), (10, 10)], [(3, 8)]))
 @pytest.mark.parametrize(
     "of",

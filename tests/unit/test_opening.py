@@ -67,7 +67,6 @@ def written(folder: Path, **head: Any) -> Path:
     return path
 
 
-@pytest.mark.more
 def test_the_time_of_a_step_is_that_of_the_device(tmp_path: Path, run: Run) -> None:
     head: dict[str, Any] = {
         "deviceProperties": [{"id": 0, "name": "My\x1b[31m Device"}],
@@ -92,7 +91,6 @@ def test_the_time_of_a_step_is_that_of_the_device(tmp_path: Path, run: Run) -> N
     assert str(path) in lines["next"][0]
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("source", [GPU, CPU], ids=["gpu", "cpu"])
 def test_every_number_is_that_of_an_answer(source: str, run: Run) -> None:
     trace = profframe.load(source)
@@ -146,7 +144,6 @@ def text_of(first: opening.Opening, width: int | None, path: str = "trace.json")
     return terminal.text(opening.text(path, first, commands, width), width)
 
 
-@pytest.mark.more
 def test_findings_are_in_the_order_of_their_gain(first: opening.Opening) -> None:
     rows = [("none", 0, [0]), ("unknown", None, [0]), ("little", 1_000, [0]), ("much", 5_000, [0])]
     lines = labelled(text_of(findings(first, *rows), 100))["total gain"]
@@ -213,7 +210,6 @@ def test_an_empty_trace_says_so(tmp_path: Path, run: Run) -> None:
         assert "0.0 %" not in "\n".join(first_lines(printed))
 
 
-@pytest.mark.more
 def test_a_trace_of_the_host_has_no_shares_of_devices(run: Run) -> None:
     lines = labelled(run(CPU)[1])
     assert lines["device"] == ["no device work in this trace"]
@@ -221,7 +217,6 @@ def test_a_trace_of_the_host_has_no_shares_of_devices(run: Run) -> None:
     assert lines["host"][0].count(" %") >= 2
 
 
-@pytest.mark.more
 def test_the_next_command_can_be_typed(tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "it's $HOME `a` \x1b[31m名"
     folder.mkdir()
@@ -285,7 +280,6 @@ def test_options_of_facts_are_repeated(first: opening.Opening) -> None:
     assert words[-5:] == ["./-x.json", "--memory-snapshot", "snap shot.pickle", "--compat", "torch"]
 
 
-@pytest.mark.more
 def test_names_of_a_hostile_trace_do_nothing(hostile_file: Path, run: Run) -> None:
     printed = run(hostile_file)[1]
     assert not set("\x1b\u202e\x07") & set(printed)
@@ -314,7 +308,6 @@ def test_frames_tell_the_framework(name: str, framework: list[str], tmp_path: Pa
         assert _opening(trace, "self_ns").frameworks["framework"].to_list() == framework
 
 
-@pytest.mark.more
 def test_the_part_of_a_trace_is_kept(run: Run, root: Path) -> None:
     path = str(root / "examples" / "gpu_training.json.gz")
     out = run(path, "--step", "2", "--step", "3", "--rank", "0")[1]
@@ -325,7 +318,6 @@ def test_the_part_of_a_trace_is_kept(run: Run, root: Path) -> None:
         assert code == 0, err
 
 
-@pytest.mark.more
 @pytest.mark.parametrize("verb", ["advice", "roofline"])
 def test_a_verb_looks_at_a_part(verb: str, run: Run, root: Path) -> None:
     path = str(root / "examples" / "gpu_training.json.gz")

@@ -70,7 +70,6 @@ def test_an_ordinary_trace_has_no_more_files(tmp_path: Path) -> None:
     assert load(tmp_path).nodes.height == 0
 
 
-@pytest.mark.more
 def test_presence_may_be_mixed_by_rank_and_pack(tmp_path: Path) -> None:
     for rank, nodes in enumerate((0, 3, 0, 2)):
         store.write(one(rank=rank, nodes=nodes), tmp_path)
