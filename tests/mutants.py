@@ -1087,6 +1087,14 @@ PLANTED_3B: Final = (
 
 PLANS: Final = (
     Mutant(
+        "34h",
+        "a question whose plan is in use is the one that loses a plan",
+        "profframe/query/plans.py",
+        "            if not idle:\n                del self._idle[key]\n",
+        "",
+        "tests/unit/test_plans.py::test_a_question_whose_plan_is_in_use_loses_none",
+    ),
+    Mutant(
         "34a",
         "a join that keeps the rows of its first run is run again",
         "profframe/query/plans.py",

@@ -235,6 +235,8 @@ class Plans:
             if plan is None:
                 return None
             idle.remove(plan)
+            if not idle:
+                del self._idle[key]
         if plan.runs_again():
             return plan
         with self._lock:

@@ -137,6 +137,17 @@ def test_few_plans_are_kept(kept: Plans, monkeypatch: pytest.MonkeyPatch) -> Non
     assert plan_of(kept, questions[0], t=numbers(1)) is not first
 
 
+def test_a_question_whose_plan_is_in_use_loses_none(
+    kept: Plans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "_KEPT", 1)
+    others = [Question(f"SELECT sum(a)::BIGINT + {n} AS total FROM t") for n in range(2)]
+    first = plan_of(kept, SUM, t=numbers(1))
+    with kept.lease(SUM, {"t": numbers(1)}) as leased:
+        assert leased is first
+        assert [ask(kept, other, t=numbers(5)) for other in others] == [[5], [6]]
+
+
 def test_no_plan_of_a_large_table_is_kept(kept: Plans, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "MOST_ROWS", 3)
     monkeypatch.setattr(plans, "_FEW_ROWS", 2)
