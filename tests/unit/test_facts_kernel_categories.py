@@ -81,6 +81,21 @@ def test_an_op_of_torch_decides_and_what_communicates_does_not_ask_it() -> None:
     assert categories(*rows)[2::3] == [category for *_, category in OPS]
 
 
+def test_the_op_may_be_the_first_event() -> None:
+    ids = {"correlation": 1}
+    rows = [
+        event("aten::addmm", 0, 50),
+        event("cudaLaunchKernel", 1, 5, category="cuda_runtime", **ids),
+        kernel("at::native::elementwise_kernel<128, 4, direct_copy_kernel_cuda>", 10, **ids),
+    ]
+    assert categories(*rows) == [None, None, "gemm"]
+
+
+def test_copies_alone_have_their_category() -> None:
+    row = event("Memcpy HtoD", 1, 2, category="gpu_memcpy", thread=9)
+    assert categories(row) == ["copy"]
+
+
 def test_what_is_no_kernel_has_no_category_but_for_copies_and_fills() -> None:
     rows = (
         event("aten::mm", 0, 9),

@@ -518,7 +518,15 @@ def test_the_type_of_the_work() -> None:
     assert op_of("x", long(3), f()).work_dtype == FP32
     assert op_of("x", long(3), v(1)).work_dtype == INT64
     assert op_of("x", listed([3])).work_dtype == FP32
+    assert op_of("x", listed([3]), h(2)).work_dtype == BF16
     assert op_of("x", v(1)).work_dtype is None
+
+
+def test_a_value_of_the_greatest_length_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profframe.facts.formulas.ops._LONGEST", len("[1, 22]"))
+    assert op_of("x", v([1, 22])).value(0) == [1, 22]
+    with pytest.raises(Unknown):
+        op_of("x", v([11, 22])).value(0)
 
 
 def test_formulas_are_checked() -> None:

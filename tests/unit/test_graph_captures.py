@@ -298,6 +298,19 @@ def test_nodes_give_the_order_on_several_streams() -> None:
     ]  # fmt: skip
 
 
+def test_nodes_of_each_of_two_launches() -> None:
+    on = [("b", 2), ("a", 1)]
+    rows = [(kernel, {"graph_node_id": (5 << 32) + node, "graph_id": 5}) for kernel, node in on]
+    launches = replay_rows(rows, 100_000, 501) + replay_rows(rows, 200_000, 502)
+    assert attributed(launches, capture(["a", "b"])) == ["op1", "op0"] * 2
+
+
+def test_captures_of_two_threads_at_once() -> None:
+    one = capture_rows(calls(["a", "b"]), 0)
+    other = [{**row, "thread": 2} for row in capture_rows(calls(["c", "d"]), 3)]
+    assert [graph.names for graph in source(one, other).captures] == [["a", "b"], ["c", "d"]]
+
+
 class TestWithoutNames:
     """Launch calls of CUDA do not say which kernel they launch."""
 
