@@ -129,6 +129,14 @@ def test_work_that_begins_as_its_launch_returns_waited_for_that() -> None:
     )
 
 
+def test_work_whose_launch_returns_as_the_work_before_it_ends_waited_for_the_launch() -> None:
+    trace = trace_of(
+        "thread 0: ProfilerStep#1 0-60, cudaLaunchKernel/1 10-20, cudaLaunchKernel/2 30-45",
+        "stream 7: a/1 20-45, b/2 50-80",
+    )
+    assert timeline(trace.critical_path(1), last=2) == "30 launch cudaLaunchKernel, 50 work b, 80"
+
+
 @pytest.mark.parametrize("told", ["sync", "call", "unknown record"])
 def test_two_streams_with_an_event(told: str) -> None:
     """A kernel waits for one of another stream: a sync tells for what, or the call alone."""
@@ -239,6 +247,17 @@ def test_a_blocking_copy_is_waited_for() -> None:
     )
     expected = {"host": 20, "launch": 12, "compute": 38, "copy": 18, "sync": 10, "idle": 2}
     assert bounds(trace.critical_path(1)) == expected
+
+
+def test_a_blocking_copy_may_be_the_first_slice() -> None:
+    trace = trace_of(
+        "thread 0: cudaMemcpy/1 0-90, aten::add 95-100",
+        "stream 7: Memcpy DtoH (Device -> Pageable)/1 10-80",
+    )
+    assert timeline(trace.critical_path()) == (
+        "0 launch cudaMemcpy, 10 work Memcpy DtoH (Device -> Pageable), 80 sync cudaMemcpy,"
+        " 90 between None, 95 slice aten::add, 100"
+    )
 
 
 def test_forward_and_backward_thread() -> None:

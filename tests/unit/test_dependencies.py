@@ -49,6 +49,23 @@ def test_launches_streams_and_waits_of_the_host() -> None:
     ]
 
 
+def test_a_graph_whose_dependencies_were_recorded() -> None:
+    """From the first event to the last."""
+    rows = [
+        event("first", 30, 60, **on(7, 1)),
+        call("cudaGraphLaunch", 10, 20, 1),
+        event("last", 65, 80, **on(8, 1)),
+    ]
+    flows = [
+        {"category": "graph_dependency", "flow_id": "1", "phase": phase, "event_id": place,
+         "time_ns": time_ns, "thread": 9}
+        for phase, place, time_ns in (("s", 0, 30), ("f", 2, 65))
+    ]  # fmt: skip
+    assert [row for row in short(loaded(*rows, flows=flows)) if row[4] == "graph"] == [
+        (0, "end", 2, "start", "graph", "recorded", 5)
+    ]
+
+
 def test_a_guess_about_streams_says_so() -> None:
     """A call lets a stream wait, and nothing says which one for what."""
     trace = loaded(

@@ -388,6 +388,7 @@ def test_what_is_missing_or_foreign_is_unknown_by_patterns(name: str) -> None:
         ("aiter::fused_moe_", (h(4, 6), fp8(3, 10, 6), fp8(3, 6, 5)), FP8),
         ("vllm::outplace_fused_experts", (h(4, 6), byte(3, 10, 6), byte(3, 6, 5)), BF16),
         ("_C::rotary_embedding", (long(3), h(3, 16), h(3, 8), v(8), f(64, 4)), BF16),
+        ("_C::scaled_fp4_quant", (f(1), fp8(4, 8), h(4, 16)), BF16),
     ],
 )
 def test_what_libraries_compute_in(
