@@ -254,6 +254,18 @@ def test_fused_kernels_are_as_long_as_the_longest() -> None:
     assert rows.select("change", "predicted_ns").rows() == [("nothing", 126), ("fused: block", 116)]
 
 
+def test_fused_kernels_may_be_launched_by_the_first_event() -> None:
+    on: dict[str, Any] = {"category": "kernel", "device": 0, "stream": 7, "thread": 9}
+    trace = loaded(
+        event("cudaLaunchKernel", 5, 15, category="cuda_runtime", correlation=1),
+        event("cudaLaunchKernel", 25, 35, category="cuda_runtime", correlation=2),
+        event("gemm", 15, 115, correlation=1, **on),
+        event("relu", 116, 126, correlation=2, **on),
+        event("block", 0, 40),
+    )
+    assert trace.what_if(fused="block")["predicted_ns"].to_list() == [126, 116]
+
+
 def test_copies_can_be_hidden() -> None:
     copied = loaded(
         event("cudaMemcpyAsync", 0, 10, category="cuda_runtime", correlation=1),
