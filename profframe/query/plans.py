@@ -175,9 +175,9 @@ class Plans:
         self._idle = OrderedDict[_Key, list[_Plan]]()
         self._once = set[_Key]()
 
-    def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A new connection to the database, which has all macros that others have created."""
-        return self._connected(alone=False)[1]
+    def cursor(self, tables: Tables) -> duckdb.DuckDBPyConnection:
+        """A new connection for several questions about tables, which it does not have yet."""
+        return self._connected(alone=_are_small(tables))[1]
 
     def _connected(
         self, *, alone: bool
@@ -211,8 +211,7 @@ class Plans:
         tables
             Every table that it reads, by name.
         """
-        most = max((rows.num_rows for rows in tables.values()), default=0)
-        alone = most < _ROWS_OF_ONE_THREAD
+        most, alone = _most_rows(tables), _are_small(tables)
         key = question, most > _FEW_ROWS, alone
         plan = self._taken(key, tables) or self._made(question, tables, alone=alone)
         try:
@@ -290,6 +289,14 @@ class Plans:
         """In the child: DuckDB's threads are gone, and closing it would wait for them."""
         self._inherited += [self._databases, self._idle]
         self._reset()
+
+
+def _most_rows(tables: Tables) -> int:
+    return max((rows.num_rows for rows in tables.values()), default=0)
+
+
+def _are_small(tables: Tables) -> bool:
+    return _most_rows(tables) < _ROWS_OF_ONE_THREAD
 
 
 @contextmanager

@@ -302,7 +302,8 @@ class Session:
         self, views: Mapping[str, Columns] = IN_EACH_TRACE
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor with a view per table, for a block of profframe's own SQL."""
-        new = PLANS.cursor if self.keeps_plans else self.database.new_cursor
+        held = self.source.held(dict.fromkeys(views)) if self.keeps_plans else None
+        new = self.database.new_cursor if held is None else partial(PLANS.cursor, held)
         with self._guarded(new) as cursor, cursor, self.database.running(cursor):
             for table, columns in views.items():
                 self.source.view(cursor, table, Part(columns, self.selection.where(table)))
