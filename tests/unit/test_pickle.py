@@ -48,6 +48,18 @@ def test_sets_and_bytes(numbers: set[int], data: bytes) -> None:
     assert plain_values(pickle.dumps(value, 5)) == value
 
 
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        pytest.param(b"\x80\x02K\x01K\x020.", 1, id="a value"),
+        pytest.param(b"\x80\x02(0K\x05.", 5, id="a mark"),
+        pytest.param(b"\x80\x02K\x07(K\x0100.", 7, id="a value, then the mark below it"),
+    ],
+)
+def test_what_is_popped_is_the_value_or_the_mark_on_top(data: bytes, value: int) -> None:
+    assert plain_values(data) == value == pickle.loads(data)  # noqa: S301 - it is typed above
+
+
 def test_text_of_python_2() -> None:
     assert plain_values(b"\x80\x02U\x02ab.") == "ab"
     assert plain_values(b"S'a\\x41'\n.") == "aA"
