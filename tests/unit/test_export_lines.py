@@ -12,6 +12,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe.analysis.export_lines.batches import text_batches
 from profframe.analysis.export_lines.chrome import ChromeEvents, chrome_events
+from profframe.analysis.export_lines.lanes import ends_of_slices
 from profframe.analysis.export_lines.single_trace import single_trace
 from profframe.export import chrome
 from tests.builders import table
@@ -47,6 +48,19 @@ def test_events_are_lines_before_they_are_in_a_file() -> None:
     assert first == place | {"name": "a", "ts": 1.5, "dur": 0.02}
     assert second == place | {"name": "b", "ts": 1.501, "dur": 0.002, "args": {"x": 1}}
     assert events.is_whole
+
+
+def test_a_slice_beside_another_is_named_by_its_own_thread() -> None:
+    times = [(0, 0, 9), (1, 0, 10), (1, 5, 10), (2, 0, 9)]
+    rows: list[dict[str, object]] = [
+        {"event_id": number, "thread": thread, "start_ns": start_ns, "dur_ns": dur_ns}
+        for number, (thread, start_ns, dur_ns) in enumerate(times)
+    ]
+    with connected(*rows) as connection:
+        ends = ends_of_slices(
+            connection, [{"thread": thread, "pid": "7", "tid": f"t{thread}"} for thread in range(4)]
+        )
+    assert ends.lanes.starts.rows() == [("7", "t1", 5, 1)]
 
 
 def test_what_is_added_makes_a_trace_another_one() -> None:

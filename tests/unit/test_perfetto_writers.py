@@ -381,10 +381,13 @@ def test_tracks_that_are_described_behind_their_events(tmp_path: Path) -> None:
         event(1, "SLICE_BEGIN", track_uuid=2, name="a"),
         event(4, "SLICE_END", track_uuid=2),
         track(2, thread=pb.ThreadDescriptor(pid=10, tid=11, thread_name="main")),
+        track(4, process=pb.ProcessDescriptor(pid=20, process_name="other")),
         track(3, process=pb.ProcessDescriptor(pid=10, process_name="app")),
     )
     assert trace.events.select(SLICES).rows() == [("a", 1, 3, "10", "11")]
-    assert trace.threads.select("thread_name", "process_name").rows() == [("main", "app")]
+    assert trace.threads.select("thread_name", "process_name").rows() == [
+        ("main", "app"), (None, "other"),
+    ]  # fmt: skip
 
 
 def test_stages_that_are_numbered_in_an_event(tmp_path: Path) -> None:
@@ -404,6 +407,26 @@ def test_stages_that_are_numbered_in_an_event(tmp_path: Path) -> None:
     assert trace.events.select("name", "start_ns", "dur_ns", "tid").rows() == [
         ("first", 5, 3, "second"), ("7", 9, 2, "first"),
     ]  # fmt: skip
+
+
+def test_a_stage_whose_name_is_lost_has_none_beside_those_that_are_numbered(
+    tmp_path: Path,
+) -> None:
+    stage = pb.GpuRenderStageEvent
+    names = [stage.Specifications.Description(name=n) for n in ("first", "second")]
+
+    def work(time: int, **members: Any) -> Any:
+        return packet(timestamp=time, gpu_render_stage_event=stage(duration=2, **members))
+
+    trace = loaded(
+        tmp_path,
+        work(1, specifications=stage.Specifications(hw_queue=names, stage=names[::-1])),
+        work(5, event_id=1, hw_queue_iid=7, stage_iid=8),
+        work(9, event_id=2, hw_queue_id=1, stage_id=1),
+    )
+    rows = trace.events.select("name", "start_ns", "tid").rows()
+    assert rows == [(None, 5, None), ("first", 9, "second")]
+    assert checks(trace) == {"lost_text": 2}
 
 
 def test_each_sequence_numbers_its_own_stages(tmp_path: Path) -> None:

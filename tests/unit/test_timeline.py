@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe import Trace, cli
-from profframe.show.timeline import Timeline
+from profframe.show.timeline import Timeline, lanes
 from profframe.show.timeline.document import Document, document
 from profframe.show.timeline.encoding import Column, packed
 from profframe.show.timeline.lanes import placed, spread
@@ -119,6 +119,18 @@ def test_rows_of_what_does_not_nest(rows: list[tuple[int, int, int]]) -> None:
     for key in set(zip(lane.tolist(), row.tolist(), strict=True)):
         on_it = [(b, b + d) for (g, b, d), r in zip(rows, row, strict=True) if (g, r) == key]
         assert all(other[0] >= one[1] for one, other in pairwise(sorted(on_it)))
+
+
+@pytest.mark.parametrize(
+    ("lane", "row", "order"),
+    [
+        pytest.param([1, 0], [0, 1], [1, 0], id="a row of the lane before"),
+        pytest.param([65_536, 1, 65_535], [0, 0, 0], [1, 2, 0], id="more lanes than 16 bits hold"),
+    ],
+)
+def test_slices_are_by_lane_then_row(lane: list[int], row: list[int], order: list[int]) -> None:
+    begin = np.arange(len(lane))
+    assert lanes._order(np.array(lane), np.array(row), begin).tolist() == order
 
 
 def test_a_lane_for_each_thread_and_stream() -> None:
