@@ -24,6 +24,11 @@ def test_common_values_are_equal_and_in_order(left: list[int], right: list[int])
     assert all(a < c and b < d for (a, b), (c, d) in pairwise(pairs))
 
 
+def test_what_comes_twice_on_a_side_is_no_mark() -> None:
+    assert sequences._once_in_both([7, 5, 7], [7, 5]) == [(1, 1)]
+    assert sequences._once_in_both([7, 5], [7, 5, 7]) == [(1, 1)]
+
+
 @given(VALUES, VALUES, VALUES)
 def test_what_is_inserted_hides_nothing(start: list[int], end: list[int], new: list[int]) -> None:
     whole = [*start, *(value + 10 for value in new), *end]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe.errors import ProfframeError, SourceError
-from profframe.readers.pickle.records import Chunk, Kind, RecordMachine
+from profframe.readers.pickle.records import Chunk, Kind, RecordMachine, _add_shape
 from tests.members import few
 
 FIELDS: dict[str, dict[str, Kind]] = {
@@ -110,6 +110,12 @@ def test_keys_of_releases_to_come_do_not_keep_records_from_being_cut(
     assert rows == plain([records])
     assert unknown == ({} if more == {"x": None} else dict.fromkeys(more, 4000))
     assert alone < 600  # a new frame is in some of the first 300
+
+
+def test_a_dict_that_is_not_cut_has_no_shape() -> None:
+    shapes: list[Any] = []
+    _add_shape(shapes, ())
+    assert shapes == []
 
 
 @pytest.mark.parametrize("has_memo", [True, False])
