@@ -1305,6 +1305,14 @@ GENERATED: Final = (
         "line = lane * (row.min(initial=0) + 1) + row",
         "tests/unit/test_timeline.py::test_slices_are_by_lane_then_row",
     ),
+    Mutant(
+        "G51",
+        "what is as far as may be is not drawn",
+        "profframe/show/timeline/lanes.py",
+        "(start - middle).abs() <= _FARTHEST",
+        "(start - middle).abs() < _FARTHEST",
+        "tests/unit/test_timeline.py::test_what_is_farthest_from_the_others_is_drawn_and_no_farther",
+    ),
 )
 
 MUTANTS: Final = (

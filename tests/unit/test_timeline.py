@@ -121,6 +121,14 @@ def test_rows_of_what_does_not_nest(rows: list[tuple[int, int, int]]) -> None:
         assert all(other[0] >= one[1] for one, other in pairwise(sorted(on_it)))
 
 
+def test_what_is_farthest_from_the_others_is_drawn_and_no_farther() -> None:
+    far = 2**52
+    rows = [(0, 0), (0, far), (0, far + 1), (0, None), (far, 0), (far + 1, 0)]
+    frame = pl.DataFrame(rows, {"start_ns": pl.Int64, "dur_ns": pl.Int64}, orient="row")
+    drawn = frame.select(pl.lit(0).alias("_trace"), "start_ns", "dur_ns").select(lanes._is_drawn())
+    assert drawn.to_series().to_list() == [True, True, False, True, True, False]
+
+
 @pytest.mark.parametrize(
     ("lane", "row", "order"),
     [
