@@ -236,7 +236,7 @@ def test_exports_leave_nothing_in_the_shared_database(tmp_path: Path) -> None:
     for number in range(2):
         trace(5).augment(tmp_path / f"augmented{number}.json")
         captured.export_chrome_trace(tmp_path / f"captured{number}.json")
-    with plans.PLANS.cursor() as cursor:
+    with plans.PLANS.cursor(plans.NO_TABLES) as cursor:
         left = "FROM duckdb_views() SELECT view_name WHERE NOT internal"
         assert cursor.sql(left).fetchall() == []
         assert cursor.sql("FROM duckdb_tables()").fetchall() == []
