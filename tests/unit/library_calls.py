@@ -273,6 +273,7 @@ _PRODUCTS: list[tuple[str, tuple[Argument, ...], int | None, int | None]] = [
     # Swapped: the transposed product of the second with the first.
     ("primus_turbo::hipblaslt_gemm_fp8",
      (fp8(5, 3), f(1), fp8(4, 5), f(1), v(15), YES, YES, YES, NONE), 120, 15 + 20 + 8 + 24),
+    ("primus_turbo::hipblaslt_gemm", (h(5, 4), h(5, 3), v(15), YES, NO, YES), 120, 40 + 30 + 24),
     ("primus_turbo::hipblaslt_gemm", (h(4, 5), h(3, 5), v(15), NO, NO, NO), None, None),
     ("primus_turbo::hipblaslt_gemm_fp4",
      (fp4(4, 5), u8(4, 1), fp4(3, 5), u8(3, 1), v(15), NO, YES, NO, NONE), 240,

@@ -590,6 +590,16 @@ def test_sequences_in_one_whose_keys_fit_nothing_are_unknown() -> None:
     assert count(flops, op_of("x", query, key, f(13, 3, 8), *lengths)) is None
 
 
+def test_keys_without_heads_are_unknown() -> None:
+    """Beside queries that have some; neither are they in pages."""
+    moved = FORMULAS["flash_attn::_flash_attn_varlen_forward"].bytes
+    query, ends = f(10, 6, 4), (long(3), long(3), v(5), v(7))
+    assert count(moved, op_of("x", query, f(14, 3, 4), f(14, 3, 8), *ends)) == 4 * (
+        240 + 168 + 336 + 480
+    )
+    assert count(moved, op_of("x", query, f(14, 4), f(14, 8), *ends)) is None
+
+
 def test_lengths_below_zero_are_unknown() -> None:
     shapes = [[1, 64, 4, 32]] * 3
     op = Op(

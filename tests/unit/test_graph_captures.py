@@ -290,6 +290,15 @@ def test_streams_in_another_order_are_another_graph() -> None:
     assert attributed(replay_rows(on, 100_000, 501), capture(["a", "b", "c"])) == [None] * 3
 
 
+def test_a_stream_that_ran_out_of_calls_is_of_another_graph() -> None:
+    """Behind its ``b`` no ``a`` was called."""
+    on: list[tuple[str, dict[str, Any]]] = [
+        ("b", {}), ("a", {}), ("a", {"stream": 8}), ("b", {"stream": 8})]  # fmt: skip
+    rows = replay_rows(on, 100_000, 501)
+    assert attributed(rows, capture(["a", "a", "b", "b"])) == [None] * 4
+    assert checks(rows, capture(["a", "a", "b", "b"])) == {"other_capture": 4}
+
+
 def test_nodes_give_the_order_on_several_streams() -> None:
     on = [("a", 3, 8), ("a", 1, 7), ("b", 2, 7)]
     rows = [(k, {"graph_node_id": (5 << 32) + n, "graph_id": 5, "stream": s}) for k, n, s in on]
