@@ -153,8 +153,11 @@ def test_who_waits_for_a_late_rank_is_not_to_blame(slower: int) -> None:
     check_sums(trace)
 
 
-def test_a_collective_of_hosts_waits_for_a_late_rank() -> None:
-    """Rank 0 comes last: it waited for rank 1 for 900 ns, while rank 2 did something else."""
+def three_hosts(*first: Row) -> Trace:
+    """Rank 0 comes last: it waited for rank 1 for 900 ns, while rank 2 did something else.
+
+    Rank 1 begins with what is given.
+    """
 
     def gloo(group: str, number: int, start: int, end: int) -> Row:
         return event(
@@ -171,6 +174,7 @@ def test_a_collective_of_hosts_waits_for_a_late_rank() -> None:
             gloo("all", 2, 1_400, 2_000),
         ],
         [
+            *first,
             every,
             event("mm", 200, 1_200),
             gloo("two", 1, 1_200, 1_300),
@@ -178,13 +182,27 @@ def test_a_collective_of_hosts_waits_for_a_late_rank() -> None:
         ],
         [every, event("mm", 200, 1_320), gloo("all", 2, 1_320, 2_000)],
     ]
-    trace = together(
+    return together(
         *(loaded(*of, rank=rank, header={"clock": "utc"}) for rank, of in enumerate(rows))
     )
-    assert by_cause(trace) == {
+
+
+def test_a_collective_of_hosts_waits_for_a_late_rank() -> None:
+    assert by_cause(three_hosts()) == {
         (0, "wait", 1): 900, (0, "communication", None): 100, (0, "host", None): 200 - 1_120,
         (1, "host", None): 900,
     }  # fmt: skip
+
+
+def test_a_rank_without_device_work_does_not_wait_as_devices_do() -> None:
+    """Though another rank of the run has some."""
+    work = event("gemm", 50, 60, category="kernel", device=0, stream=7, thread=9)
+    rows = three_hosts(work).stragglers()
+    assert rows.select("rank", "held_up_ns", "excess", "excess_ns").rows() == [
+        (1, 900, "host", 900),
+        (0, 80, "host", 80),
+        (2, 0, None, None),
+    ]
 
 
 def test_host_time_behind_work_of_the_device_costs_nothing() -> None:

@@ -336,6 +336,14 @@ def test_an_annotation_and_what_it_launched() -> None:
         trace.critical_path(annotation="phases")
 
 
+def test_an_annotation_of_no_moment_is_none_of_the_instances() -> None:
+    never = event("phase", 0, 20, category="user_annotation") | {"start_ns": None}
+    trace = trace_of(never, "thread 0: phase 30-50")
+    assert bounds(trace.critical_path(annotation="phase")) == {"host": 20}
+    with pytest.raises(UnknownNameError, match=r"no instance 1 \(known: 0\)"):
+        trace.critical_path(annotation="phase", instance=1)
+
+
 def test_negative_delays_and_missing_launches() -> None:
     """A kernel before its launch: the host counts only where nothing else is known."""
     trace = trace_of(
