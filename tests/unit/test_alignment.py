@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,15 @@ def test_what_is_inserted_hides_nothing(start: list[int], end: list[int], new: l
     whole = [*start, *(value + 10 for value in new), *end]
     assert len(common(start + end, whole)) == len(start + end)
     assert len(common(whole, start + end)) == len(start + end)
+
+
+def test_a_part_of_just_as_many_cells_is_aligned_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sequences, "_MOST_CELLS", 4)
+    assert sequences._repeated([1, 2], [2, 1]) == [(0, 1)]
+    monkeypatch.setattr(sequences, "_MOST_CELLS", 3)
+    assert sequences._repeated([1, 2], [2, 1]) == [(1, 0)]
 
 
 def test_long_repetitive_parts_are_aligned_by_turns() -> None:
