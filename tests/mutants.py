@@ -1315,9 +1315,78 @@ GENERATED: Final = (
     ),
 )
 
+DRAWN_AGAIN: Final = (
+    Mutant(
+        "H3",
+        "a stream that runs out of calls fails",
+        "profframe/facts/graph_captures/matching.py",
+        "while at < len(possible) and names[possible[at]] != name:",
+        "while names[possible[at]] != name:",
+        "tests/unit/test_graph_captures.py::test_a_stream_that_ran_out_of_calls_is_of_another_graph",
+    ),
+    Mutant(
+        "H7",
+        "kernels of another run hide communication of the same rank",
+        "sql/answers/kernel_categories.sql",
+        "dense_rank() OVER (ORDER BY run, rank) AS rank_lane",
+        "dense_rank() OVER (ORDER BY rank) AS rank_lane",
+        "tests/sql/test_golden.py::TestGolden::test_rows[kernel_categories-two_runs]",
+    ),
+    Mutant(
+        "H10",
+        "what is exposed of one category is exposed of all",
+        "sql/answers/kernel_categories.sql",
+        "ON parts.rank_lane = clocks.lane AND parts.event_id = clocks.event_id",
+        "ON parts.rank_lane = clocks.lane",
+        "tests/sql/test_golden.py::TestGolden::test_rows[kernel_categories-exposed]",
+    ),
+    Mutant(
+        "H13",
+        "the transposed product of one transposed matrix is that of the other",
+        "profframe/facts/formulas/products.py",
+        "transposed = [not flag for flag in transposed[::-1]]",
+        "transposed = [not flag for flag in transposed]",
+        "tests/unit/test_formulas.py::test_by_hand",
+    ),
+    Mutant(
+        "H14",
+        "keys without heads are read",
+        "profframe/facts/formulas/sequences.py",
+        "if min(len(query.shape), len(key.shape), len(value.shape)) < 3:",
+        "if max(len(query.shape), len(key.shape), len(value.shape)) < 3:",
+        "tests/unit/test_formulas.py::test_keys_without_heads_are_unknown",
+    ),
+    Mutant(
+        "H16",
+        "an annotation of no moment is an instance",
+        "sql/lib/critical_path.sql",
+        "WHERE kind IN ('annotation', 'host_op') AND start_ns IS NOT NULL AND dur_ns > 0;",
+        "WHERE kind IN ('annotation', 'host_op') AND dur_ns > 0;",
+        "tests/parity/test_critical_path.py"
+        "::test_an_annotation_of_no_moment_is_none_of_the_instances",
+    ),
+    Mutant(
+        "H20",
+        "a rank without device work waits as devices do",
+        "sql/lib/blame.sql",
+        "SEMI JOIN (SELECT DISTINCT run, rank FROM work) AS with_devices USING (run, rank)",
+        "SEMI JOIN (SELECT DISTINCT run, rank FROM work) AS with_devices USING (run)",
+        "tests/parity/test_blame.py::test_a_rank_without_device_work_does_not_wait_as_devices_do",
+    ),
+    Mutant(
+        "H32",
+        "a part of just as many cells as may be is aligned by turns",
+        "profframe/analysis/alignment/sequences.py",
+        "if len(left) * len(right) <= _MOST_CELLS:",
+        "if len(left) * len(right) < _MOST_CELLS:",
+        "tests/unit/test_alignment.py::test_a_part_of_just_as_many_cells_is_aligned_as_a_whole",
+    ),
+)
+"""A second draw: sixty others by another seed, over the same parts."""
+
 MUTANTS: Final = (
     *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B, *PLANS,
-    *GENERATED,
+    *GENERATED, *DRAWN_AGAIN,
 )  # fmt: skip
 
 
