@@ -104,7 +104,7 @@ def replays(events: pa.Table) -> Replays | None:
     place[launches] = np.arange(launches.size)
     group = place[launch[rows]]
 
-    order = np.lexsort((rows, start[rows], group))
+    order = np.lexsort((start[rows], group))
     rows, group = rows[order], group[order]
     node = _nodes(events, rows, group)
     stream = np.where(node >= 0, 0, _streams(events, rows, group))
@@ -223,7 +223,7 @@ def same_groups(code: Ints, bounds: Ints) -> Ints:
     _, first, group = np.unique(key, axis=1, return_index=True, return_inverse=True)
     group = group.reshape(-1)
     like = bounds[:-1][first][group]
-    differs = code != code[np.minimum(np.repeat(like, size) + place, code.size - 1)]
+    differs = code != code[np.repeat(like, size) + place]
     group = group + 0
     odd = np.flatnonzero(np.add.reduceat(differs, bounds[:-1]))
     group[odd] = first.size + np.arange(odd.size)
