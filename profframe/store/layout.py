@@ -322,7 +322,7 @@ def _visible(
 
 def _name_of(folder: Path) -> Key | None:
     """Run as in the path, and rank; None for a folder that is not of one (run, rank)."""
-    path = folder.absolute() if folder.name and folder.parent.name else folder.resolve()
+    path = folder.absolute() if folder.parent.name else folder.resolve()
     run, number = path.parent.name, _RANK.fullmatch(path.name.removeprefix(SET_ASIDE))
     if not run.startswith("run=") or not number or int(number[1]) > MOST_RANK:
         return None

@@ -6,6 +6,7 @@ import json
 import re
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -16,8 +17,10 @@ from profframe.asking.pages import LEAST_TOKENS, page, tokens
 from profframe.asking.result import Result, Section
 from profframe.asking.service import KEPT_PAGES, Reply, Service
 from profframe.asking.tools import Limits, Subject
+from profframe.query.header import sql_directory
 from tests import hostile, needs
 from tests.agents.replies import tables
+from tests.builders import event, loaded, together
 from tests.conftest import ROOT, Run
 from tests.members import few
 
@@ -175,6 +178,37 @@ def test_sections_share_the_first_page() -> None:
     assert first.next == (3, 2)
     second = page(result, LEAST_TOKENS, "p2", first.next)
     assert tables(second.text)["a"][0] == {"n": 3}
+
+
+def test_a_rank_is_said_once_only_if_it_is_the_same_in_all_rows() -> None:
+    rows = pl.DataFrame({"run": ["a", "a"], "rank": [0, 1], "n": [5, 6]})
+    text = page(Result("x", (Section("x", rows),)), LEAST_TOKENS, "p1").text
+    assert tables(text)["x"] == rows.to_dicts()
+
+
+def test_each_rank_is_once_in_the_overview() -> None:
+    trace = together(*(loaded(event("mm", 0, 9), rank=rank) for rank in (0, 1)))
+    text = Service(trace).reply(tools.overview).text
+    assert [row["rank"] for row in tables(text)["overview"]] == [0, 1]
+
+
+def test_of_equally_long_work_the_first_is_shown() -> None:
+    """A launch of three kernels, of which two are asked for."""
+    launch: dict[str, Any] = {"category": "cuda_runtime", "correlation": 1}
+    work: dict[str, Any] = {"category": "kernel", "device": 0, "stream": 7, "thread": 9}
+    trace = loaded(
+        event("cudaGraphLaunch", 0, 5, **launch),
+        *(
+            event(name, at, at + 5, correlation=1, **work)
+            for name, at in (("a", 10), ("b", 20), ("c", 30))
+        ),
+    )
+    rows = trace.answer(sql_directory() / "asking" / "surroundings.sql", event=0, most=2)
+    assert rows.select("relation", "name").rows() == [
+        ("this", "cudaGraphLaunch"),
+        ("launched", "a"),
+        ("launched", "b"),
+    ]
 
 
 def test_numbers_keep_six_digits() -> None:

@@ -266,6 +266,27 @@ def test_fused_kernels_may_be_launched_by_the_first_event() -> None:
     assert trace.what_if(fused="block")["predicted_ns"].to_list() == [126, 116]
 
 
+def test_work_that_other_work_held_up_does_not_show_how_launches_take_effect() -> None:
+    """Only the first kernel waited for its launch alone: it began 2 after its call returned.
+
+    So the others begin after the ends of their calls, too, which come at half the time: the third
+    kernel runs from 65 + 5 to 85, and the others one after the other, 15 + 30 + 50 longer.
+    """
+    calls = [(0, 40), (40, 50), (50, 130), (130, 150), (150, 190), (190, 230)]
+    works = [(42, 47), (48, 53), (135, 150), (155, 170), (190, 220), (232, 282)]
+    trace = loaded(
+        *(
+            event("cudaLaunchKernel", *call, category="cuda_runtime", correlation=number)
+            for number, call in enumerate(calls, 1)
+        ),
+        *(
+            event("k", *work, category="kernel", device=0, stream=7, thread=9, correlation=number)
+            for number, work in enumerate(works, 1)
+        ),
+    )
+    assert trace.what_if(host=0.5)["predicted_ns"].to_list() == [282, 180]
+
+
 def test_copies_can_be_hidden() -> None:
     copied = loaded(
         event("cudaMemcpyAsync", 0, 10, category="cuda_runtime", correlation=1),
@@ -299,11 +320,13 @@ def test_bandwidth_and_latency_give_a_transfer() -> None:
 
 def test_kernels_of_collectives_are_transfers() -> None:
     """A factor of them by name is one of communication: what ranks wait is not scaled."""
-    ops = [Op(KERNEL, [9_000, 30_000], [500] * 2), Op(COLLECTIVE, [8_000] * 2, [500] * 2)] * 3
-    trace = job(jobs.run(ops, 2), [0, 77])
-    by_name = trace.what_if(kernels={"nccl*": 0.25})["predicted_ns"]
-    assert by_name.to_list() == trace.what_if(communication=0.25)["predicted_ns"].to_list()
-    assert by_name[0] - by_name[1] == 3 * 6_000
+    kernel = Op(KERNEL, [9_000, 30_000], [500] * 2)
+    transfer = Op(COLLECTIVE, [8_000] * 2, [500] * 2)
+    for ops in ([kernel, transfer] * 3, [transfer] * 3):
+        trace = job(jobs.run(ops, 2), [0, 77])
+        by_name = trace.what_if(kernels={"nccl*": 0.25})["predicted_ns"]
+        assert by_name.to_list() == trace.what_if(communication=0.25)["predicted_ns"].to_list()
+        assert by_name[0] - by_name[1] == 3 * 6_000
 
 
 def test_several_changes_have_a_row_each_and_one_together() -> None:

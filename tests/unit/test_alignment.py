@@ -30,6 +30,11 @@ def test_what_comes_twice_on_a_side_is_no_mark() -> None:
     assert sequences._once_in_both([7, 5], [7, 5, 7]) == [(1, 1)]
 
 
+def test_marks_divide_the_rest_in_their_order() -> None:
+    """1 and 2 are the marks; nothing between them is in both."""
+    assert common([9, 1, 8, 2, 7], [5, 1, 6, 2, 4]) == [(1, 1), (3, 3)]
+
+
 @given(VALUES, VALUES, VALUES)
 def test_what_is_inserted_hides_nothing(start: list[int], end: list[int], new: list[int]) -> None:
     whole = [*start, *(value + 10 for value in new), *end]
@@ -141,6 +146,14 @@ def test_an_op_of_another_name_that_does_the_same_work() -> None:
     left, _ = made(Node(0, children=[Node(1, children=[Node(5, 3, work=True)])]))
     right, _ = made(Node(0, children=[Node(2, children=[Node(5, 3, work=True)])]))
     assert align(left, right, [(0, 0)]).tolist() == [0, 1, 2]
+
+
+def test_what_has_a_counterpart_in_the_first_way_has_no_other() -> None:
+    """By labels the call is the first one, which does no work; the second way is not tried."""
+    work = Node(5, 3, work=True)
+    left, _ = made(Node(0, children=[Node(1, children=[Node(2), work])]))
+    right, _ = made(Node(0, children=[Node(1, 7), Node(1, 8, children=[Node(3), work])]))
+    assert align(left, right, [(0, 0)]).tolist() == [0, 1, -1, -1]
 
 
 def test_repeated_small_calls_do_not_keep_large_ones_apart() -> None:

@@ -132,6 +132,16 @@ def test_a_stream_without_a_name_gets_one_for_the_viewer_alone(
     assert back.threads["thread_name"].to_list() == trace.threads["thread_name"].to_list()
 
 
+def test_a_thread_of_two_streams_is_named_by_the_first(tmp_path: Path) -> None:
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 5, "dur": 1}
+    rows = [{**kernel, "ts": 9 - n, "args": {"device": 0, "stream": n}} for n in (9, 8)]
+    for rank in range(2):
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps({"traceEvents": rows}))
+    profframe.load(tmp_path).export_chrome_trace(tmp_path / "o.json")
+    names = [e["args"]["name"] for e in events(tmp_path / "o.json", "M") if "name" in e["args"]]
+    assert [name for name in names if name.startswith("stream")] == ["stream 8"] * 2
+
+
 def test_ids_of_arrows_are_of_one_rank_and_read_back(trace: Trace, tmp_path: Path) -> None:
     back = again(trace, tmp_path / "o.json")
     pids_of: dict[int, set[int]] = {}

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -20,6 +21,7 @@ import pytest
 from profframe import load, schema, store
 from profframe.errors import ParameterError, StoreError, UnknownNameError
 from profframe.store import layout, maintenance
+from profframe.store.maintenance import listing
 from tests.conftest import Run
 from tests.members import few
 from tests.unit.test_store import RUNS, both, one, rewrite
@@ -56,6 +58,26 @@ def write(path: Path, *runs: str, ranks: int = 2, name: str = "mm") -> Path:
         for rank in range(ranks):
             store.write(one(run, rank, (name, f"{run} {rank}")), path)
     return path
+
+
+def test_a_listing_that_is_never_right_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if another process removed what is listed, each time again."""
+    [place] = layout.places(write(tmp_path, "a", ranks=1))
+    gone = replace(place, folder=tmp_path / "run=a" / "rank=7")
+    listings = iter([(gone,)] * 20)
+    monkeypatch.setattr(listing, "places", lambda _: next(listings))
+    with pytest.raises(StoreError):
+        maintenance.contents(tmp_path)
+
+
+def test_the_latest_pack_is_the_first(tmp_path: Path) -> None:
+    for name in ("pack-000009-ff", "pack-000010-00", "pack-000002-aa"):
+        (tmp_path / name).mkdir()
+    assert [pack.name for pack in layout.packs(tmp_path)] == [
+        "pack-000010-00", "pack-000009-ff", "pack-000002-aa",
+    ]  # fmt: skip
 
 
 def test_packing_changes_no_answer_and_leaves_one_folder(tmp_path: Path) -> None:

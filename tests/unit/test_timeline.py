@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe import Trace, cli
-from profframe.show.timeline import Timeline, lanes
-from profframe.show.timeline.document import Document, document
+from profframe.show.timeline import Timeline, lanes, others
+from profframe.show.timeline.document import Document, document, longest
 from profframe.show.timeline.encoding import Column, packed
 from profframe.show.timeline.lanes import placed, spread
 from profframe.show.timeline.rows import recorded
@@ -431,9 +431,29 @@ def test_times_that_are_months_away_are_counted() -> None:
     assert (head.head["untimed"], head.head["traces"][0]["zero"]) == (3, str(now))
 
 
+def test_numbers_that_a_script_has_not_are_texts() -> None:
+    """Those of the page are doubles, which differences of numbers have to fit, too."""
+    most = 2**51
+    for values, is_number in (
+        ([1 - most, most - 1], True),
+        ([-most, 0], False),
+        ([0, most], False),
+    ):
+        assert others._is_number(pl.Series(values)) is is_number
+
+
 def test_nothing_to_draw() -> None:
     with pytest.raises(profframe.ParameterError, match="no slice has a start"):
         loaded(event("f", None, None)).plot.timeline()
+
+
+def test_the_longest_of_a_lane_are_drawn_first() -> None:
+    """Of two as long, the one that began first."""
+    slices_ = placed(
+        recorded(loaded(event("f", 0, 3), event("g", 4, 9), event("h", 10, 15), event("i", 20, 21)))
+    )
+    drawn = [longest(slices_, share).tolist() for share in (0.25, 0.5)]
+    assert drawn == [[False, True, False, False], [False, True, True, False]]
 
 
 def test_places_of_what_is_kept() -> None:

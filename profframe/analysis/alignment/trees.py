@@ -2,9 +2,10 @@
 
 Equal subtrees are paired as a whole. Where they differ, their children are aligned in order, in two
 ways: first those that are equal, then those alike down to the leaves, then those with the same
-label; or by labels alone, calls that do work first. The way that pairs more is used. A node without
-a counterpart on the other side, but with descendants that have some, is a wrapper: its children
-take its place. What is left is paired if it does the same work under another name.
+label; or, if that leaves some of each side alone, by labels, calls that do work first. The way that
+pairs more is used. A node without a counterpart on the other side, but with descendants that have
+some, is a wrapper: its children take its place. What is left is paired if it does the same work
+under another name.
 """
 
 from __future__ import annotations
