@@ -26,8 +26,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from profframe.errors import AnswerError
@@ -398,14 +400,20 @@ SETTLED: Final = f"FROM settled_findings({RAW_FINDINGS}, events, shared_windows)
 
 def _steps(bodies: Iterable[str]) -> list[tuple[str, str]]:
     """Shared steps that SQL reads, and those that these read, in order, with their inputs."""
-    text = (sql_directory() / "lib" / "advice.sql").read_text(encoding="utf-8")
-    inputs = {match["name"]: match["inputs"] for match in _STEP.finditer(text)}
+    inputs = _inputs()
     used: set[str] = set()
-    for name in reversed(inputs):
+    for name in reversed([*inputs]):
         readers = [*bodies, *(inputs[other] for other in used)]
         if any(re.search(rf"\b{name}\b", sql) for sql in readers):
             used.add(name)
     return [(name, inputs[name]) for name in inputs if name in used]
+
+
+@cache
+def _inputs() -> Mapping[str, str]:
+    """Inputs of each shared step, in order."""
+    text = (sql_directory() / "lib" / "advice.sql").read_text(encoding="utf-8")
+    return MappingProxyType({match["name"]: match["inputs"] for match in _STEP.finditer(text)})
 
 
 def _body(sql: str) -> str:
