@@ -29,10 +29,12 @@ MEMBERS: Final = 2
 
 WHOLE: Final = (
     "tests/sql/test_golden.py::TestGolden::test_rows",
+    "tests/sql/test_golden.py::test_other_traces_beside_it_and_another_order_of_rows_change_nothing",
     "tests/sql/test_headers.py::TestHeader::test_is_one_ordered_select",
     "tests/sql/test_headers.py::TestHeader::test_its_needs_are_enough",
     "tests/sql/test_macro_docs.py::TestComment::test_the_example_gives_what_is_declared",
     "tests/sql/test_rules.py::test_cases_are_called_by_whether_they_fire",
+    "tests/sql/test_rules.py::test_order_and_other_traces_beside_it_change_nothing",
     "tests/test_api.py",
     "tests/test_bad_input.py::test_what_is_no_trace_is_refused_with_the_reason",
     "tests/test_layers.py",

@@ -66,7 +66,7 @@ MAY_NAME_FORMAT_WORDS = {
     "readers/torch/kineto.py": "live objects have the words of their export",
     "readers/torch/function_events.py": "the same",
     "readers/torch/flows.py": "the same",
-    "readers/memory_snapshot/__init__.py": "its annotations are those of the profiler",
+    "readers/memory_snapshot/reading.py": "its annotations are those of the profiler",
     "readers/perfetto/annotations.py": "what torch writes there are Kineto's words",
     "readers/perfetto/events.py": "the same",
     "readers/perfetto/exported.py": "what profframe writes there is Kineto's",

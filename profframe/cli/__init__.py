@@ -32,6 +32,7 @@ from profframe.cli.output import close_streams, complain, open_streams
 from profframe.cli.suggestions import Suggestion, suggestion
 from profframe.cli.verbs import INTERRUPTED, WRONG_USAGE, verbs
 from profframe.errors import AnswerError, MemoryLimitError, NoTraceFoundError, ProfframeError
+from profframe.system.imports import without_pandas
 from profframe.system.interrupts import stopping
 from profframe.system.memory_limit import check_start, is_memory_error, refusal_message
 
@@ -72,7 +73,7 @@ def main() -> NoReturn:
         timer.daemon = True
         timer.start()
 
-    with stopping(end_soon):
+    with stopping(end_soon), without_pandas():
         signal.signal(signal.SIGINT, _interrupt)
         code = run(sys.argv[1:])
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -24,6 +24,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from profframe.errors import SourceError
+from profframe.system.imports import look_for_no_pandas
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -149,6 +150,7 @@ def _serve(pipe: Connection, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     limit_threads(threads)
+    look_for_no_pandas()
     with contextlib.suppress(EOFError, OSError):
         while True:
             fn, args = pipe.recv()

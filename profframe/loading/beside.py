@@ -13,11 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
-from profframe.facts.execution_traces import join_nodes
 from profframe.facts.fact import Note, Tables
-from profframe.facts.snapshots import join_snapshot
 from profframe.readers import RawTrace, execution_trace, flight_recorder, memory_snapshot, read
-from profframe.readers.chrome.record_functions import record_function_ids
 from profframe.readers.json import exact
 from profframe.store.layout import checksum
 
@@ -117,11 +114,18 @@ def with_rows_of(tables: Tables, other: RawTrace, source: str) -> Tables:
         joined["traces"] = _with_metadata(tables["traces"], other)
     if "nodes" in own:
         joined = dict(with_nodes(joined))
-    return join_snapshot(joined) if "allocator_events" in own or "allocations" in own else joined
+    if own.keys().isdisjoint({"allocator_events", "allocations"}):
+        return joined
+    from profframe.facts.snapshots import join_snapshot
+
+    return join_snapshot(joined)
 
 
 def with_nodes(tables: Tables) -> Tables:
     """Tables whose execution trace nodes refer to the events of a trace, if it has any."""
+    from profframe.facts.execution_traces import join_nodes
+    from profframe.readers.chrome.record_functions import record_function_ids
+
     nodes, tensors = (
         tables[name].drop_columns([c for c in _OF_EVENTS if c in tables[name].column_names])
         for name in ("nodes", "tensors")

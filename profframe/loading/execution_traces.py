@@ -29,7 +29,7 @@ class ExecutionTraces(GivenFiles):
     def of(self, tables: Tables, rank: int | None, *, is_alone: bool) -> RawTrace | None:
         """The one of the same process, else of the same rank; for a single trace, the only one."""
         pids = set(tables["threads"]["pid"].cast(pa.string()).to_pylist())
-        of_process = [raw for _, raw in self.sources if execution_trace.process_of(raw) in pids]
+        of_process = [raw for _, raw in self.sources if _process_of(raw) in pids]
         if len(of_process) == 1:
             return of_process[0]
         of_rank = [
@@ -38,6 +38,12 @@ class ExecutionTraces(GivenFiles):
         if len(of_rank) == 1:
             return of_rank[0]
         return self.sources[0][1] if is_alone and len(self.sources) == 1 else None
+
+
+def _process_of(raw: RawTrace) -> str | None:
+    """Process that an execution trace was recorded in, as text."""
+    pids = raw.tables["threads"]["pid"].to_pylist()
+    return pids[0] if pids else None
 
 
 def execution_trace_files(source: Source | Sequence[Source]) -> ExecutionTraces:

@@ -27,10 +27,12 @@ def open_profile(profile: object, options: LoadOptions) -> Trace:
             "cache works only for files; to keep a live profile, write "
             "load(profile).to_parquet(path)"
         )
+    from profframe.readers.torch import reading
+
     facts, rank = options.facts, options.rank
     if facts.fx_metadata is None:
         facts = replace(facts, fx_metadata=live.fx_metadata())
-    raw = facts.add(live.read(profile, wants_categories=facts.memory is not None))
+    raw = facts.add(reading.read(profile, wants_categories=facts.memory is not None))
     rank_source = "argument"
     if rank is None:
         job_rank = raw.header.rank

@@ -4,40 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 from profframe.errors import NotATraceError, SourceError
-from profframe.readers import (
-    chrome,
-    execution_trace,
-    flight_recorder,
-    memory_snapshot,
-    memory_timeline,
-    perfetto,
-)
+from profframe.readers import chrome, sqlite
 from profframe.readers.build.rows import Header, RawTrace
 from profframe.readers.bytes import ByteSource, Progress, is_pipe
 from profframe.readers.foreign import database_refusal, refusal
-from profframe.readers.sqlite import database as sqlite
-from profframe.readers.sqlite import nsys, nvprof
+from profframe.readers.recognition import OTHERS
 from profframe.system.disk_tables import Spool
 
 __all__ = ["Header", "RawTrace", "is_pipe", "read", "read_parts"]
 
 Reader = Callable[[ByteSource, "Spool | None", "int | None"], RawTrace]
 """Reads a file into tables, which go to the spool, on this many threads."""
-FORMATS: Final[tuple[tuple[Callable[[bytes], bool], Reader], ...]] = (
-    (execution_trace.knows, execution_trace.read),
-    (flight_recorder.knows, flight_recorder.read),
-    (memory_snapshot.knows, memory_snapshot.read),
-    (memory_timeline.knows, memory_timeline.read),
-    (perfetto.knows, perfetto.read),
-)
-"""For each format: whether a decompressed file begins like it, and its reader.
-
-The first match counts, else Chrome's.
-"""
 _MOST_TABLES: Final = 6
 
 
@@ -78,9 +60,9 @@ def read(
             with source.file() as file:
                 return _read_database(file, progress, spool)
         text = head.plain.removeprefix(b"\xef\xbb\xbf")
-        for knows, reader in FORMATS:
+        for name, knows in OTHERS:
             if knows(text):
-                return reader(source, spool, threads)
+                return _reader(name)(source, spool, threads)
         if reason := refusal(path, head.plain):
             raise NotATraceError(f"{path}: not a trace: {reason}")
         return chrome.read(source, spool, threads)
@@ -109,8 +91,17 @@ def read_parts(path: Path, progress: Progress | None = None) -> list[RawTrace]:
         return chrome.read_parts(path, several)
 
 
+def _reader(name: str) -> Reader:
+    """The reader of a format, which is imported when it is needed."""
+    reader: Reader = import_module(f"profframe.readers.{name}.reading").read
+    return reader
+
+
 def _read_database(path: Path, progress: Progress | None, spool: Spool | None) -> RawTrace:
-    with sqlite.open_database(path, progress) as database:
+    from profframe.readers.sqlite import nsys, nvprof
+    from profframe.readers.sqlite.database import open_database
+
+    with open_database(path, progress) as database:
         for reader in (nsys, nvprof):
             if reader.knows(database):
                 raw: RawTrace = reader.read(database, spool)

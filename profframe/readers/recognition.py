@@ -15,20 +15,19 @@ from profframe.readers import (
     memory_snapshot,
     memory_timeline,
     perfetto,
+    sqlite,
 )
 from profframe.readers.bytes import ByteSource, is_pipe
-from profframe.readers.sqlite import database as sqlite
-from profframe.readers.sqlite import nsys, nvprof
 
-_FORMATS: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = (
+OTHERS: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = (
     ("execution_trace", execution_trace.knows),
     ("flight_recorder", flight_recorder.knows),
     ("memory_snapshot", memory_snapshot.knows),
     ("memory_timeline", memory_timeline.knows),
     ("perfetto", perfetto.knows),
-    ("kineto", chrome.knows_kineto),
-    ("chrome", chrome.knows),
 )
+"""Formats other than Chrome's: whether a decompressed file begins like it. The first counts."""
+_FORMATS: Final = (*OTHERS, ("kineto", chrome.knows_kineto), ("chrome", chrome.knows))
 _PENDING: Final = ("-wal", "-journal")
 
 
@@ -63,7 +62,10 @@ def _format_of_database(path: Path) -> str | None:
     """The format of a database; None if it has pending changes, which are costly to apply."""
     if any(path.with_name(path.name + ending).exists() for ending in _PENDING):
         return None
-    with sqlite.open_database(path) as database:
+    from profframe.readers.sqlite import nsys, nvprof
+    from profframe.readers.sqlite.database import open_database
+
+    with open_database(path) as database:
         if nsys.knows(database):
             return "nsys"
         return "nvprof" if nvprof.knows(database) else None

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from profframe.analysis import outliers as unlike
-from profframe.analysis import regressions as slower
-from profframe.analysis import selecting, trends
+from profframe.analysis import selecting
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.selection import Text, integer, texts
 from profframe.show.frame import frame
@@ -65,6 +63,8 @@ def trend(self: Trace, metric: Text = "step_p50_ns", per_step: int = 0) -> pl.Da
     >>> rows["metric", "run", "is_change"].rows()
     [('span_ns', 'cpu_training', False), ('op:aten::addmm', 'cpu_training', False)]
     """
+    from profframe.analysis import trends
+
     order = _order(self)
     values = trends.metrics(
         [*dict.fromkeys(texts("metric", metric))],
@@ -142,6 +142,8 @@ def regressions(
     profframe.errors.ParameterError: baseline: needs at least 2 runs to tell noise from a \
 change, found 1 of 1
     """
+    from profframe.analysis import regressions as slower
+
     base, others = selecting.sides(_order(self)["run"].to_list(), baseline, runs)
     samples = self.samples(kernel_by=kernel_by, copies=copies)
     rows = slower.compare_runs(samples, base, others)
@@ -194,6 +196,8 @@ def outliers(self: Trace, per: str = "run", top: int = 10, ops: int = 3) -> pl.D
     >>> load("examples/cpu_training.json.gz").outliers().height
     0
     """
+    from profframe.analysis import outliers as unlike
+
     if per not in {"run", "step"}:
         raise UnknownNameError.one_of("per", per, ("run", "step"))
     for name, value in (("top", top), ("ops", ops)):

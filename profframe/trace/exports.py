@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from profframe import store
-from profframe.analysis.critical_path import CriticalPath
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.facts.formulas.dtypes import peak_name
 from profframe.query.parameters import check_override
 from profframe.query.selection import Text
 
 if TYPE_CHECKING:
+    from profframe.analysis.critical_path import CriticalPath
     from profframe.analysis.export_lines.tracks import Given
     from profframe.trace.trace import Trace
 
@@ -149,6 +148,8 @@ def augment(
     from profframe.trace.chrome_export import form_of, write_events
 
     check_override(dtype, override)
+    from profframe.facts.formulas.dtypes import peak_name
+
     word = "" if dtype is None else peak_name(dtype)
     is_whole = self._session.selection.is_of_traces
     with self._session.connection() as connection:

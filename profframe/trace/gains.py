@@ -13,8 +13,6 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from profframe.analysis.replay import remedies
-from profframe.analysis.replay.remedies import CAUSES, Changed, Remedy
 from profframe.errors import AnswerError, ProfframeError
 from profframe.query.arrangement import divided
 from profframe.query.catalogue import is_shipped, reads
@@ -24,6 +22,7 @@ from profframe.query.run import Findings, findings, on, ranked, user_findings
 from profframe.trace.jobs import replayed
 
 if TYPE_CHECKING:
+    from profframe.analysis.replay.remedies import Changed, Remedy
     from profframe.trace.trace import Trace
 
 MOST_RUNS: Final = 4
@@ -151,6 +150,8 @@ def _of_run(
     windows: Mapping[tuple[Any, Any], Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
     """What the replay of a run says: one row for each cause, with all ranks that have it."""
+    from profframe.analysis.replay.remedies import CAUSES, gains
+
     rows, result = _of_their_own(rows)
     groups: dict[object, list[Mapping[str, Any]]] = {}
     turns = Counter[object]()  # a rank may have several of a key: each is one with others' like it
@@ -166,7 +167,7 @@ def _of_run(
     replays = [row for group in alike for row in group]
     try:
         model, _, _ = replayed(self, None, run)
-        gained, error = remedies.gains(model, [_remedy(group, windows) for group in alike])
+        gained, error = gains(model, [_remedy(group, windows) for group in alike])
     except _BROKEN as failure:
         reason = str(failure) or type(failure).__name__
         return result + _not_replayed(replays, f"it failed: {reason}")
@@ -236,6 +237,8 @@ def _cause(row: Mapping[str, Any]) -> str:
 def _remedy(
     group: Sequence[Mapping[str, Any]], windows: Mapping[tuple[Any, Any], Mapping[str, Any]]
 ) -> Remedy:
+    from profframe.analysis.replay.remedies import Changed, Remedy
+
     ranks: dict[int, Changed] = {}
     for row in group:
         for rank in row["ranks"] or [row["rank"]]:

@@ -11,13 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import schema
-from profframe.analysis import dependencies as waits
 from profframe.analysis import selecting
-from profframe.analysis.critical_path import CriticalPath, job
-from profframe.analysis.critical_path import blame as blaming
-from profframe.analysis.critical_path import find as find_path
-from profframe.analysis.replay import what_if as replay
-from profframe.analysis.replay.what_if import Wishes
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.facts.models import Devices
 from profframe.query.apart import Parts
@@ -28,6 +22,8 @@ from profframe.show.path import ShownPath
 from profframe.trace import reasons
 
 if TYPE_CHECKING:
+    from profframe.analysis.critical_path import CriticalPath, job
+    from profframe.analysis.replay import what_if as replay
     from profframe.trace.trace import Trace
 
 FACTORS: Final = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
@@ -80,13 +76,15 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     >>> path.bounds["bound"][0], path.bounds["total_ns"].sum() == path.length_ns
     ('host', True)
     """
+    from profframe.analysis.critical_path import find
+
     views = dict.fromkeys(("events", "traces"))
     why = reasons.of_path(self, run, rank, across_ranks=across_ranks)
     if across_ranks:
         return ShownPath.of(_across_ranks(self, run, rank, (step, annotation, instance)), why)
     session = self._session.filter(runs=run, ranks=rank)
     with session.connection(views) as connection:
-        path = find_path(connection, step, annotation, instance)
+        path = find(connection, step, annotation, instance)
     return ShownPath.of(path, why)
 
 
@@ -162,6 +160,8 @@ def blame(
     >>> load("examples/cpu_training.json.gz").blame().height
     0
     """
+    from profframe.analysis.critical_path import blame as blaming
+
     if per not in blaming.PER:
         raise UnknownNameError.one_of("per", per, blaming.PER)
     if step is not None:
@@ -173,8 +173,10 @@ def blame(
 
 def late_slices(self: Trace, run: str, step: int | None, *, corrected: bool) -> pl.DataFrame:
     """Each time that a rank of a run was late to a collective, with what is to blame for it."""
+    from profframe.analysis.critical_path.blame import slices
+
     with _late(self, run, corrected=corrected) as (connect, gathered, name):
-        return blaming.slices(connect, gathered, name, step=step, corrected=corrected)
+        return slices(connect, gathered, name, step=step, corrected=corrected)
 
 
 @contextmanager
@@ -191,6 +193,8 @@ def _late(
 def _across_ranks(
     self: Trace, run: str | None, rank: int | None, what: tuple[int | None, str | None, int]
 ) -> CriticalPath:
+    from profframe.analysis.critical_path.job import find
+
     if rank is not None:
         raise ParameterError(
             "rank and across_ranks: give one of them, or filter(ranks=[...]) for some ranks"
@@ -198,7 +202,7 @@ def _across_ranks(
     session, name, ranks = _job(self, run, "a critical path")
     with _connections(session, ranks) as connect:
         gathered = _gathered(session, connect, ranks, what)
-        return job.find(connect, gathered, name, what[0], what[1])
+        return find(connect, gathered, name, what[0], what[1])
 
 
 def _gathered(
@@ -210,10 +214,12 @@ def _gathered(
     corrected: bool = True,
 ) -> job.Job:
     """What ranks did, which several questions need."""
+    from profframe.analysis.critical_path.job import gather
+
     return session.recent(
         "job",
         (tuple(ranks), what, corrected),
-        lambda: job.gather(connect, ranks, what, corrected=corrected),
+        lambda: gather(connect, ranks, what, corrected=corrected),
     )
 
 
@@ -290,6 +296,8 @@ def dependencies(self: Trace) -> pl.DataFrame:
 
 def dependency_table(session: Session) -> pa.Table:
     """The table `dependencies` of all runs."""
+    from profframe.analysis import dependencies as waits
+
     runs = session.rows("traces")["run"].unique().sort().to_list()
     tables = [schema.DEPENDENCIES.arrow.empty_table()]
     for run in runs:
@@ -394,6 +402,8 @@ def what_if(
     >>> rows["change"].to_list(), rows["saved_ns"][1] > 0
     (['nothing', 'host x 0.5'], True)
     """
+    from profframe.analysis.replay.what_if import Wishes, predictions
+
     wishes = Wishes(
         communication=communication,
         bandwidth_gb_per_s=bandwidth_gb_per_s,
@@ -408,7 +418,7 @@ def what_if(
         device=device,
     )
     model, connect, session = replayed(self, step, run)
-    rows = replay.predictions(model, wishes, connect, session.table("devices"), devices)
+    rows = predictions(model, wishes, connect, session.table("devices"), devices)
     return frame(rows)
 
 
@@ -457,8 +467,10 @@ def what_if_grid(
     >>> rows["predicted_ns"][0] < rows["predicted_ns"][1]
     True
     """
+    from profframe.analysis.replay.what_if import grid
+
     model, _, _ = replayed(self, step, run)
-    rows = replay.grid(model, communication, host)
+    rows = grid(model, communication, host)
     return frame(rows, why=reasons.of_grid(len(communication), len(host)))
 
 
@@ -466,6 +478,8 @@ def replayed(
     self: Trace, step: int | None, run: str | None
 ) -> tuple[replay.Model, job.Connect, Session]:
     """What can be replayed of a run, built once, with connections to its rows and its session."""
+    from profframe.analysis.replay import what_if as replay
+
     session, _, ranks = _job(self, run, "a prediction")
     if not ranks:
         lack = reasons.lack_of(type(self)(session), "traces")

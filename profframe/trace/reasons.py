@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import duckdb
 import polars as pl
 
-from profframe.analysis import outliers
 from profframe.errors import ProfframeError
 from profframe.query import reasons
 from profframe.query.catalogue import find
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 Why = Callable[[], str | None]
 """What `profframe.show.frame.frame` calls."""
-
-_FEW: Final = f"at least {outliers.LEAST} are needed to tell an outlier"
 
 
 def late_reason(self: Trace, why: Callable[[Session], str | None]) -> Why:
@@ -67,20 +64,23 @@ def of_regressions(self: Trace, compared: int, *, copies: bool = False) -> Why:
 
 def of_outliers(self: Trace, per: str, rows: pl.DataFrame, top: int) -> Why:
     """Why none of the runs or steps, which are ``rows``, is an outlier."""
+    from profframe.analysis.outliers import LEAST, METRICS
+
     if not top:
         return lambda: f"top=0 asks for no {per}"
+    needed = f"at least {LEAST} are needed to tell an outlier"
     if per == "run":
-        number = max((rows[name].count() for name in outliers.METRICS), default=0)
+        number = max((rows[name].count() for name in METRICS), default=0)
         recorded, among = ("traces",), "the others"
-        few = f"there {_are(number, 'run')} to compare; {_FEW}"
+        few = f"there {_are(number, 'run')} to compare; {needed}"
     else:
         sizes = rows.drop_nulls("dur_ns").group_by("run", "rank").len()["len"]
-        is_enough = sizes >= outliers.LEAST
+        is_enough = sizes >= LEAST
         number = int(sizes.filter(is_enough).sum())
         recorded, among = ("steps",), "the other steps of its run and rank"
         most = int(sizes.max() or 0)  # type: ignore[arg-type] # counts
-        few = f"no rank has more than {plural(most, 'profiler step')} with a time; {_FEW}"
-    is_few = number < outliers.LEAST
+        few = f"no rank has more than {plural(most, 'profiler step')} with a time; {needed}"
+    is_few = number < LEAST
     none = f"none of {plural(number, per)} differs from {among} by more than noise explains"
     return _of(self, Analysis((recorded,), few if is_few else none))
 

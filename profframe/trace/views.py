@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from profframe.analysis.call_tree import call_tree
-from profframe.analysis.torch_table.rows import read
 from profframe.query.selection import check_compat
-from profframe.show import torch_table
-from profframe.show import tree as trees
 from profframe.show.first_words import first_words
 from profframe.show.lines import Lines
 from profframe.show.summary import Summary
@@ -16,6 +12,7 @@ from profframe.trace import reasons
 from profframe.trace.query import own_rows
 
 if TYPE_CHECKING:
+    from profframe.show.tree import Tree
     from profframe.trace.trace import Trace
 
 _KINDS = """
@@ -85,6 +82,9 @@ def table(  # noqa: PLR0917 -- torch's own arguments
     ParameterError
         Another value is invalid.
     """
+    from profframe.analysis.torch_table.rows import read
+    from profframe.show import torch_table
+
     check_compat(compat)
     options = torch_table.Options(
         sort_by,
@@ -114,7 +114,7 @@ def tree(  # noqa: PLR0917 -- which part of which trace
     run: str | None = None,
     rank: int | None = None,
     row_limit: int = 200,
-) -> trees.Tree:
+) -> Tree:
     """Draw the tree of host slices, depth first, with their times.
 
     Parameters
@@ -142,10 +142,13 @@ def tree(  # noqa: PLR0917 -- which part of which trace
     ParameterError
         There are several traces, or the event is not a host slice that nests, such as a kernel.
     """
+    from profframe.analysis.call_tree import call_tree
+    from profframe.show.tree import text
+
     session = self._session.filter(runs=run, ranks=rank)
     with session.connection(dict.fromkeys(("events", "threads"))) as connection:
         slices = call_tree(connection, event_id, depth, row_limit)
-    return trees.text(slices, reasons.of_tree(type(self)(session), row_limit))
+    return text(slices, reasons.of_tree(type(self)(session), row_limit))
 
 
 def summary(self: Trace) -> Summary:

@@ -7,6 +7,7 @@ the columns of ``rows`` are those of the answer `advice`, asked with this rule o
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -32,11 +33,13 @@ ACROSS_RANKS = frozenset({"straggler"})
 """Rules that compare ranks with each other."""
 
 
+@cache
 def alone(name: str) -> Answer:
     """The answer with one rule."""
     return advice().only([RULES[name]])
 
 
+@cache
 def case_of(path: Path) -> Case:
     return read_case(path, alone(path.parent.name))
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from profframe.errors import NotATraceError, SourceError
 from profframe.readers import memory_snapshot
+from profframe.readers.memory_snapshot import reading
 from profframe.readers.build.rows import RawTrace
 from profframe.readers.bytes import ByteSource
 from profframe.system.disk_tables import Spool
@@ -29,7 +30,7 @@ FRAMES = [{"name": f"f{i}", "filename": f"/a/{i % 3}.py", "line": 300 * i} for i
 def read(data: bytes, folder: Path, *, spool: bool = False) -> RawTrace:
     path = folder / "snapshot.pickle"
     path.write_bytes(data)
-    return memory_snapshot.read(ByteSource(path), Spool(folder) if spool else None)
+    return reading.read(ByteSource(path), Spool(folder) if spool else None)
 
 
 def rows(raw: RawTrace, name: str) -> list[dict[str, Any]]:

@@ -1,33 +1,9 @@
-"""Dumps of torch's flight recorder: the last collectives, sends and receives of each rank.
-
-A dump is a pickle of plain data (a file per rank, written on a time-out) or JSON.
-"""
+"""Dumps of torch's flight recorder; `reading` reads them."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final
-
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from profframe import schema
-from profframe.errors import NotATraceError, SourceError
-from profframe.readers import parsing_database
-from profframe.readers.build.assembly import assemble
-from profframe.readers.build.rows import Header, Quality, RawTrace, gather
-from profframe.readers.bytes import ByteSource
-from profframe.readers.flight_recorder.groups import Groups, own_rank, rank_in_name
-from profframe.readers.flight_recorder.records import Records
-from profframe.readers.json import exact
-from profframe.readers.pickle import plain_values
-from profframe.system.disk_tables import Spool
-
-__all__ = ["FORMAT", "knows", "read"]
+from typing import Final
 
 FORMAT: Final = "flight_recorder"
 _WORDS: Final = (
@@ -42,138 +18,8 @@ _BEGINNING: Final = re.compile(
     re.DOTALL,
 )
 """How a dump begins, as a pickle and as JSON."""
-_MEMBERS: Final = frozenset(("entries", "pg_config", "pg_status"))
-"""Members of a dump that become rows; the others are its metadata."""
 
 
 def knows(head: bytes) -> bool:
     """Whether a file begins like a flight recorder dump."""
     return _BEGINNING.search(head) is not None
-
-
-def read(
-    source: ByteSource,
-    spool: Spool | None = None,  # noqa: ARG001 - a recorder holds some thousand records
-    threads: int | None = None,  # noqa: ARG001 - the same
-) -> RawTrace:
-    """Read a dump into the tables of a trace without events.
-
-    Raises
-    ------
-    SourceError
-        It cannot be read, or is damaged.
-    NotATraceError
-        It is not a dump; the message says why.
-    """
-    dump = _value(source)
-    entries = dump.get("entries", [])
-    if not isinstance(entries, Sequence) or isinstance(entries, str):
-        raise _not_a_dump(source, '"entries" is not a list')
-    quality = Quality()
-    kept = [entry for entry in entries if isinstance(entry, Mapping)]
-    if len(kept) < len(entries):
-        quality.note("not_an_event", len(entries) - len(kept), "in the dump's entries")
-    groups = Groups.of(dump, kept)
-    records = Records(kept, groups)
-    tables = {
-        "recorded_collectives": records.table(),
-        "process_groups": groups.table(),
-        "stacks": records.stacks(),
-    }
-    _note(tables["recorded_collectives"], records, quality)
-    raw = _assembled(_header(source, dump, kept, groups), quality, kept, len(entries) - len(kept))
-    first_ns, last_ns = _span(tables["recorded_collectives"])
-    traces = raw.tables["traces"]
-    for name, value in (("start_ns", first_ns), ("end_ns", last_ns)):
-        place = traces.column_names.index(name)
-        traces = traces.set_column(place, name, pa.array([value], schema.INT64))
-    present = {name: rows for name, rows in tables.items() if rows.num_rows}
-    return replace(raw, tables={**raw.tables, **present, "traces": traces})
-
-
-def _value(source: ByteSource) -> Mapping[str, Any]:
-    data = b"".join(source.blocks())
-    if source.damage is not None:
-        raise SourceError(f"{source.path}: {source.damage}")
-    value: object
-    if data.startswith(b"\x80"):
-        value = plain_values(data, source.path)
-    else:
-        try:
-            value = json.loads(data, parse_constant=exact.refuse)
-        except json.JSONDecodeError as error:
-            raise SourceError(
-                f"{source.path}: a flight recorder dump whose JSON ends early or is damaged: "
-                f"{error.msg} at byte {error.pos:,} (dump it again, or load the others)"
-            ) from None
-        except (ValueError, RecursionError) as error:
-            raise SourceError(
-                f"{source.path}: a flight recorder dump that is not valid JSON: {error}"
-            ) from None
-    if not isinstance(value, Mapping):
-        raise _not_a_dump(source, "it holds no object with entries")
-    return value
-
-
-def _not_a_dump(source: ByteSource, reason: str) -> NotATraceError:
-    return NotATraceError(
-        f"{source.path}: not a trace: it looks like a dump of torch's flight recorder, but {reason}"
-    )
-
-
-def _header(
-    source: ByteSource,
-    dump: Mapping[str, Any],
-    entries: Sequence[Mapping[str, Any]],
-    groups: Groups,
-) -> Header:
-    rank, rank_source = rank_in_name(source.path, groups), "path"
-    if rank is None:
-        rank, rank_source = own_rank(groups, entries), "groups"
-    backends = Counter(
-        name.partition(":")[0]
-        for entry in entries
-        if isinstance(name := entry.get("profiling_name"), str) and ":" in name
-    )
-    others = {str(name): value for name, value in dump.items() if name not in _MEMBERS}
-    if groups.unnamed:
-        others["pg_config"] = dict(groups.unnamed)
-    return Header(
-        format=FORMAT,
-        clock="utc",
-        rank=rank,
-        rank_source=rank_source,
-        world_size=groups.world_size,
-        backend=backends.most_common(1)[0][0] if backends else None,
-        metadata=json.dumps(others, default=str) if others else None,
-    )
-
-
-def _assembled(
-    header: Header, quality: Quality, entries: Sequence[object], dropped: int
-) -> RawTrace:
-    with parsing_database.connect() as connection:
-        return assemble(
-            gather(()),
-            header,
-            quality,
-            dropped,
-            connection,
-            unread={"recorded_collectives": len(entries)} if entries else {},
-        )
-
-
-def _note(rows: pa.Table, records: Records, quality: Quality) -> None:
-    first = pc.min(rows["record_id"]).as_py()
-    if first:
-        quality.note("overwritten_records", first, f"the first one kept has number {first}")
-    if records.odd_values:
-        detail = ", ".join(sorted(records.odd_values))
-        quality.note("odd_record", records.odd_rows, detail)
-
-
-def _span(rows: pa.Table) -> tuple[int | None, int | None]:
-    columns = [rows[name] for name in ("created_ns", "started_ns", "completed_ns")]
-    firsts = [t for t in (pc.min(column).as_py() for column in columns) if t is not None]
-    lasts = [t for t in (pc.max(column).as_py() for column in columns) if t is not None]
-    return min(firsts, default=None), max(lasts, default=None)

@@ -19,8 +19,6 @@ from profframe.errors import NotATraceError, SourceError
 from profframe.readers.bytes import Progress
 from profframe.schema import INT64, TEXT
 
-MAGIC: Final = b"SQLite format 3\0"
-"""The first bytes of every SQLite database."""
 ROWS: Final = 1 << 16
 """Number of rows that are Python objects at once."""
 

@@ -1,0 +1,394 @@
+"""Read memory snapshots of torch's caching allocator (`torch.cuda.memory._dump_snapshot`).
+
+The words of the format occur only in this folder. The pickle is decoded, not loaded: nothing in it
+is run, and records become columns, a few thousand at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe import schema
+from profframe.errors import NotATraceError, SourceError
+from profframe.readers import memory_snapshot, parsing_database
+from profframe.readers.build.assembly import assemble
+from profframe.readers.build.rows import Header, Quality, RawTrace, Table, conform, gather, replaced
+from profframe.readers.bytes import ByteSource
+from profframe.readers.memory_snapshot.lifetimes import lifetimes
+from profframe.readers.memory_snapshot.recording import Recording, masked, named
+from profframe.readers.pickle.contents import Contents
+from profframe.readers.pickle.records import Chunk, Kind, RecordMachine
+from profframe.system import collector
+from profframe.system.disk_tables import PIECE_ROWS, Spool, SpooledTable
+
+_TRACES: Final = "device_traces"
+_BLOCKS: Final = "blocks"
+_SEGMENTS: Final = "segments"
+_ANNOTATIONS: Final = "external_annotations"
+_FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {
+    _TRACES: {
+        "action": "text", "addr": "number", "device_free": "number", "size": "number",
+        "stream": "number", "time_us": "number", "frames": "stack", "compile_context": "text",
+    },
+    _BLOCKS: {
+        "address": "number", "size": "number", "requested_size": "number", "state": "text",
+        "frames": "stack",
+    },
+}  # fmt: skip
+_UTC_US: Final = 1_200_000_000_000_000
+"""Times from here on, in microseconds, are since the epoch (the year 2008)."""
+_ACTIVE: Final = "active"
+_DEVICE_BITS: Final = 16
+_STACKS: Final = 1 << 14
+"""Number of stacks that become rows at once."""
+_MOST_DEVICES: Final = 1 << _DEVICE_BITS - 1
+
+
+def read(
+    source: ByteSource,
+    spool: Spool | None = None,
+    threads: int | None = None,  # noqa: ARG001
+) -> RawTrace:
+    """Read one memory snapshot.
+
+    Parameters
+    ----------
+    source
+        Its bytes.
+    spool
+        Where its records go; None for memory.
+    threads
+        Not used: one thread decodes.
+
+    Raises
+    ------
+    NotATraceError
+        It has more than plain data, which could run code, or it is not a snapshot.
+    SourceError
+        It is damaged or ends early; the message names the place.
+    """
+    recording = Recording(spool)
+    blocks = _Blocks()
+
+    def take(chunk: Chunk) -> None:
+        if chunk.name == _TRACES:
+            recording.add(chunk, machine.contents.texts)
+        else:
+            blocks.parts.append(chunk)
+
+    machine = RecordMachine(
+        source.blocks(), source.path, _FIELDS, frozenset([_TRACES]), take, _prepare
+    )
+    try:
+        with collector.paused():  # else half of the time: each record is a tuple for a while
+            snapshot = machine.value()
+    except SourceError as error:
+        if source.damage is None:
+            raise
+        raise SourceError(f"{error} ({source.damage})") from error
+    if isinstance(snapshot, list):  # of torch.cuda.memory_snapshot()
+        snapshot = {_SEGMENTS: snapshot}
+    if not isinstance(snapshot, dict) or not snapshot.keys() & {_TRACES, _SEGMENTS}:
+        raise NotATraceError(
+            f"{source.path}: not a trace: a pickle of a {type(snapshot).__name__} without "
+            f"{_SEGMENTS} and {_TRACES}, unlike those of torch.cuda.memory._dump_snapshot"
+        )
+    return _tables(snapshot, machine, recording, blocks, source, spool)
+
+
+@dataclasses.dataclass(slots=True)
+class _Blocks:
+    """Rows of blocks in the order of the file."""
+
+    parts: list[Chunk] = dataclasses.field(default_factory=list)
+
+    def column(self, key: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Values, and a mask of those that are there."""
+        none = np.empty(0, np.int64)
+        return (
+            np.concatenate([none, *(part.columns[key] for part in self.parts)]),
+            np.concatenate([none.astype(np.bool_), *(part.is_there[key] for part in self.parts)]),
+        )
+
+    def lists(self) -> npt.NDArray[np.int64]:
+        """Number of the list of each row."""
+        return np.concatenate([np.empty(0, np.int64), *(part.lists for part in self.parts)])
+
+
+def _prepare(name: str, row: dict[Any, Any]) -> dict[Any, Any]:
+    """A row as torch writes it today: before 2.1, blocks had a history, newest first."""
+    history = row.get("history")
+    if name != _BLOCKS or not isinstance(history, list) or not history:
+        return row
+    last = history[0] if isinstance(history[0], dict) else {}
+    return {
+        **{key: value for key, value in row.items() if key != "history"},
+        "frames": row.get("frames") or last.get("frames") or [],
+        "requested_size": row.get("requested_size", last.get("real_size")),
+        "address": row.get("address", last.get("addr")),
+    }
+
+
+def _tables(  # noqa: PLR0917
+    snapshot: dict[Any, Any],
+    machine: RecordMachine,
+    recording: Recording,
+    blocks: _Blocks,
+    source: ByteSource,
+    spool: Spool | None,
+) -> RawTrace:
+    """The tables of the trace; what is not needed for the next one is released."""
+    quality = Quality()
+    devices = _lists(snapshot.get(_TRACES), source)
+    segments, segment_of_list, odd_values = _segments(
+        _dicts(snapshot.get(_SEGMENTS), _SEGMENTS, source), machine
+    )
+    block_rows = _block_rows(blocks, segments, segment_of_list, machine)
+    stacks = _stacks(machine.contents, spool)
+    machine.release()
+    recording.finish(devices)
+    pairs = lifetimes(recording, _allocated(block_rows))
+    rows = conform(Table.EVENTS, _annotations(snapshot.get(_ANNOTATIONS)))
+    start_us, end_us = recording.span()
+    is_utc = start_us is not None and start_us >= _UTC_US
+    clock = "utc" if is_utc else "unknown" if start_us is None else "relative"
+    header = Header(
+        format=memory_snapshot.FORMAT,
+        clock=clock,
+        rank_source="assumed",
+        device_type="CUDA",
+        metadata=_metadata(snapshot, machine),
+    )
+    if odd := odd_values + machine.odd_values:
+        quality.note("odd_value", odd, "in tables segments, blocks and allocator_events")
+    if odd := recording.impossible_times:
+        quality.note("impossible_time", odd, "in table allocator_events")
+    counts = {
+        "segments": segments.num_rows,
+        "blocks": block_rows.num_rows,
+        "allocator_events": recording.count,
+    }
+    with parsing_database.connect() as connection:
+        raw = assemble(
+            gather([{Table.EVENTS: rows}]), header, quality, 0, connection, unread=counts
+        )
+    traces = raw.tables["traces"]
+    for name, us, of_both in (("start_ns", start_us, min), ("end_ns", end_us, max)):
+        if us is not None:
+            other = traces[name][0].as_py()
+            time = us * 1000 if other is None else of_both(us * 1000, other)
+            traces = replaced(traces, name, pa.array([time], pa.int64()))
+    own = {
+        "segments": segments,
+        "blocks": block_rows,
+        "allocations": _together(pairs.columns, spool),
+        "allocator_events": recording.table(pairs.allocation_of_event),
+        "stacks": stacks,
+    }
+    return RawTrace({**raw.tables, "traces": traces, **own}, raw.header)
+
+
+def _lists(value: Any, source: ByteSource) -> list[int]:
+    """Numbers of the lists of records, by device."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise SourceError(f"{source.path}: {_TRACES} is not a list with one list for each device")
+    if len(value) > _MOST_DEVICES:
+        raise SourceError(f"{source.path}: {_TRACES} has lists of {len(value):,} devices")
+    return [getattr(part, "number", -1) for part in value]
+
+
+def _dicts(value: Any, name: str, source: ByteSource) -> list[dict[Any, Any]]:
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(part, dict) for part in value):
+        raise SourceError(f"{source.path}: {name} is not a list of dicts")
+    return value
+
+
+_SEGMENT_NUMBERS: Final = (
+    ("device", "device"), ("address", "address"), ("bytes", "total_size"),
+    ("allocated_bytes", "allocated_size"), ("active_bytes", "active_size"),
+    ("requested_bytes", "requested_size"), ("stream", "stream"),
+)  # fmt: skip
+
+
+def _segments(
+    rows: list[dict[Any, Any]], machine: RecordMachine
+) -> tuple[pa.Table, dict[int, int], int]:
+    """Segments, their rows by the number of their block list, and the number of odd values."""
+    columns: dict[str, list[Any]] = {
+        name: [_whole(row.get(key), _DEVICE_BITS if name == "device" else 64) for row in rows]
+        for name, key in _SEGMENT_NUMBERS
+    }
+    odd = sum(
+        row.get(key) is not None and value is None
+        for name, key in _SEGMENT_NUMBERS
+        for row, value in zip(rows, columns[name], strict=True)
+    )
+    columns |= {
+        "segment_id": list(range(len(rows))),
+        "segment_type": [_text(row.get("segment_type")) for row in rows],
+        "pool": [_pool(row.get("segment_pool_id")) for row in rows],
+        "is_expandable": [
+            value if isinstance(value := row.get("is_expandable"), bool) else None for row in rows
+        ],
+        "stack_id": [machine.contents.stack_id(row.get("frames")) for row in rows],
+    }
+    numbers = {
+        part.number: i
+        for i, row in enumerate(rows)
+        if (part := row.get(_BLOCKS)) is not None and hasattr(part, "number")
+    }
+    return _typed(schema.SEGMENTS, columns), numbers, odd
+
+
+def _block_rows(
+    blocks: _Blocks, segments: pa.Table, segment_of_list: Mapping[int, int], machine: RecordMachine
+) -> pa.Table:
+    lists = blocks.lists()
+    numbers_of_lists = np.array([*segment_of_list.items(), (-1, -1)], np.int64)
+    numbers_of_lists = numbers_of_lists[np.argsort(numbers_of_lists[:, 0])]
+    place = np.searchsorted(numbers_of_lists[:, 0], lists).clip(max=len(numbers_of_lists) - 1)
+    segment = np.where(numbers_of_lists[place, 0] == lists, numbers_of_lists[place, 1], -1)
+    columns = {"block_id": pa.array(np.arange(len(lists)))}
+    columns["segment_id"] = masked(segment, segment >= 0)
+    at = columns["segment_id"]
+    columns["device"] = segments["device"].combine_chunks().take(at)
+    sizes, has_size = blocks.column("size")
+    addresses, has_address = blocks.column("address")
+    # Before 2.1 blocks had no addresses: they follow each other in their segment.
+    is_first = np.append([True], lists[1:] != lists[:-1])[: len(lists)]
+    ends = np.cumsum(sizes * has_size)
+    begins = ends - sizes * has_size
+    first = np.maximum.accumulate(np.where(is_first, np.arange(len(lists)), 0))
+    base = pc.fill_null(segments["address"].combine_chunks().take(at), -1).to_numpy()
+    reckoned = base + begins - begins[first] if len(lists) else base
+    columns["address"] = masked(
+        np.where(has_address, addresses, reckoned), has_address | (base >= 0)
+    )
+    columns["bytes"] = masked(sizes, has_size)
+    columns["requested_bytes"] = masked(*blocks.column("requested_size"))
+    columns["state"] = named(*blocks.column("state"), pa.array(machine.contents.texts, pa.string()))
+    columns["stack_id"] = masked(*blocks.column("frames"))
+    return _typed(schema.BLOCKS, columns)
+
+
+def _allocated(blocks: pa.Table) -> pa.Table:
+    """Blocks that are allocated at the end."""
+    is_active = pc.starts_with(blocks["state"].cast(pa.string()), _ACTIVE)
+    has_place = pc.and_(pc.is_valid(blocks["address"]), pc.is_valid(blocks["device"]))
+    return blocks.filter(pc.fill_null(pc.and_(is_active, has_place), fill_value=False))
+
+
+def _together(
+    columns: Iterator[tuple[str, pa.Array]], spool: Spool | None
+) -> pa.Table | SpooledTable:
+    """A table of columns that arrive one by one."""
+    name, first = next(columns)
+    whole = pa.table({name: first})
+    rows: pa.Table | SpooledTable = whole
+    if spool is not None:
+        rows = spool.table(
+            whole.slice(start, PIECE_ROWS) for start in range(0, max(1, len(first)), PIECE_ROWS)
+        )
+    for name, values in columns:
+        rows = rows.append_column(name, values)
+    return rows
+
+
+def _stacks(contents: Contents, spool: Spool | None) -> pa.Table | SpooledTable:
+    """One row per frame of each stack."""
+    names, files, lines = zip(*contents.frames, strict=True) if contents.frames else ((), (), ())
+    frames = {
+        "name": pa.array(names, pa.string()).dictionary_encode(),
+        "file": pa.array(files, pa.string()).dictionary_encode(),
+        "line": pa.array(lines, pa.int64()),
+    }
+    parts = (
+        _frames_of_stacks(contents.stacks[first : first + _STACKS], first, frames)
+        for first in range(0, max(1, len(contents.stacks)), _STACKS)
+    )
+    return pa.concat_tables(parts) if spool is None else spool.table(parts)
+
+
+def _frames_of_stacks(stacks: list[bytes], first: int, frames: Mapping[str, pa.Array]) -> pa.Table:
+    """The rows of some stacks, numbered from a first number on."""
+    ids = np.frombuffer(b"".join(stacks), np.int32)
+    depths = np.array([len(stack) >> 2 for stack in stacks], np.int64)
+    number = np.repeat(np.arange(first, first + len(depths)), depths)
+    depth = np.arange(len(ids)) - np.repeat(np.cumsum(depths) - depths, depths)
+    columns = {"stack_id": pa.array(number), "depth": pa.array(depth, pa.int32())}
+    columns |= {name: values.take(pa.array(ids)) for name, values in frames.items()}
+    return _typed(schema.STACKS, columns)
+
+
+def _annotations(value: Any) -> dict[str, pa.Array]:
+    """Begin and end of annotations of the program, as slices of a thread for each device."""
+    rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+    phases = {"START": "B", "END": "E"}
+    rows = [row for row in rows if row.get("stage") in phases]
+    return {
+        "phase": pa.array([phases[row["stage"]] for row in rows], pa.string()),
+        "category": pa.array(["user_annotation"] * len(rows), pa.string()),
+        "name": pa.array([_text(row.get("name")) for row in rows], pa.string()),
+        "start_ns": pa.array(
+            [None if (us := _whole(row.get("time_us"))) is None else us * 1000 for row in rows],
+            pa.int64(),
+        ),
+        "pid": pa.array([_ANNOTATIONS] * len(rows), pa.string()),
+        "tid": pa.array([f"device {row.get('device', 0)}" for row in rows], pa.string()),
+    }
+
+
+def _metadata(snapshot: dict[Any, Any], machine: RecordMachine) -> str | None:
+    rest: dict[str, Any] = {
+        str(key): value
+        for key, value in snapshot.items()
+        if key not in {_SEGMENTS, _TRACES, _ANNOTATIONS}
+    }
+    if machine.contents.unknown_keys:
+        rest["keys_not_loaded"] = dict(sorted(machine.contents.unknown_keys.items()))
+    return json.dumps(rest, default=str) if rest else None
+
+
+def _typed(table: schema.Table, columns: Mapping[str, Any]) -> pa.Table:
+    """Rows of a table in its types; columns that are missing are NULL."""
+    count = len(next(iter(columns.values())))
+    fields = [field for field in table.arrow if field.name not in {"run", "rank"}]
+    return pa.table(
+        [_column(columns.get(field.name), field.type, count) for field in fields],
+        names=[field.name for field in fields],
+    )
+
+
+def _column(values: Any, type_: pa.DataType, count: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(count, type_)
+    if isinstance(values, list):
+        plain = pa.string() if pa.types.is_dictionary(type_) else type_
+        values = pa.array(values, plain)
+        return values.dictionary_encode() if pa.types.is_dictionary(type_) else values
+    return values if values.type == type_ else values.cast(type_)
+
+
+def _whole(value: Any, bits: int = 64) -> int | None:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_whole and -1 << bits - 1 <= value < 1 << bits - 1 else None
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+def _pool(value: Any) -> str | None:
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, (list, tuple)) else None
