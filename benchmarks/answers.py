@@ -20,7 +20,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -45,14 +46,15 @@ LIMITS: Final[Mapping[str, float]] = MappingProxyType({"critical_path": 1.0, "ad
 
 @dataclass(frozen=True)
 class Sizes:
-    """Events of a tiled trace, repetitions."""
+    """Events of a tiled trace, repetitions, how many of the sources."""
 
     events: int
     rounds: int
+    sources: int
 
 
-FULL: Final = Sizes(events=1_000_000, rounds=5)
-SMALL: Final = Sizes(events=3_000, rounds=1)
+FULL: Final = Sizes(events=1_000_000, rounds=5, sources=len(SOURCES))
+SMALL: Final = Sizes(events=3_000, rounds=1, sources=1)
 
 
 def median_seconds(work: Callable[[], object], rounds: int) -> float:
@@ -127,12 +129,12 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=default, help="folder of tiled traces")
     arguments = parser.parse_args()
     sizes = SMALL if arguments.small else FULL
-    sizes = Sizes(sizes.events, arguments.n or sizes.rounds)
+    sizes = replace(sizes, rounds=arguments.n or sizes.rounds)
     if arguments.measure:
         print(json.dumps(measure(arguments.measure, sizes.rounds)))
         return
     print(f"medians of {sizes.rounds} on {os.cpu_count()} cores, as a part of loading the trace")
-    for name, source in SOURCES.items():
+    for name, source in islice(SOURCES.items(), sizes.sources):
         if not (TRACES / source).is_file():
             print(f"no {name}: PROFFRAME_TRACES has no {source} ({TRACES})")
             continue

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -135,7 +136,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=default, help="folder of tiled traces")
     arguments = parser.parse_args()
     sizes = SMALL if arguments.small else FULL
-    sizes = Sizes(sizes.events, arguments.n or sizes.rounds)
+    sizes = replace(sizes, rounds=arguments.n or sizes.rounds)
     arguments.cache.mkdir(exist_ok=True)
     for line in report(sizes, arguments.cache, judged=not arguments.small):
         print(line, flush=True)

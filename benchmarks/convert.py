@@ -67,8 +67,9 @@ def main() -> int:
     given = parser.parse_args()
     trace = EXAMPLE if given.small or not TRACE.is_file() else TRACE
     rounds = 1 if given.small else given.rounds
+    files = 4 if given.small else FILES
     with tempfile.TemporaryDirectory() as work:
-        for number in range(FILES):
+        for number in range(files):
             folder = Path(work, f"run{number}")
             folder.mkdir()
             shutil.copy(trace, folder / "rank0.json.gz")
@@ -80,7 +81,7 @@ def main() -> int:
     for workers, measured in taken.items():
         used = statistics.median(m.processor_s for m in measured)
         print(
-            f"{FILES} files, {workers} worker(s): {walls[workers]:6.1f} s, processors {used:6.1f} s"
+            f"{files} files, {workers} worker(s): {walls[workers]:6.1f} s, processors {used:6.1f} s"
         )
     speed_up = walls[1] / walls[2]
     print(f"speed-up {speed_up:.2f} (target {TARGET})")

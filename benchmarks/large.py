@@ -4,7 +4,7 @@
 
     python benchmarks/large.py                       # five minutes, 3 GB of disk
     python benchmarks/large.py --source GPU.json.gz  # copies of another trace
-    python benchmarks/large.py --small               # does it run? 20 MB; figures mean nothing
+    python benchmarks/large.py --small               # does it run? 2 MB; figures mean nothing
 
 Copies of a trace behind one another make one file of the size, which ``profframe convert`` writes
 into a store with one worker of one thread, then of two. What is measured is what GNU time says: the
@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--alone", action="store_true", help="without load and to_parquet")
     parser.add_argument("--small", action="store_true")
     given = parser.parse_args()
-    size = 20 * MB if given.small else TARGET
+    size = 2 * MB if given.small else TARGET
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
         part, whole, copies = made(given.source, size, folder)

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -111,7 +112,8 @@ def main() -> None:
         print(json.dumps(measure(arguments.measure, rounds)))
         return
     print(f"medians of {rounds} on {os.cpu_count()} cores")
-    for name, source in {"training on a CPU": str(EXAMPLE), **SOURCES}.items():
+    sources = {"training on a CPU": str(EXAMPLE), **SOURCES}
+    for name, source in islice(sources.items(), sizes.sources):
         if not (TRACES / source).is_file():
             print(f"no {name}: PROFFRAME_TRACES has no {source} ({TRACES})")
             continue

@@ -3,7 +3,7 @@
 ::
 
     python benchmarks/snapshot.py          # five minutes, 1.5 GB of disk
-    python benchmarks/snapshot.py --small  # does it run? 30 MB; figures mean nothing
+    python benchmarks/snapshot.py --small  # does it run? 3 MB; figures mean nothing
 
 The file is what pickle writes of records of allocations as torch 2.13 makes them: frames are
 shared, each allocation has a list of its own of 30 frames, both records of its end have that list,
@@ -130,9 +130,9 @@ def write(path: Path, size: int, made: list[dict[str, Any]]) -> int:
 def main() -> None:
     """Convert a snapshot of each form."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--small", action="store_true", help="30 MB; figures mean nothing")
+    parser.add_argument("--small", action="store_true", help="3 MB; figures mean nothing")
     small = parser.parse_args().small
-    size = 30 * MB if small else TARGET
+    size = 3 * MB if small else TARGET
     for what, make in (
         ("frames that are shared", partial(records, RECORDS)),
         ("frames of each record", partial(records_with_frames, RECORDS_WITH_FRAMES)),

@@ -118,7 +118,7 @@ def verdict(is_met: bool, said: str) -> str:
     return f"  {said} {'met' if is_met else 'MISSED'}"
 
 
-def in_chromium(page: Path, rounds: int) -> Iterator[str]:
+def in_chromium(page: Path, rounds: int, held_s: float) -> Iterator[str]:
     """Seconds until the page is drawn, and frames a second while keys are held."""
     from playwright.sync_api import sync_playwright
 
@@ -139,7 +139,7 @@ def in_chromium(page: Path, rounds: int) -> Iterator[str]:
             tab.wait_for_function("document.documentElement.dataset.ready", polling=10)
             opened["ready"].append(time.perf_counter() - start)
             opened["drawn"].append(tab.evaluate("window.frames_[0] / 1000"))
-            for key, times in held(tab):
+            for key, times in held(tab, held_s):
                 rates.setdefault(key, []).append((len(times) - 1) / (times[-1] - times[0]) * 1000)
                 longest += [after - before for before, after in pairwise(times)]
             context.close()
@@ -153,7 +153,7 @@ def in_chromium(page: Path, rounds: int) -> Iterator[str]:
         browser.close()
 
 
-def held(tab: Any) -> Iterator[tuple[str, list[float]]]:
+def held(tab: Any, held_s: float) -> Iterator[tuple[str, list[float]]]:
     """Frames while each key is held: in from all of it, out again, and along."""
     canvas = tab.locator(".timeline-canvas")
     canvas.scroll_into_view_if_needed()
@@ -165,7 +165,7 @@ def held(tab: Any) -> Iterator[tuple[str, list[float]]]:
     for key, what in keys:
         tab.evaluate("window.frames_ = []")
         tab.keyboard.down(key)
-        tab.wait_for_timeout(HELD_S * 1000 / (2 if what == "in again" else 1))
+        tab.wait_for_timeout(held_s * 1000 / (2 if what == "in again" else 1))
         tab.keyboard.up(key)
         times = tab.evaluate("window.frames_")
         if what != "in again":
@@ -193,7 +193,8 @@ def main() -> None:
     if shutil.which("chromium") is None:
         print("no chromium: how it opens is not measured")
         return
-    for line in in_chromium(path.with_suffix(".html"), rounds):
+    held_s = 0.5 if arguments.small else HELD_S
+    for line in in_chromium(path.with_suffix(".html"), rounds, held_s):
         print(line, flush=True)
 
 
