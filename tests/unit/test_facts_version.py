@@ -112,9 +112,8 @@ def test_what_reading_a_trace_brings_in_is_hashed_or_changes_no_number(example: 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """A copy of the package, as it is installed."""
-    without = shutil.ignore_patterns("__pycache__")
     shutil.copytree(PACKAGE.parent / "sql", tmp_path / "sql")
-    return Path(shutil.copytree(PACKAGE, tmp_path / "profframe", ignore=without))
+    return Path(shutil.copytree(PACKAGE, tmp_path / "profframe"))
 
 
 def test_any_byte_of_what_is_hashed_changes_the_version(package: Path) -> None:
@@ -162,12 +161,14 @@ def test_an_upgrade_is_not_served_the_numbers_of_before(package: Path, tmp_path:
     source = write(tmp_path / "job" / "rank0.json")
     code = (
         "import sys, profframe\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
         "source, folder = sys.argv[1:]\n"
         "profframe.load(source, cache=folder + '/cache')\n"
         "print(len([*__import__('pathlib').Path(folder, 'cache').glob('store-*')]))\n"
         "print(profframe.load(folder + '/store').quality['check'].to_list()"
         " if profframe.store.is_store(folder + '/store') else None)\n"
-        "print(profframe.convert(source, folder + '/store')['status'].item())\n"
+        "files = profframe.convert(source, folder + '/store', ThreadPoolExecutor(1))\n"
+        "print(files['status'].item())\n"
     )
 
     def ask() -> list[str]:
