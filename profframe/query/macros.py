@@ -27,7 +27,7 @@ SHARED_STEPS: Final = (
 )  # fmt: skip
 """Macros of one parameter, ``events``, that no parameter of an answer changes."""
 
-_CALL: Final = re.compile(r"(\w+)\s*\(")
+_CALL: Final = re.compile(r"\b(\w+)\s*\(")  # without \b a long word takes the square of its length
 _CALL_WITH: Final = re.compile(r"(\w+)\(([^()]*)")
 _TABLE: Final = re.compile(r"query_table\((\w+)\)")
 _HEAD: Final = re.compile(r"CREATE OR REPLACE TEMP MACRO \w+\(([^)]*)\)")
