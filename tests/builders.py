@@ -25,9 +25,9 @@ Both as a trace: `loaded` has the facts that are computed of slices, `stored` th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -127,31 +127,47 @@ def categorised(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """Rows of events with what the fact says of kernels, where they do not say it themselves."""
     full: list[dict[str, Any]] = [dict(row) for row in rows]
     names = {tuple(map(row.get, (*KEYS, "event_id"))): row.get("name") for row in full}
-    for row in full:
-        if row.get("kind") in schema.DEVICE_KINDS and "kernel_category" not in row:
-            op = names.get(tuple(map(row.get, (*KEYS, "op_id"))))
-            about = category_of(str(row["kind"]), row.get("name"), op, row.get("collective"))
-            row["kernel_category"], row["computes_and_communicates"] = about
+    kernels: list[tuple[dict[str, Any], _Kernel]] = [
+        (row, (row["kind"], row.get("name"), op, row.get("collective")))
+        for row in full
+        if row.get("kind") in schema.DEVICE_KINDS and "kernel_category" not in row
+        for op in [names.get(tuple(map(row.get, (*KEYS, "op_id"))))]
+    ]
+    new = [
+        kernel
+        for kernel in dict.fromkeys(kernel for _, kernel in kernels)
+        if kernel not in _CATEGORIES
+    ]
+    if new:
+        _CATEGORIES.update(zip(new, _categories(new), strict=True))
+    for row, kernel in kernels:
+        row["kernel_category"], row["computes_and_communicates"] = _CATEGORIES[kernel]
     return full
 
 
-@cache
-def category_of(kind: str, *texts: str | None) -> tuple[str | None, bool | None]:
-    """Category, and whether it does both, by the name, the op and the collective."""
-    name, op, collective = texts
+_Kernel: TypeAlias = tuple[str, str | None, str | None, str | None]
+"""Kind, name, name of the op, and collective."""
+_CATEGORIES: Final[dict[_Kernel, tuple[str | None, bool | None]]] = {}
+"""What the fact says of each: to ask it of one takes as long as of a hundred."""
+
+
+def _categories(kernels: Sequence[_Kernel]) -> Iterator[tuple[str | None, bool | None]]:
+    """Category of each kernel, and whether it computes and communicates."""
+    ops = [*dict.fromkeys(op for _, _, op, _ in kernels if op is not None)]
     rows = {
-        "kind": [kind, "host_op"],
-        "name": [name, op],
-        "op_id": [None if op is None else 1, None],
-        "collective": [collective, None],
+        "kind": [*(kernel[0] for kernel in kernels), *("host_op" for _ in ops)],
+        "name": [*(kernel[1] for kernel in kernels), *ops],
+        "op_id": [
+            *(None if op is None else len(kernels) + ops.index(op) for _, _, op, _ in kernels),
+            *(None for _ in ops),
+        ],
+        "collective": [*(kernel[3] for kernel in kernels), *(None for _ in ops)],
     }
     fields = [pa.field(column, schema.EVENTS.arrow.field(column).type) for column in rows]
     output = kernel_categories.compute({"events": pa.table(rows, pa.schema(fields))}).columns
-    category, both = (
-        output[f"events.{column}"][0].as_py()
-        for column in ("kernel_category", "computes_and_communicates")
-    )
-    return category, both
+    columns = ("kernel_category", "computes_and_communicates")
+    found = (output[f"events.{column}"].to_pylist()[: len(kernels)] for column in columns)
+    return zip(*found, strict=True)
 
 
 def table(name: str, rows: Iterable[Row]) -> pa.Table:
