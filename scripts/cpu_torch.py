@@ -91,7 +91,9 @@ def main() -> int:
         (found,) = json.loads(planned.stdout)["install"]
         metadata: dict[str, Any] = found["metadata"]
         if not needs_cuda(metadata.get("requires_dist", ())):
-            return pip("install", "--no-compile", "--no-deps", torch, *source, stderr=None).returncode
+            return pip(
+                "install", "--no-compile", "--no-deps", torch, *source, stderr=None
+            ).returncode
     print(
         f"no CPU build of {torch} in the folders of --find-links, and none from {INDEX}; tests"
         f" that need torch are skipped. To have them: pip install '{torch}', with CUDA",

@@ -67,6 +67,8 @@ SLOW: Final = (
     "tests/test_recipes.py",
     "tests/test_site.py",
     "tests/traces",
+    "tests/unit/test_failing_job.py",
+    "tests/unit/test_flight_recorder.py::TestGloo",
 )
 """What starts processes, browsers or clusters."""
 

@@ -219,6 +219,28 @@ def test_nothing_imports_torch() -> None:
     assert run_fresh(code).strip() == "False"
 
 
+def test_a_first_screen_imports_no_other_reader_and_no_pandas(example: Path) -> None:
+    """PyArrow imports pandas where it is installed, to see whether a list is one of its series."""
+    command = [sys.executable, "-X", "importtime", "-m", "profframe", str(example)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    imports = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "profframe.readers.chrome.parsing" in imports
+    assert [name for name in imports if name.endswith(".reading") and ".readers." in name] == []
+    assert {name.partition(".")[0] for name in imports}.isdisjoint({"pandas", "torch"})
+
+
+def test_what_asks_for_pandas_by_name_gets_it_though_it_was_not_found() -> None:
+    needs.module("pandas")
+    code = (
+        "import sys\n"
+        "from profframe.system.imports import look_for_no_pandas\n"
+        "look_for_no_pandas()\n"
+        "import pyarrow\n"
+        "print('pandas' in sys.modules, len(pyarrow.table({'a': [1, 2]}).to_pandas()))"
+    )
+    assert run_fresh(code) == "False 2\n"
+
+
 @in_one(modules(), ids=module_id)
 def test_nothing_prints_below_the_command_line(path: Path) -> None:
     if room(path) == "cli":
