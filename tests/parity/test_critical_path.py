@@ -231,6 +231,14 @@ def test_of_works_that_a_call_waited_for_the_last_to_end_counts() -> None:
     )
 
 
+def test_a_call_that_does_not_synchronise_waits_for_no_work() -> None:
+    trace = trace_of(
+        "thread 0: ProfilerStep#1 0-150, cudaLaunchKernel/1 10-20, cudaEventQuery/9 40-120",
+        "stream 7: a/1 30-115",
+    )
+    assert bounds(trace.critical_path(1)) == {"host": 150}
+
+
 def test_a_call_that_need_not_wait_is_host_work() -> None:
     trace = trace_of(
         "thread 0: ProfilerStep#1 0-150, cudaLaunchKernel/1 10-20, cudaDeviceSynchronize/9 60-80",
@@ -321,6 +329,11 @@ def test_the_whole_trace_without_steps_and_without_host() -> None:
     path = trace_of("stream 7: a 100-110, b 130-150", "stream 8: c 120-140").critical_path()
     assert timeline(path) == "100 work a, 110 queue b, 130 work b, 150"
     assert bounds(path) == {"compute": 30, "idle": 20}
+
+
+def test_of_threads_that_end_together_the_one_with_the_most_slices_is_the_main_one() -> None:
+    path = trace_of("thread 0: a 0-100", "thread 1: b 0-40, c 50-100").critical_path()
+    assert timeline(path, last=1) == "50 slice c, 100"
 
 
 def test_an_annotation_and_what_it_launched() -> None:

@@ -143,6 +143,14 @@ def test_names_like_communication_without_a_category_are_counted() -> None:
     assert row["detail"].endswith("mine::token_dispatch")
 
 
+@pytest.mark.parametrize(("count", "more"), [(3, ""), (4, " and 1 more")])
+def test_three_names_of_unknown_communication_are_said(count: int, more: str) -> None:
+    quality = loaded(*(kernel(f"mine::dispatch{n}") for n in range(count))).quality
+    (row,) = quality.filter(check="unknown_communication").rows(named=True)
+    names = ", ".join(f"mine::dispatch{n}" for n in range(3))
+    assert row["detail"].endswith(f": {names}{more}")
+
+
 def test_what_has_a_category_is_no_unknown_communication() -> None:
     quality = loaded(
         kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import polars as pl
 import pytest
 
 from profframe.facts import Options, add_facts
@@ -124,6 +125,14 @@ def test_equal_graphs_whose_order_is_not_known_stay_unknown() -> None:
     assert attributed(rows, source(graphs)) == [None] * 6
     assert checks(rows, source(graphs)) == {"ambiguous_capture": 6}
     assert attributed(in_one_step(layer, 100_000), source(graphs)) == ["op0", "op1"] * 2
+
+
+def test_four_captures_that_fit_are_named() -> None:
+    graphs = [capture_rows([Call("mm", "op0", dims=f"[[{n},{n}]]")], 1000 * n) for n in range(5)]
+    quality = pl.DataFrame(with_facts(replay(["mm"]), source(*graphs))["quality"])
+    (detail,) = quality.filter(check="ambiguous_capture")["detail"]
+    places = ", ".join(f"capture {n} of capture.json" for n in range(1, 5))
+    assert detail.endswith(f": 5 fit, of {places} (1 launches)")
 
 
 def test_the_same_captured_twice_is_one_graph() -> None:

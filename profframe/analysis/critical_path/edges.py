@@ -180,7 +180,7 @@ def _synchronised(rows: Rows, graph: Graph, order: LaunchOrder) -> _Columns:
     parts.append((copy_call, copies, IMPLIED))
     joined = _together(*(_sync_part(rows, graph, *part) for part in parts))
     thread = graph.points.thread[joined.target]
-    first = np.lexsort((joined.certainty, joined.target, joined.source, thread))
+    first = np.lexsort((joined.target, joined.source, thread))  # recorded ones come first already
     source, thread = joined.source[first], thread[first]
     new = np.append(True, (source[1:] != source[:-1]) | (thread[1:] != thread[:-1]))
     kept = first[new[: first.size]]
