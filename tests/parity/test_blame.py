@@ -374,7 +374,10 @@ def test_who_meets_a_third_rank_is_not_together_with_the_others() -> None:
 
 
 def steps(late: Sequence[int]) -> Trace:
-    """Two ranks with a step per number: by how much rank 1 is late in it, in an op of a module."""
+    """Two ranks with a step per number: by how much rank 1 is late in it, in an op of a module.
+
+    A step of no time, which is none, comes last.
+    """
     ranks = []
     for rank in (0, 1):
         rows, at = [], 10**10
@@ -392,6 +395,7 @@ def steps(late: Sequence[int]) -> Trace:
                       process_group="0", collective_seq=number),
             ]  # fmt: skip
             at = end + 10_000
+        rows.append(event("ProfilerStep#99", at, at, category="user_annotation"))
         ranks.append(loaded(*rows, rank=rank, header={"clock": "utc"}))
     return together(*ranks)
 
