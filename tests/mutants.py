@@ -1487,9 +1487,65 @@ DRAWN_AGAIN: Final = (
 )
 """A second draw: sixty others by another seed, over the same parts."""
 
+DRAWN_THIRD: Final = (
+    Mutant(
+        "I5",
+        "of the captures that fit, three are named",
+        "profframe/facts/graph_captures/choosing.py",
+        "{', '.join(places[:4])}",
+        "{', '.join(places[:3])}",
+        "tests/unit/test_graph_captures.py::test_four_captures_that_fit_are_named",
+    ),
+    Mutant(
+        "I7",
+        "three names are three and none more",
+        "profframe/facts/kernel_categories.py",
+        'more" if len(texts) > 3 else',
+        'more" if len(texts) >= 3 else',
+        "tests/unit/test_facts_kernel_categories.py"
+        "::test_three_names_of_unknown_communication_are_said",
+    ),
+    Mutant(
+        "I16",
+        "the main thread is the first, not the one with the most slices",
+        "profframe/analysis/critical_path/rows.py",
+        "GROUP BY thread ORDER BY slices DESC, thread",
+        "GROUP BY thread ORDER BY thread",
+        "tests/parity/test_critical_path.py"
+        "::test_of_threads_that_end_together_the_one_with_the_most_slices_is_the_main_one",
+    ),
+    Mutant(
+        "I19",
+        "every call of the runtime waits for the device",
+        "sql/lib/critical_path.sql",
+        "'driver') AND name IN (SELECT name FROM synchronising_calls(events)), false)",
+        "'driver'), false)",
+        "tests/parity/test_critical_path.py"
+        "::test_a_call_that_does_not_synchronise_waits_for_no_work",
+    ),
+    Mutant(
+        "I21",
+        "what a rank was late by to one collective is measured from another",
+        "sql/lib/blame.sql",
+        "WINDOW of_pair AS (PARTITION BY run, match, late_rank ORDER BY level)",
+        "WINDOW of_pair AS (PARTITION BY run, late_rank ORDER BY level)",
+        "tests/sql/test_golden.py"
+        "::test_other_traces_beside_it_and_another_order_of_rows_change_nothing[stragglers]",
+    ),
+    Mutant(
+        "I23",
+        "a step of no time is one of the steps",
+        "profframe/analysis/critical_path/blame.py",
+        "WHERE dur_ns > 0 AND (getvariable('blame_step')",
+        "WHERE dur_ns >= 0 AND (getvariable('blame_step')",
+        "tests/parity/test_blame.py::test_it_is_per_step_with_op_and_module",
+    ),
+)
+"""A third draw, of which these had lived."""
+
 MUTANTS: Final = (
     *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B, *PLANS,
-    *GENERATED, *DRAWN_AGAIN,
+    *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD,
 )  # fmt: skip
 
 
