@@ -332,7 +332,7 @@ FROM parts;
 -- parameter traces TABLE  `traces` of the same runs
 -- column run, process_group, collective_seq, group_ranks  as in events
 -- column collective, kind, element_type  as in collective_slices
--- column match BIGINT  number of the collective
+-- column match BIGINT  number of the collective, by run and by the time at which its first rank came to it
 -- column number BIGINT  number of the collective in its run, by start
 -- column step BIGINT  lowest step of its ranks
 -- column ranks BIGINT  number of ranks that took part
@@ -432,7 +432,7 @@ sized AS (
     FROM counted
 )
 SELECT
-    row_number() OVER () AS match,
+    row_number() OVER (ORDER BY run, members[1].start_ns, members[1].rank, members[1].event_id) AS match,
     row_number() OVER (PARTITION BY run ORDER BY members[1].start_ns, members[1].rank, members[1].event_id) AS number,
     run, process_group, collective, kind, step, collective_seq, element_type, ranks, expected_ranks, members, group_ranks,
     of_group,
