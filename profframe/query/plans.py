@@ -46,6 +46,8 @@ _FOR_FEW_ROWS: Final = (
 """Optimizers of DuckDB for tables of that size: the others take longer than they save."""
 _FEW_ROWS: Final = 1 << 11
 """A plan that has read more rows than these is run without rows, to free what it holds of them."""
+_DATABASES: Final = 8
+"""Most databases, two for each limit of memory; all are opened anew where there would be more."""
 _KEPT: Final = 128
 """Most plans that are kept; each takes one to two megabytes."""
 _NAME: Final = "plan"
@@ -101,9 +103,10 @@ class Slot(ArrowScanSource):
         return self._rows
 
 
-_Key: TypeAlias = "tuple[Question, bool, bool]"
-"""What a plan is for, whether its tables are large, by which the planner estimates, and whether it
-runs on one thread."""
+_Place: TypeAlias = "tuple[bool, str | None]"
+"""Which database a plan is in: whether that runs on one thread, and its limit of memory."""
+_Key: TypeAlias = "tuple[Question, bool, _Place]"
+"""What a plan is for, whether its tables are large, by which the planner estimates, and where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,7 @@ class _Plan:
 
 
 class Plans:
-    """Kept plans, and the database that they are in; shared by the threads of a process."""
+    """Kept plans, and the databases that they are in; shared by the threads of a process."""
 
     def __init__(self) -> None:
         self._inherited: list[object] = []
@@ -171,29 +174,33 @@ class Plans:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._opening = threading.Lock()
-        self._databases: dict[bool, tuple[duckdb.DuckDBPyConnection, macros.Shared]] = {}
+        self._databases: dict[_Place, tuple[duckdb.DuckDBPyConnection, macros.Shared]] = {}
         self._idle = OrderedDict[_Key, list[_Plan]]()
         self._once = set[_Key]()
 
-    def cursor(self, tables: Tables) -> duckdb.DuckDBPyConnection:
+    def cursor(self, tables: Tables, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
         """A new connection for several questions about tables, which it does not have yet."""
-        return self._connected(alone=_are_small(tables))[1]
+        return self._connected((are_small(tables), memory_limit))[1]
 
     def _connected(
-        self, *, alone: bool
+        self, place: _Place
     ) -> tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]:
         """A database, opened if need be, and a new connection to it.
 
-        There are two: one for small tables, whose questions run on the calling thread alone and
-        are planned quickly, and one for large ones.
+        For each limit of memory there are two: one for small tables, whose questions run on the
+        calling thread alone and are planned quickly, and one for large ones.
         """
+        alone, memory_limit = place
         with self._opening:
-            if alone not in self._databases:
-                opened = connect(Terms(), (), threads=1 if alone else None)
+            if place not in self._databases:
+                if len(self._databases) >= _DATABASES:
+                    self._drop_databases()
+                terms = Terms(memory_limit=memory_limit)
+                opened = connect(terms, (), threads=1 if alone else None)
                 if alone:
                     _optimize_with(opened, _FOR_FEW_ROWS)
-                self._databases[alone] = opened, macros.Shared()
-            database, shared = self._databases[alone]
+                self._databases[place] = opened, macros.Shared()
+            database, shared = self._databases[place]
         cursor = database.cursor()
         with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
             cursor.execute("SET enable_progress_bar = false")
@@ -201,7 +208,9 @@ class Plans:
         return database, cursor
 
     @contextmanager
-    def lease(self, question: Question, tables: Tables) -> Iterator[_Plan]:
+    def lease(
+        self, question: Question, tables: Tables, memory_limit: str | None = None
+    ) -> Iterator[_Plan]:
         """A plan of a question for a block, which no other question uses meanwhile.
 
         Parameters
@@ -210,10 +219,12 @@ class Plans:
             What is asked.
         tables
             Every table that it reads, by name.
+        memory_limit
+            What all questions with this limit may use together.
         """
-        most, alone = _most_rows(tables), _are_small(tables)
-        key = question, most > _FEW_ROWS, alone
-        plan = self._taken(key, tables) or self._made(question, tables, alone=alone)
+        most, place = _most_rows(tables), (are_small(tables), memory_limit)
+        key = question, most > _FEW_ROWS, place
+        plan = self._taken(key, tables) or self._made(question, tables, place)
         try:
             yield plan
             if most <= MOST_ROWS and key not in self._once:
@@ -245,8 +256,8 @@ class Plans:
             self._idle.pop(key, None)
         return None
 
-    def _made(self, question: Question, tables: Tables, *, alone: bool) -> _Plan:
-        database, cursor = self._connected(alone=alone)
+    def _made(self, question: Question, tables: Tables, place: _Place) -> _Plan:
+        database, cursor = self._connected(place)
         parts = dict(question.parts)
         slots = {name: Slot(rows) for name, rows in tables.items()}
         for name, slot in slots.items():
@@ -276,10 +287,15 @@ class Plans:
 
     def _abandon(self, database: duckdb.DuckDBPyConnection) -> None:
         """Open another database for the next question: after such an error this one is closed."""
-        with self._opening, self._lock:
+        with self._opening:
             if any(database is opened for opened, _ in self._databases.values()):
-                self._databases.clear()
-                self._idle.clear()
+                self._drop_databases()
+
+    def _drop_databases(self) -> None:
+        """Forget all databases and their plans; each is closed with the last question in it."""
+        with self._lock:
+            self._databases.clear()
+            self._idle.clear()
 
     def close(self) -> None:
         """Drop all plans; what they are of is closed with the last question that uses it."""
@@ -295,7 +311,8 @@ def _most_rows(tables: Tables) -> int:
     return max((rows.num_rows for rows in tables.values()), default=0)
 
 
-def _are_small(tables: Tables) -> bool:
+def are_small(tables: Tables) -> bool:
+    """Whether questions about tables run on the thread that asks."""
     return _most_rows(tables) < _ROWS_OF_ONE_THREAD
 
 

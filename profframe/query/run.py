@@ -201,7 +201,7 @@ def answered(
 ) -> pa.Table:
     """The rows of an answer that came with profframe; errors are those of `run`.
 
-    ``in_steps`` is for advice: whether ``select`` keeps plans.
+    ``in_steps`` is for advice: whether each rule is asked by itself.
     """
     arrangement, _ = divided(answer, parameters)
     given = values(answer, parameters)
@@ -396,7 +396,7 @@ def findings(
 ) -> Findings:
     """Run the rules of advice; `ranked` makes the answer of what they find.
 
-    ``in_steps`` is whether ``select`` keeps plans.
+    ``in_steps`` is whether each rule is asked by itself.
 
     Raises
     ------

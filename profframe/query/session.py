@@ -24,7 +24,7 @@ from profframe.query import macros
 from profframe.query.catalogue import columns_named, find, is_shipped, reads
 from profframe.query.database import Database, database_of
 from profframe.query.header import Answer
-from profframe.query.plans import NO_TABLES, PLANS, Question, Tables
+from profframe.query.plans import NO_TABLES, PLANS, Question, Tables, are_small
 from profframe.query.remaining import with_remaining_replays
 from profframe.query.result import SELECTION_COLUMNS, frame, plain, selected
 from profframe.query.run import answered, on, query, run
@@ -174,7 +174,18 @@ class Session:
     @property
     def keeps_plans(self) -> bool:
         """Whether plans of profframe's own questions are kept: the rows are in memory."""
-        return self.terms.memory_limit is None and self.source.held({}) is not None
+        return self.source.held({}) is not None
+
+    @property
+    def in_steps(self) -> bool:
+        """Whether advice is asked in steps: what is between two of them, no limit of memory counts.
+
+        With a limit this is for few rows only; one SELECT spills.
+        """
+        if self.terms.memory_limit is None:
+            return self.keeps_plans
+        held = self.source.held({"events": frozenset()})
+        return held is not None and are_small(held)
 
     @contextmanager
     def remembering(self, at_once: int = 1) -> Iterator[Session]:
@@ -241,7 +252,7 @@ class Session:
     def answer(self, answer: Answer, parameters: Mapping[str, object]) -> pl.DataFrame:
         """The rows of an answer; errors are those of `profframe.query.run.run`."""
         if is_shipped(answer):
-            in_steps = self.keeps_plans
+            in_steps = self.in_steps
             return plain(answered(self.select, answer, parameters, self.terms, in_steps=in_steps))
         return self.ask(lambda c: frame(run(c, answer, parameters, self.terms)), reads(answer))
 
@@ -285,7 +296,7 @@ class Session:
         tables = {**held, **kept, **given}
         question = Question(sql, (*parts.items(),), steps)
         with (
-            PLANS.lease(question, tables) as plan,
+            PLANS.lease(question, tables, self.terms.memory_limit) as plan,
             self.database.running(plan.cursor),
             self._guarded(lambda: plan.cursor),
         ):
@@ -303,7 +314,9 @@ class Session:
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor with a view per table, for a block of profframe's own SQL."""
         held = self.source.held(dict.fromkeys(views)) if self.keeps_plans else None
-        new = self.database.new_cursor if held is None else partial(PLANS.cursor, held)
+        new = self.database.new_cursor
+        if held is not None:
+            new = partial(PLANS.cursor, held, self.terms.memory_limit)
         with self._guarded(new) as cursor, cursor, self.database.running(cursor):
             for table, columns in views.items():
                 self.source.view(cursor, table, Part(columns, self.selection.where(table)))

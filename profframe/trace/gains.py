@@ -68,7 +68,7 @@ def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> p
         answer=question,
         parameters=parameters,
         terms=session.terms,
-        in_steps=session.keeps_plans,
+        in_steps=session.in_steps,
     )
     everything = run(session.select) if is_shipped(question) else session.ask(run, views)
     gains = pa.Table.from_pylist(_gains(self, everything), _SCHEMA)

@@ -213,7 +213,6 @@ def test_answers_of_the_users_are_not_asked_in_the_shared_database(
     own.write_text("SELECT count(*) AS n FROM events")
     assert trace(5).sql("SELECT count(*) FROM events").item() == 2
     assert trace(5).answer(own).item() == 2
-    assert trace(5).limited("1GB").answer("self_times").height == 1
     with pytest.raises(AssertionError, match="shared"):
         trace(5).answer("self_times")
 
@@ -236,7 +235,7 @@ def test_exports_leave_nothing_in_the_shared_database(tmp_path: Path) -> None:
     for number in range(2):
         trace(5).augment(tmp_path / f"augmented{number}.json")
         captured.export_chrome_trace(tmp_path / f"captured{number}.json")
-    with plans.PLANS.cursor(plans.NO_TABLES) as cursor:
+    with plans.PLANS.cursor(plans.NO_TABLES, None) as cursor:
         left = "FROM duckdb_views() SELECT view_name WHERE NOT internal"
         assert cursor.sql(left).fetchall() == []
         assert cursor.sql("FROM duckdb_tables()").fetchall() == []
@@ -255,6 +254,18 @@ def test_threads_get_the_rows_of_their_own_trace() -> None:
     assert found == [[11 + n] * 25 for n in range(4)]
 
 
+def test_each_limit_of_memory_has_a_database_of_its_own(kept: Plans) -> None:
+    question = Question("SELECT current_setting('memory_limit') AS most")
+    for limit, most in (("100MiB", "100.0 MiB"), ("200MiB", "200.0 MiB"), ("100MiB", "100.0 MiB")):
+        with kept.lease(question, {}, limit) as plan:
+            assert plan.answer({})["most"].to_pylist() == [most]
+    assert len(kept._databases) == 2
+    for number in range(20):
+        with kept.lease(question, {}, f"{100 + number}MiB") as plan:
+            plan.answer({})
+    assert len(kept._databases) <= 8
+
+
 def test_a_limit_of_rows_is_of_one_question() -> None:
     many = loaded(*(event(f"aten::op{n}", n, n + 1) for n in range(4)))
     with pytest.raises(AnswerError, match="limit of 2 rows"):
@@ -267,9 +278,9 @@ def test_steps_that_answers_share_are_computed_once(monkeypatch: pytest.MonkeyPa
     questions: list[str] = []
     lease = Plans.lease
 
-    def watched(self: Plans, question: Question, tables: Any) -> Any:
+    def watched(self: Plans, question: Question, tables: Any, limit: str | None) -> Any:
         questions.append(question.sql)
-        return lease(self, question, tables)
+        return lease(self, question, tables, limit)
 
     monkeypatch.setattr(Plans, "lease", watched)
     rows = trace(5)
