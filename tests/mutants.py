@@ -1540,6 +1540,42 @@ DRAWN_THIRD: Final = (
         "WHERE dur_ns >= 0 AND (getvariable('blame_step')",
         "tests/parity/test_blame.py::test_it_is_per_step_with_op_and_module",
     ),
+    Mutant(
+        "I43",
+        "all ranks begin with the first slice of any",
+        "profframe/analysis/export_lines/speedscope.py",
+        "min(min(start_ns)) OVER (PARTITION BY run, rank) AS first_ns",
+        "min(min(start_ns)) OVER (PARTITION BY run) AS first_ns",
+        "tests/unit/test_speedscope.py::TestSpeedscope"
+        "::test_each_rank_begins_with_its_own_first_slice",
+    ),
+    Mutant(
+        "I45",
+        "an arrow between ranks ends before the last one came",
+        "profframe/analysis/export_lines/job.py",
+        "greatest(own.start_ns, least(last.start_ns, own.end_ns - 1)) AS at_ns",
+        "least(own.start_ns, least(last.start_ns, own.end_ns - 1)) AS at_ns",
+        "tests/unit/test_export_job.py"
+        "::test_arrows_lead_from_the_last_rank_of_a_collective_to_the_others",
+    ),
+    Mutant(
+        "I46",
+        "a slice of another thread hides that one is around an earlier one",
+        "profframe/analysis/export_lines/lanes.py",
+        "order = np.lexsort((start, thread))  # stable",
+        "order = np.lexsort((start,))  # stable",
+        "tests/unit/test_export_lines.py"
+        "::test_a_slice_around_an_earlier_one_of_its_own_thread_is_beside_it",
+    ),
+    Mutant(
+        "I47",
+        "slices that move to the next row are not in the order of time",
+        "profframe/show/timeline/lanes.py",
+        "rest[np.lexsort((begin[rest], lane[rest]))]",
+        "rest[np.lexsort((lane[rest],))]",
+        "tests/unit/test_timeline.py"
+        "::test_slices_that_overlap_go_to_the_next_row_in_the_order_of_time",
+    ),
 )
 """A third draw, of which these had lived."""
 

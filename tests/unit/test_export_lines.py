@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from profframe import schema
 from profframe.analysis.export_lines.batches import text_batches
 from profframe.analysis.export_lines.chrome import ChromeEvents, chrome_events
-from profframe.analysis.export_lines.lanes import ends_of_slices
+from profframe.analysis.export_lines.lanes import ends_of_slices, lanes_of
 from profframe.analysis.export_lines.single_trace import single_trace
 from profframe.export import chrome
 from tests.builders import table
@@ -61,6 +62,12 @@ def test_a_slice_beside_another_is_named_by_its_own_thread() -> None:
             connection, [{"thread": thread, "pid": "7", "tid": f"t{thread}"} for thread in range(4)]
         )
     assert ends.lanes.starts.rows() == [("7", "t1", 5, 1)]
+
+
+def test_a_slice_around_an_earlier_one_of_its_own_thread_is_beside_it() -> None:
+    """The slice of another thread that begins then, too, is between the two in the file."""
+    thread, start, end = (np.array(values) for values in ([0, 1, 0], [0, 0, 0], [5, 9, 9]))
+    assert lanes_of(thread, start, end).tolist() == [0, 0, 1]
 
 
 def test_what_is_added_makes_a_trace_another_one() -> None:

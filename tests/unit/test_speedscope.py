@@ -18,7 +18,7 @@ from profframe import cli
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.trace.trace import Trace
 from tests import hostile, needs
-from tests.builders import event, loaded
+from tests.builders import event, loaded, together
 from tests.conftest import Run
 
 HERE = Path(__file__).parent
@@ -84,6 +84,12 @@ class TestSpeedscope:
         ]
         assert [(e["type"], e["at"]) for e in other["events"]] == [("O", 30), ("C", 40)]
         assert found["activeProfileIndex"] == 0
+
+    def test_each_rank_begins_with_its_own_first_slice(self, tmp_path: Path) -> None:
+        ranks = (loaded(event("a", 100, 150), rank=0), loaded(event("b", 900, 920), rank=1))
+        first, second = of(together(*ranks), tmp_path / "o.json")["profiles"]
+        assert [e["at"] for e in first["events"]] == [0, 50]
+        assert [e["at"] for e in second["events"]] == [0, 20]
 
     def test_device_time_first_a_slices_own_then_that_inside(self, tmp_path: Path) -> None:
         trace = loaded(

@@ -129,6 +129,11 @@ def test_what_is_farthest_from_the_others_is_drawn_and_no_farther() -> None:
     assert drawn.to_series().to_list() == [True, True, False, True, True, False]
 
 
+def test_slices_that_overlap_go_to_the_next_row_in_the_order_of_time() -> None:
+    begin, dur = np.array([2, 3, 4, 5]), np.array([5, 1, 2, 3])
+    assert spread(np.zeros(4, np.int64), begin, dur).tolist() == [0, 1, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("lane", "row", "order"),
     [
