@@ -1576,6 +1576,22 @@ DRAWN_THIRD: Final = (
         "tests/unit/test_timeline.py"
         "::test_slices_that_overlap_go_to_the_next_row_in_the_order_of_time",
     ),
+    Mutant(
+        "I49",
+        "the parent of the first slice of a trace is the last of the trace before",
+        "profframe/show/timeline/content.py",
+        "(number >= 0) & (at < self._bases[trace + 1])",
+        "(at < self._bases[trace + 1])",
+        "tests/unit/test_timeline.py::test_the_first_slices_of_every_trace_have_no_parent",
+    ),
+    Mutant(
+        "I55",
+        "the least self time is first",
+        "profframe/asking/tools.py",
+        "rows.sort(column, descending=True, nulls_last=True, maintain_order=True)",
+        "rows.sort(column, descending=False, nulls_last=True, maintain_order=True)",
+        "tests/agents/test_pages.py::test_the_most_self_time_is_first_and_equal_ones_stay_in_order",
+    ),
 )
 """A third draw, of which these had lived."""
 

@@ -192,6 +192,11 @@ def test_each_rank_is_once_in_the_overview() -> None:
     assert [row["rank"] for row in tables(text)["overview"]] == [0, 1]
 
 
+def test_the_most_self_time_is_first_and_equal_ones_stay_in_order() -> None:
+    rows = pl.DataFrame({"name": ["a", "b", "c", "d"], "self_ns": [5, None, 9, 9]})
+    assert tools._longest(rows, "self_ns")["name"].to_list() == ["c", "d", "a", "b"]
+
+
 def test_of_equally_long_work_the_first_is_shown() -> None:
     """A launch of three kernels, of which two are asked for."""
     launch: dict[str, Any] = {"category": "cuda_runtime", "correlation": 1}

@@ -339,6 +339,17 @@ def test_a_clock_that_is_ahead_begins_as_much_later(
     ]  # fmt: skip
 
 
+def test_the_first_slices_of_every_trace_have_no_parent(
+    several: tuple[Document, list[dict[str, Any]]],
+) -> None:
+    outermost = {(row["trace"], row["name"]) for row in several[1] if row["parent"] is None}
+    assert outermost == {
+        (0, "ProfilerStep#7"), (0, "ncclDevKernel_AllReduce"),
+        (1, "ProfilerStep#7"), (1, "ncclDevKernel_AllReduce"),
+        *((2, f"ProfilerStep#{number}") for number in range(1, 5)),
+    }  # fmt: skip
+
+
 def test_of_equally_slow_steps_the_path_is_of_the_first(
     several: tuple[Document, list[dict[str, Any]]],
 ) -> None:
