@@ -1592,6 +1592,22 @@ DRAWN_THIRD: Final = (
         "rows.sort(column, descending=False, nulls_last=True, maintain_order=True)",
         "tests/agents/test_pages.py::test_the_most_self_time_is_first_and_equal_ones_stay_in_order",
     ),
+    Mutant(
+        "I57",
+        "a pack of as many runs as are packed is left alone",
+        "profframe/store/maintenance/changing.py",
+        "if packed and len(place.names) <= traces:",
+        "if packed and len(place.names) < traces:",
+        "tests/unit/test_maintenance.py::test_large_packs_are_left_alone",
+    ),
+    Mutant(
+        "I59",
+        "of rows without a trace the last rank is named",
+        "profframe/store/writing.py",
+        "run, rank = min(unnamed)",
+        "run, rank = max(unnamed)",
+        "tests/unit/test_store.py::test_rows_without_a_trace_are_not_lost_in_silence",
+    ),
 )
 """A third draw, of which these had lived."""
 

@@ -1,11 +1,11 @@
 """Which tests the default run has; ``scripts/test --all`` has the others, too.
 
-Two members of each family (the sets of parameters of one test), and nothing that took a second or
-starts a process, a browser or a cluster, but once for each of these. Where each member is a thing
-of its own, such as an answer or an attack, the family is whole (`WHOLE`). What `tests.mutants`
-names is always in.
+Nothing that took a second or starts a process, a browser or a cluster, but once for each of these;
+of a family (the sets of parameters of one test) that took half a second all together, two members.
+Where each member is a thing of its own, such as an answer or a rule, the family is whole (`WHOLE`).
+What `tests.mutants` names is always in.
 
-What took a second is in ``slow.txt``. Now and then it is measured anew::
+What took so long is in ``slow.txt``. Now and then it is measured anew::
 
     scripts/test --all --junitxml all.xml
     python -m tests.selection all.xml
@@ -43,6 +43,7 @@ WHOLE: Final = (
     "tests/unit/test_facts_pipeline.py",
     "tests/unit/test_foreign.py",
     "tests/unit/test_formulas.py",
+    "tests/unit/test_manifest.py",
     "tests/unit/test_names.py",
     "tests/unit/test_sandbox.py::TestRefused::test_by_sql",
 )
@@ -87,6 +88,8 @@ ONCE: Final = (
 SLOW_TESTS: Final = Path(__file__).with_name("slow.txt")
 SLOW_S: Final = 1.0
 """Seconds from which on a test is slow, of one of two processes on a machine with two cores."""
+SLOW_FAMILY_S: Final = 0.5
+"""The same of all members of a family together."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -102,7 +105,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("long") is None:
             members[family] += 1
         is_slow = item.nodeid in measured or _is_of(family, SLOW)
-        if (is_slow and not _is_of(family, ONCE)) or members[family] > MEMBERS:
+        is_one_of_many = family in measured and members[family] > MEMBERS
+        if (is_slow and not _is_of(family, ONCE)) or is_one_of_many:
             item.add_marker("more")
 
 
@@ -111,12 +115,23 @@ def _is_of(name: str, places: Iterable[str]) -> bool:
 
 
 def slow(junit: Path) -> Iterator[str]:
-    """Names of tests that took a second in a run, from what ``--junitxml`` wrote."""
+    """Names of tests and families that are slow in a run, from what ``--junitxml`` wrote."""
+    families: dict[str, list[float]] = {}
     for case in ET.parse(junit).iter("testcase"):  # noqa: S314 - pytest wrote it
-        if float(case.attrib["time"]) >= SLOW_S:
-            name = _node_id(case.attrib["classname"].split("."), case.attrib["name"])
-            if not _is_of(name, SLOW):
-                yield name
+        name = _node_id(case.attrib["classname"].split("."), case.attrib["name"])
+        family, _, parameters = name.partition("[")
+        if _is_of(name, SLOW):
+            continue
+        seconds = float(case.attrib["time"])
+        if seconds >= SLOW_S:
+            yield name
+        if parameters:
+            families.setdefault(family, []).append(seconds)
+    yield from (
+        family
+        for family, seconds in families.items()
+        if len(seconds) > MEMBERS and sum(seconds) >= SLOW_FAMILY_S
+    )
 
 
 def _node_id(within: list[str], name: str) -> str:

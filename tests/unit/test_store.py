@@ -127,7 +127,8 @@ def test_rows_that_are_mixed_are_sorted_out_in_their_order(tmp_path: Path) -> No
 
 
 def test_rows_without_a_trace_are_not_lost_in_silence(tmp_path: Path) -> None:
-    tables = one() | {"events": table("events", [{"run": "other", "rank": 7}])}
+    rows = [{"run": "other", "rank": rank} for rank in (8, 7, 9)]
+    tables = one() | {"events": table("events", rows)}
 
     with pytest.raises(StoreError, match="run 'other', rank 7 has rows but no row in `traces`"):
         store.write(tables, tmp_path)
