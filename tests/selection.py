@@ -1,7 +1,7 @@
 """Which tests the default run has; ``scripts/test --all`` has the others, too.
 
-Nothing that took a second or starts a process, a browser or a cluster, but once for each of these;
-of a family (the sets of parameters of one test) that took half a second all together, two members.
+Nothing that took half a second or starts a process, a browser or a cluster, but once for each of
+these; of a family (the sets of parameters of one test) that took that long together, two members.
 Where each member is a thing of its own, such as an answer or a rule, the family is whole (`WHOLE`).
 What `tests.mutants` names is always in.
 
@@ -86,10 +86,8 @@ ONCE: Final = (
 )
 """Of what is slow, what the default run has all the same: one test of each contract."""
 SLOW_TESTS: Final = Path(__file__).with_name("slow.txt")
-SLOW_S: Final = 1.0
-"""Seconds from which on a test is slow, of one of two processes on a machine with two cores."""
-SLOW_FAMILY_S: Final = 0.5
-"""The same of all members of a family together."""
+SLOW_S: Final = 0.5
+"""Seconds from which on a test is slow, or all members of a family together."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -105,8 +103,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("long") is None:
             members[family] += 1
         is_slow = item.nodeid in measured or _is_of(family, SLOW)
-        is_one_of_many = family in measured and members[family] > MEMBERS
-        if (is_slow and not _is_of(family, ONCE)) or is_one_of_many:
+        is_cut = family in measured or _is_of(family, SLOW)
+        if (is_slow and not _is_of(family, ONCE)) or (is_cut and members[family] > MEMBERS):
             item.add_marker("more")
 
 
@@ -130,7 +128,7 @@ def slow(junit: Path) -> Iterator[str]:
     yield from (
         family
         for family, seconds in families.items()
-        if len(seconds) > MEMBERS and sum(seconds) >= SLOW_FAMILY_S
+        if len(seconds) > MEMBERS and sum(seconds) >= SLOW_S
     )
 
 

@@ -18,15 +18,15 @@ def test_every_slow_test_has_its_place() -> None:
         assert f"def {function}(" in (ROOT / path).read_text(encoding="utf-8"), name
 
 
-def test_what_took_a_second_is_slow_and_a_family_of_half_a_second(tmp_path: Path) -> None:
+def test_what_took_half_a_second_is_slow_alone_or_together(tmp_path: Path) -> None:
     times = {
-        ("tests.unit.test_selection", "test_a[x.y::z]"): 1.0,
+        ("tests.unit.test_selection", "test_a[x.y::z]"): 0.5,
         ("tests.unit.test_selection.TestClass", "test_b"): 7.5,
-        ("tests.unit.test_selection", "test_c"): 0.999,
+        ("tests.unit.test_selection", "test_c"): 0.499,
         ("tests.test_site", "test_that_is_slow_by_its_file"): 9.0,
         **{("tests.unit.test_selection", f"test_three[{n}]"): 0.17 for n in range(3)},
         **{("tests.unit.test_selection", f"test_quick[{n}]"): 0.16 for n in range(3)},
-        **{("tests.unit.test_selection", f"test_two[{n}]"): 0.9 for n in range(2)},
+        **{("tests.unit.test_selection", f"test_two[{n}]"): 0.4 for n in range(2)},
     }
     cases = "".join(
         f'<testcase classname="{within}" name="{name}" time="{seconds}" />'
