@@ -1130,9 +1130,9 @@ PLANS: Final = (
         "34e",
         "what a plan has read of a larger table stays in it",
         "profframe/query/plans.py",
-        "                    plan.forget()\n",
-        "                    plan.fits(tables)\n",
-        "tests/unit/test_plans.py::test_rows_of_a_larger_table_are_freed",
+        "                plan.forget()\n",
+        "                plan.held_rows = 0\n",
+        "tests/unit/test_plans.py::test_rows_that_plans_hold_are_freed_the_oldest_first",
     ),
     Mutant(
         "34f",

@@ -45,7 +45,9 @@ _FOR_FEW_ROWS: Final = (
 )  # fmt: skip
 """Optimizers of DuckDB for tables of that size: the others take longer than they save."""
 _FEW_ROWS: Final = 1 << 11
-"""A plan that has read more rows than these is run without rows, to free what it holds of them."""
+"""A plan that has read no more rows than these may hold them."""
+_HELD_ROWS: Final = 1 << 18
+"""Rows that other idle plans hold together: the oldest are run without rows, which frees them."""
 _DATABASES: Final = 8
 """Most databases, two for each limit of memory; all are opened anew where there would be more."""
 _KEPT: Final = 128
@@ -137,6 +139,8 @@ class _Plan:
     slots: Mapping[str, Slot]
     may_run_again: bool | None = None
     """None until it is looked up, by the second question."""
+    held_rows: int = 0
+    """Rows of its largest table, if it may hold them and they are not few."""
 
     def fits(self, tables: Tables) -> bool:
         """Whether tables have the types that were planned for."""
@@ -155,6 +159,7 @@ class _Plan:
     def forget(self) -> None:
         """Free what operators hold of the last rows."""
         self.answer({name: slot.schema.empty_table() for name, slot in self.slots.items()})
+        self.held_rows = 0
 
     def runs_again(self) -> bool:
         """Whether the plan can be run a second time."""
@@ -228,11 +233,9 @@ class Plans:
         try:
             yield plan
             if most <= MOST_ROWS and key not in self._once:
-                if most <= _FEW_ROWS:
-                    self._give_back(key, plan)
-                elif plan.runs_again():
-                    plan.forget()
-                    self._give_back(key, plan)
+                plan.held_rows = most if most > _FEW_ROWS else 0
+                self._give_back(key, plan)
+                self._free_rows()
         except (duckdb.InternalException, duckdb.FatalException):
             self._abandon(plan.database)
             raise
@@ -247,14 +250,18 @@ class Plans:
             idle.remove(plan)
             if not idle:
                 del self._idle[key]
+        return plan if self._runs_again(key, plan) else None
+
+    def _runs_again(self, key: _Key, plan: _Plan) -> bool:
+        """Whether a plan can be run again; if not, none of its question is kept any more."""
         if plan.runs_again():
-            return plan
+            return True
         with self._lock:
             if len(self._once) > _KEPT:
                 self._once.clear()
             self._once.add(key)
             self._idle.pop(key, None)
-        return None
+        return False
 
     def _made(self, question: Question, tables: Tables, place: _Place) -> _Plan:
         database, cursor = self._connected(place)
@@ -284,6 +291,28 @@ class Plans:
                 self._idle[oldest].pop(0)
                 if not self._idle[oldest]:
                     del self._idle[oldest]
+
+    def _free_rows(self) -> None:
+        """Free rows that idle plans hold, of those first that were not asked for longest."""
+        while taken := self._taken_with_rows():
+            key, plan = taken
+            if self._runs_again(key, plan):
+                plan.forget()
+                self._give_back(key, plan)
+
+    def _taken_with_rows(self) -> tuple[_Key, _Plan] | None:
+        """The oldest plan with rows, if all plans together hold too many."""
+        with self._lock:
+            holding = [
+                (key, plan) for key, idle in self._idle.items() for plan in idle if plan.held_rows
+            ]
+            if sum(plan.held_rows for _, plan in holding) <= _HELD_ROWS:
+                return None
+            key, plan = holding[0]
+            self._idle[key].remove(plan)
+            if not self._idle[key]:
+                del self._idle[key]
+            return key, plan
 
     def _abandon(self, database: duckdb.DuckDBPyConnection) -> None:
         """Open another database for the next question: after such an error this one is closed."""

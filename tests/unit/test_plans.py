@@ -159,20 +159,28 @@ def test_no_plan_of_a_large_table_is_kept(kept: Plans, monkeypatch: pytest.Monke
     assert ask(kept, SUM, t=numbers(1, 2, 3, 4)) == [10]
 
 
-def test_rows_of_a_larger_table_are_freed(kept: Plans, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_plans_hold_are_freed_the_oldest_first(
+    kept: Plans, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Operators of a plan keep what they have read until they read again."""
     monkeypatch.setattr(plans, "_FEW_ROWS", 2)
-    read: list[int] = []
+    monkeypatch.setattr(plans, "_HELD_ROWS", 6)
+    most = Question("SELECT max(a) AS most FROM t")
+    read: list[tuple[str, int]] = []
     answer = plans._Plan.answer
 
     def watched(self: Any, tables: Any) -> pa.Table:
-        read.append(tables["t"].num_rows)
-        return answer(self, tables)
+        rows = answer(self, tables)
+        read.append((rows.column_names[0], tables["t"].num_rows))
+        return rows
 
     monkeypatch.setattr(plans._Plan, "answer", watched)
     assert ask(kept, SUM, t=numbers(1, 2)) == [3]
     assert ask(kept, SUM, t=numbers(1, 2, 3)) == [6]
-    assert read == [2, 3, 0]
+    assert ask(kept, most, t=numbers(1, 2, 3)) == [3]
+    assert read == [("total", 2), ("total", 3), ("most", 3)]
+    assert ask(kept, most, t=numbers(1, 2, 3, 4)) == [4]
+    assert read[3:] == [("most", 4), ("total", 0)]
 
 
 def test_only_columns_that_are_asked_for_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
