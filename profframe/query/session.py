@@ -178,9 +178,9 @@ class Session:
 
     @property
     def in_steps(self) -> bool:
-        """Whether advice is asked in steps: what is between two of them, no limit of memory counts.
+        """Whether advice is asked in steps, whose rows no limit of memory counts.
 
-        With a limit this is for few rows only; one SELECT spills.
+        With a limit this is for few rows only: one SELECT spills.
         """
         if self.terms.memory_limit is None:
             return self.keeps_plans

@@ -171,8 +171,8 @@ def limited(
     ----------
     memory_limit
         Such as ``"2GB"`` (of 1e9 bytes) or ``"512MiB"``, for DuckDB, which runs the queries and
-        spills to a temporary folder first. Returned rows do not count. None for most of the
-        machine's memory.
+        spills to a temporary folder first. Returned rows do not count. Questions of all traces in
+        memory with the same limit share it. None for most of the machine's memory.
     timeout_s
         Seconds that a question may take.
     rows
