@@ -238,7 +238,7 @@ FACTS: Final = (
         "17",
         "tf32 of a kernel without an owner spreads to all without one",
         "profframe/facts/op_work.py",
-        "    in_tf32[-1] = False\n",
+        "        in_tf32[-1] = False\n",
         "",
         "tests/unit/test_facts_work.py::test_tf32_is_of_the_kernels_of_one_owner",
     ),
@@ -429,7 +429,8 @@ RANKS: Final = (
         "sql/lib/collectives.sql",
         "WHEN row_number() OVER arrival = ranks THEN lag(came_ns) OVER arrival",
         "WHEN row_number() OVER arrival = ranks THEN min(came_ns) OVER (PARTITION BY match)",
-        "tests/sql/test_golden.py::TestGolden::test_rows[stragglers-several_late]",
+        "tests/sql/test_golden.py"
+        "::test_other_traces_beside_it_and_another_order_of_rows_change_nothing[stragglers]",
     ),
     Mutant(
         "32b",
@@ -453,8 +454,8 @@ RANKS: Final = (
         "sql/rules/exposed_communication.sql",
         "exposed_ns - waited_ns AS own_ns",
         "exposed_ns AS own_ns",
-        "tests/sql/test_rules.py::TestCases"
-        "::test_rows[exposed_communication-silent_where_it_waits]",
+        "tests/sql/test_rules.py"
+        "::test_order_and_other_traces_beside_it_change_nothing[exposed_communication]",
     ),
     Mutant(
         "32e",
@@ -462,7 +463,7 @@ RANKS: Final = (
         "sql/rules/straggler.sql",
         "WHERE causes.cause <> 'wait' AND ",
         "WHERE ",
-        "tests/sql/test_rules.py::TestCases::test_rows[straggler-fires_of_culprits]",
+        "tests/sql/test_rules.py::test_order_and_other_traces_beside_it_change_nothing[straggler]",
     ),
     Mutant(
         "32f",

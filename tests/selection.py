@@ -98,6 +98,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     members = Counter[str]()
     for item in items:
         family = item.nodeid.partition("[")[0]
+        if item.nodeid in named and item.get_closest_marker("long") is not None:
+            raise pytest.UsageError(f"{item.nodeid}: a test of tests.mutants is long")
         if not {item.nodeid, family}.isdisjoint(named) or _is_of(family, WHOLE):
             continue
         if item.get_closest_marker("long") is None:
