@@ -35,15 +35,9 @@ WHOLE: Final = (
     "tests/sql/test_macro_docs.py::TestComment::test_the_example_gives_what_is_declared",
     "tests/sql/test_rules.py::test_cases_are_called_by_whether_they_fire",
     "tests/sql/test_rules.py::test_order_and_other_traces_beside_it_change_nothing",
-    "tests/test_api.py",
-    "tests/test_bad_input.py::test_what_is_no_trace_is_refused_with_the_reason",
     "tests/test_layers.py",
-    "tests/test_schema.py",
-    "tests/unit/test_facts_kinds.py",
     "tests/unit/test_facts_pipeline.py",
-    "tests/unit/test_foreign.py",
     "tests/unit/test_formulas.py",
-    "tests/unit/test_manifest.py",
     "tests/unit/test_names.py",
     "tests/unit/test_sandbox.py::TestRefused::test_by_sql",
 )
@@ -104,8 +98,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         if item.get_closest_marker("long") is None:
             members[family] += 1
-        is_slow = item.nodeid in measured or _is_of(family, SLOW)
-        is_cut = family in measured or _is_of(family, SLOW)
+        is_place = _is_of(family, SLOW)
+        is_slow, is_cut = (is_place or name in measured for name in (item.nodeid, family))
         if (is_slow and not _is_of(family, ONCE)) or (is_cut and members[family] > MEMBERS):
             item.add_marker("more")
 

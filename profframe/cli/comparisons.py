@@ -316,12 +316,12 @@ def check(
     traces = trace.traces
     names = set(traces["run"])
     base, others = _some_runs(baseline, names), _some_runs(runs, names) if runs else None
-    totals = partial(trace.runs, per_step)
-    result = check_runs(
-        *(traces, trace.samples(), totals, base, others),
-        limit=limits,
-        measure=partial(of_each_run, trace),
-    )
+    with trace.asking() as session:  # limits ask for the same rows
+        result = check_runs(
+            *(traces, session.samples(), partial(session.runs, per_step), base, others),
+            limit=limits,
+            measure=partial(of_each_run, session),
+        )
     regressions = frame(result.regressions, why=of_regressions(trace, result.compared))
     output.emit(
         regressions,

@@ -100,28 +100,38 @@ def hold(
         A metric is not known on a side.
     """
     with sides[0].asking() as base, sides[1].asking() as other:  # limits ask for the same rows
-        levels = {options["per"]: comparison}
-        if any(one.metric == "step" for one in limits):
-            with suppress(ParameterError):  # a side has no steps
-                by_step = options | {"per": "step", "steps": steps}
-                levels.setdefault("step", compare(base, other, names, **by_step))
-        measures: dict[str, Measure] = {}
-        chances: dict[str, float] = {}
-        for per, measured in levels.items():
-            both = tuple(
-                _Side(
-                    trace, name, side.samples.select("run", "step"), options | {"per": per}, steps
-                )
-                for trace, name, side in zip((base, other), names, measured.sides, strict=True)
-            )
-            own = {
-                one.metric: _measure(one, *both)
-                for one in limits
-                if ("step" if one.metric == "step" and "step" in levels else options["per"]) == per
-            }
-            measures |= own
-            chances |= _chances(own, measured)
-        return verdicts(limits, measures, chances)
+        return _held(limits, (base, other), names, comparison, steps=steps, options=options)
+
+
+def _held(
+    limits: Sequence[Limit],
+    sides: tuple[Trace, Trace],
+    names: Sequence[str],
+    comparison: Comparison,
+    *,
+    steps: str,
+    options: Mapping[str, Any],
+) -> list[Verdict]:
+    levels = {options["per"]: comparison}
+    if any(one.metric == "step" for one in limits):
+        with suppress(ParameterError):  # a side has no steps
+            by_step = {**options, "per": "step", "steps": steps}
+            levels.setdefault("step", compare(*sides, names, **by_step))
+    measures: dict[str, Measure] = {}
+    chances: dict[str, float] = {}
+    for per, measured in levels.items():
+        both = tuple(
+            _Side(trace, name, side.samples.select("run", "step"), {**options, "per": per}, steps)
+            for trace, name, side in zip(sides, names, measured.sides, strict=True)
+        )
+        own = {
+            one.metric: _measure(one, *both)
+            for one in limits
+            if ("step" if one.metric == "step" and "step" in levels else options["per"]) == per
+        }
+        measures |= own
+        chances |= _chances(own, measured)
+    return verdicts(limits, measures, chances)
 
 
 def _chances(measures: Mapping[str, Measure], measured: Comparison) -> dict[str, float]:

@@ -235,7 +235,8 @@ class Plans:
             if most <= MOST_ROWS and key not in self._once:
                 plan.held_rows = most if most > _FEW_ROWS else 0
                 self._give_back(key, plan)
-                self._free_rows()
+                if plan.held_rows:
+                    self._free_rows()
         except (duckdb.InternalException, duckdb.FatalException):
             self._abandon(plan.database)
             raise
@@ -247,9 +248,7 @@ class Plans:
             plan = next((plan for plan in idle if plan.fits(tables)), None)
             if plan is None:
                 return None
-            idle.remove(plan)
-            if not idle:
-                del self._idle[key]
+            self._remove(key, plan)
         return plan if self._runs_again(key, plan) else None
 
     def _runs_again(self, key: _Key, plan: _Plan) -> bool:
@@ -288,9 +287,7 @@ class Plans:
             self._idle.move_to_end(key)
             while sum(map(len, self._idle.values())) > _KEPT:
                 oldest = next(iter(self._idle))
-                self._idle[oldest].pop(0)
-                if not self._idle[oldest]:
-                    del self._idle[oldest]
+                self._remove(oldest, self._idle[oldest][0])
 
     def _free_rows(self) -> None:
         """Free rows that idle plans hold, of those first that were not asked for longest."""
@@ -308,11 +305,14 @@ class Plans:
             ]
             if sum(plan.held_rows for _, plan in holding) <= _HELD_ROWS:
                 return None
-            key, plan = holding[0]
-            self._idle[key].remove(plan)
-            if not self._idle[key]:
-                del self._idle[key]
-            return key, plan
+            self._remove(*holding[0])
+            return holding[0]
+
+    def _remove(self, key: _Key, plan: _Plan) -> None:
+        """Take an idle plan out; the lock is held."""
+        self._idle[key].remove(plan)
+        if not self._idle[key]:
+            del self._idle[key]
 
     def _abandon(self, database: duckdb.DuckDBPyConnection) -> None:
         """Open another database for the next question: after such an error this one is closed."""

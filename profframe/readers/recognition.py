@@ -19,12 +19,9 @@ from profframe.readers import (
 )
 from profframe.readers.bytes import ByteSource, is_pipe
 
-OTHERS: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = (
-    ("execution_trace", execution_trace.knows),
-    ("flight_recorder", flight_recorder.knows),
-    ("memory_snapshot", memory_snapshot.knows),
-    ("memory_timeline", memory_timeline.knows),
-    ("perfetto", perfetto.knows),
+OTHERS: Final[tuple[tuple[str, Callable[[bytes], bool]], ...]] = tuple(
+    (form.FORMAT, form.knows)
+    for form in (execution_trace, flight_recorder, memory_snapshot, memory_timeline, perfetto)
 )
 """Formats other than Chrome's: whether a decompressed file begins like it. The first counts."""
 _FORMATS: Final = (*OTHERS, ("kineto", chrome.knows_kineto), ("chrome", chrome.knows))

@@ -221,6 +221,7 @@ def test_answers_of_the_users_are_not_asked_in_the_shared_database(
     own.write_text("SELECT count(*) AS n FROM events")
     assert trace(5).sql("SELECT count(*) FROM events").item() == 2
     assert trace(5).answer(own).item() == 2
+    assert trace(5).limited("1GB").answer(own).item() == 2
     with pytest.raises(AssertionError, match="shared"):
         trace(5).answer("self_times")
 
@@ -268,6 +269,7 @@ def test_each_limit_of_memory_has_a_database_of_its_own(kept: Plans) -> None:
         with kept.lease(question, {}, limit) as plan:
             assert plan.answer({})["most"].to_pylist() == [most]
     assert len(kept._databases) == 2
+    assert trace(5).limited("1GB").answer("self_times").height == 1
     for number in range(20):
         with kept.lease(question, {}, f"{100 + number}MiB") as plan:
             plan.answer({})

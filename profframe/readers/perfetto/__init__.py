@@ -6,6 +6,8 @@ from typing import Final
 
 from profframe.readers.perfetto.wire import FIXED32, FIXED64, LENGTH, VARINT
 
+FORMAT: Final = "perfetto"
+
 
 def knows(head: bytes) -> bool:
     """Whether a file begins like a Perfetto trace: with a packet that has fields of one."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from profframe.errors import NotATraceError
-from profframe.readers import parsing_database
+from profframe.readers import parsing_database, perfetto
 from profframe.readers.build.assembly import assemble
 from profframe.readers.build.rows import Batch, Header, Quality, RawTrace, gather
 from profframe.readers.bytes import ByteSource
@@ -73,7 +73,7 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
             as_one=True,
         )
     header = Header(
-        format="perfetto",
+        format=perfetto.FORMAT,
         clock="utc" if reading.state.base else "relative",
         base_ns=reading.state.base_ns(),
         device_type=device_type_of([rows]),
