@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 9
+SCHEMA_VERSION: Final = 10
 """Version of the tables below; a store of another version is refused."""
 
 TEXT: Final = pa.string()
@@ -576,6 +576,36 @@ TENSORS = Table(
     is_optional=True,
 )  # fmt: skip
 
+_NO_PARTS = "`step_ns` is not known, or no device was used"
+PROFILER_STEPS = Table(
+    "profiler_steps",
+    "one row per step: a slice `ProfilerStep#N` on the host, by start",
+    "How long each step took: on the host, on the devices, and from one completion to the next.",
+    (
+        *_KEY,
+        Column("event_id", INT64, "`event_id` of the slice."),
+        Column("step", INT64, "N of its name."),
+        Column("pid", NAME, "The source's process id, as text: steps of different processes may overlap.", null=_UNKNOWN),
+        Column("start_ns", INT64, "Start on the host, on the clock that `traces.clock` names.", "ns", "the source has no usable time"),
+        Column("host_ns", INT64, "Duration on the host.", "ns", "never ended"),
+        Column("device_start_ns", INT64, "Start of the first device work launched in it.", "ns", "it launched none"),
+        Column("device_window_ns", INT64, "From there to the end of the last.", "ns", "it launched none"),
+        Column("began_ns", INT64, "Start of its interval: when the step before it was completed, or its own start where that is later. For the first step of a process, device work launched earlier counts as the step before.", "ns", "the source has no usable time, or the first device work waited for what was not recorded"),
+        Column("completed_ns", INT64, "End of its interval: when the host and the device work of this step and all before it had ended, without work that nothing of the next step waits for.", "ns", "never ended, or the last of its device work was not recorded"),
+        Column("step_ns", INT64, "How long the step took: from `began_ns` to `completed_ns`. Intervals of the steps of a process do not overlap.", "ns", "one of these is not known"),
+        Column("lag_ns", INT64, "How far the devices were behind when the host ended it.", "ns", "`completed_ns` is not known, or no device was used"),
+        Column("unawaited", INT64, "Pieces of its device work that ran beside the next step, and that nothing of the next step waited for: no work was put behind them on their stream, and nothing synchronised with them, before they ended.", null="no device was used"),
+        Column("compute_ns", INT64, "Time of its interval in which computation (or a fill) ran on a device of the rank, of any step. This and the next three add up to `step_ns`.", "ns", _NO_PARTS),
+        Column("exposed_communication_ns", INT64, "Time in which communication ran, but no computation.", "ns", _NO_PARTS),
+        Column("exposed_copy_ns", INT64, "Time in which a copy ran, but neither of these.", "ns", _NO_PARTS),
+        Column("idle_ns", INT64, "Time in which no device of the rank was busy.", "ns", _NO_PARTS),
+        Column("hidden_communication_ns", INT64, "Time in which communication ran under computation.", "ns", _NO_PARTS),
+        Column("hidden_copy_ns", INT64, "Time in which a copy ran under either of these.", "ns", _NO_PARTS),
+        Column("other_steps_ns", INT64, "Time in which only device work of other steps, or of none, ran.", "ns", _NO_PARTS),
+        Column("lack", NAME, "Why it is left out of means: open, it never ended; cut, the profile ended in it; records, its last call that launches work has none in the trace; before, its first device work waited for what was not recorded.", null="nothing"),
+    ),
+)  # fmt: skip
+
 TRACES = Table(
     "traces",
     "one row per (run, rank)",
@@ -620,7 +650,7 @@ QUALITY = Table(
 )  # fmt: skip
 
 _IN_EACH_TRACE: Final = (
-    EVENTS, MEMORY, FLOWS, COUNTERS, INSTANTS, THREADS, DEVICES, TRACES, QUALITY,
+    EVENTS, MEMORY, FLOWS, COUNTERS, INSTANTS, THREADS, DEVICES, PROFILER_STEPS, TRACES, QUALITY,
 )  # fmt: skip
 _OF_SOME_SOURCES: Final = (
     SEGMENTS, BLOCKS, ALLOCATIONS, ALLOCATOR_EVENTS, RECORDED_COLLECTIVES, PROCESS_GROUPS, STACKS,
@@ -649,6 +679,8 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
 )
 OPTIONAL_TABLES: Final[frozenset[str]] = frozenset(t.name for t in TABLES.values() if t.is_optional)
 """Tables that most traces have no rows of."""
+MAY_BE_MISSING: Final = OPTIONAL_TABLES | {PROFILER_STEPS.name}
+"""Tables that readers need not give."""
 
 
 @cache
@@ -658,16 +690,16 @@ def empty(name: str) -> pa.Table:
 
 
 def complete(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Every table in the schema's order; an optional one that is missing is empty.
+    """Every table in the schema's order; one that is missing is empty, if it may be missing.
 
     Examples
     --------
-    >>> tables = {name: empty(name) for name in TABLES if name not in OPTIONAL_TABLES}
+    >>> tables = {name: empty(name) for name in TABLES if name not in MAY_BE_MISSING}
     >>> complete(tables).keys() == TABLES.keys()
     True
     """
     return {
-        name: empty(name) if name in OPTIONAL_TABLES and name not in tables else tables[name]
+        name: empty(name) if name in MAY_BE_MISSING and name not in tables else tables[name]
         for name in TABLES
     }
 
@@ -721,11 +753,13 @@ FACT_COLUMNS: Final = frozenset(
 """Columns that a fact adds, not a reader."""
 READER_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        t.name: tuple(n for n in t.names[2:] if t.is_optional or n not in FACT_COLUMNS)
+        t.name: ()
+        if t is PROFILER_STEPS
+        else tuple(n for n in t.names[2:] if t.is_optional or n not in FACT_COLUMNS)
         for t in TABLES.values()
     }
 )
-"""Columns of each table that a reader fills: all but run, rank and the facts; of optional tables all."""
+"""Columns of each table that a reader fills: all but run, rank and the facts."""
 
 
 def conform(name: str, rows: pa.Table, run: str, rank: int) -> pa.Table:
@@ -830,6 +864,11 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("counted_slice_without_launch", "slices with counters outside host ops, whose number differs from that of kernel launches", "kept, their op is not known"),
             Check("broken_launch_arrow", "arrows from ops to device slices, in a list of torch's events, without a start, an end or a slice at one of them", "kept in flows; they give no op_id and no device time"),
             Check("outside_steps", "kernels, copies and fills outside profiler steps, although there are steps", "left out of per-step results; `profframe.diff` counts them with `outside=`"),
+            Check("cut_step", "steps that the end of the profile cut, such as the one that torch opens within the last `step()`", "left out of means, trends and limits"),
+            Check("incomplete_step", "steps whose last call that launches work has none in the trace", "step_ns is NULL"),
+            Check("unknown_start_of_step", "first steps whose first device work waited for what was not recorded", "step_ns is NULL"),
+            Check("unawaited_work", "device work that ran beside later steps although nothing of the next step waits for it", "it does not hold back the completion of its step"),
+            Check("host_ahead", "steps that the host ended before the devices completed them, by more than a twentieth of a step", "kept: step_ns is the time from one completion to the next, host_ns that on the host"),
             Check("unreadable_graph_marker", "host ops named `## ... ##` that name neither a graph file nor the number of a node, or that have no end", "treated as ordinary slices"),
             Check("crossing_graph_markers", "markers of graph files and nodes that start inside another one and end after it", "among open markers, the last opened counts"),
             Check("node_outside_graph", "markers of graph nodes with no marker of a graph file around them", "skipped"),

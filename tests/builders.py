@@ -34,6 +34,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe.facts import Options, Registry, Tables, add_facts
 from profframe.facts.kernel_categories import kernel_categories
+from profframe.facts.step_times import step_times
 from profframe.trace.trace import Trace
 
 Row = Mapping[str, object]
@@ -105,7 +106,13 @@ def loaded(*events: Row, run: str = "r", rank: int = 0, **others: Any) -> Trace:
 
 
 def stored(**rows: Iterable[Row]) -> Trace:
-    """A trace of rows as they are in a store, by their tables; see `table`."""
+    """A trace of rows as they are in a store, by their tables; see `table`.
+
+    ``profiler_steps`` are what the fact says of ``events`` if they are not given.
+    """
+    rows = {name: [*given] for name, given in rows.items()}
+    if "profiler_steps" not in rows:
+        rows["profiler_steps"] = steps_of(categorised(_keyed("events", rows.get("events", ()))))
     return Trace.from_tables({name: table(name, rows.get(name, ())) for name in schema.TABLES})
 
 
@@ -121,6 +128,25 @@ def loaded_ranks(ranks: Iterable[Sequence[Row]]) -> Trace:
     return together(
         *(loaded(*rows, run=f"run {number % 2}", rank=number) for number, rows in enumerate(ranks))
     )
+
+
+def steps_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Rows of ``profiler_steps``: what the fact says of rows of ``events``."""
+    by_trace: dict[tuple[object, object], list[Row]] = {}
+    for row in rows:
+        by_trace.setdefault((row["run"], row["rank"]), []).append(row)
+    made: list[dict[str, Any]] = []
+    for (run, rank), events in by_trace.items():
+        if any(str(row.get("name")).startswith("ProfilerStep#") for row in events):
+            places = {row["event_id"]: place for place, row in enumerate(events)}
+            ids = ("event_id", "launch_id", "op_id", "parent_id")
+            placed = [{**row, **{n: places.get(row.get(n)) for n in ids}} for row in events]
+            steps = step_times.output({"events": _typed(schema.EVENTS.arrow, placed)}).columns
+            table = pa.table({name.partition(".")[2]: of for name, of in steps.items()})
+            for step in table.to_pylist():
+                event_id = events[step["event_id"]]["event_id"]
+                made.append({"run": run, "rank": rank} | step | {"event_id": event_id})
+    return made
 
 
 def categorised(rows: Iterable[Row]) -> list[dict[str, Any]]:
@@ -176,14 +202,17 @@ def table(name: str, rows: Iterable[Row]) -> pa.Table:
     ``event_id`` of events counts up, ``run`` is ``"run"`` and kernels have the category of their
     name unless the rows say otherwise.
     """
-    numbered = name == "events"
-    full = [
-        {"run": "run", "rank": 0} | ({"event_id": i} if numbered else {}) | dict(row)
-        for i, row in enumerate(rows)
-    ]
+    full = _keyed(name, rows)
     if not full:
         return _empty(schema.TABLES[name].arrow)
-    return _typed(schema.TABLES[name].arrow, categorised(full) if numbered else full)
+    return _typed(schema.TABLES[name].arrow, categorised(full) if name == "events" else full)
+
+
+def _keyed(name: str, rows: Iterable[Row]) -> list[Row]:
+    return [
+        {"run": "run", "rank": 0} | ({"event_id": i} if name == "events" else {}) | dict(row)
+        for i, row in enumerate(rows)
+    ]
 
 
 def _reader_table(name: str, rows: Sequence[Row]) -> pa.Table:

@@ -4,7 +4,8 @@ A case is a title, a table per input table, optionally ``parameters``, and the e
 empty cell is NULL, a cell in double quotes is JSON text, ``2/3`` is the double nearest to it, and
 ``[3, 1]`` a list. Columns that are not written are NULL in the input (``run`` is r, ``rank`` and
 ``thread`` 0, ``event_id`` of events the row's number, ``kernel_category`` what the fact says) and
-not compared in the result. Without a table ``traces`` there is one per (run, rank) of the events.
+not compared in the result. Without a table ``traces`` there is one per (run, rank) of the events,
+and without ``profiler_steps`` they are what the fact says.
 Without ``rows``, none are expected.
 """
 
@@ -23,7 +24,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe.query.header import Answer
 from profframe.query.run import run
-from tests.builders import categorised
+from tests.builders import categorised, steps_of
 
 Rows = list[dict[str, object]]
 
@@ -52,6 +53,8 @@ def read_case(path: Path, answer: Answer) -> Case:
     parameters = dict(sections.pop("parameters", [[]])[1:])
     types = {column.name: column.type for column in answer.columns}
     tables = {name: input_rows(name, cells) for name, cells in sections.items()}
+    if "profiler_steps" not in tables:
+        tables["profiler_steps"] = steps_of(tables.get("events", []))
     if "traces" not in tables:
         keys = {(row["run"], row["rank"]) for row in tables.get("events", [])}
         tables["traces"] = [{"run": run, "rank": rank} for run, rank in sorted(keys)]

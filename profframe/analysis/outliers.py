@@ -16,7 +16,7 @@ METRICS: Final = (
     *("peak_device_bytes", "peak_host_bytes"),
 )
 """Columns of the answer `runs` that are searched for outliers."""
-STEP_METRIC: Final = "dur_ns"
+STEP_METRIC: Final = "step_ns"
 LEAST: Final = 3
 """Fewest runs, or steps of a rank, of which one can be unlike the others."""
 SCHEMA: Final = {
@@ -56,10 +56,11 @@ def outlying_runs(runs: pl.DataFrame, top: int) -> pl.DataFrame:
 def outlying_steps(steps: pl.DataFrame, top: int) -> pl.DataFrame:
     """Find steps that are unlike the other steps of their run and rank."""
     trace_key = ("run", "rank")
-    long = steps.filter(pl.col("dur_ns").count().over(trace_key) >= LEAST).select(
+    whole = steps.filter(pl.col("lack").is_null())
+    long = whole.filter(pl.col("step_ns").count().over(trace_key) >= LEAST).select(
         *_SAMPLE,
         pl.lit(STEP_METRIC).alias("metric"),
-        pl.col("dur_ns").alias("value"),
+        pl.col("step_ns").alias("value"),
         pl.struct(trace_key).rank("dense").cast(pl.Int64).alias("group"),
     )
     return _outliers(long, top)

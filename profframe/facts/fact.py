@@ -166,24 +166,30 @@ def with_output(tables: Tables, output: Output) -> Tables:
         name, _, column = full_name.partition(".")
         by_table.setdefault(name, {})[column] = array
     if by_table:
-        tables = {**tables, **{name: _with(tables[name], new) for name, new in by_table.items()}}
+        tables = {
+            **tables,
+            **{name: _with(tables.get(name), new) for name, new in by_table.items()},
+        }
     if not output.notes:
         return tables
     notes = schema.quality_rows(*output.notes)
     return {**tables, "quality": pa.concat_tables([tables["quality"], notes])}
 
 
-def _with(table: pa.Table | Gathering, new: Mapping[str, pa.Array]) -> pa.Table | Gathering:
-    """The table with columns that are added or replaced."""
+def _with(table: pa.Table | Gathering | None, new: Mapping[str, pa.Array]) -> pa.Table | Gathering:
+    """The table with columns that are added or replaced; if it has other rows, these columns."""
+    if table is None or table.num_rows != len(next(iter(new.values()))):
+        return pa.table(dict(new))
     if isinstance(table, Gathering):
         return table.with_columns(new)
+    rows: pa.Table = table
     for column, array in new.items():
-        values = _shared_if_null(table, array)
-        if column in table.column_names:
-            table = table.set_column(table.column_names.index(column), column, values)
+        values = _shared_if_null(rows, array)
+        if column in rows.column_names:
+            rows = rows.set_column(rows.column_names.index(column), column, values)
         else:
-            table = table.append_column(column, values)
-    return table
+            rows = rows.append_column(column, values)
+    return rows
 
 
 def _shared_if_null(table: pa.Table, values: pa.Array) -> pa.Array | pa.ChunkedArray:

@@ -40,6 +40,7 @@ from profframe.facts.recompute import recompute
 from profframe.facts.scopes import scopes
 from profframe.facts.self_time import self_time
 from profframe.facts.stacks import stacks
+from profframe.facts.step_times import step_times
 from profframe.facts.steps import steps
 from profframe.facts.surroundings import surroundings
 from profframe.facts.torch_compat.alternatives import ALTERNATIVES
@@ -77,6 +78,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     devices,
     limits,
     consistency,
+    step_times,
 )
 """All facts: each may read the columns of those before it."""
 CAPTURE_FACTS: Final = (kinds, overloads, nesting, scopes, duplicates, launches, forward)

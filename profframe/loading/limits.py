@@ -16,6 +16,7 @@ from profframe.analysis.fail_on import Limit, Measure, Sampled, Verdict, unit_of
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.loading.diff import Comparison, unsteady
 from profframe.loading.diff import comparison as compare
+from profframe.query.header import sql_directory
 from profframe.show.kernel_names import short_name
 from profframe.trace.trace import Trace
 
@@ -272,7 +273,7 @@ def _modules(limit: Limit, base: _Side, other: _Side) -> Measure:
 
 
 def _steps(base: _Side, other: _Side) -> Measure:
-    """How long each step took, on the rank where that is longest; else each whole trace."""
+    """How long each step took, until its last rank had completed it; else each whole trace."""
     values = [_step_times(side) for side in (base, other)]
     without = [side.name for side, own in zip((base, other), values, strict=True) if not own.values]
     if without:
@@ -283,10 +284,9 @@ def _steps(base: _Side, other: _Side) -> Measure:
 
 
 def _step_times(side: _Side) -> Sampled:
-    marks = side.trace.steps().drop_nulls("dur_ns")
-    counted = marks.join(unsteady(side.trace, side.steps), on=["run", "step"], how="anti")
-    times = counted.group_by("run", "step").agg(pl.col("dur_ns").max().alias("value"))
-    return _sampled(times.sort("run", "step"))
+    steps = pl.DataFrame(side.trace.answer(sql_directory() / "asking" / "job_steps.sql"))
+    counted = steps.join(unsteady(side.trace, side.steps), on=["run", "step"], how="anti")
+    return _sampled(counted.select("run", "step", value="step_ns"))
 
 
 def _memory(base: _Side, other: _Side) -> Measure:

@@ -55,6 +55,7 @@ def table_parts(trace: NamedTrace) -> dict[str, Iterator[pa.Table]]:
     columns = dict(zip(traces.column_names, traces.columns, strict=True))
     traces = pa.table(columns | {name: pa.array([value]) for name, value in source.items()})
     tables = {**trace.raw.tables, "traces": traces}
+    tables.setdefault(schema.PROFILER_STEPS.name, schema.empty(schema.PROFILER_STEPS.name))
     names = (n for n in schema.TABLES if n in tables or n not in schema.OPTIONAL_TABLES)
     return {name: _conform(trace, name, tables[name]) for name in names}
 

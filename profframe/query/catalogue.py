@@ -23,6 +23,8 @@ from profframe.query.rules import rules as all_rules
 from profframe.query.sources import tables_for
 
 _WORD: Final = re.compile(r"\w+")
+ALIASES: Final[Mapping[str, str]] = MappingProxyType({"steps": "step_times"})
+"""Other names of answers."""
 
 
 def catalogue() -> tuple[Answer, ...]:
@@ -68,9 +70,10 @@ def find(name_or_path: str | PathLike[str] | Answer) -> Answer:
         path = Path(name_or_path)
         return _read_once(path) if path == _inner().get(path.stem) else _read(path)
     files = _files()
-    if name_or_path not in files:
-        raise UnknownNameError.among("answer", name_or_path, files)
-    return _shipped(name_or_path)
+    name = ALIASES.get(name_or_path, name_or_path)
+    if name not in files:
+        raise UnknownNameError.among("answer", name, files)
+    return _shipped(name)
 
 
 def advice(rules: Paths = ()) -> Advice:
@@ -115,8 +118,8 @@ def reads(answer: Answer) -> Mapping[str, frozenset[str] | None]:
 
     Examples
     --------
-    >>> sorted(reads(find("steps"))["events"])[:3]
-    ['dur_ns', 'event_id', 'idle_ns']
+    >>> sorted(reads(find("self_times"))["events"])[:3]
+    ['dur_ns', 'kind', 'name']
     """
     if is_shipped(answer):
         return _columns_read(answer.name)
@@ -150,7 +153,8 @@ def _columns_read(name: str) -> Mapping[str, frozenset[str]]:
     answer = _read_once(path)
     sql = answer.sql
     if isinstance(answer, Advice):
-        sql += "".join(f" {name}(events)" for name in SHARED_FIRST) + answer.conditions
+        sql += "".join(f" {name}({inputs})" for name, inputs in SHARED_FIRST.items())
+        sql += answer.conditions
     named = columns_named(sql)
     return MappingProxyType(
         {table: named[table] for table in schema.TABLES if table in answer.needs}

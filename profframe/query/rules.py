@@ -91,8 +91,10 @@ _GAIN: Final = "estimated_gain_ns"
 ANSWER: Final = "advice"
 """Name of the answer that is made of the rules."""
 
-SHARED_FIRST: Final = ("shared_names", "shared_windows")
-"""Tables of `sql/lib/advice.sql` of ``events`` alone; conditions of rules read them, too."""
+SHARED_FIRST: Final[Mapping[str, str]] = MappingProxyType(
+    {"shared_names": "events", "shared_windows": "events, profiler_steps"}
+)
+"""Tables of `sql/lib/advice.sql` that conditions of rules read, too, and their inputs."""
 
 Paths: TypeAlias = str | PathLike[str] | Iterable[str | PathLike[str]]
 

@@ -268,8 +268,8 @@ def script(answer: Answer, parameters: Mapping[str, object] = MappingProxyType({
 
     Examples
     --------
-    >>> script(find("steps")).splitlines()[0]
-    'CREATE OR REPLACE TEMP MACRO step_marks(events) AS TABLE'
+    >>> script(find("step_times")).splitlines()[0]
+    'CREATE OR REPLACE TEMP MACRO host_windows(steps) AS TABLE'
     """
     arrangement, _ = divided(answer, parameters)
     types = {parameter.name: parameter.type for parameter in answer.parameters}
@@ -467,11 +467,11 @@ _FINDINGS: Final = "_findings"
 _AS_THEY_ARE: Final = f"FROM {_FINDINGS}"
 _WINDOWS: Final = """
     SELECT windows.run, windows.rank, windows.window_ns, marks.marks
-    FROM shared_windows(events) AS windows
+    FROM shared_windows(events, profiler_steps) AS windows
     LEFT JOIN (
         SELECT run, rank, list(event_id ORDER BY event_id) AS marks
-        FROM step_marks(events)
-        WHERE dur_ns > 0
+        FROM whole_steps(profiler_steps)
+        WHERE step_ns > 0
         GROUP BY run, rank
     ) AS marks ON windows.run = marks.run AND windows.rank = marks.rank
 """
@@ -521,8 +521,8 @@ def _advised(
             named = {name: shared[name] for name in words_of(sql) & shared.keys()}
             return select(sql, columns_named(sql) if in_steps else views, named, without=without)
 
-    for name in SHARED_FIRST:
-        shared[name] = rows(f"FROM {name}(events)")
+    for name, inputs in SHARED_FIRST.items():
+        shared[name] = rows(f"FROM {name}({inputs})")
     applies = [column[0].as_py() for column in rows(answer.conditions).columns]
     applying = answer.only(compress(answer.rules, applies))
     if in_steps and applying.rules:

@@ -22,7 +22,8 @@ _LEAST_FILTER: Final = 0.7
 FILTERS: Final = ("steps", "ranks", "runs", "kinds", "phase", "start_ns", "end_ns")
 """What `Trace.filter` takes."""
 TIME: Final[Mapping[str, str]] = MappingProxyType(
-    {"events": "start_ns"} | dict.fromkeys(("memory", "flows", "counters", "instants"), "time_ns")
+    {"events": "start_ns", "profiler_steps": "start_ns"}
+    | dict.fromkeys(("memory", "flows", "counters", "instants"), "time_ns")
 )
 """Column by which the rows of a timed table are selected."""
 
@@ -66,12 +67,11 @@ class Selection:
         return self._and(lambda table: condition if table == "events" else None)
 
     def steps(self, steps: Integers, windows: Iterable[Window]) -> Selection:
-        """Only events of these steps, and what other tables have within the steps' windows."""
-        step = _or_captured(numbers("step", steps))
+        """Only these steps, their events, and what other tables have in their time on the host."""
+        of_steps = numbers("step", steps)
+        by_number = {"profiler_steps": of_steps, "events": _or_captured(of_steps)}
         windows = tuple(windows)
-        return self._and(
-            lambda table: step if table == "events" else _within(windows, TIME.get(table))
-        )
+        return self._and(lambda table: by_number.get(table) or _within(windows, TIME.get(table)))
 
     def phases(self, phases: tuple[str, ...], windows: Iterable[Window]) -> Selection:
         """Only events of these phases, and what other tables have while one of them goes on."""

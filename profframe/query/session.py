@@ -21,7 +21,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe.errors import AnswerError, ProfframeError, StoreError, UnknownNameError
 from profframe.query import macros
-from profframe.query.catalogue import columns_named, find, is_shipped, reads
+from profframe.query.catalogue import columns_named, is_shipped, reads
 from profframe.query.database import Database, database_of
 from profframe.query.header import Answer
 from profframe.query.plans import NO_TABLES, PLANS, Question, Tables, are_small
@@ -367,9 +367,9 @@ class Session:
     def _windows(self, source: Source, selection: Selection, steps: Integers) -> list[Window]:
         """Windows of some steps of the traces that are selected."""
         of_traces = self.with_source(source).with_selection(selection.of_traces()).unlimited()
-        rows = of_traces.answer(find("steps"), {}).drop_nulls(["step", "start_ns"])
+        rows = of_traces.scan("profiler_steps").drop_nulls("start_ns").collect()
         check_numbers("step", steps, rows["step"])
-        end = pl.col("start_ns") + pl.col("dur_ns")
+        end = pl.col("start_ns") + pl.col("host_ns")
         return (
             rows.filter(pl.sql_expr(numbers("step", steps)))
             .select("run", "rank", "start_ns", end.alias("end_ns"))

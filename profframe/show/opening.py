@@ -15,6 +15,7 @@ from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from profframe.facts.step_times import is_ahead
 from profframe.query.selection import spans
 from profframe.show import units
 from profframe.show.columns import KEYS
@@ -88,7 +89,7 @@ class TimeParts:
     @classmethod
     def of(cls, breakdown: pl.DataFrame) -> TimeParts | None:
         """The sums; None if no device did anything."""
-        is_step = pl.col("step").is_not_null() & (pl.col("span_ns") > 0)
+        is_step = pl.col("step").is_not_null() & pl.col("lack").is_null() & (pl.col("span_ns") > 0)
         steps = breakdown.filter(is_step)
         rows = steps if steps.height else breakdown.filter(pl.col("step").is_null())
         names = cls.__slots__[2:]
@@ -182,6 +183,7 @@ def lines(opening: Opening) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "host", _host(opening.self_times)
         return
     yield "time", _time(parts, opening)
+    yield "pace", _pace(summary.steps)
     yield "kernels", _kernels(opening.categories)
     yield PHASES, _phases(opening.phases)
 
@@ -381,6 +383,26 @@ def _time(parts: TimeParts, opening: Opening) -> tuple[str, ...]:
     )
 
 
+def _pace(steps: pl.DataFrame) -> tuple[str, ...]:
+    """How far the host runs ahead of the devices, if it does on some rank."""
+    whole = steps.filter(pl.col("lack").is_null()).drop_nulls(["step_ns", "host_ns", "lag_ns"])
+    names = ("host_ns", "step_ns", "lag_ns")
+    ranks = [tuple(of[name].to_numpy() for name in names) for of in whole.partition_by(KEYS)]
+    if not any(is_ahead(*rank) for rank in ranks):
+        return ()
+    means = (int(whole[name].sum()) / whole.height for name in ("host_ns", "step_ns"))
+    most = max(int(lag.max()) for _, _, lag in ranks)
+    host, step, behind = (units.duration(ns).strip() for ns in (*means, most))
+    ahead = f"the host runs up to {behind} ahead"
+    if whole.height == len(ranks):
+        return (f"{ahead} of the devices",)
+    return (
+        f"{ahead}: it takes {host} per step, and the devices complete one every {step}",
+        f"{ahead}; the devices complete a step every {step}",
+        ahead,
+    )
+
+
 def _cause(idle: pl.DataFrame) -> str:
     """The cause of most of the idle time."""
     sums = idle.group_by("cause").agg(pl.col("idle_ns").sum()).sort("idle_ns", "cause")
@@ -437,7 +459,7 @@ def _phases(phases: pl.DataFrame) -> tuple[str, ...]:
 
 def _step_time(summary: Summary) -> tuple[str, ...]:
     """The time of steps if no device did anything."""
-    steps = summary.steps["dur_ns"].drop_nulls()
+    steps = summary.steps.filter(pl.col("lack").is_null())["step_ns"].drop_nulls()
     steps = steps.filter(steps > 0)
     return (_mean_step(int(steps.sum()), len(steps)),) if len(steps) else ()
 

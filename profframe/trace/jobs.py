@@ -78,7 +78,7 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     """
     from profframe.analysis.critical_path import find
 
-    views = dict.fromkeys(("events", "traces"))
+    views = dict.fromkeys(("events", "traces", "profiler_steps"))
     why = reasons.of_path(self, run, rank, across_ranks=across_ranks)
     if across_ranks:
         return ShownPath.of(_across_ranks(self, run, rank, (step, annotation, instance)), why)
@@ -244,13 +244,15 @@ def _of_run(session: Session, run: str | None) -> Session:
 
 def _connect(session: Session) -> job.Connect:
     """Connections to tables of one rank of a run, or of all."""
-    parts = Parts(session, dict.fromkeys(("events", "traces", "flows", "devices")))
+    parts = Parts(
+        session, dict.fromkeys(("events", "traces", "flows", "devices", "profiler_steps"))
+    )
     return lambda rank: parts.connection(None, rank)
 
 
 def parts_of(self: Trace) -> Parts:
     """The rows of a trace by (run, rank)."""
-    return Parts(self._session, dict.fromkeys(("events", "traces", "counters")))
+    return Parts(self._session, dict.fromkeys(("events", "traces", "counters", "profiler_steps")))
 
 
 @contextmanager

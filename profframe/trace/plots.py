@@ -51,7 +51,7 @@ class Plots:
     --------
     >>> from profframe import load
     >>> chart = load("examples/cpu_training.json.gz").plot.steps()
-    >>> chart.data["step", "dur_ns"].height
+    >>> chart.data["step", "step_ns"].height
     3
     """
 

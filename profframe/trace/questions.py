@@ -29,8 +29,8 @@ def annotations(
     -------
     polars.DataFrame
         One row per (run, rank, step, name), by run, rank, step (rows outside steps first), first
-        start, name. Columns: ``run rank step name calls host_ns kernels device_ns busy_ns span_ns
-        exposed_communication_ns idle_ns``.
+        start, name. Columns: ``run rank step name calls host_ns kernels device_ns busy_ns
+        device_start_ns device_window_ns exposed_communication_ns idle_ns step_ns lag_ns``.
     """
     return self.answer("annotations", sort=sort, top=top, columns=columns)
 
@@ -175,6 +175,7 @@ def collectives(
 
 def communication_parts(
     self: "Trace",
+    window: str = "step",
     corrected: bool = True,
     *,
     sort: Text | None = None,
@@ -185,6 +186,9 @@ def communication_parts(
 
     Parameters
     ----------
+    window
+        What a step is: its interval, as in `step_times`, or its slice on the host. One of
+        ``"step"``, ``"host"``.
     corrected
         Correct clocks by the offsets of clock_skew, if all are known.
     sort, top, columns
@@ -199,7 +203,12 @@ def communication_parts(
         exposed_share wait_share compute_over_mean exposed_over_mean wait_over_mean``.
     """
     return self.answer(
-        "communication_parts", corrected=corrected, sort=sort, top=top, columns=columns
+        "communication_parts",
+        window=window,
+        corrected=corrected,
+        sort=sort,
+        top=top,
+        columns=columns,
     )
 
 
@@ -1492,12 +1501,20 @@ def snapshot_timeline(
 
 
 def step_times(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: "Trace",
+    window: str = "step",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """How long each profiler step took, and what the devices did in it.
 
     Parameters
     ----------
+    window
+        What the parts are of: the interval of a step, or its slice on the host. One of ``"step"``,
+        ``"host"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
 
@@ -1505,29 +1522,10 @@ def step_times(
     -------
     polars.DataFrame
         One row per host slice `ProfilerStep#N`, by run, rank and start. Columns: ``run rank step
-        start_ns dur_ns busy_ns compute_ns exposed_communication_ns exposed_copy_ns idle_ns
-        busy_share``.
+        start_ns step_ns host_ns device_start_ns device_window_ns lag_ns busy_ns compute_ns
+        exposed_communication_ns exposed_copy_ns idle_ns other_steps_ns busy_share is_steady lack``.
     """
-    return self.answer("step_times", sort=sort, top=top, columns=columns)
-
-
-def steps(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
-) -> pl.DataFrame:
-    """When each profiler step ran, and which are steady.
-
-    Parameters
-    ----------
-    sort, top, columns
-        Order, number and columns of the rows, as for `answer`.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per host slice `ProfilerStep#N`, by run, rank and start. Columns: ``run rank step
-        start_ns dur_ns is_steady``.
-    """
-    return self.answer("steps", sort=sort, top=top, columns=columns)
+    return self.answer("step_times", window=window, sort=sort, top=top, columns=columns)
 
 
 def stragglers(
@@ -1586,12 +1584,19 @@ def tensor_traffic(
 
 
 def time_breakdown(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: "Trace",
+    window: str = "step",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """How the devices of each trace spent their time: compute, communicate, copy, idle.
 
     Parameters
     ----------
+    window
+        What a step is: its interval, or its slice on the host. One of ``"step"``, ``"host"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
 
@@ -1600,9 +1605,10 @@ def time_breakdown(
     polars.DataFrame
         One row per (run, rank) that used a device, with a NULL step, over the whole time of its
         devices, and one per profiler step. Columns: ``run rank step span_ns compute_ns
-        exposed_communication_ns exposed_copy_ns idle_ns hidden_communication_ns hidden_copy_ns``.
+        exposed_communication_ns exposed_copy_ns idle_ns hidden_communication_ns hidden_copy_ns
+        other_steps_ns lack``.
     """
-    return self.answer("time_breakdown", sort=sort, top=top, columns=columns)
+    return self.answer("time_breakdown", window=window, sort=sort, top=top, columns=columns)
 
 
 def total_average(
@@ -1648,12 +1654,19 @@ def unfreed(
 
 
 def utilization(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: "Trace",
+    window: str = "step",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """How much of the time each device worked, and how much of the device its kernels could fill.
 
     Parameters
     ----------
+    window
+        What a step is: its interval, or its slice on the host. One of ``"step"``, ``"host"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
 
@@ -1664,7 +1677,7 @@ def utilization(
         first. Columns: ``run rank device step span_ns kernel_ns busy_ns kernel_share busy_share
         sm_efficiency occupancy``.
     """
-    return self.answer("utilization", sort=sort, top=top, columns=columns)
+    return self.answer("utilization", window=window, sort=sort, top=top, columns=columns)
 
 
 def work_rates(

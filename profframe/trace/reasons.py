@@ -74,7 +74,7 @@ def of_outliers(self: Trace, per: str, rows: pl.DataFrame, top: int) -> Why:
         recorded, among = ("traces",), "the others"
         few = f"there {_are(number, 'run')} to compare; {needed}"
     else:
-        sizes = rows.drop_nulls("dur_ns").group_by("run", "rank").len()["len"]
+        sizes = rows.filter(pl.col("lack").is_null()).group_by("run", "rank").len()["len"]
         is_enough = sizes >= LEAST
         number = int(sizes.filter(is_enough).sum())
         recorded, among = ("steps",), "the other steps of its run and rank"

@@ -103,6 +103,11 @@ class Trace:
         return rows.table(self, "devices")
 
     @property
+    def profiler_steps(self) -> pl.DataFrame:
+        """Steps of torch's profiler, each with how long it took."""
+        return rows.table(self, "profiler_steps")
+
+    @property
     def segments(self) -> pl.DataFrame:
         """One row per segment of a memory snapshot."""
         return rows.table(self, "segments")
@@ -225,7 +230,7 @@ class Trace:
     self_times = questions.self_times
     sequences = questions.sequences
     step_times = questions.step_times
-    steps = questions.steps
+    steps = questions.step_times
     stragglers = questions.stragglers
     tensor_traffic = questions.tensor_traffic
     time_breakdown = questions.time_breakdown

@@ -16,7 +16,7 @@ from scripts.site import markup
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "What is in it": ("overview", "steps", "step_times", "advice"),
+        "What is in it": ("overview", "step_times", "advice"),
         "Host": (
             "self_times",
             "key_averages",

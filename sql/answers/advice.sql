@@ -9,7 +9,7 @@
 -- says how a replay simulates its suggestion (`docs/what_if.md`), the gain comes from a replay of all ranks of the run, for all
 -- ranks that have the finding; severity then follows that gain, and `gain_basis` says so. In plain SQL, gains are the rules' own
 -- estimates: `profframe answer advice --sql` prints the query with all rules, for a bare shell.
--- needs: events
+-- needs: events, profiler_steps
 -- recorded: slices
 -- no rows: no rule fires, so nothing is wrong that profframe looks for
 -- run               VARCHAR        run that the trace belongs to

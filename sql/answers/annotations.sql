@@ -6,7 +6,7 @@
 -- whatever begins within them on their stream. All columns except calls and host_ns are NULL if the rows they depend on were
 -- filtered out of the trace.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions.
--- needs: events
+-- needs: events, profiler_steps
 -- recorded: annotations
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
@@ -17,9 +17,12 @@
 -- kernels                   BIGINT       number of kernels launched inside
 -- device_ns                 BIGINT   ns  sum of durations of the kernels, copies and fills launched inside
 -- busy_ns                   BIGINT   ns  time in which at least one of these ran, on whichever device
--- span_ns                   BIGINT   ns  from the start of the first of them to the end of the last; NULL if there are none
+-- device_start_ns           BIGINT   ns  start of the first of them; NULL if there are none
+-- device_window_ns          BIGINT   ns  from there to the end of the last
 -- exposed_communication_ns  BIGINT   ns  time in which one of them communicated and nothing on the rank's devices computed
--- idle_ns                   BIGINT   ns  part of span_ns in which no device of the rank was busy; NULL if there is no span
+-- idle_ns                   BIGINT   ns  part of device_window_ns in which no device of the rank was busy; NULL if there is none
+-- step_ns                   BIGINT   ns  for `ProfilerStep#N`, how long the step took, as in `step_times`; else NULL
+-- lag_ns                    BIGINT   ns  for `ProfilerStep#N`, how far the devices were behind when the host ended it; else NULL
 WITH replayed AS (
     FROM replayed_steps(events)
 ),
@@ -57,6 +60,11 @@ work AS MATERIALIZED (
 places AS MATERIALIZED (
     FROM region_places(events, numbered, work)
 ),
+lengths AS (
+    SELECT run, rank, step, sum(step_ns)::BIGINT AS step_ns, max(lag_ns) AS lag_ns
+    FROM profiler_steps
+    GROUP BY run, rank, step
+),
 named AS (
     SELECT
         region,
@@ -79,10 +87,15 @@ SELECT
     device.kernels,
     device.device_ns,
     device.busy_ns,
-    device.span_ns,
+    device.start_ns AS device_start_ns,
+    device.span_ns AS device_window_ns,
     device.exposed_communication_ns,
-    device.idle_ns
+    device.idle_ns,
+    lengths.step_ns,
+    lengths.lag_ns
 FROM named
 LEFT JOIN region_host(host_slices) AS host ON named.region = host.region
 LEFT JOIN region_device(places, work) AS device ON named.region = device.region
+LEFT JOIN lengths
+    ON named.run = lengths.run AND named.rank = lengths.rank AND named.name = 'ProfilerStep#' || lengths.step
 ORDER BY named.run, named.rank, named.step NULLS FIRST, named.first_ns NULLS LAST, named.name NULLS LAST

@@ -5,16 +5,17 @@
 -- rank has not arrived, as collectives has it; otherwise unknown: the other ranks of the communication are not loaded, or clocks
 -- cannot be compared. The three add up to exposed_ns. Means are over the ranks of the run that have the step.
 -- In a bare shell read from `sql/lib` first: devices, lanes, collectives, intervals, steps, busy, exposure.
--- needs: events, traces
+-- needs: events, profiler_steps, traces
 -- recorded: device_work
 -- no rows: no device work has a start and a duration
+-- parameter window    VARCHAR(step|host) = step  what a step is: its interval, as in `step_times`, or its slice on the host
 -- parameter corrected BOOLEAN = true  correct clocks by the offsets of clock_skew, if all are known
 -- run                VARCHAR        run that the trace belongs to
 -- rank               INTEGER        rank within the run
 -- step               BIGINT         N of the step; NULL for the whole trace
 -- ranks              BIGINT         number of ranks with the step
 -- start_ns           BIGINT   ns    start, on the clock that traces.clock names
--- span_ns            BIGINT   ns    duration of the step on the host; for a whole trace, first start to last end on devices
+-- span_ns            BIGINT   ns    length of the step's window; for a whole trace, first start to last end on devices
 -- compute_ns         BIGINT   ns    time in which computation ran
 -- communication_ns   BIGINT   ns    time in which communication ran
 -- hidden_ns          BIGINT   ns    part of communication_ns in which computation also ran
@@ -35,7 +36,7 @@ waits AS MATERIALIZED (
     FROM collective_waits(matches, traces, coalesce(getvariable('corrected'), true))
 ),
 windows AS MATERIALIZED (
-    FROM device_breakdown(events)
+    FROM step_breakdown(events, profiler_steps, coalesce(getvariable('window'), 'step'))
 ),
 parts AS (
     FROM exposed_waits(events, waits, windows)

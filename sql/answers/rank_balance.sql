@@ -2,10 +2,11 @@
 -- One row per (run, step, class), by run, the rows without a step first, then by step and class in the order below.
 -- Classes on the devices are those of time_breakdown: span, compute, exposed_communication, exposed_copy, idle,
 -- hidden_communication, hidden_copy; then on the host: ops (self time of host ops, summed over threads) and calls (the same for
--- runtime and driver calls). span of a step is its duration on the host. A rank without devices, or without the step, does not
--- count in its rows. Steps of different ranks are the same step if their numbers are equal.
+-- runtime and driver calls). span of a step is its step_ns, as in `step_times`. A rank without devices, or without the step, does
+-- not count in its rows, nor does a step that is not whole. Steps of different ranks are the same step if their numbers are
+-- equal.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
--- needs: events
+-- needs: events, profiler_steps
 -- recorded: host_ops|calls|device_work|steps
 -- run           VARCHAR      run that the traces belong to
 -- ranks         BIGINT       number of ranks that count
@@ -19,7 +20,10 @@
 -- min_rank      INTEGER      rank with min_ns, the lowest on a tie
 -- max_rank      INTEGER      rank with max_ns, the lowest on a tie
 WITH device AS MATERIALIZED (
-    FROM device_breakdown(events)
+    SELECT parts.*
+    FROM step_breakdown(events, profiler_steps, 'step') AS parts
+    ANTI JOIN (FROM profiler_steps WHERE lack IS NOT NULL) AS lacking
+        ON parts.run = lacking.run AND parts.rank = lacking.rank AND parts.event_id = lacking.event_id
 ),
 host AS (
     SELECT
@@ -53,10 +57,9 @@ classes AS (
     SELECT run, rank, step, unnest([8, 9]), unnest(['ops', 'calls']), unnest([ops_ns, calls_ns])
     FROM host
     UNION ALL
-    SELECT marks.run, marks.rank, marks.step, 1, 'span', marks.dur_ns
-    FROM step_marks(events) AS marks
-    ANTI JOIN device ON marks.run = device.run AND marks.rank = device.rank
-    WHERE marks.dur_ns IS NOT NULL
+    SELECT whole.run, whole.rank, whole.step, 1, 'span', whole.step_ns
+    FROM whole_steps(profiler_steps) AS whole
+    ANTI JOIN device ON whole.run = device.run AND whole.rank = device.rank
 ),
 times AS (
     SELECT run, rank, step, place, class, sum(time_ns) AS time_ns

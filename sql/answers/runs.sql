@@ -1,9 +1,10 @@
 -- runs: how long each run and its steps took, what its devices did, and its memory peak.
 -- One row per run, by run.
--- For several ranks, times of devices and ops are added up, so parts add up; spans and peaks are the largest of any rank; each
--- step of each rank is one step time. Device times are NULL if no rank used a device.
+-- For several ranks, times of devices and ops are added up, so parts add up; spans and peaks are the largest of any rank. A step
+-- is completed with its last rank, and took the time since the completion before it, as step_ns of `step_times`; only whole steps
+-- count. Device times are NULL if no rank used a device.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, memory, traces.
--- needs: events, memory, traces
+-- needs: events, memory, profiler_steps, traces
 -- recorded: traces
 -- parameter per_step  BIGINT = 0  tokens, samples or other units that a step processes on all ranks together; 0: not known
 -- run                         VARCHAR         run
@@ -13,7 +14,7 @@
 -- events                      BIGINT          number of slices
 -- kernels                     BIGINT          number of kernels
 -- span_ns                     BIGINT   ns     first start to last end, on the longest rank; NULL if unknown
--- steps                       BIGINT          number of profiler steps that ended, by distinct number
+-- steps                       BIGINT          number of whole profiler steps
 -- step_mean_ns                BIGINT   ns     mean time of a step, rounded half up; NULL without steps, like the next five
 -- step_min_ns                 BIGINT   ns     shortest step
 -- step_p50_ns                 BIGINT   ns     median
@@ -56,15 +57,17 @@ slices AS (
 step_sums AS (
     SELECT
         run,
-        count(DISTINCT step) AS steps,
-        count(*) AS step_times,
-        sum(dur_ns) AS all_steps_ns,
-        min(dur_ns) AS min_ns,
-        quantile_disc(dur_ns, [0.5, 0.9, 0.99]) AS percentiles,
-        max(dur_ns) AS max_ns
-    FROM step_marks(events)
-    WHERE dur_ns IS NOT NULL
+        count(*) AS steps,
+        sum(step_ns) AS all_steps_ns,
+        min(step_ns) AS min_ns,
+        quantile_disc(step_ns, [0.5, 0.9, 0.99]) AS percentiles,
+        max(step_ns) AS max_ns
+    FROM job_steps(profiler_steps)
     GROUP BY run
+),
+no_windows AS (
+    FROM host_windows(profiler_steps)
+    WHERE false
 ),
 parts AS (
     SELECT
@@ -75,8 +78,7 @@ parts AS (
         sum(exposed_copy_ns) AS exposed_copy_ns,
         sum(busy_ns) AS busy_ns,
         sum(idle_ns) AS idle_ns
-    FROM device_breakdown(events)
-    WHERE event_id IS NULL
+    FROM device_breakdown(events, no_windows)
     GROUP BY run
 ),
 records AS (
@@ -99,13 +101,14 @@ SELECT
     coalesce(slices.kernels, 0) AS kernels,
     slices.span_ns,
     coalesce(step_sums.steps, 0) AS steps,
-    try_cast((2 * step_sums.all_steps_ns + step_times) // nullif(2 * step_times, 0) AS BIGINT) AS step_mean_ns,
+    try_cast((2 * step_sums.all_steps_ns + step_sums.steps) // nullif(2 * step_sums.steps, 0) AS BIGINT) AS step_mean_ns,
     step_sums.min_ns AS step_min_ns,
     step_sums.percentiles[1] AS step_p50_ns,
     step_sums.percentiles[2] AS step_p90_ns,
     step_sums.percentiles[3] AS step_p99_ns,
     step_sums.max_ns AS step_max_ns,
-    1e9 * nullif(coalesce(getvariable('per_step'), 0), 0) * step_times / nullif(step_sums.all_steps_ns, 0) AS throughput_per_s,
+    1e9 * nullif(coalesce(getvariable('per_step'), 0), 0) * step_sums.steps
+    / nullif(step_sums.all_steps_ns, 0) AS throughput_per_s,
     slices.op_self_ns,
     slices.kernel_ns,
     try_cast(parts.span_ns AS BIGINT) AS device_span_ns,

@@ -1,14 +1,16 @@
 -- utilization: how much of the time each device worked, and how much of the device its kernels could fill.
 -- One row per (run, rank, device, step), by run, rank, device, step, the row without a step first.
--- The row without a step covers all steps, from the start of the first to the end of the last on the host; for a rank without
--- steps, from the first start to the last end of anything. A step is its slice on the host, as in `step_times`. kernel_share is
--- what the TensorBoard plugin calls GPU utilization: kernels only. busy_share also counts copies and fills. Estimated SM
+-- The row without a step covers all steps, from the beginning of the first to the completion of the last; for a rank without
+-- steps, from the first start to the last end of anything. A step is its interval, as in `step_times`; with window=host it is its
+-- slice on the host, as the TensorBoard plugin has it. kernel_share is what that plugin calls GPU utilization: kernels only.
+-- busy_share also counts copies and fills. Estimated SM
 -- efficiency is the blocks per multiprocessor of all running kernels, at most 1, averaged over the window. Occupancy is the
 -- source's estimate for each kernel, averaged over the time of the kernels that have one.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
--- needs: events
+-- needs: events, profiler_steps
 -- recorded: device_work
 -- no rows: no device work has a start and a duration
+-- parameter window VARCHAR(step|host) = step  what a step is: its interval, or its slice on the host
 -- run            VARCHAR       run that the trace belongs to
 -- rank           INTEGER       rank within the run
 -- device         INTEGER       index of the device; NULL if the source does not say
@@ -21,9 +23,12 @@
 -- sm_efficiency  DOUBLE         estimated share of multiprocessors with a block, 0 to 1; NULL if no kernel has blocks
 -- occupancy      DOUBLE         mean estimated occupancy of kernels weighted by time, 0 to 1; NULL if none has one
 WITH marks AS MATERIALIZED (
-    SELECT run, rank, event_id, step, start_ns, start_ns + dur_ns AS end_ns
-    FROM step_marks(events)
-    WHERE start_ns IS NOT NULL AND dur_ns IS NOT NULL
+    FROM host_windows(profiler_steps)
+    WHERE coalesce(getvariable('window'), 'step') = 'host'
+    UNION ALL
+    SELECT run, rank, event_id, step, began_ns, completed_ns
+    FROM profiler_steps
+    WHERE coalesce(getvariable('window'), 'step') = 'step' AND step_ns IS NOT NULL
 ),
 windows AS MATERIALIZED (
     FROM marks

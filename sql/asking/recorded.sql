@@ -2,7 +2,7 @@
 -- One row per page: all runs and ranks together.
 -- Answers name in `recorded:` of their headers what they have no rows without.
 -- In a bare shell read from `sql/lib` first: devices, lanes, collectives, inputs, steps.
--- needs: events, memory, counters, instants, traces, allocations, allocator_events, segments, recorded_collectives, process_groups, nodes
+-- needs: events, profiler_steps, memory, counters, instants, traces, allocations, allocator_events, segments, recorded_collectives, process_groups, nodes
 -- traces           BOOLEAN  any run and rank
 -- slices           BOOLEAN  events of any kind
 -- host_slices      BOOLEAN  host slices that nest
@@ -73,7 +73,7 @@ SELECT
     slices.host_ops,
     slices.calls,
     slices.annotations,
-    (SELECT count(*) FROM step_marks(events)) > 0 AS steps,
+    (SELECT count(*) FROM profiler_steps) > 0 AS steps,
     slices.device_work,
     slices.kernels,
     slices.copies,

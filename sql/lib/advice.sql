@@ -94,24 +94,25 @@ WITH named AS (
 )
 FROM few('named');
 
--- shared_windows: the time examined, one row per (run, rank) with timed events: the profiler's steps that ended. If there are
--- none (`steps` is 0), it is the time from the first start to the last end of device work; without device work, of everything
--- except the profiler's own span. `window_ns` is the sum of the steps' durations, the same for each of several devices.
+-- shared_windows: the time examined, one row per (run, rank) with timed events: the intervals of the whole profiler steps. If
+-- there are none (`steps` is 0), it is the time from the first start to the last end of device work; without device work, of
+-- everything except the profiler's own span. `window_ns` is the sum of `step_ns`, the same for each of several devices.
 -- parameter events TABLE  `events`, or a part of it
+-- parameter profiler_steps TABLE  `profiler_steps` of the same traces
 -- column run, rank  as in events
 -- column lane BIGINT  number of the (run, rank)
 -- column has_device BOOLEAN  whether its devices did work
 -- column devices BIGINT  number of devices that did work; 1 if none did
--- column steps BIGINT  number of steps that ended; 0 if there are none
--- column start_ns BIGINT  start of the first step, or of the span
--- column end_ns BIGINT  end of the last step, or of the span
+-- column steps BIGINT  number of whole steps; 0 if there are none
+-- column start_ns BIGINT  when the first step began, or start of the span
+-- column end_ns BIGINT  when the last step was completed, or end of the span
 -- column window_ns DOUBLE  time examined
--- example: FROM shared_windows(events)
-CREATE OR REPLACE TEMP MACRO shared_windows(events) AS TABLE
+-- example: FROM shared_windows(events, profiler_steps)
+CREATE OR REPLACE TEMP MACRO shared_windows(events, profiler_steps) AS TABLE
 WITH marks AS (
-    SELECT run, rank, count(*) AS steps, sum(dur_ns) AS window_ns, min(start_ns) AS start_ns, max(start_ns + dur_ns) AS end_ns
-    FROM step_marks(events)
-    WHERE dur_ns > 0
+    SELECT run, rank, count(*) AS steps, sum(step_ns) AS window_ns, min(began_ns) AS start_ns, max(completed_ns) AS end_ns
+    FROM whole_steps(profiler_steps)
+    WHERE step_ns > 0
     GROUP BY run, rank
 ),
 spans AS (
@@ -178,8 +179,9 @@ WHERE
 -- column gap BIGINT  number of the gap
 -- column blocked_id BIGINT  event_id of the call that held up the host; NULL if there is none
 -- column blocked_ns BIGINT  time by which the host could have been ahead without it
--- example: WITH shared_names AS (FROM shared_names(events)), windows AS (FROM shared_windows(events)), work AS (FROM
--- shared_work(events)), blocks AS (FROM shared_blocks(events, shared_names)) FROM shared_gaps(events, windows, work, blocks)
+-- example: WITH shared_names AS (FROM shared_names(events)), windows AS (FROM shared_windows(events, profiler_steps)), work AS
+-- (FROM shared_work(events)), blocks AS (FROM shared_blocks(events, shared_names)) FROM shared_gaps(events, windows, work,
+-- blocks)
 CREATE OR REPLACE TEMP MACRO shared_gaps(events, shared_windows, shared_work, shared_blocks) AS TABLE
 WITH gaps AS MATERIALIZED (
     SELECT
@@ -288,9 +290,9 @@ GROUP BY slice.run, slice.rank;
 -- column sort VARCHAR  line or annotation
 -- column label VARCHAR  name of the line or annotation; profiler steps do not count as annotations
 -- column part_ns BIGINT  part of the gap
--- example: WITH shared_names AS (FROM shared_names(events)), windows AS (FROM shared_windows(events)), work AS (FROM
--- shared_work(events)), blocks AS (FROM shared_blocks(events, shared_names)), gaps AS (FROM shared_gaps(events, windows, work,
--- blocks)) FROM shared_owners(events, gaps)
+-- example: WITH shared_names AS (FROM shared_names(events)), windows AS (FROM shared_windows(events, profiler_steps)), work AS
+-- (FROM shared_work(events)), blocks AS (FROM shared_blocks(events, shared_names)), gaps AS (FROM shared_gaps(events, windows,
+-- work, blocks)) FROM shared_owners(events, gaps)
 CREATE OR REPLACE TEMP MACRO shared_owners(events, shared_gaps) AS TABLE
 WITH numbered AS MATERIALIZED (
     SELECT run, rank, device, NULL::INTEGER AS stream, start_ns, start_ns + gap_ns AS end_ns, gap_ns, thread, gap
@@ -307,7 +309,7 @@ WHERE owned.sort IN ('line', 'annotation') AND NOT regexp_full_match(coalesce(ow
 -- parameter traces TABLE  `traces` of the same runs
 -- parameter shared_windows TABLE  rows of shared_windows
 -- column *  as in collective_waits
--- example: WITH windows AS (FROM shared_windows(events)) FROM shared_waits(events, traces, windows)
+-- example: WITH windows AS (FROM shared_windows(events, profiler_steps)) FROM shared_waits(events, traces, windows)
 CREATE OR REPLACE TEMP MACRO shared_waits(events, traces, shared_windows) AS TABLE
 WITH several AS (
     SELECT run
@@ -337,8 +339,8 @@ WHERE came_ns IS NOT NULL;
 -- column collective VARCHAR  the operation; NULL if not known
 -- column exposed_ns HUGEINT  part of it in which nothing computed
 -- column waited_ns HUGEINT  part of exposed_ns in which it waited for a rank that came later
--- example: WITH windows AS (FROM shared_windows(events)), waits AS (FROM shared_waits(events, traces, windows)) FROM
--- shared_communication(events, windows, waits)
+-- example: WITH windows AS (FROM shared_windows(events, profiler_steps)), waits AS (FROM shared_waits(events, traces, windows))
+-- FROM shared_communication(events, windows, waits)
 CREATE OR REPLACE TEMP MACRO shared_communication(events, shared_windows, shared_waits) AS TABLE
 WITH ranks AS MATERIALIZED (
     SELECT *
@@ -409,7 +411,7 @@ WHERE preorder IS NOT NULL AND name IN (SELECT name FROM query_table(shared_name
 -- column idle_ns BIGINT  part of its span in which no device of the rank was busy
 -- column inner_idle_ns BIGINT  the same between its first and its last work
 -- column short_kernels BIGINT  number of its kernels that take less than 20 us
--- example: WITH windows AS (FROM shared_windows(events)) FROM shared_phases(events, windows)
+-- example: WITH windows AS (FROM shared_windows(events, profiler_steps)) FROM shared_phases(events, windows)
 CREATE OR REPLACE TEMP MACRO shared_phases(events, shared_windows) AS TABLE
 WITH marks AS MATERIALIZED (
     FROM phase_marks(events)

@@ -2,7 +2,8 @@
 -- count once. Each meaning has one definition, and all are here:
 -- of one stream, or of one device: `busy_order` of its work (`idle`, `gaps`);
 -- summed over devices: `device_busy`, added up (`overview`);
--- of any device of the rank: `device_breakdown`, by class (`time_breakdown`, `step_times`, `runs`), and `device_clock`
+-- of any device of the rank: `device_breakdown`, by class (`time_breakdown`, `runs`; in the interval of a step it is a fact, in
+-- `profiler_steps`), and `device_clock`
 -- (`idle_ns` of `annotations` and `modules`); `idle_ns` of `events` is the same, computed as a fact;
 -- of a device in each window, with and without copies and fills: `device_use` (`utilization`);
 -- of some of the work: `covered_time` (`busy_ns` of `annotations`, `modules` and `memory_bandwidth`).
@@ -88,13 +89,10 @@ SELECT
 FROM device_work(events);
 
 -- device_breakdown: device time in parts that add up to span_ns. One row per (run, rank) that used a device, over the whole time
--- of its devices, with event_id and step NULL; and one per slice `ProfilerStep#N` that ended, over its window.
+-- of its devices, with event_id and step NULL; and one per window of such a rank.
 -- parameter events TABLE  `events`, or a part of it
--- column run, rank  as in events
--- column event_id BIGINT  event_id of the step; NULL for the whole time
--- column step BIGINT  N of the step; NULL for the whole time
--- column start_ns BIGINT  start of the window
--- column end_ns BIGINT  end of the window
+-- parameter given TABLE  windows: `run`, `rank`, `event_id`, `step`, `start_ns` and `end_ns`
+-- column run, rank, event_id, step, start_ns, end_ns  as in given
 -- column span_ns BIGINT  length of the window
 -- column compute_ns BIGINT  time in which computation (or a fill) was running
 -- column exposed_communication_ns BIGINT  time in which communication was running, but no computation
@@ -103,8 +101,8 @@ FROM device_work(events);
 -- column hidden_copy_ns BIGINT  time in which a copy was running under either of these
 -- column busy_ns BIGINT  time in which at least one device of the rank was busy
 -- column idle_ns BIGINT  time in which no device of the rank was busy
--- example: FROM device_breakdown(events)
-CREATE OR REPLACE TEMP MACRO device_breakdown(events) AS TABLE
+-- example: WITH windows AS (FROM host_windows(profiler_steps)) FROM device_breakdown(events, windows)
+CREATE OR REPLACE TEMP MACRO device_breakdown(events, given) AS TABLE
 WITH busy AS MATERIALIZED (
     SELECT * FROM device_intervals(events)
 ),
@@ -117,10 +115,9 @@ windows AS (
     SELECT run, rank, NULL AS event_id, NULL AS step, start_ns, end_ns
     FROM whole
     UNION ALL
-    SELECT marks.run, marks.rank, marks.event_id, marks.step, marks.start_ns, marks.start_ns + marks.dur_ns
-    FROM step_marks(events) AS marks
-    SEMI JOIN whole ON marks.run = whole.run AND marks.rank = whole.rank
-    WHERE marks.start_ns IS NOT NULL AND marks.dur_ns IS NOT NULL
+    SELECT given.run, given.rank, given.event_id, given.step, given.start_ns, given.end_ns
+    FROM query_table(given) AS given
+    SEMI JOIN whole ON given.run = whole.run AND given.rank = whole.rank
 ),
 edges AS (
     SELECT *, count(*) OVER (PARTITION BY run, rank ORDER BY at_ns) AS marks
@@ -182,6 +179,38 @@ added AS (
 )
 SELECT *, compute_ns + exposed_communication_ns + exposed_copy_ns AS busy_ns, span_ns - busy_ns AS idle_ns
 FROM added;
+
+-- interval_breakdown: what devices did in the interval of each step, as device_breakdown has it.
+-- parameter steps TABLE  `profiler_steps`, or a part of it
+-- column run, rank, event_id, step, start_ns, end_ns  as in device_breakdown
+-- column span_ns, compute_ns, exposed_communication_ns, exposed_copy_ns  as in device_breakdown
+-- column hidden_communication_ns, hidden_copy_ns, busy_ns, idle_ns  as in device_breakdown
+-- example: FROM interval_breakdown(profiler_steps)
+CREATE OR REPLACE TEMP MACRO interval_breakdown(steps) AS TABLE
+SELECT
+    run, rank, event_id, step, began_ns AS start_ns, completed_ns AS end_ns, step_ns AS span_ns, compute_ns,
+    exposed_communication_ns, exposed_copy_ns, hidden_communication_ns, hidden_copy_ns,
+    compute_ns + exposed_communication_ns + exposed_copy_ns AS busy_ns, idle_ns
+FROM query_table(steps)
+WHERE compute_ns IS NOT NULL;
+
+-- step_breakdown: device_breakdown of whole traces and of their steps.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter steps TABLE  `profiler_steps`, or a part of it
+-- parameter per VARCHAR  step: a step is its interval; host: its slice on the host, and counts what ran in it
+-- column run, rank, event_id, step, start_ns, end_ns  as in device_breakdown
+-- column span_ns, compute_ns, exposed_communication_ns, exposed_copy_ns  as in device_breakdown
+-- column hidden_communication_ns, hidden_copy_ns, busy_ns, idle_ns  as in device_breakdown
+-- example: FROM step_breakdown(events, profiler_steps, 'step')
+CREATE OR REPLACE TEMP MACRO step_breakdown(events, steps, per) AS TABLE
+WITH windows AS (
+    FROM host_windows(steps)
+    WHERE per = 'host'
+)
+FROM device_breakdown(events, windows)
+UNION ALL BY NAME
+FROM interval_breakdown(steps)
+WHERE per = 'step';
 
 -- idle_clock: busy_order with the reading, at each start, of a clock that runs while its lane is idle. The first reading is
 -- arbitrary: only differences on one lane count.
@@ -275,7 +304,7 @@ WHERE idle.communicates;
 -- column filled_ns DOUBLE  time of kernels times their blocks per multiprocessor, at most 1; NULL if the trace has none
 -- column occupied_ns DOUBLE  time of kernels that have an estimated occupancy, times that
 -- column estimated_ns DOUBLE  time of these kernels, overlaps counted twice
--- example: WITH windows AS (FROM step_marks(events) SELECT *, start_ns + dur_ns AS end_ns) FROM device_use(events, windows)
+-- example: WITH windows AS (FROM host_windows(profiler_steps)) FROM device_use(events, windows)
 CREATE OR REPLACE TEMP MACRO device_use(events, windows) AS TABLE
 WITH work AS MATERIALIZED (
     SELECT

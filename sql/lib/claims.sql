@@ -142,7 +142,8 @@ HAVING share < 1;
 -- parameter shared_windows TABLE  rows of shared_windows
 -- column claimed_ns DOUBLE  what is left of its time
 -- column *  as in found
--- example: WITH windows AS (FROM shared_windows(events)), found AS (SELECT run, rank, 'low' AS severity, name AS finding,
+-- example: WITH windows AS (FROM shared_windows(events, profiler_steps)), found AS (SELECT run, rank, 'low' AS severity, name AS
+-- finding,
 -- 0::BIGINT AS estimated_gain_ns, 0::BIGINT AS own_gain_ns, 'idle' AS claims, event_id AS claim_order, 1 AS claimed_ns,
 -- 9 AS claimed_of_ns, 0 AS least_ns, [span(start_ns, start_ns + dur_ns)] AS claimed, NULL::BIGINT[] AS changed_events FROM
 -- events) FROM settled_findings(found, events, windows)

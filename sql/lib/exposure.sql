@@ -44,7 +44,7 @@ WHERE mask & 1 > 0;
 -- column wait_ns BIGINT  time waiting for the last rank
 -- column transfer_ns BIGINT  time of transfer
 -- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, false)),
--- windows AS (FROM device_breakdown(events)) FROM exposed_waits(events, waits, windows)
+-- windows AS (FROM step_breakdown(events, profiler_steps, 'step')) FROM exposed_waits(events, waits, windows)
 CREATE OR REPLACE TEMP MACRO exposed_waits(events, waits, windows) AS TABLE
 WITH stretches AS (
     FROM exposed_stretches(events, waits)

@@ -248,7 +248,8 @@ GROUP BY region;
 -- column kernels BIGINT  number of kernels
 -- column device_ns BIGINT  sum of the durations of its work; NULL beyond BIGINT
 -- column busy_ns BIGINT  time in which at least one piece of its work ran
--- column span_ns BIGINT  first start to last end of its work; NULL if there is none
+-- column start_ns BIGINT  first start of its work; NULL if there is none
+-- column span_ns BIGINT  from there to the last end
 -- column exposed_communication_ns BIGINT  time in which some of it communicated and nothing on the rank computed
 -- column idle_ns BIGINT  part of span_ns in which no device of the rank was busy
 -- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
@@ -296,6 +297,7 @@ sums AS (
         count(*) FILTER (is_kernel) AS kernels,
         try_cast(sum(end_ns - start_ns) AS BIGINT) AS device_ns,
         sum(added_ns)::BIGINT AS busy_ns,
+        min(start_ns) AS start_ns,
         max(end_ns) - min(start_ns) AS span_ns,
         (max(idle_ns) - min(idle_ns))::BIGINT AS idle_ns
     FROM busy_order('work_inside')
@@ -306,6 +308,7 @@ SELECT
     CASE WHEN is_whole THEN coalesce(sums.kernels, 0) END AS kernels,
     CASE WHEN is_whole THEN coalesce(sums.device_ns, 0) END AS device_ns,
     CASE WHEN is_whole THEN coalesce(sums.busy_ns, 0) END AS busy_ns,
+    CASE WHEN is_whole THEN sums.start_ns END AS start_ns,
     CASE WHEN is_whole THEN sums.span_ns END AS span_ns,
     CASE WHEN is_whole THEN coalesce(exposed.covered_ns, 0)::BIGINT END AS exposed_communication_ns,
     CASE WHEN is_whole THEN sums.idle_ns END AS idle_ns

@@ -1,48 +1,88 @@
--- The step markers of torch's profiler schedule.
+-- Profiler steps. How long one took is in the table `profiler_steps`: `step_ns` is the time from the completion before it, or
+-- from its own start where that is later, to its own completion.
 
--- step_marks: one row per host slice `ProfilerStep#N`.
--- parameter events TABLE  `events`, or a part of it
--- column run, rank, event_id, start_ns, idle_ns  as in events
--- column step BIGINT  N of the name
--- column dur_ns BIGINT  duration; NULL if it never ended
--- example: FROM step_marks(events)
-CREATE OR REPLACE TEMP MACRO step_marks(events) AS TABLE
-SELECT
-    run, rank, event_id,
-    try_cast(substr(name, length('ProfilerStep#') + 1) AS BIGINT) AS step,
-    start_ns, dur_ns, idle_ns
-FROM query_table(events)
-WHERE
-    kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'other')
-    AND starts_with(name, 'ProfilerStep#')
-    AND regexp_full_match(name, 'ProfilerStep#[0-9]+');
+-- whole_steps: steps that count in means, limits and trends: those that lack nothing.
+-- parameter steps TABLE  `profiler_steps`, or a part of it
+-- column *  as in profiler_steps
+-- example: FROM whole_steps(profiler_steps)
+CREATE OR REPLACE TEMP MACRO whole_steps(steps) AS TABLE
+FROM query_table(steps)
+WHERE lack IS NULL AND step_ns IS NOT NULL;
 
--- steady_steps: step_marks, and which of them are steady: neither warm-up nor cut off. Warm-up is the first steps of a rank while
--- they take more than twice the median of all. With fewer than four steps that ended this is unknown. A step that never ended
--- although another one did was cut off.
--- parameter events TABLE  `events`, or a part of it
--- column *  as in step_marks
--- column is_steady BOOLEAN  whether it is neither warm-up nor cut off; NULL if unknown
--- example: FROM steady_steps(events)
-CREATE OR REPLACE TEMP MACRO steady_steps(events) AS TABLE
+-- host_windows: when each step ran on the host, for those that ended.
+-- parameter steps TABLE  `profiler_steps`, or a part of it
+-- column run, rank, event_id, step, start_ns  as in profiler_steps
+-- column end_ns BIGINT  end on the host
+-- example: FROM host_windows(profiler_steps)
+CREATE OR REPLACE TEMP MACRO host_windows(steps) AS TABLE
+SELECT run, rank, event_id, step, start_ns, start_ns + host_ns AS end_ns
+FROM query_table(steps)
+WHERE start_ns IS NOT NULL AND host_ns IS NOT NULL;
+
+-- steady_steps: steps, and which of them are steady: neither warm-up nor lacking anything. Warm-up is the first steps of a rank
+-- while they take more than twice the median of all, or are not known. With fewer than four whole steps this is unknown.
+-- parameter steps TABLE  `profiler_steps`, or a part of it
+-- column *  as in profiler_steps
+-- column is_steady BOOLEAN  whether it is; NULL if unknown
+-- example: FROM steady_steps(profiler_steps)
+CREATE OR REPLACE TEMP MACRO steady_steps(steps) AS TABLE
 WITH sizes AS (
     SELECT
         *,
-        quantile_disc(dur_ns, 0.5) OVER ranks AS usual_ns,
-        count(dur_ns) OVER ranks AS ended
-    FROM step_marks(events)
+        CASE WHEN lack IS NULL THEN step_ns END AS whole_ns,
+        quantile_disc(whole_ns, 0.5) OVER ranks AS usual_ns,
+        count(whole_ns) OVER ranks AS whole
+    FROM query_table(steps)
     WINDOW ranks AS (PARTITION BY run, rank)
 )
 SELECT
-    * EXCLUDE (usual_ns, ended),
+    * EXCLUDE (whole_ns, usual_ns, whole),
     CASE
-        WHEN dur_ns IS NULL AND ended > 0 THEN false
-        WHEN ended < 4 THEN NULL
-        ELSE NOT bool_and(coalesce(dur_ns > 2 * usual_ns::HUGEINT, true)) OVER (
+        WHEN whole_ns IS NULL AND whole > 0 THEN false
+        WHEN whole < 4 THEN NULL
+        ELSE NOT bool_and(coalesce(whole_ns > 2 * usual_ns::HUGEINT, true)) OVER (
             PARTITION BY run, rank ORDER BY start_ns NULLS LAST, event_id ROWS UNBOUNDED PRECEDING
         )
     END AS is_steady
 FROM sizes;
+
+-- job_steps: the steps of each run. Of several ranks, a step is completed with its last rank. It took the time since the step
+-- before it was completed, or since that rank began it where that is later; so constant offsets between clocks of ranks matter
+-- little. A step counts if it is whole on all ranks that have it.
+-- parameter steps TABLE  `profiler_steps`, or a part of it
+-- column run, step  as in profiler_steps
+-- column ranks BIGINT  number of ranks that have it
+-- column completed_ns BIGINT  when its last rank had completed it
+-- column step_ns BIGINT  how long it took
+-- example: FROM job_steps(profiler_steps)
+CREATE OR REPLACE TEMP MACRO job_steps(steps) AS TABLE
+WITH of_ranks AS (
+    -- A number that a process repeats is another step.
+    SELECT *, row_number() OVER (PARTITION BY run, rank, pid, step ORDER BY start_ns, event_id) AS occurrence
+    FROM query_table(steps)
+),
+together AS (
+    SELECT
+        run, step, occurrence, count(DISTINCT rank) AS ranks, bool_and(lack IS NULL AND step_ns IS NOT NULL) AS is_whole,
+        arg_max(began_ns, {'ns': completed_ns, 'since': began_ns}) FILTER (completed_ns IS NOT NULL) AS began_ns,
+        max(completed_ns) AS completed_ns
+    FROM of_ranks
+    GROUP BY run, step, occurrence
+),
+following AS (
+    SELECT
+        *,
+        greatest(
+            began_ns,
+            max(completed_ns) OVER (
+                PARTITION BY run ORDER BY completed_ns, step, occurrence ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            )
+        ) AS since_ns
+    FROM together
+)
+SELECT run, step, ranks, completed_ns, completed_ns - since_ns AS step_ns
+FROM following
+WHERE is_whole;
 
 -- merged_step_name: one name for all of them.
 -- parameter name VARCHAR  name of a slice

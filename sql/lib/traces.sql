@@ -9,7 +9,6 @@
 -- column threads BIGINT  number of threads with host slices
 -- column devices BIGINT  number of devices with work
 -- column kernels BIGINT  number of kernels
--- column steps BIGINT  number of profiler steps
 -- column op_self_ns HUGEINT  self time of all ops
 -- column kernel_ns HUGEINT  time of all kernels
 -- example: FROM trace_slices(events)
@@ -25,12 +24,11 @@ SELECT
     ) AS threads,
     count(DISTINCT device) FILTER (WHERE is_busy(kind)) AS devices,
     coalesce(sum(events) FILTER (WHERE kind = 'kernel'), 0)::BIGINT AS kernels,
-    count(DISTINCT step) AS steps,
     sum(self_ns) FILTER (WHERE kind = 'host_op') AS op_self_ns,
     sum(dur_ns) FILTER (WHERE kind = 'kernel') AS kernel_ns
 FROM (
     SELECT
-        run, rank, kind, thread, device, step,
+        run, rank, kind, thread, device,
         count(*) AS events, min(start_ns) AS start_ns, max(start_ns + coalesce(dur_ns, 0)) AS end_ns,
         sum(self_ns) AS self_ns, sum(dur_ns) AS dur_ns
     FROM query_table(events)

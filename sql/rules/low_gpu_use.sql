@@ -1,23 +1,23 @@
 -- low_gpu_use: devices are idle for most of the time.
 -- One row per (run, rank).
--- The limit, busy for less than half of the time, is that of the TensorBoard plugin. With steps, the time is that of the steps,
--- and a rank is busy while any of its devices is, as in `step_times`. Without steps, each device counts from its first work to
--- its last.
+-- The limit, busy for less than half of the time, is that of the TensorBoard plugin. With steps, the time is that of the whole
+-- steps, and a rank is busy while any of its devices is, as in `step_times`. Without steps, each device counts from its first
+-- work to its last.
 -- Idle time that other findings of the rank explain is subtracted; the rest is a finding if it is a fifth of the time or more.
 -- suggestion: Look in `gaps` at what the host does in the longest ones; if it only launches, give the devices more work per step,
 -- with a larger batch.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- claims: idle
 -- only if: EXISTS (FROM shared_windows WHERE has_device AND steps = 0)
--- OR EXISTS (SELECT run FROM step_marks(events) WHERE dur_ns > 0 GROUP BY run, rank
--- HAVING sum(idle_ns) FILTER (idle_ns > 0) > (1 - coalesce(getvariable('low_gpu_use_share'), 0.5)) * sum(dur_ns)::DOUBLE)
--- needs: events
+-- OR EXISTS (SELECT run FROM whole_steps(profiler_steps) WHERE step_ns > 0 GROUP BY run, rank
+-- HAVING sum(idle_ns) FILTER (idle_ns > 0) > (1 - coalesce(getvariable('low_gpu_use_share'), 0.5)) * sum(step_ns)::DOUBLE)
+-- needs: events, profiler_steps
 -- parameter low_gpu_use_share DOUBLE = 0.5  busy for less than this share of the time is a finding
 -- parameter low_gpu_use_rest  DOUBLE = 0.2  least share of the time that no other finding explains
 WITH idle AS (
-    SELECT run, rank, event_id, idle_ns, span(start_ns, start_ns + dur_ns) AS time
-    FROM step_marks(events)
-    WHERE dur_ns > 0
+    SELECT run, rank, event_id, idle_ns, span(began_ns, completed_ns) AS time
+    FROM whole_steps(profiler_steps)
+    WHERE step_ns > 0
     UNION ALL
     SELECT run, rank, after_id AS event_id, gap_ns / devices AS idle_ns, span(start_ns, start_ns + gap_ns) AS time
     FROM shared_gaps

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from profframe import schema
 from profframe.trace.trace import Trace
-from tests.builders import table
+from tests.builders import steps_of, table
 
 Rows = list[dict[str, Any]]
 STEPS = ((0, 30), (30, 55))
@@ -79,9 +79,13 @@ def test_every_nanosecond_has_one_part(drawn: list[Rows]) -> None:
         for run, rank in sorted({(row["run"], row["rank"]) for row in events})
     ]
     tables = {name: t.arrow.empty_table() for name, t in schema.TABLES.items()}
-    given_tables = {"events": table("events", events), "traces": table("traces", traces)}
+    given_tables = {
+        "events": table("events", events),
+        "traces": table("traces", traces),
+        "profiler_steps": table("profiler_steps", steps_of(events)),
+    }
     with Trace.from_tables(tables | given_tables).asking() as trace:
-        found = trace.communication_parts(corrected=False).to_dicts()
+        found = trace.communication_parts("host", corrected=False).to_dicts()
     columns = ("compute", "communication", "exposed", "wait", "transfer", "unknown")
     seen = set()
     for row in found:

@@ -31,7 +31,6 @@ PLACES = {
     "samples": ("run", "rank", "step", "what", "label"),
     "sequences": ("run", "rank", "first_event_id"),
     "step_times": ("run", "rank", "start_ns", "event_id"),
-    "steps": ("run", "rank", "start_ns", "event_id"),
     "segment_map": ("run", "rank", "device", "segment_id", "piece"),
     "snapshot_timeline": ("run", "rank", "device", "event_id", "place"),
     "stragglers": ("run", "rank", "before_op", "before_kernel"),
@@ -218,8 +217,9 @@ def test_columns_are_fixed() -> None:
             "compute_ps compute_ns memory_ps memory_ns"
         ),
         "step_times": (
-            "step start_ns dur_ns busy_ns compute_ns exposed_communication_ns exposed_copy_ns "
-            "idle_ns busy_share"
+            "step start_ns step_ns host_ns device_start_ns device_window_ns lag_ns busy_ns "
+            "compute_ns exposed_communication_ns exposed_copy_ns idle_ns other_steps_ns busy_share "
+            "is_steady lack"
         ),
         "counter_series": "name series pid thread counter_id device unit time_ns value",
         "counter_summary": (
@@ -252,8 +252,8 @@ def test_columns_are_fixed() -> None:
         ),
         "idle_owners": "device stream name gaps idle_ns share max_ns max_id",
         "annotations": (
-            "step name calls host_ns kernels device_ns busy_ns span_ns exposed_communication_ns "
-            "idle_ns"
+            "step name calls host_ns kernels device_ns busy_ns device_start_ns device_window_ns "
+            "exposed_communication_ns idle_ns step_ns lag_ns"
         ),
         "modules": (
             "step name module_id calls host_ns self_host_ns backward_host_ns total_host_ns kernels "
@@ -367,10 +367,9 @@ def test_columns_are_fixed() -> None:
         ),
         "self_times": "name kind calls self_ns total_ns mean_ns min_ns max_ns self_share",
         "sequences": "name kind sequence kernels calls device_ns total_ns first_event_id",
-        "steps": "step start_ns dur_ns is_steady",
         "time_breakdown": (
             "step span_ns compute_ns exposed_communication_ns exposed_copy_ns idle_ns "
-            "hidden_communication_ns hidden_copy_ns"
+            "hidden_communication_ns hidden_copy_ns other_steps_ns lack"
         ),
         "total_average": f"name {sums}",
         "utilization": (

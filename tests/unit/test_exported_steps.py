@@ -85,7 +85,7 @@ def test_quality_of_the_copy_is_of_what_it_has(run: Run, source: Path, tmp_path:
     assert whole["outside_steps"] == whole["kernel_without_launch"] == 1
     file = tmp_path / "copy.json"
     run("export", str(source), "-o", str(file), "--step", "2", "--step", "3")
-    assert checks(profframe.load(file)).keys().isdisjoint(whole)
+    assert {"outside_steps", "kernel_without_launch"}.isdisjoint(checks(profframe.load(file)))
 
 
 def test_a_step_that_is_not_there_is_an_error(run: Run, source: Path, tmp_path: Path) -> None:

@@ -106,6 +106,26 @@ def shown() -> Tables:
     )
 
 
+def ahead() -> Tables:
+    """Two steps, the second of which waits for a copy of the first."""
+    mark: dict[str, Any] = {"category": "user_annotation"}
+    call: dict[str, Any] = {"category": "cuda_runtime"}
+    line: dict[str, Any] = {"thread": 2, "device": 0}
+    return tables(
+        event("ProfilerStep#1", 0, 10, **mark),
+        event("cudaMemcpyAsync", 1, 2, correlation=1, **call),
+        event("ProfilerStep#2", 10, 20, **mark),
+        event("cudaLaunchKernel", 11, 12, correlation=2, **call),
+        event("cudaStreamWaitEvent", 12, 13, correlation=3, **call),
+        event("copy", 3, 30, category="gpu_memcpy", correlation=1, stream=8, **line),
+        event("k", 13, 15, category="kernel", correlation=2, stream=7, **line),
+        event(
+            "Stream Wait Event", 13, 14, category="cuda_sync", correlation=3, stream=7,
+            wait_on_stream=8, **line,
+        ),
+    )  # fmt: skip
+
+
 def without_numbers() -> Tables:
     """The same without External ids, and with FLOPs of the source's own."""
     source = made_up()
@@ -120,7 +140,7 @@ def sources(root: Path) -> Mapping[str, Tables]:
     files = {name: read(root / "examples" / f"{name}.json.gz").tables for name in EXAMPLES}
     made = {"made up": made_up(), "without numbers": without_numbers(), "counted": counted()}
     made["replays"] = tables(*replay(NAMES))
-    made |= {"served": served(), "shown": shown()}
+    made |= {"served": served(), "shown": shown(), "ahead": ahead()}
     made["dependencies"] = read(root / "tests" / "data" / "cuspy" / "rich_deps.json").tables
     return files | made
 

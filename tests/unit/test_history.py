@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -83,6 +83,12 @@ def noisy(
     return trace_of(rows)
 
 
+HOST_STEP: Final = (
+    *("run", "rank", "step", "start_ns", "host_ns", "busy_ns", "compute_ns"),
+    *("exposed_communication_ns", "exposed_copy_ns", "idle_ns"),
+)
+
+
 class TestRunsAndSteps:
     TIMES = st.integers(0, 12)
 
@@ -101,7 +107,7 @@ class TestRunsAndSteps:
         )
     )
     def test_against_loops(self, given: list[tuple[str, int, str, int, int | None]]) -> None:
-        """Every number is counted nanosecond by nanosecond."""
+        """Every number is counted nanosecond by nanosecond; steps are their slices on the host."""
         kinds = {"op": "host_op", "gemm": "kernel", "ncclX": "kernel", "Copy": "memcpy"}
         rows = [
             {"run": run, "rank": rank, "name": name, "kind": kinds.get(name, "annotation")}
@@ -109,11 +115,13 @@ class TestRunsAndSteps:
             for run, rank, name, start, dur in given
         ]
         trace = trace_of(rows)
-        found = trace.step_times().drop("busy_share").rows()
+        found = trace.step_times(window="host").select(HOST_STEP).rows()
         expected = [step_by_loop(row, rows) for row in rows if str(row["name"])[:1] == "P"]
         assert sorted(map(repr, found)) == sorted(map(repr, expected))
+        steps = trace.profiler_steps.to_dicts()
         for run in trace.runs(per_step=8).iter_rows(named=True):
-            by_loop = run_by_loop([row for row in rows if row["run"] == run["run"]])
+            own = [step for step in steps if step["run"] == run["run"]]
+            by_loop = run_by_loop([row for row in rows if row["run"] == run["run"]], own)
             assert {name: run[name] for name in by_loop} == by_loop
 
     @pytest.mark.parametrize(
@@ -127,7 +135,7 @@ class TestRunsAndSteps:
         assert (run["events"], run["span_ns"]) == trace.overview().select("events", "span_ns").row(
             0
         )
-        assert run["step_max_ns"] == steps["dur_ns"].max()
+        assert run["step_max_ns"] == steps["step_ns"].max()
         assert run["steps"] == trace.steps().height == steps.height
         peaks = trace.memory_peak().filter(pl.col("device").is_null())["allocated_bytes"]
         assert run["peak_host_bytes"] == peaks.max()
@@ -169,8 +177,29 @@ def step_by_loop(row: dict[str, Any], rows: list[dict[str, Any]]) -> tuple[Any, 
     return (*key, dur - idle, compute, communication, copy, idle)
 
 
-def run_by_loop(own: list[dict[str, Any]]) -> dict[str, Any]:
-    times = sorted(r["dur_ns"] for r in own if r["name"][:1] == "P" and r["dur_ns"] is not None)
+def times_by_loop(steps: list[dict[str, Any]]) -> list[int]:
+    """How long the whole steps of a run took: from one completion on its last rank to the next."""
+    together: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    met: dict[tuple[Any, ...], int] = {}
+    for step in sorted(steps, key=lambda step: (step["start_ns"], step["event_id"])):
+        number = met[step["rank"], step["step"]] = met.get((step["rank"], step["step"]), 0) + 1
+        together.setdefault((step["step"], number), []).append(step)
+    ends = {
+        key: max(one["completed_ns"] for one in of if one["completed_ns"] is not None)
+        for key, of in together.items()
+        if any(one["completed_ns"] is not None for one in of)
+    }
+    ended = sorted(ends, key=lambda key: (ends[key], key))
+    times = []
+    for place, key in enumerate(ended):
+        if not any(one["lack"] for one in together[key]):
+            began = [one["began_ns"] for one in together[key] if one["completed_ns"] == ends[key]]
+            times.append(ends[key] - max(*began, *(ends[earlier] for earlier in ended[:place]), -1))
+    return times
+
+
+def run_by_loop(own: list[dict[str, Any]], steps: list[dict[str, Any]]) -> dict[str, Any]:
+    times = sorted(times_by_loop(steps))
     ranks = {row["rank"] for row in own}
     spans = []
     for rank in ranks:
@@ -195,7 +224,7 @@ def run_by_loop(own: list[dict[str, Any]]) -> dict[str, Any]:
         "events": len(own),
         "kernels": sum(row["kind"] == "kernel" for row in own),
         "span_ns": max(spans),
-        "steps": len({r["name"] for r in own if r["name"][:1] == "P" and r["dur_ns"] is not None}),
+        "steps": len(times),
         "step_mean_ns": mean,
         "step_max_ns": max(times, default=None),
         "step_min_ns": min(times, default=None),
@@ -655,13 +684,13 @@ class TestOutliers:
                 slow = 700_000 if (run, number) == ("b", 6) else 0
                 spent = round(pace * 1e6 * (1 + 0.01 * rng.normal())) + slow
                 rows += [
-                    step(run, number, spent + 1000, rank=4),
+                    step(run, number, spent + 1000, rank=4, start_ns=10**9 * number),
                     op(run, "x", 1000, step=number, rank=4),
                     op(run, "y", spent, step=number, rank=4),
                 ]
         found = trace_of(rows).outliers("step")
         assert found.select("run", "rank", "step", "metric", "what", "name").rows() == [
-            ("b", 4, 6, "dur_ns", "op", "y")
+            ("b", 4, 6, "step_ns", "op", "y")
         ]
         assert abs(found["typical"].item() - 3e6) < 5e4
         assert abs(found["excess_ns"].item() - 7e5) < 1e5

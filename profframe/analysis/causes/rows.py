@@ -97,10 +97,10 @@ def windows(connection: duckdb.DuckDBPyConnection, of: Slices) -> Windows:
     """The steady profiler steps; without any step the whole trace is one."""
     table = select(
         connection,
-        """SELECT step, marks.start_ns, marks.start_ns + marks.dur_ns AS end_ns, event_id
-        FROM steady_steps(events) AS marks
-        WHERE marks.start_ns IS NOT NULL AND marks.dur_ns > 0 AND marks.is_steady IS NOT FALSE
-        ORDER BY marks.start_ns, event_id""",
+        """SELECT step, began_ns AS start_ns, completed_ns AS end_ns, event_id
+        FROM steady_steps(profiler_steps)
+        WHERE step_ns > 0 AND is_steady IS NOT FALSE
+        ORDER BY start_ns, event_id""",
     ).to_arrow_table()
     step, start, end = (numbers(table, name) for name in ("step", "start_ns", "end_ns"))
     row = last_equal(of.event_id, np.arange(of.event_id.size), numbers(table, "event_id"))

@@ -249,15 +249,16 @@ _PAIRS: Final = """
     WHERE getvariable('blame_step') IS NULL OR step = getvariable('blame_step')
     ORDER BY match, rank
 """
-_BLAMED: Final = "blamed() step_marks()"
+_BLAMED: Final = "blamed()"
 _SUMS: Final = """
     WITH wanted AS (
         FROM _waits WHERE getvariable('blame_step') IS NULL OR step = getvariable('blame_step')
     ),
     steps AS (
         SELECT count(DISTINCT step) AS steps
-        FROM step_marks(events)
-        WHERE dur_ns > 0 AND (getvariable('blame_step') IS NULL OR step = getvariable('blame_step'))
+        FROM profiler_steps
+        WHERE lack IS NULL AND step_ns > 0
+            AND (getvariable('blame_step') IS NULL OR step = getvariable('blame_step'))
     ),
     sums AS (
         SELECT run, part, {columns}, sum(cost_ns)::BIGINT AS cost_ns,

@@ -156,7 +156,7 @@ def starts(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
 
 CALLS: Final = (
     "path_slices() path_works() path_calls() path_annotations() path_host() path_work() "
-    "path_waits() path_wait_calls() backward_threads() flow_pairs() step_marks() device_class()"
+    "path_waits() path_wait_calls() backward_threads() flow_pairs() device_class()"
 )
 """The macros that the queries of this folder call."""
 _PATH: Final = pa.schema(

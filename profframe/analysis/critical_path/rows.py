@@ -63,23 +63,38 @@ def window(
     return _whole_window(source)
 
 
-def _step_window(source: Source, step: int) -> Window:
-    """Find the window of a profiler step: to the end of the work that it launched."""
-    marks = source.ints(
-        """SELECT marks.step, marks.start_ns, marks.start_ns + marks.dur_ns AS end_ns, thread
-        FROM step_marks(events) AS marks JOIN events USING (run, rank, event_id)
-        WHERE marks.start_ns IS NOT NULL AND marks.dur_ns > 0
-        ORDER BY marks.start_ns, event_id""",
+def _step_window(source: Source, step: int) -> Window | None:
+    """Find the interval of a profiler step, to its completion; None if it takes no time.
+
+    Where it is not known, it is from the start on the host to the end of the work launched in it.
+    """
+    steps = source.ints(
+        """SELECT
+            steps.event_id, steps.step, thread, steps.start_ns + host_ns AS host_end_ns,
+            coalesce(began_ns, steps.start_ns) AS began_ns,
+            coalesce(
+                completed_ns,
+                greatest(steps.start_ns + host_ns, device_start_ns + device_window_ns)
+            ) AS completed_ns
+        FROM profiler_steps AS steps JOIN events USING (run, rank, event_id)
+        WHERE steps.start_ns IS NOT NULL AND host_ns > 0
+        ORDER BY steps.start_ns, steps.event_id""",
     )
     number = integer("step", step)
-    check_numbers("step", (number,), marks["step"].tolist())
-    at = int(np.flatnonzero(marks["step"] == number)[0])
+    check_numbers("step", (number,), steps["step"].tolist())
+    at = int(np.flatnonzero(steps["step"] == number)[0])
+    names = ("began_ns", "completed_ns", "host_end_ns", "thread")
+    began, completed, host_end, thread = (int(steps[name][at]) for name in names)
+    if completed <= began:
+        return None
     works = source.ints(
-        """SELECT event_id, end_ns FROM path_works(events)
-        WHERE step = getvariable('path_step')""",
-        path_step=number,
+        "SELECT event_id, step FROM path_works(events) WHERE end_ns = getvariable('path_end_ns')",
+        path_end_ns=completed,
     )
-    return _window(marks, at, works)
+    event = NONE
+    if completed > host_end and works["event_id"].size:
+        event = int(works["event_id"][np.argmax(works["step"])])
+    return Window(began, completed, thread, thread, event, thread, max(host_end, began))
 
 
 def _annotation_window(source: Source, annotation: str, instance: int) -> Window:

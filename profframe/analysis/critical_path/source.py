@@ -172,6 +172,13 @@ _TABLES: Final = {
             wait_on_stream, start_ns - ahead_ns AS start_ns, dur_ns, kind, name, depth, step,
             device, stream, fwd_thread, idle_ns, category, kernel_category, collective
         FROM events JOIN _places AS places ON events.rank = places.rank""",  # noqa: S608 - of constants
+    "profiler_steps": f"""
+        SELECT
+            run, steps.rank, event_id + {_EVENT} AS event_id, step, host_ns,
+            start_ns - ahead_ns AS start_ns, began_ns - ahead_ns AS began_ns,
+            completed_ns - ahead_ns AS completed_ns,
+            device_start_ns - ahead_ns AS device_start_ns, device_window_ns
+        FROM profiler_steps AS steps JOIN _places AS places ON steps.rank = places.rank""",  # noqa: S608 - of constants
     "flows": f"""
         SELECT category, concat(place, '/', flow_id) AS flow_id, phase,
             event_id + {_EVENT} AS event_id

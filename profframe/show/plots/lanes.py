@@ -13,7 +13,7 @@ from profframe.show import units
 from profframe.show.plots import palette, parts
 
 MEASURES: Final = {
-    "time": ("dur_ns", "on the host", "Time of each step on the host"),
+    "time": ("step_ns", "whole step", "Time of each step"),
     "wait": ("wait_ns", "waited", "Waits for other ranks in each step"),
     "computation": ("compute_ns", "compute", "Computation on each rank's devices in each step"),
 }

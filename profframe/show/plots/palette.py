@@ -75,7 +75,7 @@ CLASSES: Final[Mapping[str, Colour]] = MappingProxyType(
         "allocated": _TEAL,
         "reserved": _SLATE,
         # steps
-        "on the host": _GREEN,
+        "whole step": _GREEN,
         "devices busy": _BLUE,
         # waits of ranks
         "held up others": _RED,

@@ -14,7 +14,7 @@ MOST_STEPS: Final = 400
 CLASSES: Final = ("compute", "exposed communication", "exposed copy", "idle")
 """Classes that add up to a step, or to all device time; they are also names of columns."""
 CAUSES: Final = ("host_wait", "sync", "kernel_wait", "other")
-_MEASURES: Final = ("on the host", "devices busy")
+_MEASURES: Final = ("whole step", "devices busy")
 
 
 def breakdown_of_steps(rows: pl.DataFrame) -> parts.AnyChart:
@@ -49,11 +49,11 @@ def breakdown_of_traces(rows: pl.DataFrame) -> parts.AnyChart:
 
 
 def steps(rows: pl.DataFrame) -> parts.AnyChart:
-    """How long each step took on the host, and how much of that time a device was busy."""
+    """How long each step took, and how much of that time a device was busy."""
     first = _first_steps(rows)
-    unit = parts.fitting_unit(parts.TIME, first, "dur_ns")
-    host, busy = _MEASURES
-    frame = parts.in_unit(first, unit, **{host: "dur_ns", busy: "busy_ns"})
+    unit = parts.fitting_unit(parts.TIME, first, "step_ns")
+    whole, busy = _MEASURES
+    frame = parts.in_unit(first, unit, **{whole: "step_ns", busy: "busy_ns"})
     measures = _MEASURES[:1] if frame["busy_ns"].is_null().all() else _MEASURES
     single = rows.height > 1 and not rows.select(parts.TRACE).is_duplicated().any()
     lines = parts.label_rows(frame, parts.TRACE, parts.MOST_BARS if single else parts.MOST_SERIES)

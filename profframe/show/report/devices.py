@@ -17,8 +17,8 @@ _BREAKDOWN: Final = (
 )  # fmt: skip
 _HIDDEN: Final = ("hidden_communication_ns", "hidden_copy_ns")
 _STEPS: Final = (
-    "step", "start_ns", "dur_ns", "busy_ns", "compute_ns", "exposed_communication_ns",
-    "exposed_copy_ns", "idle_ns", "busy_share",
+    "step", "start_ns", "step_ns", "host_ns", "lag_ns", "busy_ns", "compute_ns",
+    "exposed_communication_ns", "exposed_copy_ns", "idle_ns", "busy_share",
 )  # fmt: skip
 _CATEGORIES: Final = (
     "category", "class", "calls", "total_ns", "share", "busy_ns", "exposed_ns", "both_ns",

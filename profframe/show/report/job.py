@@ -166,11 +166,11 @@ def _lack(what: str, error: Exception, call: str) -> Sentences:
 
 def _slowest(context: Context) -> int | None:
     """The longest step on any rank, of the steps that most ranks have; the first on a tie."""
-    steps = context.answer("step_times").frame.drop_nulls(["step", "dur_ns"])
+    steps = context.answer("step_times").frame.filter(pl.col("lack").is_null())
     if steps.is_empty():
         return None
     ranks = pl.col("rank").n_unique().over("step")
-    order = steps.sort(ranks, "dur_ns", -pl.col("step"), descending=True)
+    order = steps.sort(ranks, "step_ns", -pl.col("step"), descending=True)
     return int(order["step"][0])
 
 

@@ -95,7 +95,8 @@ def _count(label: str, column: pl.Series) -> Fact:
 
 
 def _steps(context: Context) -> tuple[Fact, ...]:
-    durations = context.answer("steps").frame["dur_ns"].drop_nulls().sort()
+    steps = context.answer("step_times").frame.filter(pl.col("lack").is_null())
+    durations = steps["step_ns"].drop_nulls().sort()
     if not len(durations):
         return ()
     middle = durations[(len(durations) - 1) // 2]

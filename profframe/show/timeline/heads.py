@@ -127,9 +127,9 @@ def _relative(content: Content, frame: pl.DataFrame, column: str) -> pl.DataFram
 
 
 def _steps(content: Content) -> dict[str, list[Any]]:
-    steps = _relative(content, content.rows.steps.drop_nulls(["start_ns", "dur_ns"]), "start_ns")
+    steps = _relative(content, content.rows.steps.drop_nulls(["start_ns", "host_ns"]), "start_ns")
     ordered = steps.sort("begin", maintain_order=True)
-    names = {"trace": "_trace", "begin": "begin", "dur": "dur_ns", "step": "step"}
+    names = {"trace": "_trace", "begin": "begin", "dur": "host_ns", "step": "step"}
     return {name: ordered[column].to_list() for name, column in names.items()}
 
 

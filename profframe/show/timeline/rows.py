@@ -71,7 +71,7 @@ class Recorded:
     offsets
         ``run rank offset_ns``: by how much a clock is ahead of that of the run.
     steps, findings
-        Rows of the answers ``steps`` and ``advice``.
+        Rows of the answers ``step_times`` and ``advice``.
     counters
         ``run rank device stream name unit time_ns value``: queues, memory, and what was sampled.
     path
@@ -117,7 +117,7 @@ def recorded(trace: Traced, most: int | None = MOST_READ) -> Recorded:
         slices=slices.select(SLICE_COLUMNS),
         threads=pl.DataFrame(trace.threads),
         offsets=_offsets(trace, traces),
-        steps=pl.DataFrame(trace.answer("steps")),
+        steps=pl.DataFrame(trace.answer("step_times")),
         findings=pl.DataFrame(trace.answer("advice")),
         counters=_counters(trace),
         path=path,
@@ -192,7 +192,7 @@ def _path(
 
     It goes across ranks if a run has several.
     """
-    times = pl.DataFrame(trace.answer("step_times")).drop_nulls(["step", "dur_ns"])
+    times = pl.DataFrame(trace.answer("step_times")).filter(pl.col("lack").is_null())
     runs = traces["run"].unique(maintain_order=True).to_list()
     parts: list[pl.DataFrame] = []
     of: dict[str | None, str] = {}
@@ -223,5 +223,5 @@ def _path(
 def _slowest(times: pl.DataFrame) -> int | None:
     """The slowest step of a run among those that most of its ranks have; None without steps."""
     shared = pl.struct(KEY).n_unique().over("step")
-    slowest = times.sort(shared, "dur_ns", -pl.col("step"), descending=True).head(1)
+    slowest = times.sort(shared, "step_ns", -pl.col("step"), descending=True).head(1)
     return None if slowest.is_empty() else int(slowest["step"][0])

@@ -1,0 +1,499 @@
+"""How long each step took: on the host, on the devices, and from one completion to the next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from profframe import schema
+from profframe.facts.columns import (
+    combined,
+    encoded,
+    is_kind,
+    numbers,
+    present,
+    stream_codes,
+    words,
+)
+from profframe.facts.fact import Note, Output, Tables, columns, fact
+from profframe.intervals import Ints, Mask, covered, last_until
+
+MARK: Final = re.compile(r"ProfilerStep#(\d{1,18})")
+"""Name of the slice that marks a step."""
+OPEN, CUT, RECORDS, BEFORE = "open", "cut", "records", "before"
+LACKS: Final = (OPEN, CUT, RECORDS, BEFORE)
+"""What a step can lack, by `profiler_steps.lack`."""
+_CHECKS: Final = {CUT: "cut_step", RECORDS: "incomplete_step", BEFORE: "unknown_start_of_step"}
+_LEAST_SHARE: Final = 0.05
+"""Share of a step from which a difference matters."""
+_LAUNCH_NS: Final = 200_000
+"""Work that begins within this time of its launch has waited for nothing else."""
+_MOSTLY: Final = 0.9
+"""Share of the calls of a name from which they are taken to launch work."""
+_MOST_NAMED: Final = 5
+_NONE: Final = -1
+_NEVER: Final = np.iinfo(np.int64).max
+_UNKNOWN: Final = np.iinfo(np.int64).min
+_PARTS: Final = (
+    *("compute_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns"),
+    *("hidden_communication_ns", "hidden_copy_ns", "other_steps_ns"),
+)
+_OptionalInts: TypeAlias = tuple[Ints, Mask]
+"""Values, and which of them are known."""
+
+
+@fact(
+    inputs=columns(
+        events="kind name start_ns dur_ns pid device stream launch_id op_id step parent_id"
+        " kernel_category wait_on_stream"
+    ),
+    outputs=columns(profiler_steps=" ".join(schema.PROFILER_STEPS.names[2:])),
+)
+def step_times(tables: Tables) -> Output:
+    """Make the table `profiler_steps`.
+
+    Work of a device belongs to the step of its launch. A step is completed when its slice on the
+    host has ended, and the work of all steps up to it (but see `_held`). It took the time since the
+    completion before it, or since its own start where that is later: so the intervals of steps of a
+    process do not overlap. Work that was launched before the first step is completed before it.
+    """
+    events = tables["events"]
+    marks = Marks.of(events)
+    if not marks.row.size:
+        return Output()
+    work = Work.of(events, marks)
+    held = _held(events, marks, work)
+    before = _before(marks, work)
+    reached = _reached(marks, work, held, before)
+    began = _began(marks, work, before, reached)
+    lack = _lack(events, marks, began)
+    is_known = (marks.end != _UNKNOWN) & ~np.isin(lack, (OPEN, RECORDS))
+    completed = np.where(is_known, reached, _UNKNOWN)
+    times = _times(marks, work, held, began, completed)
+    parts = _parts(events, marks, work, began, completed)
+    codes = np.array([LACKS.index(word) if word else _NONE for word in lack.tolist()], np.int64)
+    values = {
+        "event_id": pa.array(marks.row),
+        "step": pa.array(marks.number),
+        "pid": encoded(marks.process, words(events, "pid")[1]),
+        **{name: pa.array(of, pa.int64(), mask=~has) for name, (of, has) in times.items()},
+        **{name: pa.array(of, pa.int64(), mask=~has) for name, (of, has) in parts.items()},
+        "lack": encoded(codes, LACKS),
+    }
+    order = pa.array(np.lexsort((marks.row, np.where(marks.has_start, marks.start, _NEVER))))
+    rows = {f"profiler_steps.{name}": array.take(order) for name, array in values.items()}
+    return Output(rows, tuple(_notes(marks, work, held, times, lack)))
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Slices that mark steps, in the order of (process, start).
+
+    ``process`` is a number; ``start`` and ``end`` are _UNKNOWN where the slice has none.
+    """
+
+    row: Ints
+    process: Ints
+    number: Ints
+    start: Ints
+    end: Ints
+
+    @classmethod
+    def of(cls, events: pa.Table) -> Marks:
+        """The marks among the events."""
+        name, texts = words(events, "name")
+        marks = [MARK.fullmatch(text) for text in texts]
+        number = np.array([int(m[1]) if m else _NONE for m in marks] + [_NONE], np.int64)[name]
+        rows = np.flatnonzero((number >= 0) & is_kind(events, schema.HOST_KINDS))
+        process = words(events, "pid")[0][rows]
+        start, dur = numbers(events, "start_ns")[rows], numbers(events, "dur_ns")[rows]
+        has_start = present(events, "start_ns")[rows]
+        has_end = has_start & present(events, "dur_ns")[rows]
+        start = np.where(has_start, start, _UNKNOWN)
+        end = np.where(has_end, start + dur, _UNKNOWN)
+        order = np.lexsort((rows, start, process))
+        return cls(*(values[order] for values in (rows, process, number[rows], start, end)))
+
+    @property
+    def has_start(self) -> Mask:
+        """Which of them have a start."""
+        return np.asarray(self.start != _UNKNOWN)
+
+    @property
+    def is_first(self) -> Mask:
+        """Which of them are the first of their process."""
+        return np.append(True, self.process[1:] != self.process[:-1])
+
+    def by_process(self) -> Iterator[slice]:
+        """The marks of each process."""
+        bounds = [*np.flatnonzero(self.is_first).tolist(), self.row.size]
+        return (slice(*pair) for pair in pairwise(bounds))
+
+    def around(self, process: Ints, number: Ints, moment: Ints) -> Ints:
+        """The mark with a number that was the last to start up to a moment, or -1."""
+        timed = np.flatnonzero(self.has_start)
+        key = combined(
+            np.concatenate([self.process[timed], process]),
+            np.concatenate([self.number[timed], number]),
+        )
+        own, searched = key[: timed.size], key[timed.size :]
+        return np.append(timed, _NONE)[last_until(own, self.start[timed], searched, moment)]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What kept devices busy, with when it was put on its stream.
+
+    ``mark`` is that of its step, or -1. ``queued`` is its own start where the launch is not known.
+    """
+
+    row: Ints
+    mark: Ints
+    process: Ints
+    stream: Ints
+    start: Ints
+    end: Ints
+    queued: Ints
+    is_launched: Mask
+
+    @classmethod
+    def of(cls, events: pa.Table, marks: Marks) -> Work:
+        """The work of the devices."""
+        is_timed = present(events, "start_ns", "dur_ns")
+        row = np.flatnonzero(is_kind(events, schema.DEVICE_KINDS) & is_timed)
+        launch, op = (numbers(events, name, missing=_NONE) for name in ("launch_id", "op_id"))
+        cause = (launch if (launch >= 0).any() else op)[row]
+        start = numbers(events, "start_ns")
+        launched = (cause >= 0) & present(events, "start_ns")[cause]
+        queued = np.where(launched, start[cause], start[row])
+        process = np.where(launched, words(events, "pid")[0][cause], _NONE)
+        step = numbers(events, "step", missing=_NONE)[row]
+        mark = np.where(step >= 0, marks.around(process, step, queued), _NONE)
+        end = start[row] + numbers(events, "dur_ns")[row]
+        stream = stream_codes(events)[row]
+        return cls(row, mark, process, stream, start[row], end, queued, launched)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiters:
+    """What waits for work on lines of devices: the mark of its step, and since when it is there."""
+
+    line: Ints
+    mark: Ints
+    since: Ints
+
+    def next_step(self, marks: Marks, line: Ints, mark: Ints, until: Ints) -> Ints:
+        """The first mark after another one that has a waiter on a line by then; -1 is none."""
+        none = np.full(mark.size, _NONE, np.int64)
+        if not self.line.size:
+            return none
+        order = np.lexsort((self.mark, self.line))
+        of_line, of_mark = self.line[order], self.mark[order]
+        firsts = np.flatnonzero(
+            np.append(True, (of_line[1:] != of_line[:-1]) | (of_mark[1:] != of_mark[:-1]))
+        )
+        since = np.minimum.reduceat(self.since[order], firsts)
+        of_line, of_mark = of_line[firsts], of_mark[firsts]
+        bits = marks.row.size + 1
+        place = np.searchsorted(of_line * bits + of_mark, line * bits + mark, side="right")
+        there = place < firsts.size
+        place = np.where(there, place, 0)
+        there &= (of_line[place] == line) & (since[place] < until)
+        there &= marks.process[of_mark[place]] == marks.process[mark]
+        return np.where(there, of_mark[place], none)
+
+
+def _held(events: pa.Table, marks: Marks, work: Work) -> Ints:
+    """The mark whose completion each piece of work holds back, or -1.
+
+    It is that of its own step if the piece ended before any work of a later step began. A piece
+    that ran beside later steps, such as the copy of a checkpoint, holds back the last step before
+    one that waits for it: one that put work behind it on its stream, or synchronised with it,
+    before it ended.
+    """
+    mark = work.mark
+    held = mark.copy()
+    begins = np.full(marks.row.size, _NEVER, np.int64)
+    owned = np.flatnonzero(mark >= 0)
+    np.minimum.at(begins, mark[owned], work.start[owned])
+    for steps in marks.by_process():
+        later = np.append(begins[steps][1:], _NEVER)
+        begins[steps] = np.minimum.accumulate(later[::-1])[::-1]
+    beside = owned[work.end[owned] > begins[mark[owned]]]
+    if not beside.size:
+        return held
+    of, until = mark[beside], work.end[beside]
+    behind = _Waiters(work.stream[owned], mark[owned], work.queued[owned])
+    nearest = np.full(beside.size, _NEVER, np.int64)
+    for waiters, line in (
+        (behind, work.stream[beside]),
+        *_synchronisations(events, marks, work.row[beside]),
+    ):
+        step = waiters.next_step(marks, line, of, until)
+        nearest = np.minimum(nearest, np.where(step >= 0, step, _NEVER))
+    held[beside] = np.where(nearest == _NEVER, _NONE, nearest - 1)
+    return held
+
+
+def _synchronisations(
+    events: pa.Table, marks: Marks, rows: Ints
+) -> Iterator[tuple[_Waiters, Ints]]:
+    """Recorded waits for a stream, and for a whole device, each with the lines of some rows."""
+    syncs = np.flatnonzero(is_kind(events, ("sync",)) & present(events, "start_ns"))
+    if not syncs.size:
+        return
+    call = numbers(events, "launch_id", missing=_NONE)[syncs]
+    start = numbers(events, "start_ns")
+    since = np.where((call >= 0) & present(events, "start_ns")[call], start[call], start[syncs])
+    process = np.where(call >= 0, words(events, "pid")[0][call], _NONE)
+    step = numbers(events, "step", missing=_NONE)[syncs]
+    mark = np.where(step >= 0, marks.around(process, step, since), _NONE)
+    code, texts = words(events, "name")
+    of_stream = np.array(["wait" in text.lower() for text in texts] + [False])[code][syncs]
+    device, stream, on = (
+        numbers(events, name, missing=_NONE) for name in ("device", "stream", "wait_on_stream")
+    )
+    on_stream = np.where(on[syncs] >= 0, on[syncs], np.where(of_stream, _NONE, stream[syncs]))
+    of_one, of_all = ((mark >= 0) & (on_stream >= 0), (mark >= 0) & (on_stream < 0) & ~of_stream)
+    line = combined(
+        np.concatenate([device[syncs], device[rows]]), np.concatenate([on_stream, stream[rows]])
+    )
+    yield _Waiters(line[: syncs.size][of_one], mark[of_one], since[of_one]), line[syncs.size :]
+    yield _Waiters(device[syncs][of_all], mark[of_all], since[of_all]), device[rows]
+
+
+def _before(marks: Marks, work: Work) -> Ints:
+    """When the work that was launched before the first step of each process had ended.
+
+    It is _UNKNOWN where there is none, and for all other steps. Work without a launch was launched
+    before if it began before all work of steps.
+    """
+    before = np.full(marks.row.size, _UNKNOWN, np.int64)
+    for steps in marks.by_process():
+        first = steps.start
+        own = (work.mark >= first) & (work.mark < steps.stop)
+        begin = work.start[own].min(initial=_NEVER)
+        earlier = np.where(
+            work.is_launched,
+            (work.process == marks.process[first]) & (work.queued < marks.start[first]),
+            (work.start < begin) & own.any(),
+        )
+        before[first] = work.end[earlier & (work.mark < 0)].max(initial=_UNKNOWN)
+    return before
+
+
+def _reached(marks: Marks, work: Work, held: Ints, before: Ints) -> Ints:
+    """When each step, and all work before it, had ended, as far as that is known."""
+    ends = np.maximum(marks.end, before)
+    holding = np.flatnonzero(held >= 0)
+    np.maximum.at(ends, held[holding], work.end[holding])
+    for steps in marks.by_process():
+        ends[steps] = np.maximum.accumulate(ends[steps])
+    return ends
+
+
+def _began(marks: Marks, work: Work, before: Ints, reached: Ints) -> Ints:
+    """When the interval of each step began; _UNKNOWN if it has no start.
+
+    That of a first step is unknown, too, if its first work waited for what was not recorded.
+    """
+    since = np.where(marks.is_first, before, np.roll(reached, 1))
+    began = np.where(marks.has_start, np.maximum(marks.start, since), _UNKNOWN)
+    for first in np.flatnonzero(marks.is_first & marks.has_start & (reached != _UNKNOWN)):
+        if _has_waited(work, np.flatnonzero(work.mark == first), reached[first] - began[first]):
+            began[first] = _UNKNOWN
+    return began
+
+
+def _has_waited(work: Work, own: Ints, took_ns: int) -> bool:
+    """Whether the first piece of a step waited long although no earlier one was there to wait for.
+
+    Then the device was busy with what had been launched before the recording began.
+    """
+    own = own[work.is_launched[own]]
+    if not own.size:
+        return False
+    piece = own[np.argmin(work.queued[own])]
+    start = work.start[piece]
+    ends = work.end[work.start < start]
+    waited_ns = start - ends.max(initial=work.queued[piece])
+    return bool(waited_ns > max(_LEAST_SHARE * took_ns, _LAUNCH_NS))
+
+
+def _lack(events: pa.Table, marks: Marks, began: Ints) -> npt.NDArray[np.str_]:
+    """What each step lacks; empty if nothing."""
+    return np.select(
+        [
+            marks.end == _UNKNOWN,
+            _is_cut(events, marks),
+            _lacks_records(events, marks),
+            began == _UNKNOWN,
+        ],
+        LACKS,
+        "",
+    )
+
+
+def _is_cut(events: pa.Table, marks: Marks) -> Mask:
+    """Which steps the end of the profile cut.
+
+    torch opens the next step within ``step()``, so a profile that ends elsewhere has a last step
+    that is none. It lacks a slice that was directly inside each of the other steps; beside a single
+    one, it lacks most of them and took less than half the time.
+    """
+    cut = np.zeros(marks.row.size, np.bool_)
+    mark_of = np.full(events.num_rows + 1, _NONE, np.int64)
+    mark_of[marks.row] = np.arange(marks.row.size)
+    inside = mark_of[numbers(events, "parent_id", missing=_NONE)]
+    children = np.flatnonzero(inside >= 0)
+    name = words(events, "name")[0]
+    of_mark, inner = np.unique(np.stack([inside[children], name[children]]), axis=1)
+    process, start = words(events, "pid")[0], numbers(events, "start_ns")
+    is_host = is_kind(events, ("host_op", "annotation")) & present(events, "start_ns")
+    took = marks.end - marks.start
+    for steps in marks.by_process():
+        last = steps.stop - 1
+        others = np.arange(steps.start, last)
+        others = others[marks.end[others] != _UNKNOWN]
+        if not others.size or marks.end[last] == _UNKNOWN:
+            continue
+        if (is_host & (process == marks.process[last]) & (start >= marks.end[last])).any():
+            continue
+        names, counts = np.unique(inner[np.isin(of_mark, others)], return_counts=True)
+        usual = names[counts == others.size]
+        missing = np.setdiff1d(usual, inner[of_mark == last]).size
+        if others.size > 1:
+            cut[last] = missing > 0
+        else:
+            cut[last] = 2 * missing > usual.size and bool(2 * took[last] < took[others[0]])
+    return cut
+
+
+def _lacks_records(events: pa.Table, marks: Marks) -> Mask:
+    """Which steps end with a call that launches work, and whose work is not in the trace."""
+    lacks = np.zeros(marks.row.size, np.bool_)
+    launch = numbers(events, "launch_id", missing=_NONE)
+    has_work = np.zeros(events.num_rows + 1, np.bool_)
+    has_work[launch[is_kind(events, schema.DEVICE_KINDS)]] = True
+    calls = np.flatnonzero(is_kind(events, schema.LAUNCH_KINDS) & present(events, "start_ns"))
+    if not has_work[:-1].any() or not calls.size:
+        return lacks
+    name = words(events, "name")[0] + 1
+    all_calls = np.bincount(name[calls])
+    with_work = np.bincount(name[calls], has_work[calls], all_calls.size)
+    step = numbers(events, "step", missing=_NONE)
+    launches = (with_work >= _MOSTLY * all_calls) & (with_work > 0)
+    calls = calls[launches[name[calls]] & (step[calls] >= 0)]
+    start = numbers(events, "start_ns")[calls]
+    mark = marks.around(words(events, "pid")[0][calls], step[calls], start)
+    order = np.lexsort((start, mark))
+    mark, calls = mark[order], calls[order]
+    last = np.append(mark[1:] != mark[:-1], True)[: mark.size] & (mark >= 0)
+    lacks[mark[last]] = ~has_work[calls[last]]
+    return lacks
+
+
+def _times(
+    marks: Marks, work: Work, held: Ints, began: Ints, completed: Ints
+) -> dict[str, _OptionalInts]:
+    """Columns of times of each step."""
+    owned = np.flatnonzero(work.mark >= 0)
+    mark = work.mark[owned]
+    first, last = np.full(marks.row.size, _NEVER), np.full(marks.row.size, _UNKNOWN)
+    np.minimum.at(first, mark, work.start[owned])
+    np.maximum.at(last, mark, work.end[owned])
+    unawaited = np.bincount(mark, held[owned] != mark, marks.row.size).astype(np.int64)
+    has_end, has_work = marks.end != _UNKNOWN, last != _UNKNOWN
+    is_complete = completed != _UNKNOWN
+    uses_devices = np.full(marks.row.size, work.row.size > 0)
+    return {
+        "start_ns": (marks.start, marks.has_start),
+        "host_ns": (marks.end - marks.start, has_end),
+        "device_start_ns": (first, has_work),
+        "device_window_ns": (last - first, has_work),
+        "began_ns": (began, began != _UNKNOWN),
+        "completed_ns": (completed, is_complete),
+        "step_ns": (completed - began, is_complete & (began != _UNKNOWN)),
+        "lag_ns": (completed - marks.end, is_complete & uses_devices),
+        "unawaited": (unawaited, uses_devices),
+    }
+
+
+def _parts(
+    events: pa.Table, marks: Marks, work: Work, began: Ints, completed: Ints
+) -> dict[str, _OptionalInts]:
+    """What the devices did in the interval of each step, in parts that add up to it."""
+    if not work.row.size:
+        nothing = np.zeros(marks.row.size, np.int64)
+        return dict.fromkeys(_PARTS, (nothing, nothing > 0))
+    is_known = (began != _UNKNOWN) & (completed != _UNKNOWN)
+    since, until = np.where(is_known, began, 0), np.where(is_known, completed, 0)
+    code, texts = words(events, "kernel_category")
+    communicates = np.array([text in schema.COMMUNICATION for text in texts] + [False])
+    copies = is_kind(events, ("memcpy",))[work.row]
+    talks = communicates[code][work.row] & ~copies
+    computes = ~copies & ~talks
+
+    def time_of(chosen: Mask) -> Ints:
+        return covered(work.start[chosen], work.end[chosen], since, until)
+
+    compute, communication, copy = time_of(computes), time_of(talks), time_of(copies)
+    both, busy = time_of(computes | talks), time_of(np.ones(work.row.size, np.bool_))
+    own = np.zeros(marks.row.size, np.int64)
+    mine = np.flatnonzero(work.mark >= 0)
+    mark = work.mark[mine]
+    start = np.maximum(work.start[mine], since[mark])
+    end = np.minimum(work.end[mine], until[mark])
+    for steps in marks.by_process():
+        inside = (mark >= steps.start) & (mark < steps.stop) & (start < end)
+        own[steps] = covered(start[inside], end[inside], since[steps], until[steps])
+    exposed, exposed_copy = both - compute, busy - both
+    hidden, hidden_copy = communication - exposed, copy - exposed_copy
+    values = (
+        *(compute, exposed, exposed_copy, until - since - busy),
+        *(hidden, hidden_copy, busy - own),
+    )
+    return {name: (of, is_known) for name, of in zip(_PARTS, values, strict=True)}
+
+
+def is_ahead(host: Ints, step: Ints, lag: Ints) -> bool:
+    """Whether the host runs ahead of the devices, by these columns of whole steps in order.
+
+    Then they lag by more than a twentieth of a step, or the paces of the two differ by as much. The
+    pace of a first step says nothing: it began with what was launched before it.
+    """
+    differs = np.abs(host[1:].sum() - step[1:].sum()) > _LEAST_SHARE * step[1:].sum()
+    return bool(differs or (lag > _LEAST_SHARE * step).any())
+
+
+def _notes(
+    marks: Marks,
+    work: Work,
+    held: Ints,
+    times: dict[str, _OptionalInts],
+    lack: npt.NDArray[np.str_],
+) -> Iterator[Note]:
+    """What is to be known before the times of steps are compared."""
+    for word, check in _CHECKS.items():
+        of = np.flatnonzero(lack == word)
+        if of.size:
+            named = ", ".join(map(str, marks.number[of[:_MOST_NAMED]].tolist()))
+            more = ", ..." if of.size > _MOST_NAMED else ""
+            yield check, of.size, f"step {named}{more}", int(marks.row[of[0]])
+    beside = np.flatnonzero((work.mark >= 0) & (held != work.mark))
+    if beside.size:
+        spent = int((work.end - work.start)[beside].sum())
+        yield "unawaited_work", beside.size, f"{spent / 1e6:.3f} ms", int(work.row[beside[0]])
+    whole = np.flatnonzero((lack == "") & times["step_ns"][1] & times["lag_ns"][1])
+    host, step, lag = (times[name][0][whole] for name in ("host_ns", "step_ns", "lag_ns"))
+    if is_ahead(host, step, lag):
+        longest = int(np.argmax(lag))
+        detail = f"up to {lag[longest] / 1e6:.3f} ms"
+        yield "host_ahead", int(np.count_nonzero(lag)), detail, int(marks.row[whole[longest]])

@@ -1,0 +1,289 @@
+"""How long steps took, from rows of ``events`` one by one.
+
+Each rule is written here as it is said, with a loop for each step and each piece of work.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from tests.oracles.intervals import Span, merged, shared
+from tests.oracles.kernels import class_of
+
+Row = Mapping[str, Any]
+
+COLUMNS: Final = (
+    *("event_id", "kind", "name", "start_ns", "dur_ns", "pid", "device", "stream"),
+    *("launch_id", "op_id", "step", "parent_id", "kernel_category", "wait_on_stream"),
+)
+HOST: Final = ("host_op", "annotation", "python", "runtime", "driver", "overhead", "other")
+WORK: Final = ("kernel", "memcpy", "memset")
+
+
+class Step:
+    """A slice that marks a step, and the work that was launched in it."""
+
+    def __init__(self, row: Row, number: int) -> None:
+        self.row, self.number = row, number
+        self.start: int | None = row["start_ns"]
+        is_ended = self.start is not None and row["dur_ns"] is not None
+        self.end: int | None = self.start + row["dur_ns"] if is_ended else None
+        self.work: list[Piece] = []
+        self.holding: list[int] = []
+
+
+class Piece:
+    """Work of a device."""
+
+    def __init__(self, row: Row, cause: Row | None) -> None:
+        self.row, self.cause = row, cause
+        self.start: int = row["start_ns"]
+        self.end: int = row["start_ns"] + row["dur_ns"]
+        self.queued: int = self.start if cause is None else cause["start_ns"]
+        self.stream = (row["device"], row["stream"])
+        self.step: Step | None = None
+
+
+def steps(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Rows of ``profiler_steps`` of one rank."""
+    by_id = {row["event_id"]: row for row in rows}
+    marks = []
+    for row in rows:
+        match = re.fullmatch(r"ProfilerStep#(\d{1,18})", row["name"] or "")
+        if match and row["kind"] in HOST:
+            marks.append(Step(row, int(match[1])))
+    processes: dict[Any, list[Step]] = {}
+    for mark in marks:
+        processes.setdefault(mark.row["pid"], []).append(mark)
+    for own in processes.values():
+        own.sort(key=lambda mark: (-1 if mark.start is None else mark.start, mark.row["event_id"]))
+    links = "launch_id" if any(row["launch_id"] is not None for row in rows) else "op_id"
+    pieces = [
+        Piece(row, cause if cause is not None and cause["start_ns"] is not None else None)
+        for row in rows
+        if row["kind"] in WORK and row["start_ns"] is not None and row["dur_ns"] is not None
+        for cause in [by_id.get(row[links])]
+    ]
+    for piece in pieces:
+        piece.step = _step_of(piece.row["step"], piece.cause, piece.queued, processes)
+        if piece.step is not None:
+            piece.step.work.append(piece)
+    made: list[dict[str, Any]] = []
+    for own in processes.values():
+        made += _of_process(own, pieces, rows, by_id)
+    return sorted(
+        made, key=lambda row: (row["start_ns"] is None, row["start_ns"] or 0, row["event_id"])
+    )
+
+
+def _step_of(
+    number: int | None, cause: Row | None, moment: int, processes: Mapping[Any, list[Step]]
+) -> Step | None:
+    """The last mark with this number that had started when the work was launched."""
+    if number is None or cause is None:
+        return None
+    own = [
+        mark
+        for mark in processes.get(cause["pid"], [])
+        if mark.number == number and mark.start is not None and mark.start <= moment
+    ]
+    return own[-1] if own else None
+
+
+def _of_process(
+    own: list[Step], pieces: list[Piece], rows: Sequence[Row], by_id: Mapping[int, Row]
+) -> Iterable[dict[str, Any]]:
+    waits = _waits(own, rows, by_id)
+    unawaited = dict.fromkeys(own, 0)
+    for place, step in enumerate(own):
+        later = own[place + 1 :]
+        begins = min((p.start for mark in later for p in mark.work), default=None)
+        for piece in step.work:
+            if begins is None or piece.end <= begins:
+                step.holding.append(piece.end)
+                continue
+            unawaited[step] += 1
+            for number, mark in enumerate(later):
+                is_queued = any(
+                    p.stream == piece.stream and p.queued < piece.end for p in mark.work
+                )
+                if is_queued or any(
+                    since < piece.end
+                    and device == piece.row["device"]
+                    and stream in {None, piece.row["stream"]}
+                    for since, device, stream in waits[mark]
+                ):
+                    own[place + number].holding.append(piece.end)
+                    if number == 0:
+                        unawaited[step] -= 1
+                    break
+    reached: int | None = None
+    for place, step in enumerate(own):
+        earliest = min((p.start for mark in own for p in mark.work), default=None)
+        if place == 0:
+            earlier = [
+                p.end
+                for p in pieces
+                if p.step is None
+                and (
+                    (
+                        p.cause["pid"] == step.row["pid"]
+                        and step.start is not None
+                        and p.queued < step.start
+                    )
+                    if p.cause is not None
+                    else earliest is not None and p.start < earliest
+                )
+            ]
+            reached = max(earlier, default=None)
+        before = reached
+        ends = [step.end] if step.end is not None else []
+        reached = max([*ends, *step.holding, *([] if reached is None else [reached])], default=None)
+        began = (
+            None if step.start is None else max(x for x in (step.start, before) if x is not None)
+        )
+        if place == 0 and began is not None and reached is not None:
+            began = _known(step, pieces, began, reached)
+        lack = _lack(step, own, rows)
+        lack = lack or ("before" if began is None else None)
+        is_known = lack not in {"open", "records"} and step.end is not None
+        completed = reached if is_known else None
+        yield _row(step, pieces, began, completed, unawaited[step]) | {"lack": lack}
+
+
+def _waits(
+    own: list[Step], rows: Sequence[Row], by_id: Mapping[int, Row]
+) -> dict[Step, list[tuple[int, Any, Any]]]:
+    """What each step waits for by recorded synchronisations: since when, device, stream or all."""
+    waits: dict[Step, list[tuple[int, Any, Any]]] = {step: [] for step in own}
+    processes = {step.row["pid"]: own for step in own}
+    for row in rows:
+        if row["kind"] != "sync" or row["start_ns"] is None:
+            continue
+        call = by_id.get(row["launch_id"])
+        has_time = call is not None and call["start_ns"] is not None
+        since = call["start_ns"] if has_time else row["start_ns"]  # type: ignore[index]
+        step = _step_of(row["step"], call, since, processes)
+        of_stream = "wait" in (row["name"] or "").lower()
+        stream = row["wait_on_stream"]
+        if stream is None and not of_stream:
+            stream = row["stream"]
+        if step is not None and (stream is not None or not of_stream):
+            waits[step].append((since, row["device"], stream))
+    return waits
+
+
+def _known(step: Step, pieces: list[Piece], began: int, reached: int) -> int | None:
+    """When the first step began, unless its first work waited for what is not there."""
+    launched = [p for p in step.work if p.cause is not None]
+    if not launched:
+        return began
+    first = min(launched, key=lambda p: (p.queued, p.row["event_id"]))
+    ready = max([first.queued, *(p.end for p in pieces if p.start < first.start)])
+    return None if first.start - ready > max(0.05 * (reached - began), 200_000) else began
+
+
+def _lack(step: Step, own: list[Step], rows: Sequence[Row]) -> str | None:
+    if step.end is None:
+        return "open"
+    others = [mark for mark in own if mark is not step and mark.end is not None]
+    if step is own[-1] and others and not _goes_on(step, rows):
+        inside = {
+            id(mark): {r["name"] for r in rows if r["parent_id"] == mark.row["event_id"]}
+            for mark in own
+        }
+        usual = set.intersection(*(inside[id(mark)] for mark in others))
+        missing = usual - inside[id(step)]
+        if len(others) > 1:
+            is_cut = bool(missing)
+        else:
+            length = others[0].end - others[0].start  # type: ignore[operator]
+            is_cut = 2 * len(missing) > len(usual) and 2 * (step.end - step.start) < length  # type: ignore[operator]
+        if is_cut:
+            return "cut"
+    works = {row["launch_id"] for row in rows if row["kind"] in WORK}
+    calls = [r for r in rows if r["kind"] in {"runtime", "driver"} and r["start_ns"] is not None]
+    of_name: dict[str, list[bool]] = {}
+    for call in calls:
+        of_name.setdefault(call["name"], []).append(call["event_id"] in works)
+    launching = {
+        n
+        for n, with_work in of_name.items()
+        if sum(with_work) >= 0.9 * len(with_work) and any(with_work)
+    }
+    inside_calls = [
+        call
+        for call in calls
+        if call["name"] in launching
+        and _step_of(call["step"], call, call["start_ns"], {step.row["pid"]: own}) is step
+    ]
+    if inside_calls:
+        last = max(inside_calls, key=lambda call: (call["start_ns"], call["event_id"]))
+        if last["event_id"] not in works:
+            return "records"
+    return None
+
+
+def _goes_on(step: Step, rows: Sequence[Row]) -> bool:
+    """Whether the program went on after the step."""
+    return any(
+        row["kind"] in {"host_op", "annotation"}
+        and row["pid"] == step.row["pid"]
+        and row["start_ns"] is not None
+        and row["start_ns"] >= step.end
+        for row in rows
+    )
+
+
+def _row(
+    step: Step, pieces: list[Piece], began: int | None, completed: int | None, unawaited: int
+) -> dict[str, Any]:
+    first = min((p.start for p in step.work), default=None)
+    row: dict[str, Any] = {
+        "event_id": step.row["event_id"],
+        "step": step.number,
+        "pid": step.row["pid"],
+        "start_ns": step.start,
+        "host_ns": None if step.end is None else step.end - step.start,  # type: ignore[operator]
+        "device_start_ns": first,
+        "device_window_ns": None if first is None else max(p.end for p in step.work) - first,
+        "began_ns": began,
+        "completed_ns": completed,
+        "step_ns": None if None in {began, completed} else completed - began,  # type: ignore[operator]
+        "lag_ns": None if completed is None or not pieces else completed - step.end,  # type: ignore[operator]
+        "unawaited": unawaited if pieces else None,
+    }
+    parts: dict[str, int | None] = dict.fromkeys(
+        (
+            *("compute_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns"),
+            *("hidden_communication_ns", "hidden_copy_ns", "other_steps_ns"),
+        )
+    )
+    if pieces and row["step_ns"] is not None:
+        parts = _parts([(began, completed)], step, pieces)  # type: ignore[list-item]
+    return row | parts
+
+
+def _parts(window: list[Span], step: Step, pieces: list[Piece]) -> dict[str, int | None]:
+    spans: dict[str, list[Span]] = {"compute": [], "communication": [], "copy": []}
+    for piece in pieces:
+        spans[class_of(piece.row)].append((piece.start, piece.end))
+
+    def time(*classes: str) -> int:
+        return shared(window, merged(span for name in classes for span in spans[name]))
+
+    busy = time(*spans)
+    own = shared(window, merged((p.start, p.end) for p in step.work))
+    exposed = time("compute", "communication") - time("compute")
+    exposed_copy = busy - time("compute", "communication")
+    return {
+        "compute_ns": time("compute"),
+        "exposed_communication_ns": exposed,
+        "exposed_copy_ns": exposed_copy,
+        "idle_ns": window[0][1] - window[0][0] - busy,
+        "hidden_communication_ns": time("communication") - exposed,
+        "hidden_copy_ns": time("copy") - exposed_copy,
+        "other_steps_ns": busy - own,
+    }
