@@ -27,6 +27,50 @@ CALLS = {"runtime", "driver"}
 BUSY = {"kernel", "memcpy", "memset"}
 
 
+def in_turns(works: Sequence[Row]) -> list[Row]:
+    """Work without what ran under the end of other work of its stream.
+
+    All work of a graph is on the stream of the last kernel that its thread launched by itself
+    before, if the graph has work there, else on that of its first work.
+    """
+    on: dict[int, tuple[int, int]] = {work["event_id"]: work["on"] for work in works}
+    of_calls: dict[int, list[Row]] = {}
+    for work in works:
+        if work["call"] is not None:
+            of_calls.setdefault(work["call"]["event_id"], []).append(work)
+    alone = [
+        own[0] for own in of_calls.values() if len(own) == 1 and own[0]["kind"] != "memcpy"
+    ]
+    for own in of_calls.values():
+        streams = {work["on"] for work in own}
+        first = min(own, key=lambda work: (work["start_ns"], work["event_id"]))
+        earlier = [
+            work
+            for work in alone
+            if work["call"]["thread"] == first["call"]["thread"]
+            and work["call"]["start_ns"] <= first["call"]["start_ns"]
+        ]
+        into = max(
+            earlier,
+            key=lambda work: (work["call"]["start_ns"], work["event_id"]),
+            default=first,
+        )["on"]
+        if len(streams) > 1:
+            for work in own:
+                on[work["event_id"]] = into if into in streams else first["on"]
+    reach: dict[tuple[int, int], int] = {}
+    start: dict[int, int] = {}
+    for work in sorted(works, key=lambda work: (work["start_ns"], work["e"], work["event_id"])):
+        place = on[work["event_id"]]
+        before = reach.get(place, work["start_ns"])
+        is_beside = place in reach and work["e"] <= before
+        start[work["event_id"]] = work["start_ns"] if is_beside else max(work["start_ns"], before)
+        reach[place] = max(before, work["e"])
+    return [
+        {**work, "on": on[work["event_id"]], "start_ns": start[work["event_id"]]} for work in works
+    ]
+
+
 @dataclass(frozen=True)
 class Edge:
     """From a node that was waited for: when that was done, its weight, what it is called."""
@@ -73,7 +117,7 @@ class Oracle:
                     "on": (_or(row["device"]), _or(row["stream"])),
                 }
                 found.append({**row, **more})
-        return found
+        return in_turns(found)
 
     @cached_property
     def calls(self) -> list[Row]:

@@ -313,7 +313,7 @@ def test_a_graph_on_two_streams_waits_for_itself() -> None:
         "stream 7: a/1 30-60",
         "stream 8: b/1 62-80",
     )
-    assert timeline(trace.critical_path(1), last=3) == "30 work a, 60 wait b, 62 work b, 80"
+    assert timeline(trace.critical_path(1), last=3) == "30 work a, 60 queue b, 62 work b, 80"
 
 
 def test_a_step_begins_when_the_one_before_it_is_completed() -> None:

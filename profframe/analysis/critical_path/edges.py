@@ -23,6 +23,7 @@ from profframe.analysis.critical_path.graph import (
     stream_targets,
 )
 from profframe.analysis.critical_path.graph import THREAD as THREAD_EDGE
+from profframe.analysis.critical_path.turns import beside
 from profframe.facts.columns import last_equal
 from profframe.intervals import Ints, Mask, last_until
 
@@ -123,7 +124,10 @@ def _queued(rows: Rows) -> _Columns:
     works = rows.works
     before = last_until(works.stream, works.end, works.stream, works.start)
     work = np.flatnonzero(before >= 0)
-    return _part(STREAM, before[work], work, IMPLIED)
+    aside, follower = beside(works)
+    other = before[follower] != aside
+    source, target = np.append(before[work], aside[other]), np.append(work, follower[other])
+    return _part(STREAM, source, target, IMPLIED)
 
 
 def _awaited(rows: Rows, order: LaunchOrder) -> tuple[_Columns, _Columns]:

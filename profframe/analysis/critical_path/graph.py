@@ -58,12 +58,15 @@ class Works:
     """Work of devices that takes time; ``call_start`` below zero is before the window.
 
     ``call`` is -1 if the launch is not in the trace; then ``call_start`` is the work's start.
+    ``whole`` is its duration; without what ran under the end of other work of its stream, it is
+    from ``start`` to ``end``.
     """
 
     event: Ints
     stream: Ints
     start: Ints
     end: Ints
+    whole: Ints
     copy: Mask
     call: Ints
     call_thread: Ints

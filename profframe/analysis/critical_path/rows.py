@@ -19,6 +19,7 @@ from profframe.analysis.critical_path.graph import (
     Works,
 )
 from profframe.analysis.critical_path.source import Source
+from profframe.analysis.critical_path.turns import in_turns
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.columns import last_equal
 from profframe.intervals import Ints
@@ -175,17 +176,19 @@ def read(source: Source, window: Window) -> Rows:
         (waits["device"], waits["on_stream"]),
     )
     on_stream = np.where(waits["on_stream"] < 0, NONE, on_stream)
-    works = Works(
+    recorded = Works(
         event=work["event_id"],
         stream=work_stream,
         start=work["start_ns"],
         end=work["end_ns"],
+        whole=work["end_ns"] - work["start_ns"],
         copy=work["copy"] > 0,
         call=work["call"],
         call_thread=work["call_thread"],
         call_start=work["call_start_ns"],
         call_end=work["call_end_ns"],
     )
+    works = in_turns(recorded)
     slices = Slices(
         host["event_id"], host["thread"], host["start_ns"], host["end_ns"], host["root"] > 0
     )

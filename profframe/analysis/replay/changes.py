@@ -364,6 +364,18 @@ def _median(ranks: Sequence[Ints], code: Ints) -> Ints:
     return np.where(less[code], first, second)
 
 
+def whole(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
+    """What began under the end of other work of its stream takes its whole time without that."""
+    changed = []
+    for own, new in zip(of.ranks, lengths, strict=True):
+        before, recorded = own.streams.before, own.recorded.work
+        hidden = own.graph.works.whole - recorded
+        left = np.divide(new.work, recorded, out=np.ones(recorded.size), where=recorded > 0)
+        gone = np.where(before >= 0, 1 - np.minimum(np.append(left, 1.0)[before], 1), 0)
+        changed.append(replace(new, work=new.work + rounded(hidden * gone * left)))
+    return changed
+
+
 def held(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
     """What came later than usual comes when it came, whatever comes before it."""
     changed = []

@@ -194,7 +194,7 @@ def rank(graph: Graph, timed: Lags, members: Members, first: int, ends: tuple[in
     works = graph.works
     gap, usual_gap = np.zeros((2, works.event.size), np.int64)
     queued = edges.of(STREAM)
-    queued = queued[lanes.before[edges.target[queued]] >= 0]
+    queued = queued[lanes.before[edges.target[queued]] == edges.source[queued]]
     gap[edges.target[queued]] = timed.lag[queued]
     usual_gap[edges.target[queued]] = np.where(timed.lag > timed.most, timed.usual, timed.lag)[
         queued

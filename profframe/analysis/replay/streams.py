@@ -52,8 +52,9 @@ def streams(graph: Graph, edges: Edges, members: Ints, until: int) -> Streams:
     neighbour[order[1:][same]] = order[:-1][same]
     queued = edges.of(STREAM)
     before = np.full(size, NONE, np.int64)
+    queued = queued[edges.source[queued] == neighbour[edges.target[queued]]]
     before[edges.target[queued]] = edges.source[queued]
-    before[(before != neighbour) | (works.start < 0)] = NONE
+    before[works.start < 0] = NONE
     begins = (works.start < 0) | (graph.edge == UNKNOWN)
 
     extra = np.isin(edges.kind, (STREAM, WAIT, GRAPH))

@@ -241,7 +241,7 @@ def _prediction(of: Model, label: str, wanted: Sequence[Change]) -> dict[str, An
     for change in wanted:
         lengths = change(lengths)
     result = outcome(of.job, lengths)
-    variants = (changes.held, changes.without_guesses) if wanted else ()
+    variants = (changes.held, changes.without_guesses, changes.whole) if wanted else ()
     ends = [outcome(of.job, variant(of.job, lengths)).end for variant in variants]
     ends.append(result.end)
     bounds = totals(of.job, lengths, result, [its.classes for its in of.details])

@@ -1,0 +1,88 @@
+"""Work of a stream, one piece after the other.
+
+A stream does one thing after the other, whatever times are recorded: a kernel that begins before
+the one before it has ended (programmatic dependent launch, or the ticks of a clock) waits for what
+that still has to do. And the work of one graph launch stands in the order of the stream that it was
+launched into, whichever streams its nodes show: what follows there waits for all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from profframe.analysis.critical_path.graph import NONE, Works
+from profframe.intervals import Ints, last_until
+
+
+def in_turns(works: Works) -> Works:
+    """The works on these streams, each from the end of those before it.
+
+    One that ends no later than those before it stays as it is: it ran beside them.
+    """
+    if not works.event.size:
+        return works
+    stream = _launch_streams(works)
+    order = np.lexsort((works.event, works.end, works.start, stream))
+    of_stream, start, end = stream[order], works.start[order], works.end[order]
+    step = int(end.max()) - min(int(start.min()), 0) + 1
+    reach = np.maximum.accumulate(of_stream * step + end) - of_stream * step
+    before = np.append(NONE, reach[:-1])
+    before[np.append(True, of_stream[1:] != of_stream[:-1])] = start.min()
+    after = np.where(end > before, np.maximum(start, before), start)
+    starts = np.empty(order.size, np.int64)
+    starts[order] = after
+    return replace(works, stream=stream, start=starts)
+
+
+def beside(works: Works) -> tuple[Ints, Ints]:
+    """Works that ran beside others on their stream, and what followed them there."""
+    if not works.event.size:
+        return works.event, works.event
+    order = np.lexsort((works.event, works.end, works.start, works.stream))
+    stream, start, end = works.stream[order], works.start[order], works.end[order]
+    step = int(end.max()) - min(int(start.min()), 0) + 1
+    reach = np.maximum.accumulate(stream * step + end) - stream * step
+    same = stream[1:] == stream[:-1]
+    ended_earlier = np.append(False, same & (end[1:] <= reach[:-1]))
+    rows = order[ended_earlier]
+    key = stream * step + start
+    place = np.searchsorted(key, works.stream[rows] * step + works.end[rows])
+    there = place < order.size
+    there[there] = stream[place[there]] == works.stream[rows[there]]
+    return rows[there], order[place[there]]
+
+
+def _launch_streams(works: Works) -> Ints:
+    """The stream that each work was launched into.
+
+    For the work of a graph on several streams it is that of the last work before it, copies apart,
+    that its thread launched by itself and of which the graph has a stream; else that of its first.
+    """
+    launched = np.flatnonzero(works.call >= 0)
+    if not launched.size:
+        return works.stream
+    calls, call, count = np.unique(works.call[launched], return_inverse=True, return_counts=True)
+    by_start = np.lexsort((works.start[launched], call))
+    first = launched[by_start[np.searchsorted(call[by_start], np.arange(calls.size))]]
+    low = np.full(calls.size, np.iinfo(np.int64).max)
+    high = np.full(calls.size, NONE)
+    np.minimum.at(low, call, works.stream[launched])
+    np.maximum.at(high, call, works.stream[launched])
+    several = np.flatnonzero(low != high)
+    if not several.size:
+        return works.stream
+    alone = launched[(count[call] == 1) & ~works.copy[launched]]
+    thread, since = works.call_thread[first[several]], works.call_start[first[several]]
+    nearest = last_until(works.call_thread[alone], works.call_start[alone], thread, since)
+    into = np.where(nearest >= 0, np.append(works.stream[alone], NONE)[nearest], NONE)
+    bits = int(works.stream.max()) + 1
+    own = np.unique(call * bits + works.stream[launched])
+    is_own = np.isin(several * bits + into, own) & (into >= 0)
+    stream = works.stream.copy()
+    target = np.full(calls.size, NONE, np.int64)
+    target[several] = np.where(is_own, into, works.stream[first[several]])
+    moved = target[call] >= 0
+    stream[launched[moved]] = target[call[moved]]
+    return stream
