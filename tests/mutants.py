@@ -1542,6 +1542,118 @@ DRAWN_THIRD: Final = (
         "tests/parity/test_blame.py::test_it_is_per_step_with_op_and_module",
     ),
     Mutant(
+        "S1",
+        "a piece that ends when the next step begins has run beside it",
+        "profframe/facts/step_times.py",
+        "work.end[owned] > begins[mark[owned]]",
+        "work.end[owned] >= begins[mark[owned]]",
+        "tests/property/test_step_times.py::test_drawn_programs",
+    ),
+    Mutant(
+        "S2",
+        "work that was put behind a piece when it had ended waits for it",
+        "profframe/facts/step_times.py",
+        "(since[place] < until)",
+        "(since[place] <= until)",
+        "tests/property/test_step_times.py"
+        "::test_a_copy_with_work_of_the_next_step_behind_it_holds_its_step_back",
+    ),
+    Mutant(
+        "S3",
+        "a copy that a later step waits for holds that step back",
+        "profframe/facts/step_times.py",
+        "np.where(nearest == _NEVER, _NONE, nearest - 1)",
+        "np.where(nearest == _NEVER, _NONE, nearest)",
+        "tests/property/test_step_times.py"
+        "::test_a_copy_that_a_later_step_waits_for_holds_back_the_one_before_that",
+    ),
+    Mutant(
+        "S4",
+        "a wait of the host for one stream is one for the device",
+        "profframe/facts/step_times.py",
+        "np.where(of_stream, _NONE, stream[syncs])",
+        "np.where(of_stream, stream[syncs], _NONE)",
+        "tests/property/test_step_times.py"
+        "::test_a_copy_that_the_next_step_synchronises_with_holds_its_step_back",
+    ),
+    Mutant(
+        "S5",
+        "a program that goes on when a step ends was cut there",
+        "profframe/facts/step_times.py",
+        "(start >= marks.end[last])).any()",
+        "(start > marks.end[last])).any()",
+        "tests/property/test_step_times.py::test_the_end_of_the_profile_cuts_a_step",
+    ),
+    Mutant(
+        "S6",
+        "beside a single step half of its time is enough for one that was cut",
+        "profframe/facts/step_times.py",
+        "bool(2 * took[last] < took[others[0]])",
+        "bool(2 * took[last] <= took[others[0]])",
+        "tests/property/test_step_times.py"
+        "::test_beside_a_single_step_it_takes_more_to_call_one_cut",
+    ),
+    Mutant(
+        "S7",
+        "the steps of all processes are in one row",
+        "profframe/facts/step_times.py",
+        "return np.append(True, self.process[1:] != self.process[:-1])",
+        "return np.append(True, self.process[1:] < self.process[:-1])",
+        "tests/property/test_step_times.py::test_processes_have_steps_of_their_own",
+    ),
+    Mutant(
+        "S8",
+        "steps of a filter are those of the whole trace",
+        "profframe/query/selection.py",
+        '{"profiler_steps": of_steps, "events"',
+        '{"events"',
+        "tests/traces/test_step_times.py",
+    ),
+    Mutant(
+        "S9",
+        "of ranks that complete a step one after the other the first one counts as the last",
+        "sql/lib/steps.sql",
+        "arg_max(began_ns, {'ns': completed_ns",
+        "arg_min(began_ns, {'ns': completed_ns",
+        "tests/sql/test_golden.py"
+        "::test_other_traces_beside_it_and_another_order_of_rows_change_nothing[runs]",
+    ),
+    Mutant(
+        "S10",
+        "a kernel that overlaps is on the path from its own start",
+        "profframe/analysis/critical_path/turns.py",
+        "np.maximum(start, before), start)",
+        "np.minimum(start, before), start)",
+        "tests/parity/test_critical_path.py"
+        "::test_a_kernel_that_the_next_one_overlaps_stays_on_the_path",
+    ),
+    Mutant(
+        "S11",
+        "what ran beside other work of its stream holds nothing up there",
+        "profframe/analysis/critical_path/edges.py",
+        "other = before[follower] != aside",
+        "other = before[follower] == aside",
+        "tests/parity/test_critical_path.py"
+        "::test_a_kernel_that_the_next_one_overlaps_stays_on_the_path",
+    ),
+    Mutant(
+        "S12",
+        "late work waits for what ended when all else was ready",
+        "profframe/analysis/critical_path/graph.py",
+        "is_late[rows] = lag[rows] > high + 3 * (high - low) // 2",
+        "is_late[rows] = lag[rows] < high + 3 * (high - low) // 2",
+        "tests/parity/test_critical_path.py"
+        "::test_late_work_waited_for_what_ended_last_on_another_stream",
+    ),
+    Mutant(
+        "S13",
+        "without the one before it a kernel that overlapped takes the rest alone",
+        "profframe/analysis/replay/changes.py",
+        "hidden = own.graph.works.whole - recorded",
+        "hidden = own.graph.works.whole - own.graph.works.whole",
+        "tests/parity/test_what_if.py::test_a_kernel_that_overlapped_keeps_the_rest_or_all_of_it",
+    ),
+    Mutant(
         "I43",
         "all ranks begin with the first slice of any",
         "profframe/analysis/export_lines/speedscope.py",

@@ -119,7 +119,7 @@ def reads(answer: Answer) -> Mapping[str, frozenset[str] | None]:
     Examples
     --------
     >>> sorted(reads(find("self_times"))["events"])[:3]
-    ['dur_ns', 'kind', 'name']
+    ['device', 'dur_ns', 'kind']
     """
     if is_shipped(answer):
         return _columns_read(answer.name)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MOST_STEPPED: Final = 8
 """Steps are drawn by default for up to this many traces."""
 _POINTS: Final = 1000
-_NO_STEP_TIMES: Final = "no profiler step has both a start and an end"
+_NO_STEP_TIMES: Final = "the length of no profiler step is known: see lack in step_times"
 _NO_VALUES: Final = "no kernel has both FLOPs and bytes that are known"
 _ONE_RUN: Final = "this trace has one run; load several: load('store'), load('runs/*.json.gz')"
 _NO_STARTS: Final = "no slice has a start"

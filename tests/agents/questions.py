@@ -183,7 +183,7 @@ WITH_ANSWER: Final = (
     Question(
         "Which profiler step is the slowest?",
         CPU, (_overview(),),
-        lambda texts: max(_rows(texts, "step_times"), key=lambda row: row["dur_ns"])["step"],
+        lambda texts: max(_rows(texts, "step_times"), key=lambda row: row["step_ns"])["step"],
         lambda files: raw.largest(files[0].steps)[0],
     ),
     Question(
@@ -365,9 +365,9 @@ WITH_ANSWER: Final = (
         ),
     ),
     Question(
-        "Which rank has the longest step?",
+        "Which rank takes longest for its step on the host?",
         JOB, (_answer("step_times"),),
-        lambda texts: max(_rows(texts, "step_times"), key=lambda row: row["dur_ns"])["rank"],
+        lambda texts: max(_rows(texts, "step_times"), key=lambda row: row["host_ns"])["rank"],
         lambda files: max(files, key=lambda file: max(file.steps.values())).rank,
     ),
     Question(

@@ -170,7 +170,7 @@ def test_rows_lead_to_their_place_in_the_timeline(
     row = table.locator("tbody tr", has=page.page.locator("[data-column=step]", has_text="2"))
     row.get_by_role("button", name="Show in the timeline").click()
     page.page.wait_for_timeout(300)
-    dur = trace.steps().filter(step=2)["dur_ns"][0]
+    dur = trace.step_times().filter(step=2)["host_ns"][0]
     assert details.inner_text().startswith(units.duration(dur).strip())
     gap = trace.gaps().row(0, named=True)
     assert followed("gaps").startswith(units.duration(gap["dur_ns"]).strip())

@@ -38,9 +38,7 @@ def in_turns(works: Sequence[Row]) -> list[Row]:
     for work in works:
         if work["call"] is not None:
             of_calls.setdefault(work["call"]["event_id"], []).append(work)
-    alone = [
-        own[0] for own in of_calls.values() if len(own) == 1 and own[0]["kind"] != "memcpy"
-    ]
+    alone = [own[0] for own in of_calls.values() if len(own) == 1 and own[0]["kind"] != "memcpy"]
     for own in of_calls.values():
         streams = {work["on"] for work in own}
         first = min(own, key=lambda work: (work["start_ns"], work["event_id"]))
@@ -264,6 +262,48 @@ class Oracle:
         ]  # fmt: skip
 
     def _before_work(self, work: Row) -> list[Edge]:
+        found = self._shown_before(work)
+        if work["event_id"] in self.ordered:
+            before = self.ordered[work["event_id"]]
+            done = before["e"]
+            found.append(Edge(("end", before), done, 0, work["event_id"], "wait", done))
+        return found
+
+    @cached_property
+    def ordered(self) -> dict[int, Row]:
+        """By event of work that came late after all that is shown, the last other one to end."""
+        lags: dict[str, dict[int, int]] = {"launch": {}, "queue": {}, "wait": {}}
+        for work in self.works:
+            shown = self._shown_before(work)
+            if not shown:
+                continue
+            ready = max(edge.done for edge in shown)
+            names = {edge.edge for edge in shown if edge.done == ready}
+            kind = next(name for name in lags if name in names)
+            if kind == "launch" and work["call"] is not None:
+                returned = work["call"]["start_ns"] + (work["call"]["dur_ns"] or 0)
+                if work["call"]["start_ns"] <= work["start_ns"] and ready == self.start:
+                    is_returned = returned <= work["start_ns"]
+                    ready = returned if is_returned else work["call"]["start_ns"]
+            if self.start <= ready <= work["start_ns"]:
+                lags[kind][work["event_id"]] = work["start_ns"] - ready
+        found = {}
+        works = {work["event_id"]: work for work in self.works}
+        for of_kind in lags.values():
+            values = sorted(of_kind.values())
+            if not values:
+                continue
+            low, high = (values[int(share * (len(values) - 1))] for share in (0.25, 0.75))
+            for event_id, lag in of_kind.items():
+                work = works[event_id]
+                ended = [w for w in self.works if w["e"] <= work["start_ns"]]
+                before = max(ended, key=lambda w: (w["e"], w["event_id"]), default=work)
+                is_late = lag > high + 3 * (high - low) // 2
+                if is_late and before["on"] != work["on"] and before["e"] > work["start_ns"] - lag:
+                    found[event_id] = before
+        return found
+
+    def _shown_before(self, work: Row) -> list[Edge]:
         begin, found = work["start_ns"], []
         targets = [("wait", w) for w in self.waits.get(work["event_id"], [])]
         targets += [("queue", w) for w in self.works if w["on"] == work["on"]]

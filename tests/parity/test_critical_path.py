@@ -316,6 +316,49 @@ def test_a_graph_on_two_streams_waits_for_itself() -> None:
     assert timeline(trace.critical_path(1), last=3) == "30 work a, 60 queue b, 62 work b, 80"
 
 
+def test_a_kernel_that_the_next_one_overlaps_stays_on_the_path() -> None:
+    trace = trace_of(
+        "thread 0: op 0-30, cudaLaunchKernel/1 10-20, cudaLaunchKernel/2 21-25,"
+        " cudaLaunchKernel/3 26-28",
+        "stream 7: a/1 30-60, b/2 50-80, c/3 55-70, e/3 81-90",
+    )
+    path = trace.critical_path()
+    assert timeline(path, last=4) == "30 work a, 60 work b, 80 queue e, 81 work e, 90"
+    stream = trace.dependencies().filter(kind="stream").select("source_id", "target_id", "lag_ns")
+    assert stream.rows() == [(4, 5, 0), (5, 7, 1), (6, 7, 11)]
+
+
+def test_work_of_a_graph_stands_in_the_order_of_the_stream_that_it_was_launched_into() -> None:
+    """Its nodes show stream 8; the kernels around it are on stream 7, as its first node is."""
+    calls = ", ".join(
+        f"{name}/{number} {10 * number}-{10 * number + 2}"
+        for number, name in enumerate(
+            ("cudaLaunchKernel", "cudaGraphLaunch", "cudaLaunchKernel"), start=1
+        )
+    )
+    trace = trace_of(
+        f"thread 0: op 0-40, {calls}",
+        "stream 7: a/1 15-60, b/2 61-70, d/3 100-120",
+        "stream 8: c/2 71-98",
+    )
+    assert timeline(trace.critical_path(), last=6) == (
+        "60 queue b, 61 work b, 70 queue c, 71 work c, 98 queue d, 100 work d, 120"
+    )
+
+
+def test_late_work_waited_for_what_ended_last_on_another_stream() -> None:
+    """Three kernels begin 2 after what was before them, one 32 after: 3 after a copy."""
+    trace = trace_of(
+        "thread 0: op 0-40, " + ", ".join(f"cudaLaunchKernel/{n} {n}-{n + 1}" for n in range(1, 6)),
+        "stream 7: a/1 10-20, b/2 22-30, c/3 32-40, d/4 72-80",
+        "stream 8: Memcpy HtoD/5 15-69",
+    )
+    path = trace.critical_path()
+    assert timeline(path, last=3) == "15 work Memcpy HtoD, 69 wait d, 72 work d, 80"
+    waits = trace.dependencies().filter(kind="wait").select("certainty", "lag_ns").rows()
+    assert waits == [("ordered", 3)]
+
+
 def test_a_step_begins_when_the_one_before_it_is_completed() -> None:
     trace = trace_of(
         "thread 0: ProfilerStep#1 0-50, ProfilerStep#2 50-100,"

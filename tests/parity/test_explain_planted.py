@@ -108,7 +108,7 @@ def test_profframe_reads_the_steps_that_were_played(traces: Path, tmp_path: Path
     (path,) = simulate([model], tmp_path, "steps")
     trace = profframe.load(path)
     (rank,) = play([model], "steps").ranks
-    assert trace.steps()["dur_ns"].to_list() == rank.lengths
+    assert trace.step_times()["host_ns"].to_list() == rank.lengths
     # Each duration is drawn: a step of many differs by less than 2 %.
     assert 0 < statistics.stdev(rank.lengths) / statistics.mean(rank.lengths) < 0.02
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]

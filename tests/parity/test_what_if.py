@@ -249,6 +249,33 @@ def test_what_takes_unusually_long_between_launches_is_not_launching() -> None:
     assert loaded(*rows).what_if(launches=False)["predicted_ns"].to_list() == [1_040, 1_002]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "predicted", "low", "high"), [("a", 70, 70, 80), ("b", 80, 80, 80)]
+)
+def test_a_kernel_that_overlapped_keeps_the_rest_or_all_of_it(
+    kernel: str, predicted: int, low: int, high: int
+) -> None:
+    """Kernel b begins 10 before a ends: without a it takes 20, or its whole 30."""
+    work = (
+        ("x", 10, 20),
+        ("y", 20, 30),
+        ("a", 30, 60),
+        ("b", 50, 80),
+        ("c", 80, 90),
+        ("d", 90, 100),
+    )
+    rows = [event("op", 0, 30)]
+    for number, (name, start, end) in enumerate(work, start=1):
+        call: dict[str, Any] = {"category": "cuda_runtime", "correlation": number}
+        line: dict[str, Any] = {"device": 0, "stream": 7, "thread": 9, "correlation": number}
+        rows.append(event("cudaLaunchKernel", number, number + 1, **call))
+        rows.append(event(name, start, end, category="kernel", **line))
+    (_, row) = loaded(*rows).what_if(kernels={kernel: 0.0}).to_dicts()
+    assert (row["now_ns"], row["predicted_ns"], row["low_ns"], row["high_ns"]) == (
+        100, predicted, low, high,
+    )  # fmt: skip
+
+
 def test_fused_kernels_are_as_long_as_the_longest() -> None:
     rows = gpu(event("block", 0, 40)).what_if(fused="block")
     assert rows.select("change", "predicted_ns").rows() == [("nothing", 126), ("fused: block", 116)]

@@ -27,7 +27,7 @@ SOURCES = [
 
 def check_times(trace: Trace, found: pl.DataFrame) -> None:
     """No two findings of a rank are of the same time, and none gains more than all of it."""
-    window = trace.sql("SELECT run, rank, window_ns FROM shared_windows(events)")
+    window = trace.sql("SELECT run, rank, window_ns FROM shared_windows(events, profiler_steps)")
     question = advice()
     rows = findings(trace._session.select, question).rows
     claims = (

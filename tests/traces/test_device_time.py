@@ -50,7 +50,7 @@ def test_parts_of_the_span(chrome_trace: Path, is_large: bool) -> None:
 
 
 def check_parts(trace: profframe.Trace) -> None:
-    rows = trace.time_breakdown().to_dicts()
+    rows = trace.time_breakdown("host").to_dicts()
     events = trace.events.select("kind", "kernel_category", "start_ns", "dur_ns").drop_nulls()
     slices = events.filter(events["kind"].is_in(DEVICE_KINDS)).to_dicts()
     if not slices:
@@ -58,7 +58,7 @@ def check_parts(trace: profframe.Trace) -> None:
         needs.another_trace("no device is in it")
     start = min(row["start_ns"] for row in slices)
     end = max(row["start_ns"] + row["dur_ns"] for row in slices)
-    steps = trace.steps().select("step", "start_ns", "dur_ns").drop_nulls().rows()
+    steps = trace.step_times().select("step", "start_ns", "host_ns").drop_nulls().rows()
     windows = [(None, start, end), *((n, a, a + dur) for n, a, dur in steps)]
     assert [(row["step"], row["span_ns"]) for row in rows] == [(n, b - a) for n, a, b in windows]
     types = trace.kernel_types()

@@ -359,6 +359,11 @@ def _kernels() -> Trace:
     return profframe.load(GPU).filter(kinds="kernel")
 
 
+def _after_steps() -> Trace:
+    trace = profframe.load(GPU)
+    return trace.filter(start_ns=max(trace.profiler_steps["start_ns"].to_list()) + 1)
+
+
 def _empty_ranks() -> Trace:
     return together(*(loaded(rank=rank) for rank in range(2)))
 
@@ -377,8 +382,16 @@ _RANKS_LACK: Final = f"{NO_DEVICE}; {NO_COLLECTIVES}"
         (_nothing_left, Plots.flame, "flame: the filter leaves nothing of the trace"),
         (stored, Plots.timeline, "timeline: no slices of any kind in this trace"),
         (_nothing_left, Plots.timeline, "timeline: the filter leaves nothing of the trace"),
-        (_kernels, _by_step, "breakdown: the filter leaves no profiler steps; the whole trace has"),
-        (_unfinished_step, _by_step, "breakdown: no profiler step has both a start and an end"),
+        (
+            _after_steps,
+            _by_step,
+            "breakdown: the filter leaves no profiler steps; the whole trace has",
+        ),
+        (
+            _unfinished_step,
+            _by_step,
+            "breakdown: the length of no profiler step is known: see lack in step_times",
+        ),
         (_kernels_of_unknown_work, Plots.roofline, f"roofline: {NO_KNOWN_WORK}"),
         (_empty_ranks, Plots.ranks, "ranks: the trace is empty"),
         (_ops_of_two_ranks, Plots.ranks, f"ranks: {_RANKS_LACK}"),

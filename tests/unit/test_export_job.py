@@ -162,6 +162,8 @@ def test_times_are_on_one_clock_to_the_nanosecond(trace: Trace, tmp_path: Path) 
     assert back.events["start_ns"].equals(trace.events["start_ns"] - ahead)
     assert back.events.drop("start_ns").equals(trace.events.drop("start_ns"))
     times = {"events.start_ns", "flows.time_ns", "traces.start_ns", "traces.end_ns"}
+    moments = ("start_ns", "device_start_ns", "began_ns", "completed_ns")
+    times |= {f"profiler_steps.{name}" for name in moments}
     assert {found.partition(":")[0] for found in differences(trace, back)} == times
 
     said = document(tmp_path / "o.json")["profframe job"]

@@ -485,7 +485,7 @@ def test_real_pairs(traces: Path) -> None:
         value = {metric: float(getattr(one, side)) for metric, one in found.items()}
         gemm = trace.kernel_categories().filter(category="gemm")["total_ns"].sum()
         assert value["category:gemm"] == gemm
-        assert value["step"] == trace.steps()["dur_ns"].max()
+        assert value["step"] == trace.step_times()["step_ns"].max()
         ops = trace.samples().filter(pl.col("name").str.starts_with("aten::"), what="op")
         assert value["op:aten::*"] == ops["spent_ns"].sum()
         modules = trace.modules(per="run").filter(pl.col("name").str.contains("Attention"))

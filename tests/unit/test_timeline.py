@@ -241,7 +241,7 @@ def test_what_advice_and_the_path_are_of() -> None:
         [rows[place]["event_id"] for place in mark["slices"]] for mark in made.head["marks"]
     ] == advice["evidence_events"].to_list()
     steps = trace.step_times()
-    slowest = steps.sort("dur_ns", descending=True)["step"][0]
+    slowest = steps.sort("step_ns", descending=True)["step"][0]
     assert made.head["path"]["of"] == [f"step {slowest}, the slowest"]
     assert made.head["path"]["lacks"] == ""
     path = trace.critical_path(slowest).events

@@ -281,7 +281,6 @@ def test_damage_is_one_line_of_every_verb(root: Path, capsys: pytest.CaptureFixt
     text = str(root)
     for verb in (
         ["show", text],
-        ["info", text],
         ["answer", "kernels", text],
         ["sql", text, "SELECT * FROM events"],
         ["tree", text, "--run", "b"],

@@ -5,6 +5,7 @@ Arrays only, as in `graph`: sources and targets are rows of its works and points
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -23,6 +24,7 @@ from profframe.analysis.critical_path.graph import (
     stream_targets,
 )
 from profframe.analysis.critical_path.graph import THREAD as THREAD_EDGE
+from profframe.analysis.critical_path.graph import WAIT as PATH_WAIT
 from profframe.analysis.critical_path.turns import beside
 from profframe.facts.columns import last_equal
 from profframe.intervals import Ints, Mask, last_until
@@ -89,11 +91,15 @@ def edges(rows: Rows, graph: Graph, dependencies: tuple[Ints, Ints]) -> Edges:
     that ended before it.
     """
     order = launch_order(rows.works)
-    return _together(
+    parts = (
         _launches(rows, graph),
         _queued(rows),
         *_awaited(rows, order),
         *_in_graphs(rows, dependencies),
+    )
+    return _together(
+        *parts,
+        _suggested(graph, parts),
         _synchronised(rows, graph, order),
         _joined_threads(graph),
     )
@@ -138,6 +144,15 @@ def _awaited(rows: Rows, order: LaunchOrder) -> tuple[_Columns, _Columns]:
     work, before = _ended(rows, *call_targets(works, rows.wait_calls))
     other = works.stream[work] != works.stream[before]
     return recorded, _part(WAIT, before[other], work[other], ORDERED)
+
+
+def _suggested(graph: Graph, parts: Iterable[_Columns]) -> _Columns:
+    """Waits of the path for other streams that nothing else shows."""
+    size = graph.edge.size
+    work = np.flatnonzero(graph.edge == PATH_WAIT)
+    pairs = [source * size + target for kind, source, target, *_ in parts if kind != LAUNCH]
+    is_new = ~np.isin(graph.before[work] * size + work, np.concatenate(pairs))
+    return _part(WAIT, graph.before[work[is_new]], work[is_new], ORDERED)
 
 
 def _in_graphs(rows: Rows, dependencies: tuple[Ints, Ints]) -> tuple[_Columns, _Columns]:

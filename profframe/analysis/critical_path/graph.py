@@ -252,7 +252,35 @@ def _predecessors(rows: Rows, order: LaunchOrder) -> tuple[Ints, Ints]:
     edge[arrival >= ends[before]] = LAUNCH
     edge[before < 0] = LAUNCH
     edge[(edge == LAUNCH) & ~has_call] = UNKNOWN
+    ready = np.where(
+        edge == LAUNCH, np.where(arrival >= 0, arrival, works.call_start), ends[before]
+    )
+    late, cause = ordered_targets(works, ready, edge)
+    before[late], edge[late] = cause, WAIT
     return before, edge
+
+
+def ordered_targets(works: Works, ready: Ints, edge: Ints) -> tuple[Ints, Ints]:
+    """Works that came late after all that is known, and the last one to end before each.
+
+    Late is what Tukey's fence says for its kind of edge. That one counts if it is on another
+    stream, and ended after everything else was ready: only the order suggests that it was waited
+    for.
+    """
+    lag = works.start - ready
+    is_late = np.zeros(lag.size, np.bool_)
+    for kind in (LAUNCH, QUEUE, WAIT):
+        rows = np.flatnonzero((edge == kind) & (lag >= 0) & (ready >= 0))
+        if rows.size:
+            low, high = np.quantile(lag[rows], (0.25, 0.75), method="lower")
+            is_late[rows] = lag[rows] > high + 3 * (high - low) // 2
+    late = np.flatnonzero(is_late)
+    anywhere = np.zeros(works.event.size, np.int64)
+    cause = last_until(anywhere, works.end, anywhere[late], works.start[late])
+    late, cause = late[cause >= 0], cause[cause >= 0]
+    end = works.end[cause]
+    fits = (works.stream[cause] != works.stream[late]) & (end > ready[late])
+    return late[fits], cause[fits]
 
 
 def _last_awaited(rows: Rows, order: LaunchOrder) -> Ints:

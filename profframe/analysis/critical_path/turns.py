@@ -40,18 +40,19 @@ def beside(works: Works) -> tuple[Ints, Ints]:
     """Works that ran beside others on their stream, and what followed them there."""
     if not works.event.size:
         return works.event, works.event
-    order = np.lexsort((works.event, works.end, works.start, works.stream))
-    stream, start, end = works.stream[order], works.start[order], works.end[order]
-    step = int(end.max()) - min(int(start.min()), 0) + 1
+    recorded = works.end - works.whole
+    order = np.lexsort((works.event, works.end, recorded, works.stream))
+    stream, end = works.stream[order], works.end[order]
+    step = int(end.max()) - min(int(recorded.min()), 0) + 1
     reach = np.maximum.accumulate(stream * step + end) - stream * step
     same = stream[1:] == stream[:-1]
-    ended_earlier = np.append(False, same & (end[1:] <= reach[:-1]))
-    rows = order[ended_earlier]
-    key = stream * step + start
-    place = np.searchsorted(key, works.stream[rows] * step + works.end[rows])
-    there = place < order.size
-    there[there] = stream[place[there]] == works.stream[rows[there]]
-    return rows[there], order[place[there]]
+    rows = order[1:][same & (end[1:] <= reach[:-1])]
+    key = works.stream * step + works.start
+    order = np.argsort(key, kind="stable")
+    place = np.searchsorted(key[order], works.stream[rows] * step + works.end[rows])
+    follower = np.append(order, NONE)[place]
+    there = (follower >= 0) & (works.stream[follower] == works.stream[rows])
+    return rows[there], follower[there]
 
 
 def _launch_streams(works: Works) -> Ints:

@@ -371,8 +371,9 @@ def whole(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
         before, recorded = own.streams.before, own.recorded.work
         hidden = own.graph.works.whole - recorded
         left = np.divide(new.work, recorded, out=np.ones(recorded.size), where=recorded > 0)
-        gone = np.where(before >= 0, 1 - np.minimum(np.append(left, 1.0)[before], 1), 0)
-        changed.append(replace(new, work=new.work + rounded(hidden * gone * left)))
+        gone = np.where(before >= 0, 1 - np.minimum(np.append(left, 1.0)[before], 1), 0.0)
+        more = np.asarray(hidden * gone * left, np.float64)
+        changed.append(replace(new, work=new.work + rounded(more)))
     return changed
 
 
