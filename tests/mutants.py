@@ -1602,14 +1602,6 @@ DRAWN_THIRD: Final = (
         "tests/property/test_step_times.py::test_processes_have_steps_of_their_own",
     ),
     Mutant(
-        "S8",
-        "steps of a filter are those of the whole trace",
-        "profframe/query/selection.py",
-        '{"profiler_steps": of_steps, "events"',
-        '{"events"',
-        "tests/traces/test_step_times.py",
-    ),
-    Mutant(
         "S9",
         "of ranks that complete a step one after the other the first one counts as the last",
         "sql/lib/steps.sql",

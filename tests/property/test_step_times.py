@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import Row, event, facts
+from tests.builders import Row, event, facts, loaded
 from tests.oracles import completions
 from tests.property.test_busy_time import slices
 
@@ -340,3 +340,22 @@ def test_processes_have_steps_of_their_own() -> None:
     assert [(row["pid"], row["began_ns"], row["completed_ns"]) for row in made] == [
         ("1", 0, 100), ("2", 50, 180), ("1", 100, 210),
     ]  # fmt: skip
+
+
+def test_a_step_by_itself_is_as_long_and_as_busy_as_among_others() -> None:
+    """In 100 to 180 of step 1 a copy of step 0 runs to 130, and its own kernel from 115 to 180."""
+    trace = loaded(
+        event("ProfilerStep#0", 0, 100, category="user_annotation"),
+        call_of("cudaMemcpyAsync", 20, 22, 1),
+        work("copy", 40, 130, 20, 1),
+        event("ProfilerStep#1", 100, 150, category="user_annotation"),
+        call_of("cudaLaunchKernel", 110, 112, 2),
+        work("mm", 115, 180, 7, 2),
+    )
+    alone = trace.filter(steps=1)
+    assert alone.profiler_steps["step"].to_list() == [1]
+    names = ("step_ns", "compute_ns", "exposed_copy_ns", "idle_ns", "other_steps_ns")
+    assert trace.step_times().select(names).row(1) == (80, 65, 15, 0, 15)
+    assert alone.step_times().select(names).rows() == [(80, 65, 15, 0, 15)]
+    (breakdown,) = alone.time_breakdown().drop_nulls("step").to_dicts()
+    assert [breakdown[name] for name in names[1:]] == [65, 15, 0, 15]
