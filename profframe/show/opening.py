@@ -157,7 +157,7 @@ def title(opening: Opening) -> str:
     span = overview["span_ns"].max()
     if isinstance(span, int) and overview["events"].sum():
         longest = "at most " if ranks > 1 else ""
-        parts.append(f"{longest}{units.duration(span).strip()}")
+        parts.append(f"{longest}{units.duration(span).strip()}{_of_events(summary, span)}")
     else:
         parts[-1] = "no events with a time" if overview["events"].sum() else "no events"
     return ", ".join(parts)
@@ -288,6 +288,15 @@ def _cut(finding: str, where: str, room: int | None) -> str:
     if len(finding) <= left:
         return finding + where
     return finding[: left - 1].rstrip(" ,") + "…" + where
+
+
+def _of_events(summary: Summary, span_ns: int) -> str:
+    """What a time is of that is not the time of the only step."""
+    steps = summary.steps
+    lengths = steps.filter(pl.col("lack").is_null())["step_ns"].to_list()
+    is_single = len(lengths) == steps.height == summary.overview.height == 1
+    is_other = is_single and abs(lengths[0] - span_ns) > _LEAST_SHARE * span_ns
+    return " from its first event to its last" if is_other else ""
 
 
 def _steps(overview: pl.DataFrame) -> str:

@@ -55,7 +55,7 @@ def header(load: Load, **members: object) -> Row:
 
 def test_the_tables_have_the_columns_of_the_schema(load: Load) -> None:
     trace = load([event()])
-    assert trace.tables.keys() == schema.TABLES.keys() - schema.OPTIONAL_TABLES
+    assert trace.tables.keys() == schema.TABLES.keys() - schema.MAY_BE_MISSING
     loading_adds = {
         "source",
         "rank_source",
@@ -650,7 +650,7 @@ def test_every_event_is_accounted_for(load: Load) -> None:
 def test_a_trace_without_events_is_empty_and_said_to_be(load: Load, document: str) -> None:
     trace = load(document)
     assert {name: table.num_rows for name, table in trace.tables.items()} == {
-        **dict.fromkeys(schema.TABLES.keys() - schema.OPTIONAL_TABLES, 0),
+        **dict.fromkeys(schema.TABLES.keys() - schema.MAY_BE_MISSING, 0),
         "traces": 1,
         "quality": 1,
     }
