@@ -87,8 +87,10 @@ def step_times(tables: Tables) -> Output:
         **{name: pa.array(of, pa.int64(), mask=~has) for name, (of, has) in parts.items()},
         "lack": encoded(codes, LACKS),
     }
-    order = pa.array(np.lexsort((marks.row, np.where(marks.has_start, marks.start, _NEVER))))
-    rows = {f"profiler_steps.{name}": array.take(order) for name, array in values.items()}
+    order = np.lexsort((marks.row, np.where(marks.has_start, marks.start, _NEVER)))
+    if (order[1:] < order[:-1]).any():
+        values = {name: array.take(pa.array(order)) for name, array in values.items()}
+    rows = {f"profiler_steps.{name}": array for name, array in values.items()}
     return Output(rows, tuple(_notes(marks, work, held, times, lack)))
 
 
@@ -349,6 +351,8 @@ def _is_cut(events: pa.Table, marks: Marks) -> Mask:
     one, it lacks most of them and took less than half the time.
     """
     cut = np.zeros(marks.row.size, np.bool_)
+    if marks.is_first.all():
+        return cut
     mark_of = np.full(events.num_rows + 1, _NONE, np.int64)
     mark_of[marks.row] = np.arange(marks.row.size)
     inside = mark_of[numbers(events, "parent_id", missing=_NONE)]
@@ -442,10 +446,13 @@ def _parts(
     computes = ~copies & ~talks
 
     def time_of(chosen: Mask) -> Ints:
+        if not chosen.any():
+            return np.zeros(marks.row.size, np.int64)
         return covered(work.start[chosen], work.end[chosen], since, until)
 
     compute, communication, copy = time_of(computes), time_of(talks), time_of(copies)
-    both, busy = time_of(computes | talks), time_of(np.ones(work.row.size, np.bool_))
+    both = time_of(~copies) if talks.any() else compute
+    busy = time_of(~copies | copies) if copies.any() else both
     own = np.zeros(marks.row.size, np.int64)
     mine = np.flatnonzero(work.mark >= 0)
     mark = work.mark[mine]
