@@ -53,6 +53,11 @@ Classifier: TypeAlias = Sequence[Rule]
 """Rules in order: the first match decides. Slices without a match are ``other``."""
 
 _ASCEND_DEVICE = r"Ascend Hardware.*"
+_ASCEND_COLLECTIVES = r"HCCL|Communication"
+_ASCEND_SYNC = (
+    r"(?i:(notify|event)[_ ](record|wait)|write[_ ]value|((invalidate|writeback) )?data context"
+    r"|profil(er|ing)_(enable|disable|trace)).*"
+)
 _LIST_PROCESS = r"CPU functions"
 _REGIONS = r"(ProfilerStep|Optimizer\.\w+|enumerate\(\w+\))#.*"
 _KERNELS = r"kernel|concurrent_kernel|Kernel"
@@ -106,12 +111,12 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("overhead", category=r"scratch_memory"),
     # Ascend: host queue; slices without a category, told apart by their process.
     Rule("runtime", category=r"enqueue|dequeue"),
-    Rule("sync", category=r"", name=r"(NOTIFY|EVENT)_(RECORD|WAIT).*", process=_ASCEND_DEVICE),
-    Rule("memcpy", category=r"", name=r"(?i:memco?py).*|SDMA_.*", process=_ASCEND_DEVICE),
+    Rule("sync", category=r"", name=_ASCEND_SYNC, process=_ASCEND_DEVICE),
+    Rule("memcpy", category=r"", name=r"(?i:memco?py|sdma).*", process=_ASCEND_DEVICE),
     Rule("kernel", category=r"", process=_ASCEND_DEVICE),
     Rule("runtime", category=r"", process=r"CANN"),
-    Rule("kernel", category=r"", name=r"hcom_.*", process=r"HCCL"),
-    Rule("device_annotation", category=r"", process=r"HCCL"),
+    Rule("kernel", category=r"", name=r"hcom_.*", process=_ASCEND_COLLECTIVES),
+    Rule("device_annotation", category=r"", process=_ASCEND_COLLECTIVES),
     Rule("profiler", category=r"", process=r"Overlap Analysis"),
     # Lists of torch's own events, without categories; the second process until 2021.
     Rule("annotation", category=r"", name=_REGIONS, process=_LIST_PROCESS),

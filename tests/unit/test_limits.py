@@ -169,6 +169,26 @@ def test_a_step_lasts_as_long_as_on_its_longest_rank() -> None:
     assert means(held(ranks, trace(steps(115, 115)), "step=0%")) == [(115, 115, False)]
 
 
+def ahead(took: int) -> Trace:
+    """Five steps of 100 on the host, each with a kernel that takes longer, one after the other."""
+    rows: list[dict[str, object]] = []
+    for n in range(5):
+        name = f"ProfilerStep#{n}"
+        times = {"start_ns": 100 * n, "dur_ns": 100, "step": n}
+        rows.append({"kind": "annotation", "name": name, "thread": 0} | times)
+        call = {"kind": "runtime", "name": "cudaLaunchKernel", "thread": 0}
+        rows.append(call | {"start_ns": 100 * n + 10, "dur_ns": 5, "step": n})
+        launch = {"launch_id": 3 * n + 1, "start_ns": 20 + took * n}
+        rows.append(kernel("mm", took, n, **launch))
+    return trace(rows)
+
+
+def test_a_limit_sees_a_slower_kernel_where_the_host_runs_ahead() -> None:
+    """The host takes as long as before; the first step has the 20 before the first kernel."""
+    verdicts = held(ahead(1000), ahead(1100), "step=5%", "step=12%")
+    assert means(verdicts) == [(1004, 1104, True), (1004, 1104, False)]
+
+
 def test_without_steps_the_whole_trace_is_the_sample() -> None:
     """From 0 to 50 of one side, and of the other from 0 to 2 s and 60 ns, though it has steps."""
     base = trace([op("x", 50) | {"start_ns": 0}])
