@@ -1606,7 +1606,7 @@ def time_breakdown(
         One row per (run, rank) that used a device, with a NULL step, over the whole time of its
         devices, and one per profiler step. Columns: ``run rank step span_ns compute_ns
         exposed_communication_ns exposed_copy_ns idle_ns hidden_communication_ns hidden_copy_ns
-        other_steps_ns lack``.
+        other_steps_ns step_ns host_ns device_start_ns device_window_ns lag_ns lack``.
     """
     return self.answer("time_breakdown", window=window, sort=sort, top=top, columns=columns)
 

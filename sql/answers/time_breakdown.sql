@@ -23,6 +23,11 @@
 -- hidden_communication_ns  BIGINT   ns    time in which communication was running under computation
 -- hidden_copy_ns           BIGINT   ns    time in which a copy was running under either of these
 -- other_steps_ns           BIGINT   ns    part of a step in which only work of other steps or of none ran; NULL with window=host
+-- step_ns                  BIGINT   ns    how long the step took, like the next four as in `step_times`; NULL for the whole trace
+-- host_ns                  BIGINT   ns    duration of the step on the host
+-- device_start_ns          BIGINT   ns    start of the first device work launched in it
+-- device_window_ns         BIGINT   ns    from there to the end of the last
+-- lag_ns                   BIGINT   ns    how far the devices were behind when the host ended it
 -- lack                     VARCHAR        why the step is left out of means, as in `step_times`; NULL if it is not
 SELECT
     parts.run,
@@ -36,6 +41,11 @@ SELECT
     parts.hidden_communication_ns,
     parts.hidden_copy_ns,
     CASE WHEN coalesce(getvariable('window'), 'step') = 'step' THEN given.other_steps_ns END AS other_steps_ns,
+    given.step_ns,
+    given.host_ns,
+    given.device_start_ns,
+    given.device_window_ns,
+    given.lag_ns,
     given.lack
 FROM step_breakdown(events, profiler_steps, coalesce(getvariable('window'), 'step')) AS parts
 LEFT JOIN profiler_steps AS given ON parts.run = given.run AND parts.rank = given.rank AND parts.event_id = given.event_id

@@ -369,7 +369,8 @@ def test_columns_are_fixed() -> None:
         "sequences": "name kind sequence kernels calls device_ns total_ns first_event_id",
         "time_breakdown": (
             "step span_ns compute_ns exposed_communication_ns exposed_copy_ns idle_ns "
-            "hidden_communication_ns hidden_copy_ns other_steps_ns lack"
+            "hidden_communication_ns hidden_copy_ns other_steps_ns step_ns host_ns "
+            "device_start_ns device_window_ns lag_ns lack"
         ),
         "total_average": f"name {sums}",
         "utilization": (
