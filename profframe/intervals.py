@@ -263,8 +263,24 @@ def covered(start: Ints, end: Ints, since: Ints, until: Ints) -> Ints:
     >>> covered(start, end, np.array([0, 3, 15]), np.array([50, 21, 20])).tolist()
     [23, 11, 0]
     """
-    union = _union(start, end)
-    return _covered_before(*union, until) - _covered_before(*union, since)
+    spans = union(start, end)
+    return _covered_before(*spans, until) - _covered_before(*spans, since)
+
+
+def union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Starts and ends of the union of the intervals, in ascending order.
+
+    Examples
+    --------
+    >>> start, end = union(np.array([20, 0, 5, 12]), np.array([30, 10, 12, 13]))
+    >>> start.tolist(), end.tolist()
+    ([0, 20], [13, 30])
+    """
+    order = np.argsort(start)
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    first = np.flatnonzero(np.append(True, start[1:] > reach[:-1])[: start.size])
+    last = np.append(first[1:], start.size)[: first.size] - 1
+    return start[first], reach[last]
 
 
 def child_sums(parent: Ints, values: Ints) -> Ints:
@@ -340,15 +356,6 @@ def nearest(parent: Ints, marked: Mask) -> Ints:
         ancestor[rows] = ancestor[ancestor[rows]]
         rows = rows[ancestor[rows] >= 0]
     return ancestor
-
-
-def _union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Starts and ends of the union of the intervals, in ascending order."""
-    order = np.argsort(start)
-    start, reach = start[order], np.maximum.accumulate(end[order])
-    first = np.flatnonzero(np.append(True, start[1:] > reach[:-1])[: start.size])
-    last = np.append(first[1:], start.size)[: first.size] - 1
-    return start[first], reach[last]
 
 
 def _covered_before(start: Ints, end: Ints, at: Ints) -> Ints:

@@ -82,7 +82,7 @@ SELECT
 FROM path_slices(events)
 WHERE start_ns < getvariable('window_end_ns') AND end_ns > getvariable('window_start_ns');
 
--- path_work: work that ends in the window, with the call that launched it (-1: not known).
+-- path_work: work that ran in the window, with the call that launched it (-1: not known).
 -- parameter events TABLE  `events` of one (run, rank)
 -- column event_id  as in events
 -- column device INTEGER  device; -1 where not known
@@ -109,7 +109,7 @@ SELECT
     coalesce(call.end_ns, work.start_ns) - getvariable('window_start_ns') AS call_end_ns
 FROM path_works(events) AS work
 LEFT JOIN path_calls(events) AS call ON work.launch_id = call.event_id
-WHERE work.end_ns > getvariable('window_start_ns') AND work.end_ns <= getvariable('window_end_ns');
+WHERE work.end_ns > getvariable('window_start_ns') AND work.start_ns < getvariable('window_end_ns');
 
 -- path_waits: syncs, the call that made each, what it waits for (-1: not known), and when that was marked (NULL: not known).
 -- of_stream: a stream waits; otherwise a host thread does.

@@ -26,6 +26,7 @@ from tests import needs
 from tests.builders import Row, event, loaded
 from tests.conftest import real_trace
 from tests.members import few
+from tests.oracles import exposure
 from tests.oracles.critical_path import HOST, Oracle, helpers, merged
 
 EXAMPLES: Final = settings().max_examples
@@ -170,7 +171,9 @@ def test_what_was_put_on_a_stream_after_the_record_is_not_waited_for() -> None:
         "stream 7: a/1 25-70, later/2 70-90",
         "stream 9: b/5 95-140",
     )
-    assert timeline(trace.critical_path(1), last=3) == "25 work a, 70 wait b, 95 work b, 140"
+    path = trace.critical_path(1)
+    assert timeline(path, last=4) == "25 work a, 70 wait b, 90 wait b, 95 work b, 140"
+    assert bounds(path)["sync"] == 20  # until the other work is done, too
 
 
 SYNCS: Mapping[str, Row | None] = {
@@ -370,8 +373,8 @@ def test_a_step_begins_when_the_one_before_it_is_completed() -> None:
 
 def test_the_whole_trace_without_steps_and_without_host() -> None:
     path = trace_of("stream 7: a 100-110, b 130-150", "stream 8: c 120-140").critical_path()
-    assert timeline(path) == "100 work a, 110 queue b, 130 work b, 150"
-    assert bounds(path) == {"compute": 30, "idle": 20}
+    assert timeline(path) == "100 work a, 110 queue b, 120 queue b, 130 work b, 150"
+    assert bounds(path) == {"compute": 30, "sync": 10, "idle": 10}
 
 
 def test_of_threads_that_end_together_the_one_with_the_most_slices_is_the_main_one() -> None:
@@ -605,8 +608,18 @@ def check_oracle(trace: Trace, path: CriticalPath) -> bool:
     if unique:
         end = pl.col("start_ns") + pl.col("dur_ns")
         rows = path.events.select("event_id", "edge", "start_ns", end_ns=end).rows()
-        assert rows == merged(expected)
+        assert merged(rows) == merged(expected)
+    check_idle(trace, path)
     return unique
+
+
+def check_idle(trace: Trace, path: CriticalPath) -> None:
+    """Where nothing on the path ran, it is idle if no device was busy, and else a wait."""
+    works = [exposure.span(row) for row in exposure.works(trace.events.to_dicts())]
+    for row in path.events.filter(pl.col("edge").is_in(["queue", "wait", "unknown"])).to_dicts():
+        moments = range(*exposure.span(row))
+        busy = [any(start <= at < end for start, end in works) for at in moments]
+        assert busy == [row["bound"] == "sync"] * len(moments)
 
 
 @settings(max_examples=max(1, EXAMPLES // 2))

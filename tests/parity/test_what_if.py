@@ -276,6 +276,32 @@ def test_a_kernel_that_overlapped_keeps_the_rest_or_all_of_it(
     )  # fmt: skip
 
 
+def test_what_waited_while_only_a_kernel_ran_may_have_waited_for_it() -> None:
+    """Kernel b is launched at 15 and waits for a until 40, but c at 90 has no reason to be earlier.
+
+    If it had one, it would gain at most 5: devices that take no time end with the host, at 95.
+    Other work beside a from 12 to 38 leaves 4.
+    """
+    launch: dict[str, Any] = {"category": "cuda_runtime"}
+    on: dict[str, Any] = {"category": "kernel", "device": 0, "thread": 9, "stream": 7}
+    slices = [
+        event("op", 0, 95),
+        *(
+            event("cudaLaunchKernel", start, start + 5, correlation=number, **launch)
+            for number, start in enumerate((5, 15, 90), 1)
+        ),
+        event("a", 10, 40, correlation=1, **on),
+        event("b", 40, 60, correlation=2, **on),
+        event("c", 95, 100, correlation=3, **on),
+    ]
+    rows = loaded(*slices).what_if(kernels={"a": 0.0, "c": 0.0, "b": 2.0})
+    shown = rows.select("predicted_ns", "low_ns", "high_ns").rows()
+    assert shown[:4] == [(100,) * 3, (100, 95, 100), (95,) * 3, (100,) * 3]
+    beside = event("x", 12, 38, correlation=1, **on | {"stream": 8})
+    again = loaded(*slices, beside).what_if(kernels={"a": 0.0})
+    assert again["low_ns"].to_list() == [100, 96]
+
+
 def test_fused_kernels_are_as_long_as_the_longest() -> None:
     rows = gpu(event("block", 0, 40)).what_if(fused="block")
     assert rows.select("change", "predicted_ns").rows() == [("nothing", 126), ("fused: block", 116)]

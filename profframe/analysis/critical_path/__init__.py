@@ -9,12 +9,15 @@ the window.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import duckdb
 import numpy as np
 
 from profframe.analysis.critical_path import graph, rows
+from profframe.analysis.critical_path.busy import split_idle
+from profframe.analysis.critical_path.graph import Spans
 from profframe.analysis.critical_path.path import (
     BOUNDS,
     CALLS,
@@ -54,7 +57,7 @@ def find(
     if window is None:
         empty = np.empty(0, np.int64)
         no_stretches = Stretches(empty, empty, empty, empty)
-        events = described(connection, trace[0], _of_one(trace, no_stretches), 0)
+        events = described(connection, trace[0], _of_one(trace, no_stretches, {}), 0)
         return CriticalPath(*trace, step, annotation, 0, 0, events, starts(connection))
     activities = rows.read(source, window)
     last = window.thread, window.end_ns - window.start_ns
@@ -65,7 +68,8 @@ def find(
     else:
         point = wait_graph.points.at(*(np.array([value]) for value in last))
         path = walk(wait_graph, point=int(point[0]))
-    events = described(connection, trace[0], _of_one(trace, path), window.start_ns)
+    ranked = _of_one(trace, path, {trace[1] or 0: activities.busy})
+    events = described(connection, trace[0], ranked, window.start_ns)
     bounds = window.start_ns, window.end_ns
     return CriticalPath(*trace, step, annotation, *bounds, events, starts(connection))
 
@@ -80,6 +84,8 @@ def _single_trace(connection: duckdb.DuckDBPyConnection) -> _Trace:
     return traces[0] if traces else (None, None)
 
 
-def _of_one(trace: _Trace, stretches: Stretches) -> RankedStretches:
+def _of_one(trace: _Trace, stretches: Stretches, busy: Mapping[int, Spans]) -> RankedStretches:
     size = stretches.event.size
-    return RankedStretches(stretches, np.full(size, trace[1] or 0), np.full(size, -1))
+    rank, nobody = np.full(size, trace[1] or 0), np.full(size, -1)
+    path = RankedStretches(stretches, rank, nobody, np.zeros(size, np.bool_))
+    return split_idle(path, busy)

@@ -75,6 +75,14 @@ class Works:
 
 
 @dataclass(frozen=True, slots=True)
+class Spans:
+    """Spans of time in ascending order, none of which touch."""
+
+    start: Ints
+    end: Ints
+
+
+@dataclass(frozen=True, slots=True)
 class StreamWaits:
     """Calls that make a stream wait for work put on another one before a moment."""
 
@@ -127,10 +135,14 @@ class Threads:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Activities in a window."""
+    """Activities in a window.
+
+    ``works`` end in it; ``busy`` are the spans in which any work ran, also beyond its end.
+    """
 
     slices: Slices
     works: Works
+    busy: Spans
     stream_waits: StreamWaits
     wait_calls: WaitCalls
     host_waits: HostWaits

@@ -19,6 +19,7 @@ import polars as pl
 
 from profframe.analysis.clocks import MATCHES, offsets
 from profframe.analysis.critical_path import graph, rows
+from profframe.analysis.critical_path.busy import split_idle
 from profframe.analysis.critical_path.graph import MEETING, NONE, WORK, Graph, Points, Slices, Works
 from profframe.analysis.critical_path.path import CALLS, CriticalPath, RankedStretches, described
 from profframe.analysis.critical_path.source import Alone, Source, of_several
@@ -202,7 +203,9 @@ def _path(gathered: Job) -> RankedStretches:
         if window is not None and window.end_ns == end
     )
     stretches = walk(whole, **_last(whole, place, last, end - start))
-    return _ranked(stretches, whole, np.asarray(gathered.ranks))
+    path = _ranked(stretches, whole, np.asarray(gathered.ranks))
+    activities = zip(gathered.ranks, gathered.activities, strict=True)
+    return split_idle(path, {rank: own.busy for rank, own in activities})
 
 
 def _meetings(
@@ -364,7 +367,8 @@ def _ranked(path: Stretches, whole: Graph, ranks: Ints) -> RankedStretches:
     event = np.where(path.event < 0, NONE, path.event % _EVENTS)[row]
     numbers = np.append(ranks, NONE)
     stretches = Stretches(event, path.edge[row], start, end)
-    return RankedStretches(stretches, numbers[place[row]], numbers[waiting])
+    is_busy = np.zeros(start.size, np.bool_)
+    return RankedStretches(stretches, numbers[place[row]], numbers[waiting], is_busy)
 
 
 def _waits(path: Stretches, whole: Graph) -> list[tuple[int, int, int]]:
@@ -382,7 +386,8 @@ def _waits(path: Stretches, whole: Graph) -> list[tuple[int, int, int]]:
 
 def _empty() -> RankedStretches:
     nothing: Any = np.empty(0, np.int64)
-    return RankedStretches(Stretches(nothing, nothing, nothing, nothing), nothing, nothing)
+    stretches = Stretches(nothing, nothing, nothing, nothing)
+    return RankedStretches(stretches, nothing, nothing, nothing)
 
 
 _AHEAD: Final = offsets("FROM _matches").sql

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from profframe.analysis.critical_path.walk import Stretches
-from profframe.intervals import Ints
+from profframe.intervals import Ints, Mask
 from profframe.query.run import select
 
 BOUNDS: Final = ("host", "launch", "compute", "communication", "copy", "sync", "idle")
@@ -64,10 +64,13 @@ class CriticalPath:
         sync      sync           a call that waited for a device, after the device was done
         launch    launch         from the start of the launching call to the start of the work
         work      compute, ...   device work: ``compute``, ``communication`` or ``copy``
-        queue     idle           between the previous work on its stream and the work ``event_id``
-        wait      idle           between other awaited work (an event, a graph) and ``event_id``
-        unknown   idle           nothing in the window shows what was waited for
+        queue     idle, sync     between the previous work on its stream and the work ``event_id``
+        wait      idle, sync     between other awaited work (an event, a graph) and ``event_id``
+        unknown   idle, sync     nothing in the window shows what was waited for
         ========  =============  ==================================================================
+
+        The last three are ``sync`` while a device of the rank worked on something else: only while
+        none was busy is the path ``idle``.
 
         Across ranks, ``start_ns`` is on the clock of the lowest rank, and the row has the ``rank``
         that the segment is on. A collective goes from the start of the last rank to the end: its
@@ -118,11 +121,15 @@ class CriticalPath:
 
 @dataclass(frozen=True, slots=True)
 class RankedStretches:
-    """Segments with the rank of each, and the rank that waited meanwhile (-1: none)."""
+    """Segments with the rank of each, and the rank that waited meanwhile (-1: none).
+
+    ``is_busy``: nothing on the path ran, but devices of the rank did something else.
+    """
 
     stretches: Stretches
     rank: Ints
     waiting_rank: Ints
+    is_busy: Mask
 
 
 def described(
@@ -138,7 +145,11 @@ def described(
             "start_ns": stretches.start + origin,
             "dur_ns": stretches.end - stretches.start,
             "edge": np.array(EDGES, np.object_)[stretches.edge],
-            "bound": np.array([*BOUNDS_OF_EDGES.values()], np.object_)[stretches.edge],
+            "bound": np.where(
+                path.is_busy,
+                "sync",
+                np.array([*BOUNDS_OF_EDGES.values()], np.object_)[stretches.edge],
+            ),
             "waiting_rank": pa.array(waiting, mask=waiting < 0),
         },
         schema=_PATH,

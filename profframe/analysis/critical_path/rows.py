@@ -13,6 +13,7 @@ from profframe.analysis.critical_path.graph import (
     HostWaits,
     Rows,
     Slices,
+    Spans,
     StreamWaits,
     Threads,
     WaitCalls,
@@ -22,7 +23,7 @@ from profframe.analysis.critical_path.source import Source
 from profframe.analysis.critical_path.turns import in_turns
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.columns import last_equal
-from profframe.intervals import Ints
+from profframe.intervals import Ints, Mask, union
 from profframe.query.selection import check_numbers, integer
 
 
@@ -176,9 +177,28 @@ def read(source: Source, window: Window) -> Rows:
         (waits["device"], waits["on_stream"]),
     )
     on_stream = np.where(waits["on_stream"] < 0, NONE, on_stream)
-    recorded = Works(
+    done = work["end_ns"] <= window.end_ns - window.start_ns
+    works = in_turns(_works(work, work_stream, done))
+    slices = Slices(
+        host["event_id"], host["thread"], host["start_ns"], host["end_ns"], host["root"] > 0
+    )
+    return Rows(
+        slices,
+        works,
+        Spans(*union(work["start_ns"], work["end_ns"])),
+        _stream_waits(waits, wait_stream, on_stream),
+        WaitCalls(wait_calls["thread"], wait_calls["issued_ns"]),
+        _host_waits(waits, on_stream, host["event_id"][host["synchronises"] > 0]),
+        _threads(_pairs(source) if window.pairs is None else window.pairs, window.main),
+    )
+
+
+def _works(columns: Mapping[str, Ints], stream: Ints, some: Mask) -> Works:
+    """Some rows of ``path_work``."""
+    work = {name: values[some] for name, values in columns.items()}
+    return Works(
         event=work["event_id"],
-        stream=work_stream,
+        stream=stream[some],
         start=work["start_ns"],
         end=work["end_ns"],
         whole=work["end_ns"] - work["start_ns"],
@@ -187,18 +207,6 @@ def read(source: Source, window: Window) -> Rows:
         call_thread=work["call_thread"],
         call_start=work["call_start_ns"],
         call_end=work["call_end_ns"],
-    )
-    works = in_turns(recorded)
-    slices = Slices(
-        host["event_id"], host["thread"], host["start_ns"], host["end_ns"], host["root"] > 0
-    )
-    return Rows(
-        slices,
-        works,
-        _stream_waits(waits, wait_stream, on_stream),
-        WaitCalls(wait_calls["thread"], wait_calls["issued_ns"]),
-        _host_waits(waits, on_stream, host["event_id"][host["synchronises"] > 0]),
-        _threads(_pairs(source) if window.pairs is None else window.pairs, window.main),
     )
 
 

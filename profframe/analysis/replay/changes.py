@@ -377,6 +377,17 @@ def whole(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
     return changed
 
 
+def shortens_works_only(of: Job, lengths: Sequence[Lengths]) -> bool:
+    """Whether no work takes longer than recorded, and all else what was recorded."""
+    return all(
+        bool((new.work <= own.recorded.work).all())
+        and np.array_equal(new.own, own.recorded.own)
+        and np.array_equal(new.gap, own.recorded.gap)
+        and bool((new.lag <= own.recorded.lag).all())
+        for own, new in zip(of.ranks, lengths, strict=True)
+    )
+
+
 def held(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
     """What came later than usual comes when it came, whatever comes before it."""
     changed = []

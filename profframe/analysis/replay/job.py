@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from profframe.analysis.critical_path import edges as waits
+from profframe.analysis.critical_path.busy import waiting
 from profframe.analysis.critical_path.edges import (
     GRAPH,
     LAUNCH,
@@ -20,7 +21,7 @@ from profframe.analysis.critical_path.edges import (
     WAIT,
     Edges,
 )
-from profframe.analysis.critical_path.graph import NONE, Graph, Rows
+from profframe.analysis.critical_path.graph import NONE, Graph, Rows, Spans
 from profframe.analysis.critical_path.job import Meetings, of_each
 from profframe.analysis.critical_path.path import BOUNDS
 from profframe.analysis.replay.lags import lags
@@ -86,13 +87,15 @@ class Job:
     """The ranks of a job as one network.
 
     ``rows`` has the first arrow of each rank, and their number; ``meetings`` a member of each
-    collective, whose nodes are those from 1 on.
+    collective, whose nodes are those from 1 on; ``waiting`` when something waited for devices of
+    each rank.
     """
 
     ranks: tuple[Rank, ...]
     net: Network
     rows: Ints
     meetings: Ints
+    waiting: tuple[Spans, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,8 @@ def job(parts: Sequence[Part], meetings: Meetings, origin: int) -> Job:
     timed = lags([*zip(graphs, edges, strict=True)])
     for part, members, its in zip(parts, ranked, timed, strict=True):
         end = part.graph.points.at(*(np.array([value]) for value in part.host))
-        ranks.append(rank(part.graph, its, members, nodes, (part.until, int(end[0]))))
+        ends = part.until, int(end[0])
+        ranks.append(rank(part.graph, part.rows.busy, its, members, nodes, ends))
         nodes += ranks[-1].nodes.moment.size
     source = np.concatenate([of.arrows.source for of in ranks])
     target = np.concatenate([of.arrows.target for of in ranks])
@@ -134,7 +138,8 @@ def job(parts: Sequence[Part], meetings: Meetings, origin: int) -> Job:
     rows = np.cumsum([0, *(of.arrows.source.size for of in ranks)])
     preference = np.concatenate([_preference(own) for own in ranks])
     net = network(nodes, source, target, order, preference)
-    return Job(tuple(ranks), net, rows, several)
+    awaited = (waiting(part.rows, part.graph, part.host[1], part.until) for part in parts)
+    return Job(tuple(ranks), net, rows, several, tuple(awaited))
 
 
 def _preference(own: Rank) -> Ints:
@@ -231,8 +236,13 @@ def _way(of: Job, result: Outcome) -> Ints:
 def _add(sums: dict[str, int], own: Rank, new: Lengths, rows: Ints, classes: Ints) -> None:
     """Add up some arrows of a rank."""
     arrows, lanes = own.arrows, own.streams
+    _add_before(sums, own, new, rows, classes)
     for kind, bound in _BOUNDS.items():
-        sums[bound] += int(new.lag[rows[arrows.kind[rows] == kind]].sum())
+        of_kind = rows[arrows.kind[rows] == kind]
+        lag = np.maximum(new.lag[of_kind], 0)
+        busy = np.minimum(own.busy.lag[of_kind], lag) if bound == "idle" else 0
+        sums[bound] += int((lag - busy).sum())
+        sums["sync"] += int(np.sum(busy))
     leaves = rows[arrows.point[rows] >= 0]
     point, called = arrows.point[leaves], arrows.called[leaves]
     anchor = own.nodes.anchor[point]
@@ -248,8 +258,10 @@ def _add(sums: dict[str, int], own: Rank, new: Lengths, rows: Ints, classes: Int
     if not into.size:
         return
     first, last = lanes.place[into], lanes.place[lanes.tail[into]]
-    gaps = np.cumsum(new.gap[lanes.order])
-    sums["idle"] += int((gaps[last] - gaps[first]).sum())
+    busy = np.minimum(own.busy.gap, new.gap)
+    for bound, gap in (("idle", new.gap - busy), ("sync", busy)):
+        gaps = np.cumsum(gap[lanes.order])
+        sums[bound] += int((gaps[last] - gaps[first]).sum())
     in_order = classes[lanes.order]
     for number, bound in enumerate(CLASSES):
         work = np.where(in_order == number, new.work[lanes.order], 0)
@@ -257,8 +269,19 @@ def _add(sums: dict[str, int], own: Rank, new: Lengths, rows: Ints, classes: Int
         sums[bound] += int((passed[last + 1] - passed[first]).sum())
 
 
+def _add_before(sums: dict[str, int], own: Rank, new: Lengths, rows: Ints, classes: Ints) -> None:
+    """Take off what work had done when the window began."""
+    begun = rows[(own.arrows.kind[rows] == BEGIN) & (new.lag[rows] < 0)]
+    work = own.arrows.into[begun]
+    class_of = np.append(classes, CLASSES.index("communication"))[work]
+    for number, bound in enumerate(CLASSES):
+        sums[bound] += int(new.lag[begun[class_of == number]].sum())
+
+
 def _add_host(sums: dict[str, int], own: Rank, new: Lengths, since: Ints, until: Ints) -> None:
     """Add what threads did from one row of points to another."""
-    for bound, mask in (("host", ~own.unseen), ("idle", own.unseen)):
-        spent = np.append(0, np.cumsum(np.where(mask, new.own, 0)))
+    busy = np.where(own.unseen, np.minimum(own.busy.own, new.own), 0)
+    idle = np.where(own.unseen, new.own - busy, 0)
+    for bound, time in (("host", new.own - idle - busy), ("idle", idle), ("sync", busy)):
+        spent = np.append(0, np.cumsum(time))
         sums[bound] += int((spent[until] - spent[since]).sum())

@@ -22,11 +22,11 @@ from profframe.analysis.critical_path.edges import (
     THREAD,
     Edges,
 )
-from profframe.analysis.critical_path.graph import NONE, Graph
+from profframe.analysis.critical_path.graph import NONE, Graph, Spans
 from profframe.analysis.replay.lags import Lags
 from profframe.analysis.replay.network import ORIGIN
 from profframe.analysis.replay.streams import Streams, streams
-from profframe.intervals import Ints, Mask
+from profframe.intervals import Ints, Mask, covered
 
 BEGIN: Final = len(KINDS)
 """From the beginning to what has no known predecessor."""
@@ -128,6 +128,18 @@ class Lengths:
 
 
 @dataclass(frozen=True, slots=True)
+class Busy:
+    """How much of what a rank waited for its devices were busy with something else.
+
+    ``own``, ``gap`` and ``lag`` as in `Lengths`.
+    """
+
+    own: Ints
+    gap: Ints
+    lag: Ints
+
+
+@dataclass(frozen=True, slots=True)
 class Nodes:
     """Moments of a rank that are nodes.
 
@@ -164,16 +176,20 @@ class Rank:
     nodes: Nodes
     arrows: Arrows
     recorded: Lengths
+    busy: Busy
     usual_gap: Ints
     unseen: Mask
     until: int
     end: int
 
 
-def rank(graph: Graph, timed: Lags, members: Members, first: int, ends: tuple[int, int]) -> Rank:
+def rank(  # noqa: PLR0917 -- what is known of a rank
+    graph: Graph, spans: Spans, timed: Lags, members: Members, first: int, ends: tuple[int, int]
+) -> Rank:
     """Make a rank a part of a network, in which ``first`` is its first node.
 
-    ``ends`` are the end of its window, and the point at which its host is done.
+    In ``spans`` its devices were busy. ``ends`` are the end of its window, and the point at which
+    its host is done.
     """
     until, end = ends
     edges = timed.edges
@@ -202,7 +218,26 @@ def rank(graph: Graph, timed: Lags, members: Members, first: int, ends: tuple[in
     recorded = Lengths(own, works.end - works.start, gap, arrows.lag)
     firsts = _firsts(graph)
     unseen = np.append(False, firsts[:-1]) & (np.append(0, graph.points.inside[:-1]) < 0)
-    return Rank(graph, lanes, nodes, arrows, recorded, usual_gap, unseen, until, end)
+    busy = _busy(graph, spans, nodes, arrows, recorded)
+    return Rank(graph, lanes, nodes, arrows, recorded, busy, usual_gap, unseen, until, end)
+
+
+def _busy(graph: Graph, spans: Spans, nodes: Nodes, arrows: Arrows, of: Lengths) -> Busy:
+    """How much of each time before a point, each gap and each lag devices were busy."""
+
+    def within(since: Ints, until: Ints) -> Ints:
+        return covered(spans.start, spans.end, since, np.maximum(since, until))
+
+    time, start = graph.points.time, graph.works.start
+    moment = np.zeros(int(arrows.target.max(initial=0)) + 1, np.int64)
+    for node, at in ((nodes.point, time), (nodes.start, start)):
+        moment[node[node >= 0]] = at[node >= 0]
+    reached = np.where(arrows.into >= 0, np.append(start, 0)[arrows.into], moment[arrows.target])
+    return Busy(
+        within(time - of.own, time),
+        within(start - of.gap, start),
+        within(reached - of.lag, reached),
+    )
 
 
 def _firsts(graph: Graph) -> Mask:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from math import inf
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from profframe.analysis.critical_path import job as whole
 from profframe.analysis.critical_path.path import BOUNDS
 from profframe.analysis.replay import changes, details
 from profframe.analysis.replay.changes import Change
+from profframe.analysis.replay.exposed import savings
 from profframe.analysis.replay.job import Job, Part, job, outcome, totals
 from profframe.analysis.replay.rank import Lengths
 from profframe.errors import ParameterError, UnknownNameError
@@ -74,7 +75,7 @@ def _check(name: str, value: object) -> None:
         raise ParameterError(f"{name}: expected at most {_MOST:,.0f}, got {value!r}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Model:
     """A job that can be replayed.
 
@@ -102,6 +103,13 @@ class Model:
     def recorded(self) -> list[Lengths]:
         """What everything took."""
         return [own.recorded for own in self.job.ranks]
+
+    @cached_property
+    def without_devices(self) -> int:
+        """When the job is done if all work of devices takes no time."""
+        every = [np.ones(own.recorded.work.size, np.bool_) for own in self.job.ranks]
+        nothing = changes.works(self.job, every, [0.0] * len(every))
+        return outcome(self.job, nothing(self.recorded)).end
 
 
 def model(connect: whole.Connect, gathered: whole.Job) -> Model:
@@ -241,21 +249,33 @@ def _prediction(of: Model, label: str, wanted: Sequence[Change]) -> dict[str, An
     for change in wanted:
         lengths = change(lengths)
     result = outcome(of.job, lengths)
-    variants = (changes.held, changes.without_guesses, changes.whole) if wanted else ()
-    ends = [outcome(of.job, variant(of.job, lengths)).end for variant in variants]
-    ends.append(result.end)
-    bounds = totals(of.job, lengths, result, [its.classes for its in of.details])
     now = of.length_ns
     saved = now - result.end
+    low, high = _range(of, lengths, result.end) if wanted else (result.end, result.end)
+    bounds = totals(of.job, lengths, result, [its.classes for its in of.details])
     return {
         "change": label,
         "now_ns": now,
         "predicted_ns": result.end,
         "saved_ns": saved,
         "saved_share": saved / now if now else None,
-        "low_ns": min(ends),
-        "high_ns": max(ends),
+        "low_ns": low,
+        "high_ns": high,
     } | {f"{bound}_ns": total for bound, total in bounds.items()}
+
+
+def _range(of: Model, lengths: Sequence[Lengths], end: int) -> tuple[int, int]:
+    """The earliest and the latest end, by other assumptions about what is not recorded.
+
+    What waited while only shortened work ran may have waited for it. But no such change gains more
+    than devices that take no time at all.
+    """
+    variants = (changes.held, changes.without_guesses, changes.whole)
+    ends = [end, *(outcome(of.job, variant(of.job, lengths)).end for variant in variants)]
+    low = min(*ends, of.length_ns - savings(of.job, lengths))
+    if low < end and changes.shortens_works_only(of.job, lengths):
+        low = min(end, max(low, of.without_devices))
+    return low, max(ends)
 
 
 SCHEMA: Final = {

@@ -1,0 +1,57 @@
+"""How long work of a rank ran by itself while something waited.
+
+A replay can save less than that only because of what it knows: another reason why the rest came
+when it came. What is not recorded may be such a reason, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profframe.analysis.critical_path.graph import Spans
+from profframe.analysis.replay.job import Job
+from profframe.analysis.replay.rank import Lengths, Rank
+from profframe.intervals import Ints, Mask, union
+
+
+def savings(of: Job, changed: Sequence[Lengths]) -> int:
+    """How much less a job may take if all that waited while only shortened work ran waited for it.
+
+    That of the rank on which it is least: a job ends with its last rank.
+    """
+    return min(map(_saving, of.ranks, of.waiting, changed), default=0)
+
+
+def _saving(own: Rank, waiting: Spans, new: Lengths) -> int:
+    works, recorded = own.graph.works, own.recorded.work
+    left = np.divide(new.work, recorded, out=np.ones(recorded.size), where=recorded > 0)
+    is_shorter = left < 1
+    if not is_shorter.any():
+        return 0
+    start = np.clip(works.end - works.whole, 0, own.until)
+    end = np.clip(works.end, 0, own.until)
+    others = Spans(*union(start[~is_shorter], end[~is_shorter]))
+    start, end, less = start[is_shorter], end[is_shorter], 1 - left[is_shorter]
+    bounds = (start, end, others.start, others.end, waiting.start, waiting.end)
+    at = np.unique(np.concatenate(bounds))
+    counts = _running(at, start, end, np.ones(start.size))
+    shares = _running(at, start, end, less) / np.maximum(counts, 1)
+    is_alone = (counts > 0) & ~_inside(at, others) & _inside(at, waiting)
+    return int((np.diff(at, append=at[-1:]) * shares)[is_alone].sum())
+
+
+def _running(at: Ints, start: Ints, end: Ints, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of the weights of what runs from each moment on."""
+    begun, ended = (
+        np.bincount(np.searchsorted(at, moments), weights, at.size) for moments in (start, end)
+    )
+    return np.cumsum(begun - ended)
+
+
+def _inside(at: Ints, spans: Spans) -> Mask:
+    """Whether each moment is in one of the spans, their ends not included."""
+    begun = np.searchsorted(spans.start, at, "right")
+    return begun > np.searchsorted(spans.end, at, "right")
