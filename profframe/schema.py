@@ -577,6 +577,27 @@ TENSORS = Table(
 )  # fmt: skip
 
 _NO_PARTS = "`step_ns` is not known, or no device was used"
+_TIMES_OF_STEPS = (
+    Column("pid", NAME, "The source's process id, as text: steps of different processes may overlap.", null=_UNKNOWN),
+    Column("start_ns", INT64, "Start on the host, on the clock that `traces.clock` names.", "ns", "the source has no usable time"),
+    Column("host_ns", INT64, "Duration on the host.", "ns", "never ended, or only devices have marks"),
+    Column("device_start_ns", INT64, "Start of the first device work launched in it.", "ns", "it launched none"),
+    Column("device_window_ns", INT64, "From there to the end of the last.", "ns", "it launched none"),
+    Column("began_ns", INT64, "Start of its interval: when the step before it was completed, or its own start where that is later. For the first step of a process, device work launched earlier counts as the step before.", "ns", "the source has no usable time, or the first device work waited for what was not recorded"),
+    Column("completed_ns", INT64, "End of its interval: when the host and the device work of this step and all before it had ended, without work that nothing of the next step waits for.", "ns", "never ended, or the last of its device work was not recorded"),
+    Column("step_ns", INT64, "How long the step took: from `began_ns` to `completed_ns`. Intervals of the steps of a process do not overlap.", "ns", "one of these is not known"),
+    Column("lag_ns", INT64, "How far the devices were behind when the host ended it.", "ns", "`host_ns` or `completed_ns` is not known, or no device was used"),
+    Column("unawaited", INT64, "Pieces of its device work that ran beside the next step, and that nothing of the next step waited for: no work was put behind them on their stream, and nothing synchronised with them, before they ended.", null="no device was used"),
+    Column("compute_ns", INT64, "Time of its interval in which computation (or a fill) ran on a device of the rank, of any step. This and the next three add up to `step_ns`.", "ns", _NO_PARTS),
+    Column("exposed_communication_ns", INT64, "Time in which communication ran, but no computation.", "ns", _NO_PARTS),
+    Column("exposed_copy_ns", INT64, "Time in which a copy ran, but neither of these.", "ns", _NO_PARTS),
+    Column("idle_ns", INT64, "Time in which no device of the rank was busy.", "ns", _NO_PARTS),
+    Column("hidden_communication_ns", INT64, "Time in which communication ran under computation.", "ns", _NO_PARTS),
+    Column("hidden_copy_ns", INT64, "Time in which a copy ran under either of these.", "ns", _NO_PARTS),
+    Column("other_steps_ns", INT64, "Time in which only device work of other steps, or of none, ran.", "ns", _NO_PARTS),
+    Column("lack", NAME, "Why it is left out of means: open, it never ended; cut, the profile ended in it; records, its last call that launches work has none in the trace; before, its first device work waited for what was not recorded.", null="nothing"),
+)  # fmt: skip
+"""Columns of tables of steps."""
 PROFILER_STEPS = Table(
     "profiler_steps",
     "one row per step: a slice `ProfilerStep#N` on the host, by start",
@@ -585,25 +606,20 @@ PROFILER_STEPS = Table(
         *_KEY,
         Column("event_id", INT64, "`event_id` of the slice."),
         Column("step", INT64, "N of its name."),
-        Column("pid", NAME, "The source's process id, as text: steps of different processes may overlap.", null=_UNKNOWN),
-        Column("start_ns", INT64, "Start on the host, on the clock that `traces.clock` names.", "ns", "the source has no usable time"),
-        Column("host_ns", INT64, "Duration on the host.", "ns", "never ended"),
-        Column("device_start_ns", INT64, "Start of the first device work launched in it.", "ns", "it launched none"),
-        Column("device_window_ns", INT64, "From there to the end of the last.", "ns", "it launched none"),
-        Column("began_ns", INT64, "Start of its interval: when the step before it was completed, or its own start where that is later. For the first step of a process, device work launched earlier counts as the step before.", "ns", "the source has no usable time, or the first device work waited for what was not recorded"),
-        Column("completed_ns", INT64, "End of its interval: when the host and the device work of this step and all before it had ended, without work that nothing of the next step waits for.", "ns", "never ended, or the last of its device work was not recorded"),
-        Column("step_ns", INT64, "How long the step took: from `began_ns` to `completed_ns`. Intervals of the steps of a process do not overlap.", "ns", "one of these is not known"),
-        Column("lag_ns", INT64, "How far the devices were behind when the host ended it.", "ns", "`completed_ns` is not known, or no device was used"),
-        Column("unawaited", INT64, "Pieces of its device work that ran beside the next step, and that nothing of the next step waited for: no work was put behind them on their stream, and nothing synchronised with them, before they ended.", null="no device was used"),
-        Column("compute_ns", INT64, "Time of its interval in which computation (or a fill) ran on a device of the rank, of any step. This and the next three add up to `step_ns`.", "ns", _NO_PARTS),
-        Column("exposed_communication_ns", INT64, "Time in which communication ran, but no computation.", "ns", _NO_PARTS),
-        Column("exposed_copy_ns", INT64, "Time in which a copy ran, but neither of these.", "ns", _NO_PARTS),
-        Column("idle_ns", INT64, "Time in which no device of the rank was busy.", "ns", _NO_PARTS),
-        Column("hidden_communication_ns", INT64, "Time in which communication ran under computation.", "ns", _NO_PARTS),
-        Column("hidden_copy_ns", INT64, "Time in which a copy ran under either of these.", "ns", _NO_PARTS),
-        Column("other_steps_ns", INT64, "Time in which only device work of other steps, or of none, ran.", "ns", _NO_PARTS),
-        Column("lack", NAME, "Why it is left out of means: open, it never ended; cut, the profile ended in it; records, its last call that launches work has none in the trace; before, its first device work waited for what was not recorded.", null="nothing"),
+        *_TIMES_OF_STEPS,
     ),
+)
+PHASE_STEPS = Table(
+    "phase_steps",
+    "one row per occurrence of a phase of inference that is not within another one, by start",
+    "The same for what a server of language models did: how long each occurrence took.",
+    (
+        *_KEY,
+        Column("event_id", INT64, "`event_id` of the marker that opens it: `phase_id` of its events."),
+        Column("phase", NAME, "`inference_phase` of the marker.", null="not known"),
+        *_TIMES_OF_STEPS,
+    ),
+    is_optional=True,
 )  # fmt: skip
 
 TRACES = Table(
@@ -653,8 +669,8 @@ _IN_EACH_TRACE: Final = (
     EVENTS, MEMORY, FLOWS, COUNTERS, INSTANTS, THREADS, DEVICES, PROFILER_STEPS, TRACES, QUALITY,
 )  # fmt: skip
 _OF_SOME_SOURCES: Final = (
-    SEGMENTS, BLOCKS, ALLOCATIONS, ALLOCATOR_EVENTS, RECORDED_COLLECTIVES, PROCESS_GROUPS, STACKS,
-    NODES, TENSORS,
+    PHASE_STEPS, SEGMENTS, BLOCKS, ALLOCATIONS, ALLOCATOR_EVENTS, RECORDED_COLLECTIVES,
+    PROCESS_GROUPS, STACKS, NODES, TENSORS,
 )  # fmt: skip
 DEPENDENCIES = Table(
     "dependencies",
@@ -679,8 +695,12 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
 )
 OPTIONAL_TABLES: Final[frozenset[str]] = frozenset(t.name for t in TABLES.values() if t.is_optional)
 """Tables that most traces have no rows of."""
-MAY_BE_MISSING: Final = OPTIONAL_TABLES | {PROFILER_STEPS.name}
+FACT_TABLES: Final = frozenset({PROFILER_STEPS.name, PHASE_STEPS.name})
+"""Tables that facts make of `events`, and no reader."""
+MAY_BE_MISSING: Final = OPTIONAL_TABLES | FACT_TABLES
 """Tables that readers need not give."""
+JOINED_TABLES: Final = OPTIONAL_TABLES - FACT_TABLES
+"""Tables that a file without events can have rows of, for the trace that it is joined with."""
 
 
 @cache
@@ -754,7 +774,7 @@ FACT_COLUMNS: Final = frozenset(
 READER_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         t.name: ()
-        if t is PROFILER_STEPS
+        if t.name in FACT_TABLES
         else tuple(n for n in t.names[2:] if t.is_optional or n not in FACT_COLUMNS)
         for t in TABLES.values()
     }

@@ -72,8 +72,8 @@ def join_of(store: Destination, staged: Sequence[Record], stored: Record | None)
 
 
 def _own_tables(store: Destination, record: Record) -> list[str]:
-    """Optional tables that have rows of a record."""
-    names = [name for name in store.tables(record) if name in schema.OPTIONAL_TABLES]
+    """Tables of files to join that have rows of a record."""
+    names = [name for name in store.tables(record) if name in schema.JOINED_TABLES]
     if not record.is_packed:
         return names
     return [name for name in names if any(map(len, store.parts(record, name, record.run)))]
@@ -137,7 +137,7 @@ def _conformed(name: str, rows: pa.Table | SpooledTable, trace: Record) -> Itera
 
 def _raw(destination: Destination, record: Record) -> RawTrace:
     """A file without events as it was read."""
-    names = {"traces", "quality", "events", *schema.OPTIONAL_TABLES}
+    names = {"traces", "quality", "events", *schema.JOINED_TABLES}
     tables = {
         name: _rows(destination, record, name)
         for name in destination.tables(record)

@@ -40,7 +40,7 @@ from profframe.facts.recompute import recompute
 from profframe.facts.scopes import scopes
 from profframe.facts.self_time import self_time
 from profframe.facts.stacks import stacks
-from profframe.facts.step_times import step_times
+from profframe.facts.step_times import phase_times, step_times
 from profframe.facts.steps import steps
 from profframe.facts.surroundings import surroundings
 from profframe.facts.torch_compat.alternatives import ALTERNATIVES
@@ -79,6 +79,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     limits,
     consistency,
     step_times,
+    phase_times,
 )
 """All facts: each may read the columns of those before it."""
 CAPTURE_FACTS: Final = (kinds, overloads, nesting, scopes, duplicates, launches, forward)

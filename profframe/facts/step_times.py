@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -49,11 +49,13 @@ _OptionalInts: TypeAlias = tuple[Ints, Mask]
 """Values, and which of them are known."""
 
 
+_INPUTS: Final = (
+    "kind name start_ns dur_ns pid device stream launch_id op_id kernel_category wait_on_stream"
+)
+
+
 @fact(
-    inputs=columns(
-        events="kind name start_ns dur_ns pid device stream launch_id op_id step parent_id"
-        " kernel_category wait_on_stream"
-    ),
+    inputs=columns(events=f"{_INPUTS} step parent_id"),
     outputs=columns(profiler_steps=" ".join(schema.PROFILER_STEPS.names[2:])),
 )
 def step_times(tables: Tables) -> Output:
@@ -65,63 +67,99 @@ def step_times(tables: Tables) -> Output:
     process do not overlap. Work that was launched before the first step is completed before it.
     """
     events = tables["events"]
-    marks = Marks.of(events)
+    number = _numbers(events)
+    marks = Marks.of_steps(events, number)
     if not marks.row.size:
         return Output()
-    work = Work.of(events, marks)
-    held = _held(events, marks, work)
-    before = _before(marks, work)
-    reached = _reached(marks, work, held, before)
-    began = _began(marks, work, before, reached)
-    lack = _lack(events, marks, began)
-    is_known = (marks.end != _UNKNOWN) & ~np.isin(lack, (OPEN, RECORDS))
-    completed = np.where(is_known, reached, _UNKNOWN)
-    times = _times(marks, work, held, began, completed)
-    parts = _parts(events, marks, work, began, completed)
-    codes = np.array([LACKS.index(word) if word else _NONE for word in lack.tolist()], np.int64)
-    values = {
-        "event_id": pa.array(marks.row),
-        "step": pa.array(marks.number),
-        "pid": encoded(marks.process, words(events, "pid")[1]),
-        **{name: pa.array(of, pa.int64(), mask=~has) for name, (of, has) in times.items()},
-        **{name: pa.array(of, pa.int64(), mask=~has) for name, (of, has) in parts.items()},
-        "lack": encoded(codes, LACKS),
-    }
-    order = np.lexsort((marks.row, np.where(marks.has_start, marks.start, _NEVER)))
-    if (order[1:] < order[:-1]).any():
-        values = {name: array.take(pa.array(order)) for name, array in values.items()}
-    rows = {f"profiler_steps.{name}": array for name, array in values.items()}
-    return Output(rows, tuple(_notes(marks, work, held, times, lack)))
+    times = Times.of(events, marks, _is_cut(events, marks))
+    rows = times.table("profiler_steps", events, {"step": pa.array(number[marks.row])})
+    return Output(rows, tuple(times.notes(lambda of: f"step {_listed(number[of].tolist())}")))
+
+
+@fact(
+    inputs=columns(events=f"{_INPUTS} inference_phase phase_id"),
+    outputs=columns(phase_steps=" ".join(schema.PHASE_STEPS.names[2:])),
+)
+def phase_times(tables: Tables) -> Output:
+    """Make the table `phase_steps`: the same for occurrences of phases of inference.
+
+    One that runs within another one of its process is a part of that one's step. They are the steps
+    of a trace only if it has no others: `quality` does not say the same twice.
+    """
+    events = tables["events"]
+    marks = Marks.of_phases(events)
+    if not marks.row.size:
+        return Output()
+    times = Times.of(events, marks, np.zeros(marks.row.size, np.bool_))
+    phase, phases = words(events, "inference_phase")
+    rows = times.table("phase_steps", events, {"phase": encoded(phase[marks.row], phases)})
+    if (_numbers(events) >= 0).any():
+        return Output(rows)
+    name, names = words(events, "name")
+    of_rows = times.notes(lambda of: _listed([names[code] for code in name[of].tolist()]))
+    return Output(rows, tuple(of_rows))
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
     """Slices that mark steps, in the order of (process, start).
 
-    ``process`` is a number; ``start`` and ``end`` are _UNKNOWN where the slice has none.
+    ``process`` is a number; ``start`` and ``end`` are _UNKNOWN where the slice has none. ``home``
+    has the mark of each call, synchronisation and work among the events, or -1.
     """
 
     row: Ints
     process: Ints
-    number: Ints
     start: Ints
     end: Ints
+    home: Ints
+    on_devices: bool = False
 
     @classmethod
-    def of(cls, events: pa.Table) -> Marks:
-        """The marks among the events."""
-        name, texts = words(events, "name")
-        marks = [MARK.fullmatch(text) for text in texts]
-        number = np.array([int(m[1]) if m else _NONE for m in marks] + [_NONE], np.int64)[name]
-        rows = np.flatnonzero((number >= 0) & is_kind(events, schema.HOST_KINDS))
+    def of_steps(cls, events: pa.Table, number: Ints) -> Marks:
+        """The slices of torch's profiler, from N of each."""
+        marks = cls._at(events, np.flatnonzero(number >= 0))
+        return replace(marks, home=_of_steps(events, marks, number)) if marks.row.size else marks
+
+    @classmethod
+    def of_phases(cls, events: pa.Table) -> Marks:
+        """The outermost markers of phases."""
+        phase = numbers(events, "phase_id", missing=_NONE)
+        rows = np.flatnonzero(phase == np.arange(phase.size))
+        longest_first = np.argsort(-numbers(events, "dur_ns")[rows], kind="stable")
+        marks = cls._at(events, rows[longest_first])
+        if not marks.row.size:
+            return marks
+        outer = marks._outermost()
+        place = np.full(phase.size + 1, _NONE, np.int64)
+        place[marks.row] = np.cumsum(outer == np.arange(outer.size))[outer] - 1
+        kept = np.unique(outer)
+        on_devices = not is_kind(events, schema.HOST_KINDS)[marks.row].any()
+        of_marks = (marks.row, marks.process, marks.start, marks.end)
+        return cls(*(values[kept] for values in of_marks), place[phase], on_devices)
+
+    @classmethod
+    def _at(cls, events: pa.Table, rows: Ints) -> Marks:
+        """Marks at some rows, which stay in their order if they start at once."""
         process = words(events, "pid")[0][rows]
         start, dur = numbers(events, "start_ns")[rows], numbers(events, "dur_ns")[rows]
         has_start = present(events, "start_ns")[rows]
         has_end = has_start & present(events, "dur_ns")[rows]
         start = np.where(has_start, start, _UNKNOWN)
         end = np.where(has_end, start + dur, _UNKNOWN)
-        order = np.lexsort((rows, start, process))
-        return cls(*(values[order] for values in (rows, process, number[rows], start, end)))
+        order = np.lexsort((start, process))
+        of_rows = (rows, process, start, end)
+        return cls(*(values[order] for values in of_rows), np.empty(0, np.int64))
+
+    def _outermost(self) -> Ints:
+        """For each mark the one of its process that it runs within, or itself."""
+        outer = np.arange(self.row.size)
+        for steps in self.by_process():
+            end = self.end[steps]
+            longest = np.maximum.accumulate(end)
+            is_outer = np.append(True, end[1:] > longest[:-1])
+            outer[steps] = np.maximum.accumulate(np.where(is_outer, outer[steps], steps.start))
+        return outer
 
     @property
     def has_start(self) -> Mask:
@@ -138,15 +176,43 @@ class Marks:
         bounds = [*np.flatnonzero(self.is_first).tolist(), self.row.size]
         return (slice(*pair) for pair in pairwise(bounds))
 
-    def around(self, process: Ints, number: Ints, moment: Ints) -> Ints:
-        """The mark with a number that was the last to start up to a moment, or -1."""
-        timed = np.flatnonzero(self.has_start)
-        key = combined(
-            np.concatenate([self.process[timed], process]),
-            np.concatenate([self.number[timed], number]),
-        )
-        own, searched = key[: timed.size], key[timed.size :]
-        return np.append(timed, _NONE)[last_until(own, self.start[timed], searched, moment)]
+
+def _numbers(events: pa.Table) -> Ints:
+    """N of each slice `ProfilerStep#N`; -1 for others."""
+    name, texts = words(events, "name")
+    marks = [MARK.fullmatch(text) for text in texts]
+    number = np.array([int(m[1]) if m else _NONE for m in marks] + [_NONE], np.int64)[name]
+    return np.where(is_kind(events, schema.HOST_KINDS), number, _NONE)
+
+
+def _of_steps(events: pa.Table, marks: Marks, number: Ints) -> Ints:
+    """The mark of each call, synchronisation and work: the last with its step before its launch."""
+    step, start = numbers(events, "step", missing=_NONE), numbers(events, "start_ns")
+    kinds = (*schema.LAUNCH_KINDS, *schema.DEVICE_KINDS, "sync")
+    rows = np.flatnonzero((step >= 0) & is_kind(events, kinds))
+    cause = _causes(events)[rows]
+    is_timed = (cause >= 0) & present(events, "start_ns")[cause]
+    moment = np.where(is_timed, start[cause], start[rows])
+    is_launched = is_timed | ((cause >= 0) & is_kind(events, ("sync",))[rows])
+    process = np.where(is_launched, words(events, "pid")[0][cause], _NONE)
+    timed = np.flatnonzero(marks.has_start)
+    key = combined(
+        np.concatenate([marks.process[timed], process]),
+        np.concatenate([number[marks.row[timed]], step[rows]]),
+    )
+    own, searched = key[: timed.size], key[timed.size :]
+    home = np.full(events.num_rows, _NONE, np.int64)
+    home[rows] = np.append(timed, _NONE)[last_until(own, marks.start[timed], searched, moment)]
+    return home
+
+
+def _causes(events: pa.Table) -> Ints:
+    """The call behind each call, synchronisation and work; -1 is unknown, and for other rows."""
+    launch, op = (numbers(events, name, missing=_NONE) for name in ("launch_id", "op_id"))
+    of_work = launch if (launch >= 0).any() else op
+    kinds = (schema.LAUNCH_KINDS, ("sync",), schema.DEVICE_KINDS)
+    causes = (np.arange(launch.size), launch, of_work)
+    return np.select([is_kind(events, kind) for kind in kinds], causes, _NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +236,11 @@ class Work:
         """The work of the devices."""
         is_timed = present(events, "start_ns", "dur_ns")
         row = np.flatnonzero(is_kind(events, schema.DEVICE_KINDS) & is_timed)
-        launch, op = (numbers(events, name, missing=_NONE) for name in ("launch_id", "op_id"))
-        cause = (launch if (launch >= 0).any() else op)[row]
-        start = numbers(events, "start_ns")
-        launched = (cause >= 0) & present(events, "start_ns")[cause]
+        cause, start = _causes(events)[row], numbers(events, "start_ns")
+        launched = (cause >= 0) & present(events, "start_ns")[cause] & (not marks.on_devices)
         queued = np.where(launched, start[cause], start[row])
         process = np.where(launched, words(events, "pid")[0][cause], _NONE)
-        step = numbers(events, "step", missing=_NONE)[row]
-        mark = np.where(step >= 0, marks.around(process, step, queued), _NONE)
+        mark = marks.home[row]
         end = start[row] + numbers(events, "dur_ns")[row]
         stream = stream_codes(events)[row]
         return cls(row, mark, process, stream, start[row], end, queued, launched)
@@ -210,6 +273,76 @@ class _Waiters:
         there &= (of_line[place] == line) & (since[place] < until)
         there &= marks.process[of_mark[place]] == marks.process[mark]
         return np.where(there, of_mark[place], none)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How long steps took: ``values`` of columns, what each lacks, and which work each held."""
+
+    marks: Marks
+    work: Work
+    held: Ints
+    values: dict[str, _OptionalInts]
+    lack: npt.NDArray[np.str_]
+
+    @classmethod
+    def of(cls, events: pa.Table, marks: Marks, is_cut: Mask) -> Times:
+        """The times of steps, some of which the end of the profile cut."""
+        work = Work.of(events, marks)
+        held = _held(events, marks, work)
+        before = _before(marks, work)
+        reached = _reached(marks, work, held, before)
+        began = _began(marks, work, before, reached)
+        lack = _lack(events, marks, is_cut, began)
+        is_known = (marks.end != _UNKNOWN) & ~np.isin(lack, (OPEN, RECORDS))
+        completed = np.where(is_known, reached, _UNKNOWN)
+        times = _times(marks, work, held, began, completed)
+        parts = _parts(events, marks, work, began, completed)
+        return cls(marks, work, held, times | parts, lack)
+
+    def table(
+        self, name: str, events: pa.Table, own: Mapping[str, pa.Array]
+    ) -> dict[str, pa.Array]:
+        """Columns of a table, by start: some of its own, and those of all steps."""
+        marks = self.marks
+        pid, texts = words(events, "pid")
+        codes = np.array([LACKS.index(of) if of else _NONE for of in self.lack.tolist()], np.int64)
+        values = {
+            "event_id": pa.array(marks.row),
+            **own,
+            "pid": encoded(pid[marks.row], texts),
+            **{of: pa.array(ns, pa.int64(), mask=~has) for of, (ns, has) in self.values.items()},
+            "lack": encoded(codes, LACKS),
+        }
+        order = np.lexsort((marks.row, np.where(marks.has_start, marks.start, _NEVER)))
+        if (order[1:] < order[:-1]).any():
+            values = {of: array.take(pa.array(order)) for of, array in values.items()}
+        return {f"{name}.{of}": array for of, array in values.items()}
+
+    def notes(self, names: Callable[[Ints], str]) -> Iterator[Note]:
+        """What is to be known before they are compared; ``names`` of steps by their rows."""
+        row, work = self.marks.row, self.work
+        for word, check in _CHECKS.items():
+            of = np.flatnonzero(self.lack == word)
+            if of.size:
+                yield check, of.size, names(row[of]), int(row[of[0]])
+        beside = np.flatnonzero((work.mark >= 0) & (self.held != work.mark))
+        if beside.size:
+            spent = int((work.end - work.start)[beside].sum())
+            yield "unawaited_work", beside.size, f"{spent / 1e6:.3f} ms", int(work.row[beside[0]])
+        times = [self.values[name] for name in ("host_ns", "step_ns", "lag_ns")]
+        is_known = np.logical_and.reduce([has for _, has in times])
+        whole = np.flatnonzero((self.lack == "") & is_known)
+        host, step, lag = (values[whole] for values, _ in times)
+        if is_ahead(host, step, lag):
+            longest = int(np.argmax(lag))
+            detail = f"up to {lag[longest] / 1e6:.3f} ms"
+            yield "host_ahead", int(np.count_nonzero(lag)), detail, int(row[whole[longest]])
+
+
+def _listed(names: Sequence[object]) -> str:
+    more = ", ..." if len(names) > _MOST_NAMED else ""
+    return ", ".join(map(str, names[:_MOST_NAMED])) + more
 
 
 def _held(events: pa.Table, marks: Marks, work: Work) -> Ints:
@@ -254,9 +387,7 @@ def _synchronisations(
     call = numbers(events, "launch_id", missing=_NONE)[syncs]
     start = numbers(events, "start_ns")
     since = np.where((call >= 0) & present(events, "start_ns")[call], start[call], start[syncs])
-    process = np.where(call >= 0, words(events, "pid")[0][call], _NONE)
-    step = numbers(events, "step", missing=_NONE)[syncs]
-    mark = np.where(step >= 0, marks.around(process, step, since), _NONE)
+    mark = marks.home[syncs]
     code, texts = words(events, "name")
     of_stream = np.array(["wait" in text.lower() for text in texts] + [False])[code][syncs]
     device, stream, on = (
@@ -329,18 +460,10 @@ def _has_waited(work: Work, own: Ints, took_ns: int) -> bool:
     return bool(waited_ns > max(_LEAST_SHARE * took_ns, _LAUNCH_NS))
 
 
-def _lack(events: pa.Table, marks: Marks, began: Ints) -> npt.NDArray[np.str_]:
+def _lack(events: pa.Table, marks: Marks, is_cut: Mask, began: Ints) -> npt.NDArray[np.str_]:
     """What each step lacks; empty if nothing."""
-    return np.select(
-        [
-            marks.end == _UNKNOWN,
-            _is_cut(events, marks),
-            _lacks_records(events, marks),
-            began == _UNKNOWN,
-        ],
-        LACKS,
-        "",
-    )
+    lacks_records, lacks_start = _lacks_records(events, marks), began == _UNKNOWN
+    return np.select([marks.end == _UNKNOWN, is_cut, lacks_records, lacks_start], LACKS, "")
 
 
 def _is_cut(events: pa.Table, marks: Marks) -> Mask:
@@ -392,11 +515,9 @@ def _lacks_records(events: pa.Table, marks: Marks) -> Mask:
     name = words(events, "name")[0] + 1
     all_calls = np.bincount(name[calls])
     with_work = np.bincount(name[calls], has_work[calls], all_calls.size)
-    step = numbers(events, "step", missing=_NONE)
     launches = (with_work >= _MOSTLY * all_calls) & (with_work > 0)
-    calls = calls[launches[name[calls]] & (step[calls] >= 0)]
-    start = numbers(events, "start_ns")[calls]
-    mark = marks.around(words(events, "pid")[0][calls], step[calls], start)
+    calls = calls[launches[name[calls]]]
+    start, mark = numbers(events, "start_ns")[calls], marks.home[calls]
     order = np.lexsort((start, mark))
     mark, calls = mark[order], calls[order]
     last = np.append(mark[1:] != mark[:-1], True)[: mark.size] & (mark >= 0)
@@ -414,7 +535,8 @@ def _times(
     np.minimum.at(first, mark, work.start[owned])
     np.maximum.at(last, mark, work.end[owned])
     unawaited = np.bincount(mark, held[owned] != mark, marks.row.size).astype(np.int64)
-    has_end, has_work = marks.end != _UNKNOWN, last != _UNKNOWN
+    has_end = (marks.end != _UNKNOWN) & (not marks.on_devices)
+    has_work = last != _UNKNOWN
     is_complete = completed != _UNKNOWN
     uses_devices = np.full(marks.row.size, work.row.size > 0)
     return {
@@ -425,7 +547,7 @@ def _times(
         "began_ns": (began, began != _UNKNOWN),
         "completed_ns": (completed, is_complete),
         "step_ns": (completed - began, is_complete & (began != _UNKNOWN)),
-        "lag_ns": (completed - marks.end, is_complete & uses_devices),
+        "lag_ns": (completed - marks.end, is_complete & has_end & uses_devices),
         "unawaited": (unawaited, uses_devices),
     }
 
@@ -478,29 +600,3 @@ def is_ahead(host: Ints, step: Ints, lag: Ints) -> bool:
     """
     differs = np.abs(host[1:].sum() - step[1:].sum()) > _LEAST_SHARE * step[1:].sum()
     return bool(differs or (lag > _LEAST_SHARE * step).any())
-
-
-def _notes(
-    marks: Marks,
-    work: Work,
-    held: Ints,
-    times: dict[str, _OptionalInts],
-    lack: npt.NDArray[np.str_],
-) -> Iterator[Note]:
-    """What is to be known before the times of steps are compared."""
-    for word, check in _CHECKS.items():
-        of = np.flatnonzero(lack == word)
-        if of.size:
-            named = ", ".join(map(str, marks.number[of[:_MOST_NAMED]].tolist()))
-            more = ", ..." if of.size > _MOST_NAMED else ""
-            yield check, of.size, f"step {named}{more}", int(marks.row[of[0]])
-    beside = np.flatnonzero((work.mark >= 0) & (held != work.mark))
-    if beside.size:
-        spent = int((work.end - work.start)[beside].sum())
-        yield "unawaited_work", beside.size, f"{spent / 1e6:.3f} ms", int(work.row[beside[0]])
-    whole = np.flatnonzero((lack == "") & times["step_ns"][1] & times["lag_ns"][1])
-    host, step, lag = (times[name][0][whole] for name in ("host_ns", "step_ns", "lag_ns"))
-    if is_ahead(host, step, lag):
-        longest = int(np.argmax(lag))
-        detail = f"up to {lag[longest] / 1e6:.3f} ms"
-        yield "host_ahead", int(np.count_nonzero(lag)), detail, int(marks.row[whole[longest]])

@@ -73,8 +73,8 @@ class GivenFiles:
 
 
 def own_tables(tables: Tables) -> list[str]:
-    """Optional tables that a trace has rows of."""
-    return [name for name in tables if name in schema.OPTIONAL_TABLES and tables[name].num_rows]
+    """Tables of files to join that a trace has rows of."""
+    return [name for name in tables if name in schema.JOINED_TABLES and tables[name].num_rows]
 
 
 def fit_together(traces: Iterable[Iterable[str]]) -> bool:

@@ -22,7 +22,7 @@ _LEAST_FILTER: Final = 0.7
 FILTERS: Final = ("steps", "ranks", "runs", "kinds", "phase", "start_ns", "end_ns")
 """What `Trace.filter` takes."""
 TIME: Final[Mapping[str, str]] = MappingProxyType(
-    {"events": "start_ns", "profiler_steps": "start_ns"}
+    {"events": "start_ns", "profiler_steps": "start_ns", "phase_steps": "start_ns"}
     | dict.fromkeys(("memory", "flows", "counters", "instants"), "time_ns")
 )
 """Column by which the rows of a timed table are selected."""
@@ -74,12 +74,11 @@ class Selection:
         return self._and(lambda table: by_number.get(table) or _within(windows, TIME.get(table)))
 
     def phases(self, phases: tuple[str, ...], windows: Iterable[Window]) -> Selection:
-        """Only events of these phases, and what other tables have while one of them goes on."""
-        phase = _or_captured(among("inference_phase", phases))
+        """Only these phases, their events, and what other tables have while one goes on."""
+        of_events = _or_captured(among("inference_phase", phases))
+        by_name = {"phase_steps": among("phase", phases), "events": of_events}
         windows = tuple(windows)
-        return self._and(
-            lambda table: phase if table == "events" else _within(windows, TIME.get(table))
-        )
+        return self._and(lambda table: by_name.get(table) or _within(windows, TIME.get(table)))
 
     def time(self, start_ns: int | None, end_ns: int | None) -> Selection:
         """Only what starts within ``[start_ns, end_ns)``."""

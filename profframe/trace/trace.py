@@ -108,6 +108,11 @@ class Trace:
         return rows.table(self, "profiler_steps")
 
     @property
+    def phase_steps(self) -> pl.DataFrame:
+        """Phases of inference, each occurrence with how long it took."""
+        return rows.table(self, "phase_steps")
+
+    @property
     def segments(self) -> pl.DataFrame:
         """One row per segment of a memory snapshot."""
         return rows.table(self, "segments")

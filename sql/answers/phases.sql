@@ -3,11 +3,13 @@
 -- occurrence.
 -- Phases come from the annotations and Python frames of vLLM, SGLang, ATOM and TensorRT-LLM, as described for `inference_phase`
 -- of events. Device work is in the phase of its launch, whenever it runs. A span is from the start of an occurrence on the host
--- to the end of its last work or its end on the host, whichever is later; overlapping spans in a row count once. Time between
--- occurrences is in no phase. Warm-up includes captures, dummy runs, and the first occurrences of a phase while their spans (per
--- token for prefill and mixed) are more than twice the median of the phase.
+-- to the end of its last work or its end on the host, whichever is later; overlapping spans in a row count once. Where the host
+-- runs ahead, a span holds work of the occurrences before it. step_ns does not: it is the time since the completion before it, or
+-- since its own start where that is later, as `step_times` has it; one inside another is a part of it. Time between occurrences
+-- is in no phase. Warm-up includes captures, dummy runs, and the first occurrences of a phase while their spans (per token for
+-- prefill and mixed) are more than twice the median of the phase.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, roofline, phase_names, phases.
--- needs: events, devices
+-- needs: events, devices, phase_steps
 -- recorded: phases
 -- parameter per  VARCHAR(phase|batch|occurrence) = phase  what each row is: a phase, a batch size of it, or an occurrence
 -- run                       VARCHAR              run that the trace belongs to
@@ -28,6 +30,12 @@
 -- span_ns                   BIGINT    ns         time in which at least one span was open
 -- p50_span_ns               BIGINT    ns         median of the spans, one of the values
 -- max_span_ns               BIGINT    ns         the longest
+-- step_ns                   BIGINT    ns         sum of the times to their completions; NULL if one is not known
+-- p50_step_ns               BIGINT    ns         median of those that are known, one of the values
+-- max_step_ns               BIGINT    ns         the longest
+-- device_start_ns           BIGINT    ns         start of the first device work launched in it; NULL if there is none
+-- device_window_ns          BIGINT    ns         from there to the end of the last
+-- lag_ns                    BIGINT    ns         how far the devices were at most behind when the host ended an occurrence
 -- tokens_per_s              DOUBLE               tokens over span_ns; NULL if one is not known or 0
 -- kernels                   BIGINT               number of kernels
 -- graphs                    BIGINT               number of graph launches
@@ -57,6 +65,10 @@ occurrences AS MATERIALIZED (
                 CASE WHEN coalesce(getvariable('per'), 'phase') = 'batch' THEN batch END
         ) AS lane
     FROM phase_occurrences(marks, work)
+),
+steps AS (
+    SELECT run, rank, event_id, step_ns, device_start_ns, device_window_ns, lag_ns
+    FROM phase_steps
 ),
 lane_work AS MATERIALIZED (
     SELECT occurrences.lane, work.*
@@ -100,11 +112,18 @@ sums AS (
         CASE WHEN count(host_ns) = count(*) THEN sum(host_ns) END AS host_ns,
         quantile_disc(span_end_ns::HUGEINT - start_ns, 0.5) AS p50_span_ns,
         max(span_end_ns::HUGEINT - start_ns) AS max_span_ns,
+        CASE WHEN count(steps.step_ns) = count(*) THEN sum(steps.step_ns) END AS step_ns,
+        quantile_disc(steps.step_ns, 0.5) AS p50_step_ns,
+        max(steps.step_ns) AS max_step_ns,
+        min(steps.device_start_ns) AS device_start_ns,
+        max(steps.device_start_ns::HUGEINT + steps.device_window_ns) - min(steps.device_start_ns) AS device_window_ns,
+        max(steps.lag_ns) AS lag_ns,
         sum(kernels) AS kernels,
         sum(graphs) AS graphs,
         sum(device_ns) AS device_ns,
         sum(graph_ns) AS graph_ns
     FROM occurrences
+    LEFT JOIN steps USING (run, rank, event_id)
     GROUP BY lane, run, rank, phase, execution, is_warmup
 )
 SELECT
@@ -126,6 +145,12 @@ SELECT
     idle.span_ns,
     try_cast(sums.p50_span_ns AS BIGINT) AS p50_span_ns,
     try_cast(sums.max_span_ns AS BIGINT) AS max_span_ns,
+    try_cast(sums.step_ns AS BIGINT) AS step_ns,
+    sums.p50_step_ns,
+    sums.max_step_ns,
+    sums.device_start_ns,
+    try_cast(sums.device_window_ns AS BIGINT) AS device_window_ns,
+    sums.lag_ns,
     nullif(sums.tokens, 0) * 1e9 / nullif(idle.span_ns, 0) AS tokens_per_s,
     sums.kernels::BIGINT AS kernels,
     sums.graphs::BIGINT AS graphs,

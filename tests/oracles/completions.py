@@ -6,18 +6,21 @@ Each rule is written here as it is said, with a loop for each step and each piec
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tests.oracles.intervals import Span, merged, shared
 from tests.oracles.kernels import class_of
 
 Row = Mapping[str, Any]
+Home = Callable[[Row], "Step | None"]
+"""The step that a call, a synchronisation or a piece of work belongs to."""
 
 COLUMNS: Final = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "pid", "device", "stream"),
     *("launch_id", "op_id", "step", "parent_id", "kernel_category", "wait_on_stream"),
 )
+OF_PHASES: Final = (*(name for name in COLUMNS if name != "step"), "inference_phase", "phase_id")
 HOST: Final = ("host_op", "annotation", "python", "runtime", "driver", "overhead", "other")
 WORK: Final = ("kernel", "memcpy", "memset")
 
@@ -54,27 +57,92 @@ def steps(rows: Sequence[Row]) -> list[dict[str, Any]]:
         match = re.fullmatch(r"ProfilerStep#(\d{1,18})", row["name"] or "")
         if match and row["kind"] in HOST:
             marks.append(Step(row, int(match[1])))
+    processes = _processes(marks)
+    links = _links(rows)
+
+    def home(row: Row) -> Step | None:
+        if row["kind"] in WORK:
+            cause = by_id.get(row[links])
+            if cause is None or cause["start_ns"] is None:
+                return None
+        else:
+            cause = by_id.get(row["launch_id"]) if row["kind"] == "sync" else row
+        has_time = cause is not None and cause["start_ns"] is not None
+        moment = cause["start_ns"] if has_time else row["start_ns"]  # type: ignore[index]
+        return _step_of(row["step"], cause, moment, processes)
+
+    return [{"step": step.number} | row for step, row in _made(processes, rows, home)]
+
+
+def phases(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Rows of ``phase_steps`` of one rank."""
+    processes = _processes(
+        [Step(row, row["event_id"]) for row in rows if row["phase_id"] == row["event_id"]]
+    )
+    parts: dict[int, Step] = {}
+    for pid, own in processes.items():
+        outer: list[Step] = []
+        for mark in own:
+            inside = [other for other in outer if mark.end <= other.end]  # type: ignore[operator]
+            if not inside:
+                outer.append(mark)
+            parts[mark.number] = max(inside, key=lambda other: other.end or 0, default=mark)
+        processes[pid] = outer
+    on_devices = all(mark.row["kind"] not in HOST for mark in parts.values())
+
+    def home(row: Row) -> Step | None:
+        return parts.get(row["phase_id"])
+
+    unknown = dict.fromkeys(("host_ns", "lag_ns")) if on_devices else {}
+    made = _made(processes, rows, home, on_devices=on_devices)
+    return [{"phase": step.row["inference_phase"]} | row | unknown for step, row in made]
+
+
+def _processes(marks: Sequence[Step]) -> dict[Any, list[Step]]:
+    """The steps of each process by start; of those that start at once the longest phase first."""
     processes: dict[Any, list[Step]] = {}
     for mark in marks:
         processes.setdefault(mark.row["pid"], []).append(mark)
     for own in processes.values():
-        own.sort(key=lambda mark: (-1 if mark.start is None else mark.start, mark.row["event_id"]))
-    links = "launch_id" if any(row["launch_id"] is not None for row in rows) else "op_id"
-    pieces = [
-        Piece(row, cause if cause is not None and cause["start_ns"] is not None else None)
-        for row in rows
-        if row["kind"] in WORK and row["start_ns"] is not None and row["dur_ns"] is not None
-        for cause in [by_id.get(row[links])]
+        own.sort(key=_order)
+    return processes
+
+
+def _order(mark: Step) -> tuple[int, int, int]:
+    is_phase = mark.row.get("phase_id") is not None and mark.end is not None
+    length = mark.row["dur_ns"] if is_phase else 0
+    return (-1 if mark.start is None else mark.start, -length, mark.row["event_id"])
+
+
+def _links(rows: Sequence[Row]) -> str:
+    """Where the cause of work is."""
+    return "launch_id" if any(row["launch_id"] is not None for row in rows) else "op_id"
+
+
+def _made(
+    processes: Mapping[Any, list[Step]],
+    rows: Sequence[Row],
+    home: Home,
+    *,
+    on_devices: bool = False,
+) -> list[tuple[Step, dict[str, Any]]]:
+    """Each step with its row, by start."""
+    by_id = {row["event_id"]: row for row in rows}
+    links = _links(rows)
+    pieces = []
+    for row in rows:
+        if row["kind"] in WORK and row["start_ns"] is not None and row["dur_ns"] is not None:
+            cause = None if on_devices else by_id.get(row[links])
+            piece = Piece(row, None if cause is None or cause["start_ns"] is None else cause)
+            piece.step = home(row)
+            if piece.step is not None:
+                piece.step.work.append(piece)
+            pieces.append(piece)
+    made = [
+        pair for own in processes.values() for pair in _of_process(own, pieces, rows, by_id, home)
     ]
-    for piece in pieces:
-        piece.step = _step_of(piece.row["step"], piece.cause, piece.queued, processes)
-        if piece.step is not None:
-            piece.step.work.append(piece)
-    made: list[dict[str, Any]] = []
-    for own in processes.values():
-        made += _of_process(own, pieces, rows, by_id)
     return sorted(
-        made, key=lambda row: (row["start_ns"] is None, row["start_ns"] or 0, row["event_id"])
+        made, key=lambda of: (of[0].start is None, of[0].start or 0, of[0].row["event_id"])
     )
 
 
@@ -93,9 +161,13 @@ def _step_of(
 
 
 def _of_process(
-    own: list[Step], pieces: list[Piece], rows: Sequence[Row], by_id: Mapping[int, Row]
-) -> Iterable[dict[str, Any]]:
-    waits = _waits(own, rows, by_id)
+    own: list[Step],
+    pieces: list[Piece],
+    rows: Sequence[Row],
+    by_id: Mapping[int, Row],
+    home: Home,
+) -> Iterable[tuple[Step, dict[str, Any]]]:
+    waits = _waits(own, rows, by_id, home)
     unawaited = dict.fromkeys(own, 0)
     for place, step in enumerate(own):
         later = own[place + 1 :]
@@ -146,31 +218,30 @@ def _of_process(
         )
         if place == 0 and began is not None and reached is not None:
             began = _known(step, pieces, began, reached)
-        lack = _lack(step, own, rows)
+        lack = _lack(step, own, rows, home)
         lack = lack or ("before" if began is None else None)
         is_known = lack not in {"open", "records"} and step.end is not None
         completed = reached if is_known else None
-        yield _row(step, pieces, began, completed, unawaited[step]) | {"lack": lack}
+        yield step, _row(step, pieces, began, completed, unawaited[step]) | {"lack": lack}
 
 
 def _waits(
-    own: list[Step], rows: Sequence[Row], by_id: Mapping[int, Row]
+    own: list[Step], rows: Sequence[Row], by_id: Mapping[int, Row], home: Home
 ) -> dict[Step, list[tuple[int, Any, Any]]]:
     """What each step waits for by recorded synchronisations: since when, device, stream or all."""
     waits: dict[Step, list[tuple[int, Any, Any]]] = {step: [] for step in own}
-    processes = {step.row["pid"]: own for step in own}
     for row in rows:
         if row["kind"] != "sync" or row["start_ns"] is None:
             continue
         call = by_id.get(row["launch_id"])
         has_time = call is not None and call["start_ns"] is not None
         since = call["start_ns"] if has_time else row["start_ns"]  # type: ignore[index]
-        step = _step_of(row["step"], call, since, processes)
+        step = home(row)
         of_stream = "wait" in (row["name"] or "").lower()
         stream = row["wait_on_stream"]
         if stream is None and not of_stream:
             stream = row["stream"]
-        if step is not None and (stream is not None or not of_stream):
+        if step in waits and (stream is not None or not of_stream):
             waits[step].append((since, row["device"], stream))
     return waits
 
@@ -185,11 +256,12 @@ def _known(step: Step, pieces: list[Piece], began: int, reached: int) -> int | N
     return None if first.start - ready > max(0.05 * (reached - began), 200_000) else began
 
 
-def _lack(step: Step, own: list[Step], rows: Sequence[Row]) -> str | None:
+def _lack(step: Step, own: list[Step], rows: Sequence[Row], home: Home) -> str | None:
     if step.end is None:
         return "open"
     others = [mark for mark in own if mark is not step and mark.end is not None]
-    if step is own[-1] and others and not _goes_on(step, rows):
+    is_phase = step.row.get("phase_id") is not None
+    if step is own[-1] and others and not is_phase and not _goes_on(step, rows):
         inside = {
             id(mark): {r["name"] for r in rows if r["parent_id"] == mark.row["event_id"]}
             for mark in own
@@ -213,12 +285,7 @@ def _lack(step: Step, own: list[Step], rows: Sequence[Row]) -> str | None:
         for n, with_work in of_name.items()
         if sum(with_work) >= 0.9 * len(with_work) and any(with_work)
     }
-    inside_calls = [
-        call
-        for call in calls
-        if call["name"] in launching
-        and _step_of(call["step"], call, call["start_ns"], {step.row["pid"]: own}) is step
-    ]
+    inside_calls = [call for call in calls if call["name"] in launching and home(call) is step]
     if inside_calls:
         last = max(inside_calls, key=lambda call: (call["start_ns"], call["event_id"]))
         if last["event_id"] not in works:
@@ -243,7 +310,6 @@ def _row(
     first = min((p.start for p in step.work), default=None)
     row: dict[str, Any] = {
         "event_id": step.row["event_id"],
-        "step": step.number,
         "pid": step.row["pid"],
         "start_ns": step.start,
         "host_ns": None if step.end is None else step.end - step.start,  # type: ignore[operator]

@@ -68,8 +68,10 @@ class Program:
         if draw.random() < 0.9:
             self.rows.append(event("aten::step", began, max(self.now - 1, began)))
         end = None if draw.random() < 0.02 else self.now
-        name = f"ProfilerStep#{number}"
-        self.rows[mark] = event(name, began, end, category="user_annotation")
+        self.rows[mark] = event(self.name(number), began, end, category="user_annotation")
+
+    def name(self, number: int) -> str:
+        return f"ProfilerStep#{number}"
 
     def call(self, name: str, until: int) -> int:
         self.correlation += 1
@@ -137,12 +139,7 @@ def check(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def loaded_steps(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    times = ("start_ns", "dur_ns")
-    scaled = [
-        row | {name: row[name] and row[name] * US for name in times}  # type: ignore[operator]
-        for row in rows
-    ]
-    tables = facts(*scaled)
+    tables = facts(*scaled(rows))
     known = [name for name in completions.COLUMNS if name in tables["events"].column_names]
     events = [
         dict.fromkeys(completions.COLUMNS) | row
@@ -151,6 +148,14 @@ def loaded_steps(rows: Sequence[Row]) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = tables["profiler_steps"].to_pylist()
     assert made == completions.steps(events)
     return made
+
+
+def scaled(rows: Sequence[Row]) -> list[Row]:
+    times = ("start_ns", "dur_ns")
+    return [
+        row | {name: row[name] and row[name] * US for name in times}  # type: ignore[operator]
+        for row in rows
+    ]
 
 
 @pytest.mark.parametrize("seeds", [range(at, at + 25) for at in range(0, 200, 25)])

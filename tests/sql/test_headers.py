@@ -313,7 +313,8 @@ def test_columns_are_fixed() -> None:
         ),
         "phases": (
             "phase execution is_warmup batch name event_id start_ns calls mean_batch tokens "
-            "prefill_tokens decode_tokens host_ns span_ns p50_span_ns max_span_ns tokens_per_s "
+            "prefill_tokens decode_tokens host_ns span_ns p50_span_ns max_span_ns step_ns "
+            "p50_step_ns max_step_ns device_start_ns device_window_ns lag_ns tokens_per_s "
             "kernels graphs device_ns graph_share busy_ns idle_ns idle_share communication_ns "
             "exposed_communication_ns known_share roofline_share"
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,10 @@ PARTS = ("compute_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns")
 def test_steps(chrome_trace: Path) -> None:
     """One load for all that is to be true of the steps of a trace."""
     trace = real_trace(chrome_trace)
-    if not trace.profiler_steps.height:
-        needs.another_trace("it has no profiler steps")
+    if not trace.profiler_steps.height and not trace.phase_steps.height:
+        needs.another_trace("it has no profiler steps and no phases")
     check_rows(trace)
+    check_phases(trace)
     check_sums(trace)
     check_windows_on_the_host(trace)
     check_each_by_itself(trace)
@@ -37,8 +38,22 @@ def check_rows(trace: Trace) -> None:
         assert made == completions.steps(own.to_dicts())
 
 
+def check_phases(trace: Trace) -> None:
+    if not trace.phase_steps.height:
+        return
+    events = trace.events.select("run", "rank", *completions.OF_PHASES)
+    for (run, rank), own in events.sort("event_id").group_by("run", "rank"):
+        made = trace.phase_steps.filter(run=run, rank=rank).drop("run", "rank").to_dicts()
+        assert made == completions.phases(own.to_dicts())
+    rows = trace.phases(per="occurrence").drop_nulls("step_ns").to_dicts()
+    assert all(row["p50_step_ns"] == row["max_step_ns"] == row["step_ns"] for row in rows)
+    assert sum(row["step_ns"] for row in rows) == trace.phase_steps["step_ns"].sum()
+
+
 def check_sums(trace: Trace) -> None:
-    for steps in trace.profiler_steps.partition_by("run", "rank", "pid"):
+    keys = ("run", "rank", "pid")
+    parts = [trace.profiler_steps.partition_by(keys), trace.phase_steps.partition_by(keys)]
+    for steps in chain.from_iterable(parts):
         rows = [row for row in steps.to_dicts() if row["step_ns"] is not None]
         for row in rows:
             if row["compute_ns"] is not None:
