@@ -130,13 +130,14 @@ class Marks:
         marks = cls._at(events, rows[longest_first])
         if not marks.row.size:
             return marks
-        outer = marks._outermost()
+        outer = marks.outermost()
         place = np.full(phase.size + 1, _NONE, np.int64)
         place[marks.row] = np.cumsum(outer == np.arange(outer.size))[outer] - 1
         kept = np.unique(outer)
         on_devices = not is_kind(events, schema.HOST_KINDS)[marks.row].any()
         of_marks = (marks.row, marks.process, marks.start, marks.end)
-        return cls(*(values[kept] for values in of_marks), place[phase], on_devices)
+        row, process, start, end = (values[kept] for values in of_marks)
+        return cls(row, process, start, end, place[phase], on_devices)
 
     @classmethod
     def _at(cls, events: pa.Table, rows: Ints) -> Marks:
@@ -148,10 +149,10 @@ class Marks:
         start = np.where(has_start, start, _UNKNOWN)
         end = np.where(has_end, start + dur, _UNKNOWN)
         order = np.lexsort((start, process))
-        of_rows = (rows, process, start, end)
-        return cls(*(values[order] for values in of_rows), np.empty(0, np.int64))
+        row, process, start, end = (values[order] for values in (rows, process, start, end))
+        return cls(row, process, start, end, home=np.empty(0, np.int64))
 
-    def _outermost(self) -> Ints:
+    def outermost(self) -> Ints:
         """For each mark the one of its process that it runs within, or itself."""
         outer = np.arange(self.row.size)
         for steps in self.by_process():

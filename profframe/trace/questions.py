@@ -200,7 +200,8 @@ def communication_parts(
         One row per (run, step, rank) that used devices, by run, the rows without a step first, then
         by step and rank. Columns: ``run rank step ranks start_ns span_ns compute_ns
         communication_ns hidden_ns exposed_ns wait_ns transfer_ns unknown_ns hidden_share
-        exposed_share wait_share compute_over_mean exposed_over_mean wait_over_mean``.
+        exposed_share wait_share compute_over_mean exposed_over_mean wait_over_mean step_ns host_ns
+        device_start_ns device_window_ns lag_ns``.
     """
     return self.answer(
         "communication_parts",
@@ -1676,7 +1677,7 @@ def utilization(
     polars.DataFrame
         One row per (run, rank, device, step), by run, rank, device, step, the row without a step
         first. Columns: ``run rank device step span_ns kernel_ns busy_ns kernel_share busy_share
-        sm_efficiency occupancy``.
+        sm_efficiency occupancy step_ns host_ns device_start_ns device_window_ns lag_ns``.
     """
     return self.answer("utilization", window=window, sort=sort, top=top, columns=columns)
 

@@ -29,6 +29,11 @@
 -- compute_over_mean  DOUBLE         compute_ns over the mean of the ranks; NULL if that is 0
 -- exposed_over_mean  DOUBLE         exposed_ns over the mean of the ranks; NULL if that is 0
 -- wait_over_mean     DOUBLE         wait_ns over the mean of the ranks: far below 1 for a rank that others wait for
+-- step_ns            BIGINT   ns    how long the step took, like the next four as in `step_times`; NULL for the whole trace
+-- host_ns            BIGINT   ns    duration of the step on the host
+-- device_start_ns    BIGINT   ns    start of the first device work launched in it
+-- device_window_ns   BIGINT   ns    from there to the end of the last
+-- lag_ns             BIGINT   ns    how far the devices were behind when the host ended it
 WITH matches AS MATERIALIZED (
     FROM collective_matches(events, traces)
 ),
@@ -47,24 +52,31 @@ SELECT
     windows.step,
     count(*) OVER of_step AS ranks,
     windows.start_ns,
-    span_ns,
-    compute_ns,
-    hidden_communication_ns + exposed_communication_ns AS communication_ns,
-    hidden_communication_ns AS hidden_ns,
-    exposed_communication_ns AS exposed_ns,
+    windows.span_ns,
+    windows.compute_ns,
+    windows.hidden_communication_ns + windows.exposed_communication_ns AS communication_ns,
+    windows.hidden_communication_ns AS hidden_ns,
+    windows.exposed_communication_ns AS exposed_ns,
     wait_ns,
     transfer_ns,
-    exposed_communication_ns - wait_ns - transfer_ns AS unknown_ns,
-    hidden_communication_ns / nullif(hidden_communication_ns + exposed_communication_ns, 0) AS hidden_share,
-    exposed_communication_ns / nullif(span_ns, 0) AS exposed_share,
-    wait_ns / nullif(exposed_communication_ns, 0) AS wait_share,
-    compute_ns * count(*) OVER of_step / nullif(sum(compute_ns) OVER of_step, 0) AS compute_over_mean,
-    exposed_communication_ns * count(*) OVER of_step / nullif(sum(exposed_communication_ns) OVER of_step, 0) AS exposed_over_mean,
-    wait_ns * count(*) OVER of_step / nullif(sum(wait_ns) OVER of_step, 0) AS wait_over_mean
+    exposed_ns - wait_ns - transfer_ns AS unknown_ns,
+    hidden_ns / nullif(communication_ns, 0) AS hidden_share,
+    exposed_ns / nullif(windows.span_ns, 0) AS exposed_share,
+    wait_ns / nullif(exposed_ns, 0) AS wait_share,
+    windows.compute_ns * count(*) OVER of_step / nullif(sum(windows.compute_ns) OVER of_step, 0) AS compute_over_mean,
+    exposed_ns * count(*) OVER of_step / nullif(sum(exposed_ns) OVER of_step, 0) AS exposed_over_mean,
+    wait_ns * count(*) OVER of_step / nullif(sum(wait_ns) OVER of_step, 0) AS wait_over_mean,
+    given.step_ns,
+    given.host_ns,
+    given.device_start_ns,
+    given.device_window_ns,
+    given.lag_ns
 FROM windows
 JOIN parts
     ON windows.run = parts.run
     AND windows.rank = parts.rank
     AND windows.event_id IS NOT DISTINCT FROM parts.event_id
+LEFT JOIN profiler_steps AS given
+    ON windows.run = given.run AND windows.rank = given.rank AND windows.event_id = given.event_id
 WINDOW of_step AS (PARTITION BY windows.run, windows.event_id IS NULL, windows.step)
 ORDER BY windows.run, windows.step NULLS FIRST, windows.rank, windows.start_ns

@@ -2,9 +2,9 @@
 -- One row per (run, step, class), by run, the rows without a step first, then by step and class in the order below.
 -- Classes on the devices are those of time_breakdown: span, compute, exposed_communication, exposed_copy, idle,
 -- hidden_communication, hidden_copy; then on the host: ops (self time of host ops, summed over threads) and calls (the same for
--- runtime and driver calls). span of a step is its step_ns, as in `step_times`. A rank without devices, or without the step, does
--- not count in its rows, nor does a step that is not whole. Steps of different ranks are the same step if their numbers are
--- equal.
+-- runtime and driver calls). span of a step is its step_ns, as in `step_times`; of steps there are also host, device_window and
+-- lag: host_ns, device_window_ns and lag_ns there. A rank without devices, or without the step, does not count in its rows, nor
+-- does a step that is not whole. Steps of different ranks are the same step if their numbers are equal.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events, profiler_steps
 -- recorded: host_ops|calls|device_work|steps
@@ -57,6 +57,11 @@ classes AS (
     SELECT run, rank, step, unnest([8, 9]), unnest(['ops', 'calls']), unnest([ops_ns, calls_ns])
     FROM host
     UNION ALL
+    SELECT
+        run, rank, step, unnest([10, 11, 12]), unnest(['host', 'device_window', 'lag']),
+        unnest([host_ns, device_window_ns, lag_ns])
+    FROM whole_steps(profiler_steps)
+    UNION ALL
     SELECT whole.run, whole.rank, whole.step, 1, 'span', whole.step_ns
     FROM whole_steps(profiler_steps) AS whole
     ANTI JOIN device ON whole.run = device.run AND whole.rank = device.rank
@@ -64,6 +69,7 @@ classes AS (
 times AS (
     SELECT run, rank, step, place, class, sum(time_ns) AS time_ns
     FROM classes
+    WHERE time_ns IS NOT NULL
     GROUP BY ALL
 )
 SELECT

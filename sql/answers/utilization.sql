@@ -11,17 +11,22 @@
 -- recorded: device_work
 -- no rows: no device work has a start and a duration
 -- parameter window VARCHAR(step|host) = step  what a step is: its interval, or its slice on the host
--- run            VARCHAR       run that the trace belongs to
--- rank           INTEGER       rank within the run
--- device         INTEGER       index of the device; NULL if the source does not say
--- step           BIGINT        N of the step; NULL for the whole time
--- span_ns        BIGINT   ns    length of the window
--- kernel_ns      BIGINT   ns    part of it in which at least one kernel ran
--- busy_ns        BIGINT   ns    part of it in which at least one kernel, copy or fill ran
--- kernel_share   DOUBLE   0..1  kernel_ns over span_ns; NULL if that is 0
--- busy_share     DOUBLE   0..1  busy_ns over span_ns; NULL if that is 0
--- sm_efficiency  DOUBLE         estimated share of multiprocessors with a block, 0 to 1; NULL if no kernel has blocks
--- occupancy      DOUBLE         mean estimated occupancy of kernels weighted by time, 0 to 1; NULL if none has one
+-- run              VARCHAR       run that the trace belongs to
+-- rank             INTEGER       rank within the run
+-- device           INTEGER       index of the device; NULL if the source does not say
+-- step             BIGINT        N of the step; NULL for the whole time
+-- span_ns          BIGINT   ns    length of the window
+-- kernel_ns        BIGINT   ns    part of it in which at least one kernel ran
+-- busy_ns          BIGINT   ns    part of it in which at least one kernel, copy or fill ran
+-- kernel_share     DOUBLE   0..1  kernel_ns over span_ns; NULL if that is 0
+-- busy_share       DOUBLE   0..1  busy_ns over span_ns; NULL if that is 0
+-- sm_efficiency    DOUBLE         estimated share of multiprocessors with a block, 0 to 1; NULL if no kernel has blocks
+-- occupancy        DOUBLE         mean estimated occupancy of kernels weighted by time, 0 to 1; NULL if none has one
+-- step_ns          BIGINT   ns    how long the step took, like the next four as in `step_times`; NULL for the whole time
+-- host_ns          BIGINT   ns    duration of the step on the host
+-- device_start_ns  BIGINT   ns    start of the first device work launched in it, on any device
+-- device_window_ns BIGINT   ns    from there to the end of the last
+-- lag_ns           BIGINT   ns    how far the devices were behind when the host ended it
 WITH marks AS MATERIALIZED (
     FROM host_windows(profiler_steps)
     WHERE coalesce(getvariable('window'), 'step') = 'host'
@@ -44,16 +49,22 @@ windows AS MATERIALIZED (
     GROUP BY events.run, events.rank
 )
 SELECT
-    run,
-    rank,
-    device,
-    step,
-    end_ns - start_ns AS span_ns,
+    uses.run,
+    uses.rank,
+    uses.device,
+    uses.step,
+    end_ns - uses.start_ns AS span_ns,
     kernel_ns,
     busy_ns,
-    kernel_ns / nullif(end_ns - start_ns, 0) AS kernel_share,
-    busy_ns / nullif(end_ns - start_ns, 0) AS busy_share,
-    filled_ns / nullif(end_ns - start_ns, 0) AS sm_efficiency,
-    occupied_ns / nullif(estimated_ns, 0) AS occupancy
-FROM device_use(events, windows)
-ORDER BY run, rank, device NULLS LAST, step NULLS FIRST, start_ns, event_id
+    kernel_ns / nullif(end_ns - uses.start_ns, 0) AS kernel_share,
+    busy_ns / nullif(end_ns - uses.start_ns, 0) AS busy_share,
+    filled_ns / nullif(end_ns - uses.start_ns, 0) AS sm_efficiency,
+    occupied_ns / nullif(estimated_ns, 0) AS occupancy,
+    given.step_ns,
+    given.host_ns,
+    given.device_start_ns,
+    given.device_window_ns,
+    given.lag_ns
+FROM device_use(events, windows) AS uses
+LEFT JOIN profiler_steps AS given ON uses.run = given.run AND uses.rank = given.rank AND uses.event_id = given.event_id
+ORDER BY uses.run, uses.rank, uses.device NULLS LAST, uses.step NULLS FIRST, uses.start_ns, uses.event_id

@@ -20,7 +20,7 @@ from tests.property.test_step_times import MOST_AHEAD, PARTS, Program, call_of, 
 class Server(Program):
     """Prefills and decodes, some of them with drafts inside."""
 
-    def name(self, number: int) -> str:
+    def name(self, _number: int, /) -> str:
         return self.draw.choice(("step[DECODE bs=4]", "step[DECODE bs=4]", "step[EXTEND bs=1]"))
 
     def launch(self) -> None:
@@ -76,7 +76,7 @@ def test_any_slices(rows: list[Row]) -> None:
 def slices_of_devices(draw: st.DrawFn) -> Row:
     start, dur = draw(st.integers(0, 30)), draw(st.integers(0, 30))
     stream = draw(st.sampled_from([7, 8]))
-    on_device: Row = {"thread": stream, "device": 0, "stream": stream, "pid": "0"}
+    on_device: dict[str, Any] = {"thread": stream, "device": 0, "stream": stream, "pid": "0"}
     if draw(st.booleans()):
         link = draw(st.sampled_from([None, 1]))
         return event("k", start, start + dur, category="kernel", correlation=link, **on_device)

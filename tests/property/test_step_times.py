@@ -70,7 +70,7 @@ class Program:
         end = None if draw.random() < 0.02 else self.now
         self.rows[mark] = event(self.name(number), began, end, category="user_annotation")
 
-    def name(self, number: int) -> str:
+    def name(self, number: int, /) -> str:
         return f"ProfilerStep#{number}"
 
     def call(self, name: str, until: int) -> int:

@@ -181,7 +181,8 @@ def test_columns_are_fixed() -> None:
         "communication_parts": (
             "step ranks start_ns span_ns compute_ns communication_ns hidden_ns exposed_ns "
             "wait_ns transfer_ns unknown_ns hidden_share exposed_share wait_share "
-            "compute_over_mean exposed_over_mean wait_over_mean"
+            "compute_over_mean exposed_over_mean wait_over_mean step_ns host_ns device_start_ns "
+            "device_window_ns lag_ns"
         ),
         "expert_balance": (
             "step collective process_group number ranks calls sent_bytes received_bytes "
@@ -375,7 +376,8 @@ def test_columns_are_fixed() -> None:
         ),
         "total_average": f"name {sums}",
         "utilization": (
-            "device step span_ns kernel_ns busy_ns kernel_share busy_share sm_efficiency occupancy"
+            "device step span_ns kernel_ns busy_ns kernel_share busy_share sm_efficiency occupancy "
+            "step_ns host_ns device_start_ns device_window_ns lag_ns"
         ),
         "unfreed": (
             "device_type device address bytes time_ns op_id op_name annotation_id annotation_name"
