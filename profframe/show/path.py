@@ -61,7 +61,8 @@ class ShownPath(CriticalPath):
             what = f"{self.annotation!r} in"
         parts = units.plural(self.events.height, "part")
         length = units.duration(self.length_ns).strip()
-        ranks = "all ranks" if self.rank is None else f"rank {self.rank}"
+        clock = " on one clock" if self.is_corrected else ""
+        ranks = f"all ranks{clock}" if self.rank is None else f"rank {self.rank}"
         return f"{what} {self.run}, {ranks}: {length}, {parts}"
 
     @property

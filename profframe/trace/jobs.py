@@ -44,7 +44,9 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     Parameters
     ----------
     step
-        N of a profiler step: from its start to the end of the last work that it launched.
+        N of a profiler step: from the completion of the step before it, or its own start, to its
+        own, as in `step_times`; across ranks as in `runs`, but on one clock. If it is not known on
+        a rank, from its first start to the end of its last work.
     run, rank
         The trace, if there are several.
     annotation
@@ -338,7 +340,7 @@ def what_if(
     Parameters
     ----------
     step
-        N of a profiler step; without it the whole trace.
+        N of a profiler step, as `critical_path` has it; without it the whole trace.
     run
         The run, where there are several.
     communication
@@ -439,7 +441,7 @@ def what_if_grid(
     Parameters
     ----------
     step
-        N of a profiler step; without it the whole trace.
+        N of a profiler step, as `critical_path` has it; without it the whole trace.
     run
         The run, where there are several.
     communication

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 import duckdb
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from profframe.analysis.clocks import MATCHES, offsets
 from profframe.analysis.critical_path import graph, rows
@@ -28,6 +29,7 @@ from profframe.facts.columns import last_equal
 from profframe.intervals import Ints
 from profframe.query.header import Answer
 from profframe.query.run import prepare, select
+from profframe.query.selection import integer
 
 Connect = Callable[[int | None], AbstractContextManager[duckdb.DuckDBPyConnection]]
 """A connection to the rows of one rank, or of all."""
@@ -84,7 +86,7 @@ def find(
 ) -> CriticalPath:
     """Find the critical path across the ranks of a run: of a step, an annotation, or all.
 
-    Its window is from the first start to the last end on any rank.
+    Its window is that of `gather`.
     """
     start, end, ranks = gathered.start_ns, gathered.end_ns, gathered.ranks
     path = _path(gathered) if any(gathered.windows) else _empty()
@@ -94,7 +96,8 @@ def find(
         {"run": [run] * len(ranks), "rank": ranks, "start_ns": [start] * len(ranks)},
         {"run": pl.String, "rank": pl.Int32, "start_ns": pl.Int64},
     )
-    return CriticalPath(run, None, step, annotation, start, end, events, starts)
+    is_corrected = any(gathered.meetings.ahead)
+    return CriticalPath(run, None, step, annotation, start, end, events, starts, is_corrected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,20 +127,25 @@ def gather(
 ) -> Job:
     """Read what the ranks did: in a step, an annotation (which of that name), or all.
 
-    Times are on their own clocks, unless these are ``corrected``.
+    Times are on their own clocks, unless these are ``corrected``. The window is from the first
+    start to the last end on any rank. A step that is whole on all ranks begins, as in `runs`, when
+    the one before it was completed: what a rank did for it earlier is no part of it.
     """
     meetings = Meetings(*(np.empty(0, np.int64),) * 8, [0])  # a single rank meets no other
+    intervals: dict[int, int] = {}
     if len(ranks) > 1:
         with connect(None) as of_all:
             meetings = _meetings(prepared(of_all), ranks, corrected=corrected)
+            intervals = _intervals(of_all, ranks, meetings.ahead, what[0])
     with _sources(connect, ranks, meetings.ahead) as sources:
         windows: list[rows.Window | None] = []
         for source in sources:
             window = rows.window(source, *what)
             windows.append(window and window.moved(-source.ahead_ns))
-        some = [window for window in windows if window is not None]
-        end = max((window.end_ns for window in some), default=0)
-        start = min((window.start_ns for window in some), default=0)
+        end = max((window.end_ns for window in windows if window is not None), default=0)
+        if end in intervals:
+            windows = [window and window.since(intervals[end]) for window in windows]
+        start = min((window.start_ns for window in windows if window is not None), default=0)
 
         def read(place: int) -> tuple[graph.Rows, Graph, tuple[Ints, Ints]]:
             own = windows[place] or rows.Window(start, end, 0, 0, NONE, 0, start)
@@ -187,7 +195,7 @@ def of_each(count: int, compute: Callable[[int], Value]) -> list[Value]:
 
 def prepared(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """The connection with the macros of this folder."""
-    text = CALLS + MATCHES + _AHEAD + _MEMBERS
+    text = CALLS + MATCHES + _AHEAD + _MEMBERS + _INTERVALS
     prepare(connection, Answer("critical_path", text), {})
     return connection
 
@@ -233,6 +241,23 @@ def _meetings(
         columns["bus_bytes"],
         of_ranks.tolist(),
     )
+
+
+def _intervals(
+    connection: duckdb.DuckDBPyConnection,
+    ranks: Sequence[int],
+    ahead: Sequence[int],
+    step: int | None,
+) -> dict[int, int]:
+    """When the job began a step, by when it had completed it, each time that it is whole."""
+    if step is None:
+        return {}
+    columns = {"rank": pa.array(ranks, pa.int32()), "ahead_ns": pa.array(ahead, pa.int64())}
+    connection.register("_clocks", pa.table(columns))
+    connection.execute("SET VARIABLE path_step = ?::BIGINT", [integer("step", step)])
+    rows = select(connection, _INTERVALS).fetchall()
+    connection.unregister("_clocks")
+    return dict(rows)
 
 
 def with_helpers(activities: graph.Rows, events: Ints) -> graph.Rows:
@@ -390,6 +415,18 @@ def _empty() -> RankedStretches:
     return RankedStretches(stretches, nothing, nothing, nothing)
 
 
+_INTERVALS: Final = """
+    WITH on_one_clock AS (
+        SELECT steps.* REPLACE (
+            steps.start_ns - ahead_ns AS start_ns, began_ns - ahead_ns AS began_ns,
+            completed_ns - ahead_ns AS completed_ns
+        )
+        FROM profiler_steps AS steps JOIN _clocks AS clocks ON steps.rank = clocks.rank
+    )
+    SELECT completed_ns, completed_ns - step_ns
+    FROM job_steps(on_one_clock)
+    WHERE step = getvariable('path_step') AND step_ns > 0
+"""
 _AHEAD: Final = offsets("FROM _matches").sql
 _MEMBERS: Final = """
     SELECT match, member.rank AS rank, member.event_id AS event_id, member.start_ns AS start_ns,

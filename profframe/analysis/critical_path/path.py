@@ -79,6 +79,9 @@ class CriticalPath:
         meanwhile, NULL if none did.
     starts : polars.DataFrame
         ``run rank start_ns`` of the trace.
+    is_corrected : bool
+        Whether clocks of ranks differ, and were corrected: then a step may be longer or shorter
+        than `runs` has it, whose times are on the clock of each rank.
     """
 
     run: str | None
@@ -89,6 +92,7 @@ class CriticalPath:
     end_ns: int
     events: pl.DataFrame
     starts: pl.DataFrame
+    is_corrected: bool = False
 
     @property
     def length_ns(self) -> int:

@@ -51,6 +51,13 @@ class Window:
         start, end, host_end = (moment + by_ns for moment in moments)
         return replace(self, start_ns=start, end_ns=end, host_end_ns=host_end)
 
+    def since(self, moment_ns: int) -> Window | None:
+        """The part of it from a moment on; None if it had ended by then."""
+        if self.end_ns <= moment_ns:
+            return None
+        start, host_end = (max(at, moment_ns) for at in (self.start_ns, self.host_end_ns))
+        return replace(self, start_ns=start, host_end_ns=host_end)
+
 
 def window(
     source: Source, step: int | None, annotation: str | None, instance: int
