@@ -12,7 +12,13 @@ from profframe.converting.pattern import Pattern
 from profframe.converting.urls import files_of, is_url, local_path, path_of
 from profframe.errors import ParameterError, ProfframeError, SourceError
 from profframe.loading.discovery import trace_files
-from profframe.loading.run_names import absolute, has_trace_suffix, possible_runs, readable
+from profframe.loading.run_names import (
+    absolute,
+    has_trace_suffix,
+    origin_of,
+    possible_runs,
+    readable,
+)
 from profframe.readers import is_pipe
 
 Source = str | os.PathLike[str]
@@ -45,11 +51,19 @@ class Item:
     @property
     def runs(self) -> tuple[str, ...]:
         """The runs that it may have."""
-        return (self.run,) if self.run is not None else possible_runs(self._path, self.rank)
+        return (self.run,) if self.run is not None else possible_runs(self.path, self.rank)
 
     @property
-    def _path(self) -> Path:
+    def path(self) -> Path:
+        """Its path, also of a URL."""
         return Path(path_of(self.source))
+
+    def other_runs(self, rank: int) -> tuple[str, ...]:
+        """Runs that it has among other files: its folder, and names of its program."""
+        if self.run is not None:
+            return ()
+        origin = origin_of(self.path, rank)
+        return (possible_runs(self.path)[0], origin.program, origin.file)
 
     def with_names(self, run: str | None, rank: int | None, pattern: Pattern | None) -> Item:
         """The same file with names from the caller or a pattern."""

@@ -30,6 +30,9 @@ from profframe.converting.staging import (
 )
 from profframe.converting.worker import Report, Task, convert_file, join, rename, this_process
 from profframe.errors import StoreError
+from profframe.loading.beside import FORMATS
+from profframe.loading.programs import may_differ, names_of_programs
+from profframe.loading.run_names import is_rank_in
 
 Status = Literal["written", "joined", "unchanged", "skipped", "failed"]
 _Trace = tuple[str, int]
@@ -270,7 +273,8 @@ class Batch:
     def _release(self, run: str) -> None:
         """Join and publish files of a run, all of which are converted: the first of each rank."""
         ranks: dict[int, list[int]] = defaultdict(list)
-        for index in sorted(self._unplaced.pop(run, ())):
+        indices = sorted(self._unplaced.pop(run, ()))
+        for index in self._of_one_program(run, indices):
             ranks[self._staged(index).rank].append(index)
         for rank, indices in sorted(ranks.items()):
             stored = self._record_at(run, rank)
@@ -282,6 +286,42 @@ class Batch:
                 self._start_join(choice, of_join)
             for index in sorted(set(ready) - of_join, key=self._order):
                 self._place(index, self._staged(index), may_number=False)
+
+    def _of_one_program(self, run: str, indices: Sequence[int]) -> Sequence[int]:
+        """The files of a run without those that get the run of another program, as in `load`."""
+        own = [
+            index
+            for index in indices
+            if self._items[index].run is None and self._staged(index).format not in FORMATS
+        ]
+        staged = [self._staged(index) for index in own]
+        is_stray = len(own) == 1 and self._is_stray(own[0])
+        ranks, worlds = [r.rank for r in staged], [r.world_size for r in staged]
+        if not is_stray and not may_differ(ranks, worlds):
+            return indices
+        paths = [self._items[index].path for index in own]
+        origins = [self._store.origin(*pair) for pair in zip(staged, paths, strict=True)]
+        names = names_of_programs(run, origins, is_stray=is_stray)
+        moved = {index: name for index, name in zip(own, names, strict=True) if name != run}
+        for index, name in moved.items():
+            original = self._staged(index)
+            self._first_names.add((name, original.rank))
+            self._groups[index] = _Group((index,), (original,))
+            self._start(index, self._place_named, rename, self._store, original, name, False)
+        return [index for index in indices if index not in moved]
+
+    def _is_stray(self, index: int) -> bool:
+        """Whether a file is the only one of its folder that has a rank, and not in its path."""
+        staged, path = self._staged(index), self._items[index].path
+        if staged.rank_source == "assumed" or is_rank_in(path):
+            return False
+        return any(
+            (other := report.staged) is not None
+            and other.rank_source == "assumed"
+            and other.format not in FORMATS
+            and self._items[place].path.parent == path.parent
+            for place, report in self._reports.items()
+        )
 
     def _with_others(self, stored: Record, indices: list[int]) -> list[int]:
         """Files that can be placed: those of a joined trace only together.
@@ -316,11 +356,11 @@ class Batch:
 
     def _join_of(self, indices: Sequence[int], stored: Record | None) -> Join | None:
         """What to join among files of one run and rank, except those that already have a number."""
-        staged = [self._staged(index) for index in indices]
         unnumbered = [
             record
-            for record in staged
-            if (place := self._place_of(record)) is None or place.run == record.run
+            for index in indices
+            for record in [self._staged(index)]
+            if (place := self._place_of(index)) is None or place.run == record.run
         ]
         return join_of(self._store, unnumbered, stored)
 
@@ -330,11 +370,11 @@ class Batch:
         members = (leader, *sorted(indices - {leader}))
         staged = tuple(self._staged(index) for index in members)
         self._groups[leader] = _Group(members, staged, choice.stored)
-        self._start(leader, self._place_joined, join, self._store, choice)
+        self._start(leader, self._place_named, join, self._store, choice)
 
-    def _place_joined(self, index: int, joined: Record) -> None:
-        self._reports[index] = replace(self._reports[index], staged=joined)
-        self._place(index, joined, may_number=False)
+    def _place_named(self, index: int, named: Record) -> None:
+        self._reports[index] = replace(self._reports[index], staged=named)
+        self._place(index, named, may_number=False)
 
     def _place(self, index: int, staged: Record, *, may_number: bool) -> None:
         """Publish a staged folder under its name, or start a copy under another one."""
@@ -396,7 +436,7 @@ class Batch:
         """The name of a file; None if it needs a number, and ``may_number`` is False."""
         staged = self._staged(index)
         source = staged.source
-        if (own := self._place_of(staged)) is not None:
+        if (own := self._place_of(index)) is not None:
             return self._existing_name(own, index)
         for number in itertools.count():
             run = f"{staged.run}.{number}" if number else staged.run
@@ -412,10 +452,12 @@ class Batch:
                 return self._existing_name(stored, index)
         raise AssertionError
 
-    def _place_of(self, staged: Record) -> Record | None:
+    def _place_of(self, index: int) -> Record | None:
         """What the store has from the source of a file, under its name or a numbered one."""
+        staged = self._staged(index)
+        names = {staged.run, *self._items[index].other_runs(staged.rank)}
         for record in self._records.by_source.get(staged.source or "", ()):
-            if record.rank == staged.rank and _is_cycle(record.run, staged.run):
+            if record.rank == staged.rank and any(_is_cycle(record.run, name) for name in names):
                 stored = self._record_at(record.run, record.rank)
                 if stored is not None and stored.source == staged.source:
                     return stored

@@ -31,7 +31,8 @@ from profframe import schema, store
 from profframe.errors import StoreError
 from profframe.facts.kernel_categories import Entry
 from profframe.facts.torch_compat.releases import installed
-from profframe.loading.run_names import later_cycle_note
+from profframe.loading.programs import ORIGIN_COLUMNS, Origin
+from profframe.loading.run_names import later_cycle_note, origin_of
 from profframe.store import layout, lock, manifest
 from profframe.store.facts_version import facts_version
 from profframe.store.parquet import VERSION_KEY, check_is_file, column_problems, reading, traces_of
@@ -48,6 +49,8 @@ _COLUMNS: Final = (
     "facts_version",
     "format",
     "joined_files",
+    "rank_source",
+    "world_size",
 )
 
 
@@ -73,6 +76,8 @@ class Record:
     folder: str
     format: str | None = None
     joined: tuple[JoinedFile, ...] = ()
+    rank_source: str | None = None
+    world_size: int | None = None
 
     @property
     def sources(self) -> frozenset[str]:
@@ -290,14 +295,23 @@ class Destination(ABC):
                 raise ValueError(problem)
             return int(metadata.num_rows)
 
-    def copy(self, staged: Record, run: str, path: Path) -> None:
-        """Write a copy of a staged folder, as a later cycle of its run with its own name."""
-        events = self.events(staged) or 0
-        note = later_cycle_note(staged.source or "", staged.run, staged.rank, events)
+    def origin(self, staged: Record, path: Path) -> Origin:
+        """What a staged trace and its path say about its program."""
+        tables = []
+        for name, columns in (("traces", [*ORIGIN_COLUMNS]), ("events", ["kind", "pid"])):
+            file = f"{staged.folder}/{name}.parquet"
+            with self.open(file) as stream, reading(f"{self.address}/{file}"):
+                tables.append(pq.read_table(stream, columns=columns, use_threads=False))
+        return origin_of(path, staged.rank).with_tables(*tables)
+
+    def copy(self, staged: Record, run: str, path: Path, *, is_cycle: bool) -> None:
+        """Write a copy of a staged folder under another run, as a later cycle of its own or not."""
         tables = {name: self.parts(staged, name, run) for name in self.tables(staged)}
-        tables["quality"] = chain(
-            tables["quality"], [schema.conform("quality", note, run, staged.rank)]
-        )
+        if is_cycle:
+            events = self.events(staged) or 0
+            note = later_cycle_note(staged.source or "", staged.run, staged.rank, events)
+            rows = schema.conform("quality", note, run, staged.rank)
+            tables["quality"] = chain(tables["quality"], [rows])
         store.put(tables, path, run, staged.rank)
 
     def tables(self, record: Record) -> Sequence[str]:
@@ -349,6 +363,8 @@ class Destination(ABC):
                 folder,
                 row.get("format"),
                 _joined_files(row.get("joined_files")),
+                row.get("rank_source"),
+                row.get("world_size"),
             )
 
     def _is_complete(self, folder: str) -> bool:

@@ -214,19 +214,22 @@ def join(store: Destination, choice: Join) -> Record:
         raise
 
 
-def rename(store: Destination, staged: Record, run: str) -> Record:
-    """Copy a staged folder under the name of another run, as a later cycle; a task for a worker.
+def rename(store: Destination, staged: Record, run: str, is_cycle: bool = True) -> Record:
+    """Copy a staged folder under the name of another run, as a later cycle of its own or not.
 
+    A task for a worker.
     `FileNotFoundError` means that another batch has published it meanwhile.
     """
     if os.getpid() != _IMPORT_PID:
-        return _spawned_pool(os.getpid(), None).submit(rename, store, staged, run).result()
+        return (
+            _spawned_pool(os.getpid(), None).submit(rename, store, staged, run, is_cycle).result()
+        )
     from profframe.converting.staging import staging_key
 
-    copy_key = staging_key(staged.folder, run, str(staged.rank))
+    copy_key = staging_key(staged.folder, run, f"{staged.rank} {is_cycle}")
     try:
         return store.find(copy_key) or store.stage(
-            copy_key, lambda draft: store.copy(staged, run, draft)
+            copy_key, lambda draft: store.copy(staged, run, draft, is_cycle=is_cycle)
         )
     except StoreError:
         if store.has(staged.folder):

@@ -14,9 +14,11 @@ from profframe import schema
 from profframe.errors import ParameterError
 from profframe.facts.fact import Tables
 from profframe.loading.beside import FORMATS, fit_together, own_tables, with_rows_of
+from profframe.loading.programs import Origin, may_differ, names_of_programs, without_stamp
 from profframe.readers import RawTrace
 
 _RANK: Final = re.compile(r"(?<![a-z])(?:rank[-_]?|worker)(\d+)", re.IGNORECASE)
+_RANK_PART: Final = re.compile(r"[._-]*" + _RANK.pattern, re.IGNORECASE)
 _SUFFIX: Final = re.compile(
     r"(?:\.(?:gz|zst|json|trace|pt|sqlite|sql|nvvp|nvprof|db|pftrace|perfetto-trace))+\Z"
 )
@@ -26,19 +28,26 @@ _STREAM: Final = re.compile(r"/dev/(stdin|fd/\d+)\Z")
 
 @dataclass(frozen=True, slots=True)
 class NamedTrace:
-    """One trace with its run and rank."""
+    """One trace with its run and rank; ``is_run_of_path`` if its path alone names the run."""
 
     path: Path | str
     raw: RawTrace
     run: str
     rank: int
     rank_source: str
+    is_run_of_path: bool = False
 
     @property
     def start_ns(self) -> int:
         """Start, for the order of the cycles of one run."""
         start: int | None = self.raw.tables["traces"]["start_ns"][0].as_py()
         return start or 0
+
+    @property
+    def world_size(self) -> int | None:
+        """Number of ranks of its job, if it says."""
+        size: int | None = self.raw.tables["traces"]["world_size"][0].as_py()
+        return size
 
     def as_cycle(self, run: str) -> NamedTrace:
         """The same trace as a later cycle with its own run; ``quality`` notes it."""
@@ -69,9 +78,10 @@ def name_trace(
         rank, rank_source = 0, "assumed"
     if run is None:
         run = raw.header.run
-    if run is None:
-        run = _run_of(path, is_rank_known=rank_source != "assumed")
-    return NamedTrace(path, raw, run, rank, rank_source)
+    if run is not None:
+        return NamedTrace(path, raw, run, rank, rank_source)
+    run = _run_of(path, is_rank_known=rank_source != "assumed")
+    return NamedTrace(path, raw, run, rank, rank_source, is_run_of_path=True)
 
 
 def known_rank(path: Path, raw: RawTrace, rank: int | None = None) -> int | None:
@@ -124,6 +134,21 @@ def possible_runs(path: Path, rank: int | None = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((run, _run_of(path, is_rank_known=False))))
 
 
+def origin_of(path: Path, rank: int) -> Origin:
+    """What the path of a trace says about its program.
+
+    Examples
+    --------
+    >>> origin_of(Path("/jobs/night_rank3.1694128201545.pt.trace.json"), 3).program
+    'night'
+    """
+    name = readable(_SUFFIX.sub("", path.name))
+    program = name
+    if _RANK.search(name):
+        program = without_stamp(_RANK_PART.sub("", name)).strip("._- ")
+    return Origin(readable(path.name), name, program, rank)
+
+
 def readable(text: str) -> str:
     r"""The text of a path as UTF-8, with all other bytes escaped.
 
@@ -150,6 +175,11 @@ def _rank_in(path: Path) -> int | None:
     match = _RANK.search(path.name) or _RANK.search(_folders(path)[0])
     rank = int(match.group(1)) if match else None
     return rank if rank is None or rank < 1 << 31 else None
+
+
+def is_rank_in(path: Path) -> bool:
+    """Whether the path of a trace has its rank."""
+    return _rank_in(path) is not None
 
 
 def _folders(path: Path) -> tuple[str, str]:
@@ -203,11 +233,49 @@ def _joined(group: Sequence[NamedTrace]) -> Sequence[NamedTrace]:
     return [replace(traces[0], raw=replace(traces[0].raw, tables=dict(tables)))]
 
 
+def _by_program(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
+    """Traces with the runs of their programs; what a caller or a header names keeps its name."""
+    named = [*traces]
+    runs: dict[str, list[int]] = {}
+    for place, trace in enumerate(traces):
+        if trace.is_run_of_path and trace.raw.header.format not in FORMATS:
+            runs.setdefault(trace.run, []).append(place)
+    for run, places in runs.items():
+        group = [traces[place] for place in places]
+        is_stray = len(group) == 1 and _is_stray(group[0], traces)
+        if is_stray or may_differ([t.rank for t in group], [t.world_size for t in group]):
+            origins = [_origin(trace) for trace in group]
+            names = names_of_programs(run, origins, is_stray=is_stray)
+            for place, name in zip(places, names, strict=True):
+                named[place] = replace(named[place], run=name)
+    return named
+
+
+def _is_stray(trace: NamedTrace, traces: Sequence[NamedTrace]) -> bool:
+    """Whether a trace is the only one of its folder that has a rank, and not in its path."""
+    if trace.rank_source == "assumed" or is_rank_in(Path(trace.path)):
+        return False
+    folder = absolute(Path(trace.path)).parent
+    return any(
+        other.rank_source == "assumed"
+        and other.raw.header.format not in FORMATS
+        and absolute(Path(other.path)).parent == folder
+        for other in traces
+    )
+
+
+def _origin(trace: NamedTrace) -> Origin:
+    tables = trace.raw.tables
+    return origin_of(Path(trace.path), trace.rank).with_tables(tables["traces"], tables["events"])
+
+
 def cycles(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
     """Number traces that share run and rank by start: they are cycles of one run, .1, .2, ...
 
-    A dump or a snapshot is joined with the trace of its run and rank, if there is exactly one.
+    Separate programs have runs of their own by then. A dump or a snapshot is joined with
+    the trace of its run and rank, if there is exactly one.
     """
+    traces = _by_program(traces)
     names = {(t.run, t.rank) for t in traces}
     groups: dict[tuple[str, int], list[NamedTrace]] = {}
     for trace in joined(traces):

@@ -25,6 +25,7 @@ HASHED: Final = (
     "loading/memory_snapshots",
     "loading/options",
     "loading/profiles",
+    "loading/programs",
     "loading/run_names",
     "loading/tables",
     "readers",
