@@ -101,14 +101,16 @@ def _question(opening: Opening, parts: TimeParts | None) -> tuple[tuple[str, ...
         for ns in (parts.exposed_communication_ns, parts.exposed_copy_ns, parts.idle_ns)
     )
     waits = parts.communicates and opening.has_several_ranks
-    has_peak = bool(opening.used_devices["has_peak"].any())
+    has_kernels = opening.summary.overview["kernels"].sum() > 0
+    has_peak = has_kernels and bool(opening.used_devices["has_peak"].any())
     questions = (
         (waits and max(exposed, idle) >= _MUCH, ("blame",), "which ranks hold up the others"),
         (exposed >= max(idle, _MUCH), ("answer", "collective_summary"), "how fast collectives are"),
         (copies >= max(idle, _MUCH), ("answer", "memory_bandwidth"), "how fast copies are"),
         (idle >= _MUCH, ("answer", "gaps"), "what the devices waited for"),
         (has_peak, ("roofline",), "how close kernels come to the limits of the device"),
-        (True, ("answer", "op_kernels"), "which kernels each op launches"),
+        (has_kernels, ("answer", "op_kernels"), "which kernels each op launches"),
+        (True, ("tree",), "what ran inside what on the host"),
     )
     return next((verb, what) for fits, verb, what in questions if fits)
 

@@ -33,7 +33,7 @@ _RECORDERS: Final = MappingProxyType(
     {
         "kineto": "torch's profiler",
         "torch": "torch's profiler, live",
-        "chrome": "Chrome's JSON of another profiler",
+        "chrome": "Chrome trace JSON",
         "nsys": "Nsight Systems",
         "nvprof": "nvprof",
         "flight_recorder": "flight recorder dump",
@@ -57,6 +57,8 @@ _MOST_PARTS: Final = 6
 _MOST_WHAT: Final = 2
 """Maximum lines about what a file is that no profiler wrote."""
 _LEAST_SHARE: Final = 0.005
+_LITTLE: Final = 0.5
+"""Smaller shares of a trace that its devices' time is are told."""
 _LEAST_SHOWN: Final = 0.0005
 """Smaller shares are shown as 0.0 %."""
 _LONGEST_NAME: Final = 40
@@ -73,12 +75,13 @@ _DEVICE_KINDS: Final = ("kernel", "memcpy", "memset")
 class TimeParts:
     """What the devices did with their time: sums over rows of `time_breakdown`.
 
-    They are the rows of steps if there are any, else those of whole traces.
+    They are the rows of steps if all runs have any, else those of whole traces.
     """
 
     rows: int
     """Number of steps, or of traces if there are no steps."""
     has_steps: bool
+    runs: int
     span_ns: int
     compute_ns: int
     exposed_communication_ns: int
@@ -91,10 +94,13 @@ class TimeParts:
         """The sums; None if no device did anything."""
         is_step = pl.col("step").is_not_null() & pl.col("lack").is_null() & (pl.col("span_ns") > 0)
         steps = breakdown.filter(is_step)
-        rows = steps if steps.height else breakdown.filter(pl.col("step").is_null())
-        names = cls.__slots__[2:]
-        sums = {name: int(rows[name].sum()) for name in names}
-        return cls(rows.height, steps.height > 0, **sums) if sums["span_ns"] else None
+        whole = breakdown.filter(pl.col("step").is_null(), pl.col("span_ns") > 0)
+        is_apart = whole["run"].n_unique() > max(steps["run"].n_unique(), 1)
+        has_steps = steps.height > 0 and not is_apart
+        rows = steps if has_steps else whole
+        sums = {name: int(rows[name].sum()) for name in cls.__slots__[3:]}
+        runs = rows["run"].n_unique()
+        return cls(rows.height, has_steps, runs, **sums) if sums["span_ns"] else None
 
     def share(self, part_ns: int) -> float:
         """A part of the time, from 0 to 1."""
@@ -184,7 +190,7 @@ def lines(opening: Opening) -> Iterator[tuple[str, tuple[str, ...]]]:
         return
     yield "time", _time(parts, opening)
     yield "pace", _pace(summary.steps)
-    yield "kernels", _kernels(opening.categories)
+    yield "kernels" if summary.overview["kernels"].sum() else "work", _kernels(opening.categories)
     yield PHASES, _phases(opening.phases)
 
 
@@ -313,13 +319,32 @@ def _devices(opening: Opening) -> str:
     overview, used = opening.summary.overview, opening.used_devices
     types = sorted(opening.summary.traces["device_type"].drop_nulls().unique())
     kind = units.visible(" + ".join(types)) or "device"
+    if overview["run"].n_unique() > 1 and overview["devices"].sum():
+        return _devices_of_runs(used, kind)
     if not overview["devices"].sum():
         return (
             f"{kind}, of an unknown number"
             if opening.breakdown.height
             else "no device work in this trace"
         )
-    models = Counter(used["model"].fill_null(""))
+    return _models(used["model"], kind)
+
+
+def _devices_of_runs(used: pl.DataFrame, kind: str) -> str:
+    """The devices of each trace: those of several runs may be the same ones."""
+    sets = Counter(_models(rows["model"].sort(), kind) for rows in used.partition_by(KEYS))
+    most = sets.most_common(_MOST_PARTS)
+    parts = [
+        f"{models} in {f'each of {count:,} traces' if count > 1 else '1 trace'}"
+        for models, count in most
+    ]
+    rest = sets.total() - sum(count for _, count in most)
+    return ", ".join([*parts, *([f"others in {units.plural(rest, 'trace')}"] if rest else [])])
+
+
+def _models(column: pl.Series, kind: str) -> str:
+    """The number of devices of each model."""
+    models = Counter(column.fill_null(""))
     parts = [
         f"{count:,} x {units.middle(units.visible(model), _LONGEST_NAME)}"
         if model
@@ -354,18 +379,29 @@ def _flags(texts: pl.Series) -> list[str]:
     return [word for name, word in _FLAGS.items() if name in (recorded or ())]
 
 
-def _mean_step(step_ns: int, steps: int) -> str:
+def _mean_step(step_ns: int, steps: int, runs: int = 1) -> str:
     mean = units.duration(step_ns / steps).strip()
-    return f"{mean} per step" if steps == 1 else f"{mean} per step, the mean of {steps:,}"
+    of_runs = f" in {runs:,} runs" if runs > 1 else ""
+    return f"{mean} per step" if steps == 1 else f"{mean} per step, the mean of {steps:,}{of_runs}"
+
+
+def _on_devices(parts: TimeParts, overview: pl.DataFrame) -> str:
+    """The time from the first to the last work of the devices, and how much of the traces it is."""
+    noun = "rank" if parts.runs == 1 else "trace"
+    several = f" of {units.plural(parts.rows, noun)}" if parts.rows > 1 else ""
+    whole = int(overview.filter(pl.col("devices") > 0)["span_ns"].sum())
+    share = parts.span_ns / whole if whole else 1.0
+    of = f", {units.share(share).strip()} of the trace" if share < _LITTLE else ""
+    plural = "s" if of and parts.rows > 1 else ""
+    return f"{units.duration(parts.span_ns).strip()} on the devices{several}{of}{plural}"
 
 
 def _time(parts: TimeParts, opening: Opening) -> tuple[str, ...]:
     """What the devices did, as shares of the steps or of the whole time."""
     if parts.has_steps:
-        whole = _mean_step(parts.span_ns, parts.rows)
+        whole = _mean_step(parts.span_ns, parts.rows, parts.runs)
     else:
-        ranks = f" of {parts.rows:,} ranks" if parts.rows > 1 else ""
-        whole = f"{units.duration(parts.span_ns).strip()} on the devices{ranks}"
+        whole = _on_devices(parts, opening.summary.overview)
     shares = {
         "compute": parts.compute_ns,
         "exposed communication": parts.exposed_communication_ns,
@@ -393,23 +429,34 @@ def _time(parts: TimeParts, opening: Opening) -> tuple[str, ...]:
 
 
 def _pace(steps: pl.DataFrame) -> tuple[str, ...]:
-    """How far the host runs ahead of the devices, if it does on some rank."""
+    """How far the host runs ahead of the devices in the run where that is most, if it does."""
     whole = steps.filter(pl.col("lack").is_null()).drop_nulls(["step_ns", "host_ns", "lag_ns"])
-    names = ("host_ns", "step_ns", "lag_ns")
-    ranks = [tuple(of[name].to_numpy() for name in names) for of in whole.partition_by(KEYS)]
-    if not any(is_ahead(*rank) for rank in ranks):
+    lags = {
+        rows["lag_ns"].to_numpy().max(): rows for rows in whole.partition_by("run") if _ahead(rows)
+    }
+    if not lags:
         return ()
-    means = (int(whole[name].sum()) / whole.height for name in ("host_ns", "step_ns"))
-    most = max(int(lag.max()) for _, _, lag in ranks)
+    most = max(lags)
+    run = lags[most]
+    means = (int(run[name].sum()) / run.height for name in ("host_ns", "step_ns"))
     host, step, behind = (units.duration(ns).strip() for ns in (*means, most))
+    name = units.middle(units.visible(run["run"][0]), _LONGEST_NAME)
+    where = f" in {name}" if whole["run"].n_unique() > 1 else ""
     ahead = f"the host runs up to {behind} ahead"
-    if whole.height == len(ranks):
-        return (f"{ahead} of the devices",)
+    if run.height == run["rank"].n_unique():
+        return (f"{ahead} of the devices{where}",)
     return (
-        f"{ahead}: it takes {host} per step, and the devices complete one every {step}",
-        f"{ahead}; the devices complete a step every {step}",
-        ahead,
+        f"{ahead}{where}: it takes {host} per step, and the devices complete one every {step}",
+        f"{ahead}{where}; the devices complete a step every {step}",
+        f"{ahead}{where}",
     )
+
+
+def _ahead(steps: pl.DataFrame) -> bool:
+    """Whether the host runs ahead on some rank of a run."""
+    names = ("host_ns", "step_ns", "lag_ns")
+    ranks = steps.partition_by("rank")
+    return any(is_ahead(*(of[name].to_numpy() for name in names)) for of in ranks)
 
 
 def _cause(idle: pl.DataFrame) -> str:
@@ -468,9 +515,10 @@ def _phases(phases: pl.DataFrame) -> tuple[str, ...]:
 
 def _step_time(summary: Summary) -> tuple[str, ...]:
     """The time of steps if no device did anything."""
-    steps = summary.steps.filter(pl.col("lack").is_null())["step_ns"].drop_nulls()
-    steps = steps.filter(steps > 0)
-    return (_mean_step(int(steps.sum()), len(steps)),) if len(steps) else ()
+    steps = summary.steps.filter(pl.col("lack").is_null(), pl.col("step_ns") > 0)
+    if not steps.height:
+        return ()
+    return (_mean_step(int(steps["step_ns"].sum()), steps.height, steps["run"].n_unique()),)
 
 
 def _host(self_times: pl.DataFrame) -> tuple[str, ...]:

@@ -147,7 +147,8 @@ def _peak(rows: pl.DataFrame, moments: pl.DataFrame) -> str:
     held = int(rows["peak_bytes"].sum())
     blocks = units.plural(int(rows["peak_blocks"].sum()), "block")
     tops: Sequence[Any] = moments["reserved_bytes"].drop_nulls().to_list()
-    reserved = f", with at most {_size(max(tops))} reserved" if tops else ""
+    # segments that were there before the first record are in no moment: then nobody knows
+    reserved = f", with at most {_size(max(tops))} reserved" if tops and max(tops) >= held else ""
     by = ""
     if first["peak_bytes"] and rows["name"].drop_nulls().len():
         part = units.share(first["peak_share"] or 0).strip()

@@ -1,0 +1,115 @@
+"""The first lines about several programs, and about traces in which devices hardly work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Run
+from tests.unit.test_opening import first_lines, labelled
+
+NOW_US = 1_700_000_000_000_000
+Slice = tuple[str, str, int, float, float, dict[str, Any]]
+
+
+def program(pid: int, at: float, steps: int = 0, late: float = 0, kernels: int = 2) -> list[Slice]:
+    """Launches of kernels of 30 us each 100 us, `late` us before them, maybe in steps."""
+    slices: list[Slice] = []
+    for number in range(kernels):
+        start = at + 100 * number
+        args = {"correlation": 1 + number}
+        slices += [
+            ("cpu_op", "aten::mm", pid, start, 40, {}),
+            ("cuda_runtime", "cudaLaunchKernel", pid, start + 1, 5, args),
+            ("kernel", "sgemm", 0, start + 50 + late, 30, args | {"device": 0, "stream": 7}),
+        ]
+        if number < steps:
+            slices.append(("user_annotation", f"ProfilerStep#{number}", pid, start, 100, {}))
+    return slices
+
+
+def written(path: Path, slices: list[Slice], **head: Any) -> Path:
+    events = [
+        {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": pid or 7}
+        | {"ts": NOW_US + ts, "dur": dur, "args": args}
+        for category, name, pid, ts, dur, args in slices
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    devices = [{"id": 0, "name": "NVIDIA A100"}]
+    text = {"schemaVersion": 1, "deviceProperties": devices} | head | {"traceEvents": events}
+    path.write_text(json.dumps({key: value for key, value in text.items() if value is not None}))
+    return path
+
+
+def test_traces_of_one_device_are_not_several_devices(tmp_path: Path, run: Run) -> None:
+    for number in range(4):
+        written(tmp_path / f"h_1.{1700000000 + number}.pt.trace.json", program(1, 1000 * number))
+    lines = labelled(printed := run(tmp_path)[1])
+    assert ": 4 runs, 4 traces, no profiler steps, at most " in first_lines(printed)[0]
+    assert lines["device"] == ["1 x NVIDIA A100 in each of 4 traces"]
+    assert lines["time"][0].endswith(" of 520.000 us on the devices of 4 traces")
+
+
+def test_devices_of_unlike_traces_are_of_their_traces(tmp_path: Path, run: Run) -> None:
+    written(tmp_path / "a.json", program(1, 0))
+    written(tmp_path / "b.json", program(2, 9000), deviceProperties=[{"id": 0, "name": "B"}])
+    (line,) = labelled(run(tmp_path)[1])["device"]
+    assert sorted(line.split(", ")) == ["1 x B in 1 trace", "1 x NVIDIA A100 in 1 trace"]
+
+
+def test_ranks_of_a_job_have_devices_of_their_own(tmp_path: Path, run: Run) -> None:
+    for rank in range(2):
+        written(tmp_path / f"rank{rank}.json", program(1 + rank, 0))
+    lines = labelled(printed := run(tmp_path)[1])
+    assert ": 1 run, 2 ranks, " in first_lines(printed)[0]
+    assert lines["device"] == ["2 x NVIDIA A100"]
+    assert lines["time"][0].endswith(" of 260.000 us on the devices of 2 ranks")
+
+
+def test_steps_of_one_program_are_not_the_time_of_all(tmp_path: Path, run: Run) -> None:
+    written(tmp_path / "a.json", program(1, 0, steps=2))
+    written(tmp_path / "b.json", program(2, 9000))
+    lines = labelled(printed := run(tmp_path)[1])
+    assert ": 2 runs, 2 traces, 0 to 2 steps each, " in first_lines(printed)[0]
+    assert lines["time"][0].endswith(" of 260.000 us on the devices of 2 traces")
+
+
+def test_a_mean_over_programs_says_so(tmp_path: Path, run: Run) -> None:
+    written(tmp_path / "a.json", program(1, 0, steps=2))
+    written(tmp_path / "b.json", program(2, 9000, steps=2))
+    (time,) = labelled(run(tmp_path)[1])["time"]
+    assert time.endswith(" per step, the mean of 4 in 2 runs")
+
+
+def test_the_pace_is_that_of_one_program(tmp_path: Path, run: Run) -> None:
+    written(tmp_path / "even.json", program(1, 0, steps=2))
+    written(tmp_path / "ahead.json", program(2, 9000, steps=2, late=150))
+    (pace,) = labelled(run(tmp_path)[1])["pace"]
+    assert pace.startswith("the host runs up to 130.000 us ahead in ahead: it takes 100.000 us")
+    (alone,) = labelled(run(tmp_path / "ahead.json")[1])["pace"]
+    assert alone == pace.replace(" in ahead", "")
+
+
+def test_a_single_fill_is_not_a_busy_trace(tmp_path: Path, run: Run) -> None:
+    fill: Slice = ("gpu_memset", "Memset (Device)", 0, 500, 2, {"device": 0, "stream": 7})
+    host: Slice = ("cpu_op", "aten::zeros", 1, 0, 1000, {})
+    lines = labelled(run(written(tmp_path / "a.json", [host, fill]))[1])
+    assert lines["time"] == [
+        "compute 100.0 %, idle 0.0 % of 2.000 us on the devices, 0.2 % of the trace"
+    ]
+    assert lines["work"] == ["copy 100.0 %"]
+    assert "kernels" not in lines
+    assert lines["next"][0].startswith("profframe tree ")
+
+
+@pytest.mark.parametrize(
+    ("version", "recorder"), [(1, "torch's profiler"), (None, "Chrome trace JSON")]
+)
+def test_who_recorded_it_is_said_where_the_file_says_so(
+    version: int | None, recorder: str, tmp_path: Path, run: Run
+) -> None:
+    path = written(tmp_path / "a.json", program(1, 0), schemaVersion=version, deviceProperties=None)
+    assert labelled(run(path)[1])["recorded"][0].partition(";")[0] == recorder
