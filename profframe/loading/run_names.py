@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +18,13 @@ from profframe.loading.beside import FORMATS, fit_together, own_tables, with_row
 from profframe.loading.programs import Origin, may_differ, names_of_programs, without_stamp
 from profframe.readers import RawTrace
 
-_RANK: Final = re.compile(r"(?<![a-z])(?:rank[-_]?|worker)(\d+)", re.IGNORECASE)
+_RANK: Final = re.compile(
+    r"(?<![a-z])(?:rank(?:[-_ ]?(\d+)|\[(\d+)\]|\((\d+)\))|worker(\d+))", re.IGNORECASE
+)
 _RANK_PART: Final = re.compile(r"[._-]*" + _RANK.pattern, re.IGNORECASE)
+_SGLANG: Final = re.compile(r"-TP-(\d+)((?:-[A-Z]+-\d+)*)")
+"""Places in tensor and other parallelism, in the names of SGLang's files."""
+_STAGE: Final = re.compile(r"-PP-(\d+)")
 _SUFFIX: Final = re.compile(
     r"(?:\.(?:gz|zst|json|trace|pt|sqlite|sql|nvvp|nvprof|db|pftrace|perfetto-trace))+\Z"
 )
@@ -143,7 +149,7 @@ def origin_of(path: Path, rank: int) -> Origin:
     'night'
     """
     name = readable(_SUFFIX.sub("", path.name))
-    program = name
+    program = _SGLANG.sub("", name)
     if _RANK.search(name):
         program = without_stamp(_RANK_PART.sub("", name)).strip("._- ")
     return Origin(readable(path.name), name, program, rank)
@@ -172,9 +178,27 @@ def _run_of(path: Path, *, is_rank_known: bool) -> str:
 
 
 def _rank_in(path: Path) -> int | None:
-    match = _RANK.search(path.name) or _RANK.search(_folders(path)[0])
-    rank = int(match.group(1)) if match else None
+    match = _RANK.search(path.name)
+    if match is None and (place := _SGLANG.search(path.name)):
+        return _rank_of_sglang(path, place)
+    match = match or _RANK.search(_folders(path)[0])
+    rank = int(next(filter(None, match.groups()))) if match else None
     return rank if rank is None or rank < 1 << 31 else None
+
+
+def _rank_of_sglang(path: Path, place: re.Match[str]) -> int | None:
+    """The rank at a place; in a pipeline by the files beside it, which tell how wide a stage is."""
+    tensor, other = int(place[1]), _STAGE.search(place[2])
+    stage = int(other[1]) if other else 0
+    if not stage:
+        return tensor
+    begin = path.name[: place.start()]
+    try:
+        names = [name for name in os.listdir(absolute(path).parent) if name.startswith(begin)]  # noqa: PTH208
+    except OSError:
+        return None
+    width = 1 + max((int(m[1]) for m in map(_SGLANG.search, names) if m), default=tensor)
+    return stage * width + tensor
 
 
 def is_rank_in(path: Path) -> bool:

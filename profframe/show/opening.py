@@ -429,7 +429,10 @@ def _time(parts: TimeParts, opening: Opening) -> tuple[str, ...]:
 
 
 def _pace(steps: pl.DataFrame) -> tuple[str, ...]:
-    """How far the host runs ahead of the devices in the run where that is most, if it does."""
+    """How far the host runs ahead of the devices in the run where that is most, if it does.
+
+    The first step of a rank is in no pace: the devices may begin it late, with work from before.
+    """
     whole = steps.filter(pl.col("lack").is_null()).drop_nulls(["step_ns", "host_ns", "lag_ns"])
     lags = {
         rows["lag_ns"].to_numpy().max(): rows for rows in whole.partition_by("run") if _ahead(rows)
@@ -438,16 +441,19 @@ def _pace(steps: pl.DataFrame) -> tuple[str, ...]:
         return ()
     most = max(lags)
     run = lags[most]
-    means = (int(run[name].sum()) / run.height for name in ("host_ns", "step_ns"))
-    host, step, behind = (units.duration(ns).strip() for ns in (*means, most))
+    behind = units.duration(most).strip()
     name = units.middle(units.visible(run["run"][0]), _LONGEST_NAME)
     where = f" in {name}" if whole["run"].n_unique() > 1 else ""
     ahead = f"the host runs up to {behind} ahead"
-    if run.height == run["rank"].n_unique():
+    later = run.filter(pl.int_range(pl.len()).over("rank") > 0)
+    if not later.height:
         return (f"{ahead} of the devices{where}",)
+    means = (int(later[name].sum()) / later.height for name in ("host_ns", "step_ns"))
+    host, step = (units.duration(ns).strip() for ns in means)
+    pace = f"it takes {host} per step, and the devices complete one every {step}"
     return (
-        f"{ahead}{where}: it takes {host} per step, and the devices complete one every {step}",
-        f"{ahead}{where}; the devices complete a step every {step}",
+        f"{ahead}{where}: after the first step {pace}",
+        f"{ahead}{where}; after the first step the devices complete one every {step}",
         f"{ahead}{where}",
     )
 

@@ -69,6 +69,12 @@ def checks(trace: Trace) -> dict[str, int]:
         ("job/rank_2/trace.json.gz", {}, ("job", 2, "path")),
         ("job/rank2/rank3.json", {}, ("job", 3, "path")),
         ("job_rank2/trace.json", {}, ("job_rank2", 2, "path")),
+        ("job/exp[run1]-rank[12].17000000001.pt.trace.json.gz", {}, ("job", 12, "path")),
+        ("job/trace rank(2).json", {}, ("job", 2, "path")),
+        ("job/trace rank 3.json", {}, ("job", 3, "path")),
+        ("job/1782843274.77-TP-3.trace.json.gz", {}, ("job", 3, "path")),
+        ("job/1782843274.77-TP-3-EP-3-PP-0-DECODE.trace.json.gz", {}, ("job", 3, "path")),
+        ("job/http-3.json", {}, ("http-3", 0, "assumed")),
         ("job/crank3.json", {}, ("crank3", 0, "assumed")),
         ("job/rankless.json", {}, ("rankless", 0, "assumed")),
         ("job/a.pt.trace.json.gz", {}, ("a", 0, "assumed")),
@@ -85,6 +91,17 @@ def test_a_trace_is_named_by_what_it_says_or_by_its_path(
     file = write(path, **members)
     found = profframe.load(file).traces.select("run", "rank", "rank_source", "source")
     assert found.rows() == [(*named, str(file))]
+
+
+def test_ranks_of_a_pipeline_of_sglang_follow_its_stages(write: Write, tmp_path: Path) -> None:
+    """The files beside one tell how many ranks a stage has."""
+    for stage in range(2):
+        for place in range(3):
+            write(f"job/17.5-TP-{place}-EP-{place}-PP-{stage}-DECODE.trace.json.gz")
+    trace = profframe.load(tmp_path / "job")
+    assert names(trace) == [("job", rank) for rank in range(6)]
+    last = profframe.load(tmp_path / "job" / "17.5-TP-2-EP-2-PP-1-DECODE.trace.json.gz")
+    assert names(last) == [("job", 5)]
 
 
 def test_arguments_name_a_trace_before_all_else(write: Write) -> None:

@@ -88,9 +88,22 @@ def test_the_pace_is_that_of_one_program(tmp_path: Path, run: Run) -> None:
     written(tmp_path / "even.json", program(1, 0, steps=2))
     written(tmp_path / "ahead.json", program(2, 9000, steps=2, late=150))
     (pace,) = labelled(run(tmp_path)[1])["pace"]
-    assert pace.startswith("the host runs up to 130.000 us ahead in ahead: it takes 100.000 us")
+    text = "the host runs up to 130.000 us ahead in ahead: after the first step it takes 100.000 us"
+    assert pace.startswith(text)
     (alone,) = labelled(run(tmp_path / "ahead.json")[1])["pace"]
     assert alone == pace.replace(" in ahead", "")
+
+
+def test_the_pace_begins_after_the_first_step(tmp_path: Path, run: Run) -> None:
+    """The devices are still at earlier work when it begins: what it takes then is no pace."""
+    slices = program(1, 0, steps=3, late=150, kernels=3)
+    before: Slice = ("kernel", "sgemm", 0, -10, 195, {"device": 0, "stream": 7})
+    lines = labelled(run(written(tmp_path / "a.json", [*slices, before]))[1])
+    assert lines["pace"][0].endswith(
+        "after the first step it takes 100.000 us per step, and the devices complete one every "
+        "100.000 us"
+    )
+    assert " of 81.667 us per step, the mean of 3" in lines["time"][0]
 
 
 def test_a_single_fill_is_not_a_busy_trace(tmp_path: Path, run: Run) -> None:
