@@ -53,6 +53,8 @@ _CAUSES: Final = MappingProxyType(
     {"host_wait": "waiting for the host", "sync": "waiting for another stream"}
 )
 """Causes of idle time that are understood without an explanation."""
+_QUEUED: Final = "mostly after the next launch: other work may be missing"
+"""Work that was launched long before it ran, on a device that seems to do nothing."""
 _MOST_PARTS: Final = 6
 _MOST_WHAT: Final = 2
 """Maximum lines about what a file is that no profiler wrote."""
@@ -467,12 +469,16 @@ def _ahead(steps: pl.DataFrame) -> bool:
 
 def _cause(idle: pl.DataFrame) -> str:
     """The cause of most of the idle time."""
-    sums = idle.group_by("cause").agg(pl.col("idle_ns").sum()).sort("idle_ns", "cause")
+    sums = idle.group_by("cause").agg(pl.col("idle_ns", "launch_wait_ns").sum())
     if not sums.height:
         return ""
-    cause, longest = sums.row(-1)
-    is_most = 2 * longest > sums["idle_ns"].sum()
-    return f"mostly {_CAUSES[cause]}" if is_most and cause in _CAUSES else ""
+    cause, longest, late = sums.sort("idle_ns", "cause").row(-1)
+    total = sums["idle_ns"].sum()
+    if 2 * longest <= total or cause not in _CAUSES:
+        return ""
+    if cause == "host_wait" and 2 * late <= total:
+        return _QUEUED if 2 * (longest - late) > total else ""
+    return f"mostly {_CAUSES[cause]}"
 
 
 def _shares(sums: pl.DataFrame, total: int, of: str = "") -> tuple[str, ...]:

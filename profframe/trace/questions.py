@@ -530,7 +530,7 @@ def idle(
         One row per (run, rank, device, stream, cause that occurs), by run, rank, device and stream,
         the longest idle_ns first. Columns: ``run rank device stream cause gaps idle_ns mean_ns
         max_ns share span_share busy_ns span_ns line_name line_ns module_name module_ns op_name
-        op_ns annotation_name annotation_ns``.
+        op_ns annotation_name annotation_ns launch_wait_ns``.
     """
     return self.answer(
         "idle", per=per, kernel_wait_ns=kernel_wait_ns, sort=sort, top=top, columns=columns

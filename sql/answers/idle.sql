@@ -2,7 +2,7 @@
 -- One row per (run, rank, device, stream, cause that occurs), by run, rank, device and stream, the longest idle_ns first.
 -- A gap lies between the end of everything that ran before on the stream and the start of the next kernel, copy or fill there, so
 -- a stream is busy or idle from its first start to its last end: busy_ns + idle_ns of all its causes = span_ns. Causes:
--- host_wait: the call that launched the next work began in the gap: the stream waited for the host.
+-- host_wait: the call that launched the next work began in the gap: the stream waited for the host until then (launch_wait_ns).
 -- sync: the stream had to wait for another one (Stream Wait Event and similar) beyond the end of its previous work.
 -- If both apply, the longer counts: from the start of the gap to the call, or from the call to the end of the wait.
 -- kernel_wait: neither, and shorter than kernel_wait_ns: the usual delay between two kernels.
@@ -36,6 +36,7 @@
 -- op_ns            BIGINT   ns    part of idle_ns with the host in it
 -- annotation_name  VARCHAR        annotation with the most of idle_ns
 -- annotation_ns    BIGINT   ns    part of idle_ns with the host in it
+-- launch_wait_ns   BIGINT   ns    part of idle_ns before the calls that launched the next work, where these are known
 WITH work AS MATERIALIZED (
     FROM launched_work(events)
 ),
@@ -68,6 +69,7 @@ causes AS (
         count(*) AS gaps,
         sum(gap_ns) AS idle_ns,
         max(gap_ns) AS max_ns,
+        sum(least(host_ns, gap_ns)) AS launch_wait_ns,
         sum(sum(gap_ns)) OVER (PARTITION BY run, rank, device, stream) AS stream_idle_ns
     FROM all_gaps
     GROUP BY run, rank, device, stream, cause
@@ -101,7 +103,8 @@ SELECT
     of_sort['op'].label AS op_name,
     of_sort['op'].part_ns AS op_ns,
     of_sort['annotation'].label AS annotation_name,
-    of_sort['annotation'].part_ns AS annotation_ns
+    of_sort['annotation'].part_ns AS annotation_ns,
+    causes.launch_wait_ns::BIGINT AS launch_wait_ns
 FROM causes
 JOIN spans
     ON causes.run = spans.run

@@ -118,6 +118,12 @@ def awaited(wait: Row, all_work: Iterable[Row], calls: Mapping[int, Row]) -> lis
     return [max(ends)] if ends else []
 
 
+def late_by(start: int, after: Row, calls: Mapping[int, Row]) -> int:
+    """The part of a gap before the launch of what came next."""
+    at = queued(after, calls)
+    return 0 if at is None else min(max(at - start, 0), after["start_ns"] - start)
+
+
 def cause_of(start: int, after: Row, over: int | None, calls: Mapping[int, Row], wait: int) -> str:
     at = queued(after, calls)
     host = 0 if at is None else max(at - start, 0)
@@ -152,6 +158,7 @@ def gaps_by_hand(
                         "stream": stream,
                         "start_ns": busy_until,
                         "dur_ns": row["start_ns"] - busy_until,
+                        "late": late_by(busy_until, row, calls),
                         "cause": cause_of(busy_until, row, over.get(row["event_id"]), calls, wait),
                         "before_id": first_of_end[busy_until],
                         "after_id": row["event_id"],
@@ -183,6 +190,7 @@ def idle_by_hand(rows: Sequence[Row], per: str, gaps: Sequence[Row]) -> set[tupl
                     sum(of_cause) / span,
                     span - idle,
                     span,
+                    sum(gap["late"] for gap in mine if gap["cause"] == cause),
                 )
             )
     return found
@@ -322,7 +330,11 @@ def test_idle_is_that_of_loops(per: str, slices: list[Row]) -> None:
     rows = drawn_rows(slices)
     found = answered("idle", rows, per=per, kernel_wait_ns=5)
     for rank, mine in ranks(rows):
-        got = [tuple(row.values())[2:13] for row in found if row["rank"] == rank]
+        got = [
+            (*tuple(row.values())[2:13], row["launch_wait_ns"])
+            for row in found
+            if row["rank"] == rank
+        ]
         assert set(got) == idle_by_hand(mine, per, gaps_by_hand(mine, per, 5))
         assert len(got) == len(set(got))
         assert_moments(mine, per, got)

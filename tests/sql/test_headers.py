@@ -249,7 +249,8 @@ def test_columns_are_fixed() -> None:
         ),
         "idle": (
             "device stream cause gaps idle_ns mean_ns max_ns share span_share busy_ns span_ns "
-            "line_name line_ns module_name module_ns op_name op_ns annotation_name annotation_ns"
+            "line_name line_ns module_name module_ns op_name op_ns annotation_name annotation_ns "
+            "launch_wait_ns"
         ),
         "idle_owners": "device stream name gaps idle_ns share max_ns max_id",
         "annotations": (
