@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 10
+SCHEMA_VERSION: Final = 11
 """Version of the tables below; a store of another version is refused."""
 
 TEXT: Final = pa.string()
