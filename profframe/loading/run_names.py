@@ -283,6 +283,7 @@ def _is_stray(trace: NamedTrace, traces: Sequence[NamedTrace]) -> bool:
     return any(
         other.rank_source == "assumed"
         and other.raw.header.format not in FORMATS
+        and other.path != trace.path
         and absolute(Path(other.path)).parent == folder
         for other in traces
     )
