@@ -302,6 +302,26 @@ def test_what_waited_while_only_a_kernel_ran_may_have_waited_for_it() -> None:
     assert again["low_ns"].to_list() == [100, 96]
 
 
+@pytest.mark.parametrize(("delay", "is_held"), [(31_000, False), (31_001, True)])
+def test_only_work_that_came_much_later_than_usual_may_come_when_it_came(
+    delay: int, is_held: bool
+) -> None:
+    """Kernels follow each other after 1 us, but for the last: it may have waited for anything."""
+    rows, end = [event("op", 0, 100)], 0
+    for number in range(1, 9):
+        start = end + (delay if number == 8 else 1_000)
+        end = start + 50_000
+        ids = {"correlation": number}
+        rows += [
+            event("cudaLaunchKernel", number, number + 1, category="cuda_runtime", **ids),
+            event("last" if number == 8 else "a", start, end, category="kernel", device=0,
+                  stream=7, thread=9, **ids),
+        ]  # fmt: skip
+    (_, row) = loaded(*rows).what_if(kernels={"a": 0.0}).to_dicts()
+    assert row["predicted_ns"] == end - 7 * 50_000
+    assert row["high_ns"] == (row["now_ns"] if is_held else row["predicted_ns"])
+
+
 def test_fused_kernels_are_as_long_as_the_longest() -> None:
     rows = gpu(event("block", 0, 40)).what_if(fused="block")
     assert rows.select("change", "predicted_ns").rows() == [("nothing", 126), ("fused: block", 116)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -32,6 +33,8 @@ _EDGE_OF: dict[int, int] = {
     WAIT: paths.WAIT,
     GRAPH: paths.WAIT,
 }
+_DELAY_NS: Final = 30_000
+"""A delay that needs no cause, as between two kernels in `gaps`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +177,7 @@ def _free(graph: Graph, edges: Edges, binds: Mask) -> Mask:
 
 
 def _usual(group: Ints, slack: Ints, free: Mask) -> tuple[Ints, Ints]:
-    """The median of the free edges of each group, and Tukey's fence above it.
+    """The median of the free edges of each group, and Tukey's fence above it, or `_DELAY_NS`.
 
     If all were held up, it is that of the kind, or 0 if nothing shows it.
     """
@@ -184,6 +187,7 @@ def _usual(group: Ints, slack: Ints, free: Mask) -> tuple[Ints, Ints]:
             values = slack[alike & free]
             if values.size:
                 low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), method="lower")
-                usual[number], most[number] = middle, high + 3 * (high - low) // 2
+                fence = high + 3 * (high - low) // 2
+                usual[number], most[number] = middle, max(fence, middle + _DELAY_NS)
                 break
     return usual, most
