@@ -1678,6 +1678,14 @@ DRAWN_THIRD: Final = (
         "tests/parity/test_what_if.py::test_what_waited_while_only_a_kernel_ran_may_have_waited_for_it",
     ),
     Mutant(
+        "S18",
+        "a call takes its time whatever it copies",
+        "profframe/analysis/replay/changes.py",
+        "np.maximum(new.own + rounded(shares), 0)",
+        "new.own",
+        "tests/parity/test_what_if.py::test_a_host_makes_copies_of_pageable_memory",
+    ),
+    Mutant(
         "I43",
         "all ranks begin with the first slice of any",
         "profframe/analysis/export_lines/speedscope.py",

@@ -15,11 +15,11 @@ WHERE
 
 -- path_works: device work of non-zero duration.
 -- parameter events TABLE  `events` of one (run, rank)
--- column event_id, kind, launch_id, step, device, stream, start_ns  as in events
+-- column event_id, kind, name, launch_id, step, device, stream, start_ns  as in events
 -- column end_ns BIGINT  end of the work
 -- example: FROM path_works(events)
 CREATE OR REPLACE TEMP MACRO path_works(events) AS TABLE
-SELECT event_id, kind, launch_id, step, device, stream, start_ns, start_ns + dur_ns AS end_ns
+SELECT event_id, kind, name, launch_id, step, device, stream, start_ns, start_ns + dur_ns AS end_ns
 FROM query_table(events)
 WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns > 0;
 
@@ -88,6 +88,7 @@ WHERE start_ns < getvariable('window_end_ns') AND end_ns > getvariable('window_s
 -- column device INTEGER  device; -1 where not known
 -- column stream INTEGER  stream; -1 where not known
 -- column copy BIGINT  1: it is a copy
+-- column by_host BIGINT  1: its host makes it piece by piece, in the call: a copy of pageable memory to a device
 -- column start_ns BIGINT  start, from that of the window
 -- column end_ns BIGINT  end, from the start of the window
 -- column call BIGINT  event_id of the call; -1 where it is not known
@@ -101,6 +102,7 @@ SELECT
     coalesce(work.device, -1) AS device,
     coalesce(work.stream, -1) AS stream,
     (work.kind = 'memcpy')::BIGINT AS copy,
+    coalesce(work.kind = 'memcpy' AND starts_with(work.name, 'Memcpy HtoD (Pageable'), false)::BIGINT AS by_host,
     work.start_ns - getvariable('window_start_ns') AS start_ns,
     work.end_ns - getvariable('window_start_ns') AS end_ns,
     coalesce(call.event_id, -1) AS call,

@@ -322,6 +322,31 @@ def test_only_work_that_came_much_later_than_usual_may_come_when_it_came(
     assert row["high_ns"] == (row["now_ns"] if is_held else row["predicted_ns"])
 
 
+@pytest.mark.parametrize(
+    ("name", "end", "predicted"),
+    [
+        ("Memcpy HtoD (Pageable -> Device)", 62, 60),
+        ("Memcpy HtoD (Pageable -> Device)", 60, 60),
+        ("Memcpy HtoD (Pageable -> Device)", 58, 62),
+        ("Memcpy HtoD (Pinned -> Device)", 62, 100),
+    ],
+)
+def test_a_host_makes_copies_of_pageable_memory(name: str, end: int, predicted: int) -> None:
+    """In a call from 10 to 60 a copy runs from 20: that long the call copies, and then it goes on.
+
+    A copy that ended at 58 was waited for until then: what the call did from 10 on is not known.
+    """
+    rows = [event("op", 0, 100)]
+    rows += [
+        event("cudaMemcpyAsync", 10, 60, category="cuda_runtime", correlation=1),
+        event(name, 20, end, category="gpu_memcpy", device=0, stream=7, thread=9, correlation=1),
+    ]
+    (_, row) = loaded(*rows).what_if(copies=False).to_dicts()
+    assert (row["now_ns"], row["predicted_ns"]) == (100, predicted)
+    (_, row) = loaded(*rows).what_if(kernels={"Memcpy*": 0.5}).to_dicts()
+    assert row["predicted_ns"] == (100 + predicted) // 2
+
+
 def test_fused_kernels_are_as_long_as_the_longest() -> None:
     rows = gpu(event("block", 0, 40)).what_if(fused="block")
     assert rows.select("change", "predicted_ns").rows() == [("nothing", 126), ("fused: block", 116)]

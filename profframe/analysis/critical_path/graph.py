@@ -59,7 +59,7 @@ class Works:
 
     ``call`` is -1 if the launch is not in the trace; then ``call_start`` is the work's start.
     ``whole`` is its duration; without what ran under the end of other work of its stream, it is
-    from ``start`` to ``end``.
+    from ``start`` to ``end``. A copy is ``by_host`` if a host makes it in the call.
     """
 
     event: Ints
@@ -68,6 +68,7 @@ class Works:
     end: Ints
     whole: Ints
     copy: Mask
+    by_host: Mask
     call: Ints
     call_thread: Ints
     call_start: Ints

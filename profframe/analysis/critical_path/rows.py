@@ -210,6 +210,7 @@ def _works(columns: Mapping[str, Ints], stream: Ints, some: Mask) -> Works:
         end=work["end_ns"],
         whole=work["end_ns"] - work["start_ns"],
         copy=work["copy"] > 0,
+        by_host=work["by_host"] > 0,
         call=work["call"],
         call_thread=work["call_thread"],
         call_start=work["call_start_ns"],

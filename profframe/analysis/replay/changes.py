@@ -117,7 +117,10 @@ def transfers(of: Job, sizes: Ints, latency_ns: float, bytes_per_ns: float) -> C
 def works(
     of: Job, chosen: Sequence[Mask], factors: Sequence[NDArray[np.float64] | float]
 ) -> Change:
-    """Chosen works of each rank, times a factor; for collectives with others, the transfers."""
+    """Chosen works of each rank, times a factor; for collectives with others, the transfers.
+
+    A call in which a host makes a copy changes with the copy.
+    """
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
         changed = []
@@ -127,10 +130,23 @@ def works(
             lag = new.lag.copy()
             lag[arrows] = rounded(lag[arrows] * times[member])
             work = rounded(new.work * times)
-            changed.append(replace(new, work=work, lag=lag))
+            copy, at, spent = _copying(own)
+            more = np.bincount(at, spent * (times[copy] - 1), new.own.size).astype(np.float64)
+            own_time = np.maximum(new.own + rounded(more), 0)
+            changed.append(replace(new, work=work, lag=lag, own=own_time))
         return changed
 
     return change
+
+
+def _copying(own: Rank) -> tuple[Ints, Ints, Ints]:
+    """Copies that a host makes in a call, the point at which it returns, and its time for each."""
+    works, points = own.graph.works, own.graph.points
+    copy = np.flatnonzero(works.by_host & (works.call >= 0))
+    begun = np.maximum(works.end[copy] - works.whole[copy], works.call_start[copy])
+    copy, begun = copy[begun < works.call_end[copy]], begun[begun < works.call_end[copy]]
+    at = points.at(works.call_thread[copy], works.call_end[copy])
+    return copy, at, np.minimum(works.call_end[copy] - begun, own.recorded.own[at])
 
 
 def _members(own: Rank) -> tuple[Ints, Ints]:
@@ -378,10 +394,14 @@ def whole(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
 
 
 def shortens_works_only(of: Job, lengths: Sequence[Lengths]) -> bool:
-    """Whether no work takes longer than recorded, and all else what was recorded."""
+    """Whether no work takes longer than recorded, and all else what was recorded.
+
+    Calls in which a host makes copies may take less.
+    """
     return all(
         bool((new.work <= own.recorded.work).all())
-        and np.array_equal(new.own, own.recorded.own)
+        and bool((new.own <= own.recorded.own).all())
+        and np.isin(np.flatnonzero(new.own != own.recorded.own), _copying(own)[1]).all()
         and np.array_equal(new.gap, own.recorded.gap)
         and bool((new.lag <= own.recorded.lag).all())
         for own, new in zip(of.ranks, lengths, strict=True)
