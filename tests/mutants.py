@@ -1681,7 +1681,7 @@ DRAWN_THIRD: Final = (
         "S18",
         "a call takes its time whatever it copies",
         "profframe/analysis/replay/changes.py",
-        "np.maximum(new.own + rounded(shares), 0)",
+        "np.maximum(new.own + rounded(more), 0)",
         "new.own",
         "tests/parity/test_what_if.py::test_a_host_makes_copies_of_pageable_memory",
     ),
