@@ -14,6 +14,10 @@ in ``changed_events``, or the spans in ``claimed``, a list of `span`. ``claimed_
 that is; the text shows it at `claimed_part()`, as a part of ``claimed_of_ns``, or else of the time
 looked at. If less than ``least_ns`` is left, there is no finding.
 
+A line ``closest: RULE, RULE`` names rules that could have had the time of a finding without a
+cause: ``gain_basis`` then says which of them came closest to its ``least_ns``. So rules return what
+is a tenth of that and more.
+
 A line ``replay: WORD, what that is`` says what the suggestion means in a replay of the run, whose
 result is then the gain. ``WORD`` is one of `REPLAYS`; the SELECT gives the events that change as
 ``changed_events``, and for ``works`` the factors of their time as ``changed_factors``, else 0. NULL
@@ -44,7 +48,7 @@ from profframe.query.header import (
 )
 from profframe.query.selection import literal
 
-_KEYWORDS: Final = ("suggestion", "link", "only if", "replay", "claims")
+_KEYWORDS: Final = ("suggestion", "link", "only if", "replay", "claims", "closest")
 
 REPLAYS: Final = {
     "launches": "calls that launch work during the events, and the ops around them, take no time",
@@ -69,7 +73,8 @@ ORDER: Final = (
     "blocking_calls", "extra_device_copy", "zeroed_gradients", "loop_indexing",
     "single_tensor_optimizer", "missed_captures", "eager_decode", "host_bound_decode",
     "slow_layers", "exposed_communication", "exposed_expert_parallel", "pageable_copies",
-    "tensor_cores_unused", "communication_share", "launch_bound", "short_kernels", "low_gpu_use",
+    "exposed_copies", "tensor_cores_unused", "fp32_kernels", "communication_share", "launch_bound",
+    "short_kernels", "low_flop_rate", "low_gpu_use", "unexplained_idle",
 )  # fmt: skip
 """Rules that claim time, those with the narrowest cause first; a user's own come before all."""
 
@@ -116,6 +121,7 @@ class Rule:
     replay: str = ""
     replayed_with: str = ""
     claims: str = ""
+    closest: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -285,6 +291,7 @@ def read(path: Path) -> Rule:
         word,
         words,
         claims,
+        tuple(fields["closest"].split(", ")) if "closest" in fields else (),
     )
 
 
@@ -361,7 +368,9 @@ def _part(rule: Rule) -> str:
     replay = f"nullif({literal(rule.replay)}, '') AS replay, {literal(rule.replayed_with)}"
     texts = f"{literal(rule.name)} AS rule, {suggestion}, {literal(rule.link)} AS link, {replay}"
     place = ORDER.index(rule.name) if rule.name in ORDER else -1
+    closest = ", ".join(map(literal, rule.closest))
     claims = f"nullif({literal(rule.claims)}, '') AS claims, {place} AS claim_order"
+    claims += f", [{closest}]::VARCHAR[] AS closest"
     given = f"{columns}, {own}, {texts} AS replayed_with, {claims}"
     return f"SELECT {given}\nFROM (\n{_OWN}\nFROM (\n{rule.body}\n)\n) AS part"
 
@@ -391,7 +400,7 @@ _OWN: Final = (
 _NOTHING: Final = (
     f"SELECT {_nulls(COLUMNS | _OWN_COLUMNS | {'own_gain_ns': 'BIGINT', 'replay': 'VARCHAR'})}, "
     "'' AS rule, '' AS suggestion, '' AS link, '' AS replayed_with, NULL::VARCHAR AS claims, "
-    "0 AS claim_order WHERE false"
+    "0 AS claim_order, NULL::VARCHAR[] AS closest WHERE false"
 )
 
 RAW_FINDINGS: Final = "found"

@@ -69,6 +69,10 @@ first your own rules, then ORDER. A column `claimed_ns` is the amount that a fin
 `claimed_of_ns`, or else of the time examined. If less than `least_ns` is left, there is no finding.
 The gain shrinks by the same share.
 
+A line `-- closest: RULE, RULE` names rules that could have had the time of a finding whose cause is
+not known: `gain_basis` then says which of them came closest, what it counts, and from what share on
+it is a finding. So these return rows from a tenth of their `least_ns` on.
+
 A rule reads the tables of the trace, as every query does; `trace.given(...).advice(...)` and
 `--files DIR` give it your own frames and files as well.
 

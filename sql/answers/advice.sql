@@ -25,6 +25,7 @@
 -- suggestion        VARCHAR        what to do
 -- link              VARCHAR        page that describes it
 -- ranks             BIGINT[]       all ranks with the finding
+-- steps             BIGINT         number of profiler steps that the gain is a sum over; 0 if there are none
 SELECT
     run,
     rank,
@@ -38,7 +39,8 @@ SELECT
     "where",
     suggestion,
     link,
-    ranks
+    ranks,
+    steps
 FROM (
     SELECT
         * EXCLUDE (ranks),

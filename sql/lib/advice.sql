@@ -23,6 +23,21 @@ CASE
     ELSE format('{:.1f} us', ns / 1e3)
 END;
 
+-- time_text: a part of the time examined for a sentence, such as `2.1 ms per step`; without steps, `12.3 ms`.
+-- parameter part_ns BIGINT  the part
+-- parameter steps BIGINT  number of steps examined; 0 if there are none
+-- returns VARCHAR  the text
+-- example: SELECT time_text(10, 2)
+CREATE OR REPLACE TEMP MACRO time_text(part_ns, steps) AS
+duration_text(part_ns / greatest(steps, 1)) || CASE WHEN steps > 0 THEN ' per step' ELSE '' END;
+
+-- devices_text: of how many devices the time of a finding is the mean, for after claimed_part.
+-- parameter devices BIGINT  number of devices
+-- returns VARCHAR  the text; empty for one device
+-- example: SELECT devices_text(2)
+CREATE OR REPLACE TEMP MACRO devices_text(devices) AS
+CASE WHEN devices > 1 THEN ', the mean of ' || devices || ' devices' ELSE '' END;
+
 -- bytes_text: bytes for a sentence, in steps of 1024.
 -- parameter bytes BIGINT  number of bytes
 -- returns VARCHAR  the text
@@ -303,6 +318,133 @@ FROM gap_owners(events, 'numbered') AS owned
 JOIN numbered ON owned.gap = numbered.gap
 WHERE owned.sort IN ('line', 'annotation') AND NOT regexp_full_match(coalesce(owned.label, ''), 'ProfilerStep#\d+');
 
+-- shared_idle: idle time examined, in pieces. With steps, one row per whole step, in which a rank is busy while any device of it
+-- is; without, one row per gap of a device, and per time before its first or after its last work, each divided by the number of
+-- devices.
+-- parameter profiler_steps TABLE  `profiler_steps` of the same traces
+-- parameter shared_windows TABLE  rows of shared_windows
+-- parameter shared_work TABLE  rows of shared_work
+-- parameter shared_gaps TABLE  rows of shared_gaps
+-- column run, rank  as in events
+-- column event_id BIGINT  event_id of the step, or of the work that follows; NULL if none does
+-- column idle_ns DOUBLE  idle time
+-- column time STRUCT  the span of the step or gap, as span gives it
+-- column steps, window_ns, devices  as in shared_windows
+-- example: WITH shared_names AS (FROM shared_names(events)), windows AS (FROM shared_windows(events, profiler_steps)), work AS
+-- (FROM shared_work(events)), blocks AS (FROM shared_blocks(events, shared_names)), gaps AS (FROM shared_gaps(events, windows,
+-- work, blocks)) FROM shared_idle(profiler_steps, windows, work, gaps)
+CREATE OR REPLACE TEMP MACRO shared_idle(profiler_steps, shared_windows, shared_work, shared_gaps) AS TABLE
+WITH used AS (
+    SELECT
+        work.run, work.rank, windows.devices, windows.start_ns AS since_ns, windows.end_ns AS until_ns,
+        min(work.start_ns) AS start_ns, max(work.end_ns) AS end_ns,
+        arg_min(event_id, {'at_ns': work.start_ns, 'id': event_id}) AS first_id
+    FROM query_table(shared_work) AS work
+    JOIN query_table(shared_windows) AS windows ON work.run = windows.run AND work.rank = windows.rank
+    WHERE windows.steps = 0 AND windows.devices > 1
+    GROUP BY work.run, work.rank, work.device, windows.devices, windows.start_ns, windows.end_ns
+),
+unused AS (
+    SELECT
+        run, rank, devices, unnest([first_id, NULL]) AS event_id, unnest([since_ns, end_ns]) AS start_ns,
+        unnest([start_ns, until_ns]) AS end_ns
+    FROM used
+)
+SELECT idle.run, idle.rank, event_id, idle_ns, time, windows.steps, windows.window_ns, windows.devices
+FROM (
+    SELECT run, rank, event_id, idle_ns::DOUBLE AS idle_ns, span(began_ns, completed_ns) AS time
+    FROM whole_steps(profiler_steps)
+    WHERE step_ns > 0
+    UNION ALL
+    SELECT run, rank, after_id AS event_id, gap_ns / devices AS idle_ns, span(start_ns, start_ns + gap_ns) AS time
+    FROM query_table(shared_gaps)
+    WHERE steps = 0
+    UNION ALL
+    SELECT run, rank, event_id, (end_ns - start_ns) / devices AS idle_ns, span(start_ns, end_ns) AS time
+    FROM unused
+) AS idle
+JOIN query_table(shared_windows) AS windows ON idle.run = windows.run AND idle.rank = windows.rank
+WHERE windows.has_device AND idle_ns > 0;
+
+-- shared_hosts: where the host was in most of the gaps of a rank: the line that covers most of them, without one the annotation.
+-- A rank without a row has none that covers a fifth of them.
+-- parameter shared_gaps TABLE  rows of shared_gaps
+-- parameter shared_owners TABLE  rows of shared_owners
+-- column run, rank  as in events
+-- column label VARCHAR  the line or annotation
+-- column share DOUBLE  the part of the gaps that it covers
+-- example: WITH shared_names AS (FROM shared_names(events)), windows AS (FROM shared_windows(events, profiler_steps)), work AS
+-- (FROM shared_work(events)), blocks AS (FROM shared_blocks(events, shared_names)), gaps AS (FROM shared_gaps(events, windows,
+-- work, blocks)), owners AS (FROM shared_owners(events, gaps)) FROM shared_hosts(gaps, owners)
+CREATE OR REPLACE TEMP MACRO shared_hosts(shared_gaps, shared_owners) AS TABLE
+SELECT
+    sums.run, sums.rank,
+    arg_max(label, {'is_line': sort = 'line', 'ns': part_ns, 'label': label}) AS label,
+    max({'is_line': sort = 'line', 'ns': part_ns}).ns / any_value(gaps.gap_ns) AS share
+FROM (
+    SELECT run, rank, sort, label, sum(part_ns) AS part_ns
+    FROM query_table(shared_owners)
+    GROUP BY run, rank, sort, label
+) AS sums
+JOIN (SELECT run, rank, sum(gap_ns) AS gap_ns FROM query_table(shared_gaps) GROUP BY run, rank) AS gaps
+    ON sums.run = gaps.run AND sums.rank = gaps.rank
+WHERE part_ns >= 0.2 * gaps.gap_ns
+GROUP BY sums.run, sums.rank;
+
+-- idle_text: what a finding about idle time that no other explains says.
+-- parameter steps BIGINT  number of steps examined; 0 if there are none
+-- parameter devices BIGINT  number of devices
+-- parameter share DOUBLE  part of the gaps in which the host was at the label
+-- parameter label VARCHAR  a line or annotation; NULL for none
+-- returns VARCHAR  the text
+-- example: SELECT idle_text(0, 2, 0.5, 'load')
+CREATE OR REPLACE TEMP MACRO idle_text(steps, devices, share, label) AS
+'Devices have nothing to do for ' || claimed_part()
+|| CASE WHEN steps = 0 THEN devices_text(devices) ELSE '' END
+|| coalesce(', ' || percent_text(share) || ' of the gaps while the host is in ' || shown(label), '');
+
+-- faster_dtype: the type in which a device has a higher peak for matrix products than in fp32: tf32, else the better of bf16 and
+-- fp16.
+-- parameter device STRUCT  a row of `devices`
+-- returns VARCHAR  the type; NULL if there is none
+-- example: SELECT faster_dtype(d) FROM devices AS d
+CREATE OR REPLACE TEMP MACRO faster_dtype(device) AS
+CASE
+    WHEN device.tf32_flop_per_s > peak_rate('fp32', device) THEN 'tf32'
+    WHEN coalesce(greatest(device.bf16_flop_per_s, device.fp16_flop_per_s) <= peak_rate('fp32', device), true) THEN NULL
+    WHEN device.bf16_flop_per_s >= coalesce(device.fp16_flop_per_s, 0) THEN 'bf16'
+    ELSE 'fp16'
+END;
+
+-- is_fp32_product: matrix products and convolutions in fp32 on units that are not for matrices, by the names of cuBLAS, cuDNN
+-- and CUTLASS.
+-- parameter kind VARCHAR  kind of a slice
+-- parameter name VARCHAR  its name
+-- returns BOOLEAN  whether it is one
+-- example: SELECT is_fp32_product('kernel', 'ampere_sgemm_128x64_tn')
+CREATE OR REPLACE TEMP MACRO is_fp32_product(kind, name) AS
+kind = 'kernel'
+AND regexp_matches(name, '(?i)(^|_)sgemm|_scudnn_|gemm_f32f32_f32f32_f32_')
+AND NOT regexp_matches(name, '(?i)tf32|tensorop|s1688|s16816|fp?16|half');
+
+-- half_precision: what to do where the products of a device are faster in half precision than in tf32, which it may not have.
+-- parameter dtype VARCHAR  bf16 or fp16
+-- parameter has_tf32 BOOLEAN  whether the device has tf32
+-- parameter has_bf16 BOOLEAN  whether it has bf16
+-- returns VARCHAR  the text
+-- example: SELECT half_precision('fp16', false, false)
+CREATE OR REPLACE TEMP MACRO half_precision(dtype, has_tf32, has_bf16) AS
+CASE
+    WHEN dtype = 'bf16' THEN 'Use bf16 with torch.autocast(dtype=torch.bfloat16), or fp16'
+    ELSE 'Use fp16 with torch.autocast(dtype=torch.float16) and a GradScaler in training'
+END
+|| CASE
+    WHEN has_tf32
+        THEN '; tf32, torch.set_float32_matmul_precision("high"), has no higher peak than fp32 on this device.'
+    WHEN dtype = 'bf16' OR has_bf16 THEN ': this device has no tf32.'
+    ELSE ': this device has no tf32 and no bf16.'
+END;
+
 -- shared_waits: when ranks reached collectives, in runs of several ranks, on one clock if possible: the rows of collective_waits
 -- that can be compared.
 -- parameter events TABLE  `events`, or a part of it
@@ -402,13 +544,15 @@ FROM query_table(events)
 WHERE preorder IS NOT NULL AND name IN (SELECT name FROM query_table(shared_names) WHERE is_marked(kind, name));
 
 -- shared_phases: occurrences of inference phases in the time examined: those of phase_occurrences outside the warm-up, with the
--- idle time of their devices.
+-- idle time of their devices. Without steps, what is before the first device work or after the last is not examined: what
+-- devices did then is not recorded.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter shared_windows TABLE  rows of shared_windows
 -- column run, rank, event_id, phase, batch, start_ns, span_end_ns, kernels, device_ns, graphs, execution  as in phase_occurrences
 -- column steps, window_ns  as in shared_windows
 -- column span_ns BIGINT  length of its span
--- column idle_ns BIGINT  part of its span in which no device of the rank was busy
+-- column examined_ns BIGINT  part of its span in the time examined
+-- column idle_ns BIGINT  part of that in which no device of the rank was busy
 -- column inner_idle_ns BIGINT  the same between its first and its last work
 -- column short_kernels BIGINT  number of its kernels that take less than 20 us
 -- example: WITH windows AS (FROM shared_windows(events, profiler_steps)) FROM shared_phases(events, windows)
@@ -420,13 +564,18 @@ work AS MATERIALIZED (
     FROM phase_work(events)
 ),
 occurrences AS MATERIALIZED (
-    SELECT *, row_number() OVER () AS lane
-    FROM phase_occurrences('marks', 'work')
-    WHERE is_warmup IS NOT TRUE
+    SELECT
+        seen.*, windows.steps, windows.window_ns, row_number() OVER () AS lane,
+        CASE WHEN steps > 0 THEN seen.start_ns ELSE greatest(seen.start_ns, windows.start_ns) END AS since_ns,
+        CASE WHEN steps > 0 THEN span_end_ns ELSE least(span_end_ns, windows.end_ns) END AS until_ns
+    FROM phase_occurrences('marks', 'work') AS seen
+    JOIN query_table(shared_windows) AS windows ON seen.run = windows.run AND seen.rank = windows.rank
+    WHERE is_warmup IS NOT TRUE AND (windows.steps = 0 OR seen.step IS NOT NULL)
 ),
 spans AS MATERIALIZED (
-    SELECT run, rank, lane, start_ns, span_end_ns AS end_ns
+    SELECT run, rank, lane, since_ns AS start_ns, until_ns AS end_ns
     FROM occurrences
+    WHERE since_ns <= until_ns
 ),
 inner_times AS (
     SELECT
@@ -439,13 +588,12 @@ inner_times AS (
 SELECT
     occurrences.run, occurrences.rank, occurrences.event_id, occurrences.phase, occurrences.batch, occurrences.start_ns,
     occurrences.span_end_ns, occurrences.kernels, occurrences.device_ns, occurrences.graphs, occurrences.execution,
-    windows.steps, windows.window_ns, idle.span_ns, idle.idle_ns,
+    occurrences.steps, occurrences.window_ns, occurrences.span_end_ns - occurrences.start_ns AS span_ns,
+    idle.span_ns AS examined_ns, idle.idle_ns,
     coalesce(inner_times.inner_idle_ns, 0) AS inner_idle_ns,
     coalesce(inner_times.short_kernels, 0) AS short_kernels
 FROM occurrences
-JOIN query_table(shared_windows) AS windows ON occurrences.run = windows.run AND occurrences.rank = windows.rank
 JOIN phase_idle(events, 'spans') AS idle ON occurrences.lane = idle.lane
 LEFT JOIN inner_times
     ON occurrences.run = inner_times.run AND occurrences.rank = inner_times.rank
-    AND occurrences.event_id = inner_times.event_id
-WHERE windows.steps = 0 OR occurrences.step IS NOT NULL;
+    AND occurrences.event_id = inner_times.event_id;

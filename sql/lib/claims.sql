@@ -134,16 +134,27 @@ JOIN claims ON ranks.number = claims.number AND claims.bits & (1::HUGEINT << cla
 GROUP BY claimants.finding
 HAVING share < 1;
 
+-- near_rule: how close a rule without a finding came to one.
+-- parameter rule VARCHAR  its name
+-- parameter part_ns DOUBLE  the time that it counts
+-- parameter least_ns DOUBLE  the least time for a finding
+-- parameter of_ns DOUBLE  what both are a part of
+-- returns VARCHAR  the text
+-- example: SELECT near_rule('launch_bound', 4, 10, 100)
+CREATE OR REPLACE TEMP MACRO near_rule(rule, part_ns, least_ns, of_ns) AS
+rule || ' counts ' || percent_text(part_ns / of_ns) || ' and is a finding from ' || percent_text(least_ns / of_ns);
+
 -- settled_findings: the findings, without the time that earlier ones in `claim_order` claim, so that no two claim the same time
--- of a rank. A finding with less than `least_ns` or nothing left is dropped. Without the columns `claimed`, `claimed_of_ns` and
--- `least_ns`.
+-- of a rank. A finding with less than `least_ns` or nothing left is dropped; `gain_basis` of those with `closest` says which of
+-- these rules came closest. Without the columns `claimed`, `claimed_of_ns`, `least_ns` and `closest`.
 -- parameter found TABLE  rows of rules
 -- parameter events TABLE  `events`, or a part of it
 -- parameter shared_windows TABLE  rows of shared_windows
 -- column claimed_ns DOUBLE  what is left of its time
+-- column steps BIGINT  number of steps that the rank was examined in; 0 if there are none
 -- column *  as in found
 -- example: WITH windows AS (FROM shared_windows(events, profiler_steps)), found AS (SELECT run, rank, 'low' AS severity, name AS
--- finding,
+-- finding, name AS rule, [name] AS closest, '' AS gain_basis,
 -- 0::BIGINT AS estimated_gain_ns, 0::BIGINT AS own_gain_ns, 'idle' AS claims, event_id AS claim_order, 1 AS claimed_ns,
 -- 9 AS claimed_of_ns, 0 AS least_ns, [span(start_ns, start_ns + dur_ns)] AS claimed, NULL::BIGINT[] AS changed_events FROM
 -- events) FROM settled_findings(found, events, windows)
@@ -152,19 +163,36 @@ WITH numbered AS MATERIALIZED (
     SELECT * EXCLUDE (finding), finding AS words, row_number() OVER () AS finding
     FROM query_table(found)
 ),
-shares AS MATERIALIZED (
-    FROM claim_shares('numbered', events)
+enough AS MATERIALIZED (
+    FROM numbered
+    WHERE coalesce(claimed_ns >= least_ns, true)
 ),
-settled AS (
+shares AS MATERIALIZED (
+    FROM claim_shares('enough', events)
+),
+settled AS MATERIALIZED (
     SELECT
-        numbered.* EXCLUDE (claimed, finding), windows.window_ns, windows.steps, coalesce(shares.share, 1) AS share,
-        claimed_ns * coalesce(shares.share, 1) AS left_ns
+        numbered.* EXCLUDE (claimed), windows.window_ns, coalesce(windows.steps, 0) AS steps, coalesce(shares.share, 1) AS share,
+        claimed_ns * coalesce(shares.share, 1) AS left_ns,
+        coalesce(left_ns >= least_ns, true) AND coalesce(shares.share, 1) > 0 AS is_finding
     FROM numbered
     LEFT JOIN shares ON numbered.finding = shares.finding
     LEFT JOIN query_table(shared_windows) AS windows ON numbered.run = windows.run AND numbered.rank = windows.rank
+),
+nearest AS (
+    SELECT
+        rest.finding,
+        arg_max(
+            near_rule(near.rule, near.left_ns, near.least_ns, coalesce(near.claimed_of_ns, near.window_ns)),
+            {'part': near.left_ns / near.least_ns, 'rule': near.rule}
+        ) AS near_words
+    FROM (SELECT finding, run, rank, unnest(closest) AS rule FROM settled WHERE is_finding) AS rest
+    JOIN settled AS near ON rest.run = near.run AND rest.rank = near.rank AND rest.rule = near.rule
+    WHERE NOT near.is_finding AND near.left_ns >= 0.1 * near.least_ns
+    GROUP BY rest.finding
 )
 SELECT
-    * EXCLUDE (words, claimed_of_ns, least_ns, window_ns, steps, share, left_ns) REPLACE (
+    settled.* EXCLUDE (words, finding, claimed_of_ns, least_ns, window_ns, share, left_ns, is_finding, closest) REPLACE (
         left_ns AS claimed_ns,
         CASE
             WHEN share = 1 OR severity = 'low' THEN severity
@@ -172,7 +200,11 @@ SELECT
             ELSE severity_of(left_ns, window_ns)
         END AS severity,
         gain_within(round(estimated_gain_ns * share), window_ns)::BIGINT AS estimated_gain_ns,
-        gain_within(round(own_gain_ns * share), window_ns)::BIGINT AS own_gain_ns
+        gain_within(round(own_gain_ns * share), window_ns)::BIGINT AS own_gain_ns,
+        CASE
+            WHEN len(closest) = 0 THEN gain_basis
+            ELSE gain_basis || coalesce('; closest: ' || near_words, '; none comes to a tenth of its limit')
+        END AS gain_basis
     ),
     CASE
         WHEN claimed_ns IS NULL THEN words
@@ -185,4 +217,5 @@ SELECT
         )
     END AS finding
 FROM settled
-WHERE share = 1 OR (share > 0 AND left_ns >= coalesce(least_ns, 0));
+LEFT JOIN nearest ON settled.finding = nearest.finding
+WHERE is_finding;

@@ -11,7 +11,7 @@
 -- claims: idle
 -- only if: EXISTS (SELECT run FROM events JOIN shared_windows USING (run, rank)
 -- WHERE is_data_load(name) AND input_wait(idle_ns, dur_ns) > 0 GROUP BY run, rank, window_ns
--- HAVING sum(input_wait(idle_ns, dur_ns)) >= coalesce(getvariable('data_loading_share'), 0.05) * window_ns)
+-- HAVING sum(input_wait(idle_ns, dur_ns)) >= 0.1 * coalesce(getvariable('data_loading_share'), 0.05) * window_ns)
 -- needs: events
 -- parameter data_loading_share DOUBLE = 0.05  least share of the time for a finding
 WITH loading AS (
@@ -67,4 +67,4 @@ SELECT
 FROM loading
 LEFT JOIN (SELECT run, rank, is_pageable, is_pinning FROM shared_traits) AS traits USING (run, rank)
 GROUP BY run, rank, steps, window_ns
-HAVING sum(waited_ns) >= coalesce(getvariable('data_loading_share'), 0.05) * window_ns
+HAVING claimed_ns >= 0.1 * least_ns

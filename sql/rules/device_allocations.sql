@@ -49,5 +49,5 @@ WHERE
     )
 GROUP BY calls.run, calls.rank, steps, window_ns
 HAVING
-    sum(coalesce(calls.idle_ns, calls.dur_ns)) >= coalesce(getvariable('device_allocations_share'), 0.01) * window_ns
+    claimed_ns >= 0.1 * least_ns
     AND count(DISTINCT calls.step) >= coalesce(getvariable('device_allocations_steps'), 2)

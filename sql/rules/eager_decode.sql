@@ -19,13 +19,13 @@ SELECT
     severity_of(sum(inner_idle_ns), window_ns) AS severity,
     'Steps that generate tokens launch ' || format('{:,}', round(avg(kernels))::BIGINT) || ' kernels one by one, '
     || percent_text(sum(short_kernels) / sum(kernels)) || ' of them under 20 us; between them devices are idle for '
-    || claimed_part() || ', in ' || counted(count(*), 'step') AS finding,
+    || claimed_part() || ', in ' || counted(count(*), 'such step') AS finding,
     strongest(event_id, inner_idle_ns) AS evidence_events,
     count(*) AS events,
     list(event_id) AS changed_events,
     sum(inner_idle_ns) AS claimed_ns,
-    sum(span_ns) AS claimed_of_ns,
-    coalesce(getvariable('eager_decode_share'), 0.1) * sum(span_ns) AS least_ns,
+    sum(examined_ns) AS claimed_of_ns,
+    coalesce(getvariable('eager_decode_share'), 0.1) * sum(examined_ns) AS least_ns,
     sum(inner_idle_ns) AS estimated_gain_ns,
     'idle time of the devices between the first and the last work of each step' AS gain_basis,
     NULL AS "where"
@@ -36,4 +36,4 @@ HAVING
     count(*) FILTER (execution = 'graph') = 0
     AND sum(kernels) > 0
     AND sum(short_kernels) >= coalesce(getvariable('eager_decode_kernels'), 0.5) * sum(kernels)
-    AND sum(inner_idle_ns) >= coalesce(getvariable('eager_decode_share'), 0.1) * sum(span_ns)
+    AND claimed_ns >= 0.1 * least_ns

@@ -32,8 +32,8 @@ SELECT
     bound.run,
     bound.rank,
     severity_of(sum(idle_ns), window_ns) AS severity,
-    'Devices are idle for ' || claimed_part() || ' in decode steps that run as graphs, in '
-    || counted(count(*), 'step')
+    'Devices are idle for ' || claimed_part() || ' in ' || counted(count(*), 'decode step') || ' run as '
+    || CASE WHEN count(*) = 1 THEN 'a graph' ELSE 'graphs' END
     || CASE
         WHEN sum(graphs) > 2 * count(*)
             THEN ', with ' || format('{:,}', round(avg(graphs))::BIGINT) || ' graph launches in each'
@@ -44,12 +44,12 @@ SELECT
     list(event_id) AS changed_events,
     list(span(start_ns, span_end_ns)) AS claimed,
     sum(idle_ns) AS claimed_ns,
-    sum(span_ns) AS claimed_of_ns,
-    coalesce(getvariable('host_bound_decode_share'), 0.2) * sum(span_ns) AS least_ns,
+    sum(examined_ns) AS claimed_of_ns,
+    coalesce(getvariable('host_bound_decode_share'), 0.2) * sum(examined_ns) AS least_ns,
     sum(idle_ns) AS estimated_gain_ns,
     'time in these steps in which no device was busy' AS gain_basis,
     shown(any_value(owners.label)) AS "where"
 FROM bound
 LEFT JOIN owners ON bound.run = owners.run AND bound.rank = owners.rank
 GROUP BY bound.run, bound.rank, steps, window_ns
-HAVING sum(idle_ns) >= coalesce(getvariable('host_bound_decode_share'), 0.2) * sum(span_ns)
+HAVING claimed_ns >= 0.1 * least_ns

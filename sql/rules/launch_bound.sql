@@ -40,7 +40,7 @@ SELECT
     rank,
     'launches' AS cause,
     severity_of(sum(host_ns) / devices, window_ns) AS severity,
-    'Devices wait for the next launch ' || claimed_part() || ', in '
+    'Devices wait for the next launch ' || claimed_part() || devices_text(devices) || ', in '
     || counted(count(*), 'gap') || ' of ' || duration_text(avg(gap_ns)) || ' on average' AS finding,
     strongest(after_id, host_ns) AS evidence_events,
     count(*) AS events,
@@ -67,4 +67,4 @@ FROM gaps
 LEFT JOIN owners USING (run, rank)
 LEFT JOIN (SELECT run, rank, has_graphs, is_compiled, can_fuse FROM shared_traits) AS traits USING (run, rank)
 GROUP BY run, rank, steps, window_ns, devices
-HAVING sum(host_ns) / devices >= coalesce(getvariable('launch_bound_share'), 0.1) * window_ns
+HAVING claimed_ns >= 0.1 * least_ns

@@ -70,4 +70,4 @@ FROM compilations
 LEFT JOIN again ON compilations.run = again.run AND compilations.rank = again.rank
 WHERE steps > 0 OR codes IS NOT NULL
 GROUP BY compilations.run, compilations.rank, steps, window_ns, codes
-HAVING sum(lost_ns) >= coalesce(getvariable('recompiles_share'), 0.05) * window_ns
+HAVING claimed_ns >= 0.1 * least_ns

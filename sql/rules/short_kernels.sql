@@ -64,4 +64,4 @@ LEFT JOIN (SELECT run, rank, has_graphs, is_compiled, can_foreach, can_fuse FROM
 GROUP BY run, rank, steps, window_ns
 HAVING
     count(*) FILTER (is_short) >= coalesce(getvariable('short_kernels_share'), 0.5) * count(*)
-    AND sum(call_ns) FILTER (is_short) >= coalesce(getvariable('short_kernels_call_share'), 0.1) * window_ns
+    AND claimed_ns >= 0.1 * least_ns

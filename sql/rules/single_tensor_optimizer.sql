@@ -95,7 +95,7 @@ SELECT
     optimizer_calls.run,
     optimizer_calls.rank,
     severity_of(coalesce(sum(optimizer_calls.idle_ns), 0), window_ns) AS severity,
-    optimizer || ' updates one tensor at a time, in ' || count(*) || CASE WHEN count(*) = 1 THEN ' step' ELSE ' steps' END
+    optimizer || ' updates one tensor at a time, in ' || counted(count(*), 'optimizer step')
     || ' of ' || duration_text(avg(dur_ns)) AS finding,
     strongest(event_id, dur_ns) AS evidence_events,
     count(*) AS events,

@@ -68,4 +68,4 @@ LEFT JOIN shared_traits AS traits ON loader_calls.run = traits.run AND loader_ca
 JOIN shared_windows AS windows ON loader_calls.run = windows.run AND loader_calls.rank = windows.rank
 WHERE windows.steps = 0 OR step IS NOT NULL OR waited_ns IS NULL
 GROUP BY loader_calls.run, loader_calls.rank, steps, window_ns
-HAVING count(waited_ns) = 0 OR sum(waited_ns) >= coalesce(getvariable('synchronous_data_loader_share'), 0.01) * window_ns
+HAVING count(waited_ns) = 0 OR claimed_ns >= 0.1 * least_ns

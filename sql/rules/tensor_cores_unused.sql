@@ -1,7 +1,7 @@
 -- tensor_cores_unused: matrix products and convolutions run in fp32 on a device whose matrix units stay idle.
 -- One row per (run, rank, op that owns the work).
 -- Looks at kernels with known work done in fp32 (`work_dtype`; a kernel's name shows if it is tf32), on a known device with a
--- higher peak in tf32, or if it has none in bf16 or fp16: types that the device lacks are not suggested. If memory is the limit
+-- higher peak in tf32, or else in bf16 or fp16: types that the device lacks are not suggested. If memory is the limit
 -- nothing can be gained, so memory-bound work is never a finding. The limit is a twentieth of the time, as in other rules.
 -- suggestion: Allow tf32, torch.set_float32_matmul_precision("high") and torch.backends.cudnn.allow_tf32 = True, or use bf16 or
 -- fp16 with torch.autocast.
@@ -17,16 +17,13 @@
 WITH kernels AS (
     SELECT
         work.run, work.rank, work.event_id, work.work_id, work.dur_ns, windows.steps, windows.window_ns, windows.devices, d.model,
-        CASE
-            WHEN d.tf32_flop_per_s IS NOT NULL THEN 'tf32'
-            WHEN d.bf16_flop_per_s IS NOT NULL AND d.bf16_flop_per_s >= coalesce(d.fp16_flop_per_s, 0) THEN 'bf16'
-            ELSE 'fp16'
-        END AS dtype,
+        faster_dtype(d) AS dtype,
+        d.tf32_flop_per_s IS NOT NULL AS has_tf32,
         d.bf16_flop_per_s IS NOT NULL AS has_bf16,
         greatest(flops / peak_rate('fp32', d), coalesce(bytes / d.bandwidth_bytes_per_s, 0)) AS limit_s,
         greatest(
-            flops / coalesce(d.tf32_flop_per_s, greatest(d.bf16_flop_per_s, d.fp16_flop_per_s)),
-            coalesce(bytes / d.bandwidth_bytes_per_s, 0) / CASE WHEN d.tf32_flop_per_s IS NULL THEN 2 ELSE 1 END
+            flops / peak_rate(faster_dtype(d), d),
+            coalesce(bytes / d.bandwidth_bytes_per_s, 0) / CASE WHEN faster_dtype(d) = 'tf32' THEN 1 ELSE 2 END
         ) AS best_s
     FROM (
         SELECT run, rank, event_id, work_id, device, dur_ns, flops, bytes, step
@@ -35,9 +32,7 @@ WITH kernels AS (
     ) AS work
     JOIN devices AS d ON work.run = d.run AND work.rank = d.rank AND work.device = d.device
     JOIN shared_windows AS windows ON work.run = windows.run AND work.rank = windows.rank
-    WHERE
-        coalesce(d.tf32_flop_per_s, greatest(d.bf16_flop_per_s, d.fp16_flop_per_s)) > peak_rate('fp32', d)
-        AND (windows.steps = 0 OR work.step IS NOT NULL)
+    WHERE faster_dtype(d) IS NOT NULL AND (windows.steps = 0 OR work.step IS NOT NULL)
 ),
 gains AS (
     SELECT *, dur_ns * (1 - best_s / limit_s) AS gain_ns
@@ -65,7 +60,7 @@ SELECT
     gains.rank,
     severity_of(sum(gain_ns) / devices, window_ns) AS severity,
     shown(owners.name) || ' computes in fp32 on ' || shown(any_value(model)) || ' for '
-    || claimed_part() || '; ' || dtype
+    || claimed_part() || devices_text(devices) || '; ' || dtype
     || format(' is up to {:.1f} times as fast', max(limit_s / best_s)) AS finding,
     strongest(gains.event_id, gain_ns) AS evidence_events,
     count(*) AS events,
@@ -86,10 +81,7 @@ SELECT
         WHEN dtype = 'tf32'
             THEN 'Allow tf32, torch.set_float32_matmul_precision("high") and torch.backends.cudnn.allow_tf32 = True, or use fp16 '
             || 'with torch.autocast.'
-        WHEN dtype = 'bf16'
-            THEN 'Use bf16 with torch.autocast(dtype=torch.bfloat16), or fp16: this device has no tf32.'
-        ELSE 'Use fp16 with torch.autocast(dtype=torch.float16) and a GradScaler in training: this device has no tf32'
-            || CASE WHEN any_value(has_bf16) THEN '.' ELSE ' and no bf16.' END
+        ELSE half_precision(dtype, bool_or(has_tf32), any_value(has_bf16))
     END AS suggestion
 FROM gains
 LEFT JOIN halves ON gains.run = halves.run AND gains.rank = halves.rank

@@ -50,8 +50,8 @@ SELECT
     fill_details.run,
     fill_details.rank,
     severity_of(coalesce(nullif(sum(device_ns), 0), sum(dur_ns)), window_ns) AS severity,
-    'zero_grad fills gradients with zeros, in ' || count(*) || CASE WHEN count(*) = 1 THEN ' op' ELSE ' ops' END || ' of '
-    || duration_text(sum(dur_ns)) || ' of host time' AS finding,
+    'zero_grad fills gradients with zeros for ' || time_text(sum(dur_ns), steps) || ' on the host, in '
+    || counted(count(*), 'op') AS finding,
     strongest(event_id, {'device': coalesce(device_ns, 0), 'host': dur_ns}) AS evidence_events,
     count(*) AS events,
     list(event_id) AS changed_events,
@@ -62,4 +62,4 @@ SELECT
 FROM fill_details
 JOIN shared_windows AS windows ON fill_details.run = windows.run AND fill_details.rank = windows.rank
 WHERE windows.steps = 0 OR step IS NOT NULL
-GROUP BY fill_details.run, fill_details.rank, frame_of(frames), window_ns
+GROUP BY fill_details.run, fill_details.rank, frame_of(frames), steps, window_ns

@@ -150,7 +150,7 @@ def test_columns_are_fixed() -> None:
     assert columns == {
         "advice": (
             "rule severity finding evidence_events events estimated_gain_ns gain_basis where "
-            "suggestion link ranks"
+            "suggestion link ranks steps"
         ),
         "clock_skew": "clock base_ns reference_rank offset_ns error_ns collectives note",
         "collective_summary": (

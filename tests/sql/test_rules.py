@@ -1,7 +1,8 @@
 """Rules of advice: where each fires, and where it must not.
 
 Cases are ``rules/<rule>/fires*.md`` and ``rules/<rule>/silent*.md`` in the form of `tests.cases`;
-the columns of ``rows`` are those of the answer `advice`, asked with this rule only.
+the columns of ``rows`` are those of the answer `advice`, asked with this rule only (and with those
+that it names as closest).
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ ACROSS_RANKS = frozenset({"straggler"})
 
 @cache
 def alone(name: str) -> Answer:
-    """The answer with one rule."""
-    return advice().only([RULES[name]])
+    """The answer with one rule, and those that it names as closest."""
+    return advice().only([RULES[name], *(RULES[close] for close in RULES[name].closest)])
 
 
 @cache
