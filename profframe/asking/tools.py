@@ -72,8 +72,8 @@ _CAUSES: Final = (
     "base_event_ids", "other_run", "other_rank", "other_event_ids",
 )  # fmt: skip
 _FINDINGS: Final = (
-    "run", "rank", "rule", "severity", "finding", "estimated_gain_ns", "evidence_events", "events",
-    "suggestion", "gain_basis", "where", "ranks", "link",
+    "run", "rank", "rule", "severity", "finding", "estimated_gain_ns", "steps", "evidence_events",
+    "events", "suggestion", "gain_basis", "where", "ranks", "link",
 )  # fmt: skip
 
 
@@ -164,7 +164,10 @@ def _times(subject: Subject) -> list[Section]:
             "findings of advice, the most severe first",
             findings.select(_FINDINGS[: _FINDINGS.index("suggestion")]), 5,
         ),
-        subject.section("time_breakdown: how the devices spent their time", breakdown, 4),
+        subject.section(
+            "time_breakdown: how the devices spent the time from their first to their last work",
+            breakdown, 4,
+        ),
         subject.section("step_times", trace.step_times(), 4),
         subject.section("kernel_categories", trace.kernel_categories(), 5),
         subject.section("kernels, the most device time first", kernels, 6),

@@ -356,7 +356,7 @@ def _phases(opening: Opening) -> Iterator[tuple[str, pl.DataFrame]]:
     from profframe.show import excerpts
 
     if opening.phases.height:
-        yield "Inference phases", excerpts.phases(opening.phases)
+        yield "Inference phases, from their start on the host", excerpts.phases(opening.phases)
 
 
 def _device_rankings(
@@ -367,9 +367,11 @@ def _device_rankings(
 
     if not opening.breakdown.height:
         return
-    yield "Device time", excerpts.breakdown(opening.breakdown)
+    times = excerpts.breakdown(opening.breakdown)
+    whole = "" if "step" in times.columns else f", {excerpts.WHOLE}"
+    yield f"Device time{whole}", times
     yield "Time of the devices by category", excerpts.categories(opening.categories)
-    yield "Idle time of the devices", excerpts.causes(opening.idle)
+    yield f"Idle time of the devices, {excerpts.WHOLE}", excerpts.causes(opening.idle)
     yield "Idle time by line of your code", excerpts.owners(trace.idle_owners())
     limit = min(top, _MAX_GAPS)
     gaps = columns.since_start(excerpts.gaps(trace.gaps(top=limit), limit), trace.traces)

@@ -477,14 +477,13 @@ _WINDOWS: Final = """
 """
 _GAINED: Final = """
     SELECT _findings.* REPLACE (
-            coalesce(gain_within(gain_ns, window_ns)::BIGINT, estimated_gain_ns)
-                AS estimated_gain_ns,
-            CASE WHEN gain_ns IS NULL THEN severity ELSE severity_of(gain_ns, window_ns) END
+            coalesce(within_ns, estimated_gain_ns) AS estimated_gain_ns,
+            CASE WHEN within_ns IS NULL THEN severity ELSE severity_of(within_ns, window_ns) END
                 AS severity,
             CASE
                 WHEN gain_ns IS NOT NULL
                     THEN 'replayed with ' || replayed_with
-                    || coalesce('; its own time is ' || duration_text(own_gain_ns), '')
+                    || coalesce('; its own time is ' || time_text(own_gain_ns, steps), '')
                     || CASE
                         WHEN abs(replay_error) >= 0.001
                             THEN '; unchanged, the replay is ' || percent_text(abs(replay_error))
@@ -496,6 +495,16 @@ _GAINED: Final = """
         )
     FROM _findings
     LEFT JOIN _gains USING (finding_number)
+    -- Without steps, a replay also gains what the host does before the first device work.
+    LEFT JOIN LATERAL (
+        SELECT gain_within(
+            CASE
+                WHEN claims = 'idle' AND steps = 0 THEN least(gain_ns, own_gain_ns)
+                ELSE gain_ns
+            END,
+            window_ns
+        )::BIGINT AS within_ns
+    ) ON true
 """
 
 

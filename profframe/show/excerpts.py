@@ -14,6 +14,8 @@ _BUSY: Final = ("compute_ns", "exposed_communication_ns", "exposed_copy_ns")
 _HIDDEN: Final = ("hidden_communication_ns", "hidden_copy_ns")
 _DOING: Final = ("op", "module", "annotation")
 _STEPS: Final = "ProfilerStep*"
+WHOLE: Final = "first to last work"
+"""What rows of a whole trace are of, which the first lines may not be: those are of steps."""
 _ROOFLINE: Final = (
     "run", "rank", "device", "name", "input_dims", "calls", "total_ns", "share", "lost_ns", "bound",
     "flop_per_s", "flop_share", "bytes_per_s", "bandwidth_share", "peak_dtype", "note",
@@ -35,14 +37,14 @@ _OPTIONAL: Final = ("device", "input_dims", "note")
 def breakdown(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of `time_breakdown` with the idle share, without parts that are zero everywhere.
 
-    One row per trace; for a single trace also one per step, besides ``all``.
+    One row per trace; for a single trace also one per step.
     """
     import polars as pl
 
     if rows.select("run", "rank").n_unique() > 1 or rows.height == 1:
         rows = rows.filter(pl.col("step").is_null()).drop("step")
     else:
-        rows = rows.with_columns(pl.col("step").cast(pl.String).fill_null("all"))
+        rows = rows.with_columns(pl.col("step").cast(pl.String).fill_null(WHOLE))
     busy, hidden = (
         [part for part in parts if (rows[part] > 0).any()] for parts in (_BUSY, _HIDDEN)
     )
@@ -52,10 +54,21 @@ def breakdown(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def with_copies_apart(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `kernel_categories` in which copies have another name than kernels that copy."""
+    import polars as pl
+
+    copies = (pl.col("category") == "copy") & (pl.col("class") == "copy")
+    return rows.with_columns(
+        pl.when(copies).then(pl.lit("memcpy")).otherwise("category").alias("category")
+    )
+
+
 def categories(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of `kernel_categories`, without what is empty or not useful at a glance."""
     import polars as pl
 
+    rows = with_copies_apart(rows)
     optional = [name for name in ("both_ns",) if (rows[name] > 0).any()]
     names = ("run", "rank", "category", "class", "calls", "total_ns", "share", "exposed_ns")
     return rows.sort("total_ns", descending=True, nulls_last=True, maintain_order=True).select(
@@ -64,9 +77,10 @@ def categories(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def kernels(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of `kernels` with their category instead of their class."""
+    """Rows of `kernels` with their category instead of their class; shares are of all kernels."""
     empty = {name for name in ("fuses",) if rows[name].is_null().all()}
-    return rows.drop("short_name", "class", "class_share", "does_both", *empty)
+    rows = rows.drop("short_name", "class", "class_share", "does_both", *empty)
+    return rows.rename({"share": "kernels_share"})
 
 
 def causes(rows: pl.DataFrame) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Group, RenderableType
@@ -74,9 +75,20 @@ def _headline(row: dict[str, Any], place: str) -> Text:
     return label.append(f"{visible(str(row['finding']))}{place}", style="default not bold")
 
 
+def gain_of(row: Mapping[str, Any]) -> str:
+    """Its gain, of a step if there are steps, as its text has its times; empty if not known."""
+    gain, steps = row["estimated_gain_ns"], row.get("steps") or 0
+    if gain is None:
+        return ""
+    if not gain:
+        return "none"
+    return f"{duration(gain / max(steps, 1)).strip()}{' per step' if steps else ''}"
+
+
 def _details(row: dict[str, Any]) -> list[str]:
-    gain, basis, events = row["estimated_gain_ns"], row["gain_basis"], row["evidence_events"] or []
-    gain_text = "gain unknown" if gain is None else f"gain about {duration(gain).strip()}"
+    basis, events = row["gain_basis"], row["evidence_events"] or []
+    gain = gain_of(row)
+    gain_text = f"gain about {gain}" if row["estimated_gain_ns"] else f"gain {gain or 'unknown'}"
     first = ", ".join(map(str, events[:5]))
     rest = ", ..." if len(events) > 5 else ""
     lines = [

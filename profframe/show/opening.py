@@ -16,10 +16,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from profframe.facts.step_times import is_ahead
-from profframe.query.selection import spans
 from profframe.show import units
 from profframe.show.columns import KEYS
-from profframe.show.findings import STYLES
+from profframe.show.excerpts import with_copies_apart
+from profframe.show.findings import STYLES, gain_of, ranks_of
 from profframe.show.summary import FORMATS, Summary
 
 TOP: Final = 3
@@ -203,17 +203,14 @@ def findings(opening: Opening) -> Iterator[tuple[str, str, str, str]]:
     keys = opening.summary.overview.select(KEYS)
     has_runs, has_several = keys["run"].n_unique() > 1, keys.height > 1
     for row in opening.findings.head(TOP).iter_rows(named=True):
-        gain = row["estimated_gain_ns"]
-        text = "unknown" if gain is None else units.duration(gain).strip() if gain else "none"
         place = []
         if has_runs:
             place.append(units.middle(units.visible(str(row["run"])), _LONGEST_NAME))
         if has_several:
-            ranks = row["ranks"] or [row["rank"]]
-            place.append(f"rank{'s' if len(ranks) > 1 else ''} {spans(ranks)}")
+            place.append(ranks_of(row))
         yield (
             str(row["severity"]),
-            text,
+            gain_of(row) or "unknown",
             units.visible(str(row["finding"])),
             f" ({', '.join(place)})" if place else "",
         )
@@ -254,7 +251,7 @@ def text(
     longest = max((len(gain) for _, gain, _, _ in gains), default=0)
     for place, (severity, gain, finding, where) in enumerate(gains):
         left = None if room is None else room - longest - 2
-        row = _label("" if place else "total gain")
+        row = _label("" if place else "gain")
         row.append(f"{gain:<{longest}}  ", style=f"not dim {STYLES.get(severity, '')}")
         rows.append(_line(row.append(_cut(finding, where, left), style="not dim")))
     for place, (command, comment) in enumerate(typed):
@@ -500,7 +497,7 @@ def _listed(parts: Sequence[str], number: int, of: str = "") -> str:
 def _kernels(categories: pl.DataFrame) -> tuple[str, ...]:
     """Categories of what ran on the devices, with their shares of the time."""
     sums = (
-        categories.drop_nulls("total_ns")
+        with_copies_apart(categories.drop_nulls("total_ns"))
         .group_by("category", maintain_order=True)
         .agg(pl.col("total_ns").sum())
         .sort("total_ns", descending=True, maintain_order=True)

@@ -39,7 +39,13 @@ PIPE_WIDTH: Final = 160
 """Width of output that does not go to a terminal."""
 _GAP: Final = 2
 _UNLIMITED: Final = 1_000_000
-_FOLLOWERS: Final = (("self_share", "self_ns"), ("share", "total_ns"), ("top_op", "share"))
+_FOLLOWERS: Final = (
+    ("self_share", "self_ns"),
+    ("share", "total_ns"),
+    ("top_op", "share"),
+    ("kernels_share", "total_ns"),
+    ("top_op", "kernels_share"),
+)
 """Pairs: in a ranking the first column follows the second."""
 _MOST_HEADERS: Final = 8
 _LONGEST_HEADER: Final = 300

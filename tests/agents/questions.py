@@ -27,6 +27,7 @@ PAIR: Final = ("examples/fp32.json.gz", "examples/bf16.json.gz")
 SAME: Final = ("examples/fp32.json.gz", "copy of examples/fp32.json.gz")
 COMPILED: Final = ("luatil__torch-profile/trace_04.json.gz",)
 COPIES: Final = ("pytorch__benchmark/trace.json",)
+BUSY: Final = ("pytorch__kineto/docs/after_fix_trace.json",)
 TWO_COPIES: Final = ("pytorch__benchmark/trace.json", "pytorch__benchmark/trace2.json")
 PIPE: Final = ("pytorch__PiPPy/ref.json",)
 EVALUATION: Final = (
@@ -126,6 +127,16 @@ def _is_busy(files: list[Raw]) -> object:
     [file] = files
     idle = sum(raw.gaps(file.work))
     return NOTHING if idle < 0.05 * (raw.covered(file.work) + idle) else "idle"
+
+
+def _rule_for(rule: str, slow: Callable[[Raw], list[Slice]]) -> Callable[[list[Raw]], object]:
+    """The rule, if the devices do what it looks for in more than half of their time."""
+
+    def read(files: list[Raw]) -> object:
+        [file] = files
+        return (rule,) if raw.covered(slow(file)) > 0.5 * raw.covered(file.work) else NOTHING
+
+    return read
 
 
 def _mm_annotation(files: list[Raw]) -> object:
@@ -439,6 +450,12 @@ WITH_ANSWER: Final = (
         _first("time_breakdown", "idle_ns"),
         lambda files: (sum(raw.gaps(files[0].work)),),
     ),
+    Question(
+        "What slows this program down?",
+        COPIES, (Call("advice", {}),),
+        _first(FINDINGS, "rule"),
+        _rule_for("exposed_copies", lambda file: file.of("gpu_memcpy")),
+    ),
 )  # fmt: skip
 WITHOUT_ANSWER: Final = (
     Question(
@@ -472,13 +489,7 @@ WITHOUT_ANSWER: Final = (
     ),
     Question(
         "What slows this program down?",
-        COPIES, (Call("advice", {}),),
-        _nothing(FINDINGS, "rules found anything wrong"),
-        _is_busy,
-    ),
-    Question(
-        "What slows this program down?",
-        COMPILED, (Call("advice", {}),),
+        BUSY, (Call("advice", {}),),
         _nothing(FINDINGS, "rules found anything wrong"),
         _is_busy,
     ),

@@ -69,7 +69,8 @@ def test_ranks_kernels_and_quality_are_shown_where_there_are_any(store: str, run
     assert (code, err) == (0, "")
     headings = [line for line in out.splitlines() if line[:1].isupper()]
     assert headings == [
-        *("Overview", "Device time", "Time of the devices by category", "Self time", "Kernels"),
+        *("Overview", "Device time, first to last work", "Time of the devices by category"),
+        *("Self time", "Kernels"),
         "Quality",
     ]
     assert "2 ranks" in out
@@ -102,10 +103,10 @@ def test_what_the_devices_did_and_why_they_waited(tmp_path: Path, run: Run) -> N
     }
     assert shown["Device time"] == [
         ["step", "span", "compute", "idle", "idle %"],
-        ["all", "110.000 us", "40.000 us", "70.000 us", "63.6 %"],
+        ["first to last work", "110.000 us", "40.000 us", "70.000 us", "63.6 %"],
         ["7", "150.000 us", "40.000 us", "110.000 us", "73.3 %"],
     ]
-    assert shown["Idle time of the devices"] == [
+    assert shown["Idle time of the devices, first to last work"] == [
         ["device", "cause", "idle", "idle %", "gaps", "mean", "max", "host mostly in"],
         ["0", "host_wait", "70.000 us", "63.6 %", "1", "70.000 us", "70.000 us", "aten::mm"],
     ]

@@ -20,6 +20,8 @@ from profframe.cli.part import Part
 from profframe.cli.shell import folded, shell_word
 from profframe.cli.views import _opening
 from profframe.show import opening, terminal, units
+from profframe.show.excerpts import with_copies_apart
+from profframe.show.findings import gain_of
 from tests.conftest import Run
 from tests.hostile import RUN
 from tests.members import few
@@ -86,7 +88,7 @@ def test_the_time_of_a_step_is_that_of_the_device(tmp_path: Path, run: Run) -> N
         "compute 30.0 %, exposed communication 20.0 %, exposed copies 10.0 %, idle 40.0 %"
     )
     assert time.endswith(" of 100.000 us per step, the mean of 2")
-    assert lines["kernels"] == ["collective 42.9 %, gemm 42.9 %, copy 14.3 %"]
+    assert lines["kernels"] == ["collective 42.9 %, gemm 42.9 %, memcpy 14.3 %"]
     assert lines["next"][0].startswith("profframe ")
     assert str(path) in lines["next"][0]
 
@@ -100,7 +102,11 @@ def test_every_number_is_that_of_an_answer(source: str, run: Run) -> None:
         if steps.height:
             share = units.share(int(steps[part].sum()) / int(steps["span_ns"].sum()))
             assert f"{name} {share}" in lines["time"][0]
-    categories = trace.kernel_categories().group_by("category").agg(pl.col("total_ns").sum())
+    categories = (
+        with_copies_apart(trace.kernel_categories())
+        .group_by("category")
+        .agg(pl.col("total_ns").sum())
+    )
     total = categories["total_ns"].sum()
     for text in lines.get("kernels", []):
         shares = dict(re.findall(r"(\w+) ([\d.]+ %)", text))
@@ -110,9 +116,13 @@ def test_every_number_is_that_of_an_answer(source: str, run: Run) -> None:
     host = trace.self_times()
     for name, share in re.findall(r"(\S+) ([\d.]+ %)", " ".join(lines.get("host", []))):
         assert units.share(float(host.filter(pl.col("name") == name)["self_share"].sum())) == share
-    gains = [row.split("  ")[0] for row in lines.get("total gain", [])]
-    known = trace.advice()["estimated_gain_ns"].drop_nulls().sort(descending=True)
-    expected_gains = [units.duration(ns).strip() if ns else "none" for ns in known]
+    gains = [row.split("  ")[0] for row in lines.get("gain", [])]
+    known = (
+        trace.advice()
+        .drop_nulls("estimated_gain_ns")
+        .sort("estimated_gain_ns", descending=True, maintain_order=True)
+    )
+    expected_gains = [gain_of(row) for row in known.iter_rows(named=True)]
     assert gains
     assert [gain for gain in gains if gain != "unknown"] == expected_gains[: len(gains)]
 
@@ -146,7 +156,7 @@ def text_of(first: opening.Opening, width: int | None, path: str = "trace.json")
 
 def test_findings_are_in_the_order_of_their_gain(first: opening.Opening) -> None:
     rows = [("none", 0, [0]), ("unknown", None, [0]), ("little", 1_000, [0]), ("much", 5_000, [0])]
-    lines = labelled(text_of(findings(first, *rows), 100))["total gain"]
+    lines = labelled(text_of(findings(first, *rows), 100))["gain"]
     assert [re.split(" {2,}", line) for line in lines] == [
         ["5.000 us", "much"],
         ["1.000 us", "little"],
@@ -157,12 +167,12 @@ def test_findings_are_in_the_order_of_their_gain(first: opening.Opening) -> None
 def test_ranks_of_a_finding_are_named_where_there_are_several(first: opening.Opening) -> None:
     ranks = [first.summary.overview.with_columns(rank=pl.lit(n, pl.Int32)) for n in range(4)]
     job = replace(first, summary=replace(first.summary, overview=pl.concat(ranks)))
-    rows = [("slow " * 40, 5_000, [0, 1, 3]), ("late", 1_000, [2])]
+    rows = [("slow " * 40, 5_000, [0, 1, 3]), ("late", 1_000, [0])]
     printed = text_of(findings(job, *rows), 100)
     assert "1 run, 4 ranks, 2 steps each, at most 200.000 us" in printed
-    first_line, second = labelled(printed)["total gain"]
-    assert first_line.endswith("… (ranks 0-1, 3)")
-    assert second.endswith("late (rank 2)")
+    first_line, second = labelled(printed)["gain"]
+    assert first_line.endswith("… (ranks 0-1, 3, this is rank 0)")
+    assert second.endswith("late (rank 0)")
     assert "profframe blame trace.json" in printed
 
 
@@ -176,7 +186,7 @@ def test_a_finding_takes_one_line(width: int, first: opening.Opening) -> None:
     assert len(lines) <= opening.MOST_LINES
     assert max(map(cell_len, lines)) <= width
     assert "\x1b" not in printed
-    assert len(labelled(printed)["total gain"]) == 3
+    assert len(labelled(printed)["gain"]) == 3
     assert "…/train.py(3): f" in printed or width < 160
 
 
@@ -195,7 +205,7 @@ def test_files_without_times_say_what_they_are(case: str, tmp_path: Path, run: R
     lines = labelled(printed)
     assert what[:60] in " ".join(lines["contents"])
     assert lines["next"][0].startswith("profframe ")
-    assert "total gain" not in lines
+    assert "gain" not in lines
     assert "time" not in lines
     assert len(first_lines(printed)) <= opening.MOST_LINES
 

@@ -9,8 +9,9 @@ import polars as pl
 
 from profframe.show import units
 from profframe.show.columns import KEYS
-from profframe.show.findings import ranks_of
+from profframe.show.findings import gain_of, ranks_of
 from profframe.show.first_words import first_words
+from profframe.show.opening import TimeParts
 from profframe.show.report.parts import (
     Fact,
     Facts,
@@ -104,14 +105,14 @@ def _steps(context: Context) -> tuple[Fact, ...]:
 
 
 def _busy(context: Context) -> tuple[Fact, ...]:
-    """The share of their span in which devices had work."""
-    trace_rows = context.answer("time_breakdown").frame.filter(pl.col("step").is_null())
-    span, idle = int(trace_rows["span_ns"].sum()), int(trace_rows["idle_ns"].sum())
-    if not span:
+    """The share of the time in which devices had work, of the same time as the first lines."""
+    parts = TimeParts.of(context.answer("time_breakdown").frame)
+    if parts is None:
         return ()
-    busy = span - idle
-    note = "of their span" if trace_rows.height == 1 else "of their spans"
-    return (Fact("Devices busy", units.share(busy / span), f"{busy:,} of {span:,} ns", note),)
+    busy = parts.span_ns - parts.idle_ns
+    of = units.plural(parts.rows, "step") if parts.has_steps else "their span"
+    exact = f"{busy:,} of {parts.span_ns:,} ns"
+    return (Fact("Devices busy", units.share(parts.share(busy)), exact, f"of {of}"),)
 
 
 def _peak(context: Context) -> tuple[Fact, ...]:
@@ -128,12 +129,13 @@ def _peak(context: Context) -> tuple[Fact, ...]:
 
 
 def _finding(row: Mapping[str, Any], place: str) -> Finding:
-    gain = row["estimated_gain_ns"]
+    gain, steps = row["estimated_gain_ns"], row["steps"]
+    of = f" in {units.plural(steps, 'step')}" if steps else ""
     return Finding(
         severity=row["severity"],
         text=units.visible((row["finding"] or "") + place),
         suggestion=units.visible(row["suggestion"] or ""),
-        gain="" if gain is None else units.duration(gain).strip(),
-        exact="" if gain is None else f"{gain:,} ns",
+        gain=gain_of(row),
+        exact="" if gain is None else f"{gain:,} ns{of}",
         basis=units.visible(row["gain_basis"] or ""),
     )

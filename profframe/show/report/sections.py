@@ -17,7 +17,7 @@ from profframe.show.report.replies import Context, Reply
 from profframe.show.report.timeline import timeline
 
 _ADVICE: Final = (
-    "severity", "finding", "ranks", "estimated_gain_ns", "suggestion", "rule", "where",
+    "severity", "finding", "ranks", "estimated_gain_ns", "steps", "suggestion", "rule", "where",
     "gain_basis", "events",
 )  # fmt: skip
 _SOURCES: Final = (
@@ -35,8 +35,11 @@ def advice(context: Context) -> Section | None:
     reply = context.answer("advice")
     if not reply:
         return None
-    has_several = (reply.frame["ranks"].list.len() > 1).any()
-    columns = tuple(name for name in _ADVICE if has_several or name != "ranks")
+    useful = {
+        "ranks": (reply.frame["ranks"].list.len() > 1).any(),
+        "steps": (reply.frame["steps"] > 0).any(),
+    }
+    columns = tuple(name for name in _ADVICE if useful.get(name, True))
     return Section(
         "Advice",
         "What rules found slow or wasteful, and what to do; gains do not add up.",
