@@ -10,7 +10,9 @@ from importlib import import_module
 import polars as pl
 
 from profframe.analysis.causes import kinds
+from profframe.analysis.causes.call_times import call_times, kernels, ops
 from profframe.analysis.causes.delays import with_delays
+from profframe.analysis.causes.evidence import slower
 from profframe.analysis.causes.piece_rows import named, piece_rows
 from profframe.analysis.causes.sides import Connect, divided, side
 from profframe.analysis.causes.slot_rows import SIDES, slot_rows
@@ -86,9 +88,11 @@ def explanation(
     lost = {name: part.lost_ns for name, part in zip(SIDES, parts, strict=True)}
     counts = {name: its.count for name, its in zip(SIDES, sides, strict=True)}
     rows = with_delays(rows, lost, counts, LATE)
-    rows = named(rows, about, has_devices=base.has_devices or other.has_devices)
+    times = [call_times(sides, owns, of_slots) for of_slots in (kernels(about), ops(about))]
+    slow = slower(times[1], max(base.mean_ns, other.mean_ns))
+    rows = named(rows, about, slow, has_devices=base.has_devices or other.has_devices)
     return Explanation(
-        table(rows, about, sides),
+        table(rows, about, sides, times),
         base_ns=base.mean_ns,
         other_ns=other.mean_ns,
         base_steps=base.count,

@@ -78,9 +78,8 @@ def _with_ops(slots: pl.DataFrame) -> pl.DataFrame:
         own = pl.when("is_work").then(f"{side}_parent").otherwise("slot")
         slots = slots.with_columns(own.alias(f"{side}_op")).join(names, on=f"{side}_op", how="left")
     is_one = pl.col("base_op") == pl.col("other_op")
-    slots = slots.with_columns(
-        op=pl.when("is_work").then("parent").otherwise("slot"),
-    )
+    is_inner = pl.col("is_work") | _is_wait_of_op(slots)
+    slots = slots.with_columns(op=pl.when(is_inner).then("parent").otherwise("slot"))
     shared = slots.select(pl.col("slot").alias("op"), pl.col("in_both").alias("op_in_both"))
     renamed = (pl.col("base_name") != pl.col("other_name")).fill_null(False)
     works = (
@@ -100,6 +99,13 @@ def _with_ops(slots: pl.DataFrame) -> pl.DataFrame:
         .with_columns(pl.col(flags).fill_null(False))
         .with_columns(op_in_both=pl.col("op_in_both") & is_one.fill_null(True))
     )
+
+
+def _is_wait_of_op(slots: pl.DataFrame) -> pl.Expr:
+    """Whether a call waits for a device inside an op that both sides have, too."""
+    ops = slots.filter(pl.col("in_both") & (pl.col("base_kind") == "host_op"))
+    is_wait = pl.col("base_kind").is_in(["runtime", "driver"])
+    return (is_wait & pl.col("parent").is_in(ops["slot"].implode())).fill_null(False)
 
 
 def _tops(slots: pl.DataFrame) -> pl.DataFrame:

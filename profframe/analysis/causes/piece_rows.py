@@ -26,6 +26,8 @@ _DIRECT: Final = {
     "nothing": kinds.CODE,
 }
 """Kinds of pieces that have one cause, whatever slot they are in."""
+OF_OP: Final = 4
+"""Number of the bundles of ops that make devices wait."""
 _COLUMNS: Final = (
     "sample",
     "slot",
@@ -108,9 +110,17 @@ def piece_rows(  # noqa: PLR0917 -- a side, and what is known of it by now
     return PieceRows(rows, lost_ns)
 
 
-def named(rows: pl.DataFrame, about: pl.DataFrame, *, has_devices: bool) -> pl.DataFrame:
-    """Pieces with their final cause, and the names by which they are added up."""
-    of_slots = about.select("slot", "in_both", "op_has_both", "place", "group", "cause")
+def named(
+    rows: pl.DataFrame, about: pl.DataFrame, ops: pl.DataFrame, *, has_devices: bool
+) -> pl.DataFrame:
+    """Pieces with their final cause, and the names by which they are added up.
+
+    While devices wait for the host, what it does is one; but ``ops`` (``slot name``), which take
+    more or less time than on the other side, keep their names.
+    """
+    of_slots = about.select("slot", "in_both", "op_has_both", "place", "group", "cause").join(
+        ops.select("slot", op_name="name"), on="slot", how="left"
+    )
     rows = rows.drop("in_both", "delay", "delay_kind").join(of_slots, on="slot", how="left")
     launching = pl.col("kind").is_in(
         [KINDS.index(kind) for kind in (["launch", "op"] if has_devices else ["launch"])]
@@ -132,6 +142,8 @@ def named(rows: pl.DataFrame, about: pl.DataFrame, *, has_devices: bool) -> pl.D
         .then(_bundle(0, "place"))
         .when(alone)
         .then(_bundle(1, "slot"))
+        .when((pl.col("cause") == kinds.LAUNCH) & pl.col("op_name").is_not_null())
+        .then(_bundle(OF_OP, "op_name"))
         .when(pl.col("cause") == kinds.LAUNCH)
         .then(_bundle(2, pl.lit(0, pl.Int64)))
         .when(pl.col("line_name").is_not_null())

@@ -16,7 +16,7 @@ MACROS: Final = "call_nodes() steady_steps()"
 """The macros that the queries of this module call."""
 OP, ANNOTATION, MODULE, FRAME, CALL, SYNC, LOAD, COMPILE, RESUME = range(1, 10)
 """What the host does in a slice; `call_sort` in SQL."""
-_CALLS: Final = (OP, ANNOTATION, MODULE, LOAD, COMPILE, RESUME)
+_CALLS: Final = (OP, ANNOTATION, MODULE, SYNC, LOAD, COMPILE, RESUME)
 _LATEST: Final = 2**62
 COMPUTE, COMMUNICATION, COPY = range(1, 4)
 """What a device does."""

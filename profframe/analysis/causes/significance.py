@@ -8,26 +8,92 @@ import numpy as np
 import polars as pl
 
 from profframe.analysis.causes import kinds
+from profframe.analysis.causes.call_times import WORK
+from profframe.analysis.causes.evidence import LEAST_SHARE, LEVEL, Drifts
 from profframe.analysis.causes.sides import Side
 from profframe.analysis.causes.slot_rows import SIDES
 from profframe.analysis.stats import noise
+from profframe.analysis.stats.calls import LEAST
 
-_LEVEL: Final = 0.01
-"""Expected share of noise among the named rows."""
-_LEAST_SHARE: Final = 1e-3
-"""What takes a smaller share of a step is not tested: it says nothing about the step."""
 _OFTEN: Final = 0.5
 """A call that fewer of the steps of its side have may be there by chance."""
 _LARGE: Final = 0.05
 """A cause with at least this share of a significant change is named, even if it may be noise."""
 _STRUCTURAL: Final = (
     *(kinds.SWAPPED, kinds.ADDED, kinds.REMOVED, kinds.SHAPES, kinds.TYPES),
-    *(kinds.FUSED, kinds.UNFUSED, kinds.BREAK),
+    *(kinds.FUSED, kinds.UNFUSED, kinds.BREAK, kinds.SYNC),
 )
+_WAITING: Final = (kinds.LAUNCH, kinds.CODE, kinds.SYNC)
+"""Causes of time in which devices wait for the host: what it is behind, not what it takes."""
+
+
+def with_evidence(
+    table: pl.DataFrame, of_calls: pl.DataFrame, sides: tuple[Side, Side], drifts: Drifts
+) -> pl.DataFrame:
+    """Rows whose calls are evidence of their change are significant.
+
+    Work that both sides have and that only differs in time is not, whatever its steps say, if it
+    does not go beyond the drift of all others. What was not repeated stays without a test.
+    """
+    table = table.join(of_calls, on="row", how="left", maintain_order="left")
+    change = _mean_change(sides)
+    mean_ns = max(of.mean_ns for of in sides)
+    is_shown = (change * pl.col("call_change").sign() >= LEAST_SHARE * mean_ns).fill_null(False)
+    is_evidence = pl.col("is_evidence").fill_null(False) & is_shown
+    ratio = (pl.col("other_took") / pl.col("base_took")).log()
+    calls = (pl.col("other_calls") / pl.col("base_calls")).log()
+    measured = pl.when(pl.col("base_took") > 0).then(ratio - calls - pl.col("call_drift"))
+    own = pl.coalesce(measured, "call_change")
+    beyond = is_beyond(own, own + pl.col("call_drift"), sides)
+    is_tested = pl.col("call_p").is_not_nan()
+    by_steps = pl.col("significant") & pl.when(is_tested).then(beyond).otherwise(
+        ~_is_pace(drifts, sides)
+    )
+    is_repeated = pl.col("significant").is_not_null()
+    return table.with_columns(
+        p_value=pl.when(is_repeated & is_evidence).then("call_p").otherwise("p_value"),
+        significant=pl.when(is_repeated).then(is_evidence | by_steps),
+    ).drop("call_change", "call_drift", "call_p", "is_evidence")
+
+
+def is_beyond(change: pl.Expr, whole: pl.Expr, sides: tuple[Side, Side]) -> pl.Expr:
+    """Whether a change goes beyond the drift, of which the ``whole`` one is a part.
+
+    Two runs may differ by a little without a reason, so of one run on a side it is 5 %; where both
+    have several, these show what is noise, and most of the change must not be the drift.
+    """
+    if _has_runs(sides):
+        return change.abs() >= whole.abs() / 2
+    return change.abs() >= LEAST
+
+
+def _is_pace(drifts: Drifts, sides: tuple[Side, Side]) -> pl.Expr:
+    """Whether devices wait more or less because one run as a whole was slower, as runs are.
+
+    A wait is what the host is behind the devices; so a small drift of either changes it by as much
+    as a drift of the whole step, however short it is.
+    """
+    if _has_runs(sides):
+        return pl.lit(False)
+    drift = np.expm1(abs(drifts.host)) + np.expm1(abs(drifts.work))
+    most = drift * max(of.mean_ns for of in sides)
+    is_small: pl.Expr = _mean_change(sides).abs() <= most
+    return pl.col("cause").is_in(_WAITING) & is_small
+
+
+def _has_runs(sides: tuple[Side, Side]) -> bool:
+    """Whether both sides have several runs, which show what differs between runs by chance."""
+    return all(bool((of.sample_runs != of.sample_runs[:1]).any()) for of in sides)
+
+
+def _mean_change(sides: tuple[Side, Side]) -> pl.Expr:
+    """Change of the mean step."""
+    base, other = (max(of.count, 1) for of in sides)
+    return pl.col("other_total") / other - pl.col("base_total") / base
 
 
 def named_or_noise(
-    table: pl.DataFrame, values: pl.DataFrame, sides: tuple[Side, Side]
+    table: pl.DataFrame, values: pl.DataFrame, sides: tuple[Side, Side], drifts: Drifts
 ) -> pl.DataFrame:
     """Rows that are more than noise, and those of a cause that is so as a whole.
 
@@ -43,6 +109,12 @@ def named_or_noise(
     table = table.filter(pl.col("base_total") * other.count != pl.col("other_total") * base.count)
     often = pl.max_horizontal("base_present", "other_present") >= _OFTEN
     is_certain = pl.col("cause").is_in(_STRUCTURAL) & often & pl.col("is_other")
+    is_alone = (pl.col("base_total") == 0) | (pl.col("other_total") == 0)
+    table = table.with_columns(
+        significant=pl.when(pl.col("significant").is_not_null()).then(
+            pl.col("significant") | (is_certain & is_alone)
+        )
+    )
     is_noise = (~pl.col("significant") & ~is_certain).fill_null(False)
     rest = table.filter(is_noise)
     if rest.is_empty():
@@ -54,6 +126,11 @@ def named_or_noise(
     )
     tested = tests(of_causes, causes.height, sides)
     causes = pl.concat([causes.drop("of"), tested], how="horizontal")
+    is_alike = pl.col("cause").is_in(WORK) & ~_beyond_drift(drifts.work, sides)
+    is_one = pl.col("places") == 1  # tested as a row, with what is typical of rows
+    causes = causes.with_columns(
+        pl.col("significant") & ~is_alike & ~is_one & ~_is_pace(drifts, sides)
+    )
     small = causes.filter(~pl.col("significant"))
     whole = tests(values.with_columns(row=pl.lit(0, pl.Int64)), 1, sides)
     total = int(change(whole)[0])
@@ -68,6 +145,13 @@ def named_or_noise(
     )
     others = [part for part in (causes, pooled) if part.height]
     return pl.concat([table.filter(~is_noise), *others], how="diagonal_relaxed")
+
+
+def _beyond_drift(drift: float, sides: tuple[Side, Side]) -> pl.Expr:
+    """Whether the time of work as a whole differs by more than that of each kernel does."""
+    base, other = (max(of.count, 1) for of in sides)
+    whole = ((pl.col("other_total") / other) / (pl.col("base_total") / base)).log()
+    return is_beyond(whole - drift, whole, sides)
 
 
 def tests(values: pl.DataFrame, height: int, sides: tuple[Side, Side]) -> pl.DataFrame:
@@ -101,14 +185,14 @@ def tests(values: pl.DataFrame, height: int, sides: tuple[Side, Side]) -> pl.Dat
                 for name, of in zip(SIDES, sides, strict=True)
             )
         )
-        large = sizes >= _LEAST_SHARE * max(of.mean_ns for of in sides)
+        large = sizes >= LEAST_SHARE * max(of.mean_ns for of in sides)
         q = np.ones(height)
         q[large] = noise.false_discovery(result.p[large])
         columns |= {
             "change_low_ns": result.low,
             "change_high_ns": result.high,
             "p_value": result.p,
-            "significant": q <= _LEVEL,
+            "significant": q <= LEVEL,
         }
     else:
         none = [None] * height

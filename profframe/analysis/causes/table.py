@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import polars as pl
 
 from profframe.analysis.causes import kinds
+from profframe.analysis.causes.call_times import WORK, CallTimes
+from profframe.analysis.causes.evidence import drifts, evidence
+from profframe.analysis.causes.piece_rows import OF_OP
 from profframe.analysis.causes.sides import Side
-from profframe.analysis.causes.significance import named_or_noise, tests
+from profframe.analysis.causes.significance import named_or_noise, tests, with_evidence
 from profframe.analysis.causes.slot_rows import SIDES
 from profframe.intervals import Ints
 
@@ -34,8 +38,16 @@ SCHEMA: Final = (
 """Columns of the causes."""
 
 
-def table(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[Side, Side]) -> pl.DataFrame:
-    """One row per cause and what it is about, the largest change first; columns of `SCHEMA`."""
+def table(
+    rows: pl.DataFrame,
+    about: pl.DataFrame,
+    sides: tuple[Side, Side],
+    times: Sequence[CallTimes],
+) -> pl.DataFrame:
+    """One row per cause and what it is about, the largest change first; columns of `SCHEMA`.
+
+    ``times`` has those of work and of ops.
+    """
     names = _bundles(rows, about)
     lines = rows.group_by(_BUNDLE).agg(
         pl.col("line_name").filter(pl.col("side") == name).min().alias(f"{name}_line")
@@ -44,7 +56,7 @@ def table(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[Side, Side]) -> 
     names = names.join(lines, on=_BUNDLE, how="left")
     has_line = pl.any_horizontal(pl.col(f"{name}_line").is_not_null() for name in SIDES)
     is_code = pl.col("cause").is_in([kinds.CODE, kinds.LOADING, kinds.RECOMPILE])
-    is_launch = pl.col("cause") == kinds.LAUNCH
+    is_launch = (pl.col("cause") == kinds.LAUNCH) & (pl.col("bundle_kind") != OF_OP)
     names = names.with_columns(
         pl.when(is_code & has_line)
         .then(f"{name}_line")
@@ -54,7 +66,10 @@ def table(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[Side, Side]) -> 
         .alias(f"{name}_op")
         for name in SIDES
     ).with_columns(
-        pl.when(is_code | is_launch).then(None).otherwise(f"{name}_kernel").alias(f"{name}_kernel")
+        pl.when(is_code | (pl.col("cause") == kinds.LAUNCH))
+        .then(None)
+        .otherwise(f"{name}_kernel")
+        .alias(f"{name}_kernel")
         for name in SIDES
     )
     keyed = names.with_columns(row=pl.struct(_KEY).rank("dense").cast(pl.Int64) - 1)
@@ -84,7 +99,23 @@ def table(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[Side, Side]) -> 
     )
     tested = tests(values, made.height, sides)
     made = pl.concat([made, tested], how="horizontal")
-    return _summed(named_or_noise(made, values, sides), sides)
+    of_calls = _of_calls(rows, keyed, sides, times)
+    of_runs = drifts(times)
+    made = with_evidence(made, of_calls, sides, of_runs)
+    return _summed(named_or_noise(made, values, sides, of_runs), sides)
+
+
+def _of_calls(
+    rows: pl.DataFrame, keyed: pl.DataFrame, sides: tuple[Side, Side], times: Sequence[CallTimes]
+) -> pl.DataFrame:
+    """What the calls of a row say of it, where all of it is work or ops that both sides have."""
+    is_paired = pl.col("cause").is_in(WORK) | (pl.col("bundle_kind") == OF_OP)
+    slots = rows.filter(is_paired).select("slot", *_BUNDLE).unique()
+    of_rows = slots.join(keyed.select(*_BUNDLE, "row"), on=_BUNDLE).select("slot", "row")
+    longest = max(of.mean_ns for of in sides)
+    return pl.concat(evidence(of, of_rows, longest) for of in times).unique(
+        "row", keep="first", maintain_order=True
+    )
 
 
 def _bundles(rows: pl.DataFrame, about: pl.DataFrame) -> pl.DataFrame:

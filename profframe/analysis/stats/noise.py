@@ -227,11 +227,11 @@ def _moderated(side: _Side, size: Float64) -> tuple[Float64, Float64]:
     usable = (relative > 0) & (freedom >= 1)
     if np.count_nonzero(usable) < _LEAST_ROWS:
         return error, freedom
-    typical, weight = _typical(relative[usable], size[usable], freedom[usable], size)
+    typical, weight = typical_variance(relative[usable], size[usable], freedom[usable], size)
     return np.maximum(error, typical * size**2), freedom + np.minimum(weight, freedom)
 
 
-def _typical(
+def typical_variance(
     relative: Float64, size: Float64, freedom: Float64, target_sizes: Float64
 ) -> tuple[Float64, float]:
     """Typical relative variance of rows of the target sizes, and its weight in samples.

@@ -20,7 +20,7 @@ import numpy as np
 from profframe.analysis.stats.noise import Float64
 from profframe.intervals import Ints
 
-_NORMAL: Final = 1.482602218505602
+NORMAL: Final = 1.482602218505602
 """Standard deviation of normal noise whose median distance is 1."""
 _EFFICIENCY: Final = 0.5
 """Freedom per sample of noise from a median; from simulations, so that error rates hold."""
@@ -85,7 +85,7 @@ def deviation(
     ratios = bool((samples > 0).all() and (middle > 0).all())
     distance = np.log(samples / middle) if ratios else samples - middle
     size = 1.0 if ratios else scale or float(np.median(np.abs(middle))) or 1.0
-    noise = max(_NORMAL * float(np.median(np.abs(distance))), _LEAST_NOISE * size)
+    noise = max(NORMAL * float(np.median(np.abs(distance))), _LEAST_NOISE * size)
     freedom = max(_EFFICIENCY * (usable.size - 1), 1.0)
     score[usable] = distance / noise
     chance[usable] = 2 * special.stdtr(freedom, -np.abs(score[usable]))
