@@ -169,8 +169,8 @@ def _values(of: Calls, places: Ints, reference: Float64, names: Ints) -> tuple[F
     named = _grid(names[unit], cluster, relative, (int(names.max(initial=-1)) + 1, of.clusters))
     drifts = np.zeros(named.shape)
     row, column = np.nonzero(~np.isnan(named))
-    drifts[row, column] = median_of_others(named[row, column], column)
-    return values, np.nan_to_num(drifts)[names]
+    drifts[row, column] = np.nan_to_num(median_of_others(named[row, column], column))
+    return values, np.where(np.isnan(values), np.nan, drifts[names])
 
 
 def _grid(row: Ints, column: Ints, value: Float64, shape: tuple[int, int]) -> Float64:
