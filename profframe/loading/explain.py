@@ -54,7 +54,8 @@ def explain(base: Any, other: Any) -> Explanation:
             Share of the whole difference; NULL if there is none.
         ``change_low_ns change_high_ns p_value significant``
             Confidence interval of the change (95 %), and whether it is more than noise (of the
-            rows that are, 1 % are noise on average); NULL without repeated steps.
+            rows that are, 1 % are noise on average), by its steps or by its calls; calls that only
+            one side has are a change of the program. NULL without repeated steps.
         ``base_calls other_calls base_call_ns other_call_ns``
             Pieces of work per step, and the mean time of one, hidden or not; NULL if there are
             none.
