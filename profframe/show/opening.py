@@ -447,9 +447,11 @@ def _pace(steps: pl.DataFrame) -> tuple[str, ...]:
     later = run.filter(pl.int_range(pl.len()).over("rank") > 0)
     if not later.height:
         return (f"{ahead} of the devices{where}",)
-    means = (int(later[name].sum()) / later.height for name in ("host_ns", "step_ns"))
-    host, step = (units.duration(ns).strip() for ns in means)
+    host_ns, step_ns = (int(later[name].sum()) / later.height for name in ("host_ns", "step_ns"))
+    host, step = (units.duration(ns).strip() for ns in (host_ns, step_ns))
     pace = f"it takes {host} per step, and the devices complete one every {step}"
+    if step_ns < host_ns:
+        pace = f"the devices catch up, with one every {step}, while it takes {host} per step"
     return (
         f"{ahead}{where}: after the first step {pace}",
         f"{ahead}{where}; after the first step the devices complete one every {step}",

@@ -41,7 +41,7 @@ SELECT
     'launches' AS cause,
     severity_of(sum(host_ns) / devices, window_ns) AS severity,
     'Devices wait for the next launch ' || claimed_part() || devices_text(devices) || ', in '
-    || counted(count(*), 'gap') || ' of ' || duration_text(avg(gap_ns)) || ' on average' AS finding,
+    || counted(count(*), 'gap') || ', ' || duration_text(avg(host_ns)) || ' in each on average' AS finding,
     strongest(after_id, host_ns) AS evidence_events,
     count(*) AS events,
     list(span(start_ns, start_ns + gap_ns)) AS claimed,

@@ -106,6 +106,22 @@ def test_the_pace_begins_after_the_first_step(tmp_path: Path, run: Run) -> None:
     assert " of 81.667 us per step, the mean of 3" in lines["time"][0]
 
 
+def test_devices_may_catch_up(tmp_path: Path, run: Run) -> None:
+    """The host ended the first step 70 us before the devices, and waits for nothing later."""
+    slices = program(1, 0, steps=3, kernels=3)
+    slices = [(*one[:4], 120, one[5]) if one[0] == "kernel" else one for one in slices]
+    slices = [one for one in slices if one[0] != "kernel" or one[3] < 100]
+    later: list[Slice] = [
+        ("kernel", "sgemm", 0, start, 30, {"device": 0, "stream": 7, "correlation": number})
+        for number, start in ((2, 170), (3, 250))
+    ]
+    (pace,) = labelled(run(written(tmp_path / "a.json", slices + later))[1])["pace"]
+    assert pace == (
+        "the host runs up to 70.000 us ahead: after the first step the devices catch up, with one "
+        "every 65.000 us, while it takes 100.000 us per step"
+    )
+
+
 def test_a_single_fill_is_not_a_busy_trace(tmp_path: Path, run: Run) -> None:
     fill: Slice = ("gpu_memset", "Memset (Device)", 0, 500, 2, {"device": 0, "stream": 7})
     host: Slice = ("cpu_op", "aten::zeros", 1, 0, 1000, {})
