@@ -111,7 +111,9 @@ def test_what_is_planted_is_named(kind: str, count: int) -> None:
     for seed in range(count):
         of = plant(kind, seed)
         rows = significant(
-            causes(of.base, of.other, f"{seed}", noise(f"{kind} {seed}"), drawn_steps(f"{seed}"))
+            causes(
+                of.base, of.other, f"{seed}", noise(f"{kind} {seed}"), drawn_steps(f"{kind} {seed}")
+            )
         )
         names = ("base_op", "other_op", "base_kernel", "other_kernel")
         if not any(of.what in (row[name] or "") for row in rows for name in names):
@@ -124,7 +126,7 @@ def test_where_nothing_changed_nothing_is_significant(count: int) -> None:
     alarms = {}
     for seed in range(count):
         program = draw(seed)
-        of = causes(program, program, f"{seed}", noise(f"None {seed}"), drawn_steps(f"{seed}"))
+        of = causes(program, program, f"{seed}", noise(f"None {seed}"), drawn_steps(f"None {seed}"))
         alarms[seed] = significant(of)
     wrong = {seed: rows for seed, rows in alarms.items() if rows}
     assert len(wrong) <= count // 100, wrong
