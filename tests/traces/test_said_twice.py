@@ -243,7 +243,7 @@ def check_categories(said: Said) -> None:
     shares = {row["category"]: row["%"] for row in rows}
     assert len(shares) == len(rows), "two rows of one name"
     if rows:
-        for name, share in re.findall(r"(\w+) ([\d.]+ %)", said.line("kernels")):
+        for name, share in re.findall(r"(\w+) ([\d.]+ %)", said.line("(?:kernels|work)")):
             assert shares[name] == share, name
 
 
