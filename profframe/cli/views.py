@@ -343,7 +343,7 @@ def blame(
         return
     width = output.width
     output.echo(
-        Text(shown.headline(rows)),
+        Text("\n".join((shown.headline(rows), *shown.sentences(rows)))),
         *(
             terminal.ranking(part, top, width, title)
             for title, part in shown.parts(rows, full_names=output.full_names)

@@ -18,6 +18,10 @@ _TITLES: Final = {
     "Transfer, once all ranks are there": pl.col("part").eq("transfer"),
 }
 _UNRECORDED: Final = "(nothing recorded)"
+_CAUSES: Final = {"input": "data loading", "compute": "computation", "copy": "copies"}
+_MOST_RANKS: Final = 5
+_LEAST_SHARE: Final = 0.01
+"""Of what a rank costs, for data loading that is not its main cause."""
 
 
 def headline(rows: pl.DataFrame) -> str:
@@ -34,6 +38,63 @@ def headline(rows: pl.DataFrame) -> str:
         f"Collectives wait {times['entry']} for late ranks, and take {times['transfer']} "
         f"once all ranks are there{each}{note and f', {note}'}."
     )
+
+
+def sentences(rows: pl.DataFrame) -> list[str]:
+    """For each late rank what it costs per step, and the main cause; the costliest ranks first.
+
+    Ranks that are late because they waited for others come last. The sums of all ranks add up to
+    that of the headline.
+    """
+    late = rows.filter(part="entry").with_columns(own=pl.when(~_IS_WAIT).then("cost_ns"))
+    steps = max(int(rows["steps"][0]), 1)
+    sums = late.group_by("rank").agg(pl.col("own", "cost_ns").sum())
+    order = sums.sort("own", "cost_ns", "rank", descending=[True, True, False])
+    first = order.head(_MOST_RANKS)
+    lines = [
+        _sentence(late.filter(rank=rank), rank, cost, steps)
+        for rank, cost in first.select("rank", "cost_ns").iter_rows()
+    ]
+    if rest := order.height - first.height:
+        cost = int(order["cost_ns"][first.height :].sum())
+        lines.append(f"{units.plural(rest, 'other rank')}: {_each(cost, steps, rows)}.")
+    return lines
+
+
+def _sentence(rows: pl.DataFrame, rank: int, cost: int, steps: int) -> str:
+    """What a rank costs, and why it is late."""
+    reasons = (
+        rows.filter(pl.col("cause").is_not_null())
+        .group_by("cause", "waits_for_rank")
+        .agg(pl.col("cost_ns").sum())
+        .filter(pl.col("cost_ns") > 0)
+        .sort("cost_ns", "cause", "waits_for_rank", descending=[True, False, False])
+    )
+    text = f"Rank {rank}: {_each(cost, steps, rows)}"
+    if reasons.is_empty():
+        return f"{text}."
+    every = int(reasons["cost_ns"].sum())
+    cause, other, most = reasons.row(0)
+    text += f", {100 * most / every:.0f} % {_reason(cause, other, rank)}"
+    if cause == "wait":
+        return f"{text}."
+    loading = int(reasons.filter(cause="input")["cost_ns"].sum())
+    if cause != "input" and loading >= _LEAST_SHARE * every:
+        return f"{text}; data loading adds {_each(loading, steps, rows)}."
+    return f"{text}."
+
+
+def _reason(cause: str, other: int | None, rank: int) -> str:
+    if cause != "wait":
+        return _CAUSES.get(cause, cause)
+    if other is None:
+        return "before anything was recorded"
+    return "as at another collective" if other == rank else f"waiting for rank {other}"
+
+
+def _each(cost: int, steps: int, rows: pl.DataFrame) -> str:
+    each = " per step" if rows["steps"][0] else ""
+    return f"{units.duration(cost / steps).strip()}{each}"
 
 
 def parts(rows: pl.DataFrame, *, full_names: bool = False) -> Iterator[tuple[str, pl.DataFrame]]:
