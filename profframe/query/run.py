@@ -433,7 +433,8 @@ def ranked(
         Those of `Findings`.
     gains
         Of some of them ``finding_number gain_ns window_ns replay_error``, or ``not_replayed``, the
-        reason.
+        reason; of late ranks also ``least_gain_ns most_gain_ns``, and ``named_gain_ns`` of what the
+        finding names alone.
     terms
         How many rows it may return.
     arrangement
@@ -483,6 +484,13 @@ _GAINED: Final = """
             CASE
                 WHEN gain_ns IS NOT NULL
                     THEN 'replayed with ' || replayed_with
+                    || CASE
+                        WHEN least_gain_ns < most_gain_ns
+                            THEN ': ' || duration_text(least_gain_ns) || ' to '
+                            || duration_text(most_gain_ns)
+                        ELSE ''
+                    END
+                    || coalesce('; what is named alone gains ' || duration_text(named_gain_ns), '')
                     || coalesce('; its own time is ' || time_text(own_gain_ns, steps), '')
                     || CASE
                         WHEN abs(replay_error) >= 0.001

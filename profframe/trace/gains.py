@@ -23,6 +23,7 @@ from profframe.trace.jobs import replayed
 
 if TYPE_CHECKING:
     from profframe.analysis.replay.remedies import Changed, Remedy
+    from profframe.analysis.replay.what_if import Model
     from profframe.trace.trace import Trace
 
 MOST_RUNS: Final = 4
@@ -42,6 +43,9 @@ _SCHEMA: Final = pa.schema(
     [
         ("finding_number", pa.int64()),
         ("gain_ns", pa.int64()),
+        ("least_gain_ns", pa.int64()),
+        ("most_gain_ns", pa.int64()),
+        ("named_gain_ns", pa.int64()),
         ("window_ns", pa.float64()),
         ("replay_error", pa.float64()),
         ("not_replayed", pa.string()),
@@ -167,7 +171,8 @@ def _of_run(
     replays = [row for group in alike for row in group]
     try:
         model, _, _ = replayed(self, None, run)
-        gained, error = gains(model, [_remedy(group, windows) for group in alike])
+        named, error = gains(model, [_remedy(group, windows) for group in alike])
+        gained = _gained(model, alike, named)
     except _BROKEN as failure:
         reason = str(failure) or type(failure).__name__
         return result + _not_replayed(replays, f"it failed: {reason}")
@@ -180,12 +185,32 @@ def _of_run(
             result.append(
                 {
                     "finding_number": row["finding_number"],
-                    "gain_ns": gain,
                     "window_ns": window.get("window_ns"),
                     "replay_error": error,
                 }
+                | gain
             )
     return result
+
+
+def _gained(
+    model: Model, groups: Sequence[Sequence[Mapping[str, Any]]], named: Sequence[int]
+) -> list[dict[str, int]]:
+    """The gain of each group of findings; of late ranks it is that of `what_if`, with its range.
+
+    ``named`` is what the suggestions gain themselves. What makes ranks late is often more than the
+    one thing that a finding names.
+    """
+    from profframe.analysis.replay.what_if import saved, without_stragglers
+
+    gained = [{"gain_ns": gain} for gain in named]
+    late = [place for place, group in enumerate(groups) if group[0]["replay"] == "stragglers"]
+    if late:
+        gain, least, most = saved(model, without_stragglers(model))
+        of_all = {"gain_ns": gain, "least_gain_ns": least, "most_gain_ns": most}
+        for place in late:
+            gained[place] = of_all | {"named_gain_ns": named[place]}
+    return gained
 
 
 def _of_their_own(

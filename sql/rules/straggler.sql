@@ -1,5 +1,5 @@
 -- straggler: other ranks wait again and again for one rank, or for several with the same cause.
--- One row per (run, cause).
+-- One row per run, for the cause that costs most; slow transfers have one of their own.
 -- Collectives are matched across the ranks of the run, on one clock if the offsets of `clock_skew` are known. It counts how far a
 -- rank is behind the one before it, as in `stragglers`, by what took longer than on that rank for most of the delay: its
 -- `excess`. Whether that is why the rank is late is up to the replay. A rank that is late because it waited itself, for another
@@ -11,7 +11,7 @@
 -- suggestion: See with blame() what they do before, and compare their data, their input pipeline and their clock rates with those
 -- of the other ranks.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications
--- replay: stragglers, the late ranks doing this as the median rank does
+-- replay: stragglers, the late ranks doing this as the median rank does, and all else, as what_if(stragglers=False)
 -- claims: exposed
 -- only if: (SELECT count(DISTINCT rank) > 1 FROM traces)
 -- needs: events, traces
@@ -171,3 +171,4 @@ SELECT
     END AS suggestion
 FROM shown_late
 WHERE place = 1 AND gain_ns >= coalesce(getvariable('straggler_share'), 0.02) * window_ns
+QUALIFY row_number() OVER (PARTITION BY run, cause = 'communication' ORDER BY gain_ns DESC, cause) = 1

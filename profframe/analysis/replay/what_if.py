@@ -201,10 +201,7 @@ def _changes(
         rate = wishes.bandwidth_gb_per_s  # bytes per nanosecond
         parts[label] = changes.transfers(job_of, of.bus_bytes, latency * 1000, rate)
     if not wishes.stragglers:
-        usual = changes.stragglers(job_of, details_of)
-        # Ranks that share cores are late in turns: like the median rank, all of them take longer.
-        is_longer = outcome(job_of, usual(of.recorded)).end > of.length_ns
-        parts["no stragglers"] = changes.nothing if is_longer else usual
+        parts["no stragglers"] = without_stragglers(of)
     for column, factors in (("kernel", wishes.kernels), ("category", wishes.categories)):
         for pattern, factor in factors.items():
             rows = choose(column, pattern)
@@ -230,6 +227,24 @@ def _changes(
         every = [np.ones(work.size, np.bool_) for work in works]
         parts[f"on {wishes.device}"] = changes.works(job_of, every, factors_of)
     return parts
+
+
+def without_stragglers(of: Model) -> Change:
+    """Every rank does what the median rank does; nothing changes if the job would take longer.
+
+    Ranks that share cores are late in turns: like the median rank, all of them take longer.
+    """
+    usual = changes.stragglers(of.job, of.details)
+    is_longer = outcome(of.job, usual(of.recorded)).end > of.length_ns
+    return changes.nothing if is_longer else usual
+
+
+def saved(of: Model, change: Change) -> tuple[int, int, int]:
+    """Nanoseconds that a change saves, as predicted, at least and at most, never less than 0."""
+    row = _prediction(of, "", [change])
+    ends = row["predicted_ns"], row["high_ns"], row["low_ns"]
+    now, least, most = (max(of.length_ns - end, 0) for end in ends)
+    return now, least, most
 
 
 def _others(devices: pa.Table, name: str, user_models: Devices | None) -> pa.Table:
