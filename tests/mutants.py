@@ -443,9 +443,9 @@ RANKS: Final = (
     Mutant(
         "32c",
         "what makes a rank late to two groups counts twice",
-        "profframe/analysis/critical_path/blame.py",
-        "counts[row] = covered.get(rank, moment) < moment",
-        "counts[row] = covered.get(rank, moment) > moment",
+        "sql/lib/blame.sql",
+        "coalesce(counted.added_ns, waits.behind_ns) AS behind_ns",
+        "waits.behind_ns",
         "tests/parity/test_blame.py::test_who_waits_for_a_late_rank_is_not_to_blame",
     ),
     Mutant(
@@ -1015,7 +1015,8 @@ PLANTED_3B: Final = (
         "M63b",
         "when the other rank was first recorded is told by its own clock",
         "sql/lib/blame.sql",
-        "other.first_ns - (pairs.before_start_ns - pairs.start_ns + pairs.behind_ns)",
+        "other.first_ns - pairs.before_start_ns + pairs.before_came_ns + pairs.start_ns"
+        " - pairs.came_ns",
         "other.first_ns",
         "tests/sql/test_golden.py::TestGolden::test_rows[stragglers-clocks]",
     ),

@@ -104,7 +104,8 @@ def blame(
     before it. What it did since both were last together, and the other rank did not, is to blame.
     Both are compared along their critical paths, so host time that hides behind device work costs
     nothing. A rank that is late only because it waited for another one has the cause ``wait``, and
-    the rank that it waited for.
+    the rank that it waited for. What makes a rank late to several collectives, because they overlap
+    or the others go on meanwhile, counts once.
 
     Parameters
     ----------
@@ -135,8 +136,8 @@ def blame(
         ``name op module``
             The slice, the innermost op and the innermost module around it or its launch.
         ``waits_for_rank``
-            The rank that it waited for. It is the rank itself if it was late to a collective of one
-            group, and then for the same reason to one of another group: the reason counts there.
+            The rank that it waited for. It is the rank itself for the rest of a delay whose reason
+            counts at another collective, and negative for the part of one that does.
         ``cost_ns held_up_ns``
             Time that it costs the job, and the part of it in which only this rank was missing;
             negative if the late rank did less than the other. For each rank, ``cost_ns`` adds up to

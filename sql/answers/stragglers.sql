@@ -5,9 +5,10 @@
 -- not at the same time as all others; on a tie it is the lowest. The time by which it holds up the job is what the job would gain
 -- if it came with the others: the last rank holds it up from the arrival of the second-to-last. If several ranks are late, the
 -- job would gain if all of them came with the median rank; each rank that comes later than that gets a share, from the arrival of
--- the rank before it. Shares relate to the collectives that the rank takes part in, not to all. For each rank, held_up_ns and
--- shared_ns add up to what blame reports. Clocks are corrected if clock_skew knows all offsets; otherwise times are as recorded,
--- and is_corrected says so.
+-- the rank before it. Shares relate to the collectives that the rank takes part in, not to all. What makes a rank late to several
+-- collectives, because they overlap or the others go on meanwhile, counts once: see counted_delays of sql/lib/blame.sql. For each
+-- rank, held_up_ns and shared_ns add up to what blame reports. Clocks are corrected if clock_skew knows all offsets; otherwise
+-- times are as recorded, and is_corrected says so.
 -- `excess` is what took longer than on the rank before it since both were last together, by the times of its devices, as in
 -- late_parts: its host, input, compute, copy, communication, or wait, for another rank or where nothing was recorded. Why it is
 -- late is another question: see `cause` of blame, which follows the critical path and gives op and module. The two differ if one
@@ -44,10 +45,12 @@
 WITH matches AS MATERIALIZED (
     FROM collective_matches(events, traces)
 ),
-waits AS MATERIALIZED (
-    SELECT *, last_rank = rank AND start_skew_ns > 0 AS is_last
+arrivals AS MATERIALIZED (
     FROM collective_waits(matches, traces, coalesce(getvariable('corrected'), true))
     WHERE came_ns IS NOT NULL
+),
+waits AS MATERIALIZED (
+    SELECT *, last_rank = rank AND start_skew_ns > 0 AS is_last FROM counted_delays(events, arrivals)
 ),
 calls AS MATERIALIZED (
     SELECT

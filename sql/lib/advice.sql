@@ -159,14 +159,6 @@ CREATE OR REPLACE TEMP MACRO shared_work(events) AS TABLE
 FROM launched_work(events)
 WHERE end_ns IS NOT NULL;
 
--- is_blocking: calls that can make the host wait for a device, by name. They include copies, because those of pageable memory
--- block.
--- parameter name VARCHAR  name of a call
--- returns BOOLEAN  whether it can
--- example: SELECT is_blocking('cudaDeviceSynchronize')
-CREATE OR REPLACE TEMP MACRO is_blocking(name) AS
-regexp_matches(name, '(?i)synchronize|^(cu|cuda|hip|acl|aclrt|mu|mtia)_?(memcpy|free)');
-
 -- shared_blocks: calls of is_blocking that took 20 us and more: a shorter one does not hold up the host.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter shared_names TABLE  rows of shared_names

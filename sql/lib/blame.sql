@@ -2,18 +2,189 @@
 -- In a bare shell read `devices.sql`, `inputs.sql`, `lanes.sql`, `collectives.sql`, `intervals.sql`, `steps.sql`
 -- and `busy.sql` of `sql/lib` first.
 
+-- counted_delays: rows of collective_waits, in which each delay of a rank counts once. A rank that is late to a collective is
+-- late to the next ones, too, as long as the others go on meanwhile: collectives overlap each other and computation, and hosts
+-- run ahead. So its excess is added up along its program: from each launch of a collective or start of a step to the next, how
+-- much longer than on the median rank its host took, without blocking calls, or its ops did if that is more (not all that blocks
+-- is recorded), plus how much longer its device work and transfers took. A delay is due to the latest of this excess, from the
+-- part of the program in which it began: what of that made the rank late to collectives before counts there. The excess is not
+-- known where ranks launched different numbers of other collectives since the last one of the group: such delays count in full.
+-- `held_up_ns` and `behind_ns` are without what counts at another collective, and `late_since_ns` is of the first collective
+-- that the rank was late to for the same excess.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter waits TABLE  rows of collective_waits whose came_ns is known
+-- column *  as in waits
+-- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true))
+-- FROM counted_delays(events, waits)
+CREATE OR REPLACE TEMP MACRO counted_delays(events, waits) AS TABLE
+WITH ranks AS MATERIALIZED (
+    SELECT run, rank, row_number() OVER () AS lane
+    FROM (SELECT DISTINCT run, rank FROM query_table(waits))
+),
+of_ranks AS MATERIALIZED (
+    SELECT lane, event_id, kind, name, kernel_category, start_ns, dur_ns, launch_id
+    FROM query_table(events) AS slice
+    JOIN ranks ON slice.run = ranks.run AND slice.rank = ranks.rank
+    WHERE start_ns IS NOT NULL AND dur_ns IS NOT NULL AND (is_busy(kind) OR is_call(kind))
+),
+of_hosts AS MATERIALIZED (
+    FROM of_ranks
+    WHERE is_call(kind)
+),
+members AS (
+    SELECT
+        ranks.lane, waits.match, waits.process_group, coalesce(launch.start_ns, waits.call_ns, waits.start_ns) AS at_ns,
+        waits.start_ns, waits.dur_ns, least(waits.wait_ns, waits.dur_ns) AS wait_ns, waits.behind_ns, waits.late_since_ns,
+        work.lane IS NULL OR launch.lane IS NULL AND call_ns IS NULL AS is_blocking
+    FROM query_table(waits) AS waits
+    JOIN ranks ON waits.run = ranks.run AND waits.rank = ranks.rank
+    LEFT JOIN of_ranks AS work ON ranks.lane = work.lane AND waits.event_id = work.event_id
+    LEFT JOIN of_hosts AS launch ON ranks.lane = launch.lane AND work.launch_id = launch.event_id
+    UNION ALL BY NAME
+    SELECT ranks.lane, -dense_rank() OVER (ORDER BY mark.run, mark.name) AS match, mark.start_ns AS at_ns, false AS is_blocking
+    FROM query_table(events) AS mark
+    JOIN ranks ON mark.run = ranks.run AND mark.rank = ranks.rank
+    WHERE mark.kind = 'annotation' AND mark.name LIKE 'ProfilerStep#%' AND mark.start_ns IS NOT NULL
+),
+calls AS MATERIALIZED (
+    SELECT *, row_number() OVER (ORDER BY lane, at_ns, match) AS place
+    FROM members
+),
+blocking AS (
+    SELECT name
+    FROM (SELECT DISTINCT name FROM of_hosts)
+    WHERE is_blocking(name)
+),
+-- A clock for each rank that runs while its host is not blocked.
+moments AS (
+    SELECT lane, start_ns, start_ns + dur_ns AS end_ns, 0 AS event_id, NULL::BIGINT AS place
+    FROM of_hosts
+    WHERE name IN (FROM blocking)
+    UNION ALL
+    SELECT lane, start_ns, start_ns + wait_ns, 0, NULL
+    FROM calls
+    WHERE is_blocking
+    UNION ALL
+    SELECT lane, at_ns, at_ns, 1, place
+    FROM calls
+),
+host AS (
+    SELECT place, start_ns - (run_ns - greatest(free_ns - start_ns, 0)) AS host_ns
+    FROM (SELECT *, sum(added_ns) OVER (ROWS UNBOUNDED PRECEDING) AS run_ns FROM busy_order('moments'))
+    WHERE place IS NOT NULL
+),
+-- Another one that runs as long as the work of its devices that was launched takes.
+works AS (
+    SELECT
+        work.lane, coalesce(launch.start_ns, work.start_ns) AS at_ns, work.dur_ns, 0::BIGINT AS self_ns, NULL::BIGINT AS place
+    FROM of_ranks AS work
+    LEFT JOIN of_hosts AS launch ON work.lane = launch.lane AND work.launch_id = launch.event_id
+    WHERE is_busy(work.kind) AND device_class(work.kind, work.kernel_category) <> 'communication'
+    UNION ALL
+    SELECT lane, at_ns, dur_ns - wait_ns, 0, NULL
+    FROM calls
+    WHERE behind_ns IS NOT NULL
+    UNION ALL
+    SELECT ranks.lane, op.start_ns, 0, op.self_ns, NULL
+    FROM query_table(events) AS op
+    JOIN ranks ON op.run = ranks.run AND op.rank = ranks.rank
+    WHERE op.kind = 'host_op' AND op.self_ns > 0 AND op.collective IS NULL
+    UNION ALL
+    SELECT lane, at_ns, 0, 0, place
+    FROM calls
+),
+device AS (
+    SELECT place, work_ns, self_ns
+    FROM (
+        SELECT place, sum(dur_ns) OVER so_far AS work_ns, sum(self_ns) OVER so_far AS self_ns
+        FROM works
+        WINDOW so_far AS (ORDER BY lane, at_ns, place NULLS LAST ROWS UNBOUNDED PRECEDING)
+    )
+    WHERE place IS NOT NULL
+),
+own AS (
+    SELECT
+        calls.lane, calls.match, calls.place, calls.behind_ns, calls.late_since_ns,
+        host_ns - lag(host_ns) OVER of_rank AS host_ns,
+        work_ns - lag(work_ns) OVER of_rank AS work_ns,
+        self_ns - lag(self_ns) OVER of_rank AS self_ns,
+        calls.place - coalesce(
+            lag(calls.place) OVER (PARTITION BY calls.lane, calls.process_group ORDER BY calls.place),
+            first(calls.place) OVER of_rank
+        ) AS since
+    FROM calls
+    JOIN host ON calls.place = host.place
+    JOIN device ON calls.place = device.place
+    WINDOW of_rank AS (PARTITION BY calls.lane ORDER BY calls.place)
+),
+excesses AS (
+    SELECT
+        lane, match, place, behind_ns, late_since_ns,
+        CASE
+            WHEN min(since) OVER of_match = max(since) OVER of_match
+                THEN greatest(
+                    host_ns - list_sort(list(host_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2],
+                    self_ns - list_sort(list(self_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2], 0
+                )
+                + greatest(work_ns - list_sort(list(work_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2], 0)
+            ELSE behind_ns
+        END AS excess_ns
+    FROM own
+    WINDOW of_match AS (PARTITION BY match)
+),
+summed AS MATERIALIZED (
+    SELECT * REPLACE ((sum(excess_ns) OVER (PARTITION BY lane ORDER BY place))::BIGINT AS excess_ns), excess_ns AS own_ns
+    FROM excesses
+),
+-- The reason begins with the part of the program in which the rank had so much of its excess.
+late AS (
+    SELECT late.*, coalesce(parts.begun_ns, late.since_ns) AS begun_ns
+    FROM (SELECT *, excess_ns - behind_ns AS since_ns FROM summed WHERE behind_ns > 0) AS late
+    ASOF LEFT JOIN (SELECT lane, (excess_ns - own_ns)::BIGINT AS begun_ns FROM summed WHERE own_ns > 0) AS parts
+        ON late.lane = parts.lane AND late.since_ns >= parts.begun_ns
+),
+delays AS (
+    SELECT
+        lane, match, end_ns - behind_ns AS start_ns, end_ns, late_since_ns,
+        row_number() OVER (ORDER BY end_ns DESC, place) AS event_id
+    FROM (
+        SELECT
+            lane, match, place, behind_ns, least(begun_ns + (sum(behind_ns) OVER of_part)::BIGINT, excess_ns) AS end_ns,
+            min(late_since_ns) OVER (
+                PARTITION BY lane ORDER BY excess_ns RANGE BETWEEN behind_ns - 1 PRECEDING AND CURRENT ROW
+            ) AS late_since_ns
+        FROM late
+        WINDOW of_part AS (PARTITION BY lane, begun_ns ORDER BY place)
+    )
+),
+counted AS (
+    SELECT lane, match, added_ns::BIGINT AS added_ns, late_since_ns
+    FROM busy_order('delays')
+)
+SELECT
+    waits.* REPLACE (
+        CASE WHEN waits.held_up_ns > 0 THEN counted.added_ns ELSE waits.held_up_ns END AS held_up_ns,
+        coalesce(counted.added_ns, waits.behind_ns) AS behind_ns,
+        coalesce(counted.late_since_ns, waits.late_since_ns) AS late_since_ns
+    )
+FROM query_table(waits) AS waits
+LEFT JOIN ranks ON waits.run = ranks.run AND waits.rank = ranks.rank
+LEFT JOIN counted ON ranks.lane = counted.lane AND waits.match = counted.match;
+
 -- late_pairs: one row per rank that is late to a collective, with the rank before it and the last moment at which both were
--- together: when the last rank came to the previous collective that both take part in. Until then neither can be late.
--- parameter waits TABLE  rows of collective_waits
+-- together: when the last rank came to the previous collective that both take part in. Until then neither can be late. If waits
+-- are of counted_delays, it is the collective before the first one that the rank was late to for the same excess.
+-- parameter waits TABLE  rows of collective_waits, or of counted_delays
 -- column run  as in events
 -- column match, step  as in collective_waits
--- column held_up_ns, behind_ns  as in collective_waits
+-- column held_up_ns, behind_ns, came_ns  as in waits
 -- column rank INTEGER  rank that is late
 -- column before_rank INTEGER  rank that came before it
 -- column event_id BIGINT  event_id of the late rank's first kernel
 -- column before_event_id BIGINT  event_id of the first kernel of the rank before
 -- column start_ns BIGINT  start on the late rank, by its own clock
 -- column before_start_ns BIGINT  start on the rank before, by its own clock
+-- column before_came_ns BIGINT  came_ns of the rank before
 -- column since_ns BIGINT  start of the comparison on the clock of the late rank; NULL: since the other was recorded
 -- column before_since_ns BIGINT  the same on the clock of the rank before
 -- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true))
@@ -33,7 +204,7 @@ late AS MATERIALIZED (
     SELECT
         late.run, late.match, late.step, late.is_corrected, late.held_up_ns, late.behind_ns, late.rank, late.before_rank,
         late.event_id, other.event_id AS before_event_id, late.start_ns, other.start_ns AS before_start_ns, late.came_ns,
-        other.came_ns AS before_came_ns
+        other.came_ns AS before_came_ns, late.late_since_ns
     FROM query_table(waits) AS late
     JOIN query_table(waits) AS other ON late.match = other.match AND late.before_rank = other.rank
     WHERE late.behind_ns > 0
@@ -51,7 +222,7 @@ moments AS (
     JOIN groups ON wholes.run = groups.run AND wholes.is_corrected = groups.is_corrected AND wholes.ranks = groups.ranks
 ),
 wanted AS (
-    SELECT late.match, late.rank, shared_groups.number, late.before_came_ns
+    SELECT late.match, late.rank, shared_groups.number, late.late_since_ns, late.before_came_ns
     FROM late
     JOIN groups ON late.run = groups.run AND late.is_corrected = groups.is_corrected
     JOIN shared_groups
@@ -59,17 +230,19 @@ wanted AS (
         AND late.before_rank = shared_groups.before_rank
 ),
 together AS (
-    SELECT match, rank, max(since_ns) AS since_ns
+    SELECT match, rank, coalesce(max(since_ns) FILTER (is_first), max(since_ns)) AS since_ns
     FROM (
         SELECT
-            match, rank,
+            match, rank, is_first,
             last_value(last_ns IGNORE NULLS) OVER (
                 PARTITION BY number ORDER BY at_ns, match NULLS FIRST ROWS UNBOUNDED PRECEDING
             ) AS since_ns
         FROM (
             SELECT number, last_ns AS at_ns, last_ns FROM moments
             UNION ALL BY NAME
-            SELECT number, before_came_ns AS at_ns, match, rank FROM wanted
+            SELECT number, late_since_ns AS at_ns, match, rank, true AS is_first FROM wanted
+            UNION ALL BY NAME
+            SELECT number, before_came_ns AS at_ns, match, rank, false AS is_first FROM wanted
         )
     )
     WHERE match IS NOT NULL AND since_ns IS NOT NULL
@@ -77,7 +250,7 @@ together AS (
 )
 SELECT
     late.run, late.match, late.step, late.held_up_ns, late.behind_ns, late.rank, late.before_rank, late.event_id,
-    late.before_event_id, late.start_ns, late.before_start_ns,
+    late.before_event_id, late.start_ns, late.before_start_ns, late.came_ns, late.before_came_ns,
     together.since_ns + late.start_ns - late.came_ns AS since_ns,
     together.since_ns + late.before_start_ns - late.before_came_ns AS before_since_ns
 FROM late
@@ -174,12 +347,23 @@ CASE
     ELSE bound
 END;
 
+-- part_of: what one of several rows gets of a number that is divided by their sizes, in whole numbers that add up to it.
+-- parameter whole BIGINT  the number
+-- parameter so_far BIGINT  sum of the sizes up to this row
+-- parameter own BIGINT  size of the row
+-- parameter every BIGINT  sum of all sizes
+-- returns HUGEINT  its part; 0 if all sizes are 0
+-- example: SELECT part_of(10::BIGINT, 3::BIGINT, 2::BIGINT, 3::BIGINT)
+CREATE OR REPLACE TEMP MACRO part_of(whole, so_far, own, every) AS
+CASE WHEN every > 0 THEN whole::HUGEINT * so_far // every - whole::HUGEINT * (so_far - own) // every ELSE 0 END;
+
 -- blamed: what each late rank did that the rank before it did not, and what collectives took once all ranks were there, per
--- collective. For a rank, `entry` adds up to its behind_ns, and to its held_up_ns. A rank that is late to a collective of one
--- group is often late to the next one of another group for the same reason: that counts once, at the last of them, and before
--- that as a wait for itself.
+-- collective. What both did for the same time is no reason, even if it is on the path of one of them only. For a rank, `entry`
+-- adds up to its behind_ns, and to its held_up_ns. If most of a delay counts at another collective, the rest is a wait for
+-- itself; if less does, that is taken off as one. Where excess is not known, what makes a rank late to collectives of several
+-- groups counts at the last of them, and before that as a wait for itself.
 -- parameter events TABLE  `events`, or a part of it
--- parameter waits TABLE  rows of collective_waits
+-- parameter waits TABLE  rows of counted_delays
 -- parameter pairs TABLE  rows of late_pairs, with `walk` and `before_walk`, numbers of what the two did, and `counts_later`
 -- parameter stretches TABLE  stretches of critical paths, with `walk`, `run`, `waits_for_rank` and `is_wait`
 -- column run  as in events
@@ -245,22 +429,93 @@ compared AS (
     UNION ALL
     SELECT
         pairs.run, pairs.rank, pairs.match, pairs.held_up_ns > 0, named.name, places.op, places.module, pairs.rank, 'wait',
-        pairs.behind_ns
+        pairs.behind_ns - CASE WHEN pairs.counts_later THEN 0 ELSE pairs.came_ns - pairs.before_came_ns END
     FROM query_table(pairs) AS pairs
     LEFT JOIN named ON pairs.run = named.run AND pairs.rank = named.rank AND pairs.event_id = named.event_id
     LEFT JOIN places ON pairs.run = places.run AND pairs.rank = places.rank AND pairs.event_id = places.event_id
-    WHERE pairs.counts_later
 ),
-differences AS (
+differences AS MATERIALIZED (
     SELECT run, rank, match, is_last, cause, name, op, module, waits_for_rank, sum(done_ns) AS cost_ns
     FROM compared
     GROUP BY ALL
     HAVING cost_ns <> 0
+),
+-- Both may have done the same, one of them beside its path: that is no reason. It is taken from what only the late rank seems to
+-- have done, and from what only the other one does.
+longer AS MATERIALIZED (
+    SELECT DISTINCT
+        pairs.run, pairs.rank, pairs.match, pairs.before_rank, pairs.since_ns, pairs.start_ns, pairs.before_since_ns,
+        pairs.before_start_ns, differences.name
+    FROM differences
+    JOIN query_table(pairs) AS pairs
+        ON differences.run IS NOT DISTINCT FROM pairs.run AND differences.rank = pairs.rank AND differences.match = pairs.match
+    WHERE cost_ns > 0 AND cause IN ('host', 'input', 'compute', 'copy') AND name IS NOT NULL
+),
+spent AS MATERIALIZED (
+    SELECT slice.rank, slice.name, slice.start_ns, slice.self_ns, sum(slice.self_ns) OVER so_far AS spent_ns
+    FROM query_table(events) AS slice
+    SEMI JOIN longer ON slice.name = longer.name
+    WHERE slice.self_ns > 0
+    WINDOW so_far AS (PARTITION BY slice.rank, slice.name ORDER BY slice.start_ns)
+),
+bounds AS (
+    SELECT run, rank, match, name, rank AS of_rank, start_ns AS at_ns, 1 AS sign FROM longer
+    UNION ALL
+    SELECT run, rank, match, name, rank, since_ns, -1 FROM longer
+    UNION ALL
+    SELECT run, rank, match, name, before_rank, before_start_ns, -1 FROM longer
+    UNION ALL
+    SELECT run, rank, match, name, before_rank, before_since_ns, 1 FROM longer
+),
+owns AS (
+    SELECT
+        bounds.run, bounds.rank, bounds.match, bounds.name,
+        sum(sign * (spent_ns - greatest(spent.self_ns - (at_ns - spent.start_ns), 0))) AS longer_ns
+    FROM bounds
+    ASOF JOIN spent ON bounds.of_rank = spent.rank AND bounds.name = spent.name AND bounds.at_ns > spent.start_ns
+    GROUP BY ALL
+),
+shared AS (
+    SELECT
+        differences.*,
+        CASE
+            WHEN cost_ns > 0 AND cause IN ('host', 'input', 'compute', 'copy') AND longer_ns IS NOT NULL
+                THEN cost_ns - least(cost_ns, greatest(longer_ns, 0))
+            ELSE 0
+        END AS more_ns,
+        CASE WHEN cost_ns < 0 AND cause <> 'wait' THEN -cost_ns ELSE 0 END AS less_ns
+    FROM differences
+    LEFT JOIN owns
+        ON differences.run IS NOT DISTINCT FROM owns.run AND differences.rank = owns.rank AND differences.match = owns.match
+        AND differences.name = owns.name
+),
+sums AS (
+    SELECT
+        *,
+        sum(more_ns) OVER of_pair AS all_more_ns, sum(less_ns) OVER of_pair AS all_less_ns,
+        sum(more_ns) OVER so_far AS more_so_far_ns, sum(less_ns) OVER so_far AS less_so_far_ns
+    FROM shared
+    WINDOW
+        of_pair AS (PARTITION BY rank, match),
+        so_far AS (
+            PARTITION BY rank, match ORDER BY cause, name, op, module, waits_for_rank ROWS UNBOUNDED PRECEDING
+        )
+),
+costs AS (
+    SELECT
+        * REPLACE (
+            (
+                cost_ns - part_of(least(all_more_ns, all_less_ns), more_so_far_ns, more_ns, all_more_ns)
+                + part_of(least(all_more_ns, all_less_ns), less_so_far_ns, less_ns, all_less_ns)
+            )::BIGINT AS cost_ns
+        )
+    FROM sums
 )
 SELECT
-    run, rank, match, 'entry' AS part, cause, name, op, module, waits_for_rank, cost_ns::BIGINT AS cost_ns,
+    run, rank, match, 'entry' AS part, cause, name, op, module, waits_for_rank, cost_ns,
     CASE WHEN is_last THEN cost_ns ELSE 0 END::BIGINT AS held_up_ns
-FROM differences
+FROM costs
+WHERE cost_ns <> 0
 UNION ALL
 SELECT
     waits.run, NULL::INTEGER, waits.match, 'transfer', 'communication', named.name, places.op, places.module, NULL::INTEGER,
@@ -306,11 +561,13 @@ firsts AS MATERIALIZED (
     WHERE kind <> 'profiler'
     GROUP BY run, rank
 ),
--- Starts differ by how far the clock of the rank before is ahead, minus the delay of the late rank.
+-- Each clock is ahead of that of came_ns by the difference of the two.
 compared AS MATERIALIZED (
     SELECT
         pairs.*, other.first_ns AS before_first_ns,
-        greatest(late.first_ns, other.first_ns - (pairs.before_start_ns - pairs.start_ns + pairs.behind_ns)) AS first_ns
+        greatest(
+            late.first_ns, other.first_ns - pairs.before_start_ns + pairs.before_came_ns + pairs.start_ns - pairs.came_ns
+        ) AS first_ns
     FROM query_table(pairs) AS pairs
     JOIN firsts AS late ON pairs.run = late.run AND pairs.rank = late.rank
     JOIN firsts AS other ON pairs.run = other.run AND pairs.before_rank = other.rank

@@ -558,13 +558,14 @@ CREATE OR REPLACE TEMP MACRO held_up(last_ns, others_ns) AS greatest(last_ns - o
 -- column start_ns BIGINT  first start on the rank, on its own clock
 -- column dur_ns BIGINT  first start to last end on the rank
 -- column is_corrected BOOLEAN  whether the offsets are subtracted
--- column came_ns BIGINT  its start on the clock of the lowest rank; NULL if clocks cannot be compared, like the next ten
+-- column came_ns BIGINT  its start on the clock of the lowest rank; NULL if clocks cannot be compared, like the next eleven
 -- column wait_ns BIGINT  time from its start to that of the last rank
 -- column transfer_ns BIGINT  rest of its duration, after the last rank came
 -- column late_ns BIGINT  time from the start of the first rank to its own
 -- column held_up_ns BIGINT  time by which it holds up the job, see above; 0 except for the last rank
 -- column behind_ns BIGINT  how far it is behind the rank before it, see above; 0 for a rank that is not late
 -- column before_rank INTEGER  rank that came before it, if it is late
+-- column late_since_ns BIGINT  came_ns of that rank
 -- column start_skew_ns BIGINT  last start minus first
 -- column end_skew_ns BIGINT  last end minus first
 -- column first_rank INTEGER  rank that came first, the lowest on a tie
@@ -642,6 +643,7 @@ SELECT
     CASE WHEN came_ns IS NOT NULL THEN held_up(came_ns, arrivals.others_ns) END AS held_up_ns,
     arrivals.behind_ns,
     CASE WHEN arrivals.behind_ns > 0 THEN arrivals.before_rank END AS before_rank,
+    CASE WHEN arrivals.behind_ns > 0 THEN came_ns - arrivals.behind_ns END AS late_since_ns,
     last_ns - first_ns AS start_skew_ns,
     end_skew_ns, first_rank, last_rank, latency_ns,
     bytes / nullif(latency_ns, 0) AS algorithm_gb_per_s,

@@ -12,6 +12,14 @@ CREATE OR REPLACE TEMP MACRO is_busy(kind) AS kind IN ('kernel', 'memcpy', 'mems
 -- example: SELECT is_call('runtime')
 CREATE OR REPLACE TEMP MACRO is_call(kind) AS kind IN ('runtime', 'driver');
 
+-- is_blocking: calls that can make the host wait for a device, by name. They include copies, because those of pageable memory
+-- block.
+-- parameter name VARCHAR  name of a call
+-- returns BOOLEAN  whether it can
+-- example: SELECT is_blocking('cudaDeviceSynchronize')
+CREATE OR REPLACE TEMP MACRO is_blocking(name) AS
+regexp_matches(name, '(?i)synchronize|^(cu|cuda|hip|acl|aclrt|mu|mtia)_?(memcpy|free)');
+
 -- is_communication: what counts as communication between devices, in every answer.
 -- parameter kernel_category VARCHAR  kernel_category of a kernel
 -- returns BOOLEAN  whether it is; false for NULL

@@ -101,7 +101,12 @@ def test_a_slice_ends_where_the_late_rank_comes(trace: Trace, tmp_path: Path) ->
     assert {(s["args"]["late_rank"], s["ts"] + s["dur"]) for s in slices} <= came
     last = {(s["args"]["late_rank"], s["ts"] + s["dur"]) for s in slices if s["args"]["held_up_ns"]}
     assert last
-    assert {s["ts"] for s in slices} <= {time for _, time in came}  # since the rank before came
+    since = {s["ts"] for s in slices}
+    assert since & {time for _, time in came}, "when the rank before came"
+    waits = trace.sql("""
+        WITH matches AS (FROM collective_matches(events, traces))
+        SELECT max(behind_ns) AS longest FROM collective_waits(matches, traces, true)""")
+    assert max(ns(s["dur"]) for s in slices) <= waits["longest"][0]  # else part of it is elsewhere
 
 
 def test_what_costs_most_names_a_slice(trace: Trace, tmp_path: Path) -> None:

@@ -122,19 +122,29 @@ def _walks(
         for name, type_ in _STRETCHES.items()
     }
     of_pairs = {name: pairs[name] for name in _OF_PAIRS}
-    return of_pairs | numbered | {"counts_later": _counts_later(sides["walk"])}, together
+    for name, side in (("since_ns", "walk"), ("before_since_ns", "before_walk")):
+        ahead = _ahead(gathered, sides[side]["rank"])
+        of_pairs[name] = sides[side]["since"] + ahead + gathered.start_ns
+    is_new = 2 * pairs["behind_ns"] >= pairs["came_ns"] - pairs["before_came_ns"]
+    late_walks = sides["walk"] | {"behind": pairs["behind_ns"]}
+    return of_pairs | numbered | {"counts_later": _counts_later(late_walks, is_new)}, together
 
 
-def _counts_later(late: Mapping[str, Ints]) -> Mask:
-    """Whether a later time that the rank is blamed for contains this one."""
-    counts = np.zeros(late["rank"].size, bool)
-    covered = dict[int, int]()
+def _counts_later(late: Mapping[str, Ints], is_new: Mask) -> Mask:
+    """Whether a later time that the rank is blamed for contains this one, and is as long.
+
+    A delay that mostly counts elsewhere is not compared, and contains none.
+    """
+    counts = ~is_new
+    covered = dict[int, tuple[int, int]]()
     order = np.argsort(late["moment"], kind="stable")[::-1]
-    columns = (late[name][order].tolist() for name in ("rank", "moment", "since"))
-    for row, rank, moment, since in zip(order.tolist(), *columns, strict=True):
-        counts[row] = covered.get(rank, moment) < moment
+    order = order[is_new[order]]
+    columns = (late[name][order].tolist() for name in ("rank", "moment", "since", "behind"))
+    for row, rank, moment, since, behind in zip(order.tolist(), *columns, strict=True):
+        begun, length = covered.get(rank, (moment, 0))
+        counts[row] = begun < moment and behind <= length
         if not counts[row]:
-            covered[rank] = since  # it came no later than the one before began
+            covered[rank] = since, behind  # it came no later than the one before began
     return counts
 
 
@@ -145,11 +155,9 @@ def _sides(pairs: _Columns, gathered: Job) -> dict[str, dict[str, Ints]]:
     same time on the collective's clock: what the late rank did before that is not a reason.
     """
     ranks = {"walk": pairs["rank"], "before_walk": pairs["before_rank"]}
-    offsets = np.array(gathered.meetings.ahead, np.int64)
-    ahead = {
-        name: offsets[np.searchsorted(gathered.ranks, of_side)] for name, of_side in ranks.items()
-    }
-    behind = pairs["before_start_ns"] - pairs["start_ns"] + pairs["behind_ns"]
+    ahead = {name: _ahead(gathered, of_side) for name, of_side in ranks.items()}
+    late_ns = pairs["came_ns"] - pairs["before_came_ns"]
+    behind = pairs["before_start_ns"] - pairs["start_ns"] + late_ns
     begun = np.array(
         [gathered.start_ns if own is None else own.start_ns for own in gathered.windows], np.int64
     )
@@ -168,6 +176,11 @@ def _sides(pairs: _Columns, gathered: Job) -> dict[str, dict[str, Ints]]:
             ("before_walk", pairs["before_event_id"], pairs["before_start_ns"], other),
         )
     }
+
+
+def _ahead(gathered: Job, ranks: Ints) -> Ints:
+    """How far the clock of each of some ranks is ahead."""
+    return np.array(gathered.meetings.ahead, np.int64)[np.searchsorted(gathered.ranks, ranks)]
 
 
 def _stretches(
@@ -216,7 +229,10 @@ def _of_run(run: str | None, columns: Mapping[str, Ints | Mask | pa.Array]) -> p
     return pa.table({"run": pa.array([run] * size, pa.string()), **columns})
 
 
-_OF_PAIRS: Final = ("match", "rank", "event_id", "held_up_ns", "behind_ns")
+_OF_PAIRS: Final = (
+    "match", "rank", "event_id", "held_up_ns", "behind_ns", "came_ns", "before_came_ns",
+    "before_rank", "start_ns", "before_start_ns",
+)  # fmt: skip
 _OPTIONAL: Final = ("event_id", "waits_for_rank")
 _STRETCHES: Final = {
     "walk": pa.int64(),
@@ -237,8 +253,11 @@ _TYPES: Final = {
     "waits_for_rank": "INTEGER",
 }
 _WAITS: Final = """
-    FROM collective_waits(_matches, traces, getvariable('blame_corrected'))
-    WHERE came_ns IS NOT NULL
+    WITH waits AS MATERIALIZED (
+        FROM collective_waits(_matches, traces, getvariable('blame_corrected'))
+        WHERE came_ns IS NOT NULL
+    )
+    FROM counted_delays(events, waits)
 """
 _MEMBERS: Final = """
     SELECT rank, event_id, start_ns + wait_ns AS until_ns, last_rank FROM _waits
