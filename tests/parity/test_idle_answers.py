@@ -561,7 +561,8 @@ def check_real(trace: Trace) -> None:
     over = waits_over(rows)
     for per in ("stream", "device"):
         gaps = gaps_by_hand(rows, per, KERNEL_WAIT_NS, over)
-        idle = {row[2:13] for row in trace.idle(per=per).rows()}
+        rows_of = trace.idle(per=per).to_dicts()
+        idle = {(*[*row.values()][2:13], row["launch_wait_ns"]) for row in rows_of}
         assert idle == idle_by_hand(rows, per, gaps)
         assert_gaps(trace.gaps(per=per, top=5).to_dicts(), rows, gaps, top=5)
     series, summary = trace.queue_depth().to_dicts(), trace.queue_summary().to_dicts()
