@@ -7,10 +7,10 @@
 -- run ahead. So its excess is added up along its program: from each launch of a collective or start of a step to the next, how
 -- much longer than on the median rank its host took, without blocking calls, or its ops did if that is more (not all that blocks
 -- is recorded), plus how much longer its device work and transfers took. A delay is due to the latest of this excess, from the
--- part of the program in which it began: what of that made the rank late to collectives before counts there. The excess is not
--- known where ranks launched different numbers of other collectives since the last one of the group: such delays count in full.
--- `held_up_ns` and `behind_ns` are without what counts at another collective, and `late_since_ns` is of the first collective
--- that the rank was late to for the same excess.
+-- part of the program in which it began: what of that made the rank late to collectives before counts there. Where ranks
+-- launched different numbers of other collectives since the last one of the group, it is the excess since then, less what was
+-- added in between. `held_up_ns` and `behind_ns` are without what counts at another collective, and `late_since_ns` is of the
+-- first collective that the rank was late to for what counts here.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter waits TABLE  rows of collective_waits whose came_ns is known
 -- column *  as in waits
@@ -102,35 +102,61 @@ device AS (
     )
     WHERE place IS NOT NULL
 ),
-own AS (
+clocks AS (
     SELECT
-        calls.lane, calls.match, calls.place, calls.behind_ns, calls.late_since_ns,
-        host_ns - lag(host_ns) OVER of_rank AS host_ns,
-        work_ns - lag(work_ns) OVER of_rank AS work_ns,
-        self_ns - lag(self_ns) OVER of_rank AS self_ns,
+        calls.*, host_ns, work_ns, self_ns,
         calls.place - coalesce(
             lag(calls.place) OVER (PARTITION BY calls.lane, calls.process_group ORDER BY calls.place),
-            first(calls.place) OVER of_rank
+            first(calls.place) OVER (PARTITION BY calls.lane ORDER BY calls.place)
         ) AS since
     FROM calls
     JOIN host ON calls.place = host.place
     JOIN device ON calls.place = device.place
-    WINDOW of_rank AS (PARTITION BY calls.lane ORDER BY calls.place)
+),
+own AS (
+    SELECT
+        *,
+        min(since) OVER (PARTITION BY match) = max(since) OVER (PARTITION BY match) AS is_alike
+    FROM clocks
+),
+-- What was done since the call before, or where ranks differ in their calls, since the last one of the group.
+done AS (
+    SELECT
+        * REPLACE (
+            host_ns - lag(host_ns, CASE WHEN is_alike THEN 1 ELSE since END) OVER of_rank AS host_ns,
+            work_ns - lag(work_ns, CASE WHEN is_alike THEN 1 ELSE since END) OVER of_rank AS work_ns,
+            self_ns - lag(self_ns, CASE WHEN is_alike THEN 1 ELSE since END) OVER of_rank AS self_ns
+        )
+    FROM own
+    WINDOW of_rank AS (PARTITION BY lane ORDER BY place)
+),
+beyond AS (
+    SELECT
+        lane, match, place, behind_ns, late_since_ns, since, is_alike,
+        greatest(
+            host_ns - list_sort(list(host_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2],
+            self_ns - list_sort(list(self_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2], 0
+        )
+        + greatest(work_ns - list_sort(list(work_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2], 0) AS beyond_ns
+    FROM done
+    WINDOW of_match AS (PARTITION BY match)
 ),
 excesses AS (
     SELECT
         lane, match, place, behind_ns, late_since_ns,
         CASE
-            WHEN min(since) OVER of_match = max(since) OVER of_match
-                THEN greatest(
-                    host_ns - list_sort(list(host_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2],
-                    self_ns - list_sort(list(self_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2], 0
-                )
-                + greatest(work_ns - list_sort(list(work_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2], 0)
-            ELSE behind_ns
-        END AS excess_ns
-    FROM own
-    WINDOW of_match AS (PARTITION BY match)
+            WHEN is_alike THEN beyond_ns
+            ELSE greatest(
+                beyond_ns - coalesce(
+                    sum(beyond_ns) FILTER (is_alike) OVER (
+                        PARTITION BY lane ORDER BY place ROWS BETWEEN greatest(since - 1, 0) PRECEDING AND 1 PRECEDING
+                    ),
+                    0
+                ),
+                0
+            )
+        END::BIGINT AS excess_ns
+    FROM beyond
 ),
 summed AS MATERIALIZED (
     SELECT * REPLACE ((sum(excess_ns) OVER (PARTITION BY lane ORDER BY place))::BIGINT AS excess_ns), excess_ns AS own_ns
@@ -148,17 +174,18 @@ delays AS (
         lane, match, end_ns - behind_ns AS start_ns, end_ns, late_since_ns,
         row_number() OVER (ORDER BY end_ns DESC, place) AS event_id
     FROM (
-        SELECT
-            lane, match, place, behind_ns, least(begun_ns + (sum(behind_ns) OVER of_part)::BIGINT, excess_ns) AS end_ns,
-            min(late_since_ns) OVER (
-                PARTITION BY lane ORDER BY excess_ns RANGE BETWEEN behind_ns - 1 PRECEDING AND CURRENT ROW
-            ) AS late_since_ns
+        SELECT *, least(begun_ns + (sum(behind_ns) OVER of_part)::BIGINT, excess_ns) AS end_ns
         FROM late
         WINDOW of_part AS (PARTITION BY lane, begun_ns ORDER BY place)
     )
 ),
 counted AS (
-    SELECT lane, match, added_ns::BIGINT AS added_ns, late_since_ns
+    SELECT
+        lane, match, added_ns::BIGINT AS added_ns,
+        min(late_since_ns) OVER (
+            PARTITION BY lane ORDER BY end_ns
+            RANGE BETWEEN greatest(added_ns::BIGINT - 1, 0) PRECEDING AND CURRENT ROW
+        ) AS late_since_ns
     FROM busy_order('delays')
 )
 SELECT
@@ -360,8 +387,8 @@ CASE WHEN every > 0 THEN whole::HUGEINT * so_far // every - whole::HUGEINT * (so
 -- blamed: what each late rank did that the rank before it did not, and what collectives took once all ranks were there, per
 -- collective. What both did for the same time is no reason, even if it is on the path of one of them only. For a rank, `entry`
 -- adds up to its behind_ns, and to its held_up_ns. If most of a delay counts at another collective, the rest is a wait for
--- itself; if less does, that is taken off as one. Where excess is not known, what makes a rank late to collectives of several
--- groups counts at the last of them, and before that as a wait for itself.
+-- itself; if less does, that is taken off as one. What still makes a rank late to collectives of several groups counts at the
+-- last of them, and before that as a wait for itself.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter waits TABLE  rows of counted_delays
 -- parameter pairs TABLE  rows of late_pairs, with `walk` and `before_walk`, numbers of what the two did, and `counts_later`

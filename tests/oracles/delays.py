@@ -6,13 +6,14 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
 
 Row = Mapping[str, Any]
 Spans = Sequence[tuple[int, int]]
 _LINKS = {"collective", "expert_parallel", "point_to_point"}
+_CLOCKS = ("host", "work", "ops")
 
 
 @dataclass
@@ -29,6 +30,7 @@ class Call:
     work: int | None = None
     ops: int | None = None
     excess: int = 0
+    between: list[Call] = field(default_factory=list)
 
 
 def counted(events: Iterable[Row], waits: Iterable[Row]) -> dict[tuple[int, int], tuple[int, int]]:
@@ -87,6 +89,7 @@ def _calls(rows: Sequence[Row], waits: Sequence[Row], marks: Sequence[str]) -> l
     last = dict[str | None, int]()
     for place, call in enumerate(calls):
         call.distance = place - last.get(call.group, 0)
+        call.between = calls[place - call.distance + 1 : place]
         last[call.group] = place
     for before, call in pairwise(calls):
         call.host = call.at - before.at - _within(blocked, before.at, call.at)
@@ -124,16 +127,28 @@ def _excess(calls: Iterable[Call]) -> None:
     members = defaultdict(list)
     for call in calls:
         members[call.match].append(call)
+    uneven = list[tuple[Call, int]]()
     for alike in members.values():
-        is_known = len({call.distance for call in alike}) == 1
+        is_alike = len({call.distance for call in alike}) == 1
         for call in alike:
-            call.excess = call.behind or 0
-            if is_known:
-                host, work, ops = (
-                    _beyond(getattr(call, name), [getattr(one, name) for one in alike])
-                    for name in ("host", "work", "ops")
-                )
-                call.excess = max(host, ops) + work
+            done = {name: [_done(one, name, is_alike) for one in alike] for name in _CLOCKS}
+            host, work, ops = (_beyond(_done(call, n, is_alike), done[n]) for n in _CLOCKS)
+            call.excess = max(host, ops) + work if is_alike else 0
+            if not is_alike:
+                uneven.append((call, max(host, ops) + work))
+    inner = [sum(one.excess for one in call.between) for call, _ in uneven]
+    for (call, beyond), known in zip(uneven, inner, strict=True):
+        call.excess = max(beyond - known, 0)
+
+
+def _done(call: Call, name: str, is_alike: bool) -> int | None:
+    """What was done since the call before, or else since the last one of the group."""
+    own: int | None = getattr(call, name)
+    if is_alike:
+        return own
+    if not call.distance:
+        return None
+    return sum(getattr(one, name) or 0 for one in call.between) + (own or 0)
 
 
 def _beyond(value: int | None, every: Sequence[int | None]) -> int:
@@ -148,7 +163,7 @@ def _once(calls: Sequence[Call]) -> dict[int, tuple[int, int]]:
     until = [*accumulate(call.excess for call in calls)]
     begins = [end - call.excess for end, call in zip(until, calls, strict=True) if call.excess]
     used = defaultdict[int, int](int)
-    parts = list[tuple[int, int, int, Call, int]]()
+    parts = list[tuple[int, int, int, Call]]()
     for place, (end, call) in enumerate(zip(until, calls, strict=True)):
         if not call.behind:
             continue
@@ -157,12 +172,12 @@ def _once(calls: Sequence[Call]) -> dict[int, tuple[int, int]]:
             begun = begins[number - 1]
         used[begun] += call.behind
         stop = min(begun + used[begun], end)
-        parts.append((stop - call.behind, -stop, place, call, end))
+        parts.append((stop - call.behind, -stop, place, call))
     result = dict[int, tuple[int, int]]()
     free = min((start for start, *_ in parts), default=0)
-    for start, minus_stop, _, call, end in sorted(parts, key=lambda part: part[:3]):
+    for start, minus_stop, _, call in sorted(parts, key=lambda part: part[:3]):
         added = max(-minus_stop - max(start, free), 0)
         free = max(-minus_stop, free)
-        alike = [one.since for _, _, _, one, at in parts if 0 <= end - at < (call.behind or 0)]
+        alike = [one.since for _, at, _, one in parts if 0 <= at - minus_stop < max(added, 1)]
         result[call.match] = added, min(since for since in alike if since is not None)
     return result
