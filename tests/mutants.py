@@ -1687,6 +1687,24 @@ DRAWN_THIRD: Final = (
         "tests/parity/test_what_if.py::test_a_host_makes_copies_of_pageable_memory",
     ),
     Mutant(
+        "S19",
+        "an op makes devices wait only in it",
+        "profframe/analysis/causes/hidden_ops.py",
+        "if slower.is_empty() or of_all.is_empty():",
+        "if not slower.is_empty():",
+        "tests/parity/test_explain_calls.py"
+        "::test_an_op_that_is_slower_while_devices_work_makes_them_wait_later",
+    ),
+    Mutant(
+        "S20",
+        "an op makes devices wait though they wait no longer",
+        "profframe/analysis/causes/hidden_ops.py",
+        'shares = np.diff(np.minimum(np.cumsum(ops["ns"].abs().to_numpy()), most), prepend=0.0)',
+        'shares = ops["ns"].abs().to_numpy()',
+        "tests/parity/test_explain_calls.py"
+        "::test_an_op_that_is_slower_while_devices_work_makes_them_wait_later",
+    ),
+    Mutant(
         "I43",
         "all ranks begin with the first slice of any",
         "profframe/analysis/export_lines/speedscope.py",

@@ -90,6 +90,27 @@ def test_a_slower_op_of_the_host_keeps_its_name_on_both_sides() -> None:
     assert rows[0]["change_ns"] == pytest.approx(30 * 30_000, rel=0.25)
 
 
+@pytest.mark.parametrize(("host", "is_seen"), [(40_000, True), (4_000, False)])
+def test_an_op_that_is_slower_while_devices_work_makes_them_wait_later(
+    host: int, is_seen: bool
+) -> None:
+    """Kernels hide an op of 20 or 28 us, thirty times; then others take 40 us, or 4.
+
+    In these, which are as they were, devices wait for the host as much longer; or they do not wait.
+    """
+
+    def program(busy: int) -> Program:
+        hidden = [Call("aten::hidden", busy, "kernel_0", 40_000)] * 30
+        after = [Call(f"aten::after{n}", host, f"kernel_{n}", 6_000) for n in range(1, 4)]
+        return Program([*hidden, *after * 20])
+
+    rows = significant(causes(program(20_000), program(28_000), "hidden", QUIET))
+    named = {(row["cause"], row["base_op"], row["other_op"]): row["change_ns"] for row in rows}
+    assert named.keys() == {("launch_bound", "aten::hidden", "aten::hidden")}
+    (change,) = named.values()  # the first one of a step is not hidden
+    assert change == pytest.approx((30 if is_seen else 1) * 8_000, rel=0.25)
+
+
 @pytest.mark.parametrize("added", [True, False])
 @pytest.mark.parametrize("op", ["", "aten::_local_scalar_dense"])
 def test_a_wait_of_one_side_is_a_change_of_the_program(op: str, *, added: bool) -> None:

@@ -13,6 +13,7 @@ from profframe.analysis.causes import kinds
 from profframe.analysis.causes.call_times import call_times, kernels, ops
 from profframe.analysis.causes.delays import with_delays
 from profframe.analysis.causes.evidence import slower
+from profframe.analysis.causes.hidden_ops import with_hidden_ops
 from profframe.analysis.causes.piece_rows import named, piece_rows
 from profframe.analysis.causes.sides import Connect, divided, side
 from profframe.analysis.causes.slot_rows import SIDES, slot_rows
@@ -92,7 +93,7 @@ def explanation(
     slow = slower(times[1], max(base.mean_ns, other.mean_ns))
     rows = named(rows, about, slow, has_devices=base.has_devices or other.has_devices)
     return Explanation(
-        table(rows, about, sides, times),
+        table(with_hidden_ops(rows, slow, times[1], sides), about, sides, times),
         base_ns=base.mean_ns,
         other_ns=other.mean_ns,
         base_steps=base.count,

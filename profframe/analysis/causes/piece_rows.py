@@ -26,8 +26,8 @@ _DIRECT: Final = {
     "nothing": kinds.CODE,
 }
 """Kinds of pieces that have one cause, whatever slot they are in."""
-OF_OP: Final = 4
-"""Number of the bundles of ops that make devices wait."""
+OF_ALL, OF_OP = 2, 4
+"""Numbers of the bundle of all that makes devices wait for the host, and of those of ops."""
 _COLUMNS: Final = (
     "sample",
     "slot",
@@ -145,7 +145,7 @@ def named(
         .when((pl.col("cause") == kinds.LAUNCH) & pl.col("op_name").is_not_null())
         .then(_bundle(OF_OP, "op_name"))
         .when(pl.col("cause") == kinds.LAUNCH)
-        .then(_bundle(2, pl.lit(0, pl.Int64)))
+        .then(_bundle(OF_ALL, pl.lit(0, pl.Int64)))
         .when(pl.col("line_name").is_not_null())
         .then(_bundle(3, "line"))
         .otherwise(_bundle(1, "group"))

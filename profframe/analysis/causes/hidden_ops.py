@@ -1,0 +1,100 @@
+"""Waits of devices for the host that slower ops make, although devices wait later, in other ops.
+
+While devices still have work, an op that takes longer is not seen; but all that the host launches
+after it comes later, and devices wait then. So of what devices wait longer for the host without a
+name, as much is such an op's as it takes longer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from profframe.analysis.causes import kinds
+from profframe.analysis.causes.call_times import CallTimes
+from profframe.analysis.causes.piece_rows import OF_ALL, OF_OP
+from profframe.analysis.causes.sides import Side
+from profframe.analysis.causes.slot_rows import SIDES
+
+
+def with_hidden_ops(
+    rows: pl.DataFrame, slower: pl.DataFrame, times: CallTimes, sides: tuple[Side, Side]
+) -> pl.DataFrame:
+    """Rows with such waits under the names of ops; each step keeps its sum.
+
+    Parameters
+    ----------
+    rows
+        What `named` returns.
+    slower
+        ``slot`` and ``name`` of the ops that take more or less time.
+    times
+        Calls of ops.
+    """
+    waits = rows.filter(pl.col("cause") == kinds.LAUNCH)
+    of_all = waits.filter(pl.col("bundle_kind") == OF_ALL)
+    if slower.is_empty() or of_all.is_empty():
+        return rows
+    moved = [rows]
+    longer = _longer(waits, slower, times, sides)
+    change = _change(of_all, sides)
+    for number, name in enumerate(SIDES):
+        sign = 2 * number - 1
+        ops = longer.filter(pl.col("ns") * sign > 0).sort(pl.col("ns").abs(), descending=True)
+        if change * sign > 0 and ops.height:
+            own = of_all.filter(pl.col("side") == name)
+            moved.append(_moved(own, ops, abs(change), rows.columns))
+    return pl.concat(moved)
+
+
+def _longer(
+    waits: pl.DataFrame, slower: pl.DataFrame, times: CallTimes, sides: tuple[Side, Side]
+) -> pl.DataFrame:
+    """By how much longer each op takes in the mean step than its waits: ``name slot ns``."""
+    units = times.names.select("slot", unit="name")
+    taken = times.changes(units).select("name", "change", took="ns")
+    ops = slower.group_by("name").agg(pl.col("slot").min()).join(taken, on="name").sort("name")
+    shown = [
+        _change(waits.filter(pl.col("bundle_kind") == OF_OP, pl.col("bundle") == name), sides)
+        for name in ops["name"]
+    ]
+    extra = pl.col("change").sign() * pl.col("took") * (1 - (-pl.col("change").abs()).exp())
+    hidden = extra - pl.Series(shown, dtype=pl.Float64)
+    return ops.select(
+        "name", "slot", ns=pl.when(hidden * extra > 0).then(hidden).otherwise(0.0)
+    ).filter(pl.col("ns") != 0)
+
+
+def _change(rows: pl.DataFrame, sides: tuple[Side, Side]) -> float:
+    """By how much longer they take in the mean step of the other side."""
+    base, other = (
+        int(rows.filter(pl.col("side") == name)["ns"].sum()) / max(of.count, 1)
+        for name, of in zip(SIDES, sides, strict=True)
+    )
+    return other - base
+
+
+def _moved(own: pl.DataFrame, ops: pl.DataFrame, most: float, columns: list[str]) -> pl.DataFrame:
+    """Rows that take from the waits without a name what is of these ops, in each step."""
+    shares = np.diff(np.minimum(np.cumsum(ops["ns"].abs().to_numpy()), most), prepend=0.0)
+    steps = own.group_by("sample").agg(pl.col("ns").sum(), pl.col("slot").min()).sort("sample")
+    whole = steps["ns"].to_numpy().astype(np.float64)
+    until = np.minimum(np.cumsum(shares)[:, None], whole[None, :]).astype(np.int64)
+    parts = np.diff(until, axis=0, prepend=0)
+    alike = own.head(1).drop("sample", "slot", "ns", "bundle_kind", "bundle")
+    frames = [
+        steps.select("sample", "slot").with_columns(
+            ns=pl.Series(-until[-1]), bundle_kind=pl.lit(OF_ALL), bundle=pl.lit(0)
+        )
+    ]
+    for part, (slot, name) in zip(parts, ops.select("slot", "name").iter_rows(), strict=True):
+        frames.append(
+            steps.select("sample").with_columns(
+                slot=pl.lit(slot),
+                ns=pl.Series(part),
+                bundle_kind=pl.lit(OF_OP),
+                bundle=pl.lit(name),
+            )
+        )
+    made = pl.concat(frame.with_columns(pl.exclude("sample").cast(pl.Int64)) for frame in frames)
+    return made.filter(pl.col("ns") != 0).join(alike, how="cross").select(columns)
