@@ -530,7 +530,7 @@ GATES: Final = (
         "sql/lib/steps.sql",
         "PARTITION BY run, rank ORDER BY start_ns NULLS LAST, event_id ROWS UNBOUNDED PRECEDING",
         "PARTITION BY run, rank, event_id",
-        "tests/sql/test_golden.py::TestGolden::test_rows[steps-steady]",
+        "tests/sql/test_golden.py::TestGolden::test_rows[step_times-steady]",
     ),
     Mutant(
         "33e",
