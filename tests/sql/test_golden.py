@@ -29,7 +29,7 @@ BY_THEMSELVES = (
         for path in CASES
         if f"{path.parent.name}/{path.stem}"
         in {"collectives/steps", "gaps/host", "idle/waits", "queue_depth/points"}
-        | {"roofline/by_kernel", "steps/steady", "stragglers/by_op"}
+        | {"roofline/by_kernel", "step_times/steady", "stragglers/by_op"}
         | {"graph_layers/replays", "graph_layers/two_blocks", "idle/held_up", "idle/two_devices"}
         | {"kernel_categories/exposed", "kernel_categories/two_runs"}
         | {"stragglers/clocks", "stragglers/recorded"}
