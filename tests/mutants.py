@@ -429,8 +429,8 @@ RANKS: Final = (
         "sql/lib/collectives.sql",
         "WHEN row_number() OVER arrival = ranks THEN lag(came_ns) OVER arrival",
         "WHEN row_number() OVER arrival = ranks THEN min(came_ns) OVER (PARTITION BY match)",
-        "tests/sql/test_golden.py"
-        "::test_other_traces_beside_it_and_another_order_of_rows_change_nothing[stragglers]",
+        "tests/parity/test_delays.py"
+        "::test_the_last_rank_holds_up_a_collective_since_the_one_before_it",
     ),
     Mutant(
         "32b",

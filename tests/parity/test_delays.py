@@ -138,3 +138,14 @@ def test_without_overlaps_it_is_what_plain_loops_say(where: str) -> None:
 def test_of_real_ranks_it_is_what_plain_loops_say(traces: Path) -> None:
     trace = profframe.load(traces / "facebookresearch__param/dlrm_kineto/*.gz")
     assert check_oracle(trace)
+
+
+def test_the_last_rank_holds_up_a_collective_since_the_one_before_it() -> None:
+    trace, _ = without_overlaps("host", 1)
+    waits = trace.sql(f"{WAITS} FROM waits").sort("match", "came_ns")
+    of_three = 0
+    for (_,), rows in waits.group_by("match", maintain_order=True):
+        *_, before, last = rows["came_ns"]
+        assert rows["held_up_ns"].sum() == last - before
+        of_three += rows.height > 2
+    assert of_three
