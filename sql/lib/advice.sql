@@ -310,54 +310,6 @@ FROM gap_owners(events, 'numbered') AS owned
 JOIN numbered ON owned.gap = numbered.gap
 WHERE owned.sort IN ('line', 'annotation') AND NOT regexp_full_match(coalesce(owned.label, ''), 'ProfilerStep#\d+');
 
--- shared_idle: idle time examined, in pieces. With steps, one row per whole step, in which a rank is busy while any device of it
--- is; without, one row per gap of a device, and per time before its first or after its last work, each divided by the number of
--- devices.
--- parameter profiler_steps TABLE  `profiler_steps` of the same traces
--- parameter shared_windows TABLE  rows of shared_windows
--- parameter shared_work TABLE  rows of shared_work
--- parameter shared_gaps TABLE  rows of shared_gaps
--- column run, rank  as in events
--- column event_id BIGINT  event_id of the step, or of the work that follows; NULL if none does
--- column idle_ns DOUBLE  idle time
--- column time STRUCT  the span of the step or gap, as span gives it
--- column steps, window_ns, devices  as in shared_windows
--- example: WITH shared_names AS (FROM shared_names(events)), windows AS (FROM shared_windows(events, profiler_steps)), work AS
--- (FROM shared_work(events)), blocks AS (FROM shared_blocks(events, shared_names)), gaps AS (FROM shared_gaps(events, windows,
--- work, blocks)) FROM shared_idle(profiler_steps, windows, work, gaps)
-CREATE OR REPLACE TEMP MACRO shared_idle(profiler_steps, shared_windows, shared_work, shared_gaps) AS TABLE
-WITH used AS (
-    SELECT
-        work.run, work.rank, windows.devices, windows.start_ns AS since_ns, windows.end_ns AS until_ns,
-        min(work.start_ns) AS start_ns, max(work.end_ns) AS end_ns,
-        arg_min(event_id, {'at_ns': work.start_ns, 'id': event_id}) AS first_id
-    FROM query_table(shared_work) AS work
-    JOIN query_table(shared_windows) AS windows ON work.run = windows.run AND work.rank = windows.rank
-    WHERE windows.steps = 0 AND windows.devices > 1
-    GROUP BY work.run, work.rank, work.device, windows.devices, windows.start_ns, windows.end_ns
-),
-unused AS (
-    SELECT
-        run, rank, devices, unnest([first_id, NULL]) AS event_id, unnest([since_ns, end_ns]) AS start_ns,
-        unnest([start_ns, until_ns]) AS end_ns
-    FROM used
-)
-SELECT idle.run, idle.rank, event_id, idle_ns, time, windows.steps, windows.window_ns, windows.devices
-FROM (
-    SELECT run, rank, event_id, idle_ns::DOUBLE AS idle_ns, span(began_ns, completed_ns) AS time
-    FROM whole_steps(profiler_steps)
-    WHERE step_ns > 0
-    UNION ALL
-    SELECT run, rank, after_id AS event_id, gap_ns / devices AS idle_ns, span(start_ns, start_ns + gap_ns) AS time
-    FROM query_table(shared_gaps)
-    WHERE steps = 0
-    UNION ALL
-    SELECT run, rank, event_id, (end_ns - start_ns) / devices AS idle_ns, span(start_ns, end_ns) AS time
-    FROM unused
-) AS idle
-JOIN query_table(shared_windows) AS windows ON idle.run = windows.run AND idle.rank = windows.rank
-WHERE windows.has_device AND idle_ns > 0;
-
 -- shared_hosts: where the host was in most of the gaps of a rank: the line that covers most of them, without one the annotation.
 -- A rank without a row has none that covers a fifth of them.
 -- parameter shared_gaps TABLE  rows of shared_gaps
@@ -394,6 +346,76 @@ CREATE OR REPLACE TEMP MACRO idle_text(steps, devices, share, label) AS
 'Devices have nothing to do for ' || claimed_part()
 || CASE WHEN steps = 0 THEN devices_text(devices) ELSE '' END
 || coalesce(', ' || percent_text(share) || ' of the gaps while the host is in ' || shown(label), '');
+
+-- shared_idle: idle time examined, one row per rank that has any, with all that a finding about it says but how bad it is. With
+-- steps it is that of whole steps, in which a rank is busy while any device of it is; without, the mean over the devices of their
+-- gaps, and of the times before their first and after their last work.
+-- parameter profiler_steps TABLE  `profiler_steps` of the same traces
+-- parameter shared_windows TABLE  rows of shared_windows
+-- parameter shared_work TABLE  rows of shared_work
+-- parameter shared_gaps TABLE  rows of shared_gaps
+-- parameter shared_hosts TABLE  rows of shared_hosts
+-- column run, rank  as in events
+-- column window_ns  as in shared_windows
+-- column cause VARCHAR  idle
+-- column finding VARCHAR  what the finding says
+-- column gain_basis VARCHAR  why its gain is not known
+-- column where VARCHAR  where the host was in most of the gaps; NULL if nowhere
+-- column evidence_events BIGINT[]  steps, or work that followed gaps, with the most of it
+-- column events BIGINT  number of all of these
+-- column claimed STRUCT[]  spans of the steps or gaps, as span gives them
+-- column claimed_ns DOUBLE  idle time
+-- column estimated_gain_ns BIGINT  NULL: it is not known
+-- example: WITH shared_names AS (FROM shared_names(events)), windows AS (FROM shared_windows(events, profiler_steps)), work AS
+-- (FROM shared_work(events)), blocks AS (FROM shared_blocks(events, shared_names)), gaps AS (FROM shared_gaps(events, windows,
+-- work, blocks)), owners AS (FROM shared_owners(events, gaps)), hosts AS (FROM shared_hosts(gaps, owners))
+-- FROM shared_idle(profiler_steps, windows, work, gaps, hosts)
+CREATE OR REPLACE TEMP MACRO shared_idle(profiler_steps, shared_windows, shared_work, shared_gaps, shared_hosts) AS TABLE
+WITH used AS (
+    SELECT
+        work.run, work.rank, windows.devices, windows.start_ns AS since_ns, windows.end_ns AS until_ns,
+        min(work.start_ns) AS start_ns, max(work.end_ns) AS end_ns,
+        arg_min(event_id, {'at_ns': work.start_ns, 'id': event_id}) AS first_id
+    FROM query_table(shared_work) AS work
+    JOIN query_table(shared_windows) AS windows ON work.run = windows.run AND work.rank = windows.rank
+    WHERE windows.steps = 0 AND windows.devices > 1
+    GROUP BY work.run, work.rank, work.device, windows.devices, windows.start_ns, windows.end_ns
+),
+unused AS (
+    SELECT
+        run, rank, devices, unnest([first_id, NULL]) AS event_id, unnest([since_ns, end_ns]) AS start_ns,
+        unnest([start_ns, until_ns]) AS end_ns
+    FROM used
+)
+SELECT
+    idle.run,
+    idle.rank,
+    windows.window_ns,
+    'idle' AS cause,
+    idle_text(windows.steps, windows.devices, any_value(hosts.share), any_value(hosts.label)) AS finding,
+    strongest(event_id, idle.idle_ns) AS evidence_events,
+    count(event_id) AS events,
+    list(idle.time) AS claimed,
+    sum(idle.idle_ns) AS claimed_ns,
+    NULL::BIGINT AS estimated_gain_ns,
+    'no rule knows the cause' AS gain_basis,
+    shown(any_value(hosts.label)) AS "where"
+FROM (
+    SELECT run, rank, event_id, idle_ns::DOUBLE AS idle_ns, span(began_ns, completed_ns) AS time
+    FROM whole_steps(profiler_steps)
+    WHERE step_ns > 0
+    UNION ALL
+    SELECT run, rank, after_id AS event_id, gap_ns / devices AS idle_ns, span(start_ns, start_ns + gap_ns) AS time
+    FROM query_table(shared_gaps)
+    WHERE steps = 0
+    UNION ALL
+    SELECT run, rank, event_id, (end_ns - start_ns) / devices AS idle_ns, span(start_ns, end_ns) AS time
+    FROM unused
+) AS idle
+JOIN query_table(shared_windows) AS windows ON idle.run = windows.run AND idle.rank = windows.rank
+LEFT JOIN query_table(shared_hosts) AS hosts ON idle.run = hosts.run AND idle.rank = hosts.rank
+WHERE windows.has_device AND idle_ns > 0
+GROUP BY idle.run, idle.rank, windows.steps, windows.window_ns, windows.devices;
 
 -- faster_dtype: the type in which a device has a higher peak for matrix products than in fp32: tf32, else the better of bf16 and
 -- fp16.

@@ -22,18 +22,13 @@ WITH gaps AS MATERIALIZED (
         AND blocked_id IS NULL
         AND gap_ns <= coalesce(getvariable('launch_bound_longest_ns'), 1000000)
 ),
+of_gaps AS MATERIALIZED (
+    FROM shared_owners
+    WHERE gap IN (SELECT gap FROM gaps)
+),
 owners AS (
-    SELECT sums.run, sums.rank, arg_max(label, {'is_line': sort = 'line', 'ns': part_ns, 'label': label}) AS label
-    FROM (
-        SELECT run, rank, sort, label, sum(part_ns) AS part_ns
-        FROM shared_owners
-        WHERE gap IN (SELECT gap FROM gaps)
-        GROUP BY run, rank, sort, label
-    ) AS sums
-    JOIN (SELECT run, rank, sum(gap_ns) AS gap_ns FROM gaps GROUP BY run, rank) AS alls
-        ON sums.run = alls.run AND sums.rank = alls.rank
-    WHERE part_ns >= 0.2 * alls.gap_ns
-    GROUP BY sums.run, sums.rank
+    SELECT run, rank, label
+    FROM shared_hosts('gaps', 'of_gaps')
 )
 SELECT
     run,

@@ -15,20 +15,8 @@
 -- parameter low_gpu_use_share DOUBLE = 0.5  busy for less than this share of the time is a finding
 -- parameter low_gpu_use_rest  DOUBLE = 0.2  least share of the time that no other finding explains
 SELECT
-    idle.run,
-    idle.rank,
-    'idle' AS cause,
-    CASE WHEN sum(idle.idle_ns) >= 0.8 * window_ns THEN 'high' ELSE 'medium' END AS severity,
-    idle_text(steps, devices, any_value(hosts.share), any_value(hosts.label)) AS finding,
-    strongest(event_id, idle.idle_ns) AS evidence_events,
-    count(event_id) AS events,
-    list(idle.time) AS claimed,
-    sum(idle.idle_ns) AS claimed_ns,
-    coalesce(getvariable('low_gpu_use_rest'), 0.2) * window_ns AS least_ns,
-    NULL AS estimated_gain_ns,
-    'no rule knows the cause' AS gain_basis,
-    shown(any_value(hosts.label)) AS "where"
-FROM shared_idle AS idle
-LEFT JOIN shared_hosts AS hosts ON idle.run = hosts.run AND idle.rank = hosts.rank
-GROUP BY idle.run, idle.rank, steps, window_ns, devices
-HAVING sum(idle.idle_ns) > (1 - coalesce(getvariable('low_gpu_use_share'), 0.5)) * window_ns
+    * EXCLUDE (window_ns),
+    CASE WHEN claimed_ns >= 0.8 * window_ns THEN 'high' ELSE 'medium' END AS severity,
+    coalesce(getvariable('low_gpu_use_rest'), 0.2) * window_ns AS least_ns
+FROM shared_idle
+WHERE claimed_ns > (1 - coalesce(getvariable('low_gpu_use_share'), 0.5)) * window_ns

@@ -16,20 +16,8 @@
 -- needs: events, profiler_steps
 -- parameter unexplained_idle_share DOUBLE = 0.1  least share of the time for a finding
 SELECT
-    idle.run,
-    idle.rank,
-    'idle' AS cause,
-    CASE WHEN sum(idle.idle_ns) >= 0.2 * window_ns THEN 'medium' ELSE 'low' END AS severity,
-    idle_text(steps, devices, any_value(hosts.share), any_value(hosts.label)) AS finding,
-    strongest(event_id, idle.idle_ns) AS evidence_events,
-    count(event_id) AS events,
-    list(idle.time) AS claimed,
-    sum(idle.idle_ns) AS claimed_ns,
-    coalesce(getvariable('unexplained_idle_share'), 0.1) * window_ns AS least_ns,
-    NULL AS estimated_gain_ns,
-    'no rule knows the cause' AS gain_basis,
-    shown(any_value(hosts.label)) AS "where"
-FROM shared_idle AS idle
-LEFT JOIN shared_hosts AS hosts ON idle.run = hosts.run AND idle.rank = hosts.rank
-GROUP BY idle.run, idle.rank, steps, window_ns, devices
-HAVING sum(idle.idle_ns) >= coalesce(getvariable('unexplained_idle_share'), 0.1) * window_ns
+    * EXCLUDE (window_ns),
+    CASE WHEN claimed_ns >= 0.2 * window_ns THEN 'medium' ELSE 'low' END AS severity,
+    coalesce(getvariable('unexplained_idle_share'), 0.1) * window_ns AS least_ns
+FROM shared_idle
+WHERE claimed_ns >= least_ns
