@@ -251,7 +251,7 @@ CREATE OR REPLACE TEMP MACRO shared_traits(events, shared_names) AS TABLE
 WITH named AS (
     SELECT
         kind, name,
-        kind = 'memcpy' AND regexp_matches(name, '(?i)pageable *-> *device') AS is_pageable,
+        kind = 'memcpy' AND is_of_pageable_memory(name) AS is_pageable,
         regexp_matches(name, 'Backward|^autograd::engine|^Optimizer\.') AS trains,
         contains(name, 'DistributedDataParallel') AS is_ddp,
         regexp_matches(name, '(?i)fsdp|fullysharded|fully_shard') AS is_fsdp,

@@ -102,7 +102,7 @@ SELECT
     coalesce(work.device, -1) AS device,
     coalesce(work.stream, -1) AS stream,
     (work.kind = 'memcpy')::BIGINT AS copy,
-    coalesce(work.kind = 'memcpy' AND starts_with(work.name, 'Memcpy HtoD (Pageable'), false)::BIGINT AS by_host,
+    (pageable.name IS NOT NULL)::BIGINT AS by_host,
     work.start_ns - getvariable('window_start_ns') AS start_ns,
     work.end_ns - getvariable('window_start_ns') AS end_ns,
     coalesce(call.event_id, -1) AS call,
@@ -111,6 +111,12 @@ SELECT
     coalesce(call.end_ns, work.start_ns) - getvariable('window_start_ns') AS call_end_ns
 FROM path_works(events) AS work
 LEFT JOIN path_calls(events) AS call ON work.launch_id = call.event_id
+LEFT JOIN (
+    SELECT name
+    FROM (SELECT DISTINCT name FROM query_table(events) WHERE kind = 'memcpy')
+    WHERE is_of_pageable_memory(name)
+) AS pageable
+    ON work.kind = 'memcpy' AND work.name = pageable.name
 WHERE work.end_ns > getvariable('window_start_ns') AND work.start_ns < getvariable('window_end_ns');
 
 -- path_waits: syncs, the call that made each, what it waits for (-1: not known), and when that was marked (NULL: not known).

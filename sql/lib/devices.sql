@@ -20,6 +20,12 @@ CREATE OR REPLACE TEMP MACRO is_call(kind) AS kind IN ('runtime', 'driver');
 CREATE OR REPLACE TEMP MACRO is_blocking(name) AS
 regexp_matches(name, '(?i)synchronize|^(cu|cuda|hip|acl|aclrt|mu|mtia)_?(memcpy|free)');
 
+-- is_of_pageable_memory: copies of memory that is not pinned to a device, by name.
+-- parameter name VARCHAR  name of a copy
+-- returns BOOLEAN  whether it is one
+-- example: SELECT is_of_pageable_memory('Memcpy HtoD (Pageable -> Device)')
+CREATE OR REPLACE TEMP MACRO is_of_pageable_memory(name) AS regexp_matches(name, '(?i)pageable *-> *device');
+
 -- is_communication: what counts as communication between devices, in every answer.
 -- parameter kernel_category VARCHAR  kernel_category of a kernel
 -- returns BOOLEAN  whether it is; false for NULL

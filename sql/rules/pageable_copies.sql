@@ -15,7 +15,7 @@ WITH copies AS (
     SELECT
         copies.run, copies.rank, copies.event_id, copies.dur_ns, copies.bytes, windows.steps, windows.window_ns,
         CASE
-            WHEN regexp_matches(copies.name, '(?i)pageable *-> *device') THEN 'to the device'
+            WHEN is_of_pageable_memory(copies.name) THEN 'to the device'
             ELSE 'from the device'
         END AS direction
     FROM events AS copies
@@ -26,7 +26,7 @@ WITH copies AS (
         AND name IN (
             SELECT name
             FROM shared_names
-            WHERE kind = 'memcpy' AND regexp_matches(name, '(?i)pageable *-> *device|device *-> *pageable')
+            WHERE kind = 'memcpy' AND (is_of_pageable_memory(name) OR regexp_matches(name, '(?i)device *-> *pageable'))
         )
         AND (windows.steps = 0 OR step IS NOT NULL)
 )
