@@ -32,7 +32,7 @@ from profframe.converting.worker import Report, Task, convert_file, join, rename
 from profframe.errors import StoreError
 from profframe.loading.beside import FORMATS
 from profframe.loading.programs import may_differ, names_of_programs
-from profframe.loading.run_names import is_rank_in
+from profframe.loading.run_names import RankedFile, is_stray
 
 Status = Literal["written", "joined", "unchanged", "skipped", "failed"]
 _Trace = tuple[str, int]
@@ -295,13 +295,13 @@ class Batch:
             if self._items[index].run is None and self._staged(index).format not in FORMATS
         ]
         staged = [self._staged(index) for index in own]
-        is_stray = len(own) == 1 and self._is_stray(own[0])
+        is_lone = len(own) == 1 and is_stray(self._ranked(own[0]), map(self._ranked, self._reports))
         ranks, worlds = [r.rank for r in staged], [r.world_size for r in staged]
-        if not is_stray and not may_differ(ranks, worlds):
+        if not is_lone and not may_differ(ranks, worlds):
             return indices
         paths = [self._items[index].path for index in own]
         origins = [self._store.origin(*pair) for pair in zip(staged, paths, strict=True)]
-        names = names_of_programs(run, origins, is_stray=is_stray)
+        names = names_of_programs(run, origins, is_stray=is_lone)
         moved = {index: name for index, name in zip(own, names, strict=True) if name != run}
         for index, name in moved.items():
             original = self._staged(index)
@@ -310,18 +310,10 @@ class Batch:
             self._start(index, self._place_named, rename, self._store, original, name, False)
         return [index for index in indices if index not in moved]
 
-    def _is_stray(self, index: int) -> bool:
-        """Whether a file is the only one of its folder that has a rank, and not in its path."""
-        staged, path = self._staged(index), self._items[index].path
-        if staged.rank_source == "assumed" or is_rank_in(path):
-            return False
-        return any(
-            (other := report.staged) is not None
-            and other.rank_source == "assumed"
-            and other.format not in FORMATS
-            and self._items[place].path.parent == path.parent
-            for place, report in self._reports.items()
-        )
+    def _ranked(self, index: int) -> RankedFile:
+        staged = self._reports[index].staged
+        rank_source, form = (staged.rank_source, staged.format) if staged else (None, None)
+        return self._items[index].path, rank_source, form
 
     def _with_others(self, stored: Record, indices: list[int]) -> list[int]:
         """Files that can be placed: those of a joined trace only together.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -18,6 +18,8 @@ from profframe.loading.beside import FORMATS, fit_together, own_tables, with_row
 from profframe.loading.programs import Origin, may_differ, names_of_programs, without_stamp
 from profframe.readers import RawTrace
 
+RankedFile: TypeAlias = tuple[Path, str | None, str | None]
+"""A file of a trace, where its rank is from, and its format."""
 _RANK: Final = re.compile(
     r"(?<![a-z])(?:rank(?:[-_ ]?(\d+)|\[(\d+)\]|\((\d+)\))|worker(\d+))", re.IGNORECASE
 )
@@ -201,9 +203,25 @@ def _rank_of_sglang(path: Path, place: re.Match[str]) -> int | None:
     return stage * width + tensor
 
 
-def is_rank_in(path: Path) -> bool:
-    """Whether the path of a trace has its rank."""
-    return _rank_in(path) is not None
+def is_stray(own: RankedFile, others: Iterable[RankedFile]) -> bool:
+    """Whether a trace has a rank, and not in its path, while others of its folder have none.
+
+    Examples
+    --------
+    >>> lone = (Path("/jobs/a.json"), "distributedInfo", "kineto")
+    >>> is_stray(lone, [lone, (Path("/jobs/b.json"), "assumed", "kineto")])
+    True
+    """
+    path, rank_source, _ = own
+    if rank_source == "assumed" or _rank_in(path) is not None:
+        return False
+    return any(
+        source == "assumed"
+        and form not in FORMATS
+        and other != path
+        and other.parent == path.parent
+        for other, source, form in others
+    )
 
 
 def _folders(path: Path) -> tuple[str, str]:
@@ -266,27 +284,17 @@ def _by_program(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
             runs.setdefault(trace.run, []).append(place)
     for run, places in runs.items():
         group = [traces[place] for place in places]
-        is_stray = len(group) == 1 and _is_stray(group[0], traces)
-        if is_stray or may_differ([t.rank for t in group], [t.world_size for t in group]):
+        is_lone = len(group) == 1 and is_stray(_ranked(group[0]), map(_ranked, traces))
+        if is_lone or may_differ([t.rank for t in group], [t.world_size for t in group]):
             origins = [_origin(trace) for trace in group]
-            names = names_of_programs(run, origins, is_stray=is_stray)
+            names = names_of_programs(run, origins, is_stray=is_lone)
             for place, name in zip(places, names, strict=True):
                 named[place] = replace(named[place], run=name)
     return named
 
 
-def _is_stray(trace: NamedTrace, traces: Sequence[NamedTrace]) -> bool:
-    """Whether a trace is the only one of its folder that has a rank, and not in its path."""
-    if trace.rank_source == "assumed" or is_rank_in(Path(trace.path)):
-        return False
-    folder = absolute(Path(trace.path)).parent
-    return any(
-        other.rank_source == "assumed"
-        and other.raw.header.format not in FORMATS
-        and other.path != trace.path
-        and absolute(Path(other.path)).parent == folder
-        for other in traces
-    )
+def _ranked(trace: NamedTrace) -> RankedFile:
+    return absolute(Path(trace.path)), trace.rank_source, trace.raw.header.format
 
 
 def _origin(trace: NamedTrace) -> Origin:
