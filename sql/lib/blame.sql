@@ -113,32 +113,33 @@ clocks AS (
     JOIN host ON calls.place = host.place
     JOIN device ON calls.place = device.place
 ),
+-- What was done since the call before, or where ranks differ in their calls, since the last one of the group.
+spans AS (
+    SELECT *, CASE WHEN is_alike THEN 1 ELSE since END AS back
+    FROM (
+        SELECT *, min(since) OVER of_match = max(since) OVER of_match AS is_alike
+        FROM clocks
+        WINDOW of_match AS (PARTITION BY match)
+    )
+),
 own AS (
     SELECT
-        *,
-        min(since) OVER (PARTITION BY match) = max(since) OVER (PARTITION BY match) AS is_alike
-    FROM clocks
-),
--- What was done since the call before, or where ranks differ in their calls, since the last one of the group.
-done AS (
-    SELECT
         * REPLACE (
-            host_ns - lag(host_ns, CASE WHEN is_alike THEN 1 ELSE since END) OVER of_rank AS host_ns,
-            work_ns - lag(work_ns, CASE WHEN is_alike THEN 1 ELSE since END) OVER of_rank AS work_ns,
-            self_ns - lag(self_ns, CASE WHEN is_alike THEN 1 ELSE since END) OVER of_rank AS self_ns
+            host_ns - lag(host_ns, back) OVER of_rank AS host_ns,
+            work_ns - lag(work_ns, back) OVER of_rank AS work_ns,
+            self_ns - lag(self_ns, back) OVER of_rank AS self_ns
         )
-    FROM own
+    FROM spans
     WINDOW of_rank AS (PARTITION BY lane ORDER BY place)
 ),
 beyond AS (
     SELECT
         lane, match, place, behind_ns, late_since_ns, since, is_alike,
         greatest(
-            host_ns - list_sort(list(host_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2],
-            self_ns - list_sort(list(self_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2], 0
+            host_ns - lower_median(list(host_ns) OVER of_match), self_ns - lower_median(list(self_ns) OVER of_match), 0
         )
-        + greatest(work_ns - list_sort(list(work_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2], 0) AS beyond_ns
-    FROM done
+        + greatest(work_ns - lower_median(list(work_ns) OVER of_match), 0) AS beyond_ns
+    FROM own
     WINDOW of_match AS (PARTITION BY match)
 ),
 excesses AS (

@@ -537,6 +537,12 @@ FROM reached;
 -- example: SELECT held_up(40::BIGINT, 30::BIGINT)
 CREATE OR REPLACE TEMP MACRO held_up(last_ns, others_ns) AS greatest(last_ns - others_ns, 0);
 
+-- lower_median: the median of values, of an even number of them the lower one of the two: one of the values.
+-- parameter every BIGINT[]  the values
+-- returns BIGINT  their median; NULL if there are none
+-- example: SELECT lower_median([9, 1, 5, 7]::BIGINT[])
+CREATE OR REPLACE TEMP MACRO lower_median(every) AS list_sort(every)[(len(every) + 1) // 2];
+
 -- collective_waits: one row per rank of each collective, with when it came and how long it waited for the last rank. With
 -- `corrected`, times are on the clock of the lowest rank, if all offsets are known. Between clocks with different origins nothing
 -- is known otherwise. Values of the whole collective are in each row. The time by which a rank alone holds up the job,

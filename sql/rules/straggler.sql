@@ -26,7 +26,7 @@ WITH several AS MATERIALIZED (
 waits AS MATERIALIZED (
     SELECT
         shared_waits.*,
-        came_ns - list_sort(list(came_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2] AS beyond_ns
+        came_ns - lower_median(list(came_ns) OVER of_match) AS beyond_ns
     FROM shared_waits
     JOIN shared_windows AS windows ON shared_waits.run = windows.run AND shared_waits.rank = windows.rank
     WHERE windows.steps = 0 OR shared_waits.step IS NOT NULL
