@@ -53,7 +53,7 @@ _CAUSES: Final = MappingProxyType(
     {"host_wait": "waiting for the host", "sync": "waiting for another stream"}
 )
 """Causes of idle time that are understood without an explanation."""
-_QUEUED: Final = "mostly after the next launch: other work may be missing"
+_QUEUED: Final = "mostly between a launch and its start: other work may be missing"
 """Work that was launched long before it ran, on a device that seems to do nothing."""
 _MOST_PARTS: Final = 6
 _MOST_WHAT: Final = 2
@@ -451,7 +451,7 @@ def _pace(steps: pl.DataFrame) -> tuple[str, ...]:
     host, step = (units.duration(ns).strip() for ns in (host_ns, step_ns))
     pace = f"it takes {host} per step, and the devices complete one every {step}"
     if step_ns < host_ns:
-        pace = f"the devices catch up, with one every {step}, while it takes {host} per step"
+        pace = f"the devices catch up: they complete a step every {step}, the host takes {host}"
     return (
         f"{ahead}{where}: after the first step {pace}",
         f"{ahead}{where}; after the first step the devices complete one every {step}",

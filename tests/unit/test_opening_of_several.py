@@ -117,9 +117,31 @@ def test_devices_may_catch_up(tmp_path: Path, run: Run) -> None:
     ]
     (pace,) = labelled(run(written(tmp_path / "a.json", slices + later))[1])["pace"]
     assert pace == (
-        "the host runs up to 70.000 us ahead: after the first step the devices catch up, with one "
-        "every 65.000 us, while it takes 100.000 us per step"
+        "the host runs up to 70.000 us ahead: after the first step the devices catch up: they "
+        "complete a step every 65.000 us, the host takes 100.000 us"
     )
+
+
+@pytest.mark.parametrize(
+    ("late", "cause"),
+    [
+        (0, "mostly waiting for the host"),
+        (900, "mostly between a launch and its start: other work may be missing"),
+    ],
+)
+def test_the_host_is_to_blame_until_it_launches(
+    late: float, cause: str, tmp_path: Path, run: Run
+) -> None:
+    """A kernel of 10 us, and one at 1000 that was launched then, or 900 us before."""
+    slices: list[Slice] = [("cpu_op", "aten::mm", 1, 0, 1000, {})]
+    for number, (launch, start) in enumerate(((0, 10), (980 - late, 1000)), 1):
+        args = {"correlation": number}
+        slices += [
+            ("cuda_runtime", "cudaLaunchKernel", 1, launch, 5, args),
+            ("kernel", "sgemm", 0, start, 10, args | {"device": 0, "stream": 7}),
+        ]
+    (time,) = labelled(run(written(tmp_path / "a.json", slices))[1])["time"]
+    assert f" idle 98.0 % ({cause}) of " in time
 
 
 def test_a_single_fill_is_not_a_busy_trace(tmp_path: Path, run: Run) -> None:

@@ -129,9 +129,9 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """How much of what a rank waited for its devices were busy with something else.
+    """How long devices of a rank were busy with something else while it waited.
 
-    ``own``, ``gap`` and ``lag`` as in `Lengths`.
+    One element for each of `Lengths`.
     """
 
     own: Ints
@@ -223,7 +223,7 @@ def rank(  # noqa: PLR0917 -- what is known of a rank
 
 
 def _busy(graph: Graph, spans: Spans, nodes: Nodes, arrows: Arrows, of: Lengths) -> Busy:
-    """How much of each time before a point, each gap and each lag devices were busy."""
+    """For how much of each time before a point, each gap and each lag devices were busy."""
 
     def within(since: Ints, until: Ints) -> Ints:
         return covered(spans.start, spans.end, since, np.maximum(since, until))
