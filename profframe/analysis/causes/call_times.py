@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,7 @@ WORK: Final = (kinds.SAME, kinds.COPIES)
 """Causes of work that both sides have, and that takes more or less time on one of them."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class CallTimes:
     """Calls that both sides have under one name: device work, or ops of the host.
 
@@ -39,6 +40,11 @@ class CallTimes:
     clusters: tuple[int, int]
     steps: tuple[int, int]
     names: pl.DataFrame
+
+    @cached_property
+    def by_name(self) -> pl.DataFrame:
+        """What `changes` returns, with one unit per name."""
+        return self.changes(self.names.select("slot", unit="name"))
 
     def changes(self, units: pl.DataFrame) -> pl.DataFrame:
         """One row per unit: ``unit change drift p is_beyond ns``, as `calls.changes` has them.

@@ -41,7 +41,7 @@ def drifts(times: Sequence[CallTimes]) -> Drifts:
 
 def slower(times: CallTimes, mean_ns: int) -> pl.DataFrame:
     """``slot`` and ``name`` of calls that take more or less time by name, if any evidence is."""
-    names = _tested(times.changes(_by_name(times)), mean_ns)
+    names = _tested(times.by_name, mean_ns)
     return times.names.join(names.filter("is_evidence").select("name"), on="name").sort("slot")
 
 
@@ -64,7 +64,7 @@ def evidence(times: CallTimes, rows: pl.DataFrame, mean_ns: int) -> pl.DataFrame
         return pl.DataFrame(schema=SCHEMA)
     units = rows.with_columns(unit=pl.col("row").rank("dense").cast(pl.Int64) - 1)
     of_rows = times.changes(units.select("slot", "unit"))
-    of_names = times.changes(_by_name(times))
+    of_names = times.by_name
     both = pl.concat([of_rows, of_names], how="vertical")
     tested = _tested(both, mean_ns)
     of_names = tested.tail(of_names.height).select(
@@ -86,12 +86,8 @@ def evidence(times: CallTimes, rows: pl.DataFrame, mean_ns: int) -> pl.DataFrame
 
 
 def _drift(times: CallTimes) -> float:
-    of = times.changes(_by_name(times)).select(pl.col("change") + pl.col("drift")).to_series()
+    of = times.by_name.select(pl.col("change") + pl.col("drift")).to_series()
     return float(of.drop_nans().median() or 0.0)  # type: ignore[arg-type]
-
-
-def _by_name(times: CallTimes) -> pl.DataFrame:
-    return times.names.select("slot", unit="name")
 
 
 def _tested(of: pl.DataFrame, mean_ns: int) -> pl.DataFrame:

@@ -51,8 +51,7 @@ def _longer(
     waits: pl.DataFrame, slower: pl.DataFrame, times: CallTimes, sides: tuple[Side, Side]
 ) -> pl.DataFrame:
     """By how much longer each op takes in the mean step than its waits: ``name slot ns``."""
-    units = times.names.select("slot", unit="name")
-    taken = times.changes(units).select("name", "change", took="ns")
+    taken = times.by_name.select("name", "change", took="ns")
     ops = slower.group_by("name").agg(pl.col("slot").min()).join(taken, on="name").sort("name")
     shown = [
         _change(waits.filter(pl.col("bundle_kind") == OF_OP, pl.col("bundle") == name), sides)
