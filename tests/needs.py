@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn
 import pytest
 
 from profframe.errors import MissingExtraError
-from tests.places import TRACES
+from tests.places import CASES, TRACES
 
 PACKAGES: Final = MappingProxyType(
     {
@@ -138,6 +138,13 @@ def traces(name: str = "") -> Path:
     if not (TRACES / name).exists():
         _skip(f"{_TRACES}: no {name} in {TRACES}, which PROFFRAME_TRACES names")
     return TRACES / name
+
+
+def case(name: str) -> Path:
+    """One of the inputs of public reports."""
+    if not (CASES / name).exists():
+        _skip(f"{_TRACES}: no {name} in {CASES}, the folder beside the traces")
+    return CASES / name
 
 
 def members(traces: list[Any]) -> list[Any]:

@@ -12,3 +12,5 @@ TRACES: Final = Path(
     os.environ.get("PROFFRAME_TRACES") or ROOT.parent / "shared" / "traces"
 ).absolute()
 """Real traces from public repositories, with an ``index.csv``; not on every machine."""
+CASES: Final = (TRACES.parent / "cases").absolute()
+"""Small inputs that reproduce public reports, with the right values; beside the traces."""
