@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 11
+SCHEMA_VERSION: Final = 12
 """Version of the tables below; a store of another version is refused."""
 
 TEXT: Final = pa.string()
@@ -198,6 +198,10 @@ EVENTS = Table(
         Column("merged_into", INT64, "`event_id` of the surviving duplicate around it.", null="not a duplicate"),
         Column("launch_id", INT64, "`event_id` of the call that launched this device slice.", null="a host slice, or launch not in the trace"),
         Column("op_id", INT64, "`event_id` of the innermost host op around the launch; of an annotation if the source has no op ids.", null="a host slice, or no op known"),
+        Column("lost_device", INT32, "Device of the work of a call whose work is not in the trace, by what else its thread launched.", null="not such a call, or " + _UNKNOWN),
+        Column("lost_stream", INT32, "Its stream, known in the same way.", null="not such a call, or " + _UNKNOWN),
+        Column("lost_start_ns", INT64, "When it may have started at the earliest: at its launch, and the end of the work before it on its stream.", "ns", "not such a call, or no device work is in the trace"),
+        Column("lost_end_ns", INT64, "When it had ended at the latest: the start of the work after it on its stream, or else the end of the trace.", "ns", "not such a call, or no device work is in the trace"),
         Column("attributed_by", NAME, "How `op_id` was found: launch, by the call that launched it; source, by a link in the source; for work in a graph, by what it shares with the captured call: graph_node, its number in the graph; annotation, torch's name for the node; graph_name, the names of all kernels in order; graph_order, the order of captures or of calls without names.", null="no op known"),
         Column("replays", INT64, "How often the slice, captured into a graph, was replayed: it counts as that many calls, although it took no host time.", null="not captured into a replayed graph"),
         Column("device_ns", INT64, "Host: device time launched inside it. Device: duration.", "ns", "has no device time"),
@@ -875,8 +879,12 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             # Facts.
             Check("crossing_slices", "slices of one thread that start before their previous sibling has ended", "nested as torch does, as siblings: the parent's self_ns loses their overlap twice"),
             Check("kernel_without_launch", "device slices whose correlation matches no call of their process", "kept, launch_id is NULL"),
+            Check("kernel_without_correlation", "device slices without a correlation, beside others that have one", "kept, launch_id is NULL"),
+            Check("ambiguous_launch", "device slices whose correlation several calls of their process have", "launch_id is the last of them before the slice"),
+            Check("launch_by_order", "device slices without a correlation, all on one stream, beside as many calls of their kind without work", "launch_id is that of the call at their position"),
+            Check("launch_without_work", "calls that launch kernels, copies or graphs, and whose work is not in the trace although no graph was captured", "idle time in which it may have run is not counted as idle; steps with such calls are in no mean"),
             Check("external_id_mismatch", "device slices whose external_id differs from that of the op around their launch", "op_id is the op around the launch"),
-            Check("kernel_before_launch", "kernels that start before the call that launched them", "kept: host and device clocks differ, or the launch is a different one"),
+            Check("kernel_before_launch", "kernels that start before the call that launched them", "kept: host and device clocks differ"),
             Check("kernel_during_sync", "kernels that still ran when a synchronisation of their stream started, one for each synchronisation", "kept: one of the two times is doubtful"),
             Check("wait_for_unknown_event", "waits for an event without an earlier record in the trace", "kept, what they wait for is not known"),
             Check("collective_without_metadata", "records of a collective without its name, data type, numbers of elements or group size", "kept, those columns are NULL"),
@@ -885,7 +893,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("broken_launch_arrow", "arrows from ops to device slices, in a list of torch's events, without a start, an end or a slice at one of them", "kept in flows; they give no op_id and no device time"),
             Check("outside_steps", "kernels, copies and fills outside profiler steps, although there are steps", "left out of per-step results; `profframe.diff` counts them with `outside=`"),
             Check("cut_step", "steps that the end of the profile cut, such as the one that torch opens within the last `step()`", "left out of means, trends and limits"),
-            Check("incomplete_step", "steps whose last call that launches work has none in the trace", "step_ns is NULL"),
+            Check("incomplete_step", "steps with calls whose work is not in the trace", "step_ns is NULL"),
             Check("unknown_start_of_step", "first steps whose first device work waited for what was not recorded", "step_ns is NULL"),
             Check("unawaited_work", "device work that ran beside later steps although nothing of the next step waits for it", "it does not hold back the completion of its step"),
             Check("host_ahead", "steps that the host ended before the devices completed them, by more than a twentieth of a step", "kept: step_ns is the time from one completion to the next, host_ns that on the host"),

@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import encoded, ids, is_kind, last_equal, numbers, present, words
+from profframe.facts.columns import encoded, ids, is_kind, last_equal, numbers, present
+from profframe.facts.correlation import device_calls
 from profframe.facts.counted_ops import COUNTED_COLUMNS, place_counted
 from profframe.facts.fact import Note, Output, Tables, columns, fact, note, of_events
 from profframe.facts.flow_links import arrows, starting_at
 from profframe.facts.kinds import LAUNCH_ARROWS
 from profframe.facts.list_arrows import LIST_ARROW_COLUMNS, list_arrows
-from profframe.intervals import Ints, Mask, stab
+from profframe.intervals import Ints, stab
 
 _ON_DEVICE = schema.ON_DEVICE_KINDS
 
@@ -22,7 +23,10 @@ _ON_DEVICE = schema.ON_DEVICE_KINDS
 @fact(
     inputs=LIST_ARROW_COLUMNS
     | COUNTED_COLUMNS
-    | columns(events="kind pid device correlation external_id named_by parent_id preorder"),
+    | columns(
+        events="kind name start_ns dur_ns pid device stream correlation external_id named_by "
+        "parent_id preorder"
+    ),
     outputs=columns(events="launch_id op_id attributed_by"),
 )
 def launches(tables: Tables) -> Output:
@@ -36,7 +40,7 @@ def launches(tables: Tables) -> Output:
     call, too. A slice with counters belongs to the op around it, or to the launch at its position.
     """
     events = tables["events"]
-    device, launch = device_calls(events)
+    device, launch, odd = device_calls(events)
     op = _ops_around(events, launch)
     named = naming_ops(events)
     op = np.where(op < 0, named, op)
@@ -46,7 +50,7 @@ def launches(tables: Tables) -> Output:
     op[unlaunched] = ops_by_external_id(events, unlaunched, link[unlaunched])
     _follow_arrows(tables, op)
     launch, op, notes = with_list_arrows(tables, launch, op)
-    return launch_columns(events, launch, op, notes)
+    return launch_columns(events, launch, op, (*odd, *notes))
 
 
 def with_list_arrows(tables: Tables, launch: Ints, op: Ints) -> tuple[Ints, Ints, Iterable[Note]]:
@@ -90,47 +94,6 @@ def naming_ops(events: pa.Table) -> Ints:
         rows = rows[is_op[row[rows]]]
         op[rows] = row[rows]
     return op
-
-
-def device_calls(events: pa.Table) -> tuple[Ints, Ints]:
-    """Rows of slices on a device, and for each event the row of its call, or -1."""
-    device = np.flatnonzero(is_kind(events, _ON_DEVICE))
-    launch = np.full(events.num_rows, -1, np.int64)
-    launch[device] = _launches(events, device)
-    return device, launch
-
-
-def _launches(events: pa.Table, device: Ints) -> Ints:
-    """Row of the call with the correlation of each device slice; the innermost of several.
-
-    Correlations are unique in a process, so a slice whose process made calls matches only those.
-    If slices name such processes, a slice of another process has no launch in the trace. (Some
-    profilers give the index of the device as process; this is ignored.)
-    """
-    correlation = numbers(events, "correlation")
-    process, _ = words(events, "pid")
-    makes_calls = is_kind(events, schema.LAUNCH_KINDS)
-    calls = np.flatnonzero(makes_calls & (correlation != 0))
-    preorder, start = (numbers(events, name)[calls] for name in ("preorder", "start_ns"))
-    calls = calls[np.lexsort((preorder, start))]
-    any_call = last_equal(correlation[calls], calls, correlation[device])
-    names_process = (process[device] >= 0) & ~_on_device_line(events)[device]
-    is_caller = names_process & np.isin(process[device], process[makes_calls])
-    if not is_caller.any():
-        return any_call
-    distinct = np.unique(correlation)
-    key = process * distinct.size + np.searchsorted(distinct, correlation)
-    own_call = last_equal(key[calls], calls, key[device])
-    is_foreign = names_process & present(events, "device")[device]
-    return np.where(is_caller, own_call, np.where(is_foreign, -1, any_call))
-
-
-def _on_device_line(events: pa.Table) -> Mask:
-    """Slices whose process id is the index of their device."""
-    codes, texts = words(events, "pid")
-    index = [int(text) if text.isdecimal() and len(text) < 10 else -2 for text in texts]
-    line: Mask = np.array([*index, -2])[codes] == numbers(events, "device", missing=-1)
-    return line
 
 
 def _ops_around(events: pa.Table, launch: Ints) -> Ints:

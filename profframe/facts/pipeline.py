@@ -28,6 +28,7 @@ from profframe.facts.kernel_categories import Entry, kernel_categories
 from profframe.facts.kinds import Classifier, kinds
 from profframe.facts.launches import launches
 from profframe.facts.limits import limits
+from profframe.facts.lost_work import lost_work
 from profframe.facts.memory import memory
 from profframe.facts.models import Model
 from profframe.facts.nesting import nesting
@@ -62,6 +63,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     kernel_categories,
     device_time,
     steps,
+    lost_work,
     phases,
     surroundings,
     graphs,

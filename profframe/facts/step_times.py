@@ -35,8 +35,6 @@ _LEAST_SHARE: Final = 0.05
 """Share of a step from which a difference matters."""
 _LAUNCH_NS: Final = 200_000
 """Work that begins within this time of its launch has waited for nothing else."""
-_MOSTLY: Final = 0.9
-"""Share of the calls of a name from which they are taken to launch work."""
 _MOST_NAMED: Final = 5
 _NONE: Final = -1
 _NEVER: Final = np.iinfo(np.int64).max
@@ -50,7 +48,8 @@ _OptionalInts: TypeAlias = tuple[Ints, Mask]
 
 
 _INPUTS: Final = (
-    "kind name start_ns dur_ns pid device stream launch_id op_id kernel_category wait_on_stream"
+    "kind name start_ns dur_ns pid device stream launch_id op_id kernel_category wait_on_stream "
+    "lost_start_ns"
 )
 
 
@@ -505,24 +504,10 @@ def _is_cut(events: pa.Table, marks: Marks) -> Mask:
 
 
 def _lacks_records(events: pa.Table, marks: Marks) -> Mask:
-    """Which steps end with a call that launches work, and whose work is not in the trace."""
+    """Which steps have calls whose work is not in the trace."""
+    lost = marks.home[np.flatnonzero(present(events, "lost_start_ns"))]
     lacks = np.zeros(marks.row.size, np.bool_)
-    launch = numbers(events, "launch_id", missing=_NONE)
-    has_work = np.zeros(events.num_rows + 1, np.bool_)
-    has_work[launch[is_kind(events, schema.DEVICE_KINDS)]] = True
-    calls = np.flatnonzero(is_kind(events, schema.LAUNCH_KINDS) & present(events, "start_ns"))
-    if not has_work[:-1].any() or not calls.size:
-        return lacks
-    name = words(events, "name")[0] + 1
-    all_calls = np.bincount(name[calls])
-    with_work = np.bincount(name[calls], has_work[calls], all_calls.size)
-    launches = (with_work >= _MOSTLY * all_calls) & (with_work > 0)
-    calls = calls[launches[name[calls]]]
-    start, mark = numbers(events, "start_ns")[calls], marks.home[calls]
-    order = np.lexsort((start, mark))
-    mark, calls = mark[order], calls[order]
-    last = np.append(mark[1:] != mark[:-1], True)[: mark.size] & (mark >= 0)
-    lacks[mark[last]] = ~has_work[calls[last]]
+    lacks[lost[lost >= 0]] = True
     return lacks
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tests.oracles.intervals import Span, merged, shared
 from tests.oracles.kernels import class_of
+from tests.oracles.lost_work import lost_calls
 
 Row = Mapping[str, Any]
 Home = Callable[[Row], "Step | None"]
@@ -19,6 +20,7 @@ Home = Callable[[Row], "Step | None"]
 COLUMNS: Final = (
     *("event_id", "kind", "name", "start_ns", "dur_ns", "pid", "device", "stream"),
     *("launch_id", "op_id", "step", "parent_id", "kernel_category", "wait_on_stream"),
+    *("thread", "correlation", "preorder"),
 )
 OF_PHASES: Final = (*(name for name in COLUMNS if name != "step"), "inference_phase", "phase_id")
 HOST: Final = ("host_op", "annotation", "python", "runtime", "driver", "overhead", "other")
@@ -275,21 +277,8 @@ def _lack(step: Step, own: list[Step], rows: Sequence[Row], home: Home) -> str |
             is_cut = 2 * len(missing) > len(usual) and 2 * (step.end - step.start) < length  # type: ignore[operator]
         if is_cut:
             return "cut"
-    works = {row["launch_id"] for row in rows if row["kind"] in WORK}
-    calls = [r for r in rows if r["kind"] in {"runtime", "driver"} and r["start_ns"] is not None]
-    of_name: dict[str, list[bool]] = {}
-    for call in calls:
-        of_name.setdefault(call["name"], []).append(call["event_id"] in works)
-    launching = {
-        n
-        for n, with_work in of_name.items()
-        if sum(with_work) >= 0.9 * len(with_work) and any(with_work)
-    }
-    inside_calls = [call for call in calls if call["name"] in launching and home(call) is step]
-    if inside_calls:
-        last = max(inside_calls, key=lambda call: (call["start_ns"], call["event_id"]))
-        if last["event_id"] not in works:
-            return "records"
+    if any(row["kind"] in WORK and row["launch_id"] is not None for row in rows):
+        return "records" if any(home(call) is step for call in lost_calls(rows)) else None
     return None
 
 

@@ -11,10 +11,17 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from profframe import schema
 from profframe.facts.columns import is_kind, numbers, present, words
 from profframe.facts.fact import Tables
-from profframe.facts.graph_captures.calls import BEGIN, COPY, END, FILL, KERNEL, is_call
+from profframe.facts.graph_captures.calls import (
+    BEGIN,
+    COPY,
+    END,
+    FILL,
+    KERNEL,
+    is_call,
+    without_work,
+)
 from profframe.intervals import Ints, nearest
 
 COPIES: Final = "(copy)"
@@ -75,7 +82,7 @@ def captures(tables: Tables, size: int | None = None) -> list[Capture]:
     ``size`` is that of those whose annotations have none.
     """
     events = tables["events"]
-    calls = _captured_calls(events)
+    calls = without_work(events, numbers(events, "launch_id", missing=-1), KERNEL, COPY, FILL)
     if not calls.size:
         return []
     begins, ends = _regions(events)
@@ -96,22 +103,6 @@ def captures(tables: Tables, size: int | None = None) -> list[Capture]:
             own_size = _size(events, labels) or size
             graphs.append(Capture(rows, ops[rows], tokens, outside, own_size))
     return graphs
-
-
-def _captured_calls(events: pa.Table) -> Ints:
-    """Calls that launch work, by their start, for which no work ran; the outermost of nested."""
-    launches = is_call(events, KERNEL, COPY, FILL) & present(events, "preorder")
-    ran = np.zeros(events.num_rows + 1, np.bool_)
-    ran[numbers(events, "launch_id", missing=-1)] = True
-    parent = numbers(events, "parent_id", missing=-1)
-    if launches.any():
-        around = np.append(nearest(parent, launches), -1)[parent]
-        launches &= around < 0
-        inner = np.flatnonzero(ran[:-1] & is_kind(events, schema.LAUNCH_KINDS))
-        ran[np.append(nearest(parent, launches), -1)[inner]] = True
-    rows = np.flatnonzero(launches & ~ran[:-1])
-    order: Ints = np.argsort(numbers(events, "start_ns")[rows], kind="stable")
-    return rows[order]
 
 
 def _regions(events: pa.Table) -> tuple[Ints, Ints]:

@@ -10,12 +10,12 @@ import numpy as np
 
 from profframe import schema
 from profframe.facts.columns import is_kind, numbers, present
+from profframe.facts.correlation import device_calls
 from profframe.facts.device_time import device_time, time_columns
 from profframe.facts.fact import Fact, Output, Tables, columns, fact
 from profframe.facts.formulas import Formula
 from profframe.facts.formulas.convolutions import UNPADDED
 from profframe.facts.launches import (
-    device_calls,
     launch_columns,
     launches,
     naming_ops,
@@ -46,12 +46,12 @@ def torch_launches(tables: Tables) -> Output:
     events = tables["events"]
     if not has_numbers(events):
         return launches.compute(tables)
-    device, launch = device_calls(events)
+    device, launch, odd = device_calls(events)
     op = np.full(events.num_rows, -1, np.int64)
     op[device] = ops_by_external_id(events, device, torch_links(events, NEWEST).linked[device])
     op = np.where(op < 0, naming_ops(events), op)
     launch, op, notes = with_list_arrows(tables, launch, op)
-    return launch_columns(events, launch, op, notes)
+    return launch_columns(events, launch, op, (*odd, *notes))
 
 
 @fact(

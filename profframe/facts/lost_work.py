@@ -1,0 +1,225 @@
+"""Calls that launched work which is not in the trace, and when that work may have run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from profframe import schema
+from profframe.facts.columns import column, combined, is_kind, nulls, numbers, present, words
+from profframe.facts.fact import Note, Output, Tables, columns, fact, of_events
+from profframe.facts.graph_captures.calls import (
+    BEGIN,
+    COPY,
+    END,
+    KERNEL,
+    REPLAY,
+    is_call,
+    outermost,
+    without_work,
+)
+from profframe.intervals import Ints, Mask, last_until, nearest, open_at
+
+_LAUNCHES: Final = (KERNEL, COPY, REPLAY)
+_COLUMNS: Final = ("lost_device", "lost_stream", "lost_start_ns", "lost_end_ns")
+_NONE: Final = -1
+_ALWAYS: Final = np.iinfo(np.int64).max
+_MOST_NAMED: Final = 5
+
+
+@fact(
+    inputs=columns(
+        events="kind name start_ns dur_ns pid thread device stream correlation launch_id parent_id "
+        "preorder step"
+    ),
+    outputs=columns(events=" ".join(_COLUMNS)),
+)
+def lost_work(tables: Tables) -> Output:
+    """Add ``lost_device lost_stream lost_start_ns lost_end_ns``.
+
+    A call that launches a kernel, a copy or a graph, and for which no work is in the trace, has
+    lost it; but not while a graph was captured, and not if as much later work has no correlation.
+    Fills say nothing: those of some sizes are never recorded. Its stream is that of what its thread
+    launched in the same op, else of all that its thread launched, if these are on one stream. The
+    work may have run from its launch, and the end of the work before it on its stream, until the
+    start of the work after it there.
+    """
+    events = tables["events"]
+    lost = lost_calls(events)
+    if not lost.size:
+        return of_events(**{name: nulls(events, name) for name in _COLUMNS})
+    work = _Launched.of(events)
+    if not work.row.size:
+        empty = {name: nulls(events, name) for name in _COLUMNS}
+        return of_events(*_notes(events, lost, np.full(lost.size, _NONE)), **empty)
+    places = work.places(events, lost)
+    values = np.full((len(_COLUMNS), events.num_rows), _NONE, np.int64)
+    values[:, lost] = places
+    is_lost = np.zeros(events.num_rows, np.bool_)
+    is_lost[lost] = True
+    is_known = (is_lost & (values[0] >= 0), is_lost & (values[1] >= 0), is_lost, is_lost)
+    arrays = {
+        name: column(name, of, has)
+        for name, of, has in zip(_COLUMNS, values, is_known, strict=True)
+    }
+    return of_events(*_notes(events, lost, places[1]), **arrays)
+
+
+def lost_calls(events: pa.Table) -> Ints:
+    """Calls, by their start, whose work is not in the trace although it must have run."""
+    launch = numbers(events, "launch_id", missing=_NONE)
+    rows = without_work(events, launch, *_LAUNCHES)
+    if not rows.size:
+        return rows
+    rows = rows[~_is_captured(events, rows)]
+    kinds = (((KERNEL, REPLAY), "kernel"), ((COPY,), "memcpy"))
+    unlinked = (launch < 0) & (numbers(events, "correlation") == 0)
+    start, kept = numbers(events, "start_ns"), np.zeros(rows.size, np.bool_)
+    for patterns, kind in kinds:
+        of_kind = is_call(events, *patterns)[rows]
+        if of_kind.any():
+            later = unlinked & is_kind(events, (kind,)) & (start > start[rows[of_kind][0]])
+            kept |= of_kind & (np.count_nonzero(of_kind) > np.count_nonzero(later))
+    return rows[kept]
+
+
+def _is_captured(events: pa.Table, rows: Ints) -> Mask:
+    """Which of the calls were made while their process captured a graph, on whatever thread."""
+    captured = np.zeros(rows.size, np.bool_)
+    begins, ends = (np.flatnonzero(is_call(events, mark)) for mark in (BEGIN, END))
+    if not begins.size and not ends.size:
+        return captured
+    start, thread = numbers(events, "start_ns"), numbers(events, "thread")
+    process, _ = words(events, "pid")
+    # From a begin to the next end of its thread, and to an end without a begin.
+    closed = last_until(thread[ends], -start[ends], thread[begins], -start[begins])
+    opened = last_until(thread[begins], start[begins], thread[ends], start[ends])
+    until = np.where(closed >= 0, start[np.append(ends, 0)[closed]], _ALWAYS)
+    loose = ends[opened < 0]
+    since = np.concatenate([start[begins], np.full(loose.size, -_ALWAYS)])
+    until = np.concatenate([until, start[loose]])
+    owner = process[np.concatenate([begins, loose])]
+    for pid in np.unique(owner):
+        own, mine = owner == pid, process[rows] == pid
+        captured[mine] = open_at(since[own], until[own], start[rows[mine]]) > 0
+    return captured
+
+
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    """Work of devices whose launch is known, by its stream, its launch and its start."""
+
+    row: Ints
+    stream: Ints
+    queued: Ints
+    start: Ints
+    end: Ints
+
+    @classmethod
+    def of(cls, events: pa.Table) -> _Launched:
+        launch = numbers(events, "launch_id", missing=_NONE)
+        start = numbers(events, "start_ns")
+        timed = is_kind(events, schema.DEVICE_KINDS) & present(events, "start_ns", "dur_ns")
+        row = np.flatnonzero(timed & (launch >= 0))
+        device, stream = (numbers(events, name, missing=_NONE) for name in ("device", "stream"))
+        code = combined(device[row], stream[row])
+        queued = start[launch[row]]
+        order = np.lexsort((start[row], queued, code))
+        row, code, queued = row[order], code[order], queued[order]
+        return cls(row, code, queued, start[row], start[row] + numbers(events, "dur_ns")[row])
+
+    def places(self, events: pa.Table, lost: Ints) -> Ints:
+        """Device, stream, start and end of each lost piece of work; -1 where not known."""
+        call, stream = self._candidates(events, lost)
+        at = numbers(events, "start_ns")[lost]
+        before = last_until(self.stream, self.queued, stream, at[call])
+        after = last_until(self.stream[::-1], -self.queued[::-1], stream, -at[call] - 1)
+        ended = np.append(self.end, 0)[before]
+        began = np.append(self.start[::-1], _end(events))[after]
+        since, until = np.full(lost.size, _ALWAYS), at.copy()
+        np.minimum.at(since, call, np.where(before >= 0, ended, at[call]))
+        np.maximum.at(until, call, began)
+        since = np.maximum(since, at)
+        rows = self.row[np.searchsorted(self.stream, np.arange(self.stream[-1] + 1))]
+        device, on = (numbers(events, name, missing=_NONE)[rows] for name in ("device", "stream"))
+        known = [_common(lost.size, call, of[stream]) for of in (device, on)]
+        return np.stack([*known, since, np.maximum(since, until)])
+
+    def _candidates(self, events: pa.Table, lost: Ints) -> tuple[Ints, Ints]:
+        """Numbers of lost calls, each with all streams that its work may have been on."""
+        calls = np.concatenate([numbers(events, "launch_id")[self.row], lost])
+        thread, process = numbers(events, "thread")[calls], words(events, "pid")[0][calls]
+        anything = np.zeros(calls.size, np.int64)
+        in_op = combined(thread, _labels(events, calls))
+        streams = [_Streams.of(key, self.stream) for key in (in_op, thread, process, anything)]
+        counts = np.stack([of.count[self.row.size :] for of in streams])
+        # One stream decides, the narrowest first; else all of the thread, or what there is.
+        single, some = counts[:2] == 1, counts[1:] > 0
+        level = np.where(single.any(axis=0), single.argmax(axis=0), 1 + some.argmax(axis=0))
+        chosen = [
+            of.all_of(np.flatnonzero(level == n), self.row.size) for n, of in enumerate(streams)
+        ]
+        call, stream = (np.concatenate(part) for part in zip(*chosen, strict=True))
+        return call, stream
+
+
+@dataclass(frozen=True, slots=True)
+class _Streams:
+    """The streams of the work of each key: from ``first`` on ``count`` of ``streams``."""
+
+    streams: Ints
+    first: Ints
+    count: Ints
+
+    @classmethod
+    def of(cls, key: Ints, stream: Ints) -> _Streams:
+        """Of keys of the work, whose streams are given, and of calls after it."""
+        distinct = np.unique(np.stack([key[: stream.size], stream]), axis=1)
+        first, last = (np.searchsorted(distinct[0], key, side) for side in ("left", "right"))
+        return cls(distinct[1], first, last - first)
+
+    def all_of(self, calls: Ints, work: int) -> tuple[Ints, Ints]:
+        """Some of the calls, which follow so many pieces of work, as often as they have streams."""
+        count, first = self.count[work + calls], self.first[work + calls]
+        place = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        return np.repeat(calls, count), self.streams[np.repeat(first, count) + place]
+
+
+def _labels(events: pa.Table, calls: Ints) -> Ints:
+    """The name of the op around each call, or its own."""
+    name, _ = words(events, "name")
+    around = nearest(numbers(events, "parent_id", missing=_NONE), is_kind(events, ("host_op",)))
+    return name[np.where(around >= 0, around, np.arange(around.size))[calls]]
+
+
+def _end(events: pa.Table) -> int:
+    """The end of the trace."""
+    timed = present(events, "start_ns", "dur_ns")
+    ends = (numbers(events, "start_ns") + numbers(events, "dur_ns"))[timed]
+    return int(ends.max())
+
+
+def _common(size: int, group: Ints, values: Ints) -> Ints:
+    """The value of all members of each group; -1 if they differ."""
+    least, most = np.full(size, _ALWAYS), np.full(size, _NONE)
+    np.minimum.at(least, group, values)
+    np.maximum.at(most, group, values)
+    return np.where(least == most, most, _NONE)
+
+
+def _notes(events: pa.Table, lost: Ints, stream: Ints) -> Iterator[Note]:
+    """How many there are, by step and stream."""
+    step = numbers(events, "step", missing=_NONE)[lost]
+    (steps, streams), counts = np.unique(np.stack([step, stream]), axis=1, return_counts=True)
+    parts = [
+        f"{count}{f' in step {number}' * (number >= 0)}{f' on stream {on}' * (on >= 0)}"
+        for number, on, count in zip(steps.tolist(), streams.tolist(), counts.tolist(), strict=True)
+    ]
+    more = ", ..." if len(parts) > _MOST_NAMED else ""
+    calls = np.count_nonzero(outermost(events, *_LAUNCHES))
+    detail = f"{lost.size} of {calls}: {', '.join(parts[:_MOST_NAMED])}{more}"
+    yield "launch_without_work", lost.size, detail, int(lost[0])

@@ -1,0 +1,98 @@
+"""Calls whose work is not in the trace, on drawn programs: what was taken out is what is told."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.builders import Row, event, facts
+from tests.oracles import lost_work
+from tests.property.test_step_times import call_of, program, work
+
+LOST = ("lost_device", "lost_stream", "lost_start_ns", "lost_end_ns")
+
+
+def made(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    table = facts(*rows)["events"]
+    known = [n for n in (*lost_work.COLUMNS, *LOST) if n in table.column_names]
+    missing = dict.fromkeys((*lost_work.COLUMNS, *LOST))
+    return [missing | row for row in table.select(known).to_pylist()]
+
+
+def lost_places(rows: Sequence[dict[str, Any]]) -> dict[int, tuple[Any, ...]]:
+    return {
+        row["event_id"]: tuple(row[name] for name in LOST)
+        for row in rows
+        if row["lost_start_ns"] is not None
+    }
+
+
+@pytest.mark.parametrize("seeds", [range(n, n + 20) for n in range(0, 100, 20)], ids=str)
+def test_drawn_programs(seeds: range) -> None:
+    for seed in seeds:
+        rows = made(thinned(program(seed), random.Random(seed)))  # noqa: S311
+        assert lost_places(rows) == lost_work.places(rows)
+
+
+def thinned(rows: list[Row], draw: random.Random) -> list[Row]:
+    """Without some of the work; some programs capture a graph, or work that has no correlation."""
+    share = draw.choice((0.0, 0.02, 0.3, 0.9))
+    kept = [row for row in rows if "stream" not in row or draw.random() >= share]
+    if draw.random() < 0.3:
+        start = draw.randint(0, 500)
+        names = draw.choice((["Begin", "End"], ["Begin"], ["End"]))
+        kept += [
+            call_of(f"cudaStream{name}Capture", start + 50 * n, start + 50 * n + 1, 9000 + n)
+            for n, name in enumerate(names)
+        ]
+    if draw.random() < 0.3:
+        kept.append(work("stray", draw.randint(0, 900), 1_000, draw.choice((7, 9)), 0))
+    return kept
+
+
+class Queues:
+    """A program of which each op has a stream of its own; all truth about its work is known."""
+
+    def __init__(self, seed: int) -> None:
+        draw = random.Random(seed)  # noqa: S311
+        streams = (7, 20, 21)[: draw.randint(1, 3)]
+        free = dict.fromkeys(streams, 0)
+        self.rows: list[Row] = []
+        self.lost: dict[int, tuple[int, int, int]] = {}
+        """Stream, start and end of the work of each call, by its correlation."""
+        now = 0
+        for correlation in range(1, draw.randint(2, 60)):
+            stream = draw.choice(streams)
+            now += draw.randint(0, 40)
+            self.rows += [
+                event(f"aten::op{stream}", now, now + 9),
+                call_of("cudaLaunchKernel", now + 2, now + 5, correlation),
+            ]
+            start = max(free[stream], now + 3 + draw.randint(0, 3))
+            free[stream] = end = start + draw.randint(1, 80)
+            now += 10
+            if draw.random() < 0.3:
+                self.lost[correlation] = (stream, start, end)
+            else:
+                self.rows.append(work("k", start, end, stream, correlation))
+        self.rows.append(event("aten::end", max(now, *free.values()), max(now, *free.values()) + 1))
+
+
+@pytest.mark.parametrize("seeds", [range(n, n + 25) for n in range(0, 50, 25)], ids=str)
+def test_the_truth_is_within_what_is_told(seeds: range) -> None:
+    for seed in seeds:
+        truth = Queues(seed)
+        rows = made(truth.rows)
+        of_calls = {row["correlation"]: row for row in rows if row["kind"] == "runtime"}
+        if len(truth.lost) == len(of_calls):
+            assert lost_places(rows) == {}
+            continue
+        assert {n for n, row in of_calls.items() if row["lost_end_ns"]} == set(truth.lost)
+        for correlation, (stream, start, end) in truth.lost.items():
+            told = of_calls[correlation]
+            if told["lost_stream"] in {stream, None}:
+                assert told["lost_start_ns"] <= start
+                assert end <= told["lost_end_ns"]
