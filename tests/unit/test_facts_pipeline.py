@@ -131,6 +131,26 @@ def ahead() -> Tables:
     )  # fmt: skip
 
 
+def lossy() -> Tables:
+    """Work without a call, without a correlation or before its call, and calls without work."""
+    line: dict[str, Any] = {"category": "kernel", "thread": 2, "device": 0, "stream": 7}
+    call: dict[str, Any] = {"category": "cuda_runtime"}
+    return tables(
+        event("ProfilerStep#1", 0, 90, category="user_annotation"),
+        event("cudaStreamBeginCapture", 1, 2, **call),
+        event("cudaLaunchKernel", 3, 4, correlation=1, **call),
+        event("cudaStreamEndCapture", 5, 6, **call),
+        event("cudaLaunchKernel", 10, 11, correlation=2, **call),
+        event("cudaLaunchKernel", 20, 21, correlation=3, **call),
+        event("cudaLaunchKernel", 30, 31, correlation=3, **call),
+        event("cudaLaunchKernel", 50, 51, correlation=4, **call),
+        event("cudaMemcpyAsync", 60, 61, correlation=5, **call),
+        event("k", 25, 28, correlation=3, **line),
+        event("k", 45, 48, correlation=4, **line),
+        event("copy", 70, 75, **line | {"category": "gpu_memcpy"}),
+    )
+
+
 def without_numbers() -> Tables:
     """The same without External ids, and with FLOPs of the source's own."""
     source = made_up()
@@ -145,7 +165,7 @@ def sources(root: Path) -> Mapping[str, Tables]:
     files = {name: read(root / "examples" / f"{name}.json.gz").tables for name in EXAMPLES}
     made = {"made up": made_up(), "without numbers": without_numbers(), "counted": counted()}
     made["replays"] = tables(*replay(NAMES))
-    made |= {"served": served(), "shown": shown(), "ahead": ahead()}
+    made |= {"served": served(), "shown": shown(), "ahead": ahead(), "lossy": lossy()}
     made["dependencies"] = read(root / "tests" / "data" / "cuspy" / "rich_deps.json").tables
     return files | made
 
