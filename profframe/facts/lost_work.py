@@ -69,6 +69,13 @@ def lost_work(tables: Tables) -> Output:
     return of_events(*_notes(events, lost, places[1]), **arrays)
 
 
+def lost_spans(events: pa.Table, of: Mask | None = None) -> tuple[Ints, Ints]:
+    """Starts and ends of when work that is not in the trace may have run, of some of the calls."""
+    lost = present(events, "lost_start_ns")
+    lost = lost if of is None else lost & of
+    return numbers(events, "lost_start_ns")[lost], numbers(events, "lost_end_ns")[lost]
+
+
 def lost_calls(events: pa.Table) -> Ints:
     """Calls, by their start, whose work is not in the trace although it must have run."""
     launch = numbers(events, "launch_id", missing=_NONE)

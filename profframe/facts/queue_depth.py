@@ -7,11 +7,14 @@ import numpy as np
 from profframe import schema
 from profframe.facts.columns import column, is_kind, numbers, present
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
+from profframe.facts.lost_work import lost_spans
 from profframe.intervals import covered, open_at
 
 
 @fact(
-    inputs=columns(events="kind start_ns dur_ns preorder launch_id"),
+    inputs=columns(
+        events="kind start_ns dur_ns preorder launch_id lost_start_ns lost_end_ns"
+    ),
     outputs=columns(events="queue_depth idle_ns"),
 )
 def queue_depth(tables: Tables) -> Output:
@@ -22,7 +25,8 @@ def queue_depth(tables: Tables) -> Output:
     trace does not wait, nor does work that starts before its call by the clocks.
 
     A device is busy while a piece runs on it. The idle time of a host slice is when all devices of
-    the rank are idle, even before their first piece and after their last.
+    the rank are idle, even before their first piece and after their last; but not while work that
+    is not in the trace may have run.
     """
     events = tables["events"]
     timed = present(events, "start_ns")
@@ -41,9 +45,10 @@ def queue_depth(tables: Tables) -> Output:
     depth[rows] = open_at(called, np.maximum(called, started), at)
 
     finished = device[present(events, "dur_ns")[device]]
-    idle[rows] = dur[rows] - covered(
-        start[finished], start[finished] + dur[finished], at, at + dur[rows]
-    )
+    since, until = lost_spans(events)
+    since = np.concatenate([start[finished], since])
+    until = np.concatenate([(start + dur)[finished], until])
+    idle[rows] = dur[rows] - covered(since, until, at, at + dur[rows])
     return of_events(
         queue_depth=column("queue_depth", depth, (nests | of_device) & launched.any()),
         idle_ns=column("idle_ns", idle, nests & (finished.size > 0)),

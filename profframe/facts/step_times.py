@@ -23,6 +23,7 @@ from profframe.facts.columns import (
     words,
 )
 from profframe.facts.fact import Note, Output, Tables, columns, fact
+from profframe.facts.lost_work import lost_spans
 from profframe.intervals import Ints, Mask, covered, last_until
 
 MARK: Final = re.compile(r"ProfilerStep#(\d{1,18})")
@@ -40,7 +41,7 @@ _NONE: Final = -1
 _NEVER: Final = np.iinfo(np.int64).max
 _UNKNOWN: Final = np.iinfo(np.int64).min
 _PARTS: Final = (
-    *("compute_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns"),
+    *("compute_ns", "exposed_communication_ns", "exposed_copy_ns", "unrecorded_ns", "idle_ns"),
     *("hidden_communication_ns", "hidden_copy_ns", "other_steps_ns"),
 )
 _OptionalInts: TypeAlias = tuple[Ints, Mask]
@@ -49,7 +50,7 @@ _OptionalInts: TypeAlias = tuple[Ints, Mask]
 
 _INPUTS: Final = (
     "kind name start_ns dur_ns pid device stream launch_id op_id kernel_category wait_on_stream "
-    "lost_start_ns"
+    "lost_start_ns lost_end_ns"
 )
 
 
@@ -561,6 +562,12 @@ def _parts(
     compute, communication, copy = time_of(computes), time_of(talks), time_of(copies)
     both = time_of(~copies) if talks.any() else compute
     busy = time_of(~copies | copies) if copies.any() else both
+    # A step whose own calls lost work has no interval.
+    lost_since, lost_until = lost_spans(events, marks.home < 0)
+    unidle = busy
+    if lost_since.size:
+        starts, ends = np.append(work.start, lost_since), np.append(work.end, lost_until)
+        unidle = covered(starts, ends, since, until)
     own = np.zeros(marks.row.size, np.int64)
     mine = np.flatnonzero(work.mark >= 0)
     mark = work.mark[mine]
@@ -572,7 +579,7 @@ def _parts(
     exposed, exposed_copy = both - compute, busy - both
     hidden, hidden_copy = communication - exposed, copy - exposed_copy
     values = (
-        *(compute, exposed, exposed_copy, until - since - busy),
+        *(compute, exposed, exposed_copy, unidle - busy, until - since - unidle),
         *(hidden, hidden_copy, busy - own),
     )
     return {name: (of, is_known) for name, of in zip(_PARTS, values, strict=True)}

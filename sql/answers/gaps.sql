@@ -21,8 +21,8 @@
 -- stream           INTEGER        stream of the device; NULL if the source does not say, and for a device as a whole
 -- start_ns         BIGINT   ns    start of the gap, on the clock that traces.clock names
 -- dur_ns           BIGINT   ns    duration of the gap
--- share            DOUBLE   0..1  dur_ns over all gaps of the device, or of the stream
--- cause            VARCHAR        host_wait, sync, kernel_wait or other
+-- share            DOUBLE   0..1  dur_ns over all gaps but unrecorded ones, of the device or of the stream; NULL for these
+-- cause            VARCHAR        host_wait, sync, kernel_wait, other or unrecorded, as in `idle`
 -- before_id        BIGINT         event_id of the work whose end began the gap; the first of several that end together
 -- before_name      VARCHAR        its name
 -- after_id         BIGINT         event_id of the work whose start ended the gap; the first of several that start together
@@ -58,7 +58,7 @@ all_gaps AS MATERIALIZED (
     FROM work_gaps(events, work, coalesce(getvariable('per'), 'device'), coalesce(getvariable('kernel_wait_ns'), 30000))
 ),
 idle AS (
-    SELECT run, rank, device, stream, sum(gap_ns) AS idle_ns
+    SELECT run, rank, device, stream, sum(gap_ns) FILTER (cause <> 'unrecorded') AS idle_ns
     FROM all_gaps
     GROUP BY run, rank, device, stream
 ),
@@ -189,7 +189,7 @@ SELECT
     gap.stream,
     gap.start_ns,
     gap.gap_ns AS dur_ns,
-    gap.gap_ns / idle.idle_ns AS share,
+    CASE WHEN gap.cause <> 'unrecorded' THEN gap.gap_ns / idle.idle_ns END AS share,
     gap.cause,
     of_sort['before'].event_id AS before_id,
     of_sort['before'].name AS before_name,

@@ -7,6 +7,7 @@
 -- If both apply, the longer counts: from the start of the gap to the call, or from the call to the end of the wait.
 -- kernel_wait: neither, and shorter than kernel_wait_ns: the usual delay between two kernels.
 -- other: neither, and longer. A launch that is not in the trace is assumed to have come before the gap.
+-- unrecorded: a call launched work that is not in the trace, and which may have run then: nobody knows whether it was a gap.
 -- What the host did is the line of the user's own code, the module, op and annotation that it was in for most of these gaps, as
 -- in `gaps`; all with the same name count together, and `ProfilerStep#N` is `ProfilerStep*`. `idle_owners` lists all of them.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, idle_causes, gap_owners.
@@ -19,12 +20,12 @@
 -- rank             INTEGER        rank within the run
 -- device           INTEGER        index of the device; NULL if the source does not say
 -- stream           INTEGER        stream of the device; NULL if the source does not say, and for a device as a whole
--- cause            VARCHAR        host_wait, sync, kernel_wait or other
+-- cause            VARCHAR        host_wait, sync, kernel_wait, other or unrecorded
 -- gaps             BIGINT         number of gaps
 -- idle_ns          BIGINT   ns    sum of the gaps
 -- mean_ns          BIGINT   ns    mean gap, rounded half up
 -- max_ns           BIGINT   ns    longest gap
--- share            DOUBLE   0..1  idle_ns over that of all causes on the stream, or the device
+-- share            DOUBLE   0..1  idle_ns over that of all other causes on the stream, or the device; NULL for unrecorded
 -- span_share       DOUBLE   0..1  idle_ns over span_ns
 -- busy_ns          BIGINT   ns    time in which the stream, or the device, was busy; what overlaps counts once
 -- span_ns          BIGINT   ns    first start to last end on the stream, or the device; NULL beyond BIGINT
@@ -70,7 +71,8 @@ causes AS (
         sum(gap_ns) AS idle_ns,
         max(gap_ns) AS max_ns,
         sum(least(host_ns, gap_ns)) AS launch_wait_ns,
-        sum(sum(gap_ns)) OVER (PARTITION BY run, rank, device, stream) AS stream_idle_ns
+        sum(sum(gap_ns)) OVER (PARTITION BY run, rank, device, stream) AS stream_idle_ns,
+        sum(sum(gap_ns)) FILTER (cause <> 'unrecorded') OVER (PARTITION BY run, rank, device, stream) AS known_idle_ns
     FROM all_gaps
     GROUP BY run, rank, device, stream, cause
 ),
@@ -92,7 +94,7 @@ SELECT
     causes.idle_ns::BIGINT AS idle_ns,
     ((2 * causes.idle_ns + causes.gaps) // (2 * causes.gaps))::BIGINT AS mean_ns,
     causes.max_ns,
-    causes.idle_ns / causes.stream_idle_ns AS share,
+    CASE WHEN causes.cause <> 'unrecorded' THEN causes.idle_ns / causes.known_idle_ns END AS share,
     causes.idle_ns / spans.span_ns AS span_share,
     try_cast(spans.span_ns - causes.stream_idle_ns AS BIGINT) AS busy_ns,
     try_cast(spans.span_ns AS BIGINT) AS span_ns,

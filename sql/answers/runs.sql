@@ -24,13 +24,14 @@
 -- throughput_per_s            DOUBLE          per_step over the mean time of a step; NULL if per_step is 0
 -- op_self_ns                  BIGINT   ns     self time of all ops on the host; NULL if none is known
 -- kernel_ns                   BIGINT   ns     time of all kernels; NULL if none is known
--- device_span_ns              BIGINT   ns     first start to last end on the devices of a rank; the next four add up to it
+-- device_span_ns              BIGINT   ns     first start to last end on the devices of a rank; the next five add up to it
 -- compute_ns                  BIGINT   ns     time in which computation (or a fill) was running
 -- exposed_communication_ns    BIGINT   ns     time in which communication was running, but no computation
 -- exposed_copy_ns             BIGINT   ns     time in which a copy was running, but neither of these
--- idle_ns                     BIGINT   ns     time in which no device of a rank was busy, summed over ranks
+-- unrecorded_ns               BIGINT   ns     time in which none was, and work that is not in the trace may have run
+-- idle_ns                     BIGINT   ns     the rest: no device of a rank was busy, summed over ranks
 -- busy_ns                     BIGINT   ns     time in which a device of a rank was busy: the first three of these
--- busy_share                  DOUBLE   0..1   busy_ns over device_span_ns; NULL if that is 0
+-- busy_share                  DOUBLE   0..1   busy_ns over busy_ns and idle_ns; NULL if that is 0
 -- exposed_communication_share DOUBLE   0..1   exposed_communication_ns over device_span_ns; NULL if that is 0
 -- peak_device_bytes           BIGINT   bytes  most memory allocated on a device at once; NULL if nothing was recorded
 -- peak_host_bytes             BIGINT   bytes  most memory a rank allocated on the host at once; NULL if nothing was recorded
@@ -77,6 +78,7 @@ parts AS (
         sum(exposed_communication_ns) AS exposed_communication_ns,
         sum(exposed_copy_ns) AS exposed_copy_ns,
         sum(busy_ns) AS busy_ns,
+        sum(unrecorded_ns) AS unrecorded_ns,
         sum(idle_ns) AS idle_ns
     FROM device_breakdown(events, no_windows)
     GROUP BY run
@@ -115,9 +117,10 @@ SELECT
     try_cast(parts.compute_ns AS BIGINT) AS compute_ns,
     try_cast(parts.exposed_communication_ns AS BIGINT) AS exposed_communication_ns,
     try_cast(parts.exposed_copy_ns AS BIGINT) AS exposed_copy_ns,
+    try_cast(parts.unrecorded_ns AS BIGINT) AS unrecorded_ns,
     try_cast(parts.idle_ns AS BIGINT) AS idle_ns,
     try_cast(parts.busy_ns AS BIGINT) AS busy_ns,
-    parts.busy_ns / nullif(parts.span_ns, 0) AS busy_share,
+    parts.busy_ns / nullif(parts.busy_ns + parts.idle_ns, 0) AS busy_share,
     parts.exposed_communication_ns / nullif(parts.span_ns, 0) AS exposed_communication_share,
     peaks.peak_device_bytes,
     peaks.peak_host_bytes

@@ -23,7 +23,8 @@
 -- compute_ns               BIGINT   ns    time in which computation (or a fill) was running
 -- exposed_communication_ns BIGINT   ns    time in which communication was running, but no computation
 -- exposed_copy_ns          BIGINT   ns    time in which a copy was running, but neither of these
--- idle_ns                  BIGINT   ns    time in which no device of the rank was busy
+-- unrecorded_ns            BIGINT   ns    time in which none was, and work that is not in the trace may have run
+-- idle_ns                  BIGINT   ns    the rest: no device of the rank was busy
 -- other_steps_ns           BIGINT   ns    part of busy_ns in which only work of other steps or of none ran; NULL with window=host
 -- busy_share               DOUBLE   0..1  busy_ns over these and idle_ns; NULL if that is 0
 -- is_steady                BOOLEAN        neither warm-up nor lacking anything; NULL if unknown
@@ -53,9 +54,10 @@ SELECT
     parts.compute_ns,
     parts.exposed_communication_ns,
     parts.exposed_copy_ns,
+    parts.unrecorded_ns,
     parts.idle_ns,
     CASE WHEN coalesce(getvariable('window'), 'step') = 'step' THEN given.other_steps_ns END AS other_steps_ns,
-    parts.busy_ns / nullif(parts.span_ns, 0) AS busy_share,
+    parts.busy_ns / nullif(parts.busy_ns + parts.idle_ns, 0) AS busy_share,
     given.is_steady,
     given.lack
 FROM steady_steps(profiler_steps) AS given

@@ -2,7 +2,7 @@
 -- One row per (run, rank) that used a device, with a NULL step, over the whole time of its devices, and one per profiler step.
 -- Ordered by run, rank, the row without a step first, then by the start of the step. The devices of a rank are taken together. If
 -- they do several things at once, the first of compute, communication, copy counts; the rest is hidden. So compute, exposed
--- communication, exposed copies and idle add up to the span, to the nanosecond. A step is its interval, from the completion
+-- communication, exposed copies, unrecorded and idle add up to the span, to the nanosecond. A step is its interval, from the completion
 -- before it to its own, as in `step_times`; if that is not known, it has no row. With window=host a step is its slice on the host
 -- and counts what ran in it, whichever step launched it, as HTA and the TensorBoard plugin have it; a step that never ended has
 -- no row. Memory fills count as computation. Waits for an event or a stream do not count as work. Communication is what
@@ -19,7 +19,8 @@
 -- compute_ns               BIGINT   ns    time in which computation (or a fill) was running
 -- exposed_communication_ns BIGINT   ns    time in which communication was running, but no computation
 -- exposed_copy_ns          BIGINT   ns    time in which a copy was running, but neither of these
--- idle_ns                  BIGINT   ns    time in which no device of the rank was busy
+-- unrecorded_ns            BIGINT   ns    time in which none was, and work that is not in the trace may have run
+-- idle_ns                  BIGINT   ns    the rest: no device of the rank was busy
 -- hidden_communication_ns  BIGINT   ns    time in which communication was running under computation
 -- hidden_copy_ns           BIGINT   ns    time in which a copy was running under either of these
 -- other_steps_ns           BIGINT   ns    part of a step in which only work of other steps or of none ran; NULL with window=host
@@ -37,6 +38,7 @@ SELECT
     parts.compute_ns,
     parts.exposed_communication_ns,
     parts.exposed_copy_ns,
+    parts.unrecorded_ns,
     parts.idle_ns,
     parts.hidden_communication_ns,
     parts.hidden_copy_ns,

@@ -4,7 +4,7 @@
 -- steps, from the first start to the last end of anything. A step is its interval, as in `step_times`; with window=host it is its
 -- slice on the host, as the TensorBoard plugin has it. kernel_share is what that plugin calls GPU utilization: kernels only.
 -- busy_share also counts copies and fills. Estimated SM
--- efficiency is the blocks per multiprocessor of all running kernels, at most 1, averaged over the window. Occupancy is the
+-- efficiency is the blocks per multiprocessor of all running kernels, at most 1, averaged over the same time. Occupancy is the
 -- source's estimate for each kernel, averaged over the time of the kernels that have one.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events, profiler_steps
@@ -18,8 +18,9 @@
 -- span_ns          BIGINT   ns    length of the window
 -- kernel_ns        BIGINT   ns    part of it in which at least one kernel ran
 -- busy_ns          BIGINT   ns    part of it in which at least one kernel, copy or fill ran
--- kernel_share     DOUBLE   0..1  kernel_ns over span_ns; NULL if that is 0
--- busy_share       DOUBLE   0..1  busy_ns over span_ns; NULL if that is 0
+-- unrecorded_ns    BIGINT   ns    part of it in which none did, and work that is not in the trace may have run
+-- kernel_share     DOUBLE   0..1  kernel_ns over span_ns without unrecorded_ns; NULL if that is 0
+-- busy_share       DOUBLE   0..1  busy_ns over the same
 -- sm_efficiency    DOUBLE         estimated share of multiprocessors with a block, 0 to 1; NULL if no kernel has blocks
 -- occupancy        DOUBLE         mean estimated occupancy of kernels weighted by time, 0 to 1; NULL if none has one
 -- step_ns          BIGINT   ns    how long the step took, like the next four as in `step_times`; NULL for the whole time
@@ -56,9 +57,10 @@ SELECT
     end_ns - uses.start_ns AS span_ns,
     kernel_ns,
     busy_ns,
-    kernel_ns / nullif(end_ns - uses.start_ns, 0) AS kernel_share,
-    busy_ns / nullif(end_ns - uses.start_ns, 0) AS busy_share,
-    filled_ns / nullif(end_ns - uses.start_ns, 0) AS sm_efficiency,
+    uses.unrecorded_ns,
+    kernel_ns / nullif(end_ns - uses.start_ns - uses.unrecorded_ns, 0) AS kernel_share,
+    busy_ns / nullif(end_ns - uses.start_ns - uses.unrecorded_ns, 0) AS busy_share,
+    filled_ns / nullif(end_ns - uses.start_ns - uses.unrecorded_ns, 0) AS sm_efficiency,
     occupied_ns / nullif(estimated_ns, 0) AS occupancy,
     given.step_ns,
     given.host_ns,

@@ -173,9 +173,9 @@ WHERE
     AND start_ns IS NOT NULL
     AND name IN (SELECT name FROM query_table(shared_names) WHERE is_call(kind) AND is_blocking(name));
 
--- shared_gaps: when a device had nothing to do between two pieces of work: work_gaps, within the time examined. If the gap began
--- during a call of shared_blocks, or within 20 us after it, that call is `blocked_id`, and `blocked_ns` is the time by which the
--- host could have been ahead without it, but at most the time by which it was late.
+-- shared_gaps: when a device had nothing to do between two pieces of work: work_gaps that are recorded, within the time
+-- examined. If the gap began during a call of shared_blocks, or within 20 us after it, that call is `blocked_id`, and
+-- `blocked_ns` is the time by which the host could have been ahead without it, but at most the time by which it was late.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter shared_windows TABLE  rows of shared_windows
 -- parameter shared_work TABLE  rows of shared_work
@@ -196,7 +196,7 @@ WITH gaps AS MATERIALIZED (
         devices, row_number() OVER () AS gap
     FROM work_gaps(events, shared_work, 'device', 30000) AS gaps
     JOIN query_table(shared_windows) AS windows ON gaps.run = windows.run AND gaps.rank = windows.rank
-    WHERE windows.steps = 0 OR gaps.step IS NOT NULL
+    WHERE cause <> 'unrecorded' AND (windows.steps = 0 OR gaps.step IS NOT NULL)
 ),
 blocks AS MATERIALIZED (
     SELECT

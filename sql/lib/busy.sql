@@ -7,7 +7,8 @@
 -- (`idle_ns` of `annotations` and `modules`); `idle_ns` of `events` is the same, computed as a fact;
 -- of a device in each window, with and without copies and fills: `device_use` (`utilization`);
 -- of some of the work: `covered_time` (`busy_ns` of `annotations`, `modules` and `memory_bandwidth`).
--- Idle time is the rest: of the time from the first start to the last end, or of a step or another host slice.
+-- Idle time is the rest: of the time from the first start to the last end, or of a step or another host slice. But where no work
+-- ran, and that of `lost_work` may have run, it is not known whether a device was idle: that is `unrecorded_ns`, and not idle.
 -- In a bare shell read `devices.sql`, `lanes.sql`, `intervals.sql` and `steps.sql` of `sql/lib` first.
 
 -- time_added: what an interval adds to a union of intervals that start no later and end at free_ns.
@@ -88,6 +89,18 @@ SELECT
     CASE class WHEN 'compute' THEN 1 WHEN 'communication' THEN 2 ELSE 4 END AS bit
 FROM device_work(events);
 
+-- lost_work: when work that is not in the trace may have run, as the calls that launched it tell.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank  as in events
+-- column device, stream INTEGER  device and stream; NULL if not known
+-- column start_ns BIGINT  when it may have started at the earliest
+-- column end_ns BIGINT  when it had ended at the latest
+-- example: FROM lost_work(events)
+CREATE OR REPLACE TEMP MACRO lost_work(events) AS TABLE
+SELECT run, rank, lost_device AS device, lost_stream AS stream, lost_start_ns AS start_ns, lost_end_ns AS end_ns
+FROM query_table(events)
+WHERE lost_start_ns < lost_end_ns;
+
 -- device_breakdown: device time in parts that add up to span_ns. One row per (run, rank) that used a device, over the whole time
 -- of its devices, with event_id and step NULL; and one per window of such a rank.
 -- parameter events TABLE  `events`, or a part of it
@@ -100,7 +113,8 @@ FROM device_work(events);
 -- column hidden_communication_ns BIGINT  time in which communication was running under computation
 -- column hidden_copy_ns BIGINT  time in which a copy was running under either of these
 -- column busy_ns BIGINT  time in which at least one device of the rank was busy
--- column idle_ns BIGINT  time in which no device of the rank was busy
+-- column unrecorded_ns BIGINT  time in which none was, and work that is not in the trace may have run
+-- column idle_ns BIGINT  the rest: no device of the rank was busy
 -- example: WITH windows AS (FROM host_windows(profiler_steps)) FROM device_breakdown(events, windows)
 CREATE OR REPLACE TEMP MACRO device_breakdown(events, given) AS TABLE
 WITH busy AS MATERIALIZED (
@@ -132,6 +146,10 @@ marked AS (
     UNION ALL
     SELECT {'run': run, 'rank': rank} AS key, start_ns, end_ns, 0 AS bit
     FROM windows
+    UNION ALL
+    SELECT {'run': run, 'rank': rank} AS key, start_ns, end_ns, 8 AS bit
+    FROM lost_work(events)
+    SEMI JOIN whole USING (run, rank)
 ),
 -- From one edge of a window to the next.
 sections AS (
@@ -139,9 +157,10 @@ sections AS (
         key.run AS run, key.rank AS rank, marks,
         sum(end_ns - start_ns) FILTER (mask & 1 > 0) AS compute_ns,
         sum(end_ns - start_ns) FILTER (mask & 3 = 2) AS exposed_communication_ns,
-        sum(end_ns - start_ns) FILTER (mask = 4) AS exposed_copy_ns,
+        sum(end_ns - start_ns) FILTER (mask & 7 = 4) AS exposed_copy_ns,
         sum(end_ns - start_ns) FILTER (mask & 3 = 3) AS hidden_communication_ns,
-        sum(end_ns - start_ns) FILTER (mask > 4) AS hidden_copy_ns
+        sum(end_ns - start_ns) FILTER (mask & 7 > 4) AS hidden_copy_ns,
+        sum(end_ns - start_ns) FILTER (mask = 8) AS unrecorded_ns
     FROM interval_moments('marked')
     WHERE mask > 0
     GROUP BY key, marks
@@ -154,7 +173,8 @@ until_edge AS (
         sum(exposed_communication_ns) OVER before AS exposed_communication_ns,
         sum(exposed_copy_ns) OVER before AS exposed_copy_ns,
         sum(hidden_communication_ns) OVER before AS hidden_communication_ns,
-        sum(hidden_copy_ns) OVER before AS hidden_copy_ns
+        sum(hidden_copy_ns) OVER before AS hidden_copy_ns,
+        sum(unrecorded_ns) OVER before AS unrecorded_ns
     FROM (SELECT DISTINCT run, rank, marks FROM edges)
     LEFT JOIN sections USING (run, rank, marks)
     WINDOW before AS (PARTITION BY run, rank ORDER BY marks ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
@@ -167,7 +187,8 @@ added AS (
         coalesce(sum(sign * exposed_communication_ns), 0)::BIGINT AS exposed_communication_ns,
         coalesce(sum(sign * exposed_copy_ns), 0)::BIGINT AS exposed_copy_ns,
         coalesce(sum(sign * hidden_communication_ns), 0)::BIGINT AS hidden_communication_ns,
-        coalesce(sum(sign * hidden_copy_ns), 0)::BIGINT AS hidden_copy_ns
+        coalesce(sum(sign * hidden_copy_ns), 0)::BIGINT AS hidden_copy_ns,
+        coalesce(sum(sign * unrecorded_ns), 0)::BIGINT AS unrecorded_ns
     FROM windows
     LEFT JOIN edges
         ON windows.run = edges.run
@@ -177,20 +198,21 @@ added AS (
         ON edges.run = until_edge.run AND edges.rank = until_edge.rank AND edges.marks = until_edge.marks
     GROUP BY ALL
 )
-SELECT *, compute_ns + exposed_communication_ns + exposed_copy_ns AS busy_ns, span_ns - busy_ns AS idle_ns
+SELECT
+    *, compute_ns + exposed_communication_ns + exposed_copy_ns AS busy_ns, span_ns - busy_ns - unrecorded_ns AS idle_ns
 FROM added;
 
 -- interval_breakdown: what devices did in the interval of each step, as device_breakdown has it.
 -- parameter steps TABLE  `profiler_steps`, or a part of it
 -- column run, rank, event_id, step, start_ns, end_ns  as in device_breakdown
 -- column span_ns, compute_ns, exposed_communication_ns, exposed_copy_ns  as in device_breakdown
--- column hidden_communication_ns, hidden_copy_ns, busy_ns, idle_ns  as in device_breakdown
+-- column hidden_communication_ns, hidden_copy_ns, busy_ns, unrecorded_ns, idle_ns  as in device_breakdown
 -- example: FROM interval_breakdown(profiler_steps)
 CREATE OR REPLACE TEMP MACRO interval_breakdown(steps) AS TABLE
 SELECT
     run, rank, event_id, step, began_ns AS start_ns, completed_ns AS end_ns, step_ns AS span_ns, compute_ns,
     exposed_communication_ns, exposed_copy_ns, hidden_communication_ns, hidden_copy_ns,
-    compute_ns + exposed_communication_ns + exposed_copy_ns AS busy_ns, idle_ns
+    compute_ns + exposed_communication_ns + exposed_copy_ns AS busy_ns, unrecorded_ns, idle_ns
 FROM query_table(steps)
 WHERE compute_ns IS NOT NULL;
 
@@ -200,7 +222,7 @@ WHERE compute_ns IS NOT NULL;
 -- parameter per VARCHAR  step: a step is its interval; host: its slice on the host, and counts what ran in it
 -- column run, rank, event_id, step, start_ns, end_ns  as in device_breakdown
 -- column span_ns, compute_ns, exposed_communication_ns, exposed_copy_ns  as in device_breakdown
--- column hidden_communication_ns, hidden_copy_ns, busy_ns, idle_ns  as in device_breakdown
+-- column hidden_communication_ns, hidden_copy_ns, busy_ns, unrecorded_ns, idle_ns  as in device_breakdown
 -- example: FROM step_breakdown(events, profiler_steps, 'step')
 CREATE OR REPLACE TEMP MACRO step_breakdown(events, steps, per) AS TABLE
 WITH windows AS (
@@ -266,7 +288,7 @@ GROUP BY ALL;
 -- column computes BOOLEAN  whether it computes
 -- column communicates BOOLEAN  whether it is communication
 -- column end_ns BIGINT  end of the work
--- column idle_ns HUGEINT  reading at its start of a clock that runs while no device of the rank is busy
+-- column idle_ns HUGEINT  reading at its start of a clock that runs while the devices of the rank are idle
 -- column alone_ns HUGEINT  for communication, reading at its start of a clock that runs while nothing computes
 -- column alone_end_ns HUGEINT  the same at its end
 -- example: FROM device_clock(events)
@@ -281,8 +303,20 @@ work AS MATERIALIZED (
     FROM device_work(events) AS work
     JOIN few(lanes) AS lanes ON work.run = lanes.run AND work.rank = lanes.rank
 ),
+lost AS (
+    SELECT lane, -1 AS event_id, start_ns, end_ns
+    FROM lost_work(events) AS lost
+    JOIN few(lanes) AS lanes ON lost.run = lanes.run AND lost.rank = lanes.rank
+),
+work_and_lost AS (
+    FROM work
+    UNION ALL BY NAME
+    FROM lost
+),
 idle AS (
-    SELECT * EXCLUDE (free_ns, added_ns, gap_ns) FROM idle_clock('work')
+    SELECT * EXCLUDE (free_ns, added_ns, gap_ns)
+    FROM idle_clock('work_and_lost')
+    WHERE event_id >= 0
 )
 SELECT *, NULL::BIGINT AS alone_ns, NULL::BIGINT AS alone_end_ns
 FROM idle
@@ -301,6 +335,7 @@ WHERE idle.communicates;
 -- column device INTEGER  device; NULL if the source does not say
 -- column kernel_ns BIGINT  time in which at least one kernel ran
 -- column busy_ns BIGINT  time in which at least one kernel, copy or fill ran
+-- column unrecorded_ns BIGINT  time in which none ran, and work that is not in the trace may have run
 -- column filled_ns DOUBLE  time of kernels times their blocks per multiprocessor, at most 1; NULL if the trace has none
 -- column occupied_ns DOUBLE  time of kernels that have an estimated occupancy, times that
 -- column estimated_ns DOUBLE  time of these kernels, overlaps counted twice
@@ -308,7 +343,7 @@ WHERE idle.communicates;
 CREATE OR REPLACE TEMP MACRO device_use(events, windows) AS TABLE
 WITH work AS MATERIALIZED (
     SELECT
-        run, rank, device, start_ns, start_ns + dur_ns AS end_ns, (kind = 'kernel')::INTEGER AS kernels,
+        run, rank, device, start_ns, start_ns + dur_ns AS end_ns, (kind = 'kernel')::INTEGER AS kernels, 1 AS pieces,
         -- Billionths, so that what is added is subtracted again to the last digit.
         CASE WHEN kind = 'kernel' AND blocks_per_sm > 0 THEN round(least(blocks_per_sm, 1e9) * 1e9)::BIGINT END AS blocks,
         CASE WHEN kind = 'kernel' AND occupancy >= 0 THEN round(least(occupancy, 1e9) * 1e9)::BIGINT END AS occupancy
@@ -332,18 +367,23 @@ edges AS (
 changes AS (
     SELECT
         lane, at_ns,
-        sum(sign * kernels) AS kernels, sum(sign) AS pieces,
+        sum(sign * kernels) AS kernels, sum(sign * pieces) AS pieces, sum(sign * (1 - pieces)) AS lost,
         sum(sign * coalesce(blocks, 0)::HUGEINT) AS blocks,
         sum(sign * coalesce(occupancy, 0)::HUGEINT) AS occupancy, sum(sign * (occupancy IS NOT NULL)::INTEGER) AS estimated
     FROM (
         SELECT
-            devices.lane, work.kernels, work.blocks, work.occupancy,
+            devices.lane, work.kernels, work.pieces, work.blocks, work.occupancy,
             unnest([work.start_ns, work.end_ns]) AS at_ns, unnest([1, -1]) AS sign
         FROM work
         JOIN few(devices) AS devices
             ON work.run = devices.run AND work.rank = devices.rank AND work.device IS NOT DISTINCT FROM devices.device
         UNION ALL
-        SELECT lane, 0, NULL, NULL, at_ns, 0
+        SELECT devices.lane, 0, 0, NULL, NULL, unnest([lost.start_ns, lost.end_ns]), unnest([1, -1])
+        FROM lost_work(events) AS lost
+        JOIN few(devices) AS devices
+            ON lost.run = devices.run AND lost.rank = devices.rank AND coalesce(lost.device = devices.device, true)
+        UNION ALL
+        SELECT lane, 0, 1, NULL, NULL, at_ns, 0
         FROM edges
         WHERE at_ns IS NOT NULL
     )
@@ -352,9 +392,12 @@ changes AS (
 rates AS (
     SELECT
         lane, at_ns,
-        CASE WHEN sum(pieces) OVER until_now > 0 THEN lead(at_ns) OVER until_now - at_ns END AS length_ns,
+        CASE
+            WHEN sum(pieces) OVER until_now > 0 OR sum(lost) OVER until_now > 0 THEN lead(at_ns) OVER until_now - at_ns
+        END AS length_ns,
         (sum(kernels) OVER until_now > 0)::INTEGER AS kernel_rate,
         (sum(pieces) OVER until_now > 0)::INTEGER AS busy_rate,
+        (sum(pieces) OVER until_now = 0)::INTEGER AS unrecorded_rate,
         least(sum(blocks) OVER until_now, 1000000000) AS filled_rate,
         sum(occupancy) OVER until_now AS occupied_rate,
         sum(estimated) OVER until_now AS estimated_rate
@@ -366,6 +409,7 @@ clocks AS (
         lane, at_ns,
         coalesce(sum(length_ns * kernel_rate) OVER before, 0) AS kernel_ns,
         coalesce(sum(length_ns * busy_rate) OVER before, 0) AS busy_ns,
+        coalesce(sum(length_ns * unrecorded_rate) OVER before, 0) AS unrecorded_ns,
         coalesce(sum(length_ns * filled_rate) OVER before, 0) AS filled_ns,
         coalesce(sum(length_ns * occupied_rate) OVER before, 0) AS occupied_ns,
         coalesce(sum(length_ns * estimated_rate) OVER before, 0) AS estimated_ns
@@ -377,6 +421,7 @@ uses AS (
         edges.window_number,
         sum(sign * kernel_ns) AS kernel_ns,
         sum(sign * busy_ns) AS busy_ns,
+        sum(sign * unrecorded_ns) AS unrecorded_ns,
         sum(sign * filled_ns) AS filled_ns,
         sum(sign * occupied_ns) AS occupied_ns,
         sum(sign * estimated_ns) AS estimated_ns
@@ -388,6 +433,7 @@ SELECT
     numbered.* EXCLUDE (lane, has_blocks, window_number),
     coalesce(uses.kernel_ns, 0)::BIGINT AS kernel_ns,
     coalesce(uses.busy_ns, 0)::BIGINT AS busy_ns,
+    coalesce(uses.unrecorded_ns, 0)::BIGINT AS unrecorded_ns,
     CASE WHEN has_blocks THEN coalesce(uses.filled_ns, 0) / 1e9 END AS filled_ns,
     coalesce(uses.occupied_ns, 0) / 1e9 AS occupied_ns,
     coalesce(uses.estimated_ns, 0)::DOUBLE AS estimated_ns

@@ -108,8 +108,10 @@ GROUP BY held_up.run, held_up.rank, held_up.event_id;
 CREATE OR REPLACE TEMP MACRO lane_stream(per, stream) AS CASE WHEN per = 'stream' THEN stream END;
 
 -- work_gaps: one row per gap between the end of all earlier work on a device, or stream, and the start of the next work of
--- launched_work, with its cause. `host_ns` is the part before the call that launched the next work, `sync_ns` the part after that
--- during which a wait went on. The thread is that of the call, or of the call of the last work before it that has one.
+-- launched_work, with its cause. `host_ns` is the part before the call that launched the next work, `sync_ns` the part after
+-- that during which a wait went on. The thread is that of the call, or of the call of the last work before it that has one.
+-- Where work of lost_work may have run, from the earliest on to the end of the gap, is a row of its own: it may not have been a
+-- gap.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter work TABLE  rows of launched_work
 -- parameter per VARCHAR  `stream` or `device`
@@ -124,7 +126,7 @@ CREATE OR REPLACE TEMP MACRO lane_stream(per, stream) AS CASE WHEN per = 'stream
 -- column thread INTEGER  thread of its launch, or of the last launch before it; NULL if there is none
 -- column host_ns BIGINT  part of the gap before the launch; NULL if that is not known
 -- column sync_ns BIGINT  part after the launch in which a wait went on; NULL without a wait
--- column cause VARCHAR  host_wait, sync, kernel_wait or other
+-- column cause VARCHAR  host_wait, sync, kernel_wait, other or unrecorded
 -- example: WITH work AS (FROM launched_work(events)) FROM work_gaps(events, work, 'device', 30000)
 CREATE OR REPLACE TEMP MACRO work_gaps(events, work, per, kernel_wait_ns) AS TABLE
 WITH streams AS (
@@ -138,8 +140,20 @@ lanes AS MATERIALIZED (
 on_lanes AS (
     FROM on_device_lanes('streams', 'lanes')
 ),
-gaps AS (
-    SELECT lanes.run, lanes.rank, lanes.device, lanes.stream, gaps.* EXCLUDE (lane)
+lost AS (
+    SELECT lanes.lane AS key, lost.start_ns, lost.end_ns
+    FROM lost_work(events) AS lost
+    JOIN few('lanes') AS lanes
+        ON lost.run = lanes.run
+        AND lost.rank = lanes.rank
+        AND coalesce(lost.device = lanes.device, true)
+        AND coalesce(lost.stream = lanes.stream, true)
+),
+unrecorded AS (
+    FROM interval_union('lost')
+),
+whole_gaps AS (
+    SELECT lanes.run, lanes.rank, lanes.device, lanes.stream, gaps.*
     FROM (
         SELECT
             * EXCLUDE (last_thread, threads_lane),
@@ -156,21 +170,43 @@ gaps AS (
     ) AS gaps
     JOIN few('lanes') AS lanes ON gaps.lane = lanes.lane
 ),
+-- The part before lost work may have run, and the part from then on.
+parts AS (
+    SELECT
+        gaps.*,
+        CASE WHEN unrecorded.start_ns < gaps.start_ns THEN greatest(unrecorded.start_ns, gaps.free_ns) END AS lost_ns,
+        unnest([true, false]) AS is_recorded
+    FROM whole_gaps AS gaps
+    ASOF LEFT JOIN unrecorded ON gaps.lane = unrecorded.key AND gaps.free_ns < unrecorded.end_ns
+),
+gaps AS (
+    SELECT
+        * REPLACE (
+            CASE WHEN is_recorded THEN free_ns ELSE lost_ns END AS free_ns,
+            CASE WHEN is_recorded THEN coalesce(lost_ns, start_ns) ELSE start_ns END AS start_ns
+        )
+    FROM parts
+    WHERE CASE WHEN is_recorded THEN lost_ns IS NULL OR free_ns < lost_ns ELSE lost_ns IS NOT NULL END
+),
 waits AS (
     FROM stream_waits(events, work)
 )
 SELECT
     gaps.run, gaps.rank, gaps.device, gaps.stream, gaps.free_ns AS start_ns, gaps.start_ns AS end_ns,
-    gaps.gap_ns, gaps.event_id AS after_id, gaps.step,
+    gaps.start_ns - gaps.free_ns AS gap_ns, gaps.event_id AS after_id, gaps.step,
     coalesce(gaps.thread, gaps.thread_before) AS thread,
-    greatest(gaps.queued_ns - gaps.free_ns, 0) AS host_ns,
     CASE
+        WHEN is_recorded THEN greatest(least(gaps.queued_ns, coalesce(lost_ns, gaps.queued_ns)) - gaps.free_ns, 0)
+    END AS host_ns,
+    CASE
+        WHEN NOT is_recorded THEN NULL
         WHEN waits.over_ns > gaps.free_ns THEN least(waits.over_ns, gaps.start_ns) - greatest(gaps.free_ns, gaps.queued_ns)
     END AS sync_ns,
     CASE
+        WHEN NOT is_recorded THEN 'unrecorded'
         WHEN sync_ns > host_ns THEN 'sync'
         WHEN host_ns > 0 THEN 'host_wait'
-        WHEN gap_ns < kernel_wait_ns THEN 'kernel_wait'
+        WHEN gaps.start_ns - gaps.free_ns < kernel_wait_ns THEN 'kernel_wait'
         ELSE 'other'
     END AS cause
 FROM gaps
