@@ -12,9 +12,7 @@ from profframe.intervals import covered, open_at
 
 
 @fact(
-    inputs=columns(
-        events="kind start_ns dur_ns preorder launch_id lost_start_ns lost_end_ns"
-    ),
+    inputs=columns(events="kind start_ns dur_ns preorder launch_id lost_start_ns lost_end_ns"),
     outputs=columns(events="queue_depth idle_ns"),
 )
 def queue_depth(tables: Tables) -> Output:

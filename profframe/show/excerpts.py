@@ -10,7 +10,7 @@ from profframe.show.kernel_names import shortened
 if TYPE_CHECKING:
     import polars as pl
 
-_BUSY: Final = ("compute_ns", "exposed_communication_ns", "exposed_copy_ns")
+_BUSY: Final = ("compute_ns", "exposed_communication_ns", "exposed_copy_ns", "unrecorded_ns")
 _HIDDEN: Final = ("hidden_communication_ns", "hidden_copy_ns")
 _DOING: Final = ("op", "module", "annotation")
 _STEPS: Final = "ProfilerStep*"

@@ -88,6 +88,7 @@ class TimeParts:
     compute_ns: int
     exposed_communication_ns: int
     exposed_copy_ns: int
+    unrecorded_ns: int
     idle_ns: int
     hidden_communication_ns: int
 
@@ -405,6 +406,7 @@ def _time(parts: TimeParts, opening: Opening) -> tuple[str, ...]:
         "compute": parts.compute_ns,
         "exposed communication": parts.exposed_communication_ns,
         "exposed copies": parts.exposed_copy_ns,
+        "not recorded": parts.unrecorded_ns,
         "idle": parts.idle_ns,
     }
     texts = [
@@ -468,7 +470,8 @@ def _ahead(steps: pl.DataFrame) -> bool:
 
 def _cause(idle: pl.DataFrame) -> str:
     """The cause of most of the idle time."""
-    sums = idle.group_by("cause").agg(pl.col("idle_ns", "launch_wait_ns").sum())
+    recorded = idle.filter(pl.col("cause") != "unrecorded")
+    sums = recorded.group_by("cause").agg(pl.col("idle_ns", "launch_wait_ns").sum())
     if not sums.height:
         return ""
     cause, longest, late = sums.sort("idle_ns", "cause").row(-1)

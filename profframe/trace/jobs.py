@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 FACTORS: Final = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
+_MOST_UNRECORDED: Final = 0.01
+"""Share of the time in which lost work may have run up to which a replay is close."""
 
 
 def critical_path(  # noqa: PLR0917 -- which part of which trace
@@ -479,6 +481,24 @@ def what_if_grid(
     return frame(rows, why=reasons.of_grid(len(communication), len(host)))
 
 
+def _assert_recorded(trace: Trace, session: Session, step: int | None) -> None:
+    """Refuse to predict where work that is not in the trace may have run for much of the time."""
+    count = "SELECT count(lost_start_ns) AS calls FROM events"
+    lost = session.select(count).column("calls")[0].as_py()
+    if not lost:
+        return
+    parts = trace.time_breakdown().filter(
+        pl.col("step").is_null() if step is None else pl.col("step") == step
+    )
+    shares = (parts["unrecorded_ns"] / parts["span_ns"]).to_list()
+    share = max((part for part in shares if part is not None), default=0.0)
+    if share > _MOST_UNRECORDED:
+        raise AnswerError(
+            f"the work of {lost:,} calls is not in the trace, and may have run for {share:.1%} of "
+            "the time: predictions need whole records; `quality` says which steps lack some"
+        )
+
+
 def replayed(
     self: Trace, step: int | None, run: str | None
 ) -> tuple[replay.Model, job.Connect, Session]:
@@ -489,6 +509,7 @@ def replayed(
     if not ranks:
         lack = reasons.lack_of(type(self)(session), "traces")
         raise AnswerError(f"there is nothing to predict: {lack}")
+    _assert_recorded(type(self)(session), session, step)
     what = (step, None, 0)
     with _connections(session, ranks) as connect:
         gathered = _gathered(session, connect, ranks, what)

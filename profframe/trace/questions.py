@@ -1311,7 +1311,8 @@ def runs(
         One row per run, by run. Columns: ``run ranks clock start_ns events kernels span_ns steps
         step_mean_ns step_min_ns step_p50_ns step_p90_ns step_p99_ns step_max_ns throughput_per_s
         op_self_ns kernel_ns device_span_ns compute_ns exposed_communication_ns exposed_copy_ns
-        idle_ns busy_ns busy_share exposed_communication_share peak_device_bytes peak_host_bytes``.
+        unrecorded_ns idle_ns busy_ns busy_share exposed_communication_share peak_device_bytes
+        peak_host_bytes``.
     """
     return self.answer("runs", per_step=per_step, sort=sort, top=top, columns=columns)
 
@@ -1525,7 +1526,8 @@ def step_times(
     polars.DataFrame
         One row per host slice `ProfilerStep#N`, by run, rank and start. Columns: ``run rank step
         start_ns step_ns host_ns device_start_ns device_window_ns lag_ns busy_ns compute_ns
-        exposed_communication_ns exposed_copy_ns idle_ns other_steps_ns busy_share is_steady lack``.
+        exposed_communication_ns exposed_copy_ns unrecorded_ns idle_ns other_steps_ns busy_share
+        is_steady lack``.
     """
     return self.answer("step_times", window=window, sort=sort, top=top, columns=columns)
 
@@ -1607,8 +1609,9 @@ def time_breakdown(
     polars.DataFrame
         One row per (run, rank) that used a device, with a NULL step, over the whole time of its
         devices, and one per profiler step. Columns: ``run rank step span_ns compute_ns
-        exposed_communication_ns exposed_copy_ns idle_ns hidden_communication_ns hidden_copy_ns
-        other_steps_ns step_ns host_ns device_start_ns device_window_ns lag_ns lack``.
+        exposed_communication_ns exposed_copy_ns unrecorded_ns idle_ns hidden_communication_ns
+        hidden_copy_ns other_steps_ns step_ns host_ns device_start_ns device_window_ns lag_ns
+        lack``.
     """
     return self.answer("time_breakdown", window=window, sort=sort, top=top, columns=columns)
 
@@ -1676,8 +1679,9 @@ def utilization(
     -------
     polars.DataFrame
         One row per (run, rank, device, step), by run, rank, device, step, the row without a step
-        first. Columns: ``run rank device step span_ns kernel_ns busy_ns kernel_share busy_share
-        sm_efficiency occupancy step_ns host_ns device_start_ns device_window_ns lag_ns``.
+        first. Columns: ``run rank device step span_ns kernel_ns busy_ns unrecorded_ns kernel_share
+        busy_share sm_efficiency occupancy step_ns host_ns device_start_ns device_window_ns
+        lag_ns``.
     """
     return self.answer("utilization", window=window, sort=sort, top=top, columns=columns)
 

@@ -92,7 +92,8 @@ FROM device_work(events);
 -- lost_work: when work that is not in the trace may have run, as the calls that launched it tell.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank  as in events
--- column device, stream INTEGER  device and stream; NULL if not known
+-- column device INTEGER  device; NULL if not known
+-- column stream INTEGER  stream; NULL if not known
 -- column start_ns BIGINT  when it may have started at the earliest
 -- column end_ns BIGINT  when it had ended at the latest
 -- example: FROM lost_work(events)

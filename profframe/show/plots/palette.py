@@ -48,6 +48,7 @@ CLASSES: Final[Mapping[str, Colour]] = MappingProxyType(
         "exposed communication": _ORANGE,
         "copy": _PURPLE,
         "exposed copy": _PURPLE,
+        "unrecorded": _GOLD,
         "idle": _GREY,
         "others": _GREY,
         # why a device has nothing to do

@@ -11,9 +11,9 @@ from profframe.show.plots import parts
 
 MOST_STEPS: Final = 400
 """Maximum of one (run, rank)."""
-CLASSES: Final = ("compute", "exposed communication", "exposed copy", "idle")
+CLASSES: Final = ("compute", "exposed communication", "exposed copy", "unrecorded", "idle")
 """Classes that add up to a step, or to all device time; they are also names of columns."""
-CAUSES: Final = ("host_wait", "sync", "kernel_wait", "other")
+CAUSES: Final = ("host_wait", "sync", "kernel_wait", "other", "unrecorded")
 _MEASURES: Final = ("whole step", "devices busy")
 
 
@@ -226,14 +226,15 @@ def _with_classes(rows: pl.DataFrame, unit: parts.Unit) -> pl.DataFrame:
 
 
 def _stacked_bars(frame: pl.DataFrame, unit: parts.Unit) -> parts.AnyChart:
-    """Bars of the classes, without their axes."""
+    """Bars of the classes, without their axes; unrecorded is one only where there is such time."""
+    present = [name for name in CLASSES if name != "unrecorded" or frame[name].any()]
     return (
         alt.Chart(frame)
-        .transform_fold(list(CLASSES), as_=["part", "value"])
-        .transform_calculate(order=_order("part", CLASSES))
+        .transform_fold(present, as_=["part", "value"])
+        .transform_calculate(order=_order("part", present))
         .mark_bar()
         .encode(
-            color=alt.Color("part:N", scale=parts.classes(CLASSES), legend=parts.legend()),
+            color=alt.Color("part:N", scale=parts.classes(present), legend=parts.legend()),
             order=alt.Order("order:Q"),
             tooltip=parts.tips(
                 ("panel:N", "trace", ""),

@@ -12,8 +12,8 @@ from profframe.show.report.parts import Part, Section
 from profframe.show.report.replies import Context
 
 _BREAKDOWN: Final = (
-    "step", "span_ns", "compute_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns",
-    "hidden_communication_ns", "hidden_copy_ns",
+    "step", "span_ns", "compute_ns", "exposed_communication_ns", "exposed_copy_ns",
+    "unrecorded_ns", "idle_ns", "hidden_communication_ns", "hidden_copy_ns",
 )  # fmt: skip
 _HIDDEN: Final = ("hidden_communication_ns", "hidden_copy_ns")
 _STEPS: Final = (

@@ -109,7 +109,7 @@ def _busy(context: Context) -> tuple[Fact, ...]:
     parts = TimeParts.of(context.answer("time_breakdown").frame)
     if parts is None:
         return ()
-    busy = parts.span_ns - parts.idle_ns
+    busy = parts.span_ns - parts.idle_ns - parts.unrecorded_ns
     of = units.plural(parts.rows, "step") if parts.has_steps else "their span"
     exact = f"{busy:,} of {parts.span_ns:,} ns"
     return (Fact("Devices busy", units.share(parts.share(busy)), exact, f"of {of}"),)
