@@ -869,7 +869,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("rows_not_loaded", "rows of tables that profframe does not load, such as operating system calls, scheduling and samples", "counted in traces.accounted, not loaded"),
             # Events.
             Check("sub_nanosecond_time", "times or durations finer than a nanosecond", "rounded to the nearest"),
-            Check("impossible_time", "times that are not numbers, or beyond 146 years", "became NULL"),
+            Check("impossible_time", "times that are not numbers, beyond 146 years, a month from all others, or zero where all others are later than a day", "became NULL"),
             Check("missing_time", "events without a time", "kept, the time is NULL"),
             Check("impossible_duration", "durations that are not numbers, or beyond 146 years", "became NULL"),
             Check("negative_duration", "negative durations", "became NULL"),
@@ -883,11 +883,12 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("unmatched_live_events", "live events that are not in the order of the profiler's activities", "columns that only the live object has are NULL"),
             # Facts.
             Check("crossing_slices", "slices of one thread that start before their previous sibling has ended", "nested as torch does, as siblings: the parent's self_ns loses their overlap twice"),
+            Check("overrun", "work of devices that ends after the next two on its stream have ended", "dur_ns is NULL"),
             Check("kernel_without_launch", "device slices whose correlation matches no call of their process", "kept, launch_id is NULL"),
             Check("kernel_without_correlation", "device slices without a correlation, beside others that have one", "kept, launch_id is NULL"),
             Check("ambiguous_launch", "device slices whose correlation several calls of their process have", "launch_id is the last of them before the slice"),
             Check("launch_by_order", "device slices without a correlation, all on one stream, beside as many calls of their kind without work", "launch_id is that of the call at their position"),
-            Check("launch_without_work", "calls that launch kernels, copies or graphs, and whose work is not in the trace although no graph was captured", "idle time in which it may have run is not counted as idle; steps with such calls are in no mean"),
+            Check("launch_without_work", "calls that launch kernels, copies or graphs, whose work is not in the trace, or lacks a time, although no graph was captured", "idle time in which it may have run is not counted as idle; steps with such calls are in no mean"),
             Check("external_id_mismatch", "device slices whose external_id differs from that of the op around their launch", "op_id is the op around the launch"),
             Check("kernel_before_launch", "kernels that start before the call that launched them", "kept: host and device clocks differ"),
             Check("kernel_during_sync", "kernels that still ran when a synchronisation of their stream started, one for each synchronisation", "kept: one of the two times is doubtful"),

@@ -41,8 +41,8 @@ _MOST_NAMED: Final = 5
 def lost_work(tables: Tables) -> Output:
     """Add ``lost_device lost_stream lost_start_ns lost_end_ns``.
 
-    A call that launches a kernel, a copy or a graph, and for which no work is in the trace, has
-    lost it; but not while a graph was captured, and not if as much later work has no correlation.
+    A call that launches a kernel, a copy or a graph has lost it if none with a time is in the
+    trace; but not while a graph was captured, and not if as much later work has no correlation.
     Fills say nothing: those of some sizes are never recorded. Its stream is that of what its thread
     launched in the same op, else of all that its thread launched, if these are on one stream. The
     work may have run from its launch, and the end of the work before it on its stream, until the
@@ -78,13 +78,14 @@ def lost_spans(events: pa.Table, of: Mask | None = None) -> tuple[Ints, Ints]:
 
 def lost_calls(events: pa.Table) -> Ints:
     """Calls, by their start, whose work is not in the trace although it must have run."""
-    launch = numbers(events, "launch_id", missing=_NONE)
+    timed = present(events, "start_ns", "dur_ns")
+    launch = np.where(timed, numbers(events, "launch_id", missing=_NONE), _NONE)
     rows = without_work(events, launch, *_LAUNCHES)
     if not rows.size:
         return rows
     rows = rows[~_is_captured(events, rows)]
     kinds = (((KERNEL, REPLAY), "kernel"), ((COPY,), "memcpy"))
-    unlinked = (launch < 0) & (numbers(events, "correlation") == 0)
+    unlinked = timed & (launch < 0) & (numbers(events, "correlation") == 0)
     start, kept = numbers(events, "start_ns"), np.zeros(rows.size, np.bool_)
     for patterns, kind in kinds:
         of_kind = is_call(events, *patterns)[rows]

@@ -34,6 +34,7 @@ from profframe.facts.models import Model
 from profframe.facts.nesting import nesting
 from profframe.facts.nodes import Registry, nodes
 from profframe.facts.op_work import work
+from profframe.facts.overruns import overruns
 from profframe.facts.phases import phases
 from profframe.facts.python_stacks import python_stacks
 from profframe.facts.queue_depth import queue_depth
@@ -53,6 +54,7 @@ from profframe.system.disk_tables import SpooledTable
 
 FACTS: Final[tuple[Fact, ...]] = (
     kinds,
+    overruns,
     overloads,
     nesting,
     self_time,

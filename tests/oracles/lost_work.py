@@ -26,7 +26,11 @@ LAUNCHES: Final = {
 def lost_calls(rows: Sequence[Row]) -> list[Row]:
     """The calls, by their start."""
     by_id = {row["event_id"]: row for row in rows}
-    work = [row for row in rows if row["kind"] in WORK]
+    work = [
+        row
+        for row in rows
+        if row["kind"] in WORK and row["start_ns"] is not None and row["dur_ns"] is not None
+    ]
     has_work = set()
     for piece in work:
         call = by_id.get(piece["launch_id"])
@@ -50,7 +54,7 @@ def lost_calls(rows: Sequence[Row]) -> list[Row]:
             if piece["kind"] == kind
             and piece["launch_id"] is None
             and not piece["correlation"]
-            and (piece["start_ns"] or 0) > first
+            and piece["start_ns"] > first
         ]
         if len(calls) > len(unlinked):
             lost += calls

@@ -39,6 +39,9 @@ from profframe.system.disk_tables import SpooledTable
 
 LONGEST_NS: Final = 1 << 62
 """146 years: only overflows make a time since the epoch or a duration that long."""
+_DAY_NS: Final = 86_400 * 10**9
+_APART_NS: Final = 30 * _DAY_NS
+"""A month: nothing is recorded for that long without an event in between."""
 
 _LABELS: Final = {
     "process_name": "name",
@@ -107,8 +110,10 @@ def assemble(
     accounted = {table.name.lower(): part.num_rows for table, part in rows.items()}
     _note_rounded(rows, quality)
     labels = rows.pop(Table.THREADS)
+    base = header.base_ns or 0
+    span = _plausible(rows[Table.EVENTS][time_column(Table.EVENTS)], base)
     for table, part in rows.items():
-        rows[table] = _on_clock(part, table, header.base_ns or 0, quality)
+        rows[table] = _on_clock(part, table, base, span, quality)
     rows, numbers = _number_threads(rows)
     slices, lone_ends = pair(rows[Table.EVENTS], quality, connection, in_order=in_order)
     accounted |= {
@@ -212,17 +217,46 @@ def _note_rounded(rows: Mapping[Table, pa.Table], quality: Quality) -> None:
         quality.note("sub_nanosecond_time", count)
 
 
-def _on_clock(rows: pa.Table, table: Table, base_ns: int, quality: Quality) -> pa.Table:
+def _plausible(times: pa.ChunkedArray, base_ns: int) -> tuple[int, int]:
+    """The earliest and the latest time that an event may have, on the source's own clock.
+
+    A month without an event parts times that belong together from those that were never set; and
+    zero is none where all others are later than a day.
+    """
+    earliest, latest = 1 - LONGEST_NS, LONGEST_NS - base_ns - 1
+    limits = pc.min_max(times).as_py()
+    if limits["min"] is None or limits["max"] - limits["min"] <= _DAY_NS:
+        return earliest, latest
+    at = np.sort(times.drop_null().to_numpy())
+    at = at[(at >= earliest) & (at <= latest)]
+    if at.size < 2 or at[-1] - at[0] <= _DAY_NS:
+        return earliest, latest
+    cuts = np.flatnonzero(np.diff(at) > _APART_NS) + 1
+    parts = np.split(at, cuts)
+    most = max(parts, key=lambda part: part.size)
+    set_ = most[most != 0]
+    if set_.size and set_[0] > _DAY_NS:
+        most = set_
+    is_cut = cuts.size > 0 or most.size < at.size
+    if not is_cut:
+        return earliest, latest
+    low = max(int(most[0]) - _APART_NS, 1 if most[0] > _DAY_NS else earliest)
+    return low, min(int(most[-1]) + _APART_NS, latest)
+
+
+def _on_clock(
+    rows: pa.Table, table: Table, base_ns: int, span: tuple[int, int], quality: Quality
+) -> pa.Table:
     """Times since the base; impossible ones become NULL and are noted."""
     name = time_column(table)
     if not rows.num_rows:  # most traces have no rows of most tables
         return rows.drop_columns(["bad_time", "rounded"])
     times = rows[name]
-    if _is_between(times, 1 - LONGEST_NS, LONGEST_NS - base_ns) and not _count(rows["bad_time"]):
+    if _is_between(times, span[0], span[1] + 1) and not _count(rows["bad_time"]):
         rows = replaced(rows, name, pc.add(times, base_ns)) if base_ns else rows
         return rows.drop_columns(["bad_time", "rounded"])
-    earliest, latest = (pa.scalar(ns, INT64) for ns in (-LONGEST_NS, LONGEST_NS - base_ns))
-    sane = pc.and_(pc.greater(times, earliest), pc.less(times, latest))
+    earliest, latest = (pa.scalar(ns, INT64) for ns in span)
+    sane = pc.and_(pc.greater_equal(times, earliest), pc.less_equal(times, latest))
     bad = pc.fill_null(pc.or_kleene(rows["bad_time"], pc.invert(sane)), fill_value=False)
     missing = pc.and_(pc.is_null(times), pc.invert(bad))
     for check, mask in (("impossible_time", bad), ("missing_time", missing)):
