@@ -8,7 +8,7 @@ have no SQL of their own, name both in `Analysis`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -57,7 +57,8 @@ class Analysis:
 
 
 _HOST: Final = "record with activities=[ProfilerActivity.CPU, ...]"
-_DEVICE: Final = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on a device"
+_CUDA: Final = "ProfilerActivity.CUDA"
+_DEVICE: Final = f"record with activities=[ProfilerActivity.CPU, {_CUDA}] on a device"
 _STACKS: Final = "record with with_stack=True"
 _SNAPSHOT: Final = "record one with profframe.record_memory() (docs/memory_snapshots.md)"
 _COLLECTIVES: Final = "record ranks of a job that uses torch.distributed"
@@ -135,6 +136,18 @@ _OF_COLUMNS: Final[Mapping[str, str]] = {
     "device": "device_work",
     "stream": "device_work",
 }
+_ACTIVITY: Final = r"""
+    SELECT
+        CASE
+            WHEN bool_or(device_type IN ('XPU', 'MTIA', 'HPU')) THEN min(device_type)
+            WHEN EXISTS (FROM events WHERE is_call(kind) AND regexp_matches(name, '^(ze|ur)[A-Z]'))
+                THEN 'XPU'
+            WHEN bool_or(device_type NOT IN ('CUDA', 'CPU')) THEN 'PrivateUse1'
+            ELSE 'CUDA'
+        END AS activity
+    FROM traces
+"""
+"""What its devices, or the names of its calls, say."""
 _CONTENTS: Final = (
     "slices", "memory", "instants", "counters", "snapshots", "dumps", "nodes",
 )  # fmt: skip
@@ -264,11 +277,11 @@ def _lacks(
         yield "the trace is empty"
     for names in unmet:
         if not any(had.get(name) for name in names):
-            yield _lacking([LACKING[name] for name in names])
+            yield _lacking_of(session, names)
     if is_nothing:
         yield "the filter leaves nothing of the trace"
     for names in unmet:
-        yield _lacking([LACKING[name] for name in names], was_there=True)
+        yield _lacking_of(session, names, was_there=True)
 
 
 def _of_tables(
@@ -282,19 +295,21 @@ def _of_tables(
         if not counts[table]:
             if rows := before.get(table):
                 yield f"the filter leaves no row of {table}; there {_rows(rows)} in the whole trace"
-            yield f"the table {table} has no rows{_because(_OF_TABLES.get(table), has)}"
+            because = _because(session, _OF_TABLES.get(table), has)
+            yield f"the table {table} has no rows{because}"
     parts = ["no row matches the query"]
     parts += [_rows_of(counts, tables)] if tables else []
     for name, count in counts.items():
         table, _, column = name.partition(".")
         if column and not count:
-            parts.append(f"{name} is NULL in all{_because(_OF_COLUMNS.get(column), has)}")
+            because = _because(session, _OF_COLUMNS.get(column), has)
+            parts.append(f"{name} is NULL in all{because}")
     yield "; ".join(parts)
 
 
-def _because(name: str | None, has: Mapping[str, bool]) -> str:
+def _because(session: Session, name: str | None, has: Mapping[str, bool]) -> str:
     """What the trace lacks, if it does."""
-    return "" if name is None or has[name] else f": {_lacking([LACKING[name]])}"
+    return "" if name is None or has[name] else f": {_lacking_of(session, (name,))}"
 
 
 def _counts(session: Session, tables: list[str], words: set[str]) -> dict[str, int]:
@@ -315,6 +330,12 @@ def _recorded(session: Session) -> dict[str, bool]:
     return session.recent("recorded", None, lambda: session.answer(question, {}).row(0, named=True))
 
 
+def _lacking_of(session: Session, names: Iterable[str], *, was_there: bool = False) -> str:
+    """What the trace lacks, and how to record it on the devices that it uses."""
+    text = _lacking([LACKING[name] for name in names], was_there=was_there)
+    return text.replace(_CUDA, _activity(session)) if _CUDA in text else text
+
+
 def _lacking(lacks: list[Lack], *, was_there: bool = False) -> str:
     *others, last = (f"no {lack.what}" for lack in lacks)
     what = f"{', '.join(others)} and {last}" if others else last
@@ -322,6 +343,11 @@ def _lacking(lacks: list[Lack], *, was_there: bool = False) -> str:
         return f"the filter leaves {what}; the whole trace has some"
     remedies = [lack.remedy for lack in lacks if lack.remedy]
     return "; ".join([f"{what} {lacks[0].place} this trace", *remedies[:1]])
+
+
+def _activity(session: Session) -> str:
+    """The activity of torch's profiler that records the devices of a trace."""
+    return f"ProfilerActivity.{session.select(_ACTIVITY).column('activity')[0].as_py()}"
 
 
 def _rows(number: int) -> str:
