@@ -17,6 +17,7 @@ from profframe.facts.models import Devices
 from profframe.query.apart import Parts
 from profframe.query.selection import Text, integer, texts
 from profframe.query.session import Session
+from profframe.show import units
 from profframe.show.frame import frame
 from profframe.show.path import ShownPath
 from profframe.trace import reasons
@@ -494,8 +495,9 @@ def _assert_recorded(trace: Trace, session: Session, step: int | None) -> None:
     share = max((part for part in shares if part is not None), default=0.0)
     if share > _MOST_UNRECORDED:
         raise AnswerError(
-            f"the work of {lost:,} calls is not in the trace, and may have run for {share:.1%} of "
-            "the time: predictions need whole records; `quality` says which steps lack some"
+            f"the work of {units.plural(lost, 'call')} is not in the trace, and may have run for "
+            f"{share:.1%} of the time: predictions need whole records; `quality` says which steps "
+            "lack some"
         )
 
 

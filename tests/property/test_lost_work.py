@@ -56,7 +56,7 @@ def thinned(rows: list[Row], draw: random.Random) -> list[Row]:
 class Queues:
     """A program of which each op has a stream of its own; all truth about its work is known."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, lost_share: float = 0.3) -> None:
         draw = random.Random(seed)  # noqa: S311
         streams = (7, 20, 21)[: draw.randint(1, 3)]
         free = dict.fromkeys(streams, 0)
@@ -74,7 +74,7 @@ class Queues:
             start = max(free[stream], now + 3 + draw.randint(0, 3))
             free[stream] = end = start + draw.randint(1, 80)
             now += 10
-            if draw.random() < 0.3:
+            if draw.random() < lost_share:
                 self.lost[correlation] = (stream, start, end)
             else:
                 self.rows.append(work("k", start, end, stream, correlation))

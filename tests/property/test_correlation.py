@@ -1,0 +1,86 @@
+"""Calls of device work by their correlation, on any slices, against a loop over them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import Row, event, facts
+from tests.oracles import correlation
+from tests.property.test_lost_work import Queues
+
+MS = 1_000_000
+COLUMNS = (
+    *("event_id", "kind", "pid", "device", "start_ns", "dur_ns", "correlation", "preorder"),
+    *("launch_id",),
+)
+TIMES = st.integers(0, 20)
+NUMBERS = st.sampled_from([None, 0, 1, 2, 3])
+PROCESSES = st.sampled_from(["1", "2"])
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> Row:
+    start, pid = draw(TIMES), draw(PROCESSES)
+    return event(
+        "cudaFunction", start * MS, (start + draw(st.integers(0, 5))) * MS,
+        category="cuda_runtime", thread=int(pid), pid=pid, correlation=draw(NUMBERS),
+    )  # fmt: skip
+
+
+@st.composite
+def pieces(draw: st.DrawFn) -> Row:
+    start = draw(TIMES) * MS - draw(st.sampled_from([0, 1, MS // 2]))
+    return event(
+        "k", start, start + draw(st.integers(0, 5)) * MS, thread=9,
+        category=draw(st.sampled_from(["kernel", "gpu_memcpy", "cuda_sync"])),
+        pid=draw(st.sampled_from(["0", "1", "2", "7", None])),
+        device=draw(st.sampled_from([0, 1, None])), correlation=draw(NUMBERS),
+    )  # fmt: skip
+
+
+@given(st.lists(st.one_of(calls(), pieces()), max_size=12))
+def test_any_slices(rows: list[Row]) -> None:
+    made = facts(*rows)
+    table = made["events"]
+    missing = dict.fromkeys(COLUMNS)
+    read: list[dict[str, Any]] = [
+        missing | row
+        for row in table.select([n for n in COLUMNS if n in table.column_names]).to_pylist()
+    ]
+    of_slices = correlation.launches(read)
+    assert {row["event_id"]: row["launch_id"] for row in read if row["event_id"] in of_slices} == (
+        of_slices
+    )
+    counts = dict(zip(*(made["quality"][n].to_pylist() for n in ("check", "events")), strict=True))
+    assert counts.get("ambiguous_launch", 0) == correlation.ambiguous(read)
+
+
+@pytest.mark.parametrize("seeds", [range(n, n + 25) for n in range(0, 50, 25)], ids=str)
+def test_work_without_a_correlation_has_its_own_call_or_none(seeds: range) -> None:
+    """A program whose kernels lost their numbers, and in some draws some of the kernels, too."""
+    matched = 0
+    for seed in seeds:
+        draw = random.Random(seed)  # noqa: S311
+        queues = Queues(seed, draw.choice((0.0, 0.0, 0.1)))
+        rows = [
+            row | {"correlation": draw.choice((0, None)), "true": row["correlation"]}
+            if row.get("category") == "kernel"
+            else row
+            for row in queues.rows
+        ]
+        truth = [row.pop("true", None) for row in rows]
+        made = facts(*rows)
+        read = made["events"].select(["correlation", "launch_id", "kind"]).to_pylist()
+        for row, number in zip(read, truth, strict=True):
+            if row["launch_id"] is not None:
+                assert read[row["launch_id"]]["correlation"] == number
+                matched += 1
+        one_stream = len({row["stream"] for row in rows if "stream" in row}) == 1
+        has_links = any(row["launch_id"] is not None for row in read)
+        assert has_links == (one_stream and not queues.lost)
+    assert matched

@@ -1,0 +1,98 @@
+"""Work that ends after what ran behind it on its stream, and times that cannot be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import profframe
+from tests.builders import Row, column, event, facts
+
+DAY_US = 86_400_000_000
+NOW_US = 1_700_000_000_000_000
+
+
+def work(start: int, end: int, stream: int | None, number: int, pid: str) -> Row:
+    return event(
+        "k", start, end, category="kernel", thread=9, pid=pid, device=0, stream=stream,
+        correlation=number,
+    )  # fmt: skip
+
+
+@st.composite
+def pieces(draw: st.DrawFn) -> Row:
+    start = draw(st.integers(0, 20))
+    return work(
+        start, start + draw(st.integers(0, 12)), draw(st.sampled_from([7, 7, 8, None])),
+        draw(st.integers(1, 4)), draw(st.sampled_from(["1", "1", "2"])),
+    )  # fmt: skip
+
+
+def over(rows: Sequence[Row]) -> list[int]:
+    """Numbers of pieces that end after the next two on their stream, in the order of starts."""
+    numbered: list[dict[str, Any]] = [
+        {**row, "n": n, "end": row["start_ns"] + row["dur_ns"]} for n, row in enumerate(rows)
+    ]
+    made = []
+    for piece in numbered:
+        own = [r for r in numbered if (r["pid"], r["stream"]) == (piece["pid"], piece["stream"])]
+        own.sort(key=lambda r: (r["start_ns"], -r["dur_ns"], r["n"]))
+        behind = own[own.index(piece) + 1 :][:2]
+        if (
+            piece["stream"] is not None
+            and len(behind) == 2
+            and all(r["end"] < piece["end"] for r in behind)
+            and all(r["correlation"] != piece["correlation"] for r in behind)
+        ):
+            made.append(piece["n"])
+    return made
+
+
+@given(st.lists(pieces(), max_size=12))
+def test_any_pieces(rows: list[Row]) -> None:
+    made = facts(*rows)
+    wanted = [None if n in over(rows) else row["dur_ns"] for n, row in enumerate(rows)]
+    assert column(made, "dur_ns") == wanted
+    assert column(made, "self_ns") == wanted
+    counts = dict(zip(*(made["quality"][n].to_pylist() for n in ("check", "events")), strict=True))
+    assert counts.get("overrun", 0) == wanted.count(None)
+
+
+def loaded(tmp_path: Path, times: Sequence[int]) -> profframe.trace.trace.Trace:
+    rows = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": at, "dur": 10}
+        for at in times
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": rows}), encoding="utf-8")
+    return profframe.load(path)
+
+
+@pytest.mark.parametrize(
+    ("times", "without"),
+    [
+        ([NOW_US, NOW_US + 50, 0], [2]),
+        ([NOW_US, NOW_US + 50, NOW_US + 31 * DAY_US], [2]),
+        ([NOW_US, NOW_US + 50, NOW_US - 31 * DAY_US], [2]),
+        ([NOW_US, NOW_US + 50, NOW_US + 29 * DAY_US], []),
+        ([0, 50, 90], []),
+        ([0, 50, 3_600_000_000], []),
+        ([0, 2 * DAY_US, 2 * DAY_US + 50], [0]),
+        ([NOW_US, NOW_US + 3 * DAY_US], []),
+        ([0], []),
+        ([0, 0, 0, NOW_US, NOW_US + 5, NOW_US + 9, NOW_US + 12], [0, 1, 2]),
+    ],
+)
+def test_times_that_cannot_be(tmp_path: Path, times: list[int], without: list[int]) -> None:
+    trace = loaded(tmp_path, times)
+    is_null = trace.events["start_ns"].is_null().to_list()
+    assert [n for n, null in enumerate(is_null) if null] == without
+    counts = dict(trace.quality.select("check", "events").iter_rows())
+    assert counts.get("impossible_time", 0) == len(without)
+    assert trace.events["dur_ns"].to_list() == [10_000] * len(times)
