@@ -34,7 +34,8 @@ _MOST_NAMED: Final = 5
 @fact(
     inputs=columns(
         events="kind name start_ns dur_ns pid thread device stream correlation launch_id parent_id "
-        "preorder step"
+        "preorder step",
+        counters="event_id",
     ),
     outputs=columns(events=" ".join(_COLUMNS)),
 )
@@ -55,7 +56,9 @@ def lost_work(tables: Tables) -> Output:
     work = _Launched.of(events)
     if not work.row.size:
         empty = {name: nulls(events, name) for name in _COLUMNS}
-        return of_events(*_notes(events, lost, np.full(lost.size, _NONE)), **empty)
+        is_counted = present(tables["counters"], "event_id").any()  # a slice for each kernel
+        notes = () if is_counted else _notes(events, lost, np.full(lost.size, _NONE))
+        return of_events(*notes, **empty)
     places = work.places(events, lost)
     values = np.full((len(_COLUMNS), events.num_rows), _NONE, np.int64)
     values[:, lost] = places
@@ -154,8 +157,8 @@ class _Launched:
         since = np.maximum(since, at)
         rows = self.row[np.searchsorted(self.stream, np.arange(self.stream[-1] + 1))]
         device, on = (numbers(events, name, missing=_NONE)[rows] for name in ("device", "stream"))
-        known = [_common(lost.size, call, of[stream]) for of in (device, on)]
-        return np.stack([*known, since, np.maximum(since, until)])
+        places = [_common(lost.size, call, of[stream]) for of in (device, on)]
+        return np.stack([*places, since, np.maximum(since, until)])
 
     def _candidates(self, events: pa.Table, lost: Ints) -> tuple[Ints, Ints]:
         """Numbers of lost calls, each with all streams that its work may have been on."""

@@ -70,7 +70,7 @@ causes AS (
         count(*) AS gaps,
         sum(gap_ns) AS idle_ns,
         max(gap_ns) AS max_ns,
-        sum(least(host_ns, gap_ns)) AS launch_wait_ns,
+        sum(least(host_ns, gap_ns)) FILTER (cause <> 'unrecorded') AS launch_wait_ns,
         sum(sum(gap_ns)) OVER (PARTITION BY run, rank, device, stream) AS stream_idle_ns,
         sum(sum(gap_ns)) FILTER (cause <> 'unrecorded') OVER (PARTITION BY run, rank, device, stream) AS known_idle_ns
     FROM all_gaps

@@ -1,9 +1,10 @@
 -- idle_owners: what the host did while the devices had nothing to do, by line of the user's own code.
 -- One row per (run, rank, device, stream, name), by run, rank, device and stream, the longest idle_ns first, then by name.
--- All gaps of `idle` but the unrecorded ones are added up by what the thread that launched the next work was in: the line (a frame of the user's own
--- code, with everything below it that is in no other such frame), or the innermost module, op, annotation, frame or call. The
--- thread is the same as in `gaps`; so are lines and modules for a thread without any. The row without a name is the time in none
--- of these, so the rows of a device add up to its idle time. `ProfilerStep#N` is `ProfilerStep*`.
+-- All gaps of `idle` but the unrecorded ones are added up by what the thread that launched the next work was in: the line (a
+-- frame of the user's own code, with everything below it that is in no other such frame), or the innermost module, op,
+-- annotation, frame or call. The thread is the same as in `gaps`; so are lines and modules for a thread without any. The row
+-- without a name is the time in none of these, so the rows of a device add up to its idle time. `ProfilerStep#N` is
+-- `ProfilerStep*`.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, idle_causes, gap_owners.
 -- needs: events
 -- recorded: device_work

@@ -1,12 +1,12 @@
 -- time_breakdown: how the devices of each trace spent their time: compute, communicate, copy, idle.
 -- One row per (run, rank) that used a device, with a NULL step, over the whole time of its devices, and one per profiler step.
--- Ordered by run, rank, the row without a step first, then by the start of the step. The devices of a rank are taken together. If
--- they do several things at once, the first of compute, communication, copy counts; the rest is hidden. So compute, exposed
--- communication, exposed copies, unrecorded and idle add up to the span, to the nanosecond. A step is its interval, from the completion
--- before it to its own, as in `step_times`; if that is not known, it has no row. With window=host a step is its slice on the host
--- and counts what ran in it, whichever step launched it, as HTA and the TensorBoard plugin have it; a step that never ended has
--- no row. Memory fills count as computation. Waits for an event or a stream do not count as work. Communication is what
--- events.kernel_category says: collective, expert_parallel, point_to_point.
+-- Ordered by run, rank, the row without a step first, then by the start of the step. The devices of a rank are taken together.
+-- If they do several things at once, the first of compute, communication, copy counts; the rest is hidden. So compute, exposed
+-- communication, exposed copies, unrecorded and idle add up to the span, to the nanosecond. A step is its interval, from the
+-- completion before it to its own, as in `step_times`; if that is not known, it has no row. With window=host a step is its slice
+-- on the host and counts what ran in it, whichever step launched it, as HTA and the TensorBoard plugin have it; a step that
+-- never ended has no row. Memory fills count as computation. Waits for an event or a stream do not count as work. Communication
+-- is what events.kernel_category says: collective, expert_parallel, point_to_point.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events, profiler_steps
 -- recorded: device_work

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tests.oracles.intervals import Span, merged, shared
 from tests.oracles.kernels import class_of
-from tests.oracles.lost_work import lost_calls
+from tests.oracles.lost_work import lost_calls, places
 
 Row = Mapping[str, Any]
 Home = Callable[[Row], "Step | None"]
@@ -170,6 +170,7 @@ def _of_process(
     home: Home,
 ) -> Iterable[tuple[Step, dict[str, Any]]]:
     waits = _waits(own, rows, by_id, home)
+    lost = [place[2:] for n, place in places(rows).items() if home(by_id[n]) is None]
     unawaited = dict.fromkeys(own, 0)
     for place, step in enumerate(own):
         later = own[place + 1 :]
@@ -224,7 +225,8 @@ def _of_process(
         lack = lack or ("before" if began is None else None)
         is_known = lack not in {"open", "records"} and step.end is not None
         completed = reached if is_known else None
-        yield step, _row(step, pieces, began, completed, unawaited[step]) | {"lack": lack}
+        row = _row(step, pieces, (began, completed), unawaited[step], lost)
+        yield step, row | {"lack": lack}
 
 
 def _waits(
@@ -294,8 +296,13 @@ def _goes_on(step: Step, rows: Sequence[Row]) -> bool:
 
 
 def _row(
-    step: Step, pieces: list[Piece], began: int | None, completed: int | None, unawaited: int
+    step: Step,
+    pieces: list[Piece],
+    interval: tuple[int | None, int | None],
+    unawaited: int,
+    lost: list[Span],
 ) -> dict[str, Any]:
+    began, completed = interval
     first = min((p.start for p in step.work), default=None)
     row: dict[str, Any] = {
         "event_id": step.row["event_id"],
@@ -312,16 +319,18 @@ def _row(
     }
     parts: dict[str, int | None] = dict.fromkeys(
         (
-            *("compute_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns"),
-            *("hidden_communication_ns", "hidden_copy_ns", "other_steps_ns"),
+            *("compute_ns", "exposed_communication_ns", "exposed_copy_ns", "unrecorded_ns"),
+            *("idle_ns", "hidden_communication_ns", "hidden_copy_ns", "other_steps_ns"),
         )
     )
     if pieces and row["step_ns"] is not None:
-        parts = _parts([(began, completed)], step, pieces)  # type: ignore[list-item]
+        parts = _parts([(began, completed)], step, pieces, lost)  # type: ignore[list-item]
     return row | parts
 
 
-def _parts(window: list[Span], step: Step, pieces: list[Piece]) -> dict[str, int | None]:
+def _parts(
+    window: list[Span], step: Step, pieces: list[Piece], lost: list[Span]
+) -> dict[str, int | None]:
     spans: dict[str, list[Span]] = {"compute": [], "communication": [], "copy": []}
     for piece in pieces:
         spans[class_of(piece.row)].append((piece.start, piece.end))
@@ -330,6 +339,7 @@ def _parts(window: list[Span], step: Step, pieces: list[Piece]) -> dict[str, int
         return shared(window, merged(span for name in classes for span in spans[name]))
 
     busy = time(*spans)
+    not_idle = shared(window, merged([*lost, *((p.start, p.end) for p in pieces)]))
     own = shared(window, merged((p.start, p.end) for p in step.work))
     exposed = time("compute", "communication") - time("compute")
     exposed_copy = busy - time("compute", "communication")
@@ -337,7 +347,8 @@ def _parts(window: list[Span], step: Step, pieces: list[Piece]) -> dict[str, int
         "compute_ns": time("compute"),
         "exposed_communication_ns": exposed,
         "exposed_copy_ns": exposed_copy,
-        "idle_ns": window[0][1] - window[0][0] - busy,
+        "unrecorded_ns": not_idle - busy,
+        "idle_ns": window[0][1] - window[0][0] - not_idle,
         "hidden_communication_ns": time("communication") - exposed,
         "hidden_copy_ns": time("copy") - exposed_copy,
         "other_steps_ns": busy - own,

@@ -32,7 +32,7 @@ def launches(rows: Sequence[Row]) -> dict[int, int | None]:
     for event_id, ns in late.items():
         if ns > CLOCK_ERROR_NS and 2 * len(late) <= linked:
             of_slice[event_id] = None
-    return {event_id: call and call["event_id"] for event_id, call in of_slice.items()}
+    return {n: None if call is None else call["event_id"] for n, call in of_slice.items()}
 
 
 def ambiguous(rows: Sequence[Row]) -> int:

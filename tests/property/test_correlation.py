@@ -68,12 +68,12 @@ def test_work_without_a_correlation_has_its_own_call_or_none(seeds: range) -> No
         draw = random.Random(seed)  # noqa: S311
         queues = Queues(seed, draw.choice((0.0, 0.0, 0.1)))
         rows = [
-            row | {"correlation": draw.choice((0, None)), "true": row["correlation"]}
+            {**row, "correlation": draw.choice((0, None))}
             if row.get("category") == "kernel"
             else row
             for row in queues.rows
         ]
-        truth = [row.pop("true", None) for row in rows]
+        truth = [row.get("correlation") for row in queues.rows]
         made = facts(*rows)
         read = made["events"].select(["correlation", "launch_id", "kind"]).to_pylist()
         for row, number in zip(read, truth, strict=True):

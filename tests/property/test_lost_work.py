@@ -96,3 +96,27 @@ def test_the_truth_is_within_what_is_told(seeds: range) -> None:
             if told["lost_stream"] in {stream, None}:
                 assert told["lost_start_ns"] <= start
                 assert end <= told["lost_end_ns"]
+
+
+def test_a_capture_is_of_its_process() -> None:
+    rows = made(
+        [
+            {**call_of("cudaStreamBeginCapture", 0, 1, 1), "pid": "2", "thread": 2},
+            call_of("cudaLaunchKernel", 10, 12, 2),
+            {**call_of("cudaLaunchKernel", 10, 12, 3), "pid": "2", "thread": 3},
+            call_of("cudaLaunchKernel", 20, 22, 4),
+            work("k", 30, 40, 7, 4),
+        ]
+    )
+    assert lost_places(rows) == {1: (0, 7, 10, 30)}
+
+
+def test_as_much_work_without_a_number_is_not_lost() -> None:
+    """On two streams, so that nobody can tell which call launched which."""
+    calls = [call_of("cudaLaunchKernel", 10 * n, 10 * n + 2, n) for n in (1, 2, 3)]
+    linked = [*calls, work("k", 40, 50, 7, 3)]
+    strays = [work("k", 15, 20, 7, 0), work("k", 25, 30, 8, 0)]
+    assert lost_places(made([*linked, *strays])) == {}
+    assert set(lost_places(made([*linked, strays[0]]))) == {0, 1}
+    early = work("k", 5, 8, 8, 0)
+    assert set(lost_places(made([*linked, strays[0], early]))) == {0, 1}

@@ -37,7 +37,8 @@ def pieces(draw: st.DrawFn) -> Row:
 def over(rows: Sequence[Row]) -> list[int]:
     """Numbers of pieces that end after the next two on their stream, in the order of starts."""
     numbered: list[dict[str, Any]] = [
-        {**row, "n": n, "end": row["start_ns"] + row["dur_ns"]} for n, row in enumerate(rows)
+        {**row, "n": n, "end": row["start_ns"] + row["dur_ns"]}  # type: ignore[operator]
+        for n, row in enumerate(rows)
     ]
     made = []
     for piece in numbered:

@@ -15,7 +15,9 @@ from tests.builders import Row, event, facts, loaded
 from tests.oracles import completions
 from tests.property.test_busy_time import slices
 
-PARTS = ("compute_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns")
+PARTS = (
+    *("compute_ns", "exposed_communication_ns", "exposed_copy_ns", "unrecorded_ns", "idle_ns"),
+)
 MOST_AHEAD = 20
 US = 1000
 

@@ -210,8 +210,9 @@ def test_columns_are_fixed() -> None:
         "runs": (
             "clock start_ns events kernels span_ns steps step_mean_ns step_min_ns step_p50_ns "
             "step_p90_ns step_p99_ns step_max_ns throughput_per_s op_self_ns kernel_ns "
-            "device_span_ns compute_ns exposed_communication_ns exposed_copy_ns idle_ns busy_ns "
-            "busy_share exposed_communication_share peak_device_bytes peak_host_bytes"
+            "device_span_ns compute_ns exposed_communication_ns exposed_copy_ns unrecorded_ns "
+            "idle_ns busy_ns busy_share exposed_communication_share peak_device_bytes "
+            "peak_host_bytes"
         ),
         "samples": (
             "step what name device calls spent_ns device_ns flops flops_ns bytes bytes_ns "
@@ -219,8 +220,8 @@ def test_columns_are_fixed() -> None:
         ),
         "step_times": (
             "step start_ns step_ns host_ns device_start_ns device_window_ns lag_ns busy_ns "
-            "compute_ns exposed_communication_ns exposed_copy_ns idle_ns other_steps_ns busy_share "
-            "is_steady lack"
+            "compute_ns exposed_communication_ns exposed_copy_ns unrecorded_ns idle_ns "
+            "other_steps_ns busy_share is_steady lack"
         ),
         "counter_series": "name series pid thread counter_id device unit time_ns value",
         "counter_summary": (
@@ -371,14 +372,14 @@ def test_columns_are_fixed() -> None:
         "self_times": "name kind calls self_ns total_ns mean_ns min_ns max_ns self_share",
         "sequences": "name kind sequence kernels calls device_ns total_ns first_event_id",
         "time_breakdown": (
-            "step span_ns compute_ns exposed_communication_ns exposed_copy_ns idle_ns "
-            "hidden_communication_ns hidden_copy_ns other_steps_ns step_ns host_ns "
+            "step span_ns compute_ns exposed_communication_ns exposed_copy_ns unrecorded_ns "
+            "idle_ns hidden_communication_ns hidden_copy_ns other_steps_ns step_ns host_ns "
             "device_start_ns device_window_ns lag_ns lack"
         ),
         "total_average": f"name {sums}",
         "utilization": (
-            "device step span_ns kernel_ns busy_ns kernel_share busy_share sm_efficiency occupancy "
-            "step_ns host_ns device_start_ns device_window_ns lag_ns"
+            "device step span_ns kernel_ns busy_ns unrecorded_ns kernel_share busy_share "
+            "sm_efficiency occupancy step_ns host_ns device_start_ns device_window_ns lag_ns"
         ),
         "unfreed": (
             "device_type device address bytes time_ns op_id op_name annotation_id annotation_name"

@@ -131,6 +131,15 @@ def ahead() -> Tables:
     )  # fmt: skip
 
 
+def ranges() -> Tables:
+    """A launch whose kernel is a slice that counted."""
+    return tables(
+        event("cudaLaunchKernel", 1, 2, category="cuda_runtime", correlation=5),
+        event("range", 10, 12, category="cuda_profiler_range", thread=3),
+        counters=[{"event_id": 1, "name": "range", "series": "a", "time_ns": 10, "thread": 3}],
+    )
+
+
 def lossy() -> Tables:
     """Work without a call, without a correlation or before its call, and calls without work."""
     line: dict[str, Any] = {"category": "kernel", "thread": 2, "device": 0, "stream": 7}
@@ -166,6 +175,7 @@ def sources(root: Path) -> Mapping[str, Tables]:
     made = {"made up": made_up(), "without numbers": without_numbers(), "counted": counted()}
     made["replays"] = tables(*replay(NAMES))
     made |= {"served": served(), "shown": shown(), "ahead": ahead(), "lossy": lossy()}
+    made["ranges"] = ranges()
     made["dependencies"] = read(root / "tests" / "data" / "cuspy" / "rich_deps.json").tables
     return files | made
 

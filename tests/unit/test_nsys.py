@@ -328,8 +328,9 @@ def test_what_is_not_loaded_is_counted_by_name(export: Export) -> None:
         ENUM_OPENACC_DEVICE=[{"id": 1}],
     )
     assert accounted(trace) == {"events": 1, "metadata": 7, "OSRT_API": 2, "A_TABLE_OF_TOMORROW": 1}
-    (note,) = trace.quality.rows(named=True)
+    note, lost = trace.quality.rows(named=True)
     assert (note["check"], note["events"]) == ("rows_not_loaded", 3)
+    assert (lost["check"], lost["events"]) == ("launch_without_work", 1)
     assert note["detail"].endswith(": A_TABLE_OF_TOMORROW 1, OSRT_API 2")
 
 

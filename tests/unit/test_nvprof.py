@@ -340,7 +340,7 @@ def test_what_is_not_loaded_is_counted_by_name(load: Load) -> None:
         "CUPTI_ACTIVITY_KIND_CUDA_EVENT": 1,
         "CUPTI_ACTIVITY_KIND_ENVIRONMENT": 2,
     }
-    assert found(trace) == {"rows_not_loaded": 3}
+    assert found(trace) == {"rows_not_loaded": 3, "launch_without_work": 1}
 
 
 def test_a_database_without_activities_loads_empty(load: Load) -> None:

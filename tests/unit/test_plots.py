@@ -182,7 +182,7 @@ class TestBreakdown:
             {
                 "run": "r", "rank": 0, "step": [7, 7, *range(8, 500)], "span_ns": 5_000_000,
                 "compute_ns": 5_000_000, "exposed_communication_ns": 0, "exposed_copy_ns": 0,
-                "idle_ns": 0,
+                "unrecorded_ns": 0, "idle_ns": 0,
             }
         )  # fmt: skip
         from profframe.show.plots import times

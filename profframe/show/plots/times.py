@@ -227,7 +227,7 @@ def _with_classes(rows: pl.DataFrame, unit: parts.Unit) -> pl.DataFrame:
 
 def _stacked_bars(frame: pl.DataFrame, unit: parts.Unit) -> parts.AnyChart:
     """Bars of the classes, without their axes; unrecorded is one only where there is such time."""
-    present = tuple(name for name in CLASSES if name != "unrecorded" or frame[name].any())
+    present = tuple(name for name in CLASSES if name != "unrecorded" or frame[name].sum())
     return (
         alt.Chart(frame)
         .transform_fold(list(present), as_=["part", "value"])
