@@ -154,6 +154,7 @@ def lossy() -> Tables:
         event("cudaLaunchKernel", 30, 31, correlation=3, **call),
         event("cudaLaunchKernel", 50, 51, correlation=4, **call),
         event("cudaMemcpyAsync", 60, 61, correlation=5, **call),
+        event("over", 24, 99, correlation=2, **line),
         event("k", 25, 28, correlation=3, **line),
         event("k", 45, 48, correlation=4, **line),
         event("copy", 70, 75, **line | {"category": "gpu_memcpy"}),
