@@ -370,6 +370,21 @@ PATTERN_CASES: list[tuple[str, tuple[Argument, ...], int | None, int | None]] = 
     ("triton_poi_fused_6", (v(24),), None, None),
     ("triton_tem_fused_mm_relu_7", (h(4, 5), h(5, 3), h(4, 3)), 120, 40 + 30 + 24),
     ("triton_tem_fused_bmm_8", (h(2, 4, 5), h(2, 5, 3), h(2, 4, 3)), 240, 188),
+    # What is added comes first, or after the factors where it has become part of an epilogue.
+    ("triton_tem_fused_addmm_1", (f(16), f(64, 32), f(32, 16), f(64, 16)), 65536,
+     4 * (16 + 2048 + 512 + 1024)),
+    ("triton_tem_fused_addmm_relu_1", (h(4, 5), h(5, 3), h(3), h(4, 3)), 120, 40 + 30 + 6 + 24),
+    ("triton_tem_fused_baddbmm_1", (h(4, 3), h(2, 4, 5), h(2, 5, 3), h(2, 4, 3)), 240, 212),
+    ("triton_tem_fused__scaled_mm_1", (fp8(4, 5), fp8(5, 3), f(4, 1), f(1, 3), h(4, 3)), 120,
+     20 + 15 + 16 + 12 + 24),
+    # The result is changed in place, so it is the first.
+    ("triton_tem_fused_add_mm_2", (h(4, 3), h(4, 5), h(5, 3)), 120, 94),
+    ("triton_tem_fused_add_addmm_2", (h(4, 3), h(3), h(4, 5), h(5, 3)), 120, 100),
+    ("triton_tem_fused_add_mm_3", (h(4, 5), h(5, 3), h(4, 5), h(5, 3), h(4, 3)), 240, 164),
+    # Two products are added, or two tensors to one: shapes do not say.
+    ("triton_tem_fused_add_mm_4", (h(4, 4),) * 5, None, 160),
+    ("triton_tem_fused_convolution_backward_9", (f(2, 2, 5, 6), f(2, 2, 3, 3), f(2, 2, 10, 12)),
+     None, 4 * (120 + 36 + 480)),
     ("triton_tem_fused_convolution_9", (f(2, 4, 5, 6), f(6, 4, 3, 3), f(2, 6, 3, 4)),
      2 * 144 * 36, 4 * (240 + 216 + 144)),
     ("triton_tem_fused_flex_attention_10",

@@ -7,8 +7,9 @@ kernel has, because it reads no more of a table. If the last tensor has fewer el
 result, no tensor is only written: then the first is read and written, and counts twice. Without
 numbers of elements, as for several kernels in one, no more of each tensor counts than of the last.
 
-Templates (``triton_tem``) say in their names that they multiply matrices, convolve or attend. The
-names of others do not say what they compute, how often, and on how many elements.
+Templates (``triton_tem``) say in their names that they multiply matrices, convolve or attend, and
+by their shapes which tensors are the factors. The names of others do not say what they compute, how
+often, and on how many elements.
 
 Sources: PyTorch's ``torch/_inductor/codegen/triton.py``, ``codegen/simd.py``,
 ``runtime/triton_heuristics.py`` and ``kernel/*.py``; SageAttention in AITER's
@@ -19,13 +20,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from profframe.facts.formulas.attention import Sizes, heads_first, lengths_first
 from profframe.facts.formulas.formula import Formula, everything
-from profframe.facts.formulas.ops import Op, Tensor, Unknown
+from profframe.facts.formulas.ops import Op, Shape, Tensor, Unknown
 
 _KINDS: Final = re.compile(r"triton_(poi|red|per|spl)_")
+_ADDED: Final = re.compile(r"_(?:addmm|baddbmm)_")
 
 
 def _elements(op: Op) -> list[int]:
@@ -57,30 +60,66 @@ def _generated_bytes(op: Op) -> int:
     return sum(moved) + (moved[0] if in_place else 0)
 
 
-def _factors(op: Op) -> tuple[Tensor, Tensor, Tensor]:
-    first, second, *others = op.all_tensors()
-    if not others:
+def _tensors(op: Op, least: int) -> list[Tensor]:
+    tensors = [*op.all_tensors()]
+    if len(tensors) < least:
         raise Unknown
-    return first, second, others[-1]
+    return tensors
+
+
+def _pair_flops(first: Shape, second: Shape, results: Iterable[Tensor]) -> int | None:
+    """Of the product of two shapes, in batches or not, if a result is as large."""
+    if len(first) not in {2, 3} or len(first) != len(second):
+        return None
+    if first[:-2] != second[:-2] or first[-1] != second[-2]:
+        return None
+    count = math.prod(first[:-1]) * second[-1]
+    return 2 * count * first[-1] if count in {result.count for result in results} else None
+
+
+def _products(shapes: Sequence[Shape]) -> int:
+    """How many products are added: two if a second pair is like the first.
+
+    Square tensors may also be what is added to one product, element by element.
+    """
+    if shapes[:2] != shapes[2:4]:
+        return 1
+    if shapes[0] == shapes[1] or shapes[0][-1] == 1:
+        raise Unknown
+    return 2
+
+
+def _reading(op: Op, tensors: Sequence[Tensor], place: int) -> int | None:
+    """FLOPs if the factors are at a place and the next."""
+    may_be_added = place and _ADDED.search(op.name)
+    if place > (2 if may_be_added else 1):
+        return None
+    behind = tensors[place + 2 :] if may_be_added or not place else ()
+    first, second, *others = (tensor.shape for tensor in tensors[place:])
+    flops = _pair_flops(first, second, [*tensors[: min(place, 1)], *behind])
+    if flops is None or "_add_" not in op.name:
+        return flops
+    return flops * _products([first, second, *others[: None if place else -1]])
 
 
 def _product_flops(op: Op) -> int:
-    """The first two are the factors, in batches or not, and the last is the product."""
-    first, second, result = _factors(op)
-    if len(first.shape) not in {2, 3} or len(first.shape) != len(second.shape):
+    """The factors are side by side; where a tensor is added, its place is before them.
+
+    What an epilogue changes in place is before all others, and is the result. Of an added tensor
+    that has become part of an epilogue only the name is left. If two readings fit, they must agree.
+    """
+    tensors = _tensors(op, 3)
+    flops = {_reading(op, tensors, place) for place in range(min(3, len(tensors) - 1))} - {None}
+    if len(flops) != 1:
         raise Unknown
-    (rows, inner), (length, columns) = first.shape[-2:], second.shape[-2:]
-    batch = math.prod(first.shape[:-2])
-    if first.shape[:-2] != second.shape[:-2] or inner != length:
-        raise Unknown
-    if result.count != batch * rows * columns:
-        raise Unknown
-    return 2 * batch * rows * columns * inner
+    return flops.pop()  # type: ignore[return-value]
 
 
 def _convolution_flops(op: Op) -> int:
     """Image, weight, and the image that comes out."""
-    image, weight, result = _factors(op)
+    if "backward" in op.name:
+        raise Unknown
+    image, weight, *_, result = _tensors(op, 3)
     fits = len(image.shape) == len(weight.shape) == len(result.shape) > 2
     if not fits or result.shape[:2] != (image.shape[0], weight.shape[0]):
         raise Unknown
