@@ -187,6 +187,7 @@ def diff(
             result.outside,
             sums,
             (base, other),
+            models=result.models,
             verdicts=verdicts,
             columns=output.columns,
             top=top,
@@ -194,7 +195,14 @@ def diff(
             width=width,
             why=_why(sides, top, name_width, width),
         ),
-        lambda: comment(rows, result.outside, sums, Limits(text, failures, verdicts), top=top),
+        lambda: comment(
+            rows,
+            result.outside,
+            sums,
+            Limits(text, failures, verdicts),
+            models=result.models,
+            top=top,
+        ),
         chooses=True,
     )
     return _failed(verdicts, failures, text)

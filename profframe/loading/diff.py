@@ -13,7 +13,7 @@ from profframe.analysis.differences import Side, compare
 from profframe.errors import ParameterError, UnknownNameError, naming_arguments
 from profframe.loading.load import load
 from profframe.loading.memory_diff import FORMATS, diff_memory
-from profframe.show.first_words import without_times
+from profframe.show.first_words import question, without_times
 from profframe.show.frame import frame, why_empty
 from profframe.trace.trace import Trace
 
@@ -37,6 +37,8 @@ class Comparison:
         profiler steps and left out, mean per step; one row for each kind that has any.
     sides
         The measurements of each side.
+    models
+        The models of the devices that each side used, in order; unknown ones by these words.
     is_of_memory
         Whether both sides are memory snapshots, and nothing else.
     """
@@ -44,6 +46,7 @@ class Comparison:
     rows: pl.DataFrame
     outside: pl.DataFrame
     sides: tuple[Side, Side]
+    models: tuple[tuple[str, ...], ...] = ()
     is_of_memory: bool = False
 
 
@@ -55,6 +58,7 @@ class _Read:
     outside: pl.DataFrame
     steps_left_out: int
     formats: frozenset[str]
+    models: tuple[str, ...]
     source: str
     why_empty: str | None
 
@@ -238,7 +242,8 @@ def comparison(
     why = partial(
         _why_empty, {name: read.why_empty for name, read in zip(names, sides, strict=True)}
     )
-    return Comparison(frame(with_names, why=why), filled, measured, is_of_memory)
+    models = tuple(read.models for read in sides)
+    return Comparison(frame(with_names, why=why), filled, measured, models, is_of_memory)
 
 
 def _why_empty(sides: Mapping[str, str | None]) -> str:
@@ -306,7 +311,9 @@ def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Re
     traces = trace.traces
     formats, sources = frozenset(traces["format"]), traces["source"]
     source_name = next(iter(sources), "")
-    return _Read(side, left_out, steps_left_out, formats, source_name, why)
+    used = question(trace, "used_devices")["model"].fill_null("an unknown model")
+    models = tuple(used.unique().sort())
+    return _Read(side, left_out, steps_left_out, formats, models, source_name, why)
 
 
 def unsteady(trace: Trace, steps: str) -> pl.DataFrame:

@@ -35,6 +35,7 @@ def report(
     totals: pl.DataFrame,
     sources: tuple[str, str],
     *,
+    models: Sequence[Sequence[str]] = (),
     verdicts: Sequence[Verdict] = (),
     columns: Sequence[str] = (),
     top: int,
@@ -44,8 +45,9 @@ def report(
 ) -> RenderableType:
     """What changed, in total and by name, and which limits hold.
 
-    ``why`` is shown above the names. ``columns`` are shown instead of a default choice. With a
-    ``name_width`` of 0, names are not cut; without a ``width``, lines can have any length.
+    ``why`` is shown above the names. ``columns`` are shown instead of a default choice, and then
+    for all rows, because what is equal in time may differ in them. With a ``name_width`` of 0,
+    names are not cut; without a ``width``, lines can have any length.
     """
     import polars as pl
 
@@ -55,13 +57,14 @@ def report(
         return Text(f"{none}: {units.visible(why)}" if why else none)
     names = units.visible(rows["base"][0]), units.visible(rows["other"][0])
     parts: list[RenderableType] = [_heads(rows, names, sources), _sums(totals)]
-    parts += [Text(line) for line in remarks(rows, outside)]
+    parts += [Text(line) for line in remarks(rows, outside, models)]
     if verdicts:
         parts += [Text(), checks.verdicts(verdicts)]
     if why is not None:
         parts += [Text(), why]
     for what, title in _TITLES.items():
-        changes = rows.filter(pl.col("status") != "equal", what=what)
+        of_kind = rows.filter(what=what)
+        changes = of_kind if columns else of_kind.filter(pl.col("status") != "equal")
         if changes.height:
             note = f" (top {top:,} of {changes.height:,})" if changes.height > top else ""
             cells = _columns(changes.head(top), name_width, columns)
@@ -71,9 +74,11 @@ def report(
     return Group(*parts)
 
 
-def remarks(rows: pl.DataFrame, outside: pl.DataFrame) -> list[str]:
-    """What is left out, and a warning if the numbers of calls differ."""
-    lines = []
+def remarks(
+    rows: pl.DataFrame, outside: pl.DataFrame, models: Sequence[Sequence[str]] = ()
+) -> list[str]:
+    """Devices of different models, what is left out, and whether the numbers of calls differ."""
+    lines = _devices((rows["base"][0], rows["other"][0]), models)
     left_out = [rows[f"{side}_steps_left_out"][0] for side in ("base", "other")]
     if any(left_out):
         sides = ", ".join(
@@ -157,6 +162,16 @@ def _sums(totals: pl.DataFrame) -> RenderableType:
             Text(counts or "nothing changed"),
         )
     return lines
+
+
+def _devices(names: Sequence[str], models: Sequence[Sequence[str]]) -> list[str]:
+    """The models of both sides in a line, where both have devices and they differ."""
+    if not all(models) or len({*map(tuple, models)}) < 2:
+        return []
+    sides = (
+        f"{name} on {' and '.join(of_side)}" for name, of_side in zip(names, models, strict=True)
+    )
+    return [units.visible(f"different devices: {', '.join(sides)}")]
 
 
 def _left_out(outside: pl.DataFrame) -> str:

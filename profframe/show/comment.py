@@ -83,6 +83,7 @@ def comment(
     totals: pl.DataFrame,
     limits: Limits,
     *,
+    models: Sequence[Sequence[str]] = (),
     top: int = 10,
 ) -> str:
     """A comparison as GitHub Markdown, of at most 65,000 bytes.
@@ -95,6 +96,8 @@ def comment(
         As `profframe.analysis.fail_on.totals` gives them.
     limits
         The checked limits.
+    models
+        The models of the devices of each side.
     top
         Maximum rows of a kind.
 
@@ -106,7 +109,7 @@ def comment(
     """
     for most_rows, most_limits in _SIZES:
         most = (min(top, most_rows), most_limits)
-        text = "\n".join(_parts(rows, outside, totals, limits, most))
+        text = "\n".join(_parts(rows, outside, totals, limits, models, most))
         if len(text.encode()) <= MOST:
             break
     return f"{text}\n"
@@ -193,6 +196,7 @@ def _parts(
     outside: pl.DataFrame,
     totals: pl.DataFrame,
     limits: Limits,
+    models: Sequence[Sequence[str]],
     most: tuple[int, int],
 ) -> Iterable[str]:
     """The lines of a comment, with this many rows of a kind and this many limits."""
@@ -221,7 +225,7 @@ def _parts(
     yield from _limits(limits, most_limits)
     for what, title in _TITLES.items():
         yield from _changed(rows.filter(what=what), title, sides, most_rows)
-    notes = changes.remarks(rows, outside)
+    notes = changes.remarks(rows, outside, models)
     if rows["p_value"].null_count() == rows.height:
         notes.append("the rows are " + changes.UNTESTED)
     for note in notes:

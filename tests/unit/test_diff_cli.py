@@ -66,6 +66,53 @@ def test_totals_then_the_largest(run: Run, pair: tuple[str, str]) -> None:
     assert lines[-1].startswith("not tested against noise")
 
 
+def on_device(path: Path, model: str, peak: float) -> str:
+    """A store of a kernel that takes as long on every device, and of an op."""
+    kernel = {"kind": "kernel", "name": "gemm", "dur_ns": 1_000_000, "device": 0}
+    kernel |= {"flops": 10**10, "work_id": 0, "work_dtype": "fp32"}
+    op = {"kind": "host_op", "name": "aten::mm", "self_ns": 10, "dur_ns": 10}
+    events = [{"run": "r", "event_id": i} | event for i, event in enumerate((kernel, op))]
+    devices = [{"run": "r", "device": 0, "name": model, "fp32_flop_per_s": peak}]
+    stored(events=events, traces=[{"run": "r"}], devices=devices).to_parquet(path)
+    return str(path)
+
+
+class TestOtherDevice:
+    @pytest.fixture
+    def sides(self, tmp_path: Path) -> tuple[str, str]:
+        return (
+            on_device(tmp_path / "a", "NVIDIA A100-SXM4-80GB", 2e13),
+            on_device(tmp_path / "b", "NVIDIA H100 80GB HBM3", 4e13),
+        )
+
+    SAID = "different devices: base on NVIDIA A100-SXM4-80GB, other on NVIDIA H100 80GB HBM3"
+
+    def test_both_models_are_named(self, run: Run, sides: tuple[str, str]) -> None:
+        code, out, _ = run("diff", *sides)
+        assert code == 0
+        assert self.SAID in out.splitlines()
+        assert "Kernels" not in out
+
+    def test_in_a_comment(self, run: Run, sides: tuple[str, str]) -> None:
+        _, out, _ = run("diff", *sides, "--format", "markdown")
+        assert f"- {self.SAID}" in out.splitlines()
+
+    def test_not_where_they_are_the_same(self, run: Run, sides: tuple[str, str]) -> None:
+        _, out, _ = run("diff", sides[0], sides[0])
+        assert "different devices" not in out
+
+    def test_rows_of_equal_times_have_the_columns_asked_for(
+        self, run: Run, sides: tuple[str, str]
+    ) -> None:
+        columns = "name,status,base_flop_share,other_flop_share"
+        code, out, _ = run("diff", *sides, "--columns", columns)
+        rows = [" ".join(line.split()) for line in out.splitlines()]
+        assert code == 0
+        assert "Kernels" in rows
+        assert "gemm equal 50.0 % 25.0 %" in rows
+        assert "aten::mm equal" in rows
+
+
 def test_hostile_names_and_their_width(run: Run, pair: tuple[str, str]) -> None:
     shown = "[red]a[/red]\\x1b[31m\\nb 名前 '\"<b>"
     _, cut, _ = run("diff", *pair, "--name-width", "20")
