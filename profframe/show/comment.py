@@ -109,7 +109,7 @@ def comment(
     """
     for most_rows, most_limits in _SIZES:
         most = (min(top, most_rows), most_limits)
-        text = "\n".join(_parts(rows, outside, totals, limits, models, most))
+        text = "\n".join(_parts(rows, outside, totals, limits, models, most=most))
         if len(text.encode()) <= MOST:
             break
     return f"{text}\n"
@@ -197,6 +197,7 @@ def _parts(
     totals: pl.DataFrame,
     limits: Limits,
     models: Sequence[Sequence[str]],
+    *,
     most: tuple[int, int],
 ) -> Iterable[str]:
     """The lines of a comment, with this many rows of a kind and this many limits."""
