@@ -56,8 +56,9 @@ def launches(tables: Tables) -> Output:
 def with_list_arrows(tables: Tables, launch: Ints, op: Ints) -> tuple[Ints, Ints, Iterable[Note]]:
     """The calls and ops, also of slices that only an arrow of a list connects, or that counted."""
     events = tables["events"]
-    source, notes = list_arrows(tables)
-    source[(launch >= 0) | (op >= 0)] = -1
+    is_linked = (launch >= 0) | (op >= 0)
+    source, notes = list_arrows(tables, int(is_linked.sum()))
+    source[is_linked] = -1
     is_call = is_kind(events, schema.LAUNCH_KINDS)[source] & (source >= 0)
     calls = np.where(is_call, source, -1)
     op = np.where(is_call, _ops_around(events, calls), np.where(source >= 0, source, op))

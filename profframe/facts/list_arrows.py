@@ -1,7 +1,7 @@
 """Arrows from ops to device slices in the lists that torch's ``EventList`` writes.
 
 Until 2021 an arrow led from the beginning of an op to that of a slice; since then torch writes only
-where it starts.
+where it starts. That is no loss if the slice it led to is known by its ids.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ _HOST: Final = ("host_op", "annotation", "python", *schema.LAUNCH_KINDS)
 _BROKEN: Final = "broken_launch_arrow"
 
 
-def list_arrows(tables: Tables) -> tuple[Ints, Iterable[Note]]:
-    """For each device slice the host slice that an arrow to it starts at, or -1; with notes."""
+def list_arrows(tables: Tables, linked: int) -> tuple[Ints, Iterable[Note]]:
+    """For each device slice the host slice that an arrow to it starts at, or -1; with notes.
+
+    ``linked`` device slices are known to belong to an op or a call.
+    """
     events, flows = tables["events"], tables["flows"]
     source = np.full(events.num_rows, -1, np.int64)
     notes: list[Note] = []
@@ -35,7 +38,10 @@ def list_arrows(tables: Tables) -> tuple[Ints, Iterable[Note]]:
         tails, heads = arrows(flows, category)
         drawn = flows.filter(pa.array(is_text(flows["category"], category)))
         for phase, missing in (("s", "an end"), ("f", "a start")):
-            if alone := int(is_text(drawn["phase"], phase).sum()) - tails.num_rows:
+            alone = int(is_text(drawn["phase"], phase).sum()) - tails.num_rows
+            if phase == "s":
+                alone = max(0, alone - linked)
+            if alone:
                 notes.append((_BROKEN, alone, f"{category}, without {missing}", None))
         device = np.flatnonzero(is_kind(events, schema.DEVICE_KINDS))
         host = np.flatnonzero(is_kind(events, _HOST) & present(events, "preorder"))

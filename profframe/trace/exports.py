@@ -62,7 +62,9 @@ def export_chrome_trace(
         the end. `load` needs ``pip install 'profframe[perfetto]'`` for ``.pftrace``.
     legacy
         Write like torch's ``EventList.export_chrome_trace``: only what its ``events()`` has, in
-        microseconds since the profiler started.
+        microseconds since the profiler started. torch writes kernels like host ops; here, events of
+        a trace with device work also have categories, devices and ids, so that `load` finds the
+        kernels and their ops. ``tid`` is the system's number of a thread; torch counts threads.
     highlight
         Events to highlight: a critical path, or a frame with ``event_id`` (and ``run`` and ``rank``
         for several traces). Their arguments get ``critical: 1``, they are red in chrome://tracing

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import profframe
@@ -78,6 +79,33 @@ def test_the_list_of_a_gpu_trace_has_torchs_slices_and_arrows(
         Counter((e["ph"], e["name"], round(e.get("dur", 0), 3)) for e in one) for one in listed
     ]
     assert slices[0] == slices[1]
+
+
+WORK = ["name", "kind", "device", "stream", "dur_ns"]
+
+
+def device_work(trace: Trace) -> Counter[Any]:
+    """Device slices with the op that has them."""
+    events = trace.events
+    op = events.select(op_id="event_id", by=pl.coalesce("merged_into", "event_id"))
+    work = events.filter(pl.col("kind").is_in(["kernel", "memcpy", "memset"]))
+    with_op = work.join(op, on="op_id", how="left").join(
+        events.select(by="event_id", op="name", op_kind="kind"), on="by", how="left"
+    )
+    return Counter(with_op.select(*WORK, "op", "op_kind").rows())
+
+
+@pytest.mark.parametrize("number", few(range(16), 4))
+def test_the_list_of_a_gpu_trace_reads_back_with_its_kernels(
+    number: int, traces: Path, tmp_path: Path
+) -> None:
+    path = gpu_traces()[number]
+    assert path.is_relative_to(traces)
+    trace = real_trace(path)
+    trace.export_chrome_trace(tmp_path / "list.json", legacy=True)
+    work = device_work(trace)
+    assert work
+    assert device_work(profframe.load(tmp_path / "list.json")) == work
 
 
 @pytest.mark.parametrize("name", ["hostile_names", "only_memory"])

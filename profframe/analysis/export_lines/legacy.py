@@ -1,4 +1,8 @@
-"""Lines of the list that torch's ``EventList.export_chrome_trace`` writes: names and times."""
+"""Lines of the list that torch's ``EventList.export_chrome_trace`` writes: names and times.
+
+torch writes kernels like host ops. Where there is device work, events also have the category and
+the arguments that Kineto gives them, so that kernels are known as such and find their ops.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from profframe.analysis.export_lines.batches import Lines, text_batches
 from profframe.analysis.export_lines.json_macros import MACROS
 from profframe.analysis.export_lines.single_trace import single_trace
 from profframe.analysis.export_lines.torch_events import LISTED, ORDER
+from profframe.schema import ON_DEVICE_KINDS
 
 _LAUNCHED: Final = """
     CREATE TEMP VIEW launched AS
@@ -24,10 +29,41 @@ _ORIGIN: Final = """
         (SELECT CASE WHEN clock = 'relative' THEN coalesce(base_ns, 0) ELSE start_ns END
          FROM traces));
     SET VARIABLE device = (SELECT lower(coalesce(device_type, 'cuda')) FROM traces);"""
+_CATEGORIES: Final = {
+    "host_op": "cpu_op",
+    "annotation": "user_annotation",
+    "python": "python_function",
+    "runtime": "cuda_runtime",
+    "driver": "cuda_driver",
+    "kernel": "kernel",
+    "memcpy": "gpu_memcpy",
+    "memset": "gpu_memset",
+    "sync": "cuda_sync",
+    "device_annotation": "gpu_user_annotation",
+}
+"""Kineto's category of each kind."""
+_WORK: Final = f"""
+    SET VARIABLE has_work = EXISTS (FROM events WHERE kind IN {ON_DEVICE_KINDS!r});
+    CREATE TEMP VIEW linked AS
+    SELECT
+        e.event_id,
+        ', "cat": ' || to_json(map_extract_value(MAP {_CATEGORIES!r}, e.kind)) AS category,
+        concat_ws(', ',
+            '"device": ' || e.device,
+            '"stream": ' || e.stream,
+            '"correlation": ' || e.correlation,
+            '"External id": ' || coalesce(
+                CASE WHEN e.launch_id IS NULL THEN o.external_id END, e.external_id)) AS arguments
+    FROM events AS e
+    LEFT JOIN events AS i ON e.op_id = i.event_id
+    LEFT JOIN events AS o ON coalesce(i.merged_into, i.event_id) = o.event_id
+    WHERE getvariable('has_work');"""
+"""What else an event is written with. An op in place of its duplicates has their kernels."""
 _LINES: Final = f"""
     SELECT concat(
-        ',\n{{"name": ', title, ', "ph": "X", "ts": ', start_us, ', "dur": ', end_us - start_us,
-        ', "tid": ', tid, ', "pid": "CPU functions", "args": {{}}}}',
+        ',\n{{"name": ', title, ', "ph": "X"', category, ', "ts": ', start_us,
+        ', "dur": ', end_us - start_us, ', "tid": ', tid,
+        ', "pid": "CPU functions", "args": {{', arguments, '}}}}',
         array_to_string(list_transform(range(arrows), lambda i: concat(
             ',\n{{"name": ', title, ', "ph": "s", "ts": ', start_us, ', "tid": ', tid,
             ', "pid": "CPU functions", "id": ', first_arrow + i,
@@ -43,17 +79,18 @@ _LINES: Final = f"""
                      WHEN contains(tid, 'node_id:') THEN concat(' ', trim(tid), ' ')
                      ELSE concat(' node_id:', node_id, ', thread_id:', tid, ' ') END),
                 'null') AS tid,
-            coalesce(kernels, 0) AS arrows,
+            coalesce(kernels, 0) AS arrows, linked.category, arguments,
             coalesce(sum(kernels) OVER (
                 ORDER BY {ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::BIGINT
                 AS first_arrow
         FROM listed AS l
-        LEFT JOIN launched USING (event_id))
+        LEFT JOIN launched USING (event_id)
+        LEFT JOIN linked USING (event_id))
     ORDER BY {ORDER}"""
 
 
 def listed_lines(connection: duckdb.DuckDBPyConnection) -> Lines:
     """A line for each slice of one trace; times are microseconds since the profiler started."""
     single_trace(connection)
-    connection.execute(MACROS + LISTED + _LAUNCHED + _ORIGIN)
+    connection.execute(MACROS + LISTED + _LAUNCHED + _ORIGIN + _WORK)
     return text_batches(connection.sql(_LINES))
