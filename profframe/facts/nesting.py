@@ -32,18 +32,15 @@ def nesting(tables: Tables) -> Output:
     ``quality`` as ``crossing_slices``.
     """
     events = tables["events"]
-    return nesting_columns(events, numbers(events, "thread"))
+    return nesting_columns(events, by_node(events, numbers(events, "thread")))
 
 
-def nesting_columns(events: pa.Table, thread: Ints) -> Output:
-    """The columns, with each slice on a given thread."""
-    timed = present(events, "start_ns", "dur_ns")
-    nests = is_kind(events, schema.HOST_KINDS) & timed & ~flags(events, "is_async")
+def nesting_columns(events: pa.Table, group: Ints) -> Output:
+    """The columns, where slices of a group nest."""
+    nests = nesting_rows(events)
     rows = np.flatnonzero(nests)
     start, dur = numbers(events, "start_ns")[rows], numbers(events, "dur_ns")[rows]
-    forest = nest(
-        _by_node(events, thread[rows], rows), start, start + dur, source_order(events)[rows]
-    )
+    forest = nest(group[rows], start, start + dur, source_order(events)[rows])
     return of_events(
         *note("crossing_slices", rows[forest.crossing]),
         parent_id=ids(_spread(nests, np.where(forest.parent < 0, -1, rows[forest.parent]))),
@@ -54,11 +51,17 @@ def nesting_columns(events: pa.Table, thread: Ints) -> Output:
     )
 
 
-def _by_node(events: pa.Table, thread: Ints, rows: Ints) -> Ints:
+def nesting_rows(events: pa.Table) -> Mask:
+    """Synchronous host slices with a start and a duration."""
+    timed = present(events, "start_ns", "dur_ns")
+    return is_kind(events, schema.HOST_KINDS) & timed & ~flags(events, "is_async")
+
+
+def by_node(events: pa.Table, thread: Ints) -> Ints:
     """Numbers of the pairs of thread and node: threads of different nodes may share a number."""
     if events["node_id"].null_count == events.num_rows:
         return thread
-    node, number = np.unique(numbers(events, "node_id", missing=-1)[rows], return_inverse=True)
+    node, number = np.unique(numbers(events, "node_id", missing=-1), return_inverse=True)
     return thread * node.size + number
 
 

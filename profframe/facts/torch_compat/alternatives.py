@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.columns import is_kind, numbers, present
@@ -22,22 +24,51 @@ from profframe.facts.launches import (
     ops_by_external_id,
     with_list_arrows,
 )
-from profframe.facts.nesting import nesting, nesting_columns
+from profframe.facts.nesting import nesting, nesting_columns, nesting_rows
 from profframe.facts.op_work import NO_FORMULAS, work
 from profframe.facts.stacks import stack_column, stacks
 from profframe.facts.torch_compat.links import LINKS, has_numbers, torch_links, torch_threads
 from profframe.facts.torch_compat.releases import NEWEST, Release
 from profframe.intervals import Ints
 
+_OF_NODE: Final = re.compile(r".*thread_id:")
+"""What precedes torch's number of a thread of another node."""
 _NO_OPS: Final = ("MTIA", "HPU")
 """Devices whose work torch assigns to no op."""
 
 
-@fact(inputs=nesting.inputs | LINKS, outputs=nesting.outputs, options=("release",))
+@fact(
+    inputs=nesting.inputs | LINKS | columns(threads="thread tid"),
+    outputs=nesting.outputs,
+    options=("release",),
+)
 def torch_nesting(tables: Tables, release: Release = NEWEST) -> Output:
     """Nest each call on the thread of the op that it is linked to."""
     events = tables["events"]
-    return nesting_columns(events, torch_threads(events, release))
+    thread = torch_threads(events, release)
+    if events["node_id"].null_count == events.num_rows:
+        return nesting_columns(events, thread)
+    return nesting_columns(events, _turns(events, _numbers_of(tables["threads"], thread)))
+
+
+def _numbers_of(threads: pa.Table, thread: Ints) -> Ints:
+    """Codes of torch's numbers of threads, which are the same on several nodes."""
+    texts = [_OF_NODE.sub("", tid or "").strip() for tid in threads["tid"].to_pylist()]
+    _, code = np.unique(np.array(texts, dtype=np.str_), return_inverse=True)
+    lookup = np.full(1 + int(thread.max(initial=0)), -1, np.int64)
+    lookup[numbers(threads, "thread")] = code
+    return lookup[thread]
+
+
+def _turns(events: pa.Table, thread: Ints) -> Ints:
+    """Slices of a thread from one change of its node to the next: torch does not sort by node."""
+    rows = np.flatnonzero(nesting_rows(events))
+    rows = rows[np.argsort(thread[rows], kind="stable")]
+    node = numbers(events, "node_id", missing=-1)[rows]
+    changes = (np.diff(thread[rows]) != 0) | (np.diff(node) != 0)
+    turn = np.full(events.num_rows, -1, np.int64)
+    turn[rows] = np.cumsum(np.append(0, changes))[: rows.size]
+    return turn
 
 
 @fact(inputs=launches.inputs | LINKS, outputs=launches.outputs)
