@@ -194,14 +194,23 @@ def roofline_headline(rows: pl.DataFrame, devices: pl.DataFrame) -> str:
     total = _sum(rows, "total_ns")
     time = units.duration(total).strip()
     text = f"The work of {_part(_sum(measured, 'total_ns'), total)} of {time} of kernels is known"
-    limited = measured.drop_nulls("lost_ns")
-    if limited.height:
-        lost = _sum(limited, "lost_ns")
-        part = _part(lost, _sum(limited, "total_ns"))
-        text += (
-            f"; {part} of that was lost" if lost >= 0 else "; it took less than these peaks allow"
-        )
+    text += _lost(measured)
     return "\n".join([*lines, f"{text}."])
+
+
+def _lost(measured: pl.DataFrame) -> str:
+    """What was lost of known work, or of the part of it that has a limit."""
+    limited = measured.drop_nulls("lost_ns")
+    if not limited.height:
+        return ""
+    lost = _sum(limited, "lost_ns")
+    with_limit = lost + _sum(limited, "limit_ns")
+    is_all = with_limit == _sum(measured, "total_ns")
+    time = f"the {units.duration(with_limit).strip()} of that with a known limit"
+    if lost < 0:
+        return f"; {'it' if is_all else time} took less than these peaks allow"
+    part = _part(lost, with_limit)
+    return f"; {part} of that was lost" if is_all else f"; of {time}, {part} was lost"
 
 
 def _sum(rows: pl.DataFrame, column: str) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from profframe.errors import ParameterError, ProfframeError, UnknownNameError
@@ -67,6 +68,16 @@ def test_an_array_is_no_data_type(trace: Trace) -> None:
 def test_a_name_that_is_nearly_one_says_which() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'bfloat16'"):
         peak_name("bflaot16")
+
+
+@pytest.mark.parametrize(
+    "name", ["int32", "torch.int32", "int64", "uint8", "i32", "bool", "complex64", "long", "int4"]
+)
+def test_types_without_a_peak_are_not_taken_for_slips(name: str) -> None:
+    with pytest.raises(UnknownNameError, match="no device has a peak for") as error:
+        peak_name(name)
+    assert "did you mean" not in str(error.value)
+    assert all(word in str(error.value) for word in PEAK_NAMES)
 
 
 # What it is taken for
@@ -133,6 +144,32 @@ def test_augment_takes_it_with_the_same_meaning(trace: Trace, tmp_path: Path) ->
     assert shares(trace, path, dtype="float32", override=True) == [50.0, 50.0]
     with pytest.raises(ProfframeError, match="no dtype named 'fp17'"):
         trace.augment(path, dtype="fp17")
+
+
+def row(lost_ns: int | None, total_ns: int, limit_ns: int | None, note: str | None = None) -> Any:
+    return {"run": "r", "rank": 0, "device": 0, "lost_ns": lost_ns, "total_ns": total_ns} | {
+        "limit_ns": limit_ns, "note": note, "peak_dtype": None, "peak_flop_per_s": None,
+        "peak_bytes_per_s": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([row(4_701, 5_000, 299), row(None, 155_000, None, "bytes_only")],
+         "of the 5.000 us of that with a known limit, 4.701 us (94.0 %) was lost."),
+        ([row(1_000, 5_000, 2_000)],  # of 5 us, 3 have a limit
+         "of the 3.000 us of that with a known limit, 1.000 us (33.3 %) was lost."),
+        ([row(1_000, 5_000, 4_000)], "is known; 1.000 us (20.0 %) of that was lost."),
+        ([row(-10, 100, 110)], "is known; it took less than these peaks allow."),
+        ([row(-10, 100, 110), row(None, 100, None)],
+         "the 0.100 us of that with a known limit took less than these peaks allow."),
+        ([row(None, 100, None)], "0.100 us of kernels is known."),
+    ],
+)  # fmt: skip
+def test_what_was_lost_is_of_what_has_a_limit(rows: list[Any], said: str) -> None:
+    devices = pl.DataFrame({"run": ["r"], "rank": [0], "device": [0], "model": ["D"], "name": [""]})
+    assert excerpts.roofline_headline(pl.DataFrame(rows), devices).endswith(said)
 
 
 def test_the_command_line(trace: Trace, tmp_path: Path, run: Run) -> None:

@@ -125,6 +125,10 @@ _PEAK_PATTERNS: Final = (
     (re.compile(r"(float6|(mx)?fp6|f6)(_\w+)?|e2m3\w*|e3m2\w*"), "fp6"),
     (re.compile(r"(float4|(nv|mx)?fp4|f4)(_\w+)?|e2m1\w*"), "fp4"),
 )
+_WITHOUT_PEAK: Final = re.compile(
+    r"q?u?int\d*(_t)?|[iu]\d+|bool|byte|short|long( int)?|(c(omplex|float|double|half)|bits)\w*"
+)
+"""Other types that torch has: no name of a type with a peak is meant by them."""
 _SHOWN: Final = ("float64", "float32", "float16", "half", "bfloat16", "float8_e4m3fn")
 
 
@@ -159,10 +163,15 @@ def peak_name(dtype: object, choices: Collection[str] = PEAK_NAMES) -> str:
     name = _OTHER_NAMES.get(word) or next(matches, word)
     if name in choices:
         return name
-    near = difflib.get_close_matches(word, (*choices, *_OTHER_NAMES, *_SHOWN), n=1)
+    known = f"(known: {', '.join(choices)}, and torch's names, such as {', '.join(_SHOWN)})"
+    if _WITHOUT_PEAK.fullmatch(word):
+        raise UnknownNameError(f"no device has a peak for {text!r:.60} {known}")
+    near = _alike(word, choices)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise UnknownNameError(
-        f"no dtype named {text!r:.60}{hint} (known: {', '.join(choices)}, and torch's names, such "
-        "as "
-        f"{', '.join(_SHOWN)})"
-    )
+    raise UnknownNameError(f"no dtype named {text!r:.60}{hint} {known}")
+
+
+def _alike(word: str, choices: Collection[str]) -> list[str]:
+    """The name that is most similar and begins alike: `tf32` is no slip of `i32`."""
+    names = (name for name in (*choices, *_OTHER_NAMES, *_SHOWN) if name[:1] == word[:1])
+    return difflib.get_close_matches(word, names, n=1)
