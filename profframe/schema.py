@@ -647,7 +647,7 @@ TRACES = Table(
         Column("rank_source", NAME, "Where the rank comes from: argument, distributedInfo, path, groups (the one rank that is in all its process groups), assumed."),
         Column("world_size", INT32, "Number of ranks of the job.", null=_UNKNOWN),
         Column("backend", TEXT, "Communication backend.", null=_UNKNOWN),
-        Column("device_type", NAME, "Type of the devices in it: CUDA (also ROCm), MTIA, XPU, ...", null="no device slices"),
+        Column("device_type", NAME, "Type of the devices in it: CUDA (also ROCm), MTIA, XPU, ...", null="no device slices, nor device memory of ops"),
         Column("device_properties", TEXT, "Devices, as JSON text.", null=_UNKNOWN),
         Column("profiler_flags", TEXT, "Options of the profiler, as JSON text.", null=_UNKNOWN),
         Column("metadata", TEXT, "Everything else in the header, as JSON text.", null="nothing"),

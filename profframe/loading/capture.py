@@ -23,6 +23,7 @@ from profframe.loading.job import rank_of_process
 from profframe.loading.load import load
 from profframe.loading.options import check_names
 from profframe.readers import torch as live
+from profframe.show.units import plural
 from profframe.trace.trace import Trace
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -48,6 +49,12 @@ _CONTROLS: Final = (
     "set_custom_trace_id_callback",
 )  # fmt: skip
 """Methods of torch's profilers that do nothing if nothing is recorded."""
+_READS: Final = (
+    "events", "export_chrome_trace", "export_memory_timeline", "export_stacks", "key_averages",
+    "table", "total_average",
+)  # fmt: skip
+"""Methods that need a recording."""
+_UNFINISHED: Final = "the profile has not ended, or no cycle of its schedule has ended"
 
 
 def __getattr__(name: str) -> Any:
@@ -166,10 +173,18 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
             if name in _CONTROLS:
                 return _do_nothing
             raise SourceError(f"this profile has no {name}: nothing is recorded with enabled=False")
+        if name in _READS and getattr(_recorder_of(self._profiler), "kineto_results", None) is None:
+            return functools.partial(_refuse, name)
         if self._is_plain or hasattr(self._profiler, name):
             return getattr(self._profiler, name)
         recorder = getattr(self._profiler, "profiler", None)  # table(), total_average(), ...
         return getattr(self._profiler if recorder is None else recorder, name)
+
+    def __repr__(self) -> str:
+        """What has been recorded."""
+        if not self._enabled or not self._cycles:
+            return str(self)
+        return f"<profframe.profile: {plural(len(self._cycles), 'finished cycle')}, see .trace>"
 
     def __str__(self) -> str:
         """The table of events, as ``torch.autograd.profiler.profile`` has it."""
@@ -258,9 +273,7 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
         if not self._enabled:
             raise SourceError("no trace: nothing is recorded with enabled=False")
         if not self._cycles:
-            raise SourceError(
-                "no trace yet: the profile has not ended, or no cycle of its schedule has ended"
-            )
+            raise SourceError(f"no trace yet: {_UNFINISHED}")
         return live.Cycles(tuple(self._cycles))
 
 
@@ -273,6 +286,10 @@ def _check_one_profiler(arguments: Mapping[str, object]) -> None:
             "torch.profiler.profile, whose activities= say which devices are recorded: give those "
             "of one"
         )
+
+
+def _refuse(name: str, *_: object, **__: object) -> None:
+    raise SourceError(f"{name}: nothing to read yet: {_UNFINISHED}")
 
 
 def _do_nothing(*_: object, **__: object) -> None:

@@ -59,6 +59,10 @@ class Analysis:
 _HOST: Final = "record with activities=[ProfilerActivity.CPU, ...]"
 _CUDA: Final = "ProfilerActivity.CUDA"
 _DEVICE: Final = f"record with activities=[ProfilerActivity.CPU, {_CUDA}] on a device"
+_STEPS: Final = (
+    "record with schedule=, without which torch marks no steps, and call prof.step() at the end of "
+    "each step"
+)
 _STACKS: Final = "record with with_stack=True"
 _SNAPSHOT: Final = "record one with profframe.record_memory() (docs/memory_snapshots.md)"
 _COLLECTIVES: Final = "record ranks of a job that uses torch.distributed"
@@ -70,7 +74,7 @@ LACKING: Final[Mapping[str, Lack]] = {
     "host_ops": Lack("host operators", _HOST),
     "calls": Lack("runtime or driver calls", _DEVICE),
     "annotations": Lack("annotations", "wrap code in torch.profiler.record_function(name)"),
-    "steps": Lack("profiler steps", "call prof.step() at the end of each step"),
+    "steps": Lack("profiler steps", _STEPS),
     "device_work": Lack("device work (kernels, copies or fills)", _DEVICE),
     "kernels": Lack("kernels", _DEVICE),
     "copies": Lack("copies or fills", _DEVICE),
@@ -369,7 +373,7 @@ def sentence(name: str) -> str:
 
     Examples
     --------
-    >>> sentence("steps")
-    'no profiler steps in this trace; call prof.step() at the end of each step'
+    >>> sentence("stacks")
+    'no stacks in this trace; record with with_stack=True'
     """
     return _lacking([LACKING[name]])

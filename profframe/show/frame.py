@@ -54,7 +54,7 @@ class Frame(pl.DataFrame):
 
     @property
     def why_empty(self) -> str | None:
-        """Why there are no rows, as ``no profiler steps in this trace; call prof.step() ...``.
+        """Why there are no rows, as ``no stacks in this trace; record with with_stack=True``.
 
         None if there are rows, or if the reason is not known, as for rows that you have filtered.
         The reason is determined when this is read, when the frame is shown, or when it is sent to

@@ -12,6 +12,7 @@ import pytest
 import profframe
 from profframe import Trace
 from profframe.facts.torch_compat.releases import averages_frames, installed
+from tests import needs
 from tests.members import few
 from tests.parity.profiles import SCENARIOS, Library, Taken
 from tests.parity.test_key_averages import loaded
@@ -183,3 +184,27 @@ def assert_same_but_for_ties(found: str, theirs: str) -> None:
                 places = len(one[1].partition(".")[2])
                 assert abs(float(one[1]) - float(other[1])) < 1.5 * 10**-places
                 assert one[2] == other[2]
+
+
+@pytest.mark.parametrize("device_bytes", [1536, 0])
+@pytest.mark.parametrize("use_device", ["cuda", "xpu", None])
+def test_device_memory_has_its_columns_without_device_slices(
+    use_device: str | None, device_bytes: int
+) -> None:
+    util = needs.module("torch.autograd.profiler_util")
+    events = util.EventList(
+        [
+            util.FunctionEvent(
+                number, name, 1, 100 * number, 100 * number + 50, input_shapes=[], stack=[],
+                use_device=use_device, cpu_memory_usage=10, device_memory_usage=device_bytes,
+            )
+            for number, name in enumerate(("aten::mm", "aten::add"))
+        ],
+        use_device=use_device,
+        profile_memory=True,
+    )  # fmt: skip
+    ours = profframe.load(events, compat="torch").table(compat="torch")
+    events._build_tree()
+    assert ours == events.key_averages().table()
+    if use_device is not None and device_bytes:
+        assert f"{use_device.upper()} Mem" in ours

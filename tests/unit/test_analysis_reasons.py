@@ -29,7 +29,10 @@ NO_COLLECTIVES: Final = (
     "no collectives, sends or receives in this trace; record ranks of a job that uses "
     "torch.distributed"
 )
-NO_STEPS: Final = "no profiler steps in this trace; call prof.step() at the end of each step"
+NO_STEPS: Final = (
+    "no profiler steps in this trace; record with schedule=, without which torch marks no steps, "
+    "and call prof.step() at the end of each step"
+)
 NO_SECOND_RANK: Final = (
     "no second rank of a run in this trace; load the traces of all ranks together"
 )

@@ -74,6 +74,51 @@ def test_the_rest_is_torchs_own_profiler(tmp_path: Path) -> None:
         _ = prof.no_such_thing
 
 
+READS = {
+    "events": (), "export_chrome_trace": ("out.json",), "export_stacks": ("out.txt",),
+    "key_averages": (), "table": (), "total_average": (),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [{}, {"use_cpu": True}])
+@pytest.mark.parametrize("name", READS)
+def test_what_needs_a_recording_says_that_there_is_none_yet(
+    name: str, arguments: dict[str, Any]
+) -> None:
+    prof = profframe.profile(**arguments)
+    read = getattr(prof, name)
+    assert hasattr(prof, "start" if not arguments else "use_cpu")
+    refused = pytest.raises(SourceError, match=f"{name}: nothing to read yet: the profile has not")
+    with refused:
+        read(*READS[name])
+    with prof, refused:
+        getattr(prof, name)(*READS[name])
+
+
+def test_in_a_later_cycle_of_a_schedule_there_is_nothing_to_read_either(tmp_path: Path) -> None:
+    with profframe.profile(schedule=profframe.schedule(**CYCLES)) as prof:
+        for number in range(7):  # steps 2 and 3 are recorded, and 6
+            work()
+            if number == 6:
+                with pytest.raises(SourceError, match="nothing to read yet"):
+                    prof.export_chrome_trace(str(tmp_path / "out.json"))
+                assert steps(prof.trace) == [2, 3]
+            prof.step()
+    prof.export_chrome_trace(str(tmp_path / "out.json"))
+    assert calls(profframe.load(tmp_path / "out.json")) == 1
+
+
+def test_its_repr_says_what_has_been_recorded() -> None:
+    prof = profframe.profile()
+    assert repr(prof) == "<unfinished profframe.profile>"
+    with prof:
+        assert repr(prof) == "<unfinished profframe.profile>"
+        work()
+    assert repr(prof) == "<profframe.profile: 1 finished cycle, see .trace>"
+    assert repr(prof.trace).startswith("Trace: 1 run, 1 rank, ")
+    assert repr(profframe.profile(enabled=False)) == "<profframe.profile that is not enabled>"
+
+
 def test_what_is_raised_in_the_block_comes_out_and_the_trace_is_there() -> None:
     prof = profframe.profile()
     with pytest.raises(ZeroDivisionError), prof:  # noqa: PT012 -- work before it is the point

@@ -233,7 +233,7 @@ def _is_empty(trace: Trace) -> bool:
 @pytest.mark.parametrize(
     ("ask", "reason"),
     [
-        (lambda t: t.steps(), "no profiler steps in this trace; call prof.step() at the end of"),
+        (lambda t: t.steps(), "no profiler steps in this trace; record with schedule=, without"),
         (lambda t: t.gaps(), "no device work (kernels, copies or fills) in this trace; record"),
         (lambda t: t.modules(), "no module calls in this trace; record with with_stack=True"),
         (lambda t: t.memory_peak(), "no memory records by the profiler and no allocations of a"),
@@ -253,7 +253,10 @@ def _is_empty(trace: Trace) -> bool:
             "no row matches the query; events has 1 row",
         ),
         (lambda t: t.sql("SELECT 1 WHERE false"), "no row matches the query"),
-        (lambda t: t.filter(kinds="kernel").steps(), "no profiler steps in this trace; call"),
+        (
+            lambda t: t.filter(kinds="kernel").steps(),
+            "no profiler steps in this trace; record with schedule=",
+        ),
         (lambda t: t.filter(kinds="kernel").self_times(), "the filter leaves nothing of the trace"),
         (
             lambda t: t.filter(start_ns=50).sql("FROM events"),

@@ -136,13 +136,19 @@ def read(events: Sequence[Any], settings: Settings) -> RawTrace:
 
 
 def _device_type(events: Sequence[Any], fields: Fields, settings: Settings) -> str | None:
-    """Type of the devices: as the list names them, else its events, else torch."""
+    """Type of the devices: as the list names them, else its events, else torch.
+
+    Without device slices it is that of memory that ops took on a device, as the first event says.
+    """
     types = dict.fromkeys(t for t in fields["device_type.name"] if t != _HOST)
     type_ = next(iter(types), None)
     by_events = UNNAMED if type_ == _PRIVATE else type_ and type_.upper()
     use_device = settings.use_device
     if use_device is None and events:
         use_device = getattr(events[0], "use_device", None)
+    if by_events is None and events and any(fields[_DEVICE_MEMORY]):
+        own = getattr(events[0], "use_device", None)
+        by_events = own and own.upper()
     return live_device_type(
         by_events, use_device if type_ == _PRIVATE or is_private(use_device) else None
     )
