@@ -867,6 +867,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("no_events", "the source holds no events", "loaded as an empty trace"),
             Check("odd_value", "values of a database or a memory snapshot that do not have the type of their column", "became NULL, or text"),
             Check("rows_not_loaded", "rows of tables that profframe does not load, such as operating system calls, scheduling and samples", "counted in traces.accounted, not loaded"),
+            Check("unknown_table", "rows of tables whose names extend that of a table of work, calls or ranges, such as `NVTX_EVENTS_COPY`", "counted in traces.accounted, not loaded: what they hold is missing from all times"),
             # Events.
             Check("sub_nanosecond_time", "times or durations finer than a nanosecond", "rounded to the nearest"),
             Check("impossible_time", "times that are not numbers, beyond 146 years, a month from all others, or zero where all others are later than a day", "became NULL"),

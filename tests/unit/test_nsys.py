@@ -334,6 +334,59 @@ def test_what_is_not_loaded_is_counted_by_name(export: Export) -> None:
     assert note["detail"].endswith(": A_TABLE_OF_TOMORROW 1, OSRT_API 2")
 
 
+PLAIN: Final = {
+    "NVTX_EVENTS": [nvtx(0, 100, "aten::mm, op_id = 3")],
+    "CUPTI_ACTIVITY_KIND_RUNTIME": [call(10, 20, 77)],
+    "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(200, 260, 77)],
+    "ThreadNames": [{"globalTid": MAIN, "nameId": 6}],
+}
+ROWS: Final = ("kind", "name", "launch_id", "op_id", "device_ns", "tid")
+
+
+class TestVersions:
+    """Tables whose names have the number of a version."""
+
+    @pytest.mark.parametrize("name", PLAIN)
+    @pytest.mark.parametrize("is_there", [False, True])
+    def test_a_version_is_read_where_the_table_has_no_rows(
+        self, export: Export, tmp_path: Path, name: str, is_there: bool
+    ) -> None:
+        plain = profframe.load(write(tmp_path / "plain.sqlite", {"StringIds": STRINGS, **PLAIN}))
+        others = {other: rows for other, rows in PLAIN.items() if other != name}
+        empty: dict[str, list[Row]] = {name: []} if is_there else {}
+        trace = export(**others, **empty, **{f"{name}_V2": PLAIN[name]})
+        assert columns(trace, *ROWS) == columns(plain, *ROWS)
+        assert accounted(trace) == accounted(plain)
+        assert found(trace) == found(plain) == {}
+        assert (
+            trace.threads.rows()
+            == plain.threads.drop("run")
+            .with_columns(run=trace.threads["run"])
+            .select(trace.threads.columns)
+            .rows()
+        )
+
+    def test_the_newest_is_read_and_the_others_are_named(self, export: Export) -> None:
+        trace = export(
+            CUPTI_ACTIVITY_KIND_KERNEL_V2=[kernel(1, 2, 1)],
+            CUPTI_ACTIVITY_KIND_KERNEL_V10=[kernel(5, 9, 2)],
+            CUPTI_ACTIVITY_KIND_KERNEL_V9=[kernel(3, 4, 3), kernel(3, 5, 3)],
+        )
+        assert columns(trace, "start_ns") == [(5,)]
+        note = trace.quality.filter(check="unknown_table").row(0, named=True)
+        assert note["events"] == 3
+        assert note["detail"].endswith(
+            ": CUPTI_ACTIVITY_KIND_KERNEL_V2 1, CUPTI_ACTIVITY_KIND_KERNEL_V9 2"
+        )
+        assert accounted(trace)["CUPTI_ACTIVITY_KIND_KERNEL_V9"] == 2
+
+    @pytest.mark.parametrize("name", ["NVTX_EVENTS_COPY", "NVTX_EVENTS_V2", "NVTX_EVENTS_V2_OLD"])
+    def test_beside_the_table_itself_it_is_told(self, export: Export, name: str) -> None:
+        trace = export(**PLAIN, **{name: [nvtx(1, 2, "copy")] * 2})
+        assert found(trace) == {"unknown_table": 2}
+        assert columns(trace, "name")[0] == ("aten::mm",)
+
+
 @pytest.mark.parametrize(
     "missing", few(["globalPid", "contextId", "demangledName", "shortName", "end"], 3)
 )

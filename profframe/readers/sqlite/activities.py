@@ -140,8 +140,9 @@ class Activities(ABC):
 
     def open(self, name: str) -> SourceTable:
         """Look up a table by name, and mark it as loaded."""
-        self.loaded.add(name)
-        return self.database.table(name)
+        table = self.database.table(name)
+        self.loaded |= {name, table.name}
+        return table
 
     def slices(self, activity: Activity) -> Iterator[Batch]:
         """Slices of a table on devices."""
@@ -186,9 +187,12 @@ class Activities(ABC):
         by_name = {name: rows for name, rows in unread.items() if not self.DESCRIBE.fullmatch(name)}
         self.accounted["metadata"] += sum(unread.values()) - sum(by_name.values())
         self.accounted.update(by_name)
-        if by_name:
-            detail = ", ".join(f"{name} {rows:,}" for name, rows in sorted(by_name.items()))
-            self.quality.note("rows_not_loaded", sum(by_name.values()), detail)
+        extended = tuple(f"{name}_" for name in self.loaded)
+        for check, are_known in (("rows_not_loaded", True), ("unknown_table", False)):
+            tables = {n: r for n, r in by_name.items() if n.startswith(extended) is not are_known}
+            if tables:
+                detail = ", ".join(f"{name} {rows:,}" for name, rows in sorted(tables.items()))
+                self.quality.note(check, sum(tables.values()), detail)
         for check, count in self.database.anomalies.items():
             self.quality.note(check, count)
 

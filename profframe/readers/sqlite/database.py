@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -30,6 +31,8 @@ _NAMES: Final = (
     " WHERE type = 'table' AND rootpage > 0 AND name NOT GLOB 'sqlite_*'"
 )
 """Tables with stored rows: no views or virtual tables."""
+_VERSION: Final = re.compile(r"(?P<name>\w+)_V(?P<version>\d{1,9})", re.ASCII)
+"""Name of a version of a table."""
 _ARGUMENTS: Final = 50
 """Columns that one SQLite function takes, with their names."""
 _UNCOMMITTED: Final = ("-wal", "-journal")
@@ -98,10 +101,25 @@ class Database:
     _progress: Progress | None = None
     anomalies: Counter[str] = field(default_factory=Counter)
     _rows_read: int = 0
+    _versions: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find the newest version of each table."""
+        versions: dict[str, tuple[int, str]] = {}
+        for name, table in self.tables.items():
+            if table.rows and (match := _VERSION.fullmatch(name)):
+                newest = (int(match["version"]), name)
+                versions[match["name"]] = max(newest, versions.get(match["name"], newest))
+        self._versions = {name: newest for name, (_, newest) in versions.items()}
 
     def table(self, name: str) -> SourceTable:
-        """A table by its name; an empty one if there is none."""
-        return self.tables.get(name, SourceTable(name, MappingProxyType({}), 0))
+        """A table by its name, else its newest version; an empty one if there is none.
+
+        A version, such as ``NVTX_EVENTS_V2``, counts if it has rows and the table itself has none.
+        """
+        table = self.tables.get(name, SourceTable(name, MappingProxyType({}), 0))
+        is_other = not table.rows and name in self._versions
+        return self.tables[self._versions[name]] if is_other else table
 
     def batches(
         self, table: SourceTable, columns: Selection, where: str = ""
