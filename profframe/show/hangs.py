@@ -19,6 +19,8 @@ _ASPECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "size": ("input_sizes", "output_sizes"),
     "dtype": ("input_dtypes", "output_dtypes"),
 }
+_DEFAULT: Final = "default_pg"
+"""Description of the group of all ranks."""
 _MOST_RANKS: Final = 4
 """Maximum ranks that are written one by one."""
 _WORDS: Final[Mapping[str, str]] = {
@@ -59,8 +61,11 @@ def headline(hangs: pl.DataFrame, sides: pl.DataFrame, progress: pl.DataFrame) -
     causes = hangs.filter(hangs["is_cause"]) if hangs.height else hangs
     rows = (causes if causes.height else hangs).to_dicts()
     rows = [row for row in rows if row["finding"] != "not_ended"] or rows
+    untold = _untold(progress)
     if rows:
         lines = [finding(row, sides) for row in _first_of_each_group(rows)]
+        if untold and all(row["finding"] == "not_ended" for row in rows):
+            lines.append(untold)
         if not causes.height and len(lines) > 1:
             lines.insert(0, "ranks wait for one another, in a circle:")
         return "\n".join(line[0].upper() + line[1:] for line in lines)
@@ -71,7 +76,7 @@ def headline(hangs: pl.DataFrame, sides: pl.DataFrame, progress: pl.DataFrame) -
         named = {"collective_seq": seq, "line": None}
         last = f": the last call is {call(lasts[0] | named)}" if seq else ""
         return f"This dump alone shows no hang{last}"
-    return _nothing(progress, loaded)
+    return _nothing(progress, loaded, untold)
 
 
 def contents(row: Mapping[str, Any]) -> str:
@@ -216,7 +221,36 @@ def _elsewhere(row: Mapping[str, Any], sides: pl.DataFrame) -> str | None:
     return "; ".join(parts) or None
 
 
-def _nothing(progress: pl.DataFrame, loaded: pl.DataFrame) -> str:
+def _untold(progress: pl.DataFrame) -> str:
+    """Which ranks may be late where no dump lists the ranks of a group; empty if there are none.
+
+    Whoever called nothing in such a group either does not belong to it, or did not arrive.
+    """
+    loaded: dict[str, set[int]] = {}
+    callers: dict[tuple[str, str, str], set[int]] = {}
+    for row in progress.to_dicts():
+        if row["is_loaded"]:
+            loaded.setdefault(row["run"], set()).add(row["rank"])
+        if row["group_ranks"] is None and row["process_group_description"] != _DEFAULT:
+            key = (row["run"], row["process_group"], group(row))
+            callers.setdefault(key, set()).add(row["rank"])
+    absent = [
+        (name, rest) for (run, _, name), own in callers.items() if (rest := loaded[run] - own)
+    ]
+    if not absent:
+        return ""
+    name, rest = absent[0]
+    who = ranks(",".join(map(str, sorted(rest))))
+    verb = "is" if len(rest) == 1 else "are"
+    others = len(absent) - 1
+    so = f" (and so it is with {plural(others, 'other group')})" if others else ""
+    return (
+        f"it cannot be told whether {who} {verb} late in group {name}: {who} called nothing there, "
+        f"and the dumps do not say which ranks it has{so}"
+    ).replace("\n", "\\n")
+
+
+def _nothing(progress: pl.DataFrame, loaded: pl.DataFrame, untold: str) -> str:
     """A sentence that nothing hangs, from several dumps; who is behind, and who has no dump."""
     number = plural(loaded.select("run", "rank").n_unique(), "rank")
     runs = loaded["run"].n_unique()
@@ -225,12 +259,15 @@ def _nothing(progress: pl.DataFrame, loaded: pl.DataFrame) -> str:
         loaded.select("run", "process_group", "group_ranks").n_unique(), "process group"
     )
     far = f"{number}{of} got equally far in {groups}, and their calls match"
+    if untold:
+        far = f"the calls of {number}{of} in {groups} match, but {untold}"
     late = loaded.filter(loaded["behind"] > 0).sort("behind", descending=True, maintain_order=True)
     if late.height:
         row = late.row(0, named=True)
         far = (
             f"the calls of {number}{of} in {groups} match and have ended, but rank "
             f"{row['rank']} is {plural(row['behind'], 'collective')} behind in group {group(row)}"
+            f"{f', and {untold}' if untold else ''}"
         )
     without = {*progress.filter(~progress["is_loaded"])["rank"].to_list()} if runs == 1 else set()
     missing = ""

@@ -447,6 +447,43 @@ class TestByHand:
         result = CliRunner().invoke(verbs, ["hang", str(tmp_path)])
         assert result.output.startswith("These dumps show no hang: 2 ranks got equally far in 1")
 
+    @pytest.mark.parametrize("is_retired", [True, False])
+    def test_a_rank_that_skips_the_only_collective_of_a_group(
+        self, tmp_path: Path, is_retired: bool
+    ) -> None:
+        """gloo's dumps list no ranks of groups: whether it belongs to the group is not in them."""
+        all_of = entry(0, "gloo:all_reduce", state="scheduled")
+        only = entry(1, "gloo:all_reduce", state="scheduled", retired=is_retired)
+        only |= {"process_group": ("1", "sub"), "collective_seq_id": 1}
+        for rank in range(3):
+            entries = [all_of] if rank == 2 else [all_of, only]
+            written(tmp_path / f"nccl_trace_rank_{rank}", dump(*entries, pg_config={}))
+        result = CliRunner().invoke(verbs, ["hang", str(tmp_path)])
+        untold = (
+            "it cannot be told whether rank 2 is late in group sub: rank 2 called nothing there, "
+            "and the dumps do not say which ranks it has"
+        )
+        words = " ".join(result.output.split())
+        assert "equally far" not in words
+        if is_retired:
+            first = "These dumps show no hang: the calls of 3 ranks in 2 process groups match, but "
+            assert words.startswith(first + untold)
+        else:
+            assert words.startswith("Ranks 0, 1 wait in all_reduce 1 of group sub since ")
+            assert f" and it has not ended {untold[0].upper()}{untold[1:]}" in words
+
+    def test_groups_that_divide_the_ranks(self, tmp_path: Path) -> None:
+        for rank in range(4):
+            own = entry(1, "gloo:all_reduce", state="scheduled")
+            own |= {"process_group": (str(1 + rank // 2), f"part {rank // 2}")}
+            written(tmp_path / f"nccl_trace_rank_{rank}", dump(own, pg_config={}))
+        result = CliRunner().invoke(verbs, ["hang", str(tmp_path)])
+        assert " ".join(result.output.split()).startswith(
+            "These dumps show no hang: the calls of 4 ranks in 2 process groups match, but it "
+            "cannot be told whether ranks 2, 3 are late in group part 0: ranks 2, 3 called nothing "
+            "there, and the dumps do not say which ranks it has (and so it is with 1 other group)"
+        )
+
     @pytest.mark.parametrize(
         ("one", "other", "first"),
         [
