@@ -886,7 +886,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("crossing_slices", "slices of one thread that start before their previous sibling has ended", "nested as torch does, as siblings: the parent's self_ns loses their overlap twice"),
             Check("overrun", "work of devices that ends after the next two on its stream have ended", "dur_ns is NULL"),
             Check("kernel_without_launch", "device slices whose correlation matches no call of their process", "kept, launch_id is NULL"),
-            Check("kernel_without_correlation", "device slices without a correlation, beside others that have one", "kept, launch_id is NULL"),
+            Check("kernel_without_correlation", "device slices without a correlation that nothing else links to an op, beside calls that have one", "kept, launch_id and op_id are NULL"),
             Check("ambiguous_launch", "device slices whose correlation several calls of their process have", "launch_id is the last of them before the slice"),
             Check("launch_by_order", "device slices without a correlation, all on one stream, beside as many calls of their kind without work", "launch_id is that of the call at their position"),
             Check("launch_without_work", "calls that launch kernels, copies or graphs, whose work is not in the trace, or lacks a time, although no graph was captured", "idle time in which it may have run is not counted as idle; steps with such calls are in no mean"),

@@ -116,7 +116,7 @@ def _in_order(events: pa.Table, launch: Ints) -> Iterator[Note]:
     """Fill in the calls of work without a correlation that no other call can have launched.
 
     That is so if all of a kind is on one stream, and as many calls for the kind, each before its
-    work, have none. What then has none is counted where other work has a correlation.
+    work, have none.
     """
     correlation = numbers(events, "correlation")
     busy = is_kind(events, schema.DEVICE_KINDS)
@@ -136,8 +136,6 @@ def _in_order(events: pa.Table, launch: Ints) -> Iterator[Note]:
         if (start[calls] <= start[rows]).all() and not is_call(events, REPLAY)[calls].any():
             launch[rows], matched[rows] = calls, True
     yield from note("launch_by_order", np.flatnonzero(matched))
-    if (busy & (correlation != 0)).any() or matched.any():
-        yield from note("kernel_without_correlation", np.flatnonzero(unlinked & ~matched))
 
 
 def _on_device_line(events: pa.Table) -> Mask:

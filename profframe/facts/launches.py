@@ -69,7 +69,10 @@ def with_list_arrows(tables: Tables, launch: Ints, op: Ints) -> tuple[Ints, Ints
 def launch_columns(events: pa.Table, launch: Ints, op: Ints, notes: Iterable[Note] = ()) -> Output:
     """Columns of these calls and ops, with notes about inconsistencies."""
     busy = is_kind(events, schema.DEVICE_KINDS)
-    unlaunched = busy & (numbers(events, "correlation") != 0) & (launch < 0)
+    correlation = numbers(events, "correlation")
+    unlaunched = busy & (correlation != 0) & (launch < 0)
+    makes_calls = is_kind(events, schema.LAUNCH_KINDS) & (correlation != 0)
+    unlinked = busy & (correlation == 0) & (launch < 0) & (op < 0) & makes_calls.any()
     external = numbers(events, "external_id")
     has_id = external != 0
     joined = (launch >= 0) & (op >= 0) & ~is_kind(events, ("sync",))
@@ -77,6 +80,7 @@ def launch_columns(events: pa.Table, launch: Ints, op: Ints, notes: Iterable[Not
     return of_events(
         *notes,
         *note("kernel_without_launch", np.flatnonzero(unlaunched)),
+        *note("kernel_without_correlation", np.flatnonzero(unlinked)),
         *note("external_id_mismatch", np.flatnonzero(mismatch)),
         launch_id=ids(launch),
         op_id=ids(op),
