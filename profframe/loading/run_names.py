@@ -17,16 +17,15 @@ from profframe.facts.fact import Tables
 from profframe.loading.beside import FORMATS, fit_together, own_tables, with_rows_of
 from profframe.loading.programs import Origin, may_differ, names_of_programs, without_stamp
 from profframe.readers import RawTrace
+from profframe.readers.ranks import PLACES, PLAIN, Place, place_of, rank_at, rank_of
 
 RankedFile: TypeAlias = tuple[Path, str | None, str | None]
 """A file of a trace, where its rank is from, and its format."""
-_RANK: Final = re.compile(
-    r"(?<![a-z])(?:rank(?:[-_ ]?(\d+)|\[(\d+)\]|\((\d+)\))|worker(\d+))", re.IGNORECASE
-)
-_RANK_PART: Final = re.compile(r"[._-]*" + _RANK.pattern, re.IGNORECASE)
-_SGLANG: Final = re.compile(r"-TP-(\d+)((?:-[A-Z]+-\d+)*)")
-"""Places in tensor and other parallelism, in the names of SGLang's files."""
-_STAGE: Final = re.compile(r"-PP-(\d+)")
+_RANK: Final = re.compile(rf"{PLAIN}|(?<![a-z])worker(\d+)", re.IGNORECASE)
+_RANK_PART: Final = re.compile(rf"[._-]*(?:{_RANK.pattern})", re.IGNORECASE)
+_PLACES_PART: Final = re.compile(rf"[._-]*{PLACES.pattern}")
+_ACCELERATE: Final = re.compile(r"profile_(\d+)(\.json(?:\.gz)?)")
+"""Name of a file that Accelerate writes; the numbers begin at 0."""
 _SUFFIX: Final = re.compile(
     r"(?:\.(?:gz|zst|json|trace|pt|sqlite|sql|nvvp|nvprof|db|pftrace|perfetto-trace))+\Z"
 )
@@ -110,13 +109,18 @@ def name_parts(
     ParameterError
         A rank is given for several ranks.
     """
-    if len(parts) > 1 and all(raw.header.run is not None for raw in parts):
-        if rank is not None:
-            raise ParameterError(
-                f"rank: {path} has {len(parts)} traces, with their own ranks; "
-                f"to keep one of them: ranks={rank}"
-            )
+    are_named = len(parts) > 1 and all(raw.header.run is not None for raw in parts)
+    are_ranks = len({raw.header.rank for raw in parts} - {None}) == len(parts) > 1
+    if rank is not None and (are_named or are_ranks):
+        raise ParameterError(
+            f"rank: {path} has {len(parts)} traces, with their own ranks; "
+            f"to keep one of them: ranks={rank}"
+        )
+    if are_named:
         return [name_trace(path, raw, run) for raw in parts]
+    if are_ranks:
+        run = run or _run_of(path, is_rank_known=False)
+        return [replace(name_trace(path, raw, run), is_run_of_path=True) for raw in parts]
     first = name_trace(path, parts[0], run, rank)
     source = "argument" if first.rank_source == "argument" else "assumed"
     later = [
@@ -151,7 +155,9 @@ def origin_of(path: Path, rank: int) -> Origin:
     'night'
     """
     name = readable(_SUFFIX.sub("", path.name))
-    program = _SGLANG.sub("", name)
+    program = _PLACES_PART.sub("", name)
+    if _accelerate(path) is not None:
+        program = ""
     if _RANK.search(name):
         program = without_stamp(_RANK_PART.sub("", name)).strip("._- ")
     return Origin(readable(path.name), name, program, rank)
@@ -180,27 +186,32 @@ def _run_of(path: Path, *, is_rank_known: bool) -> str:
 
 
 def _rank_in(path: Path) -> int | None:
-    match = _RANK.search(path.name)
-    if match is None and (place := _SGLANG.search(path.name)):
-        return _rank_of_sglang(path, place)
-    match = match or _RANK.search(_folders(path)[0])
-    rank = int(next(filter(None, match.groups()))) if match else None
-    return rank if rank is None or rank < 1 << 31 else None
+    if match := _RANK.search(path.name):
+        return rank_of(match)
+    if place := place_of(path.name):
+        return _rank_at(path, place)
+    if (rank := _accelerate(path)) is not None:
+        return rank
+    return rank_of(_RANK.search(_folders(path)[0]))
 
 
-def _rank_of_sglang(path: Path, place: re.Match[str]) -> int | None:
-    """The rank at a place; in a pipeline by the files beside it, which tell how wide a stage is."""
-    tensor, other = int(place[1]), _STAGE.search(place[2])
-    stage = int(other[1]) if other else 0
-    if not stage:
-        return tensor
-    begin = path.name[: place.start()]
+def _rank_at(path: Path, place: Place) -> int | None:
+    """The rank at a place; on several axes by the files beside it, which tell how long they are."""
+    if len(place) == 1:
+        return next(iter(place.values()))
+    begin = PLACES.split(path.name)[0]
     try:
         names = [name for name in os.listdir(absolute(path).parent) if name.startswith(begin)]  # noqa: PTH208
     except OSError:
         return None
-    width = 1 + max((int(m[1]) for m in map(_SGLANG.search, names) if m), default=tensor)
-    return stage * width + tensor
+    return rank_at(place, filter(None, map(place_of, names)))
+
+
+def _accelerate(path: Path) -> int | None:
+    """The number of a process, if the first one of its job is beside it."""
+    match = _ACCELERATE.fullmatch(path.name)
+    is_of_job = match is not None and absolute(path).with_name(f"profile_0{match[2]}").exists()
+    return rank_of(match) if is_of_job else None
 
 
 def is_stray(own: RankedFile, others: Iterable[RankedFile]) -> bool:

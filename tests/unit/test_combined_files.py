@@ -192,7 +192,8 @@ def test_one_trace_stays_one(tmp_path: Path) -> None:
 def test_traces_that_cannot_be_told_apart_are_one_and_quality_says_so(tmp_path: Path) -> None:
     pairs = itertools.zip_longest(*PARTS[:2])
     shuffled = [event for pair in pairs for event in pair if event is not None]
-    without_marks = [[e for e in one if e["name"] != "Record Window End"] for one in PARTS]
+    own = [one for one in PARTS if one is not PARTS[1]]
+    without_marks = [[e for e in one if e["name"] != "Record Window End"] for one in own]
     by_time = sorted((event for one in PARTS[:2] for event in one), key=lambda event: event["ts"])
     behind = [PARTS[0], [*PARTS[1], PARTS[1][1]]]
     spans = [[*PARTS[0][:-1], PARTS[1][-2], PARTS[0][-1]], [*PARTS[1][:-2], PARTS[1][-1]]]
@@ -202,6 +203,13 @@ def test_traces_that_cannot_be_told_apart_are_one_and_quality_says_so(tmp_path: 
         trace = profframe.load(file)
         assert trace.traces.height == 1
         assert "mixed_traces" in trace.quality["check"].to_list()
+
+
+def test_those_of_several_processes_are_refused_by_name(tmp_path: Path) -> None:
+    without_marks = [[e for e in one if e["name"] != "Record Window End"] for one in PARTS]
+    (tmp_path / "own.json").write_text(combined(without_marks))
+    with pytest.raises(SourceError, match=r"several ranks in one file.*processes 7 and 9 both"):
+        profframe.load(tmp_path / "own.json")
 
 
 def test_what_can_take_only_one_says_what_to_do(

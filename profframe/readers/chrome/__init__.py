@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
-from profframe.errors import NotATraceError
+from profframe.errors import NotATraceError, SourceError
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
 from profframe.readers.build.private_device import UNNAMED, is_private, private_device
@@ -43,8 +43,9 @@ from profframe.readers.build.rows import (
 from profframe.readers.bytes import ByteSource, is_pipe
 from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
 from profframe.readers.chrome.job import JOB_KEY, Job, job_of, rows_of_traces
+from profframe.readers.chrome.merged import Merged, MixedRanksError, merged
 from profframe.readers.chrome.parsing import Parser
-from profframe.readers.chrome.parts import SeveralTracesError, spans, split, windows
+from profframe.readers.chrome.parts import OF_RANKS, SeveralTracesError, spans, split, windows
 from profframe.readers.chrome.session import lent
 from profframe.readers.json.exact import dumps
 from profframe.readers.json.opening import NoArrayError, opening
@@ -164,9 +165,14 @@ def read(
         quality.note(*note)
     dropped = sum(document.repairs[check] for check in DROPS)
     job = None if as_one else job_of(document.header)
-    if job and not parser.source_pids and not is_pipe(source.path):  # it comes after the events
-        with closing(ByteSource(source.path)) as second:
-            return read(second, spool, threads, source_pids=job.pids)
+    ranks = None if as_one or job else _ranks_of(source.path, rows, document.header)
+    several = job or ranks
+    if several and several.pids and not parser.source_pids and not is_pipe(source.path):
+        with closing(ByteSource(source.path)) as second:  # they come after the events
+            return read(second, spool, threads, source_pids=several.pids)
+    if ranks is not None:
+        parts = [] if spool else _of_ranks(rows, ranks, document.header, quality, dropped)
+        raise SeveralTracesError(source.path, ranks.count, document.header, parts, OF_RANKS)
     return trace_of(source.path, rows, document.header, quality, dropped, job=job, as_one=as_one)
 
 
@@ -244,6 +250,50 @@ def _of_job(
         raw = _finished(_with_base(raw, trace.base_ns), exported)
         parts.append(raw)
     return parts
+
+
+def _ranks_of(path: Path, rows: Rows, members: Mapping[str, Any]) -> Merged | None:
+    """The ranks in a file, if a tool of others merged several."""
+    if OWN_KEY in members or JOB_KEY in members:
+        return None
+    try:
+        return merged(rows, is_separable=windows(rows[Table.INSTANTS]) > 1)
+    except MixedRanksError as error:
+        raise SourceError(
+            f"{path}: several ranks in one file, and their work cannot be told apart: {error} "
+            "(load the files that it was merged from: a folder of these is one run)"
+        ) from None
+
+
+def _of_ranks(
+    rows: Rows, ranks: Merged, members: Mapping[str, Any], quality: Quality, dropped: int
+) -> list[RawTrace]:
+    """Each of the ranks in a file; what was repaired in the file is noted in the first."""
+    parts: list[RawTrace] = []
+    for rank, part in ranks.parts(rows).items():
+        header = _header(_of_rank(members, rank), part, _base_ns(members))
+        header = replace(header, rank=rank, rank_source=ranks.source)
+        with lent() as session:
+            raw = assemble(
+                part,
+                header,
+                Quality() if parts else quality,
+                0 if parts else dropped,
+                session.cursor,
+            )
+        parts.append(_finished(raw, None))
+    return parts
+
+
+def _of_rank(members: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    """Members around the events of one rank: a merged file has those of its first, or all."""
+    own = {**members}
+    job, devices = members.get("distributedInfo"), members.get("deviceProperties")
+    if isinstance(job, dict) and "rank" in job:
+        own["distributedInfo"] = job | {"rank": rank}
+    if isinstance(devices, list):
+        own["deviceProperties"] = [d for i, d in enumerate(devices) if d not in devices[:i]]
+    return own
 
 
 def _with_base(raw: RawTrace, base_ns: int | None) -> RawTrace:

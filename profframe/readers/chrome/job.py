@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe.intervals import Ints
 from profframe.readers import parsing_database
 from profframe.readers.build.rows import Rows, Table, codes, conform, replaced
 from profframe.readers.json.exact import dumps
@@ -151,21 +152,25 @@ def rows_of_traces(rows: Rows, job: Job) -> list[Rows]:
     """
     parts: list[dict[Table, pa.Table]] = [{} for _ in job.traces]
     for table, part in rows.items():
-        for number, own in enumerate(_split(part, job)):
+        for number, own in enumerate(split(part, _traces(part, job), len(job.traces))):
             parts[number][table] = _as_before(table, own, job)
     return list(parts)
 
 
-def _split(rows: pa.Table, job: Job) -> list[pa.Table]:
-    """Rows by their trace, in their order."""
+def _traces(rows: pa.Table, job: Job) -> Ints:
+    """Number of the trace of each row."""
     code, pids = codes(rows["pid"])
     processes = [None if pid is None else job.processes.get(pid) for pid in pids]
     trace_of = [0 if process is None else process.trace for process in processes]
-    traces = np.array(trace_of, np.int64)[code]
+    return np.array(trace_of, np.int64)[code]
+
+
+def split(rows: pa.Table, traces: Ints, count: int) -> list[pa.Table]:
+    """Rows by the number of their trace, in their order."""
     if np.any(np.diff(traces) < 0):
         order = np.argsort(traces, kind="stable")
         rows, traces = rows.take(pa.array(order)), traces[order]
-    bounds = np.searchsorted(traces, np.arange(len(job.traces) + 1))
+    bounds = np.searchsorted(traces, np.arange(count + 1))
     return [
         _compact(rows.slice(begin, end - begin))
         for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)

@@ -35,6 +35,11 @@ _LONGEST: Final = 4 << 10
 """Bytes of a mark and of what must follow it, at most."""
 
 
+OF_RANKS: Final = "of several ranks, which only profframe.load can separate"
+_OF_JOB: Final = "written together by profframe, which only profframe.load can separate"
+_OF_TORCH: Final = "from torch's combine_with, which only profframe.load can turn into runs"
+
+
 class SeveralTracesError(SourceError):
     """A file has several traces where one was expected; ``parts`` are these, if already read."""
 
@@ -44,12 +49,9 @@ class SeveralTracesError(SourceError):
         count: int,
         header: Mapping[str, object],
         parts: Sequence[RawTrace] | None = None,
+        what: str | None = None,
     ) -> None:
-        what = (
-            "written together by profframe, which only profframe.load can separate"
-            if JOB_KEY in header
-            else "from torch's combine_with, which only profframe.load can turn into runs"
-        )
+        what = what or (_OF_JOB if JOB_KEY in header else _OF_TORCH)
         super().__init__(
             f"{path}: {count} traces in one file, {what}: write load(path).to_parquet(store)"
         )
