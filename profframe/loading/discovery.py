@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -17,6 +18,7 @@ from profframe.readers import torch as live
 Source = str | os.PathLike[str]
 
 _MOST_ENTRIES: Final = 10_000
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _LEAST_ALIKE: Final = 0.7
 """Minimum similarity of a suggested path to the missing one."""
 _STDIN: Final = Path("/dev/stdin")
@@ -130,6 +132,12 @@ def trace_files(sources: Iterable[Source]) -> Files:
             if not files:
                 raise NoTraceFoundError(f"{path}: no file matches the pattern")
             paths += files
+        elif _URL.match(os.fspath(source)):
+            raise NoTraceFoundError(
+                f"{os.fspath(source)}: a URL, which load does not open: download it and load the "
+                "file, or write it into a store with profframe convert URL -o STORE "
+                "(pip install 'profframe[cloud]') and load that"
+            )
         else:
             near = _nearest(path)
             hint = f"; did you mean {near}?" if near else ""

@@ -16,7 +16,8 @@ from profframe.loading.discovery import Files, Source
 from profframe.loading.options import FactOptions, LoadOptions, Progress
 from profframe.loading.run_names import NamedTrace, cycles, known_rank, name_parts, name_trace
 from profframe.loading.tables import combine, table_parts
-from profframe.readers import is_pipe, read, read_parts
+from profframe.readers import ArchiveError, is_pipe, members_of, read, read_parts
+from profframe.readers.archives import archive_of
 from profframe.store.cache import store_of
 from profframe.system.disk_tables import Spool
 from profframe.system.memory_limit import within
@@ -130,17 +131,11 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
     sizes = [_size(path) for path in files.paths]
     traces: list[NamedTrace] = []
     skipped: list[SourceError] = []
+    is_alone = len(files.paths) == 1
     for path, before in zip(files.paths, accumulate(sizes, initial=0), strict=False):
+        progress = _shifted(options.progress, before, sum(sizes))
         try:
-            with within(path):
-                progress = _shifted(options.progress, before, sum(sizes))
-                parts = [
-                    options.facts.add(
-                        raw, known_rank(path, raw, options.rank), is_alone=len(files.paths) == 1
-                    )
-                    for raw in read_parts(path, progress)
-                ]
-                traces += name_parts(path, parts, options.run, options.rank)
+            traces += _named(path, options, progress, skipped, is_alone=is_alone)
         except SourceError as error:
             if path not in files.optional:
                 raise
@@ -152,6 +147,41 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
         raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {first}")
     _check_use(options.facts, traces)
     return combine(cycles(traces), skipped)
+
+
+def _named(
+    path: Path,
+    options: LoadOptions,
+    progress: Progress | None,
+    skipped: list[SourceError],
+    *,
+    is_alone: bool,
+) -> list[NamedTrace]:
+    """The traces of a file; those of an archive are those of a folder, which may have others."""
+    try:
+        with within(path):
+            parts = [
+                options.facts.add(raw, known_rank(path, raw, options.rank), is_alone=is_alone)
+                for raw in read_parts(path, progress)
+            ]
+        return name_parts(path, parts, options.run, options.rank)
+    except ArchiveError:
+        if archive_of(path) is not None:
+            raise
+    paths = members_of(path)
+    traces: list[NamedTrace] = []
+    errors: list[SourceError] = []
+    for member in paths:
+        try:
+            is_only = is_alone and len(paths) == 1
+            traces += _named(member, options, None, skipped, is_alone=is_only)
+        except SourceError as error:
+            errors.append(error)
+    if not traces:
+        first = str(errors[0]) if errors else "it is empty"
+        raise NotATraceError(f"{path}: none of its {len(paths)} files is a trace: {first}")
+    skipped += errors
+    return traces
 
 
 def _check_use(facts: FactOptions, traces: Sequence[NamedTrace]) -> None:

@@ -17,6 +17,7 @@ from profframe.facts.fact import Tables
 from profframe.loading.beside import FORMATS, fit_together, own_tables, with_rows_of
 from profframe.loading.programs import Origin, may_differ, names_of_programs, without_stamp
 from profframe.readers import RawTrace
+from profframe.readers.archives import without_suffix
 from profframe.readers.ranks import PLACES, PLAIN, Place, place_of, rank_at, rank_of
 
 RankedFile: TypeAlias = tuple[Path, str | None, str | None]
@@ -27,7 +28,7 @@ _PLACES_PART: Final = re.compile(rf"[._-]*{PLACES.pattern}")
 _ACCELERATE: Final = re.compile(r"profile_(\d+)(\.json(?:\.gz)?)")
 """Name of a file that Accelerate writes; the numbers begin at 0."""
 _SUFFIX: Final = re.compile(
-    r"(?:\.(?:gz|zst|json|trace|pt|sqlite|sql|nvvp|nvprof|db|pftrace|perfetto-trace))+\Z"
+    r"(?:\.(?:gz|zst|bz2|xz|json|trace|pt|sqlite|sql|nvvp|nvprof|db|pftrace|perfetto-trace))+\Z"
 )
 
 _STREAM: Final = re.compile(r"/dev/(stdin|fd/\d+)\Z")
@@ -237,7 +238,7 @@ def is_stray(own: RankedFile, others: Iterable[RankedFile]) -> bool:
 
 def _folders(path: Path) -> tuple[str, str]:
     parent = absolute(path).parent
-    return parent.name, parent.parent.name
+    return without_suffix(parent.name), parent.parent.name
 
 
 def absolute(path: Path) -> Path:

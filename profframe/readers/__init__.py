@@ -10,13 +10,16 @@ from typing import Final
 
 from profframe.errors import NotATraceError, SourceError
 from profframe.readers import chrome, sqlite
+from profframe.readers.archives import ArchiveError, archive_kind, members
 from profframe.readers.build.rows import Header, RawTrace
-from profframe.readers.bytes import ByteSource, Progress, is_pipe
+from profframe.readers.bytes import ByteSource, Progress, decompressed, is_pipe
 from profframe.readers.foreign import database_refusal, refusal
 from profframe.readers.recognition import OTHERS
 from profframe.system.disk_tables import Spool
 
-__all__ = ["Header", "RawTrace", "is_pipe", "read", "read_parts"]
+__all__ = [
+    "ArchiveError", "Header", "RawTrace", "is_pipe", "members_of", "read", "read_parts",
+]  # fmt: skip
 
 Reader = Callable[[ByteSource, "Spool | None", "int | None"], RawTrace]
 """Reads a file into tables, which go to the spool, on this many threads."""
@@ -51,6 +54,8 @@ def read(
     """
     with closing(ByteSource(path, progress)) as source:
         head = source.beginning()
+        if kind := archive_kind(head.plain):
+            raise ArchiveError(path, kind)
         if head.plain.startswith(sqlite.MAGIC):
             if head.is_compressed:
                 raise NotATraceError(
@@ -89,6 +94,17 @@ def read_parts(path: Path, progress: Progress | None = None) -> list[RawTrace]:
                 "twice: write it to a file, and load that"
             ) from None
         return chrome.read_parts(path, several)
+
+
+def members_of(path: Path) -> list[Path]:
+    """Paths of the members of an archive, which `read` takes.
+
+    Raises
+    ------
+    SourceError
+        The archive cannot be read.
+    """
+    return members(path, decompressed)
 
 
 def _reader(name: str) -> Reader:

@@ -2,26 +2,52 @@
 
 from __future__ import annotations
 
-import io
+import bz2
+import codecs
 import itertools
+import lzma
 import os
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final, cast
+from types import MappingProxyType
+from typing import IO, Final, Protocol, cast
 
 import pyarrow as pa
 from isal import igzip_lib, isal_zlib
 
 from profframe.errors import SourceError
+from profframe.readers import archives
+from profframe.readers.archives import Stream
 
 BLOCK: Final = 256 << 10
 """Bytes read at once, and maximum bytes of a block; few enough for a processor's cache."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of bytes read, and the size of the file."""
+
+
+class Decoder(Protocol):
+    """A decompressor of one stream."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the stream has ended."""
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether all input has been decompressed."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """What follows the stream."""
+
+    def decompress(self, data: bytes, max_length: int = ...) -> bytes:
+        """Some of the bytes."""
+
 
 _CHUNK: Final = 1 << 10
 _CHECKSUM: Final = 8
@@ -30,6 +56,27 @@ _PARTS: Final = 3
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _BOM: Final = b"\xef\xbb\xbf"
+_DICTIONARY: Final = 256 << 20
+"""Bytes that xz may take: no preset takes more than 65 MB."""
+_SLOW: Final[Mapping[bytes, tuple[str, Callable[[], Decoder]]]] = MappingProxyType(
+    {
+        b"BZh": ("bzip2", bz2.BZ2Decompressor),
+        b"\xfd7zXZ\x00": ("xz", partial(lzma.LZMADecompressor, memlimit=_DICTIONARY)),
+    }
+)
+"""How files begin that modules of Python decompress."""
+_WIDE: Final = (
+    (b"\xff\xfe\x00\x00", "utf-32"),
+    (b"\x00\x00\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+    (b"{\x00", "utf-16-le"),
+    (b"[\x00", "utf-16-le"),
+    (b"\x00{", "utf-16-be"),
+    (b"\x00[", "utf-16-be"),
+)
+"""How texts begin that are not in UTF-8."""
+_BROKEN_STREAM: Final = (OSError, EOFError, ValueError, lzma.LZMAError)
 _BROKEN: Final = cast("type[Exception]", igzip_lib.IsalError)  # its stub has an instance
 
 
@@ -66,9 +113,12 @@ class ByteSource:
                 plain = isal_zlib.decompressobj(wbits=31).decompress(raw)
             elif raw.startswith(_ZSTD):
                 plain = pa.CompressedInputStream(pa.BufferReader(raw), "zstd").read(_CHUNK)
-        except (OSError, _BROKEN):  # it is damaged, and tells nothing
+            elif slow := _slow(raw):
+                plain = slow[1]().decompress(self._head, _CHUNK)
+        except (*_BROKEN_STREAM, _BROKEN):  # it is damaged, and tells nothing
             plain = b""
-        return Beginning(plain, raw.startswith((_GZIP, _ZSTD)))
+        is_compressed = raw.startswith((_GZIP, _ZSTD, *_SLOW))
+        return Beginning(b"".join(_in_utf8(iter([plain]))), is_compressed)
 
     def close(self) -> None:
         """Close the file, read or not."""
@@ -83,7 +133,7 @@ class ByteSource:
         SourceError
             It cannot be read, or there is no room for the copy.
         """
-        if not is_pipe(self.path):
+        if self.path.exists() and not is_pipe(self.path):
             yield self.path
             return
         with tempfile.TemporaryDirectory(prefix="profframe-") as folder:
@@ -119,13 +169,15 @@ class ByteSource:
             blocks = self._inflate(blocks)
         elif first.startswith(_ZSTD):
             blocks = self._unzstd(blocks)
+        elif slow := _slow(first):
+            blocks = self._decompressed(blocks, *slow)
+        blocks = _in_utf8(blocks)
         yield next(blocks, b"").removeprefix(_BOM)
         yield from blocks
 
     def _raw(self) -> Iterator[bytes]:
         try:
-            with self.path.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
+            with self._opened() as (file, size):
                 position = 0
                 while block := file.read(BLOCK):
                     yield block
@@ -134,6 +186,18 @@ class ByteSource:
                         self.progress(position, size)
         except OSError as error:
             raise SourceError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[IO[bytes], int]]:
+        """The file, or the member of an archive, and its size."""
+        try:
+            file = self.path.open("rb")
+        except NotADirectoryError:
+            with archives.member(self.path, decompressed) as member:
+                yield member
+            return
+        with file:
+            yield file, os.fstat(file.fileno()).st_size
 
     def _inflate(self, raw: Iterator[bytes]) -> Iterator[bytes]:
         """Gzip, member by member; what follows the last one is padding or damage."""
@@ -164,8 +228,34 @@ class ByteSource:
         if text := b"".join(out):
             yield text
 
+    def _decompressed(
+        self, raw: Iterator[bytes], name: str, new: Callable[[], Decoder]
+    ) -> Iterator[bytes]:
+        """Streams, one after the other; what follows the last one is padding or damage."""
+        decoder = new()
+        for block in raw:
+            data = block
+            while True:
+                if decoder.eof:
+                    data = (decoder.unused_data or data).lstrip(b"\0")
+                    if not data:
+                        break
+                    decoder = new()
+                try:
+                    out = decoder.decompress(data, BLOCK)
+                except _BROKEN_STREAM as error:
+                    self.damage = f"the {name} stream is damaged: {error}"
+                    return
+                if out:
+                    yield out
+                data = b""
+                if decoder.needs_input and not decoder.eof:
+                    break
+        if not decoder.eof:
+            self.damage = f"the {name} stream ends early"
+
     def _unzstd(self, raw: Iterator[bytes]) -> Iterator[bytes]:
-        stream = pa.CompressedInputStream(pa.PythonFile(_Readable(raw), mode="r"), "zstd")
+        stream = pa.CompressedInputStream(pa.PythonFile(Stream(raw), mode="r"), "zstd")
         while True:
             try:
                 out = stream.read(BLOCK >> 2)  # a read of a damaged stream loses its output
@@ -175,6 +265,32 @@ class ByteSource:
             if not out:
                 return
             yield out
+
+
+def decompressed(path: Path) -> Iterator[bytes]:
+    """The decompressed bytes of a file, as they are.
+
+    Raises
+    ------
+    SourceError
+        It cannot be opened or read.
+    """
+    return ByteSource(path).blocks()
+
+
+def _slow(begin: bytes) -> tuple[str, Callable[[], Decoder]] | None:
+    return next((of for mark, of in _SLOW.items() if begin.startswith(mark)), None)
+
+
+def _in_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Text in UTF-8, from another form of Unicode if it begins so."""
+    first = next(blocks, b"")
+    codec = next((name for mark, name in _WIDE if first.startswith(mark)), None)
+    if codec is None:
+        return itertools.chain((first,), blocks)
+    decoder = codecs.getincrementaldecoder(codec)("replace")
+    texts = map(decoder.decode, itertools.chain((first,), blocks))
+    return (text.encode("utf-8", "surrogatepass") for text in texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,21 +325,3 @@ def _chunks(blocks: Iterable[bytes]) -> Iterator[bytes]:
             yield data[start : min(start + _CHUNK, end)]
         pending = data[end:]
     yield pending
-
-
-class _Readable(io.RawIOBase):
-    """An iterator of blocks as a file object for Arrow."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._buffer = b""
-        self._blocks = blocks
-
-    def read(self, size: int = -1, /) -> bytes:
-        if not self._buffer:
-            self._buffer = next(self._blocks, b"")
-        out = self._buffer if size < 0 else self._buffer[:size]
-        self._buffer = self._buffer[len(out) :]
-        return out
-
-    def readable(self) -> bool:
-        return True

@@ -85,6 +85,24 @@ _FORMATS: Final = (
         "export FILE.raw.json.gz instead, and load that",
     ),
     _Format(
+        _pattern(rb"\Aversion https://git-lfs\.github\.com/spec/"),
+        (),
+        "a pointer of Git LFS to a file that was not downloaded",
+        "run git lfs pull, and load what it brings",
+    ),
+    _Format(
+        _pattern(rb"\A(?:\.\./|\./)*(?:\.git)?/annex/objects/"),
+        (),
+        "a pointer of git-annex to a file that was not downloaded",
+        "run git annex get {name}, and load what it brings",
+    ),
+    _Format(
+        _pattern(rb"\A(?:7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x04\x22\x4d\x18)"),
+        (".7z", ".rar", ".lz4"),
+        "an archive that only its own tool unpacks",
+        "unpack it, and load the trace or the folder",
+    ),
+    _Format(
         _pattern(rb"\A\s*<\?xml"),
         (".nvvp",),
         "an XML document, such as a session of the Visual Profiler, which holds no events",

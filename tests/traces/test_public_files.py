@@ -45,3 +45,25 @@ class TestSeveralRanks:
     def test_in_odd_names(self) -> None:
         trace = profframe.load(needs.case("32_odd_names"))
         assert ranks(trace) == [("-rf", 0), *(("32_odd_names", rank) for rank in (1, 2, 3))]
+
+
+class TestContainers:
+    @pytest.mark.parametrize(
+        "name",
+        ["40_trace.pt.trace.zip", "41_traces.tar.gz", "42_utf16.json", "46.json.bz2"],
+    )
+    def test_is_the_trace_in_it(self, name: str) -> None:
+        """The files hold what the plain one does."""
+        trace, plain = (
+            profframe.load(needs.case(name)),
+            profframe.load(needs.case("48_plain.json.gz")),
+        )
+        assert trace.events.height == plain.events.height == 4
+        for table in ("events", "flows"):
+            rows = [one.scan(table).collect().drop("run", "rank") for one in (trace, plain)]
+            assert rows[0].equals(rows[1])
+
+    def test_ranks_in_a_tar_are_of_one_run(self) -> None:
+        trace = profframe.load(needs.case("41b_two_ranks.tar.gz"))
+        assert ranks(trace) == [("41b_two_ranks", 0), ("41b_two_ranks", 1)]
+        assert trace.quality.height == 0
