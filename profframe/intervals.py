@@ -103,6 +103,46 @@ def nest(group: Ints, start: Ints, end: Ints, tie: Ints | None = None) -> Forest
     )
 
 
+def replanted(forest: Forest, parent: Ints, group: Ints, start: Ints, end: Ints) -> Forest:
+    """The same intervals with other parents; siblings keep their order.
+
+    Parameters
+    ----------
+    forest : Forest
+        How they nest by time.
+    parent : Ints
+        Row of the other parent of each, or -1; no row may be its own ancestor.
+    group, start, end : Ints
+        The intervals.
+
+    Returns
+    -------
+    Forest
+        One entry per row.
+
+    Examples
+    --------
+    >>> intervals = np.zeros(3, np.int64), np.array([0, 10, 12]), np.array([50, 20, 15])
+    >>> forest = replanted(nest(*intervals), np.array([-1, 0, 0]), *intervals)
+    >>> forest.depth.tolist(), forest.last.tolist(), forest.crossing.tolist()
+    ([0, 1, 1], [2, 1, 2], [False, False, True])
+    """
+    depth = depths(parent)
+    size = _subtree_sizes(parent, depth)
+    preorder = _preorder(parent, forest.preorder, size)
+    rows = _scatter(preorder, np.arange(parent.size))
+    last = preorder + size - 1
+    before = _siblings_before(_places(preorder, parent[rows]), last[rows])
+    return Forest(
+        parent=parent,
+        root=nearest(parent, parent < 0),
+        last=rows[last],
+        preorder=preorder,
+        depth=depth,
+        crossing=_scatter(rows, _crossing(before, group[rows], start[rows], end[rows])),
+    )
+
+
 def stab(group: Ints, start: Ints, end: Ints, at_group: Ints, at: Ints) -> Ints:
     """Find the innermost interval around each point, both ends included.
 
@@ -296,6 +336,44 @@ def child_sums(parent: Ints, values: Ints) -> Ints:
     return sums[:-1]
 
 
+def child_overlaps(parent: Ints, last: Ints, preorder: Ints, start: Ints, end: Ints) -> Ints:
+    """Measure what the lengths of each row's direct children have more than the time they cover.
+
+    Parameters
+    ----------
+    parent, last, preorder : Ints
+        As in `Forest`; siblings are in the order of their starts.
+    start, end : Ints
+        The intervals; none begins before its parent or ends after it.
+
+    Returns
+    -------
+    Ints
+        A length for each row; 0 where no two children overlap.
+
+    Examples
+    --------
+    >>> start, end = np.array([0, 10, 12]), np.array([50, 20, 30])
+    >>> forest = nest(np.zeros(3, np.int64), start, end)
+    >>> child_overlaps(forest.parent, forest.last, forest.preorder, start, end).tolist()
+    [8, 0, 0]
+    """
+    overlaps = np.zeros(parent.size, np.int64)
+    rows = _scatter(preorder, np.arange(parent.size))
+    above = parent[rows]
+    before = _siblings_before(_places(preorder, above), preorder[last[rows]])
+    both = _crossing(before, above, start[rows], end[rows]) & (above >= 0)
+    crossed = np.zeros(parent.size, np.bool_)
+    crossed[above[both]] = True
+    rows = rows[(above >= 0) & crossed[above]]
+    rows = rows[np.argsort(parent[rows], kind="stable")]
+    if rows.size:
+        reach = _reach_before(parent[rows], end[rows])
+        twice = np.maximum(np.minimum(reach, end[rows]), start[rows]) - start[rows]
+        np.add.at(overlaps, parent[rows], twice)
+    return overlaps
+
+
 def subtree_sums(preorder: Ints, last: Ints, values: Ints) -> Ints:
     """Sum the values of each row and all its descendants.
 
@@ -483,6 +561,51 @@ def _crossing(before: Ints, group: Ints, start: Ints, end: Ints) -> Mask:
     """For places in order: the one given before it has not ended when it starts."""
     crossing: Mask = (before >= 0) & (end[before] > start) & (group[before] == group)
     return crossing
+
+
+def _subtree_sizes(parent: Ints, depth: Ints) -> Ints:
+    """Number of rows of each subtree, level by level from the deepest."""
+    size = np.ones(parent.size, np.int64)
+    rows = np.argsort(depth, kind="stable")
+    bounds = np.flatnonzero(np.diff(depth[rows])) + 1
+    for level in np.split(rows, bounds)[:0:-1]:
+        np.add.at(size, parent[level], size[level])
+    return size
+
+
+def _preorder(parent: Ints, order: Ints, size: Ints) -> Ints:
+    """Place of each row in depth-first order, with siblings in an order of all rows."""
+    rows = np.lexsort((order, parent))
+    before = np.cumsum(size[rows]) - size[rows]
+    above = parent[rows]
+    first = np.maximum.accumulate(
+        np.where(np.diff(above, prepend=-2) != 0, np.arange(rows.size), 0)
+    )
+    place = _scatter(rows, before - before[first] + (above >= 0))
+    above = parent.copy()
+    rows = np.flatnonzero(above >= 0)
+    while rows.size:
+        through = above[rows]
+        place[rows], above[rows] = place[rows] + place[through], above[through]
+        rows = rows[above[rows] >= 0]
+    return place
+
+
+def _places(preorder: Ints, rows: Ints) -> Ints:
+    """Places of rows; -1 of none."""
+    return np.append(preorder, -1)[rows]
+
+
+def _reach_before(group: Ints, end: Ints) -> Ints:
+    """For rows in the order of their groups: the latest end of those before in the group.
+
+    Of the first of a group it is the least number.
+    """
+    ends, rank = np.unique(end, return_inverse=True)
+    first = np.diff(group, prepend=-1) != 0
+    base = np.cumsum(first) * ends.size
+    reach = ends[np.maximum.accumulate(base + rank) - base]
+    return np.where(first, np.iinfo(np.int64).min, np.append(0, reach[:-1]))
 
 
 def _scatter(rows: Ints, values: NDArray[Scalar]) -> NDArray[Scalar]:

@@ -36,6 +36,7 @@ from profframe.facts.nodes import Registry, nodes
 from profframe.facts.op_work import work
 from profframe.facts.overruns import overruns
 from profframe.facts.phases import phases
+from profframe.facts.python_frames import python_frames
 from profframe.facts.python_stacks import python_stacks
 from profframe.facts.queue_depth import queue_depth
 from profframe.facts.recompute import recompute
@@ -56,6 +57,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     kinds,
     overruns,
     overloads,
+    python_frames,
     nesting,
     self_time,
     memory,
@@ -86,7 +88,16 @@ FACTS: Final[tuple[Fact, ...]] = (
     phase_times,
 )
 """All facts: each may read the columns of those before it."""
-CAPTURE_FACTS: Final = (kinds, overloads, nesting, scopes, duplicates, launches, forward)
+CAPTURE_FACTS: Final = (
+    kinds,
+    overloads,
+    python_frames,
+    nesting,
+    scopes,
+    duplicates,
+    launches,
+    forward,
+)
 """Facts that tell what was captured."""
 PARALLEL: Final = frozenset({memory, kernel_categories, flow_ends})
 """Facts that run on a second thread, in parallel with the next ones up to the first that conflicts.
@@ -108,8 +119,9 @@ class Options:
     ----------
     compat : str, optional
         ``"torch"`` for the values of torch's own ``events()``, even where they are wrong: device
-        time by External id, stacks of backward functions without a sequence number, and FLOPs of
-        convolutions as in its reports, without padding.
+        time by External id, Python frames by time and as long as recorded, self times that lose
+        twice what two children share, stacks of backward functions without a sequence number, and
+        FLOPs of convolutions as in its reports, without padding.
     classifier : Classifier, optional
         Rules for ``kind`` instead of `profframe.facts.kinds.RULES`.
     registry : Registry, optional

@@ -78,6 +78,11 @@ class Taken:
             self.profiler.export_chrome_trace(str(path))
         return path
 
+    @property
+    def compat(self) -> str | None:
+        """With what the trace nests as torch does: with Python frames it does not by default."""
+        return "torch" if self.options.with_stack else None
+
     def loaded(self, source: str, compat: str | None = None) -> Trace:
         """The trace of the `profiler`, of its `path` or of its `events`, loaded once."""
         key = source, compat

@@ -47,7 +47,7 @@ def test_every_field_is_as_in_torchs_events(
     name: str, compat: str | None, profiles: Library
 ) -> None:
     taken = profiles[name]
-    ours = Ours(taken.loaded("path", compat))
+    ours = Ours(taken.loaded("path", compat or taken.compat))
     theirs = slices_of(taken.events)
     names = demangled(ours.kept)
     start_ns = taken.results.trace_start_ns()
@@ -63,7 +63,7 @@ def test_every_field_is_as_in_torchs_events(
 @READABLE
 def test_parents_are_torchs(name: str, profiles: Library) -> None:
     taken = profiles[name]
-    ours = Ours(taken.loaded("path"))
+    ours = Ours(taken.loaded("path", taken.compat))
     theirs = slices_of(taken.events)
     place = {row["event_id"]: i for i, row in enumerate(ours.kept)}
     where = {id(event): i for i, event in enumerate(theirs)}

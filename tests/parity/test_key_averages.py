@@ -77,7 +77,7 @@ def loaded(taken: Taken, source: str) -> Trace:
     """The trace of a profile or of its file, loaded once, and asked over one connection."""
     key = taken.name, source
     if key not in _LOADED:
-        trace = taken.loaded("profiler" if source == "live" else "path")
+        trace = taken.loaded("profiler" if source == "live" else "path", taken.compat)
         _LOADED[key] = _ASKED.enter_context(trace.asking())
     return _LOADED[key]
 

@@ -137,7 +137,7 @@ def test_every_field_is_as_in_torchs_events(name: str, profiles: Library) -> Non
 @READABLE
 def test_parents_are_torchs(name: str, profiles: Library) -> None:
     taken = profiles[name]
-    ours = Ours(taken.loaded("profiler"))
+    ours = Ours(taken.loaded("profiler", taken.compat))
     theirs = slices_of(taken.events)
     place = {row["event_id"]: i for i, row in enumerate(ours.kept)}
     where = {id(event): i for i, event in enumerate(theirs)}
@@ -179,3 +179,31 @@ def test_a_recursion_that_torch_cannot(profiles: Library) -> None:
     assert [row["parent_id"] for row in levels[1:]] == [row["event_id"] for row in levels[:-1]]
     with pytest.raises(RecursionError):
         taken.profiler.events()
+
+
+def test_frames_around_regions_steps_and_optimizers_have_their_own_time() -> None:
+    torch = needs.torch()
+    model = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], with_stack=True
+    ) as profiler:
+        for _ in range(2):
+            with torch.profiler.record_function("region"):
+                model(torch.ones(4, 8)).sum().backward()
+            optimizer.step()
+            profiler.step()
+    events = profframe.load(profiler).events
+    own, spans = (events[name].to_list() for name in ("self_ns", "dur_ns"))
+    assert min(each for each in own if each is not None) >= 0
+    framed = events.filter(events["python_id"].is_not_null())
+    frames = dict(framed.select("python_id", "event_id").rows())
+    parents, numbers = (events[name].to_list() for name in ("parent_id", "python_id"))
+    for row in framed.rows(named=True):
+        around = row["parent_id"]
+        while around is not None and numbers[around] is None:
+            around = parents[around]
+        assert around == frames.get(row["python_parent_id"])
+    as_torch = profframe.load(profiler, compat="torch").events
+    assert min(as_torch["self_ns"].drop_nulls().to_list()) < 0
+    assert as_torch["dur_ns"].to_list() == spans

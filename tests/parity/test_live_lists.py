@@ -32,7 +32,7 @@ AS_IN_THE_PROFILE: Final = (
 @pytest.mark.parametrize("name", sorted({*SCENARIOS} - {"deep_recursion"}))
 def test_an_event_list_has_what_its_profile_has(name: str, profiles: Library) -> None:
     taken = profiles[name]
-    of_list = taken.loaded("events")
+    of_list = taken.loaded("events", taken.compat)
     of_profile = Ours(taken.loaded("profiler", "torch"))
     rows = sorted(of_list.events.to_dicts(), key=lambda r: (r["start_ns"], -r["dur_ns"]))
     own = of_profile.own("self_ns")

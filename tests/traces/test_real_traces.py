@@ -32,6 +32,8 @@ CERTAIN: Final = {
     "repeated_sequence_number",
     "wait_for_unknown_event",
     "crossing_slices",
+    "cut_frame",
+    "frame_of_another_thread",
     "external_id_mismatch",
     "faster_than_memory",
     "faster_than_peak",
@@ -63,13 +65,15 @@ def test_every_row_is_as_a_plain_reader_has_it(chrome_trace: Path, is_large: boo
 
 def check(chrome_trace: Path) -> None:
     plain = chrome.read(content(chrome_trace))
-    tables = real_trace(chrome_trace).tables
+    trace = real_trace(chrome_trace)
+    tables, as_torch = trace.tables, real_trace(chrome_trace, "torch").tables
 
     sample = SAMPLE if plain.source_events > BIG else 1
-    assert not chrome.differences(tables, plain, sample)
+    assert not chrome.differences(as_torch, plain, sample)
     check_accounts(tables, plain)
     check_labels(tables["threads"], plain)
-    check_nesting(tables["events"], plain)
+    check_nesting(as_torch["events"], plain)
+    check_frames(tables["events"])
 
 
 def check_accounts(tables: Mapping[str, pa.Table], plain: chrome.Plain) -> None:
@@ -88,6 +92,21 @@ def check_labels(threads: pa.Table, plain: chrome.Plain) -> None:
         of_thread = plain.threads.get((row["pid"], row["tid"]), {})
         labels = plain.processes.get(row["pid"], {}) | of_thread
         assert {c: row[c] for c in columns if row[c] is not None} == labels
+
+
+def check_frames(events: pa.Table) -> None:
+    """No time is below zero, and a Python frame is in the one that called it, on its thread."""
+    columns = ("kind", "thread", "self_ns", "parent_id", "python_id", "python_parent_id")
+    kinds, threads, own, parents, ids, callers = (chrome.values(events[c]) for c in columns)
+    assert min((each for each in own if each is not None), default=0) >= 0
+    of = {(t, i): row for row, (t, i) in enumerate(zip(threads, ids, strict=True)) if i is not None}
+    for row, (kind, thread, caller) in enumerate(zip(kinds, threads, callers, strict=True)):
+        calling = of.get((thread, caller)) if kind == "python" else None
+        if calling is not None and calling != row:
+            around = parents[row]
+            while around is not None and ids[around] is None:
+                around = parents[around]
+            assert around == calling
 
 
 def check_nesting(events: pa.Table, plain: chrome.Plain) -> None:

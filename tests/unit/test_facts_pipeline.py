@@ -161,6 +161,18 @@ def lossy() -> Tables:
     )
 
 
+def frames() -> Tables:
+    """Python frames, one of which outlives its caller, and one that another thread called."""
+    frame: dict[str, Any] = {"category": "python_function"}
+    return tables(
+        event("main", 0, 90, python_id=1, node_id=0, **frame),
+        event("step", 10, 40, python_id=2, python_parent_id=1, node_id=0, **frame),
+        event("lost", 20, 80, python_id=3, python_parent_id=2, node_id=0, **frame),
+        event("aten::mm", 25, 30, node_id=0),
+        event("hook", 20, 30, python_id=4, python_parent_id=2, thread=1, node_id=0, **frame),
+    )
+
+
 def without_numbers() -> Tables:
     """The same without External ids, and with FLOPs of the source's own."""
     source = made_up()
@@ -177,6 +189,7 @@ def sources(root: Path) -> Mapping[str, Tables]:
     made["replays"] = tables(*replay(NAMES))
     made |= {"served": served(), "shown": shown(), "ahead": ahead(), "lossy": lossy()}
     made["ranges"] = ranges()
+    made["frames"] = frames()
     made["dependencies"] = read(root / "tests" / "data" / "cuspy" / "rich_deps.json").tables
     return files | made
 
@@ -215,7 +228,17 @@ def assert_declared(
 
 @pytest.mark.parametrize("compat", COMPATS)
 @pytest.mark.parametrize(
-    "name", [*EXAMPLES, "made up", "without numbers", "counted", "served", "shown", "dependencies"]
+    "name",
+    [
+        *EXAMPLES,
+        "made up",
+        "without numbers",
+        "counted",
+        "served",
+        "shown",
+        "frames",
+        "dependencies",
+    ],
 )
 def test_a_fact_needs_its_inputs_alone_and_gives_its_outputs(
     name: str, compat: str | None, sources: Mapping[str, Tables]

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import is_kind, numbers, present
+from profframe.facts.columns import column, is_kind, numbers, present
 from profframe.facts.correlation import device_calls
 from profframe.facts.device_time import device_time, time_columns
-from profframe.facts.fact import Fact, Output, Tables, columns, fact
+from profframe.facts.fact import Fact, Output, Tables, columns, fact, of_events
 from profframe.facts.formulas import Formula
 from profframe.facts.formulas.convolutions import UNPADDED
 from profframe.facts.launches import (
@@ -24,8 +24,10 @@ from profframe.facts.launches import (
     ops_by_external_id,
     with_list_arrows,
 )
-from profframe.facts.nesting import nesting, nesting_columns, nesting_rows
+from profframe.facts.nesting import BY_TIME, nesting, nesting_columns, nesting_rows
 from profframe.facts.op_work import NO_FORMULAS, work
+from profframe.facts.python_frames import python_frames
+from profframe.facts.self_time import self_column, self_time
 from profframe.facts.stacks import stack_column, stacks
 from profframe.facts.torch_compat.links import LINKS, has_numbers, torch_links, torch_threads
 from profframe.facts.torch_compat.releases import NEWEST, Release
@@ -37,8 +39,21 @@ _NO_OPS: Final = ("MTIA", "HPU")
 """Devices whose work torch assigns to no op."""
 
 
+@fact(inputs=columns(events="dur_ns"), outputs=python_frames.outputs)
+def torch_frames(tables: Tables) -> Output:
+    """Leave each Python frame as long as it was recorded."""
+    events = tables["events"]
+    return of_events(dur_ns=column("dur_ns", numbers(events, "dur_ns"), present(events, "dur_ns")))
+
+
+@fact(inputs=columns(events="kind dur_ns parent_id depth"), outputs=self_time.outputs)
+def torch_self_time(tables: Tables) -> Output:
+    """Take the whole duration of each direct child, so that what two share counts twice."""
+    return self_column(tables["events"], 0)
+
+
 @fact(
-    inputs=nesting.inputs | LINKS | columns(threads="thread tid"),
+    inputs=BY_TIME | LINKS | columns(threads="thread tid"),
     outputs=nesting.outputs,
     options=("release",),
 )
@@ -146,7 +161,9 @@ def torch_work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMU
 
 ALTERNATIVES: Final[Mapping[Fact, Fact]] = MappingProxyType(
     {
+        python_frames: torch_frames,
         nesting: torch_nesting,
+        self_time: torch_self_time,
         launches: torch_launches,
         device_time: torch_device_time,
         stacks: torch_stacks,
