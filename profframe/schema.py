@@ -133,7 +133,7 @@ EVENTS = Table(
         Column("event_id", INT64, "Number of the slice in the source's order: 0-based, dense within (run, rank)."),
         Column("kind", NAME, "One of: " + " ".join(KINDS) + "."),
         Column("category", NAME, "The source's category of the slice.", null="the source has none"),
-        Column("name", NAME, "Name in the source, without the overload of an operator.", null="the source has none"),
+        Column("name", NAME, "Name in the source, demangled if it is one of C++, without the overload of an operator.", null="the source has none"),
         Column("start_ns", INT64, "Start, on the clock that `traces.clock` names.", "ns", "the source has no usable time"),
         Column("dur_ns", INT64, "Duration.", "ns", "never ended, or the source's value was impossible"),
         Column("pid", NAME, "The source's process id, as text.", null=_UNKNOWN),

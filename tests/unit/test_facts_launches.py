@@ -135,7 +135,7 @@ def test_slices_without_a_correlation_are_counted_beside_calls_that_have_one() -
     """But what another id links to an op lacks nothing; nor is anything lacking without calls."""
     unnumbered = kernel(20, 30, None)
     op = event("aten::mm", 0, 15, external_id=3)
-    got = facts(op, call(1, 10, 7), kernel(20, 30, 7), unnumbered, unnumbered | {"external_id": 3})
+    got = facts(op, call(1, 10, 7), kernel(20, 30, 7), unnumbered, {**unnumbered, "external_id": 3})
     assert column(got, "op_id")[2:] == [0, None, 0]
     assert notes(got) == {"kernel_without_correlation": 1}
     assert notes(facts(op, unnumbered)) == {}

@@ -15,7 +15,7 @@ from profframe.analysis.torch_table import times
 from profframe.facts.torch_compat.releases import averages_frames, installed
 from profframe.query.catalogue import find
 from profframe.query.run import run
-from profframe.readers.sqlite.demangle import demangled
+from profframe.readers.demangle import demangled
 
 Amount = float | Fraction
 """Microseconds: exact, or as torch adds them."""

@@ -163,12 +163,12 @@ def peak_name(dtype: object, choices: Collection[str] = PEAK_NAMES) -> str:
     name = _OTHER_NAMES.get(word) or next(matches, word)
     if name in choices:
         return name
-    known = f"(known: {', '.join(choices)}, and torch's names, such as {', '.join(_SHOWN)})"
+    names = f"(known: {', '.join(choices)}, and torch's names, such as {', '.join(_SHOWN)})"
     if _WITHOUT_PEAK.fullmatch(word):
-        raise UnknownNameError(f"no device has a peak for {text!r:.60} {known}")
+        raise UnknownNameError(f"no device has a peak for {text!r:.60} {names}")
     near = _alike(word, choices)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise UnknownNameError(f"no dtype named {text!r:.60}{hint} {known}")
+    raise UnknownNameError(f"no dtype named {text!r:.60}{hint} {names}")
 
 
 def _alike(word: str, choices: Collection[str]) -> list[str]:

@@ -23,6 +23,7 @@ from profframe.facts.graph_captures.calls import (
     without_work,
 )
 from profframe.intervals import Ints, nearest
+from profframe.readers.demangle import demangled
 
 COPIES: Final = "(copy)"
 FILLS: Final = "(fill)"
@@ -145,10 +146,13 @@ def _names(events: pa.Table, calls: Ints) -> list[str | None]:
     is_copy, is_fill = (is_call(events, pattern)[calls] for pattern in (COPY, FILL))
     args = pl.Series(events["args"].take(pa.array(calls)), dtype=pl.String)
     kernels = args.str.extract(r'"kernel"\s*:\s*"((?:[^"\\]|\\.)*)"').to_list()
+    plain = demangled(kernels)
     names = []
     for kernel, copies, fills in zip(kernels, is_copy.tolist(), is_fill.tolist(), strict=True):
         name = (
-            None if not kernel else without_space(kernel.replace('\\"', '"').replace("\\\\", "\\"))
+            None
+            if not kernel
+            else without_space(plain.get(kernel, kernel).replace('\\"', '"').replace("\\\\", "\\"))
         )
         names.append(COPIES if copies else FILLS if fills else name)
     return names

@@ -33,6 +33,7 @@ from profframe.readers.build.rows import (
     replaced,
     time_column,
 )
+from profframe.readers.demangle import readable
 from profframe.readers.json import exact
 from profframe.schema import INT32, INT64, NAME
 from profframe.system.disk_tables import SpooledTable
@@ -114,6 +115,8 @@ def assemble(
     span = _plausible(rows[Table.EVENTS][time_column(Table.EVENTS)], base)
     for table, part in rows.items():
         rows[table] = _on_clock(part, table, base, span, quality)
+    for table in (Table.EVENTS, Table.FLOWS):
+        rows[table] = _readable(rows[table])
     rows, numbers = _number_threads(rows)
     slices, lone_ends = pair(rows[Table.EVENTS], quality, connection, in_order=in_order)
     accounted |= {
@@ -174,6 +177,13 @@ def assemble_without_events(
     for name, value in zip(("start_ns", "end_ns"), span_ns, strict=True):
         traces = replaced(traces, name, pa.array([value], INT64))
     return RawTrace({**empty, **tables, "traces": traces}, header)
+
+
+def _readable(rows: pa.Table) -> pa.Table:
+    """Rows with demangled names."""
+    names = rows["name"]
+    plain = readable(names)
+    return rows if plain is names else replaced(rows, "name", plain)
 
 
 def _memory(rows: pa.Table, device_type: str | None) -> pa.Table:

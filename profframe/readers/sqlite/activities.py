@@ -33,7 +33,6 @@ from profframe.readers.build.rows import (
 from profframe.readers.sqlite import nvtx
 from profframe.readers.sqlite.cupti import device_lines, names_by_code
 from profframe.readers.sqlite.database import Database, SourceTable
-from profframe.readers.sqlite.demangle import demangled
 from profframe.schema import INT64, TEXT
 from profframe.system.disk_tables import Spool
 
@@ -161,7 +160,7 @@ class Activities(ABC):
             if shape:
                 rows |= {word: _triple(raw, word) for word in ("grid", "block")}
             if activity.title is None:
-                rows["name"] = demangled_names(pc.coalesce(*texts))
+                rows["name"] = pc.coalesce(*texts)
             else:
                 rows["name"] = names_by_code(activity.title, *map(raw.get, codes))
             yield events(rows, activity.category)
@@ -290,13 +289,3 @@ def lookup(ids: pa.Array, texts: Mapping[str, pa.Array]) -> pa.Array:
     encoded = ids.dictionary_encode()
     place = pc.index_in(encoded.dictionary, value_set=texts["id"])
     return texts["text"].take(place).take(encoded.indices)
-
-
-def demangled_names(names: pa.Array) -> pa.Array:
-    """Names of kernels, demangled."""
-    encoded = names.dictionary_encode()
-    texts = encoded.dictionary.to_pylist()
-    plain = demangled(texts)
-    if not plain:
-        return names
-    return pa.array([plain.get(text, text) for text in texts], TEXT).take(encoded.indices)
