@@ -47,6 +47,12 @@ class TestSeveralRanks:
         assert ranks(trace) == [("-rf", 0), *(("32_odd_names", rank) for rank in (1, 2, 3))]
 
 
+def test_a_device_named_by_a_text() -> None:
+    trace = profframe.load(needs.case("57_rocm_device_text.json"))
+    kernels = trace.scan("events").filter(pl.col("kind") == "kernel").collect()
+    assert kernels["device"].to_list() == [0, 0]
+
+
 class TestContainers:
     @pytest.mark.parametrize(
         "name",

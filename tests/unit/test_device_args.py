@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import profframe
 from profframe.readers.build.rows import typed
@@ -234,3 +237,25 @@ def test_what_a_collective_of_ascend_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wide", [pa.large_string(), pa.string_view()])
 def test_texts_are_of_one_type_whoever_made_them(wide: pa.DataType) -> None:
     assert typed(pa.array(["a", None], wide), NAME).type == NAME
+
+
+@given(
+    kind=st.sampled_from(["amd:{}", "cuda:{}", "GPU {}", "xpu:{}", "{}", "npu {}", "gfx942:{}"]),
+    numbers=st.lists(st.integers(0, 130), min_size=1, max_size=4),
+)
+def test_a_device_may_be_named_by_a_text(kind: str, numbers: list[int]) -> None:
+    """Beside numbers, and where neither is there, the process tells."""
+    own = [{"device": kind.format(number)} for number in numbers]
+    own += [{"device": 5}, {"device": "cuda"}, {"name": "cuda:3"}]
+    events = [
+        {"ph": "X", "cat": "kernel", "name": "k", "pid": 17, "tid": 9, "ts": at, "dur": 1}
+        | {"args": args | {"correlation": at, "stream": 7}}
+        for at, args in enumerate(own)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "a.json")
+        file.write_text(json.dumps(events))
+        rows = profframe.load(file).scan("events").collect()
+    assert rows["device"].to_list() == [*numbers, 5, 17, 17]
+    assert rows["stream"].to_list() == [7] * len(own)
+    assert rows["correlation"].to_list() == list(range(len(own)))

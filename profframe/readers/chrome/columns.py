@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,6 +40,8 @@ GRAPH_DEPENDENCY: Final = "graph_dependency"
 """Category of arrows between graph nodes, which torch writes like those of launches."""
 FIRST_DEPENDENCY: Final = 1 << 40
 """Ids of such arrows begin here; others are correlations, of 32 bits."""
+_DEVICE_TEXT: Final = r'"device"\s*:\s*"[^"\\]*?(\d{1,9})"'
+"""The number of a device that the arguments name by a text."""
 _COUNTERS_OF: Final = re.compile(r"GPU (\d{1,9}) Counters")
 """Process of the counters of a device."""
 _UNIT: Final = re.compile(r" \((W|mW|C|Hz|kHz|MHz|GHz|%|B/s|GB/s|bytes)\)\Z")
@@ -326,7 +329,8 @@ def _device_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
         return {}
     line = _numbers(rows["tid"])
     by_process = pc.if_else(pa.array(is_device), _numbers(rows[_SOURCE_PID]), None)
-    device = pc.coalesce(rows["device"], by_process)
+    device = _with_named(rows["device"], rows["args"], pa.array(is_device))
+    device = pc.coalesce(device, by_process)
     stream = pc.coalesce(
         rows["original_stream"],
         _stream_of_nodes(rows, line),
@@ -339,6 +343,15 @@ def _device_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
         "device": pc.if_else(mask, device, pc.if_else(pa.array(in_list), line, None)),
         "stream": pc.if_else(mask, stream, None),
     }
+
+
+def _with_named(device: pa.Array, args: pa.Array, is_device: pa.Array) -> pa.Array:
+    """Devices, with the numbers of those that the arguments name by a text, such as "amd:0"."""
+    unread = pc.and_(is_device, pc.is_null(device))
+    if not pc.any(unread).as_py():
+        return device
+    texts = pl.Series(pc.if_else(unread, args, None)).str.extract(_DEVICE_TEXT)
+    return pc.coalesce(device, texts.cast(pl.Int64).to_arrow())
 
 
 def _stream_of_nodes(rows: _FilteredMembers, line: pa.Array) -> pa.Array:
