@@ -27,6 +27,8 @@ _RANK_PART: Final = re.compile(rf"[._-]*(?:{_RANK.pattern})", re.IGNORECASE)
 _PLACES_PART: Final = re.compile(rf"[._-]*{PLACES.pattern}")
 _ACCELERATE: Final = re.compile(r"profile_(\d+)(\.json(?:\.gz)?)")
 """Name of a file that Accelerate writes; the numbers begin at 0."""
+_HANDLER: Final = re.compile(r"(.+)\.\d+\.pt\.trace\.json(?:\.gz)?")
+"""Name of a file of torch's ``tensorboard_trace_handler``: a worker, and the time of its cycle."""
 _SUFFIX: Final = re.compile(
     r"(?:\.(?:gz|zst|bz2|xz|json|trace|pt|sqlite|sql|nvvp|nvprof|db|pftrace|perfetto-trace))+\Z"
 )
@@ -182,7 +184,9 @@ def _run_of(path: Path, *, is_rank_known: bool) -> str:
     match = _RANK.search(folder)
     is_rank_folder = match is not None and match.group() == folder
     run_folder = above if is_rank_folder else folder
-    run = run_folder if is_rank_known and run_folder else _SUFFIX.sub("", file)
+    handled = _HANDLER.fullmatch(file)
+    own = handled[1] if handled else _SUFFIX.sub("", file)
+    run = run_folder if is_rank_known and run_folder else own
     return readable(run or file)
 
 

@@ -70,7 +70,7 @@ def rank_at(place: Place, places: Iterable[Place]) -> int:
     """
     every = [*places, place]
     others = sorted({axis for one in every for axis in one} - {*_AXES})
-    for axes in (*_ENOUGH, (*others, *_AXES)):
+    for axes in (*_ENOUGH, *((*others, *enough) for enough in _ENOUGH)):
         if _count(every, axes) == _count(every, (*others, *_AXES)):
             break
     rank = 0

@@ -7,6 +7,7 @@ import pytest
 
 import profframe
 from profframe import Trace
+from profframe.cli import run as command_line
 from tests import needs
 
 
@@ -51,6 +52,17 @@ def test_a_device_named_by_a_text() -> None:
     trace = profframe.load(needs.case("57_rocm_device_text.json"))
     kernels = trace.scan("events").filter(pl.col("kind") == "kernel").collect()
     assert kernels["device"].to_list() == [0, 0]
+
+
+def test_step_numbers_that_are_there_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two of them are 5 ms long with 30 %, two with 36 % of work."""
+    file = needs.case("63_repeated_steps.json")
+    assert profframe.load(file).steps()["step"].to_list() == [0, 1, 0, 1]
+    assert command_line(["show", str(file)]) == 0
+    first = capsys.readouterr().out.splitlines()
+    assert ": 1 run, 1 rank, 4 steps, 120.000 ms" in first[0]
+    assert "time         compute 33.0 %, idle 67.0 %" in first[3]
+    assert "5.000 ms per step, the mean of 4" in first[3]
 
 
 class TestContainers:

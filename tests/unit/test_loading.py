@@ -4,11 +4,16 @@ import gzip
 import json
 import os
 from collections.abc import Callable
+from itertools import product
+from math import prod
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import profframe
 from profframe import Trace
@@ -78,6 +83,12 @@ def checks(trace: Trace) -> dict[str, int]:
         ("job/crank3.json", {}, ("crank3", 0, "assumed")),
         ("job/rankless.json", {}, ("rankless", 0, "assumed")),
         ("job/a.pt.trace.json.gz", {}, ("a", 0, "assumed")),
+        ("job/host_12.1694128201545.pt.trace.json", {}, ("host_12", 0, "assumed")),
+        ("job/DP-2.json", {}, ("job", 2, "path")),
+        ("job/17.5-EP-1.trace.json.gz", {}, ("job", 1, "path")),
+        ("job/17.5-TP-1-DP-0-PP-0-EP-1.trace.json.gz", {}, ("job", 1, "path")),
+        ("job/profile_0.json", {}, ("job", 0, "path")),
+        ("job/profile_1.json", {}, ("profile_1", 0, "assumed")),
         ("job/a.json.gz", {}, ("a", 0, "assumed")),
         ("job/a.b.json", {}, ("a.b", 0, "assumed")),
         ("job/a", {}, ("a", 0, "assumed")),
@@ -102,6 +113,40 @@ def test_ranks_of_a_pipeline_of_sglang_follow_its_stages(write: Write, tmp_path:
     assert names(trace) == [("job", rank) for rank in range(6)]
     last = profframe.load(tmp_path / "job" / "17.5-TP-2-EP-2-PP-1-DECODE.trace.json.gz")
     assert names(last) == [("job", 5)]
+
+
+def test_ranks_of_accelerate_are_of_one_run(write: Write, tmp_path: Path) -> None:
+    """The first of them tells; a header tells more."""
+    for rank in range(3):
+        write(f"job/profile_{rank}.json")
+    assert names(profframe.load(tmp_path / "job")) == [("job", 0), ("job", 1), ("job", 2)]
+    assert names(profframe.load(write("job/profile_4.json", distributedInfo={"rank": 9}))) == [
+        ("job", 9)
+    ]
+
+
+@given(
+    sizes=st.fixed_dictionaries(
+        {axis: st.integers(1, 3) for axis in ("TP", "PP", "DP", "EP", "CP")}
+    ).filter(lambda sizes: 1 < prod(sizes.values()) < 25),
+    is_derived=st.booleans(),
+)
+def test_all_places_in_names_together_are_one_rank(sizes: dict[str, int], is_derived: bool) -> None:
+    """Each file has its own rank; in a grid, from 0 on without a gap."""
+    axes = [axis for axis, size in sizes.items() if size > 1]
+    grid = [
+        dict(zip(axes, places, strict=True))
+        for places in product(*(range(sizes[axis]) for axis in axes))
+    ]
+    for place in grid if is_derived and "TP" in axes else ():
+        place |= {"EP": place["TP"]}
+    grid = [dict(pairs) for pairs in dict.fromkeys(tuple(place.items()) for place in grid)]
+    with TemporaryDirectory() as folder:
+        for place in grid:
+            name = "-".join(f"{axis}-{number}" for axis, number in place.items())
+            Path(folder, f"17.5-{name}.trace.json").write_text('{"traceEvents": []}')
+        trace = profframe.load(folder, run="r")
+    assert names(trace) == [("r", rank) for rank in range(len(grid))]
 
 
 def test_arguments_name_a_trace_before_all_else(write: Write) -> None:

@@ -86,6 +86,20 @@ CASES: dict[str, tuple[Planted, dict[str, str]]] = {
             "h_12_rank0.1700000001.pt.trace.json": "h_12",
         },
     ),
+    "cycles of workers without ranks": (
+        {
+            "h_11.1700000003.pt.trace.json": (11, 900, None, None),
+            "h_11.1700000001.pt.trace.json": (11, 0, None, None),
+            "h_11.1700000002.pt.trace.json": (11, 500, None, None),
+            "h_12.1700000001.pt.trace.json": (12, 0, None, None),
+        },
+        {
+            "h_11.1700000001.pt.trace.json": "h_11",
+            "h_11.1700000002.pt.trace.json": "h_11.1",
+            "h_11.1700000003.pt.trace.json": "h_11.2",
+            "h_12.1700000001.pt.trace.json": "h_12",
+        },
+    ),
     "cycles of one process": (
         {"b.json": (1, 0, 0, None), "a.json": (1, 500, 0, None), "c.json": (1, 900, 0, None)},
         {"b.json": "job", "a.json": "job.1", "c.json": "job.2"},
