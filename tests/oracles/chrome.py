@@ -18,6 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from profframe import schema
+from profframe.readers.demangle import demangled
 
 Row = dict[str, Any]
 
@@ -587,6 +588,9 @@ def differences(tables: Mapping[str, pa.Table], plain: Plain, sample: int = 1) -
             if (name, column) == ("flows", "event_id") and "kind" in tables["events"].column_names:
                 continue
             ours, theirs = values(tables[name][column]), [row.get(column) for row in rows]
+            if column == "name" and name in {"events", "flows"}:
+                plain_names = demangled(theirs)  # which ones, depends on the machine's C++ runtime
+                theirs = [plain_names.get(text or "", text) for text in theirs]
             if column in _JSON:
                 ours, theirs = list(map(_json_value, ours)), list(map(_json_value, theirs))
             if column == "bytes" and completed:  # what the source does not say is counted

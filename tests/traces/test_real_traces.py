@@ -37,6 +37,7 @@ CERTAIN: Final = {
     "external_id_mismatch",
     "faster_than_memory",
     "faster_than_peak",
+    "kernel_without_correlation",
     "kernel_without_launch",
     "sub_nanosecond_time",
     "unmatched_begin",
