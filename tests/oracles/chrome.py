@@ -487,13 +487,17 @@ def _pair(plain: Plain) -> None:
     matched = _pair_async(plain)
     for rows in threads.values():
         open_rows: list[Row] = []
+        names = {row["name"] for row in rows if row["phase"] == "B"}
         for row in sorted(rows, key=lambda r: r["start_ns"]):
             if row["phase"] == "B":
                 open_rows.append(row)
-            elif open_rows:
-                begin = open_rows.pop()
-                _close(begin, row, matched)
-                named = bool(row["name"]) and row["name"] != begin["name"]
+                continue
+            is_named = row["name"] in names and bool(row["name"])
+            same = [one for one in open_rows if not is_named or one["name"] == row["name"]]
+            if same:
+                open_rows = [one for one in open_rows if one is not same[-1]]
+                _close(same[-1], row, matched)
+                named = bool(row["name"]) and row["name"] != same[-1]["name"]
                 plain.found["end_of_another_name"] += named
     slices: list[Row] = []
     for row in plain.events:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import profframe
 from profframe import Trace
@@ -52,3 +59,107 @@ class TestPythonFrames:
             7: 80_000,
         }
         assert checks(trace)["crossing_slices"] == 4
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[..., Trace]:
+    """Loads a text, written to a file."""
+
+    def load(text: str, name: str = "trace.json") -> Trace:
+        (tmp_path / name).write_text(text)
+        return profframe.load(tmp_path / name)
+
+    return load
+
+
+drawn = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+class TestCutRecords:
+    def test_what_follows_a_cut_event_is_kept(self) -> None:
+        trace = case("12c_cut_event.json")
+        assert trace.events["name"].to_list() == [f"aten::op{i}" for i in range(12) if i != 6]
+        assert checks(trace) == {"unreadable_event": 1}
+        assert json.loads(trace.traces["accounted"][0]) == {"events": 11, "dropped": 1}
+
+    def test_wherever_it_is_cut(self, load: Callable[..., Trace]) -> None:
+        lines = needs.case("12c_cut_event.json").read_text().split("\n")
+        whole = lines[5].replace("op5", "op6").rstrip(",")
+        for place in range(1, len(whole) - 1, 5):
+            trace = load("\n".join([*lines[:6], whole[:place] + ",", *lines[7:]]))
+            assert trace.events["name"].to_list() == [f"aten::op{i}" for i in range(12) if i != 6]
+            assert checks(trace) == {"unreadable_event": 1}, whole[:place]
+        trace = load("\n".join([*lines[:6], whole[:-1] + ",", *lines[7:]]))
+        assert trace.events.height == 12
+        assert checks(trace) == {"missing_bracket": 1}
+
+    @drawn
+    @given(st.data())
+    def test_several_of_any_form(self, load: Callable[..., Trace], data: st.DataObject) -> None:
+        texts = st.text('ab {}[]\\,:"\n', max_size=6)
+        args = st.dictionaries(
+            st.sampled_from(["Input Dims", "name", "id", "k"]),
+            texts | st.integers(-9, 9) | st.lists(st.lists(st.integers(0, 9), max_size=2))
+            | st.lists(st.fixed_dictionaries({"name": texts, "value": texts}), max_size=3),
+            max_size=4,
+        )  # fmt: skip
+        events = [
+            {"ph": "X", "cat": "cpu_op", "name": f"op{i}", "pid": 1, "tid": 1, "ts": 100 * i,
+             "dur": 50, "args": data.draw(args)} for i in range(8)
+        ]  # fmt: skip
+        cut = data.draw(st.sets(st.integers(0, 6), min_size=1, max_size=3))
+        parts = [json.dumps(event) for event in events]
+        for i in cut:
+            parts[i] = parts[i][: data.draw(st.integers(1, len(parts[i]) - 2))]
+        between = data.draw(st.sampled_from([",\n", ", ", ",\n  "]))
+        trace = load('{"traceEvents": [' + between.join(parts) + "]}")
+        rows = trace.events.select("name", "dur_ns").rows()
+        assert rows == [(f"op{i}", 50_000) for i in range(8) if i not in cut]
+        assert checks(trace) == {"unreadable_event": len(cut)}
+
+    def test_two_writers_in_one_file(self) -> None:
+        trace = case("12a_interleaved.json")
+        recorded = needs.case("12a_interleaved.json").read_text().count('"ph"')
+        assert trace.events.height == 17
+        assert set(trace.events["pid"]) == {"100", "0"}
+        found = checks(trace)
+        assert found["unreadable_event"] + found["second_array"] == recorded - 17 - 4
+        accounted = json.loads(trace.traces["accounted"][0])
+        assert accounted == {"events": 17, "metadata": 4, "dropped": recorded - 21}
+
+    @pytest.mark.parametrize(
+        ("name", "nodes", "found"),
+        [
+            ("23a_et_ok.json", 12, {}),
+            ("23b_et_missing_commas.json", 12, {"odd_comma": 11}),
+            ("23c_et_cut_node.json", 11, {"unreadable_event": 1}),
+            ("23d_et_attr_comma.json", 12, {"odd_comma": 1}),
+            ("23e_et_no_tail.json", 12, {"truncated": 0}),
+            ("23f_et_missing_brace.json", 12, {"missing_bracket": 1}),
+        ],
+    )
+    def test_execution_traces(self, name: str, nodes: int, found: dict[str, int]) -> None:
+        trace = case(name)
+        assert trace.scan("nodes").collect().height == nodes
+        assert checks(trace) == found
+
+    @drawn
+    @given(st.data())
+    def test_no_attribute_of_a_node_is_a_node(
+        self, load: Callable[..., Trace], data: st.DataObject
+    ) -> None:
+        lines = needs.case("23a_et_ok.json").read_text().split("\n")
+        first = next(i for i, line in enumerate(lines) if line.startswith('{"id": 1,'))
+        cut = data.draw(st.integers(first, first + 10))
+        lines[cut] = lines[cut][: data.draw(st.integers(2, len(lines[cut]) - 3))] + ","
+        trace = load("\n".join(lines), "et.json")
+        names = trace.scan("nodes").collect()["node_id"].to_list()
+        assert names == [i for i in range(1, 13) if i != cut - first + 1]
+        assert checks(trace) == {"unreadable_event": 1}
+
+
+class TestBeginAndEnd:
+    def test_they_are_closed_by_name(self) -> None:
+        trace = case("68_real_crossing_begin_end.json")
+        assert trace.events.filter(name="add_11 Cmpt Prep")["dur_ns"].sum() == 1_232_737
+        assert checks(trace) == {"crossing_slices": 7}

@@ -171,12 +171,12 @@ def test_an_end_of_another_name_is_counted(load: Any) -> None:
         at("X", 0, "first", dur=1),
         at("B", 1, "f"),
         at("B", 2, "g"),
-        at("E", 3, "f"),
+        at("E", 3, "h"),
         at("E", 4, None),
     )
     (row,) = trace.quality.to_dicts()
     assert (row["check"], row["events"], row["example_event_id"]) == ("end_of_another_name", 1, 2)
-    assert row["detail"].endswith("first 'g', which 'f' closes")
+    assert row["detail"].endswith("first 'g', which 'h' closes")
     assert slices(trace)[1:] == [("f", None, 1, 3), ("g", None, 2, 1)]
 
 

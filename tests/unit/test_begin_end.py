@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe.readers import RawTrace, read
-from profframe.readers.build.begin_end import match_begin_end
+from profframe.readers.build.begin_end import match_begin_end, match_named
 
 Row = tuple[int, int, str]
 """Thread, time and phase."""
@@ -167,3 +167,64 @@ def test_what_has_no_time_is_paired_with_nothing(load: Any) -> None:
 def test_a_duration_of_a_begin_event_is_its_pairs(load: Any) -> None:
     trace = load(event("B", 1, dur=99), event("E", 3, dur=99), event("B", 4, dur=99))
     assert trace.tables["events"]["dur_ns"].to_pylist() == [2_000, None]
+
+
+Named = tuple[int, int, str, int]
+"""Thread, time, phase and name, of which 0 is none."""
+
+
+def by_names(rows: list[Named]) -> list[tuple[int, int]]:
+    """Pairs as they come: an end closes the last open begin of its name, without one of any."""
+    found = []
+    open_rows: list[int] = []
+    for row in sorted(range(len(rows)), key=lambda i: rows[i][1]):
+        thread, _, phase, name = rows[row]
+        if phase == "B":
+            open_rows.append(row)
+            continue
+        same = [i for i in open_rows if rows[i][0] == thread and name in {0, rows[i][3]}]
+        if same:
+            open_rows.remove(same[-1])
+            found.append((same[-1], row))
+    return sorted(found)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 12), st.sampled_from("BE"), st.integers(0, 3)),
+        max_size=30,
+    )
+)
+def test_ends_with_names_close_what_has_them(rows: list[Named]) -> None:
+    thread, time, name = (np.array([row[i] for row in rows], np.int64) for i in (0, 1, 3))
+    begins = np.array([row[2] == "B" for row in rows], np.bool_)
+    begin, end = match_named(thread, time, begins, ~begins, name)
+    assert sorted(zip(begin.tolist(), end.tolist(), strict=True)) == by_names(rows)
+
+
+def test_crossing_slices_are_closed_by_their_names(load: Any) -> None:
+    trace = load(
+        event("B", 0, name="a"),
+        event("B", 10, name="b"),
+        event("E", 30, name="a"),
+        event("E", 40, name="b"),
+        event("B", 50, name="c"),
+        event("B", 60, name="d"),
+        event("E", 70, name="a"),
+        event("E", 80),
+        event("B", 1, name="e", tid=2),
+        event("B", 2, name="f", tid=2),
+        event("E", 3, tid=2),
+        event("E", 4, name="f", tid=2),
+        event("E", 5, name="e", tid=2),
+    )
+    slices = trace.tables["events"].select(["name", "dur_ns"]).to_pylist()
+    assert [tuple(row.values()) for row in slices] == [
+        ("a", 30_000),
+        ("b", 30_000),
+        ("c", None),
+        ("d", 20_000),
+        ("e", 4_000),
+        ("f", 1_000),
+    ]
+    assert quality(trace) == {"unmatched_begin": 1, "unmatched_end": 2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,8 +59,9 @@ def pair(
     """Slices, and the end events without a begin event.
 
     A begin event gets the duration up to its end event, and that event's arguments after its own.
-    One without an end stays, without a duration. The end of an asynchronous operation closes the
-    last open begin of its operation with the same name; an end without a name closes any. Ends that
+    One without an end stays, without a duration. An end closes the last open begin of its name on
+    its thread, or in its asynchronous operation; an end without a name, or on a thread with one
+    that nothing there has, closes the last open begin of any. Ends that
     may be in the order of their begins close those if the rows have such runs of both.
     """
     phase = rows["phase"]
@@ -100,7 +102,7 @@ class _Pairs:
 
 
 def _pairs_of_stacks(rows: pa.Table, *, in_order: bool = False) -> _Pairs:
-    """Events of threads: an end closes the last open begin of its thread."""
+    """Events of threads: an end closes the last open begin of its thread, or of its name there."""
     is_begin, is_end = _is_phase(rows, "B"), _is_phase(rows, "E")
     has_time = pc.is_valid(rows["start_ns"]).to_numpy()
     thread, time = rows["thread"].to_numpy(), _ints(rows["start_ns"])
@@ -110,6 +112,14 @@ def _pairs_of_stacks(rows: pa.Table, *, in_order: bool = False) -> _Pairs:
         first, last = match_runs(thread, time, begins, ends)
         begins[first] = ends[last] = False
     begin, end = match_begin_end(thread, time, begins, ends)
+    name = _own_names(_names(rows)[0], thread, begins, ends)
+    crossed = (name[end] > 0) & (name[begin] != name[end])
+    if crossed.any():
+        again = np.isin(thread, thread[end[crossed]])
+        is_whole = ~again[end]
+        named = match_named(thread, time, begins & again, ends & again, name)
+        begin = np.concatenate([begin[is_whole], named[0]])
+        end = np.concatenate([end[is_whole], named[1]])
     return _Pairs(is_begin, is_end, np.concatenate([first, begin]), np.concatenate([last, end]))
 
 
@@ -156,6 +166,13 @@ def _names(rows: pa.Table) -> tuple[Ints, list[str | None]]:
     """Codes of names and their texts; 0 means no name, which may be an empty text."""
     names, texts = codes(rows["name"])
     return np.where(np.array([not text for text in texts], np.bool_)[names], 0, names), texts
+
+
+def _own_names(name: Ints, thread: Ints, begins: Flags, ends: Flags) -> Ints:
+    """Names of rows, where an end whose name no begin of its thread has counts as without."""
+    code = np.unique(thread, return_inverse=True)[1].astype(np.int64)
+    key = code * (int(name.max(initial=0)) + 1) + name
+    return np.where(ends & ~np.isin(key, key[begins]), 0, name)
 
 
 def _is_phase(rows: pa.Table, *phases: str) -> Flags:
@@ -221,6 +238,51 @@ def match_begin_end(
     begin, end = first[matches], second[matches]
     by_end = np.argsort(end)
     return order[begin[by_end]], order[end[by_end]]
+
+
+def match_named(
+    thread: npt.NDArray[np.integer], time: Ints, is_begin: Flags, is_end: Flags, name: Ints
+) -> tuple[Ints, Ints]:
+    """Row numbers of matching begin and end events of threads whose slices cross.
+
+    An end with a name closes the last open begin of that name on its thread; one without, whose
+    name is 0, the last open begin of any. Where a thread has both, they are matched one by one.
+
+    Examples
+    --------
+    >>> begins, name = np.array([True, True, False, False]), np.array([1, 2, 1, 2])
+    >>> match_named(np.zeros(4, np.int32), np.arange(4), begins, ~begins, name)
+    (array([0, 1]), array([2, 3]))
+    """
+    mixed = np.isin(thread, thread[is_end & (name == 0)])
+    code = np.unique(thread, return_inverse=True)[1].astype(np.int64)
+    of_name = code * (int(name.max(initial=0)) + 1) + name
+    begin, end = match_begin_end(of_name, time, is_begin & ~mixed, is_end & ~mixed)
+    rows = np.flatnonzero((is_begin | is_end) & mixed)
+    rows = rows[np.lexsort((rows, time[rows], thread[rows]))]
+    parts = zip(*(of[rows].tolist() for of in (thread, is_begin, name)), strict=True)
+    pairs = _one_by_one(rows.tolist(), parts)
+    return np.append(begin, pairs[0]), np.append(end, pairs[1])
+
+
+def _one_by_one(rows: list[int], parts: Iterable[tuple[int, bool, int]]) -> Ints:
+    """Pairs of rows in the order of time, of which each is (thread, whether it begins, name)."""
+    open_rows: dict[tuple[int, int], list[int]] = {}
+    closed: set[int] = set()
+    pairs = []
+    for row, (thread, begins, name) in zip(rows, parts, strict=True):
+        stacks = [open_rows.setdefault((thread, key), []) for key in {0, name}]
+        if begins:
+            for stack in stacks:
+                stack.append(row)
+            continue
+        stack = open_rows[thread, name]
+        while stack and stack[-1] in closed:
+            stack.pop()
+        if stack:
+            closed.add(stack[-1])
+            pairs.append((stack.pop(), row))
+    return np.array(pairs, np.int64).reshape(-1, 2).T
 
 
 def match_runs(

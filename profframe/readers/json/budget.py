@@ -32,6 +32,7 @@ class RepairBudget:
     """
 
     def __init__(self, mark: str = "") -> None:
+        self.mark = mark
         self._mark = re.compile(rf'"{re.escape(mark)}"\s*+:\s*+"' if mark else "")
         self._left = _MOST
 

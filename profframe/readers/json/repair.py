@@ -7,6 +7,7 @@ not parse are repaired. A comma before a closing bracket loses nothing and is no
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -50,6 +51,12 @@ _MOST_ALIKE: Final = 16
 _LONGEST_DEEP: Final = 1 << 20
 """Characters read of an element nested deeper; halved after each that does not end within them."""
 _SHORTEST_DEEP: Final = 16 << 10
+_MOST_BEGINS: Final = 64
+"""Objects that are looked at, until it is left open where the next element begins."""
+_LONGEST_SPACE: Final = 100
+"""Characters of a separator."""
+_FEWEST_MEMBERS: Final = 3
+"""Members of an object that is an element although nothing separates it from what is before."""
 _MOST_REPAIRS: Final = 1 << 17
 """Repairs of one element before it is given up."""
 
@@ -121,9 +128,9 @@ def repair(text: str, longest: int | None = None, budget: RepairBudget | None = 
     >>> fixed.elements, dict(fixed.repairs), fixed.closed
     (['{"stream":16}', '{"busy":null}'], {'hex_number': 1, 'non_finite_number': 1}, True)
     """
-    return _Repairer(text).elements(
-        len(text) if longest is None else longest, budget or RepairBudget()
-    )
+    budget = budget or RepairBudget()
+    repairer = _Repairer(text, budget.mark)
+    return repairer.elements(len(text) if longest is None else longest, budget)
 
 
 def read_document(text: str) -> tuple[object, Counter[str]]:
@@ -153,8 +160,11 @@ def read_document(text: str) -> tuple[object, Counter[str]]:
 class _Repairer:
     """A tolerant reader of one text; it writes valid JSON and counts its repairs."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, mark: str = "") -> None:
         self.text = _Text(text)
+        self.mark = mark
+        """Name of the member by which elements are told from objects in them; empty: none is."""
+        self.marked = re.compile(rf'\{{\s*"{re.escape(mark)}"\s*:')
         self.is_unicode = is_unicode(text)
         self.repairs: Counter[str] = Counter()
         self.first: dict[str, int] = {}
@@ -176,6 +186,8 @@ class _Repairer:
         self.junk_end = -1
         """Position after brackets that are certainly junk."""
         self.longest_deep = _LONGEST_DEEP
+        self.has_broken_text = False
+        """Whether a key, or text with raw quotes, has a line break: it goes on in another."""
 
     def object_from(self, pairs: exact.Pairs) -> dict[str, Any]:
         """An object from its members; counts doubled ones."""
@@ -247,12 +259,73 @@ class _Repairer:
                 end = self.sound_end(position)
             except RecursionError:
                 return self._too_deep(position)
-            return self._repaired(position) if end is None else (text[position:end], end)
+            if end is not None:
+                return text[position:end], end
+            begin = self._next_begin(position) if self.mark else None
+            return self._repaired(position) if begin is None else self._before(position, begin)
         if _KEY.match(text, position):
             return self._repaired(position, is_open=True)
         if _LIST_OF_OBJECTS.match(text, position):
             return None, self._bracket(position) + 1
         return None, self._not_an_object(position)
+
+    def _next_begin(self, position: int) -> int | None:
+        """Where the next element begins, if that shows by its members, wherever this one ends."""
+        named = self.marked.search(self.text, position + 1)
+        while named is not None and not self._follows(position, named.start()):
+            named = self.marked.search(self.text, named.end())
+        stop = len(self.text) if named is None else named.start()
+        openings = _OPENING.finditer(self.text, position + 1, stop)
+        for match in itertools.islice(openings, _MOST_BEGINS):
+            try:
+                value, _ = DECODER.raw_decode(self.text, match.start())
+            except (ValueError, RecursionError):
+                continue
+            is_apart = len(value) >= _FEWEST_MEMBERS or self._follows(position, match.start())
+            if self.mark in value and is_apart:
+                return match.start()
+        return None if named is None else stop
+
+    def _follows(self, position: int, begin: int) -> bool:
+        """Whether what is before ends as if something else began there."""
+        before = self.text[max(position, begin - _LONGEST_SPACE) : begin]
+        return before.rstrip(" \t\r").endswith((",", "\n", "}", "]"))
+
+    def _before(self, position: int, begin: int) -> tuple[str | None, int]:
+        """Repaired text of the object there, which ends before another one begins.
+
+        Where it has no end it is cut. If it lacks nothing but its own bracket after an object or an
+        array, it gets that; what else is lost nobody knows, and a number may be half of one.
+        """
+        text = str(self.text[position:begin])
+        tail = text.rstrip(" \t\r\n,")
+        try:
+            fixed, end = self._within(text, position)
+        except (_IncompleteError, NoEndError):
+            if tail[-1] in "}]" and _open_brackets(tail) == 1:
+                self.note("missing_bracket", position + len(tail))
+                fixed, _ = self._within(tail + "}", position)
+            else:
+                self.note("unreadable_event", position)
+                fixed = None
+            end = len(text)
+            self.seam = begin
+        return fixed, position + end
+
+    def _within(self, text: str, position: int) -> tuple[str | None, int]:
+        """Repaired text of the object that a part of the text begins with, and where it ends."""
+        part = _Repairer(text)
+        end = part.sound_end(0)
+        fixed, end = part._repaired(0) if end is None else (text[:end], end)
+        self.attempts += part.attempts
+        if part.has_broken_text:
+            self.note("unreadable_event", position)
+            self.seam = position + end
+            return None, end
+        self.repairs.update(part.repairs)
+        for check, place in part.first.items():
+            self.first.setdefault(check, position + place)
+        return fixed, end
 
     def _repaired(
         self, position: int, *, is_open: bool = False, splits: bool = False
@@ -454,7 +527,7 @@ class _Repairer:
         match = WHOLE.match(self.text, position)
         if match is None:
             raise _IncompleteError
-        return '"' + self._content(position + 1, match.end() - 1) + '"', match.end()
+        return '"' + self._content(position + 1, match.end() - 1, is_key=True) + '"', match.end()
 
     def _string(self, position: int, role: str) -> tuple[str, int]:
         ends = end_of(self.text, position, role)
@@ -465,11 +538,18 @@ class _Repairer:
             self.note("missing_quote", end)
         return '"' + self._content(position + 1, end) + '"', following
 
-    def _content(self, start: int, end: int) -> str:
+    def _content(self, start: int, end: int, *, is_key: bool = False) -> str:
         content, repairs = content_of(self.text[start:end])
+        self.has_broken_text |= "control_byte" in repairs and (is_key or "raw_quote" in repairs)
         for check in repairs:
             self.note(check, start)
         return content
+
+
+def _open_brackets(text: str) -> int:
+    """How many brackets are open at the end of a text."""
+    tokens = [token.group() for token in _BRACKETS.finditer(text)]
+    return sum(each in "{[" for each in tokens) - sum(each in "}]" for each in tokens)
 
 
 def _plain_number(word: str) -> str:

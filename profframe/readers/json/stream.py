@@ -498,7 +498,8 @@ class ArrayReader(Generic[Rows]):
             array = header.pop(self._key, None)
             if isinstance(array, list) and array not in ([], [None]):
                 repairs["doubled_member"] -= 1  # if there are several arrays, the first one counts
-                repairs["second_array"] = len(array)
+                marks = (tail or b"").count(self._mark) if self._mark else 0
+                repairs["second_array"] = max(len(array), marks)
             self.document.header = header
         self.document.repairs.update(+repairs)
 
