@@ -232,5 +232,5 @@ def _notes(events: pa.Table, lost: Ints, stream: Ints) -> Iterator[Note]:
     ]
     more = ", ..." if len(parts) > _MOST_NAMED else ""
     calls = np.count_nonzero(outermost(events, *_LAUNCHES))
-    detail = f"{lost.size} of {calls}: {', '.join(parts[:_MOST_NAMED])}{more}"
+    detail = f"{lost.size:,} of {calls:,}: {', '.join(parts[:_MOST_NAMED])}{more}"
     yield "launch_without_work", lost.size, detail, int(lost[0])
