@@ -19,7 +19,9 @@ _MANGLED: Final = "_Z"
 """Prefix of mangled names in the Itanium C++ ABI."""
 _LIBRARIES: Final = ("libstdc++.so.6", "libc++.so.1", "libc++.1.dylib")
 """The C++ runtime on Linux and on macOS."""
-_REFERENCES: Final = re.compile(r"[ST][0-9A-Z]*_|(?P<pack>Dp)")
+_LONGEST: Final = 4096
+"""Characters of a mangled name; GNU's runtime reads no more than 1024."""
+_REFERENCES: Final = re.compile(r"[ST][0-9A-Z]{0,4}_|(?P<pack>Dp)")
 """What stands for earlier text; a pack for as many as it has."""
 _OF_PACK: Final = 17
 """Plain references that make as much of a name as one pack of 500 types."""
@@ -54,7 +56,7 @@ def demangled(names: Iterable[str | None]) -> Mapping[str, str]:
 
 def _is_safe(name: str) -> bool:
     """Whether a name is mangled, and its text cannot be very long."""
-    if not name.startswith(_MANGLED) or "\0" in name:
+    if not name.startswith(_MANGLED) or len(name) > _LONGEST or "\0" in name:
         return False
     weights = (_OF_PACK if match["pack"] else 1 for match in _REFERENCES.finditer(name))
     return sum(weights) <= _MOST_REFERENCES

@@ -91,6 +91,7 @@ class TestBombs:
     def test_a_name_that_refers_too_often_stays(self) -> None:
         assert len(demangled([bomb(8)])[bomb(8)]) > 8000
         assert demangled([bomb(35)]) == {}
+        assert demangled(["_Z1f" + "S" * 10_000_000, "_Z1f" + "P" * 10_000 + "i"]) == {}
         assert demangled(["_Z1fIJ" + "i" * 300 + "EEvDpDpT_" + "DpT_" * 9]) == {}
 
     def test_all_together_have_a_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
