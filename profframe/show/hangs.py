@@ -235,7 +235,9 @@ def _untold(progress: pl.DataFrame) -> str:
             key = (row["run"], row["process_group"], group(row))
             callers.setdefault(key, set()).add(row["rank"])
     absent = [
-        (name, rest) for (run, _, name), own in callers.items() if (rest := loaded.get(run, set()) - own)
+        (name, rest)
+        for (run, _, name), own in callers.items()
+        if (rest := loaded.get(run, set()) - own)
     ]
     if not absent:
         return ""
