@@ -91,14 +91,16 @@ FROM device_work(events);
 
 -- lost_work: when work that is not in the trace may have run, as the calls that launched it tell.
 -- parameter events TABLE  `events`, or a part of it
--- column run, rank  as in events
+-- column run, rank, event_id, thread, step  as in events
 -- column device INTEGER  device; NULL if not known
 -- column stream INTEGER  stream; NULL if not known
 -- column start_ns BIGINT  when it may have started at the earliest
 -- column end_ns BIGINT  when it had ended at the latest
 -- example: FROM lost_work(events)
 CREATE OR REPLACE TEMP MACRO lost_work(events) AS TABLE
-SELECT run, rank, lost_device AS device, lost_stream AS stream, lost_start_ns AS start_ns, lost_end_ns AS end_ns
+SELECT
+    run, rank, event_id, thread, step, lost_device AS device, lost_stream AS stream, lost_start_ns AS start_ns,
+    lost_end_ns AS end_ns
 FROM query_table(events)
 WHERE lost_start_ns < lost_end_ns;
 

@@ -140,20 +140,57 @@ lanes AS MATERIALIZED (
 on_lanes AS (
     FROM on_device_lanes('streams', 'lanes')
 ),
-lost AS (
-    SELECT lanes.lane AS key, lost.start_ns, lost.end_ns
+lost_calls AS (
+    SELECT
+        lanes.lane, lost.event_id, lost.start_ns, lost.end_ns, lost.thread, lost.step,
+        coalesce(lost.start_ns > max(lost.end_ns) OVER before, true) AS is_apart
     FROM lost_work(events) AS lost
     JOIN few('lanes') AS lanes
         ON lost.run = lanes.run
         AND lost.rank = lanes.rank
         AND coalesce(lost.device = lanes.device, true)
         AND coalesce(lost.stream = lanes.stream, true)
+    WINDOW before AS (
+        PARTITION BY lanes.lane ORDER BY lost.start_ns, lost.event_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
 ),
-unrecorded AS (
-    FROM interval_union('lost')
+-- The first of several whose times overlap.
+lost AS MATERIALIZED (
+    SELECT lane, event_id, start_ns, max(end_ns) OVER (PARTITION BY lane, part) AS lost_ns, thread, step
+    FROM (
+        SELECT *, count_if(is_apart) OVER (PARTITION BY lane ORDER BY start_ns, event_id ROWS UNBOUNDED PRECEDING) AS part
+        FROM lost_calls
+    )
+    QUALIFY is_apart
 ),
-whole_gaps AS (
-    SELECT lanes.run, lanes.rank, lanes.device, lanes.stream, gaps.*
+ends AS (
+    SELECT lane, min(start_ns) AS first_ns, max(end_ns) AS last_ns
+    FROM on_lanes
+    WHERE (SELECT count(*) > 0 FROM lost)
+    GROUP BY lane
+),
+-- Lost work is a mark of no length where it may have begun, which parts a gap in two.
+marked AS (
+    SELECT *, NULL::BIGINT AS lost_ns
+    FROM on_lanes
+    UNION ALL BY NAME
+    SELECT
+        lane, event_id, greatest(start_ns, first_ns) AS start_ns, greatest(start_ns, first_ns) AS end_ns,
+        start_ns AS queued_ns, thread, step, lost_ns
+    FROM lost
+    JOIN ends USING (lane)
+    WHERE start_ns < last_ns
+),
+ordered AS (
+    SELECT
+        *,
+        row_number() OVER () AS place,
+        (max((lane::HUGEINT << 64) + lost_ns) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+        - (lane::HUGEINT << 64)) > free_ns AS is_lost
+    FROM busy_order('marked')
+),
+gaps AS (
+    SELECT lanes.run, lanes.rank, lanes.device, lanes.stream, gaps.* EXCLUDE (lane)
     FROM (
         SELECT
             * EXCLUDE (last_thread, threads_lane),
@@ -163,50 +200,29 @@ whole_gaps AS (
                 *,
                 arg_max(thread, place) OVER until_now AS last_thread,
                 max(CASE WHEN thread IS NOT NULL THEN lane END) OVER until_now AS threads_lane
-            FROM (SELECT *, row_number() OVER () AS place FROM busy_order('on_lanes'))
+            FROM ordered
             WINDOW until_now AS (ROWS UNBOUNDED PRECEDING)
         )
         QUALIFY gap_ns > 0
     ) AS gaps
     JOIN few('lanes') AS lanes ON gaps.lane = lanes.lane
 ),
--- The part before lost work may have run, and the part from then on.
-parts AS (
-    SELECT
-        gaps.*,
-        CASE WHEN unrecorded.start_ns < gaps.start_ns THEN greatest(unrecorded.start_ns, gaps.free_ns) END AS lost_ns,
-        unnest([true, false]) AS is_recorded
-    FROM whole_gaps AS gaps
-    ASOF LEFT JOIN unrecorded ON gaps.lane = unrecorded.key AND gaps.free_ns < unrecorded.end_ns
-),
-gaps AS (
-    SELECT
-        * REPLACE (
-            CASE WHEN is_recorded THEN free_ns ELSE lost_ns END AS free_ns,
-            CASE WHEN is_recorded THEN coalesce(lost_ns, start_ns) ELSE start_ns END AS start_ns
-        )
-    FROM parts
-    WHERE CASE WHEN is_recorded THEN lost_ns IS NULL OR free_ns < lost_ns ELSE lost_ns IS NOT NULL END
-),
 waits AS (
     FROM stream_waits(events, work)
 )
 SELECT
     gaps.run, gaps.rank, gaps.device, gaps.stream, gaps.free_ns AS start_ns, gaps.start_ns AS end_ns,
-    gaps.start_ns - gaps.free_ns AS gap_ns, gaps.event_id AS after_id, gaps.step,
+    gaps.gap_ns, gaps.event_id AS after_id, gaps.step,
     coalesce(gaps.thread, gaps.thread_before) AS thread,
+    CASE WHEN coalesce(is_lost, false) THEN 0 ELSE greatest(gaps.queued_ns - gaps.free_ns, 0) END AS host_ns,
     CASE
-        WHEN is_recorded THEN greatest(least(gaps.queued_ns, coalesce(lost_ns, gaps.queued_ns)) - gaps.free_ns, 0)
-    END AS host_ns,
-    CASE
-        WHEN NOT is_recorded THEN NULL
         WHEN waits.over_ns > gaps.free_ns THEN least(waits.over_ns, gaps.start_ns) - greatest(gaps.free_ns, gaps.queued_ns)
     END AS sync_ns,
     CASE
-        WHEN NOT is_recorded THEN 'unrecorded'
+        WHEN is_lost THEN 'unrecorded'
         WHEN sync_ns > host_ns THEN 'sync'
         WHEN host_ns > 0 THEN 'host_wait'
-        WHEN gaps.start_ns - gaps.free_ns < kernel_wait_ns THEN 'kernel_wait'
+        WHEN gap_ns < kernel_wait_ns THEN 'kernel_wait'
         ELSE 'other'
     END AS cause
 FROM gaps

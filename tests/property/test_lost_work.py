@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders import Row, event, facts
+from tests.builders import Row, event, facts, loaded
 from tests.oracles import lost_work
 from tests.property.test_step_times import call_of, program, work
 
@@ -120,3 +120,50 @@ def test_as_much_work_without_a_number_is_not_lost() -> None:
     assert set(lost_places(made([*linked, strays[0]]))) == {0, 1}
     early = work("k", 5, 8, 8, 0)
     assert set(lost_places(made([*linked, strays[0], early]))) == {0, 1}
+
+
+@pytest.mark.parametrize("per", ["device", "stream"])
+def test_gaps_end_where_lost_work_may_have_begun(per: str) -> None:
+    """On drawn programs: each gap of a lane is recorded until then, and unrecorded from then on."""
+    unrecorded = 0
+    for seed in range(10):
+        rows = Queues(seed).rows
+        trace = loaded(*rows)
+        parts: dict[Any, list[tuple[int, int, bool]]] = {}
+        for gap in trace.gaps(per=per, top=9999).to_dicts():
+            end = gap["start_ns"] + gap["dur_ns"]
+            parts.setdefault((gap["device"], gap["stream"]), []).append(
+                (gap["start_ns"], end, gap["cause"] == "unrecorded")
+            )
+        wanted = gaps_of(made(rows), per)
+        assert {lane: sorted(of) for lane, of in parts.items()} == wanted
+        unrecorded += sum(is_lost for of in wanted.values() for *_, is_lost in of)
+    assert unrecorded > 20
+
+
+def gaps_of(
+    rows: Sequence[dict[str, Any]], per: str
+) -> dict[tuple[Any, Any], list[tuple[int, int, bool]]]:
+    lanes: dict[tuple[Any, Any], list[tuple[int, int]]] = {}
+    for row in rows:
+        if row["kind"] in lost_work.WORK and None not in {row["start_ns"], row["dur_ns"]}:
+            lane = (row["device"], row["stream"] if per == "stream" else None)
+            lanes.setdefault(lane, []).append((row["start_ns"], row["start_ns"] + row["dur_ns"]))
+    parts: dict[tuple[Any, Any], list[tuple[int, int, bool]]] = {}
+    for (device, stream), spans in lanes.items():
+        lost = [
+            (start, end)
+            for of_device, of_stream, start, end in lost_work.places(rows).values()
+            if start < end
+            and of_device in {device, None}
+            and (stream is None or of_stream in {stream, None})
+        ]
+        free = min(spans)[0]
+        for start, end in sorted(spans):
+            if start > free:
+                since = [max(s, free) for s, e in lost if s < start and e > free]
+                cut = min(since, default=start)
+                ends = [(free, cut, False), (cut, start, True)]
+                parts.setdefault((device, stream), []).extend(p for p in ends if p[0] < p[1])
+            free = max(free, end)
+    return parts
