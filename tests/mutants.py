@@ -1652,7 +1652,8 @@ DRAWN_THIRD: Final = (
         "profframe/facts/correlation.py",
         "np.where(is_decided, np.append(rows, _NONE)[place], launch[late])",
         "launch[late]",
-        "tests/property/test_correlation.py::test_any_slices",
+        "tests/property/test_correlation.py"
+        "::test_of_several_calls_the_last_before_a_slice_launched_it",
     ),
     Mutant(
         "L2",
@@ -1660,7 +1661,8 @@ DRAWN_THIRD: Final = (
         "profframe/facts/correlation.py",
         "(place >= 0) | np.isin(searched[late], self.shared)",
         "(place >= 0)",
-        "tests/property/test_correlation.py::test_any_slices",
+        "tests/property/test_correlation.py"
+        "::test_of_several_calls_the_last_before_a_slice_launched_it",
     ),
     Mutant(
         "L3",
@@ -1701,7 +1703,7 @@ DRAWN_THIRD: Final = (
         "profframe/facts/overruns.py",
         "is_over &= end[:-2] > end[later]",
         "is_over &= end[:-2] >= end[later]",
-        "tests/property/test_overruns.py::test_any_pieces",
+        "tests/property/test_overruns.py::test_it_ends_after_the_next_two",
     ),
     Mutant(
         "L8",

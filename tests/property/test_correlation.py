@@ -84,3 +84,36 @@ def test_work_without_a_correlation_has_its_own_call_or_none(seeds: range) -> No
         has_links = any(row["launch_id"] is not None for row in read)
         assert has_links == (one_stream and not queues.lost)
     assert matched
+
+
+def launch_ids(*rows: Row) -> list[int | None]:
+    ids: list[int | None] = facts(*rows)["events"]["launch_id"].to_pylist()
+    return ids
+
+
+def made_call(start: int, number: int) -> Row:
+    return event(
+        "cudaFunction", start, start + 2, category="cuda_runtime", pid="1", correlation=number
+    )
+
+
+def piece(start: int, number: int) -> Row:
+    return event(
+        "k", start, start + 5, category="kernel", thread=9, pid="0", device=0, stream=7,
+        correlation=number,
+    )  # fmt: skip
+
+
+def test_of_several_calls_the_last_before_a_slice_launched_it() -> None:
+    rows = [made_call(0, 7), piece(10, 7), made_call(20, 7), piece(30, 7), made_call(40, 7)]
+    assert launch_ids(*rows) == [None, 0, None, 2, None]
+    assert launch_ids(piece(10, 7), made_call(20, 7), made_call(40, 7)) == [None] * 3
+
+
+def test_the_only_call_may_have_begun_later_by_the_clocks() -> None:
+    """By a millisecond among others that did not, and by more if most did."""
+    late, right = [made_call(2 * MS, 7), piece(MS, 7)], [made_call(0, 8), piece(9, 8)]
+    assert launch_ids(*late, *right, *right[1:]) == [None, 0, None, 2, 2]
+    very_late = [made_call(2 * MS, 7), piece(MS - 1, 7)]
+    assert launch_ids(*very_late, *right, *right[1:]) == [None, None, None, 2, 2]
+    assert launch_ids(*very_late) == [None, 0]

@@ -65,6 +65,12 @@ def test_any_pieces(rows: list[Row]) -> None:
     assert counts.get("overrun", 0) == wanted.count(None)
 
 
+@pytest.mark.parametrize(("end", "is_over"), [(12, False), (13, True)])
+def test_it_ends_after_the_next_two(end: int, is_over: bool) -> None:
+    rows = [work(0, end, 7, 1, "1"), work(4, 12, 7, 2, "1"), work(6, 12, 7, 3, "1")]
+    assert column(facts(*rows), "dur_ns") == [None if is_over else end, 8, 6]
+
+
 def loaded(tmp_path: Path, times: Sequence[int]) -> profframe.trace.trace.Trace:
     rows = [
         {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": at, "dur": 10}
