@@ -52,6 +52,7 @@ FORMAT_WORDS = re.compile(
 
 MAY_NAME_FORMAT_WORDS = {
     "readers/chrome/__init__.py": "the reader of this format",
+    "readers/chrome/added_args.py": "the same",
     "readers/chrome/columns.py": "the same",
     "readers/chrome/device_args.py": "the same",
     "readers/chrome/parsing.py": "the same",

@@ -166,7 +166,7 @@ def _named(
             ]
         return name_parts(path, parts, options.run, options.rank)
     except ArchiveError:
-        if archive_of(path) is not None:
+        if archive_of(path) is not None or is_pipe(path):
             raise
     paths = members_of(path)
     traces: list[NamedTrace] = []

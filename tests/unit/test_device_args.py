@@ -245,7 +245,7 @@ def test_texts_are_of_one_type_whoever_made_them(wide: pa.DataType) -> None:
 )
 def test_a_device_may_be_named_by_a_text(kind: str, numbers: list[int]) -> None:
     """Beside numbers, and where neither is there, the process tells."""
-    own: list[dict[str, object]] = [{"device": kind.format(number)} for number in numbers]
+    own: list[dict[str, Any]] = [{"device": kind.format(number)} for number in numbers]
     own += [{"device": 5}, {"device": "cuda"}, {"name": "cuda:3"}]
     events = [
         {"ph": "X", "cat": "kernel", "name": "k", "pid": 17, "tid": 9, "ts": at, "dur": 1}

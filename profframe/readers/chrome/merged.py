@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -114,6 +115,10 @@ class _File:
         """Whether there are slices of several of the ranks."""
         return len({ranks[pid] for pid in self.slices.pids if pid in ranks}) > 1
 
+    def others(self, pids: Collection[str]) -> list[str]:
+        """Other processes with slices; those whose id is a text are of all ranks."""
+        return [pid for pid in self.slices.pids if pid.isdecimal() and pid not in pids]
+
     def with_devices(self, hosts: Ranks) -> Ranks:
         """Ranks of all processes with slices, from those of some of them.
 
@@ -122,7 +127,7 @@ class _File:
         MixedRanksError
             Neither the ids of the others nor their order tells.
         """
-        others = [pid for pid in self.slices.pids if pid.isdecimal() and pid not in hosts]
+        others = self.others(hosts)
         if not others:
             return hosts
         for way in (_by_offset, _by_order):
@@ -225,13 +230,11 @@ def _of_texts(pids: Collection[str], in_order: Sequence[int]) -> tuple[dict[str,
 
 
 def _with_idle(ranks: Ranks, every: Sequence[str]) -> Ranks:
-    """Ranks also of processes that only have labels: a rank's ids follow each other."""
+    """Ranks also of processes that only have labels: those of the nearest ids."""
     numeric = {int(pid): pid for pid in ranks if pid.isdecimal()}
-    in_order = sorted(numeric)
     idle = [pid for pid in every if pid.isdecimal() and pid not in ranks] if numeric else []
-    places = np.searchsorted(in_order, [int(pid) for pid in idle], side="right").tolist()
-    near = (numeric[in_order[max(place - 1, 0)]] for place in places)
-    return ranks | {pid: ranks[own] for pid, own in zip(idle, near, strict=True)}
+    near = (min((abs(own - int(pid)), own) for own in numeric) for pid in idle)
+    return ranks | {pid: ranks[numeric[own]] for pid, (_, own) in zip(idle, near, strict=True)}
 
 
 def _by_offset(slices: Slices, hosts: Ranks, others: Sequence[str]) -> Ranks | None:
@@ -246,6 +249,8 @@ def _by_offset(slices: Slices, hosts: Ranks, others: Sequence[str]) -> Ranks | N
 
 def _by_order(slices: Slices, hosts: Ranks, others: Sequence[str]) -> Ranks | None:
     """Ranks of processes that stand in the file among those of one rank."""
+    if not others:
+        return {}
     hosts = {pid: rank for pid, rank in hosts.items() if pid in slices.pids}
     extents = sorted((*_extent(slices, hosts, rank), rank) for rank in {*hosts.values()})
     ends = [-1, *(end for _, end, _ in extents)]
@@ -270,29 +275,52 @@ def _extent(slices: Slices, hosts: Ranks, rank: int) -> tuple[int, int]:
 
 
 def _unnamed(file: _File, is_separable: bool) -> Merged | None:
-    """The ranks of a file in which several processes make calls of one number.
+    """The ranks of a file in which several processes make calls, as those of one rank never do.
 
     Raises
     ------
     MixedRanksError
-        They cannot be told apart.
+        Calls of several have one number, and they cannot be told apart.
     """
     slices = file.slices
     hosts = [pid for pid in slices.pids if file.labels.is_host(pid)]
-    callers = sorted(slices.callers(hosts), key=int) if len(hosts) > 1 else []
-    shared = slices.shared_correlation(callers) if len(callers) > 1 else None
+    callers = slices.callers(hosts) if len(hosts) > 1 else []
+    if len(callers) < 2:
+        return None
+    ranks = _by_all_offsets(file, callers)
+    if ranks is not None and slices.follow_their_calls(ranks):
+        return file.merged(ranks, ASSUMED)
+    shared = None if is_separable else slices.shared_correlation(callers)
     if shared is None:
         return None
-    ranks = {pid: rank for rank, pid in enumerate(callers)}
-    others = [pid for pid in slices.pids if pid.isdecimal() and pid not in ranks]
-    if is_separable and (not others or _by_offset(slices, ranks, others) is None):
+    own = {pid: rank for rank, pid in enumerate(_in_turn(slices, callers))}
+    devices = _by_order(slices, own, file.others(own))
+    if devices is not None and slices.follow_their_calls(own | devices):
+        return file.merged(own | devices, ASSUMED)
+    raise MixedRanksError(f"{_several(callers)} both have a call with correlation {shared}")
+
+
+def _in_turn(slices: Slices, pids: Collection[str]) -> list[str]:
+    """Processes in their order in the file if they take turns there, else by their ids."""
+    in_order = sorted(pids, key=slices.extent)
+    extents = pairwise(map(slices.extent, in_order))
+    return in_order if all(one[1] < other[0] for one, other in extents) else sorted(pids, key=int)
+
+
+def _by_all_offsets(file: _File, callers: Sequence[str]) -> Ranks | None:
+    """Ranks of all processes by offsets of their ids, where these of devices and hosts agree."""
+    others = file.others(callers)
+    own = {pid: int(pid) - d for pid in others if (d := file.slices.of_device(pid)) is not None}
+    offsets = sorted({*own.values()})
+    if len(own) < len(others) or len(offsets) != len(callers):
         return None
-    try:
-        return file.merged(file.with_devices(ranks), ASSUMED)
-    except MixedRanksError as error:
-        raise MixedRanksError(
-            f"{_several(callers)} both have a call with correlation {shared}, and {error}"
-        ) from None
+    stride = min(after - before for before, after in pairwise(offsets))
+    for pid in callers:
+        numbers = {*file.labels.own_numbers(pid)}
+        own[pid] = int(pid) - (numbers.pop() if len(numbers) == 1 else int(pid) % stride)
+    if {own[pid] for pid in callers} != {*offsets}:
+        return None
+    return {pid: offsets.index(offset) for pid, offset in own.items()}
 
 
 def _several(pids: Sequence[str]) -> str:

@@ -46,7 +46,7 @@ class Labels:
     def pids_before(self, pids: Iterable[str]) -> dict[str, str]:
         """Ids that the processes of one rank had, by the offset that was added to all of them."""
         numeric = [pid for pid in pids if pid.isdecimal()]
-        offset = _agreed(int(pid) - own for pid in numeric for own in self._own_numbers(pid))
+        offset = _agreed(int(pid) - own for pid in numeric for own in self.own_numbers(pid))
         return {pid: str(int(pid) - offset) for pid in numeric if offset and int(pid) >= offset}
 
     def offset_of_threads(self, pids: Iterable[str]) -> int:
@@ -58,7 +58,8 @@ class Labels:
             if tid.isdecimal() and (match := _LINE.match(name))
         )
 
-    def _own_numbers(self, pid: str) -> Iterator[int]:
+    def own_numbers(self, pid: str) -> Iterator[int]:
+        """The ids that the labels of a process give it."""
         places = self.processes.get(pid, {}).get("process_sort_index", ())
         for text in self._texts_of(pid, "process_labels"):
             if match := _DEVICE.match(text):
