@@ -109,7 +109,7 @@ def test_a_merged_file_is_its_parts(way: str, seed: int, count: int) -> None:
 
 
 @pytest.mark.long
-@given(way=st.sampled_from([*WAYS]), seed=SEEDS, count=st.integers(2, 6))
+@given(way=st.sampled_from([*WAYS]), seed=SEEDS, count=st.integers(2, 3))
 @settings(max_examples=50)
 def test_in_every_answer(way: str, seed: int, count: int) -> None:
     check(way, range(count), seed, [answer.name for answer in catalogue()])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from profframe.readers.json import exact
 
-Values: TypeAlias = Mapping[str, tuple[object, ...]]
+Values: TypeAlias = Mapping[str, Sequence[object]]
 
 _DEVICE: Final = re.compile(r"(?!CPU\b)[A-Za-z]\w* (\d{1,9})(?!\d)")
 _HOST: Final = re.compile(r"CPU(?![a-z])")
@@ -26,7 +26,7 @@ class Labels:
     """Labels of processes, and of their threads, by their ids in the file."""
 
     processes: Mapping[str, Values]
-    threads: Mapping[str, tuple[tuple[str, str], ...]]
+    threads: Mapping[str, Sequence[tuple[str, str]]]
     """Number and name of each thread."""
 
     def texts(self, pid: str) -> Iterator[str]:
@@ -76,16 +76,15 @@ def _agreed(offsets: Iterable[int]) -> int:
 
 def labels_of(rows: pa.Table) -> Labels:
     """All labels in the rows of a file."""
-    processes: dict[str, dict[str, tuple[object, ...]]] = {}
-    threads: dict[str, tuple[tuple[str, str], ...]] = {}
+    processes: dict[str, dict[str, list[object]]] = {}
+    threads: dict[str, list[tuple[str, str]]] = {}
     columns = (rows[column].to_pylist() for column in ("name", "pid", "tid", "args"))
     for label, pid, tid, args in zip(*columns, strict=True):
         for value in _values(args):
             if label == "thread_name" and isinstance(value, str) and pid is not None and tid:
-                threads[pid] = (*threads.get(pid, ()), (tid, value))
+                threads.setdefault(pid, []).append((tid, value))
             elif label.startswith("process_") and pid is not None:
-                of = processes.setdefault(pid, {})
-                of[label] = (*of.get(label, ()), value)
+                processes.setdefault(pid, {}).setdefault(label, []).append(value)
     return Labels(processes, threads)
 
 
