@@ -186,3 +186,12 @@ def by_process(parts: Sequence[Document], *, is_named: bool = True) -> Document:
         for rank in ranks if is_named
     ]  # fmt: skip
     return merged
+
+
+def by_args_alone(parts: Sequence[Document]) -> Document:
+    """Ranks in arguments, and nothing else."""
+
+    def change(event: Event, rank: int) -> None:
+        event.setdefault("args", {})["rank"] = rank
+
+    return together(parts, change)

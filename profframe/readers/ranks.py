@@ -10,7 +10,8 @@ Place: TypeAlias = Mapping[str, int]
 """Places in the kinds of parallelism, such as ``{"TP": 1, "PP": 0}``."""
 
 PLAIN: Final = r"(?<![a-z])rank(?:[-_ ]?(\d+)|\[(\d+)\]|\((\d+)\))"
-_PLAIN: Final = re.compile(PLAIN, re.IGNORECASE)
+"""A rank in the name of a file."""
+_OF_PROCESS: Final = re.compile(r"(?<![a-z])rank[-_ :=#]*[\[(]?(\d+)", re.IGNORECASE)
 PLACES: Final = re.compile(r"(?<![A-Za-z0-9])(?:TP|DP|PP|EP|CP)-\d+(?:-[A-Z]+-\d+)*")
 """Places in the names of SGLang's files."""
 _LABEL: Final = re.compile(r"[A-Z]{2,3}\d+(?:-[A-Z]{2,3}\d+)*")
@@ -24,14 +25,14 @@ _LARGEST: Final = (1 << 31) - 1
 
 
 def rank_in(text: str) -> int | None:
-    """The rank in a text.
+    """The rank in the name or a label of a process.
 
     Examples
     --------
-    >>> [rank_in(text) for text in ("rank[12] of 16", "python_rank1", "Rank 3", "frank 3")]
+    >>> [rank_in(text) for text in ("rank[12] of 16", "python_rank1", "Rank: 3", "frank 3")]
     [12, 1, 3, None]
     """
-    return rank_of(_PLAIN.search(text))
+    return rank_of(_OF_PROCESS.search(text))
 
 
 def rank_of(match: re.Match[str] | None) -> int | None:

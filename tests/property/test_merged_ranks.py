@@ -28,6 +28,7 @@ PLACE: Final = ("traces.source", "traces.rank_source")
 """What says where a trace is from."""
 NAMES: Final = ("threads.process_name", "threads.process_labels", "threads.thread_name")
 HEADER: Final = ("traces.world_size", "traces.backend", "traces.metadata")
+ARGS: Final = ("events.args", "flows.args", "instants.args")
 ONE_PROCESS: Final = (
     *("events.pid", "flows.pid", "instants.pid", "profiler_steps.pid", "threads"),
     *("events.thread", "flows.thread", "instants.thread", "memory.thread"),
@@ -50,6 +51,7 @@ WAYS: Final[dict[str, tuple[Merger, Callable[[Document], Document], Collection[s
     "names in ids": (partial(mergers.by_label, form="rank{rank}_{pid}"), dict, ()),
     "ranks behind ids": (partial(mergers.by_label, form="{pid}_{rank}"), dict, ()),
     "TraceLens": (mergers.by_args, without_header, HEADER),
+    "arguments": (mergers.by_args_alone, dict, ARGS),
     "Triton-distributed": (mergers.by_offset_and_name, dict, NAMES),
     "offset": (mergers.by_offset, in_order_of_time, ()),
     "small offset": (partial(mergers.by_offset, stride=1000, lines=0), in_order_of_time, ()),

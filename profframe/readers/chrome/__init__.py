@@ -41,6 +41,7 @@ from profframe.readers.build.rows import (
     replaced,
 )
 from profframe.readers.bytes import ByteSource, is_pipe
+from profframe.readers.chrome import added_args
 from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
 from profframe.readers.chrome.job import JOB_KEY, Job, job_of, rows_of_traces
 from profframe.readers.chrome.merged import Merged, MixedRanksError, merged
@@ -165,6 +166,8 @@ def read(
         quality.note(*note)
     dropped = sum(document.repairs[check] for check in DROPS)
     job = None if as_one else job_of(document.header)
+    if not (as_one or job or spool):
+        rows = added_args.labelled(rows)
     ranks = None if as_one or job else _ranks_of(source.path, rows, document.header)
     several = job or ranks
     if several and several.pids and not parser.source_pids and not is_pipe(source.path):

@@ -6,6 +6,7 @@ file, and keeps the id before under the same name with ``_raw``.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import polars as pl
@@ -38,8 +39,7 @@ def ranks(rows: Rows) -> tuple[dict[str, int], dict[str, str] | None]:
     Nothing, if there are labels or slices without a rank.
     """
     labels, slices = rows[Table.THREADS], rows[Table.EVENTS]
-    sample = labels["args"] if labels.num_rows else slices["args"][:_SAMPLE]
-    if not len(sample) or pl.Series(sample).str.extract(_RANK).null_count():
+    if not _are_all_ranked(rows):
         return {}, None
     args = [(part["pid"], part["args"]) for part in (labels, slices) if part.num_rows]
     frame = pl.concat(map(_ranked, *zip(*args, strict=True))).drop_nulls("rank").unique()
@@ -49,7 +49,44 @@ def ranks(rows: Rows) -> tuple[dict[str, int], dict[str, str] | None]:
     return {row["pid"]: row["rank"] for row in pairs}, before
 
 
-def _ranked(pid: pa.ChunkedArray, args: pa.ChunkedArray) -> pl.DataFrame:
+def _are_all_ranked(rows: Rows) -> bool:
+    """Whether all labels have a rank, or the first slices in a file without labels."""
+    labels, slices = rows[Table.THREADS], rows[Table.EVENTS]
+    sample = labels["args"] if labels.num_rows else slices["args"][:_SAMPLE]
+    return len(sample) > 0 and not pl.Series(sample).str.extract(_RANK).null_count()
+
+
+def labelled(rows: Rows) -> Rows:
+    """The rows, with the rank in the ids of processes if only their arguments tell it."""
+    if not _are_all_ranked(rows):
+        return rows
+    own, _ = ranks(rows)
+    if not _has_numbers(rows[Table.EVENTS], own):
+        return rows
+    parts = {table: _labelled(part, own) for table, part in rows.items()}
+    return rows if any(_has_numbers(part) for part in parts.values()) else parts
+
+
+def _has_numbers(rows: pa.Table, others: Collection[str] = ()) -> bool:
+    """Whether the ids of other processes are numbers."""
+    pids = rows["pid"].unique().to_pylist() if rows.num_rows else []
+    return any(pid is not None and pid.isdecimal() and pid not in others for pid in pids)
+
+
+def _labelled(rows: pa.Table, own: Mapping[str, int]) -> pa.Table:
+    if not rows.num_rows:
+        return rows
+    has_args = "args" in rows.column_names
+    args = rows["args"] if has_args else pa.nulls(rows.num_rows, pa.string())
+    pid = pl.col("pid")
+    of_process = pid.replace_strict(own, default=None, return_dtype=pl.Int64)
+    frame = _ranked(rows["pid"], args).select("pid", rank=pl.coalesce("rank", of_process))
+    label = pl.when(pl.col("rank").is_null()).then(pid).otherwise(pl.format("[{}] {}", "rank", pid))
+    texts = frame.select(label.alias("pid"))["pid"].to_arrow().cast(pa.string())
+    return replaced(rows, "pid", pa.chunked_array([texts.dictionary_encode()]))
+
+
+def _ranked(pid: pa.ChunkedArray, args: pa.Array | pa.ChunkedArray) -> pl.DataFrame:
     frame = pl.DataFrame({"pid": pid.cast(pa.string()), "args": args.cast(pa.string())})
     return frame.select(
         "pid",

@@ -116,8 +116,9 @@ class _File:
         return len({ranks[pid] for pid in self.slices.pids if pid in ranks}) > 1
 
     def others(self, pids: Collection[str]) -> list[str]:
-        """Other processes with slices; those whose id is a text are of all ranks."""
-        return [pid for pid in self.slices.pids if pid.isdecimal() and pid not in pids]
+        """Other processes with slices; those of the profiler itself are of all ranks."""
+        own = [pid for pid in self.slices.pids if pid not in pids]
+        return [pid for pid in own if pid.isdecimal() or pid in self.slices.linked]
 
     def with_devices(self, hosts: Ranks) -> Ranks:
         """Ranks of all processes with slices, from those of some of them.
@@ -239,12 +240,17 @@ def _with_idle(ranks: Ranks, every: Sequence[str]) -> Ranks:
 
 def _by_offset(slices: Slices, hosts: Ranks, others: Sequence[str]) -> Ranks | None:
     """Ranks of processes of devices, by the offset of their ids from the number of the device."""
-    devices = {pid: device for pid in others if (device := slices.of_device(pid)) is not None}
-    offsets = {pid: int(pid) - device for pid, device in devices.items()}
+    offsets = _offsets(slices, others)
     distinct, in_order = sorted({*offsets.values()}), sorted({*hosts.values()})
-    if len(devices) < len(others) or len(distinct) != len(in_order):
+    if len(offsets) < len(others) or len(distinct) != len(in_order):
         return None
     return {pid: in_order[distinct.index(offset)] for pid, offset in offsets.items()}
+
+
+def _offsets(slices: Slices, pids: Sequence[str]) -> dict[str, int]:
+    """How much more the ids of processes of devices are than the numbers of these."""
+    devices = {pid: slices.of_device(pid) for pid in pids if pid.isdecimal()}
+    return {pid: int(pid) - device for pid, device in devices.items() if device is not None}
 
 
 def _by_order(slices: Slices, hosts: Ranks, others: Sequence[str]) -> Ranks | None:
@@ -304,15 +310,20 @@ def _in_turn(slices: Slices, pids: Collection[str]) -> list[str]:
     """Processes in their order in the file if they take turns there, else by their ids."""
     in_order = sorted(pids, key=slices.extent)
     extents = pairwise(map(slices.extent, in_order))
-    return in_order if all(one[1] < other[0] for one, other in extents) else sorted(pids, key=int)
+    return (
+        in_order
+        if all(one[1] < other[0] for one, other in extents)
+        else sorted(pids, key=lambda pid: (len(pid), pid))
+    )
 
 
 def _by_all_offsets(file: _File, callers: Sequence[str]) -> Ranks | None:
     """Ranks of all processes by offsets of their ids, where these of devices and hosts agree."""
     others = file.others(callers)
-    own = {pid: int(pid) - d for pid in others if (d := file.slices.of_device(pid)) is not None}
+    own = _offsets(file.slices, others)
     offsets = sorted({*own.values()})
-    if len(own) < len(others) or len(offsets) != len(callers):
+    is_numeric = all(map(str.isdecimal, callers))
+    if not is_numeric or len(own) < len(others) or len(offsets) != len(callers):
         return None
     stride = min(after - before for before, after in pairwise(offsets))
     for pid in callers:

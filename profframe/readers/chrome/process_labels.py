@@ -41,7 +41,7 @@ class Labels:
         """Whether a process may be one of the host: those of devices are labelled."""
         texts = list(self._texts_of(pid, "process_labels"))
         is_device = any(map(_DEVICE.match, texts))
-        return pid.isdecimal() and (not is_device or any(map(_HOST.match, texts)))
+        return not is_device or any(map(_HOST.match, texts))
 
     def pids_before(self, pids: Iterable[str]) -> dict[str, str]:
         """Ids that the processes of one rank had, by the offset that was added to all of them."""

@@ -83,6 +83,13 @@ class Slices:
         is_caller = (counts["calls"] > 0) & ((counts["work"] == 0) | (counts["others"] > 0))
         return [pid for pid in pids if is_caller[self._texts.index(pid)]]
 
+    @cached_property
+    def linked(self) -> frozenset[str]:
+        """Processes with calls or work, by their ids."""
+        mask = self._is_call | self._is_work
+        count = np.bincount(self._code[mask], minlength=len(self._texts))
+        return frozenset(t for t, has in zip(self._texts, count > 0, strict=True) if has and t)
+
     def shared_correlation(self, pids: Collection[str]) -> int | None:
         """A correlation that calls of two of the processes have."""
         is_own = np.isin(self._code, [self._texts.index(pid) for pid in pids])
