@@ -860,6 +860,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("trailing_text", "text after the JSON document", "dropped"),
             Check("damaged_stream", "the compressed stream is damaged after the last event", "all events were read"),
             Check("repeated_node_id", "nodes of an execution trace with the number of another node, as when forked processes write into one file", "renumbered, after all others; data dependencies exist only beside a trace, between nodes that have slices"),
+            Check("missing_parent", "nodes of an execution trace whose parent is no node of it, as where nodes were lost", "kept, with the number of the parent"),
             Check("unread_tensor", "values of nodes that claim to be tensors but break the format", "not in `tensors`; `nodes` has the values"),
             Check("combined_file", "one file has several traces, with the header of the first (`combine_with` of torch)", "each is a separate run; rank, metadata and flags of the later ones are unknown, and their times are assumed to have the base of the first"),
             Check("clock_corrected", "times of a rank that were written on the clock of other ranks", "kept as written: `detail` has their difference from the rank's own clock"),

@@ -29,7 +29,11 @@ ARROW: Final = " -> "
 """Separator of the kernels of a sequence."""
 
 _CLONE: Final = re.compile(r"->|\[clone [^\]]*\]")
-_INNERMOST: Final = re.compile(r"<[^<>()]*>|\([^<>()]*\)")
+_INNERMOST: Final = re.compile(r"<[^<>()]*>|\([^<>()]*(?:(?:<<|>>|[<>])=?[^<>()]*)?\)")
+"""Brackets without others in them: a single < or > in round ones compares or shifts."""
+_HLO: Final = re.compile(r"(%?[\w.-]+) = ", re.ASCII)
+"""An instruction of HLO, with its result first."""
+_RETURNS: Final = re.compile(r"void +(\S+)", re.ASCII)
 _REST: Final = re.compile(r"[<(].*| const *$", re.DOTALL)
 _MANGLED: Final = re.compile(r"_ZN?L?(?=\d)")
 _LENGTH: Final = re.compile(r"L?(\d{1,4})")
@@ -54,8 +58,8 @@ _DEPTH: Final = 60
 def short_name(name: str) -> str:
     """A kernel's function, like the macro `short_name`.
 
-    Names made by a linker or a generator become what people call the kernel. Copies, fills, and
-    other names without brackets stay as they are.
+    Names made by a linker or a generator become what people call the kernel, and an instruction of
+    HLO the name of its result. Copies, fills, and other names without brackets stay as they are.
 
     Examples
     --------
@@ -65,9 +69,13 @@ def short_name(name: str) -> str:
     'Cijk_Alik_Bljk_BBS_BH_MT128x256x32_MI16x16x1'
     >>> short_name("void at::native::(anonymous namespace)::gemm<float, (bool)1>(int)")
     'at::native::gemm'
+    >>> short_name('%call.1 = f32[8] custom-call(%p0), custom_call_target="own"')
+    '%call.1'
     >>> short_name("Memcpy HtoD (Pinned -> Device)")
     'Memcpy HtoD (Pinned -> Device)'
     """
+    if instruction := _HLO.match(name):
+        return instruction[1]
     is_cpp = name.isascii() and name.isprintable() and ("<" in name or "(" in name)
     if not is_cpp:
         return _generated(name)
@@ -86,6 +94,8 @@ def short_name(name: str) -> str:
 
 def _generated(name: str) -> str:
     """The words of a mangled name, or a generated name without its settings."""
+    if function := _RETURNS.fullmatch(name):
+        return function[1]
     if match := _TENSILE.fullmatch(name) or _CUTE.fullmatch(name):
         return match[1]
     if entry := _ENTRY.match(name):

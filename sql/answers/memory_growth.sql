@@ -43,6 +43,13 @@ asked AS (
         coalesce(getvariable('since'), '') <> '' AS has_since,
         coalesce(getvariable('until'), '') <> '' AS has_until
 ),
+lives AS (
+    SELECT
+        *,
+        coalesce(free_requested_event_id, free_event_id) AS freed_id,
+        coalesce(free_requested_ns, free_ns) AS freed_ns
+    FROM named_allocations(allocations, stacks, events, coalesce(getvariable('by'), 'stack'))
+),
 placed AS (
     SELECT
         a.run, a.rank, a.device, a.group_id, a.group_name, a.bytes,
@@ -50,15 +57,15 @@ placed AS (
             WHEN asked.from_ns IS NULL AND NOT has_since THEN alloc_event_id IS NULL
             ELSE
                 (alloc_event_id IS NULL OR alloc_ns <= coalesce(asked.from_ns, since_ns))
-                AND (free_event_id IS NULL OR free_ns > coalesce(asked.from_ns, since_ns))
+                AND (freed_id IS NULL OR freed_ns > coalesce(asked.from_ns, since_ns))
         END AS is_at_first,
         CASE
-            WHEN asked.to_ns IS NULL AND NOT has_until THEN free_event_id IS NULL
+            WHEN asked.to_ns IS NULL AND NOT has_until THEN freed_id IS NULL
             ELSE
                 (alloc_event_id IS NULL OR alloc_ns <= coalesce(asked.to_ns, until_ns))
-                AND (free_event_id IS NULL OR free_ns > coalesce(asked.to_ns, until_ns))
+                AND (freed_id IS NULL OR freed_ns > coalesce(asked.to_ns, until_ns))
         END AS is_at_second
-    FROM named_allocations(allocations, stacks, events, coalesce(getvariable('by'), 'stack')) AS a
+    FROM lives AS a
     CROSS JOIN asked
     LEFT JOIN marks ON a.run = marks.run AND a.rank = marks.rank
     WHERE (asked.from_ns IS NOT NULL OR NOT has_since OR since_ns IS NOT NULL)

@@ -1,6 +1,7 @@
 -- memory_stacks: what a memory snapshot holds at the peak and at the end, by stack, frame, module or category.
 -- One row per name, per (run, rank, device), by device, the most held at the peak first, then at the end, then by name.
--- The peak is the first moment at which the most was allocated, found by replaying all records. What is held at the end was never
+-- The peak is the first moment at which the most was allocated, found by replaying all records. Memory is held until the program
+-- frees it; where memory ran out, until it can be used again, which may be later. What is held at the end was never
 -- freed; if it was allocated after the first record, it may be a leak. Memory allocated earlier has the stack that the segments
 -- give.
 -- frame: the innermost frame in a Python file outside torch. module: that of the trace beside the snapshot, else the innermost
@@ -26,7 +27,7 @@
 -- unfreed_blocks   BIGINT          number of their allocations
 -- allocations      BIGINT          number of all allocations
 -- allocated_bytes  BIGINT   bytes  their bytes
--- stack            VARCHAR         by stack: all frames, joined by `;`, innermost first; else NULL
+-- stack            VARCHAR         by stack: its frames but for those of allocators, joined by `;`, innermost first; else NULL
 WITH failures AS (
     SELECT run, rank, device, max(allocator_event_id) AS event_id, arg_max({'ns': time_ns}, allocator_event_id).ns AS peak_ns
     FROM allocator_events
@@ -48,20 +49,30 @@ peaks AS MATERIALIZED (
         ON a.run = failures.run AND a.rank = failures.rank AND a.device = failures.device
     GROUP BY a.run, a.rank, a.device
 ),
+held AS (
+    SELECT
+        *,
+        CASE coalesce(getvariable('at'), 'peak')
+            WHEN 'oom' THEN free_event_id
+            ELSE coalesce(free_requested_event_id, free_event_id)
+        END AS freed_id,
+        coalesce(free_requested_event_id, free_event_id) IS NULL AS is_kept
+    FROM named_allocations(allocations, stacks, events, coalesce(getvariable('by'), 'stack'))
+),
 sums AS (
     SELECT
         a.run, a.rank, a.device, a.group_id, a.group_name,
         any_value(peaks.peak_ns) AS peak_ns,
         any_value(peaks.held_bytes) AS held_bytes,
-        coalesce(sum(a.bytes) FILTER (is_held_at(alloc_event_id, free_event_id, peaks.event_id)), 0) AS peak_bytes,
-        count(*) FILTER (is_held_at(alloc_event_id, free_event_id, peaks.event_id)) AS peak_blocks,
-        coalesce(sum(a.bytes) FILTER (free_event_id IS NULL), 0) AS end_bytes,
-        count(*) FILTER (free_event_id IS NULL) AS end_blocks,
-        coalesce(sum(a.bytes) FILTER (free_event_id IS NULL AND alloc_event_id IS NOT NULL), 0) AS unfreed_bytes,
-        count(*) FILTER (free_event_id IS NULL AND alloc_event_id IS NOT NULL) AS unfreed_blocks,
+        coalesce(sum(a.bytes) FILTER (is_held_at(alloc_event_id, freed_id, peaks.event_id)), 0) AS peak_bytes,
+        count(*) FILTER (is_held_at(alloc_event_id, freed_id, peaks.event_id)) AS peak_blocks,
+        coalesce(sum(a.bytes) FILTER (is_kept), 0) AS end_bytes,
+        count(*) FILTER (is_kept) AS end_blocks,
+        coalesce(sum(a.bytes) FILTER (is_kept AND alloc_event_id IS NOT NULL), 0) AS unfreed_bytes,
+        count(*) FILTER (is_kept AND alloc_event_id IS NOT NULL) AS unfreed_blocks,
         count(*) AS allocations,
         sum(a.bytes) AS allocated_bytes
-    FROM named_allocations(allocations, stacks, events, coalesce(getvariable('by'), 'stack')) AS a
+    FROM held AS a
     JOIN peaks
         ON a.run = peaks.run AND a.rank = peaks.rank AND a.device IS NOT DISTINCT FROM peaks.device
     GROUP BY a.run, a.rank, a.device, a.group_id, a.group_name

@@ -2,7 +2,8 @@
 -- One row per moment, per (run, rank, device), by device and moment, and within it per name, the largest at the peak first.
 -- A moment follows a record. If a device has more than `points` moments, its records are cut into equal parts by time (without
 -- times, by number). Each part keeps the moments at which the most was allocated, active and reserved, the earliest on a tie, and
--- its first and last, so every peak is kept. By name: the `top` names that hold the most at the peak of the device, and the rest.
+-- its first and last, so every peak is kept. By name: the `top` names that hold the most when the most is allocated on the
+-- device, and the rest.
 -- Allocated is what the program has not freed; active also includes what waits for a stream before it is free.
 -- In a bare shell read from `sql/lib` first: stacks, snapshots.
 -- needs: allocations, allocator_events, segments, stacks, events
@@ -149,7 +150,7 @@ moment_of AS (
     WHERE coalesce(getvariable('by'), 'device') <> 'device'
 ),
 peaks AS (
-    SELECT run, rank, device, arg_min(event_id, (-active, event_id)) AS event_id
+    SELECT run, rank, device, arg_min(event_id, (-allocated, event_id)) AS event_id
     FROM moments
     GROUP BY run, rank, device
 ),
@@ -167,7 +168,9 @@ names AS MATERIALIZED (
     FROM (
         SELECT
             held.run, held.rank, held.device, group_id, group_name,
-            coalesce(sum(bytes) FILTER (is_held_at(alloc_event_id, free_event_id, peaks.event_id)), 0) AS peak_bytes,
+            coalesce(sum(bytes) FILTER (
+                is_held_at(alloc_event_id, coalesce(free_requested_event_id, free_event_id), peaks.event_id)
+            ), 0) AS peak_bytes,
             sum(bytes) AS allocated_bytes
         FROM held
         JOIN peaks ON held.run = peaks.run AND held.rank = peaks.rank AND held.device IS NOT DISTINCT FROM peaks.device

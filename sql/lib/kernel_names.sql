@@ -1,14 +1,14 @@
 -- Names of kernels.
 
 -- without_brackets: a name without <...> and (...), removed from the inside, up to 60 deep; a bracket without its partner is
--- removed with everything after it. An arrow does not count as a bracket.
+-- removed with everything after it. An arrow does not count as a bracket, nor what compares or shifts alone in round ones.
 -- parameter name VARCHAR  name of a kernel
 -- returns VARCHAR  the rest of the name
 -- example: SELECT without_brackets('mm<float>(int)')
 CREATE OR REPLACE TEMP MACRO without_brackets(name) AS regexp_replace(
     list_reduce(
         list_prepend(regexp_replace(name, '->|\[clone [^\]]*\]', '', 'g'), list_transform(range(60), lambda _: '')),
-        lambda text, _: regexp_replace(text, '<[^<>()]*>|\([^<>()]*\)', '', 'g')
+        lambda text, _: regexp_replace(text, '<[^<>()]*>|\([^<>()]*((<<|>>|[<>])=?[^<>()]*)?\)', '', 'g')
     ),
     '[<(].*| const *$',
     ''
@@ -58,7 +58,7 @@ CREATE OR REPLACE TEMP MACRO mangled_words(name) AS coalesce(
 );
 
 -- generated_name: a name without what follows the kernel's own name: Tensile's settings, CuTe's addresses; for Composable
--- Kernel's entry point which kernel it is, for a mangled name its words.
+-- Kernel's entry point which kernel it is, for a mangled name its words, for a function without arguments its name.
 -- parameter name VARCHAR  name of a kernel, without brackets
 -- returns VARCHAR  the short name
 -- example: SELECT generated_name('Cijk_Alik_Bljk_BBS_BH_MT128x256x32_MI16x16x1_SN_LDSB1_AFC1')
@@ -74,12 +74,13 @@ CREATE OR REPLACE TEMP MACRO generated_name(name) AS CASE
             1,
             try_cast(regexp_extract(name, '^_ZN7ck_tile6kentryI(?:L\w\d+E)*NS_(\d{1,4})', 1) AS INTEGER)
         ) || '>'
+    WHEN regexp_full_match(name, 'void +\S+') THEN regexp_extract(name, '^void +(\S+)', 1)
     WHEN regexp_matches(name, '^_ZN?L?\d') AND regexp_full_match(name, '[ -~]*') THEN mangled_words(name)
     ELSE name
 END;
 
 -- short_name: for a kernel its function, without return type, template arguments, parameters and unnamed namespaces; for a copy
--- or fill everything outside brackets. If nothing is left, the name.
+-- or fill everything outside brackets; for an instruction of HLO the name of its result. If nothing is left, the name.
 -- parameter kind VARCHAR  kind of a slice
 -- parameter name VARCHAR  its name
 -- returns VARCHAR  the short name
@@ -87,6 +88,7 @@ END;
 CREATE OR REPLACE TEMP MACRO short_name(kind, name) AS coalesce(
     nullif(
         CASE
+            WHEN kind = 'kernel' AND regexp_matches(name, '^%?[\w.-]+ = ') THEN regexp_extract(name, '^(%?[\w.-]+) = ', 1)
             WHEN kind = 'kernel' AND NOT regexp_matches(name, '[<(]') THEN generated_name(name)
             WHEN kind = 'kernel'
             THEN ltrim(regexp_replace(regexp_extract(without_brackets(name), '(\S+)\s*$', 1), '::(::)+', '::', 'g'), ':')

@@ -30,8 +30,8 @@ UNION ALL
 SELECT * EXCLUDE (since_start_bytes), try_cast(since_start_bytes AS BIGINT) FROM summed WHERE total_allocated_bytes IS NULL;
 
 -- snapshot_records: records of device memory in memory snapshots, like those of memory_records, for each (run, rank) whose
--- profile has none for a device: the profile's own records have exact times and threads. An allocation counts until its memory
--- can be used again. Totals cover all allocated memory, also from before the first record. Snapshots have times in microseconds;
+-- profile has none for a device: the profile's own records have exact times and threads. An allocation counts until the program
+-- frees it. Totals cover all allocated memory, also from before the first record. Snapshots have times in microseconds;
 -- records within one are spaced by nanoseconds, in their order. Without times there are no rows.
 -- parameter memory TABLE  `memory` of the same traces
 -- parameter allocations TABLE  `allocations`
@@ -55,9 +55,11 @@ changes AS (
     FROM lives
     WHERE alloc_event_id IS NOT NULL
     UNION ALL
-    SELECT run, rank, device, free_event_id, free_ns, address, -bytes, NULL
+    SELECT
+        run, rank, device, coalesce(free_requested_event_id, free_event_id),
+        coalesce(free_requested_ns, free_ns), address, -bytes, NULL
     FROM lives
-    WHERE free_event_id IS NOT NULL
+    WHERE coalesce(free_requested_event_id, free_event_id) IS NOT NULL
 ),
 earlier AS (
     SELECT run, rank, device, sum(bytes) AS bytes

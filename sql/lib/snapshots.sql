@@ -1,6 +1,7 @@
 -- Memory snapshots.
 
--- held_memory: how much is allocated on the device after each record that makes or frees an allocation.
+-- held_memory: how much is allocated on the device after each record that makes or frees an allocation: until the program frees
+-- it, although the memory may be used again only when other streams are done with it.
 -- parameter allocations TABLE  `allocations`, or all of a device's
 -- column run, rank, device  as in allocations
 -- column event_id BIGINT  `allocator_event_id` of the record; -1 for memory from before the first record
@@ -12,9 +13,11 @@ WITH changes AS (
     SELECT run, rank, device, coalesce(alloc_event_id, -1) AS event_id, alloc_ns AS time_ns, bytes
     FROM query_table(allocations)
     UNION ALL
-    SELECT run, rank, device, free_event_id, free_ns, -bytes
+    SELECT
+        run, rank, device, coalesce(free_requested_event_id, free_event_id),
+        coalesce(free_requested_ns, free_ns), -bytes
     FROM query_table(allocations)
-    WHERE free_event_id IS NOT NULL
+    WHERE coalesce(free_requested_event_id, free_event_id) IS NOT NULL
 ),
 records AS (
     SELECT run, rank, device, event_id, max(time_ns) AS time_ns, sum(bytes) AS bytes
@@ -46,7 +49,7 @@ GROUP BY run, rank, device;
 
 -- is_held_at: whether an allocation is held after a record of its device.
 -- parameter alloc_event_id BIGINT  as in allocations
--- parameter free_event_id BIGINT  as in allocations
+-- parameter free_event_id BIGINT  as in allocations, or `free_requested_event_id`
 -- parameter event_id BIGINT  `allocator_event_id` of the record; -1 before the first one
 -- returns BOOLEAN  whether it was made by then, and not freed
 -- example: SELECT is_held_at(NULL, 7, 6)

@@ -58,6 +58,18 @@ def held(rows: list[Life], number: int) -> list[Life]:
     return [r for r in rows if r["made"] <= number and (r["freed"] is None or r["freed"] > number)]
 
 
+def gone(life: Life) -> int | None:
+    """When the program freed it, which may be before its memory can be used again."""
+    number: int | None = life["freed"] if life["asked"] is None else life["asked"]
+    return number
+
+
+def allocated(rows: list[Life], number: int) -> list[Life]:
+    return [
+        r for r in rows if r["made"] <= number and ((freed := gone(r)) is None or freed > number)
+    ]
+
+
 def own_frame(life: Life) -> str | None:
     texts = [(f"{f['filename']}({f['line']}): {f['name']}", f["filename"]) for f in life["frames"]]
     own = [text for text, file in texts if file.endswith(".py") and not _OWN.search(file)]
@@ -81,10 +93,11 @@ def compare(trace: Trace, snapshot: dict[str, Any]) -> None:
     expected_devices = lives(snapshot)
     assert set(by_frame["device"]) == set(expected_devices)
     for device, rows in expected_devices.items():
-        moments = [-1, *sorted({r[k] for r in rows for k in ("made", "freed") if r[k] is not None})]
-        peak = max(moments, key=lambda n: (sum(r["bytes"] for r in held(rows, n)), -n))
-        at_peak, at_end = sums(held(rows, peak)), sums([r for r in rows if r["freed"] is None])
-        unfreed = sums([r for r in rows if r["freed"] is None and r["made"] >= 0])
+        moments = [-1, *sorted({n for r in rows for n in (r["made"], gone(r)) if n is not None})]
+        peak = max(moments, key=lambda n: (sum(r["bytes"] for r in allocated(rows, n)), -n))
+        kept = [r for r in rows if gone(r) is None]
+        at_peak, at_end = sums(allocated(rows, peak)), sums(kept)
+        unfreed = sums([r for r in kept if r["made"] >= 0])
         of_all = sums(rows)
         got = by_frame.filter(device=device)
         assert {
@@ -104,9 +117,8 @@ def compare(trace: Trace, snapshot: dict[str, Any]) -> None:
         for row in timeline.filter(device=device).to_dicts():
             number = row["event_id"]
             assert row["active_bytes"] == sum(r["bytes"] for r in held(rows, number))
-            assert row["allocated_bytes"] == sum(
-                r["bytes"] for r in held(rows, number) if r["asked"] is None or r["asked"] > number
-            )
+            assert row["allocated_bytes"] == sum(r["bytes"] for r in allocated(rows, number))
+        assert got["peak_bytes"].sum() == timeline.filter(device=device)["allocated_bytes"].max()
         for column in ("active_bytes", "allocated_bytes", "reserved_bytes"):
             assert few.filter(device=device)[column].max() == (
                 timeline.filter(device=device)[column].max()

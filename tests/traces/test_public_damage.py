@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe import Trace
+from profframe.show.kernel_names import short_name
 from tests import needs
 
 
@@ -163,3 +165,50 @@ class TestBeginAndEnd:
         trace = case("68_real_crossing_begin_end.json")
         assert trace.events.filter(name="add_11 Cmpt Prep")["dur_ns"].sum() == 1_232_737
         assert checks(trace) == {"crossing_slices": 7}
+
+
+def test_a_parent_that_is_no_node_is_told() -> None:
+    trace = case("26_et_missing_parent.json")
+    assert trace.scan("nodes").collect().height == 11
+    assert set(checks(trace)) == {"missing_parent"}
+    assert not checks(case("23a_et_ok.json"))
+
+
+def test_an_instruction_of_hlo_is_named_by_its_result() -> None:
+    trace = case("13_tpu_quotes.json")
+    kernels = trace.events.filter(kind="kernel")["name"]
+    assert [short_name(name) for name in kernels] == [f"%own-call.{i}" for i in range(5)]
+    assert sorted(trace.kernels()["name"]) == sorted(kernels)
+
+
+class TestSnapshots:
+    def test_stacks_do_not_begin_with_what_recorded_them(self) -> None:
+        trace = case("69_real_cpp_stacks.pickle")
+        stacks = trace.memory_stacks(top=0)
+        for text in [*stacks["stack"].drop_nulls(), *stacks["name"].drop_nulls()]:
+            assert not text.startswith(("torch::unwind", "??", "torch::CapturedTraceback"))
+            assert "Allocator::" not in text.partition(";")[0]
+        assert (
+            trace.scan("stacks").collect()["name"].to_list().count("torch::unwind::unwind()") == 88
+        )
+
+    def test_the_peak_is_one(self) -> None:
+        trace = case("69_real_cpp_stacks.pickle")
+        peak = trace.snapshot_timeline(points=0)["allocated_bytes"].max()
+        assert trace.memory_stacks(top=0)["peak_bytes"].sum() == peak
+        assert trace.memory_peak()["allocated_bytes"].to_list() == [peak]
+
+    def test_what_the_program_freed_is_not_unfreed(self, tmp_path: Path) -> None:
+        def record(action: str, address: int, size: int) -> dict[str, Any]:
+            return {"action": action, "addr": address, "size": size, "stream": 0, "frames": []}
+
+        records = [
+            record("alloc", 1, 100),
+            record("free_requested", 1, 100),
+            record("alloc", 2, 10),
+            record("alloc", 3, 5),
+        ]
+        path = tmp_path / "waiting.pickle"
+        path.write_bytes(pickle.dumps({"segments": [], "device_traces": [records]}))
+        (row,) = profframe.load(path).memory_stacks().to_dicts()
+        assert (row["peak_bytes"], row["end_bytes"], row["unfreed_blocks"]) == (100, 15, 2)

@@ -83,6 +83,8 @@ def read(
         quality.note("repeated_node_id", repeated)
     if unread:
         quality.note("unread_tensor", unread)
+    if orphans := _orphans(nodes):
+        quality.note("missing_parent", orphans)
     dropped = sum(document.repairs[check] for check in DROPS)
     with parsing_database.connect() as connection:
         tables = {
@@ -92,6 +94,12 @@ def read(
         }
         accounted = {"nodes": nodes.num_rows, "dropped": dropped}
         return assemble_without_events(tables, _header(document), quality, accounted, connection)
+
+
+def _orphans(nodes: pa.Table) -> int:
+    """How many nodes name a parent that is none of them; the outermost name node 0."""
+    parent = nodes["parent_id"].drop_null().to_numpy()
+    return int((~np.isin(parent[parent != 0], nodes["node_id"].drop_null().to_numpy())).sum())
 
 
 def _gathered(parts: Iterable[Part]) -> tuple[pa.Table, pa.Table, Ints, int]:
