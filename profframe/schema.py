@@ -866,7 +866,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("clock_corrected", "times of a rank that were written on the clock of other ranks", "kept as written: `detail` has their difference from the rank's own clock"),
             Check("mixed_traces", "one file has several traces that cannot be told apart", "loaded as one: ids of different traces may collide"),
             Check("no_events", "the source holds no events", "loaded as an empty trace"),
-            Check("odd_value", "values of a database or a memory snapshot that do not have the type of their column", "became NULL, or text"),
+            Check("odd_value", "values of a database, a memory snapshot or a memory record that do not have the type of their column, such as numbers beyond 64 bits", "became NULL, or text"),
             Check("rows_not_loaded", "rows of tables that profframe does not load, such as operating system calls, scheduling and samples", "counted in traces.accounted, not loaded"),
             Check("unknown_table", "rows of tables whose names extend that of a table of work, calls or ranges, such as `NVTX_EVENTS_COPY`", "counted in traces.accounted, not loaded: what they hold is missing from all times"),
             # Events.

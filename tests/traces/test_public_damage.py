@@ -212,3 +212,44 @@ class TestSnapshots:
         path.write_bytes(pickle.dumps({"segments": [], "device_traces": [records]}))
         (row,) = profframe.load(path).memory_stacks().to_dicts()
         assert (row["peak_bytes"], row["end_bytes"], row["unfreed_blocks"]) == (100, 15, 2)
+
+
+class TestMemoryRecords:
+    def test_numbers_beyond_64_bits_are_told(self) -> None:
+        trace = case("65_odd_memory.json")
+        assert checks(trace) == {"odd_value": 1}
+        last = trace.memory.rows(named=True)[-1]
+        assert (last["address"], last["total_allocated_bytes"], last["bytes"]) == (
+            None,
+            None,
+            -(2**63),
+        )
+
+    @drawn
+    @given(
+        st.lists(
+            st.dictionaries(
+                st.sampled_from(["Bytes", "Addr", "Total Allocated", "Total Reserved"]),
+                st.none() | st.integers(-(2**66), 2**66) | st.integers(-9, 2**40) | st.just("x"),
+                min_size=1,
+            ),
+            min_size=1,
+            max_size=6,
+        )
+    )
+    def test_so_are_any(self, load: Callable[..., Trace], records: list[dict[str, Any]]) -> None:
+        events = [
+            {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1,
+             "tid": 1, "ts": 10 + i, "args": {"Device Type": 1, "Device Id": 0, **record}}
+            for i, record in enumerate(records)
+        ]  # fmt: skip
+        trace = load(json.dumps({"traceEvents": events}))
+        numbers = [[v for v in record.values() if v is not None] for record in records]
+        odd = sum(any(v == "x" or not -(2**63) <= v < 2**63 for v in some) for some in numbers)
+        assert checks(trace).get("odd_value", 0) == odd
+        names = {"Bytes": "bytes", "Addr": "address", "Total Allocated": "total_allocated_bytes"}
+        for row, record in zip(trace.memory.rows(named=True), records, strict=True):
+            for member, column in names.items():
+                value = record.get(member)
+                fits = isinstance(value, int) and -(2**63) <= value < 2**63
+                assert row[column] == (value if fits else None)

@@ -130,7 +130,7 @@ def assemble(
     events = _events(slices, quality)
     tables = {
         "events": events.drop_columns(list(_OF_OTHER_TABLES)),
-        "memory": _memory(rows[Table.MEMORY], header.device_type),
+        "memory": _memory(rows[Table.MEMORY], header.device_type, quality),
         "flows": _flows(rows[Table.FLOWS], events),
         "counters": _counters(rows[Table.COUNTERS], events, connection),
         "instants": _instants(rows[Table.INSTANTS], lone_ends),
@@ -186,9 +186,11 @@ def _readable(rows: pa.Table) -> pa.Table:
     return rows if plain is names else replaced(rows, "name", plain)
 
 
-def _memory(rows: pa.Table, device_type: str | None) -> pa.Table:
+def _memory(rows: pa.Table, device_type: str | None, quality: Quality) -> pa.Table:
     """Memory records, with the name of a device type that torch does not know."""
-    rows = rows.drop_columns(["pid", "tid"])
+    if odd := _count(rows["is_odd"]):
+        quality.note("odd_value", odd, "in table memory")
+    rows = rows.drop_columns(["pid", "tid", "is_odd"])
     name = private_device() if device_type in _DEVICES_OF_TORCH else device_type
     if name == UNNAMED:
         return rows

@@ -55,6 +55,8 @@ def _columns(table: Table) -> dict[str, pa.DataType]:
     if table is Table.EVENTS:
         columns |= {"phase": NAME, "ev_idx": INT64, "bad_dur": BOOL}
         columns |= {"arrow_id": TEXT, "arrow_phase": NAME, "counts": BOOL}
+    if table is Table.MEMORY:
+        columns |= {"is_odd": BOOL}
     return columns | _KEY_TEXTS | _TIMED
 
 

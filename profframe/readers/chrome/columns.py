@@ -128,6 +128,7 @@ _MEMBERS: Final[Mapping[Table, Mapping[str, str]]] = {
     Table.INSTANTS: {**_MARK, **_PHASED, "instant_id": "id", "scope": "s", "dur_ns": "dur_ns"},
 }
 """Columns of each table that are unchanged members or arguments."""
+_NUMBERS_OF_MEMORY: Final = ("Addr", "Bytes", "Total Allocated", "Total Reserved")
 _ZERO, _NO_NUMBER = pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64())
 _DEVICE_TYPES: Final = pa.scalar(len(ALLOCATOR_DEVICES), pa.int64())
 
@@ -164,6 +165,7 @@ def batch_of(
             columns |= _event_columns(rows, columns["external_id"])
         elif table is Table.MEMORY:
             columns |= _device_of_memory(rows) | _category_of_memory(rows)
+            columns["is_odd"] = _lacks_numbers(rows["args"], columns)
         elif table is Table.FLOWS:
             ids = ids_before(columns["flow_id"]) if source_pids else columns["flow_id"]
             columns["category"] = _flow_category(columns["category"], ids)
@@ -530,6 +532,17 @@ def _device_of_memory(rows: _FilteredMembers) -> dict[str, pa.Array]:
         "device_type": pa.array(ALLOCATOR_DEVICES).take(index),
         "device": pc.if_else(pc.greater(type_, _ZERO), rows["Device Id"], _NO_NUMBER),
     }
+
+
+def _lacks_numbers(args: pa.Array, columns: Mapping[str, pa.Array]) -> pa.Array:
+    """Rows that have a number which is none of 64 bits."""
+    odd = pa.array(np.zeros(len(args), np.bool_))
+    for column, member in _MEMBERS[Table.MEMORY].items():
+        if member in _NUMBERS_OF_MEMORY and columns[column].null_count:
+            written = pc.match_substring_regex(args, rf'"{member}"\s*:\s*[^n\s]')
+            lost = pc.and_(pc.is_null(columns[column]), pc.fill_null(written, fill_value=False))
+            odd = pc.or_(odd, lost)
+    return odd
 
 
 def _category_of_memory(rows: _FilteredMembers) -> dict[str, pa.Array]:
