@@ -122,6 +122,14 @@ def test_ranks_keep_their_numbers(way: str) -> None:
     check(way, (2, 5, 11), 3, FEW[:2])
 
 
+def test_memory_of_one_process_id_is_refused(tmp_path: Path) -> None:
+    """Its records have no rank where all the other events of the process have one."""
+    parts = [mergers.part(rank, 3, pid=1) for rank in range(2)]
+    (tmp_path / "a.json").write_text(json.dumps(mergers.by_args_alone(parts)))
+    with pytest.raises(SourceError, match=r"several ranks in one file.*name no rank"):
+        profframe.load(tmp_path / "a.json")
+
+
 def without(documents: Sequence[Document], is_left: Callable[[Event], bool]) -> list[Document]:
     return [one | {"traceEvents": list(filter(is_left, one["traceEvents"]))} for one in documents]
 

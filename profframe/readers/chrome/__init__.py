@@ -44,9 +44,16 @@ from profframe.readers.bytes import ByteSource, is_pipe
 from profframe.readers.chrome import added_args
 from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
 from profframe.readers.chrome.job import JOB_KEY, Job, job_of, rows_of_traces
-from profframe.readers.chrome.merged import Merged, MixedRanksError, merged
+from profframe.readers.chrome.merged import Merged, merged
 from profframe.readers.chrome.parsing import Parser
-from profframe.readers.chrome.parts import OF_RANKS, SeveralTracesError, spans, split, windows
+from profframe.readers.chrome.parts import (
+    OF_RANKS,
+    MixedRanksError,
+    SeveralTracesError,
+    spans,
+    split,
+    windows,
+)
 from profframe.readers.chrome.session import lent
 from profframe.readers.json.exact import dumps
 from profframe.readers.json.opening import NoArrayError, opening
@@ -166,9 +173,9 @@ def read(
         quality.note(*note)
     dropped = sum(document.repairs[check] for check in DROPS)
     job = None if as_one else job_of(document.header)
-    if not (as_one or job or spool):
-        rows = added_args.labelled(rows)
-    ranks = None if as_one or job else _ranks_of(source.path, rows, document.header)
+    ranks = None
+    if not (as_one or job or OWN_KEY in document.header or JOB_KEY in document.header):
+        rows, ranks = _ranks_of(source.path, rows)
     several = job or ranks
     if several and several.pids and not parser.source_pids and not is_pipe(source.path):
         with closing(ByteSource(source.path)) as second:  # they come after the events
@@ -255,12 +262,17 @@ def _of_job(
     return parts
 
 
-def _ranks_of(path: Path, rows: Rows, members: Mapping[str, Any]) -> Merged | None:
-    """The ranks in a file, if a tool of others merged several."""
-    if OWN_KEY in members or JOB_KEY in members:
-        return None
+def _ranks_of(path: Path, rows: Rows) -> tuple[Rows, Merged | None]:
+    """The rows of a file and its ranks, if a tool of others merged several.
+
+    Raises
+    ------
+    SourceError
+        It did, and they cannot be told apart.
+    """
     try:
-        return merged(rows, is_separable=windows(rows[Table.INSTANTS]) > 1)
+        rows = added_args.labelled(rows)
+        return rows, merged(rows, is_separable=windows(rows[Table.INSTANTS]) > 1)
     except MixedRanksError as error:
         raise SourceError(
             f"{path}: several ranks in one file, and their work cannot be told apart: {error} "

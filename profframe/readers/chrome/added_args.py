@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.readers.build.rows import Rows, Table, replaced
+from profframe.readers.chrome.parts import MixedRanksError
 
 _SAMPLE: Final = 64
 """Events without labels of which all must have a rank."""
@@ -57,14 +58,22 @@ def _are_all_ranked(rows: Rows) -> bool:
 
 
 def labelled(rows: Rows) -> Rows:
-    """The rows, with the rank in the ids of processes if only their arguments tell it."""
+    """The rows, with the rank in the ids of processes if only their arguments tell it.
+
+    Raises
+    ------
+    MixedRanksError
+        There are rows without arguments of processes that are of several ranks.
+    """
     if not _are_all_ranked(rows):
         return rows
     own, _ = ranks(rows)
     if not _has_numbers(rows[Table.EVENTS], own):
         return rows
     parts = {table: _labelled(part, own) for table, part in rows.items()}
-    return rows if any(_has_numbers(part) for part in parts.values()) else parts
+    if any(_has_numbers(part) for part in parts.values()):
+        raise MixedRanksError("some records of a process of several ranks name no rank")
+    return parts
 
 
 def _has_numbers(rows: pa.Table, others: Collection[str] = ()) -> bool:

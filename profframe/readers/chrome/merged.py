@@ -23,6 +23,7 @@ from profframe.intervals import Ints
 from profframe.readers.build.rows import Rows, Table, codes, replaced, time_column
 from profframe.readers.chrome import added_args
 from profframe.readers.chrome.job import split
+from profframe.readers.chrome.parts import MixedRanksError
 from profframe.readers.chrome.process_labels import Labels, labels_of
 from profframe.readers.chrome.slices import Slices
 from profframe.readers.ranks import place_of, rank_at, rank_in
@@ -46,10 +47,6 @@ _IDS: Final = tuple(
 """Ids with a label of their rank; one form is that of all processes in a file."""
 _NUMBER: Final = re.compile(r"(\d{1,9})\D*\Z")
 _OFFSET: Final = re.compile(r"(\D*)_(\d{1,18})")
-
-
-class MixedRanksError(Exception):
-    """The ranks of a file cannot be told apart; the message says what is certain."""
 
 
 @dataclass(frozen=True, slots=True)

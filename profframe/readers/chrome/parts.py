@@ -60,6 +60,10 @@ class SeveralTracesError(SourceError):
         self.parts = parts
 
 
+class MixedRanksError(Exception):
+    """The ranks of a file cannot be told apart; the message says what is certain."""
+
+
 def windows(instants: pa.Table) -> int:
     """Marks at the end of a trace."""
     return _count(instants, WINDOW_END)
