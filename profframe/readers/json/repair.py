@@ -166,6 +166,8 @@ class _Repairer:
         """Name of the member by which elements are told from objects in them; empty: none is."""
         self.marked = re.compile(rf'\{{\s*"{re.escape(mark)}"\s*:')
         self.is_unicode = is_unicode(text)
+        self.next_marked = -1
+        """Position of the object that was looked for last; none is before it."""
         self.repairs: Counter[str] = Counter()
         self.first: dict[str, int] = {}
         self.attempts = 0
@@ -271,10 +273,7 @@ class _Repairer:
 
     def _next_begin(self, position: int) -> int | None:
         """Where the next element begins, if that shows by its members, wherever this one ends."""
-        named = self.marked.search(self.text, position + 1)
-        while named is not None and not self._follows(position, named.start()):
-            named = self.marked.search(self.text, named.end())
-        stop = len(self.text) if named is None else named.start()
+        stop = self.next_marked = self._next_marked(position)
         openings = _OPENING.finditer(self.text, position + 1, stop)
         for match in itertools.islice(openings, _MOST_BEGINS):
             try:
@@ -284,7 +283,16 @@ class _Repairer:
             is_apart = len(value) >= _FEWEST_MEMBERS or self._follows(position, match.start())
             if self.mark in value and is_apart:
                 return match.start()
-        return None if named is None else stop
+        return None if stop == len(self.text) else stop
+
+    def _next_marked(self, position: int) -> int:
+        """Where the next object begins that has the mark first, or the text's end."""
+        if position < self.next_marked:
+            return self.next_marked
+        for match in self.marked.finditer(self.text, position + 1):
+            if self._follows(position, match.start()):
+                return match.start()
+        return len(self.text)
 
     def _follows(self, position: int, begin: int) -> bool:
         """Whether what is before ends as if something else began there."""
