@@ -487,10 +487,11 @@ def _pair(plain: Plain) -> None:
     matched = _pair_async(plain)
     for rows in threads.values():
         open_rows: list[Row] = []
-        names = {row["name"] for row in rows if row["phase"] == "B"}
+        names: set[object] = set()
         for row in sorted(rows, key=lambda r: r["start_ns"]):
             if row["phase"] == "B":
                 open_rows.append(row)
+                names.add(row["name"])
                 continue
             is_named = row["name"] in names and bool(row["name"])
             same = [one for one in open_rows if not is_named or one["name"] == row["name"]]

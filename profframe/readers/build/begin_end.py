@@ -60,8 +60,8 @@ def pair(
 
     A begin event gets the duration up to its end event, and that event's arguments after its own.
     One without an end stays, without a duration. An end closes the last open begin of its name on
-    its thread, or in its asynchronous operation; an end without a name, or on a thread with one
-    that nothing there has, closes the last open begin of any. Ends that
+    its thread, or in its asynchronous operation; an end without a name, or with one that nothing
+    before it there has, closes the last open begin of any. Ends that
     may be in the order of their begins close those if the rows have such runs of both.
     """
     phase = rows["phase"]
@@ -112,7 +112,7 @@ def _pairs_of_stacks(rows: pa.Table, *, in_order: bool = False) -> _Pairs:
         first, last = match_runs(thread, time, begins, ends)
         begins[first] = ends[last] = False
     begin, end = match_begin_end(thread, time, begins, ends)
-    name = _own_names(_names(rows)[0], thread, begins, ends)
+    name = _own_names(_names(rows)[0], thread, time, begins, ends)
     crossed = (name[end] > 0) & (name[begin] != name[end])
     if crossed.any():
         again = np.isin(thread, thread[end[crossed]])
@@ -168,11 +168,13 @@ def _names(rows: pa.Table) -> tuple[Ints, list[str | None]]:
     return np.where(np.array([not text for text in texts], np.bool_)[names], 0, names), texts
 
 
-def _own_names(name: Ints, thread: Ints, begins: Flags, ends: Flags) -> Ints:
-    """Names of rows, where an end whose name no begin of its thread has counts as without."""
+def _own_names(name: Ints, thread: Ints, time: Ints, begins: Flags, ends: Flags) -> Ints:
+    """Names of rows, where an end whose name no begin before it on its thread has counts as none."""
     code = np.unique(thread, return_inverse=True)[1].astype(np.int64)
-    key = code * (int(name.max(initial=0)) + 1) + name
-    return np.where(ends & ~np.isin(key, key[begins]), 0, name)
+    _, key = np.unique(code * (int(name.max(initial=0)) + 1) + name, return_inverse=True)
+    first = np.full(int(key.max(initial=0)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, key[begins], time[begins])
+    return np.where(ends & (first[key] > time), 0, name)
 
 
 def _is_phase(rows: pa.Table, *phases: str) -> Flags:
