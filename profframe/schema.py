@@ -878,7 +878,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("missing_duration", "slices without a duration", "kept, dur_ns is NULL"),
             Check("unmatched_begin", "begin events without an end", "kept as slices without a duration"),
             Check("unmatched_end", "end events without a begin event", "kept in instants"),
-            Check("end_of_another_name", "end events with a name that no begin event of their thread has", "they close the last one, whose name the slice has"),
+            Check("end_of_another_name", "end events with a name that no begin event before them on their thread has", "they close the last one, whose name the slice has"),
             Check("unreadable_arguments", "arguments that could not be repaired or represented; `detail` names those of Perfetto", "kept as text, or left out"),
             Check("earlier_cycles", "events of earlier cycles (`acc_events`), which torch keeps only in its `events()`", "not loaded: use `load(profile.events())`, or `profframe.profile(acc_events=True)` to keep everything"),
             Check("several_cycles", "events of later cycles in one torch list (`acc_events`), in which times restart with each cycle", "moved to after the previous cycle"),
