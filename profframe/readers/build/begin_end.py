@@ -169,7 +169,7 @@ def _names(rows: pa.Table) -> tuple[Ints, list[str | None]]:
 
 
 def _own_names(name: Ints, thread: Ints, time: Ints, begins: Flags, ends: Flags) -> Ints:
-    """Names of rows; an end with one that no begin before it on its thread has counts as without."""
+    """Names of rows; an end whose name no begin before it on its thread has is without one."""
     code = np.unique(thread, return_inverse=True)[1].astype(np.int64)
     _, key = np.unique(code * (int(name.max(initial=0)) + 1) + name, return_inverse=True)
     first = np.full(int(key.max(initial=0)) + 1, np.iinfo(np.int64).max)
