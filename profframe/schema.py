@@ -904,7 +904,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("outside_steps", "kernels, copies and fills outside profiler steps, although there are steps", "left out of per-step results; `profframe.diff` counts them with `outside=`"),
             Check("cut_step", "steps that the end of the profile cut, such as the one that torch opens within the last `step()`", "left out of means, trends and limits"),
             Check("incomplete_step", "steps with launches whose work is not in the trace", "step_ns is NULL"),
-            Check("unknown_start_of_step", "first steps whose first device work waited for what was not recorded", "step_ns is NULL"),
+            Check("unknown_start_of_step", "steps whose first device work waited for what was not recorded", "step_ns is NULL"),
             Check("unawaited_work", "device work that ran beside later steps although nothing of the next step waits for it", "it does not hold back the completion of its step"),
             Check("host_ahead", "steps that the host ended before the devices completed them, by more than a twentieth of a step", "kept: step_ns is the time from one completion to the next, host_ns that on the host"),
             Check("unreadable_graph_marker", "host ops named `## ... ##` that name neither a graph file nor the number of a node, or that have no end", "treated as ordinary slices"),

@@ -293,8 +293,9 @@ class Times:
         held = _held(events, marks, work)
         before = _before(marks, work)
         reached = _reached(marks, work, held, before)
-        began = _began(marks, work, before, reached)
-        lack = _lack(events, marks, is_cut, began)
+        lacks_records = _lacks_records(events, marks)
+        began = _began(marks, work, before, reached, lacks_records)
+        lack = _lack(marks, is_cut, lacks_records, began)
         is_known = (marks.end != _UNKNOWN) & ~np.isin(lack, (OPEN, RECORDS))
         completed = np.where(is_known, reached, _UNKNOWN)
         times = _times(marks, work, held, began, completed)
@@ -433,37 +434,40 @@ def _reached(marks: Marks, work: Work, held: Ints, before: Ints) -> Ints:
     return ends
 
 
-def _began(marks: Marks, work: Work, before: Ints, reached: Ints) -> Ints:
+def _began(marks: Marks, work: Work, before: Ints, reached: Ints, lacks_records: Mask) -> Ints:
     """When the interval of each step began; _UNKNOWN if it has no start.
 
-    That of a first step is unknown, too, if its first work waited for what was not recorded.
+    That of a first step, and of one behind a step that lacks records, is unknown, too, if its first
+    work waited for what was not recorded.
     """
     since = np.where(marks.is_first, before, np.roll(reached, 1))
     began = np.where(marks.has_start, np.maximum(marks.start, since), _UNKNOWN)
-    for first in np.flatnonzero(marks.is_first & marks.has_start & (reached != _UNKNOWN)):
-        if _has_waited(work, np.flatnonzero(work.mark == first), reached[first] - began[first]):
-            began[first] = _UNKNOWN
+    share = np.where(marks.is_first, _LEAST_SHARE, 0)
+    is_behind = marks.is_first | np.roll(lacks_records, 1)
+    for step in np.flatnonzero(is_behind & marks.has_start & (reached != _UNKNOWN)):
+        waited_ns = _waited_ns(work, np.flatnonzero(work.mark == step))
+        if waited_ns > max(share[step] * (reached[step] - began[step]), _LAUNCH_NS):
+            began[step] = _UNKNOWN
     return began
 
 
-def _has_waited(work: Work, own: Ints, took_ns: int) -> bool:
-    """Whether the first piece of a step waited long although no earlier one was there to wait for.
+def _waited_ns(work: Work, own: Ints) -> int:
+    """How long the first piece of a step waited although no earlier one was there to wait for.
 
-    Then the device was busy with what had been launched before the recording began.
+    Then the device was busy with what is not in the trace.
     """
     own = own[work.is_launched[own]]
     if not own.size:
-        return False
+        return 0
     piece = own[np.argmin(work.queued[own])]
     start = work.start[piece]
     ends = work.end[work.start < start]
-    waited_ns = start - ends.max(initial=work.queued[piece])
-    return bool(waited_ns > max(_LEAST_SHARE * took_ns, _LAUNCH_NS))
+    return int(start - ends.max(initial=work.queued[piece]))
 
 
-def _lack(events: pa.Table, marks: Marks, is_cut: Mask, began: Ints) -> npt.NDArray[np.str_]:
+def _lack(marks: Marks, is_cut: Mask, lacks_records: Mask, began: Ints) -> npt.NDArray[np.str_]:
     """What each step lacks; empty if nothing."""
-    lacks_records, lacks_start = _lacks_records(events, marks), began == _UNKNOWN
+    lacks_start = began == _UNKNOWN
     return np.select([marks.end == _UNKNOWN, is_cut, lacks_records, lacks_start], LACKS, "")
 
 

@@ -219,8 +219,10 @@ def _of_process(
         began = (
             None if step.start is None else max(x for x in (step.start, before) if x is not None)
         )
-        if place == 0 and began is not None and reached is not None:
-            began = _known(step, pieces, began, reached)
+        is_behind = place > 0 and any(home(call) is own[place - 1] for call in lost_calls(rows))
+        if (place == 0 or is_behind) and began is not None and reached is not None:
+            share = 0.05 if place == 0 else 0
+            began = _known(step, pieces, began, share * (reached - began))
         lack = _lack(step, own, rows, home)
         lack = lack or ("before" if began is None else None)
         is_known = lack not in {"open", "records"} and step.end is not None
@@ -250,14 +252,14 @@ def _waits(
     return waits
 
 
-def _known(step: Step, pieces: list[Piece], began: int, reached: int) -> int | None:
-    """When the first step began, unless its first work waited for what is not there."""
+def _known(step: Step, pieces: list[Piece], began: int, least: float) -> int | None:
+    """When a step began, unless its first work waited for what is not there."""
     launched = [p for p in step.work if p.cause is not None]
     if not launched:
         return began
     first = min(launched, key=lambda p: (p.queued, p.row["event_id"]))
     ready = max([first.queued, *(p.end for p in pieces if p.start < first.start)])
-    return None if first.start - ready > max(0.05 * (reached - began), 200_000) else began
+    return None if first.start - ready > max(least, 200_000) else began
 
 
 def _lack(step: Step, own: list[Step], rows: Sequence[Row], home: Home) -> str | None:

@@ -333,6 +333,25 @@ def test_a_step_without_the_last_of_its_records_is_not_complete() -> None:
     assert second["host_ns"] == 100
 
 
+@pytest.mark.parametrize(("pace", "lack"), [(1_000, "before"), (100_000, None)])
+def test_a_step_behind_lost_work_of_an_earlier_one(pace: int, lack: str | None) -> None:
+    """The device takes 100 us for each launch; where the host is ahead, lost work is not idle."""
+    rows, free = [], 0
+    for n in range(20):
+        at = n * pace
+        start, free = max(at + 20, free), max(at + 20, free) + 90_000
+        rows.append(call_of("cudaLaunchKernel", at, at + 10, n + 1))
+        if not 5 <= n < 10:
+            rows.append(work("mm", start, free, 7, n + 1))
+    marks = [
+        event(f"ProfilerStep#{n}", 5 * pace * n, 5 * pace * (n + 1), category="user_annotation")
+        for n in range(4)
+    ]
+    made = check([*marks, *rows])
+    assert [row["lack"] for row in made] == [None, "records", lack, None]
+    assert [row["idle_ns"] for row in (made[0], made[3])] == ([20, 0] if lack else [50_000, 50_000])
+
+
 def test_processes_have_steps_of_their_own() -> None:
     rows = [
         event("ProfilerStep#0", 0, 100, category="user_annotation", pid="1"),
