@@ -35,7 +35,7 @@ def pieces(draw: st.DrawFn) -> Row:
 
 
 def over(rows: Sequence[Row]) -> list[int]:
-    """Numbers of pieces that end after the next two on their stream, in the order of starts."""
+    """Numbers of pieces that end after two behind them on their stream, in the order of starts."""
     numbered: list[dict[str, Any]] = [
         {**row, "n": n, "end": row["start_ns"] + row["dur_ns"]}  # type: ignore[operator]
         for n, row in enumerate(rows)
@@ -44,12 +44,12 @@ def over(rows: Sequence[Row]) -> list[int]:
     for piece in numbered:
         own = [r for r in numbered if (r["pid"], r["stream"]) == (piece["pid"], piece["stream"])]
         own.sort(key=lambda r: (r["start_ns"], -r["dur_ns"], r["n"]))
-        behind = own[own.index(piece) + 1 :][:2]
+        own = [r for r in own if r["dur_ns"]]
+        behind = own[own.index(piece) + 1 :] if piece in own else []
         if (
             piece["stream"] is not None
-            and len(behind) == 2
-            and all(r["end"] < piece["end"] for r in behind)
-            and all(r["correlation"] != piece["correlation"] for r in behind)
+            and sum(r["end"] < piece["end"] for r in behind) > 1
+            and all(r["correlation"] != piece["correlation"] for r in behind[:2])
         ):
             made.append(piece["n"])
     return made
@@ -69,6 +69,18 @@ def test_any_pieces(rows: list[Row]) -> None:
 def test_it_ends_after_the_next_two(end: int, is_over: bool) -> None:
     rows = [work(0, end, 7, 1, "1"), work(4, 12, 7, 2, "1"), work(6, 12, 7, 3, "1")]
     assert column(facts(*rows), "dur_ns") == [None if is_over else end, 8, 6]
+
+
+def test_several_that_end_at_once() -> None:
+    """As where a profiler closes at its own end what it has no end of."""
+    ends = [1_000, 1_000, 60, 80, 100, 2_000]
+    rows = [work(20 * n, end, 7, n + 1, "1") for n, end in enumerate(ends)]
+    assert column(facts(*rows), "dur_ns") == [None, None, 20, 20, 20, 1_900]
+
+
+def test_what_takes_no_time_is_not_behind_another_piece() -> None:
+    fills = [work(at, at, 7, at, "1") for at in (10, 20, 30)]
+    assert column(facts(work(0, 50, 7, 1, "1"), *fills), "dur_ns") == [50, 0, 0, 0]
 
 
 def loaded(tmp_path: Path, times: Sequence[int]) -> profframe.trace.trace.Trace:
