@@ -35,7 +35,10 @@
 -- torch_flops        BIGINT   FLOP   FLOPs as counted by torch's with_flops; NULL if it counts none
 -- node_id            BIGINT          node that the slices ran on (RPC); NULL if the source does not say
 -- first_event_id     BIGINT          event_id of the first occurrence; NULL for [memory]
-WITH keys AS (
+WITH given AS (
+    FROM with_own_times(events, coalesce(getvariable('compat'), 'none') = 'torch')
+),
+keys AS (
     SELECT
         run,
         rank,
@@ -59,7 +62,7 @@ WITH keys AS (
         sum(self_device_bytes) AS self_device_bytes,
         sum(torch_flops) AS torch_flops
     FROM key_events(
-        events,
+        given,
         memory,
         instants,
         coalesce(getvariable('group_by_input_shape'), false),

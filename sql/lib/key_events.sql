@@ -34,6 +34,26 @@ CASE
     ELSE input_dims
 END;
 
+-- with_own_times: events with the self times that torch has: durations without the whole time of each direct child, so that what
+-- two children share is subtracted twice. Without as_torch they are as they were.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter as_torch BOOLEAN  whether self times are torch's
+-- column *  as in events
+-- example: FROM with_own_times(events, true)
+CREATE OR REPLACE TEMP MACRO with_own_times(events, as_torch) AS TABLE
+SELECT given.* REPLACE (
+    CASE WHEN as_torch AND given.depth IS NOT NULL THEN given.dur_ns - coalesce(children.dur_ns, 0) ELSE given.self_ns END
+    AS self_ns
+)
+FROM query_table(events) AS given
+LEFT JOIN (
+    SELECT run, rank, parent_id, sum(dur_ns)::BIGINT AS dur_ns
+    FROM query_table(events)
+    WHERE as_torch AND parent_id IS NOT NULL
+    GROUP BY run, rank, parent_id
+) AS children
+    ON given.run = children.run AND given.rank = children.rank AND given.event_id = children.parent_id;
+
 -- kept_events: one row per event that torch keeps. Its name, kind_key, on_device, legacy_key, node_id, input_dims, stack and
 -- overload_name form its key under these options: columns that are not grouped by are NULL.
 -- parameter events TABLE  `events`, or a part of it

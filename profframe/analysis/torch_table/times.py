@@ -70,7 +70,7 @@ def read(
     """
     connection.execute(
         "CREATE OR REPLACE TEMP VIEW trace_events AS "
-        f"FROM events WHERE run = {literal(run)} AND rank = {rank}"
+        f"FROM with_own_times(events, true) WHERE run = {literal(run)} AND rank = {rank}"
     )
     origins = connection.execute(_START, {"run": run, "rank": rank}).fetchall()
     ((start_ns,),) = origins or [(0,)]
