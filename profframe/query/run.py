@@ -476,6 +476,25 @@ _WINDOWS: Final = """
         GROUP BY run, rank
     ) AS marks ON windows.run = marks.run AND windows.rank = marks.rank
 """
+_PARTIAL: Final = "_partial_steps"
+_PARTIAL_STEPS: Final = """
+    SELECT all_steps.run, all_steps.rank, step
+    FROM profiler_steps AS all_steps
+    JOIN shared_windows AS windows
+        ON all_steps.run = windows.run AND all_steps.rank = windows.rank AND windows.steps > 0
+    EXCEPT
+    SELECT run, rank, step FROM whole_steps(profiler_steps) WHERE step_ns > 0
+"""
+_EXAMINED: Final = """
+WITH events AS NOT MATERIALIZED (
+    SELECT events.* REPLACE (CASE WHEN partial.step IS NULL THEN events.step END AS step)
+    FROM events
+    LEFT JOIN _partial_steps AS partial
+        ON events.run = partial.run AND events.rank = partial.rank AND events.step = partial.step
+)
+FROM ({})
+"""
+"""SQL with events of which none is in a step that is not examined."""
 _GAINED: Final = """
     SELECT _findings.* REPLACE (
             coalesce(within_ns, estimated_gain_ns) AS estimated_gain_ns,
@@ -534,12 +553,16 @@ def _advised(
 
     def rows(sql: str, of: str = where, without: str = "") -> pa.Table:
         with one_line_errors(of, terms):
+            sql = _EXAMINED.format(sql) if _PARTIAL in shared else sql
             sql = with_values(sql, answer, given)
             named = {name: shared[name] for name in words_of(sql) & shared.keys()}
             return select(sql, columns_named(sql) if in_steps else views, named, without=without)
 
     for name, inputs in SHARED_FIRST.items():
         shared[name] = rows(f"FROM {name}({inputs})")
+    partial_steps = rows(_PARTIAL_STEPS)
+    if partial_steps.num_rows:
+        shared[_PARTIAL] = partial_steps
     applies = [column[0].as_py() for column in rows(answer.conditions).columns]
     applying = answer.only(compress(answer.rules, applies))
     if in_steps and applying.rules:

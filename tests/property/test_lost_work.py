@@ -167,3 +167,21 @@ def gaps_of(
                 parts.setdefault((device, stream), []).extend(p for p in ends if p[0] < p[1])
             free = max(free, end)
     return parts
+
+
+def test_advice_counts_nothing_in_a_step_that_lost_work() -> None:
+    """Its length is unknown, so none of its gaps may be set against that of the others."""
+    rows = [
+        event(f"ProfilerStep#{n}", 500_000 * n, 500_000 * (n + 1), category="user_annotation")
+        for n in range(4)
+    ]
+    for n in range(20):
+        at = 100_000 * n
+        rows.append(call_of("cudaLaunchKernel", at, at + 5_000, n + 1))
+        if n != 7:
+            rows.append(work("mm", at + 10_000, at + 60_000, 7, n + 1))
+    trace = loaded(*rows)
+    (found,) = trace.advice().filter(rule="launch_bound").iter_rows(named=True)
+    steps = dict(trace.events.select("event_id", "step").iter_rows())
+    assert {steps[n] for n in found["evidence_events"]} == {0, 2, 3}
+    assert found["events"] == 14
