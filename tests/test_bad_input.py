@@ -61,7 +61,7 @@ NO_TRACE: Final[dict[str, tuple[bytes, str]]] = {
     "text": (b"hello\nworld", "it is not JSON: Expecting value at line 1 column 1"),
     "html": (b"<html></html>", "it is not JSON: Expecting value at line 1 column 1"),
     "not text": (b"\x80\x04K\x01.", "it is not JSON: invalid start byte at byte 0 (not UTF-8)"),
-    "UTF-16": ("[]".encode("utf-16"), "it is not JSON: invalid start byte at byte 0 (not UTF-8)"),
+    "UTF-16": ("[]".encode("utf-16"), "no element of the JSON array is an event with a phase"),
     "broken JSON": (b'{"a": 1,\n "b" 2}', "it is not JSON: Expecting ':' delimiter at line 2"),
     "cut before the events": (
         b'{"schemaVersion": 1, "deviceP',

@@ -160,9 +160,10 @@ LONGEST: Final = 1 << 62
 def test_times_beyond_reach_make_no_duration(
     tmp_path: Path, start: int, end: int, found: tuple[int | None, int | None], checks: set[str]
 ) -> None:
-    tables = {"StringIds": STRINGS, KERNEL: [kernel(start, end, 1), kernel(3, 5, 2)]}
-    trace = profframe.load(write(tmp_path / "a.sqlite", tables))
-    assert trace.events.select("start_ns", "dur_ns").rows() == [found, (3, 2)]
+    beside = max(min(start, LONGEST - 9), 1 - LONGEST)
+    rows = [kernel(start, end, 1), kernel(beside, beside + 2, 2)]
+    trace = profframe.load(write(tmp_path / "a.sqlite", {"StringIds": STRINGS, KERNEL: rows}))
+    assert trace.events.select("start_ns", "dur_ns").rows() == [found, (beside, 2)]
     assert set(trace.quality["check"]) - {"kernel_without_launch"} == checks
 
 
