@@ -1701,8 +1701,8 @@ DRAWN_THIRD: Final = (
         "L7",
         "work that ends with what ran behind it overruns it",
         "profframe/facts/overruns.py",
-        "is_over &= end[:-2] > end[later]",
-        "is_over &= end[:-2] >= end[later]",
+        "is_over = end[:-2] > _second_end(line, end)",
+        "is_over = end[:-2] >= _second_end(line, end)",
         "tests/property/test_overruns.py::test_it_ends_after_the_next_two",
     ),
     Mutant(

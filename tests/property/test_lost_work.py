@@ -171,7 +171,7 @@ def gaps_of(
 
 def test_advice_counts_nothing_in_a_step_that_lost_work() -> None:
     """Its length is unknown, so none of its gaps may be set against that of the others."""
-    rows = [
+    rows: list[Row] = [
         event(f"ProfilerStep#{n}", 500_000 * n, 500_000 * (n + 1), category="user_annotation")
         for n in range(4)
     ]
