@@ -173,6 +173,8 @@ def _of_run(
         model, _, _ = replayed(self, None, run)
         named, error = gains(model, [_remedy(group, windows) for group in alike])
         gained = _gained(model, alike, named)
+    except AnswerError as refusal:
+        return result + _not_replayed(replays, str(refusal))
     except _BROKEN as failure:
         reason = str(failure) or type(failure).__name__
         return result + _not_replayed(replays, f"it failed: {reason}")
