@@ -873,7 +873,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("sub_nanosecond_time", "times or durations finer than a nanosecond", "rounded to the nearest"),
             Check("impossible_time", "times that are not numbers, are beyond 146 years or a month from all others, or are zero among absolute times", "became NULL"),
             Check("missing_time", "events without a time", "kept, the time is NULL"),
-            Check("impossible_duration", "durations that are not numbers, or beyond 146 years", "became NULL"),
+            Check("impossible_duration", "durations that are not numbers, are beyond 146 years, or end a month after all others begin", "became NULL"),
             Check("negative_duration", "negative durations", "became NULL"),
             Check("missing_duration", "slices without a duration", "kept, dur_ns is NULL"),
             Check("unmatched_begin", "begin events without an end", "kept as slices without a duration"),

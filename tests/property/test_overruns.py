@@ -115,3 +115,46 @@ def test_times_that_cannot_be(tmp_path: Path, times: list[int], without: list[in
     counts = dict(trace.quality.select("check", "events").iter_rows())
     assert counts.get("impossible_time", 0) == len(without)
     assert trace.events["dur_ns"].to_list() == [10_000] * len(times)
+
+
+@pytest.mark.parametrize("row", ["memory", "counters"])
+def test_a_record_at_zero_among_absolute_times(tmp_path: Path, row: str) -> None:
+    made: dict[str, dict[str, object]] = {
+        "memory": {
+            "ph": "i", "name": "[memory]", "args": {"Bytes": 512, "Device Id": 0, "Device Type": 1}
+        },
+        "counters": {"ph": "C", "name": "use", "args": {"of": 5}},
+    }  # fmt: skip
+    op = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "aten::mm",
+        "pid": 1,
+        "tid": 1,
+        "ts": NOW_US,
+        "dur": 9,
+    }
+    rows = [op, *({**made[row], "pid": 1, "tid": 1, "ts": at} for at in (0, NOW_US + 3))]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": rows}), encoding="utf-8")
+    trace = profframe.load(path)
+    assert trace.tables[row]["time_ns"].is_null().to_pylist() == [True, False]
+    assert trace.quality.select("check", "events", "detail").rows() == [
+        ("impossible_time", 1, trace.quality["detail"][0])
+    ]
+
+
+@pytest.mark.parametrize(("days", "is_known"), [(29, True), (31, False), (18_600, False)])
+def test_a_duration_that_ends_a_month_after_all_others_begin(
+    tmp_path: Path, days: int, *, is_known: bool
+) -> None:
+    rows = [
+        {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": at, "dur": dur}
+        for at, dur in ((NOW_US, 10), (NOW_US + 20, days * DAY_US), (NOW_US + 40, 10))
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": rows}), encoding="utf-8")
+    trace = profframe.load(path)
+    assert (trace.events["dur_ns"][1] is not None) == is_known
+    counts = dict(trace.quality.select("check", "events").iter_rows())
+    assert counts.get("impossible_duration", 0) == (not is_known)

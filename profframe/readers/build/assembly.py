@@ -237,8 +237,10 @@ def _plausible(times: pa.ChunkedArray, base_ns: int) -> tuple[int, int]:
     """
     earliest, latest = 1 - LONGEST_NS, LONGEST_NS - base_ns - 1
     limits = pc.min_max(times).as_py()
-    if limits["min"] is None or limits["max"] - limits["min"] <= _DAY_NS:
+    if limits["min"] is None:
         return earliest, latest
+    if limits["max"] - limits["min"] <= _DAY_NS:  # what other tables may have
+        return (1 if _DAY_NS < limits["min"] <= latest else earliest), latest
     at = np.sort(times.drop_null().to_numpy())
     at = at[(at >= earliest) & (at <= latest)]
     if at.size < 2 or at[-1] - at[0] <= _DAY_NS:
@@ -376,9 +378,14 @@ def _events(rows: pa.Table, quality: Quality) -> pa.Table:
 def _with_durations(rows: pa.Table, quality: Quality) -> pa.Table:
     """Slices without impossible durations; these and missing ones are noted."""
     duration = rows["dur_ns"]
-    if _is_between(duration, 0, LONGEST_NS) and not _count(rows["bad_dur"]):
+    if _is_between(duration, 0, _APART_NS) and not _count(rows["bad_dur"]):
         return rows
-    too_long = pc.or_kleene(rows["bad_dur"], pc.greater_equal(duration, LONGEST_NS))
+    start = rows["start_ns"]
+    # Not beyond 146 years, so that none overflows; nor a month after all that begins.
+    end = pc.add(start, pc.min_element_wise(duration, LONGEST_NS, skip_nulls=False))
+    latest = pc.add(pc.max(start), _APART_NS)
+    is_apart = pc.or_kleene(pc.greater_equal(duration, LONGEST_NS), pc.greater(end, latest))
+    too_long = pc.or_kleene(rows["bad_dur"], is_apart)
     impossible = pc.fill_null(too_long, fill_value=False)
     negative = pc.fill_null(pc.less(duration, 0), fill_value=False)
     is_absent = pc.and_not(pc.is_null(duration), impossible)
