@@ -47,18 +47,20 @@ def lost_work(tables: Tables) -> Output:
     Fills say nothing: those of some sizes are never recorded. Its stream is that of what its thread
     launched in the same op, else of all that its thread launched, if these are on one stream. The
     work may have run from its launch, and the end of the work before it on its stream, until the
-    start of the work after it there.
+    start of the work after it there; without any work, until the end of the trace.
     """
     events = tables["events"]
     lost = lost_calls(events)
+    nothing = {name: nulls(events, name) for name in _COLUMNS}
     if not lost.size:
-        return of_events(**{name: nulls(events, name) for name in _COLUMNS})
+        return of_events(**nothing)
     work = _Launched.of(events)
     if not work.row.size:
-        empty = {name: nulls(events, name) for name in _COLUMNS}
-        is_counted = present(tables["counters"], "event_id").any()  # a slice for each kernel
-        notes = () if is_counted else _notes(events, lost, np.full(lost.size, _NONE))
-        return of_events(*notes, **empty)
+        if present(tables["counters"], "event_id").any():  # a slice for each kernel
+            return of_events(**nothing)
+        ran = is_kind(events, schema.DEVICE_KINDS) & present(events, "start_ns", "dur_ns")
+        if ran.any():
+            return of_events(*_notes(events, lost, np.full(lost.size, _NONE)), **nothing)
     places = work.places(events, lost)
     values = np.full((len(_COLUMNS), events.num_rows), _NONE, np.int64)
     values[:, lost] = places
@@ -145,8 +147,11 @@ class _Launched:
 
     def places(self, events: pa.Table, lost: Ints) -> Ints:
         """Device, stream, start and end of each lost piece of work; -1 where not known."""
-        call, stream = self._candidates(events, lost)
         at = numbers(events, "start_ns")[lost]
+        if not self.row.size:
+            unknown = np.full(lost.size, _NONE)
+            return np.stack([unknown, unknown, at, np.maximum(at, _end(events))])
+        call, stream = self._candidates(events, lost)
         before = last_until(self.stream, self.queued, stream, at[call])
         after = last_until(self.stream[::-1], -self.queued[::-1], stream, -at[call] - 1)
         ended = np.append(self.end, 0)[before]
@@ -211,7 +216,7 @@ def _end(events: pa.Table) -> int:
     """The end of the trace."""
     timed = present(events, "start_ns", "dur_ns")
     ends = (numbers(events, "start_ns") + numbers(events, "dur_ns"))[timed]
-    return int(ends.max())
+    return int(ends.max(initial=-_ALWAYS))
 
 
 def _common(size: int, group: Ints, values: Ints) -> Ints:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tests.oracles.intervals import Span, merged, shared
 from tests.oracles.kernels import class_of
-from tests.oracles.lost_work import lost_calls, places
+from tests.oracles.lost_work import places
 
 Row = Mapping[str, Any]
 Home = Callable[[Row], "Step | None"]
@@ -219,7 +219,9 @@ def _of_process(
         began = (
             None if step.start is None else max(x for x in (step.start, before) if x is not None)
         )
-        is_behind = place > 0 and any(home(call) is own[place - 1] for call in lost_calls(rows))
+        is_behind = place > 0 and any(
+            home(r) is own[place - 1] for r in rows if r["event_id"] in places(rows)
+        )
         if (place == 0 or is_behind) and began is not None and reached is not None:
             share = 0.05 if place == 0 else 0
             began = _known(step, pieces, began, share * (reached - began))
@@ -281,9 +283,8 @@ def _lack(step: Step, own: list[Step], rows: Sequence[Row], home: Home) -> str |
             is_cut = 2 * len(missing) > len(usual) and 2 * (step.end - step.start) < length  # type: ignore[operator]
         if is_cut:
             return "cut"
-    if any(row["kind"] in WORK and row["launch_id"] is not None for row in rows):
-        return "records" if any(home(call) is step for call in lost_calls(rows)) else None
-    return None
+    is_lost = places(rows)
+    return "records" if any(home(r) is step for r in rows if r["event_id"] in is_lost) else None
 
 
 def _goes_on(step: Step, rows: Sequence[Row]) -> bool:

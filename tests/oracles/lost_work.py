@@ -72,13 +72,13 @@ def places(rows: Sequence[Row]) -> dict[int, Place]:
         and row["start_ns"] is not None
         and row["dur_ns"] is not None
     ]
+    timed = [row for row in rows if row["start_ns"] is not None and row["dur_ns"] is not None]
+    end = max((row["start_ns"] + row["dur_ns"] for row in timed), default=0)
     if not pieces:
-        return {}
-    end = max(
-        row["start_ns"] + row["dur_ns"]
-        for row in rows
-        if row["start_ns"] is not None and row["dur_ns"] is not None
-    )
+        if any(row["kind"] in WORK for row in timed):
+            return {}
+        at = {call["event_id"]: call["start_ns"] for call in lost_calls(rows)}
+        return {n: (None, None, start, max(start, end)) for n, start in at.items()}
     return {
         call["event_id"]: _place(call, _candidates(call, pieces, by_id), pieces, end)
         for call in lost_calls(rows)

@@ -87,15 +87,27 @@ def test_the_truth_is_within_what_is_told(seeds: range) -> None:
         truth = Queues(seed)
         rows = made(truth.rows)
         of_calls = {row["correlation"]: row for row in rows if row["kind"] == "runtime"}
-        if len(truth.lost) == len(of_calls):
-            assert lost_places(rows) == {}
-            continue
         assert {n for n, row in of_calls.items() if row["lost_end_ns"]} == set(truth.lost)
         for correlation, (stream, start, end) in truth.lost.items():
             told = of_calls[correlation]
             if told["lost_stream"] in {stream, None}:
                 assert told["lost_start_ns"] <= start
                 assert end <= told["lost_end_ns"]
+
+
+def test_all_work_of_a_program_is_lost() -> None:
+    """Its steps have no length: how long the host took is not how long they took."""
+    calls = [call_of("cudaLaunchKernel", 100 * n, 100 * n + 2, n + 1) for n in range(4)]
+    marks = [
+        event(f"ProfilerStep#{n}", 200 * n, 200 * n + 200, category="user_annotation")
+        for n in (0, 1)
+    ]
+    trace = loaded(*marks, *calls)
+    assert trace.step_times().select("step_ns", "lack", "host_ns").rows() == [
+        (None, "records", 200), (None, "records", 200)
+    ]  # fmt: skip
+    rows = made([*marks, *calls])
+    assert lost_places(rows) == {n + 2: (None, None, 100 * n, 400) for n in range(4)}
 
 
 def test_a_capture_is_of_its_process() -> None:
