@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from profframe import schema
 from profframe.facts.columns import column, is_kind, nulls, numbers, words
-from profframe.facts.fact import Output, Tables, columns, fact, of_events
+from profframe.facts.fact import Note, Output, Tables, columns, fact, of_events
 from profframe.facts.graph_captures.calls import REPLAY, is_call
 from profframe.facts.repeats import repeated_blocks
 from profframe.intervals import Ints, Mask
@@ -17,7 +18,7 @@ _POSITIONS: Final = ("graph_position", "graph_block", "graph_layer")
 
 
 @fact(
-    inputs=columns(events="kind name start_ns stream launch_id"),
+    inputs=columns(events="kind name start_ns stream launch_id graph_id"),
     outputs=columns(events=" ".join(_POSITIONS)),
 )
 def graphs(tables: Tables) -> Output:
@@ -26,6 +27,7 @@ def graphs(tables: Tables) -> Output:
     A replay is what one call launched whose name has ``GraphLaunch`` in it. Its position is its
     place by start. Layers are the blocks of names that repeat on the stream of the replay with the
     most slices; what runs on another stream is in the layer whose slice started last before it.
+    Replays with less work than most others of their graph are noted.
     """
     events = tables["events"]
     codes, _ = words(events, "name")
@@ -46,7 +48,22 @@ def graphs(tables: Tables) -> Output:
         stream = numbers(events, "stream", missing=-1)[rows]
         block[rows], layer[rows] = _layers(replay, codes[rows], stream)
     arrays = dict(zip(_POSITIONS, (position, block, layer), strict=True))
-    return of_events(**{name: column(name, values, values >= 0) for name, values in arrays.items()})
+    made = {name: column(name, values, values >= 0) for name, values in arrays.items()}
+    graph = numbers(events, "graph_id", missing=-1)[rows]
+    return of_events(*_in_part(launch[rows[graph >= 0]], graph[graph >= 0]), **made)
+
+
+def _in_part(launch: Ints, graph: Ints) -> Iterator[Note]:
+    """Launches with less work than at least half of those of their graph."""
+    pairs, counts = np.unique(np.stack([graph, launch]), axis=1, return_counts=True)
+    _, first, launches = np.unique(pairs[0], return_index=True, return_counts=True)
+    by_count = counts[np.lexsort((counts, pairs[0]))]
+    usual = np.repeat(by_count[first + launches // 2], launches)
+    less = np.flatnonzero(counts < usual)
+    if less.size:
+        missing = int((usual - counts)[less].sum())
+        detail = f"{less.size:,} of {counts.size:,}, {missing:,} missing in all"
+        yield "graph_launch_in_part", less.size, detail, int(pairs[1][less[0]])
 
 
 def _order(launch: Ints, start: Ints) -> Ints:

@@ -71,3 +71,16 @@ def test_annotation_and_frame_around_a_slice_and_its_launch() -> None:
     )
     assert column(tables, "annotation_id") == [None, 0, 0, 2, 2, 2, None]
     assert column(tables, "frame_id") == [None, None, 1, 1, 1, 1, None]
+
+
+def test_replays_with_less_work_than_most_of_their_graph() -> None:
+    """Those of another graph say nothing, nor do those of which no graph is known."""
+    rows = []
+    for n, (names, graph) in enumerate([("abc", 5), ("ab", 5), ("abc", 5), ("a", 6), ("a", None)]):
+        rows.append(launch(1_000 * n, n + 1))
+        rows += [row | {"graph_id": graph} for row in work(names, 1_000 * n + 100, n + 1)]
+    (note,) = facts(*rows)["quality"].to_pylist()
+    assert (note["check"], note["events"], note["example_event_id"]) == (
+        "graph_launch_in_part", 1, 4
+    )  # fmt: skip
+    assert note["detail"].endswith(": 1 of 4, 1 missing in all")
