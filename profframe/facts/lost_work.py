@@ -43,11 +43,12 @@ def lost_work(tables: Tables) -> Output:
     """Add ``lost_device lost_stream lost_start_ns lost_end_ns``.
 
     A call that launches a kernel, a copy or a graph has lost it if none with a time is in the
-    trace; but not while a graph was captured, and not if as much later work has no correlation.
-    Fills say nothing: those of some sizes are never recorded. Its stream is that of what its thread
-    launched in the same op, else of all that its thread launched, if these are on one stream. The
-    work may have run from its launch, and the end of the work before it on its stream, until the
-    start of the work after it there; without any work, until the end of the trace.
+    trace; but not while a graph was captured, and not if as much later work has no correlation: if
+    less has none, all of these calls may have lost it, and ``quality`` counts how many have. Fills
+    say nothing: those of some sizes are never recorded. Its stream is that of all that its thread
+    launched in the same op, if that is one; else it may be any of its thread's. The work may have
+    run from its launch, and the end of the work before it on its stream, until the start of the
+    work after it there; without any work, until the end of the trace.
     """
     events = tables["events"]
     lost = lost_calls(events)
@@ -89,15 +90,25 @@ def lost_calls(events: pa.Table) -> Ints:
     if not rows.size:
         return rows
     rows = rows[~_is_captured(events, rows)]
-    kinds = (((KERNEL, REPLAY), "kernel"), ((COPY,), "memcpy"))
-    unlinked = timed & (launch < 0) & (numbers(events, "correlation") == 0)
-    start, kept = numbers(events, "start_ns"), np.zeros(rows.size, np.bool_)
-    for patterns, kind in kinds:
+    kept = np.zeros(rows.size, np.bool_)
+    for of_kind, later in _without_call(events, rows):
+        kept |= of_kind & (np.count_nonzero(of_kind) > np.count_nonzero(later))
+    return rows[kept]
+
+
+def _without_call(events: pa.Table, rows: Ints) -> Iterator[tuple[Mask, Mask]]:
+    """Which of the calls are for kernels, and for copies; and what of these they may have launched.
+
+    That is work without a correlation or a call which began after the first of them.
+    """
+    unlinked = present(events, "start_ns", "dur_ns") & ~present(events, "launch_id")
+    unlinked &= numbers(events, "correlation") == 0
+    start = numbers(events, "start_ns")
+    for patterns, kind in (((KERNEL, REPLAY), "kernel"), ((COPY,), "memcpy")):
         of_kind = is_call(events, *patterns)[rows]
         if of_kind.any():
-            later = unlinked & is_kind(events, (kind,)) & (start > start[rows[of_kind][0]])
-            kept |= of_kind & (np.count_nonzero(of_kind) > np.count_nonzero(later))
-    return rows[kept]
+            began = start > start[rows[of_kind][0]]
+            yield of_kind, unlinked & is_kind(events, (kind,)) & began
 
 
 def _is_captured(events: pa.Table, rows: Ints) -> Mask:
@@ -151,7 +162,7 @@ class _Launched:
         if not self.row.size:
             unknown = np.full(lost.size, _NONE)
             return np.stack([unknown, unknown, at, np.maximum(at, _end(events))])
-        call, stream = self._candidates(events, lost)
+        call, stream, is_certain = self._candidates(events, lost)
         before = last_until(self.stream, self.queued, stream, at[call])
         after = last_until(self.stream[::-1], -self.queued[::-1], stream, -at[call] - 1)
         ended = np.append(self.end, 0)[before]
@@ -162,25 +173,28 @@ class _Launched:
         since = np.maximum(since, at)
         rows = self.row[np.searchsorted(self.stream, np.arange(self.stream[-1] + 1))]
         device, on = (numbers(events, name, missing=_NONE)[rows] for name in ("device", "stream"))
-        places = [_common(lost.size, call, of[stream]) for of in (device, on)]
-        return np.stack([*places, since, np.maximum(since, until)])
+        device, on = (_common(lost.size, call, of[stream]) for of in (device, on))
+        on = np.where(is_certain, on, _NONE)
+        return np.stack([device, on, since, np.maximum(since, until)])
 
-    def _candidates(self, events: pa.Table, lost: Ints) -> tuple[Ints, Ints]:
-        """Numbers of lost calls, each with all streams that its work may have been on."""
+    def _candidates(self, events: pa.Table, lost: Ints) -> tuple[Ints, Ints, Mask]:
+        """Numbers of lost calls, each with all streams that its work may have been on.
+
+        And of which lost calls the stream is certain.
+        """
         calls = np.concatenate([numbers(events, "launch_id")[self.row], lost])
         thread, process = numbers(events, "thread")[calls], words(events, "pid")[0][calls]
         anything = np.zeros(calls.size, np.int64)
         in_op = combined(thread, _labels(events, calls))
         streams = [_Streams.of(key, self.stream) for key in (in_op, thread, process, anything)]
         counts = np.stack([of.count[self.row.size :] for of in streams])
-        # One stream decides, the narrowest first; else all of the thread, or what there is.
-        single, some = counts[:2] == 1, counts[1:] > 0
-        level = np.where(single.any(axis=0), single.argmax(axis=0), 1 + some.argmax(axis=0))
+        # The one stream of the op decides; else it is any of the thread, or what there is.
+        level = np.where(counts[0] == 1, 0, 1 + (counts[1:] > 0).argmax(axis=0))
         chosen = [
             of.all_of(np.flatnonzero(level == n), self.row.size) for n, of in enumerate(streams)
         ]
         call, stream = (np.concatenate(part) for part in zip(*chosen, strict=True))
-        return call, stream
+        return call, stream, level == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +242,7 @@ def _common(size: int, group: Ints, values: Ints) -> Ints:
 
 
 def _notes(events: pa.Table, lost: Ints, stream: Ints) -> Iterator[Note]:
-    """How many there are, by step and stream."""
+    """How many there are, by step and stream; of some it may be there, without a correlation."""
     step = numbers(events, "step", missing=_NONE)[lost]
     (steps, streams), counts = np.unique(np.stack([step, stream]), axis=1, return_counts=True)
     parts = [
@@ -237,5 +251,8 @@ def _notes(events: pa.Table, lost: Ints, stream: Ints) -> Iterator[Note]:
     ]
     more = ", ..." if len(parts) > _MOST_NAMED else ""
     calls = np.count_nonzero(outermost(events, *_LAUNCHES))
-    detail = f"{lost.size:,} of {calls:,}: {', '.join(parts[:_MOST_NAMED])}{more}"
-    yield "launch_without_work", lost.size, detail, int(lost[0])
+    there = sum(int(np.count_nonzero(later)) for _, later in _without_call(events, lost))
+    listed = f"{', '.join(parts[:_MOST_NAMED])}{more}"
+    either = f" of these {lost.size:,} calls, some work has no correlation: " if there else " "
+    detail = f"{lost.size - there:,} of {calls:,}:{either}{listed}"
+    yield "launch_without_work", lost.size - there, detail, int(lost[0])

@@ -80,13 +80,17 @@ def places(rows: Sequence[Row]) -> dict[int, Place]:
         at = {call["event_id"]: call["start_ns"] for call in lost_calls(rows)}
         return {n: (None, None, start, max(start, end)) for n, start in at.items()}
     return {
-        call["event_id"]: _place(call, _candidates(call, pieces, by_id), pieces, end)
+        call["event_id"]: _place(call, *_candidates(call, pieces, by_id), pieces, end)
         for call in lost_calls(rows)
     }
 
 
 def _place(
-    call: Row, streams: set[tuple[Any, Any]], pieces: list[tuple[Row, Row]], end: int
+    call: Row,
+    streams: set[tuple[Any, Any]],
+    is_certain: bool,
+    pieces: list[tuple[Row, Row]],
+    end: int,
 ) -> Place:
     at = call["start_ns"]
     since, until = [], []
@@ -104,7 +108,7 @@ def _place(
     devices, names = ({stream[n] for stream in streams} for n in (0, 1))
     return (
         devices.pop() if len(devices) == 1 else None,
-        names.pop() if len(names) == 1 else None,
+        names.pop() if is_certain else None,
         start,
         max([start, *until]),
     )
@@ -112,7 +116,9 @@ def _place(
 
 def _candidates(
     call: Row, pieces: list[tuple[Row, Row]], by_id: Mapping[int, Row]
-) -> set[tuple[Any, Any]]:
+) -> tuple[set[tuple[Any, Any]], bool]:
+    """The streams that its work may have been on, and whether that is certain."""
+
     def streams(*of: Any) -> set[tuple[Any, Any]]:
         return {
             (row["device"], row["stream"])
@@ -130,9 +136,9 @@ def _candidates(
         ops = (outer for outer in _around(row, by_id) if outer["kind"] == "host_op")
         return next(ops, row)["name"]
 
-    narrow = (streams(thread, label), streams(thread))
+    of_op = streams(thread, label)
     wide = (streams(thread), streams(process), streams())
-    return next((s for s in narrow if len(s) == 1), None) or next(s for s in wide if s)
+    return of_op if len(of_op) == 1 else next(s for s in wide if s), len(of_op) == 1
 
 
 def _launches(row: Row, *patterns: re.Pattern[str]) -> bool:

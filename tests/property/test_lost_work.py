@@ -197,3 +197,30 @@ def test_advice_counts_nothing_in_a_step_that_lost_work() -> None:
     steps = dict(trace.events.select("event_id", "step").iter_rows())
     assert {steps[n] for n in found["evidence_events"]} == {0, 2, 3}
     assert found["events"] == 14
+
+
+def test_a_stream_of_which_everything_is_lost_is_not_known() -> None:
+    """Its thread's other ops are on one stream, which says nothing of this one."""
+    rows = made(
+        [
+            event("aten::mm", 0, 9),
+            call_of("cudaLaunchKernel", 1, 2, 1),
+            work("k", 3, 8, 7, 1),
+            event("nccl:all_reduce", 10, 19),
+            call_of("cudaLaunchKernel", 11, 12, 2),
+            event("aten::mm", 20, 29),
+            call_of("cudaLaunchKernel", 21, 22, 3),
+            work("k", 23, 28, 7, 3),
+        ]
+    )
+    assert lost_places(rows) == {4: (0, None, 11, 23)}
+
+
+def test_of_work_without_a_number_as_much_may_be_there() -> None:
+    calls = [call_of("cudaLaunchKernel", 10 * n, 10 * n + 2, n) for n in range(1, 5)]
+    rows = [*calls, work("k", 50, 55, 7, 4), work("k", 60, 65, 7, 0), work("k", 70, 75, 8, 0)]
+    (row,) = loaded(*rows).quality.filter(check="launch_without_work").to_dicts()
+    assert row["events"] == 1
+    assert row["detail"].endswith(
+        "1 of 4: of these 3 calls, some work has no correlation: 3 on stream 7"
+    )
