@@ -156,7 +156,7 @@ def test_folded_stacks_are_torchs(
 ) -> None:
     taken = profiles[name]
     ours, theirs = tmp_path / "ours.txt", tmp_path / "theirs.txt"
-    taken.loaded(source).export_stacks(ours, metric)
+    taken.loaded(source, taken.compat).export_stacks(ours, metric)
     lines, is_tie = folded(taken.events, metric)
     assert ours.read_text().splitlines() == lines
     if not is_tie:
