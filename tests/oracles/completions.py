@@ -170,7 +170,8 @@ def _of_process(
     home: Home,
 ) -> Iterable[tuple[Step, dict[str, Any]]]:
     waits = _waits(own, rows, by_id, home)
-    lost = [place[2:] for n, place in places(rows).items() if home(by_id[n]) is None]
+    homes = {n: home(by_id[n]) for n in (lost_places := places(rows))}
+    lost = [place[2:] for n, place in lost_places.items() if homes[n] is None]
     unawaited = dict.fromkeys(own, 0)
     for place, step in enumerate(own):
         later = own[place + 1 :]
@@ -225,7 +226,7 @@ def _of_process(
         if (place == 0 or is_behind) and began is not None and reached is not None:
             share = 0.05 if place == 0 else 0
             began = _known(step, pieces, began, share * (reached - began))
-        lack = _lack(step, own, rows, home)
+        lack = _lack(step, own, rows, homes.values())
         lack = lack or ("before" if began is None else None)
         is_known = lack not in {"open", "records"} and step.end is not None
         completed = reached if is_known else None
@@ -264,7 +265,9 @@ def _known(step: Step, pieces: list[Piece], began: int, least: float) -> int | N
     return None if first.start - ready > max(least, 200_000) else began
 
 
-def _lack(step: Step, own: list[Step], rows: Sequence[Row], home: Home) -> str | None:
+def _lack(
+    step: Step, own: list[Step], rows: Sequence[Row], lost: Iterable[Step | None]
+) -> str | None:
     if step.end is None:
         return "open"
     others = [mark for mark in own if mark is not step and mark.end is not None]
@@ -283,8 +286,7 @@ def _lack(step: Step, own: list[Step], rows: Sequence[Row], home: Home) -> str |
             is_cut = 2 * len(missing) > len(usual) and 2 * (step.end - step.start) < length  # type: ignore[operator]
         if is_cut:
             return "cut"
-    is_lost = places(rows)
-    return "records" if any(home(r) is step for r in rows if r["event_id"] in is_lost) else None
+    return "records" if any(of is step for of in lost) else None
 
 
 def _goes_on(step: Step, rows: Sequence[Row]) -> bool:

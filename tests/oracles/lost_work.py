@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 Row = Mapping[str, Any]
@@ -143,7 +144,12 @@ def _candidates(
 
 def _launches(row: Row, *patterns: re.Pattern[str]) -> bool:
     is_call = row["kind"] in CALLS and row["preorder"] is not None
-    return is_call and any(pattern.match(row["name"] or "") for pattern in patterns)
+    return is_call and any(_matches(pattern, row["name"] or "") for pattern in patterns)
+
+
+@cache
+def _matches(pattern: re.Pattern[str], name: str) -> bool:
+    return bool(pattern.match(name))
 
 
 def _around(row: Row, by_id: Mapping[int, Row]) -> Iterator[Row]:

@@ -53,6 +53,8 @@ _LONGEST_DEEP: Final = 1 << 20
 _SHORTEST_DEEP: Final = 16 << 10
 _MOST_BEGINS: Final = 64
 """Objects that are looked at, until it is left open where the next element begins."""
+_MOST_LOOKS: Final = 16
+"""How often each character of the text is looked at, on average, for where an element ends."""
 _LONGEST_SPACE: Final = 100
 """Characters of a separator."""
 _FEWEST_MEMBERS: Final = 3
@@ -168,6 +170,8 @@ class _Repairer:
         self.is_unicode = is_unicode(text)
         self.next_marked = -1
         """Position of the object that was looked for last; none is before it."""
+        self.looks = 0
+        """Characters that were looked at for where an element ends."""
         self.repairs: Counter[str] = Counter()
         self.first: dict[str, int] = {}
         self.attempts = 0
@@ -273,6 +277,8 @@ class _Repairer:
 
     def _next_begin(self, position: int) -> int | None:
         """Where the next element begins, if that shows by its members, wherever this one ends."""
+        if self.looks > _MOST_LOOKS * len(self.text):
+            return None
         stop = self.next_marked = self._next_marked(position)
         openings = _OPENING.finditer(self.text, position + 1, stop)
         for match in itertools.islice(openings, _MOST_BEGINS):
@@ -305,6 +311,7 @@ class _Repairer:
         Where it has no end it is cut. If it lacks nothing but its own bracket after an object or an
         array, it gets that; what else is lost nobody knows, and a number may be half of one.
         """
+        self.looks += begin - position
         text = str(self.text[position:begin])
         tail = text.rstrip(" \t\r\n,")
         try:
