@@ -170,7 +170,8 @@ def _of_process(
     home: Home,
 ) -> Iterable[tuple[Step, dict[str, Any]]]:
     waits = _waits(own, rows, by_id, home)
-    homes = {n: home(by_id[n]) for n in (lost_places := places(rows))}
+    lost_places = places(rows)
+    homes = {n: home(by_id[n]) for n in lost_places}
     lost = [place[2:] for n, place in lost_places.items() if homes[n] is None]
     unawaited = dict.fromkeys(own, 0)
     for place, step in enumerate(own):
