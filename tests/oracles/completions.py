@@ -221,9 +221,7 @@ def _of_process(
         began = (
             None if step.start is None else max(x for x in (step.start, before) if x is not None)
         )
-        is_behind = place > 0 and any(
-            home(r) is own[place - 1] for r in rows if r["event_id"] in places(rows)
-        )
+        is_behind = place > 0 and any(of is own[place - 1] for of in homes.values())
         if (place == 0 or is_behind) and began is not None and reached is not None:
             share = 0.05 if place == 0 else 0
             began = _known(step, pieces, began, share * (reached - began))
