@@ -397,13 +397,7 @@ def depths(parent: Ints) -> Ints:
     >>> depths(np.array([-1, 0, 1, 2, 0])).tolist()
     [0, 1, 2, 3, 1]
     """
-    above, depth = parent.copy(), (parent >= 0).astype(np.int64)
-    rows = np.flatnonzero(above >= 0)
-    while rows.size:
-        through = above[rows]
-        depth[rows], above[rows] = depth[rows] + depth[through], above[through]
-        rows = rows[above[rows] >= 0]
-    return depth
+    return _path_sums(parent, (parent >= 0).astype(np.int64))
 
 
 def nearest(parent: Ints, marked: Mask) -> Ints:
@@ -581,14 +575,18 @@ def _preorder(parent: Ints, order: Ints, size: Ints) -> Ints:
     first = np.maximum.accumulate(
         np.where(np.diff(above, prepend=-2) != 0, np.arange(rows.size), 0)
     )
-    place = _scatter(rows, before - before[first] + (above >= 0))
-    above = parent.copy()
+    return _path_sums(parent, _scatter(rows, before - before[first] + (above >= 0)))
+
+
+def _path_sums(parent: Ints, values: Ints) -> Ints:
+    """Sums of the values of each row and all its ancestors, by pointer doubling."""
+    above, sums = parent.copy(), values.copy()
     rows = np.flatnonzero(above >= 0)
     while rows.size:
         through = above[rows]
-        place[rows], above[rows] = place[rows] + place[through], above[through]
+        sums[rows], above[rows] = sums[rows] + sums[through], above[through]
         rows = rows[above[rows] >= 0]
-    return place
+    return sums
 
 
 def _places(preorder: Ints, rows: Ints) -> Ints:

@@ -52,25 +52,25 @@ class _Calls:
 
     @classmethod
     def of(cls, events: pa.Table, device: Ints) -> tuple[_Calls, Ints]:
-        """The calls, and the key that each device slice looks for; -1 for those without one."""
+        """The calls, and the key that each device slice looks for, which may be no call's."""
         correlation = numbers(events, "correlation")
         process, _ = words(events, "pid")
         makes_calls = is_kind(events, schema.LAUNCH_KINDS)
         calls = np.flatnonzero(makes_calls & (correlation != 0))
         preorder, start = (numbers(events, name)[calls] for name in ("preorder", "start_ns"))
         calls = calls[np.lexsort((preorder, start))]
-        has_one = correlation[device] != 0
         names_process = (process[device] >= 0) & ~_on_device_line(events)[device]
         is_caller = names_process & np.isin(process[device], process[makes_calls])
+        if not is_caller.any():
+            return cls._at(events, calls, correlation[calls]), correlation[device]
+        # A call is for slices of its own process, and for those that name none.
         distinct = np.unique(correlation)
         key = np.searchsorted(distinct, correlation)
-        wanted = np.where(has_one, key[device], _NONE)
-        if not is_caller.any():
-            return cls._at(events, calls, key[calls]), wanted
-        # A call is for slices of its own process, and for those that name none.
         own = (process + 1) * distinct.size + key
         is_foreign = names_process & present(events, "device")[device]
-        wanted = np.select([~has_one, is_caller, is_foreign], [_NONE, own[device], _NONE], wanted)
+        has_none = (correlation[device] == 0) | (is_foreign & ~is_caller)
+        wanted = np.where(is_caller, own[device], key[device])
+        wanted = np.where(has_none, _NONE, wanted)
         both = np.concatenate([key[calls], own[calls]])
         return cls._at(events, np.concatenate([calls, calls]), both), wanted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -15,6 +15,9 @@ from profframe.system.disk_tables import SpooledTable
 
 if TYPE_CHECKING:
     from profframe.intervals import Ints
+
+_MOST_NAMED: Final = 5
+"""Names in the detail of a note."""
 
 Tables: TypeAlias = Mapping[str, pa.Table]
 """The tables of one trace, by the names of ``schema.TABLES``."""
@@ -157,6 +160,18 @@ def note(check: str, rows: Ints) -> Iterable[Note]:
     """The note of a check about rows of ``events``, if there are any."""
     if rows.size:
         yield check, rows.size, None, int(rows[0])
+
+
+def listed(names: Sequence[object]) -> str:
+    """The first few names, for the detail of a note.
+
+    Examples
+    --------
+    >>> listed([3, 4]), listed(range(9))
+    ('3, 4', '0, 1, 2, 3, 4, ...')
+    """
+    more = ", ..." if len(names) > _MOST_NAMED else ""
+    return ", ".join(map(str, names[:_MOST_NAMED])) + more
 
 
 def with_output(tables: Tables, output: Output) -> Tables:

@@ -10,8 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import column, combined, is_kind, nulls, numbers, present, words
-from profframe.facts.fact import Note, Output, Tables, columns, fact, of_events
+from profframe.facts.columns import (
+    column,
+    combined,
+    is_kind,
+    nulls,
+    numbers,
+    present,
+    stream_codes,
+    words,
+)
+from profframe.facts.fact import Note, Output, Tables, columns, fact, listed, of_events
 from profframe.facts.graph_captures.calls import (
     BEGIN,
     COPY,
@@ -28,7 +37,6 @@ _LAUNCHES: Final = (KERNEL, COPY, REPLAY)
 _COLUMNS: Final = ("lost_device", "lost_stream", "lost_start_ns", "lost_end_ns")
 _NONE: Final = -1
 _ALWAYS: Final = np.iinfo(np.int64).max
-_MOST_NAMED: Final = 5
 
 
 @fact(
@@ -149,8 +157,7 @@ class _Launched:
         start = numbers(events, "start_ns")
         timed = is_kind(events, schema.DEVICE_KINDS) & present(events, "start_ns", "dur_ns")
         row = np.flatnonzero(timed & (launch >= 0))
-        device, stream = (numbers(events, name, missing=_NONE) for name in ("device", "stream"))
-        code = combined(device[row], stream[row])
+        code = combined(stream_codes(events)[row])
         queued = start[launch[row]]
         order = np.lexsort((start[row], queued, code))
         row, code, queued = row[order], code[order], queued[order]
@@ -249,10 +256,8 @@ def _notes(events: pa.Table, lost: Ints, stream: Ints) -> Iterator[Note]:
         f"{count}{f' in step {number}' * (number >= 0)}{f' on stream {on}' * (on >= 0)}"
         for number, on, count in zip(steps.tolist(), streams.tolist(), counts.tolist(), strict=True)
     ]
-    more = ", ..." if len(parts) > _MOST_NAMED else ""
     calls = np.count_nonzero(outermost(events, *_LAUNCHES))
     there = sum(int(np.count_nonzero(later)) for _, later in _without_call(events, lost))
-    listed = f"{', '.join(parts[:_MOST_NAMED])}{more}"
     either = f" of these {lost.size:,} calls, some work has no correlation: " if there else " "
-    detail = f"{lost.size - there:,} of {calls:,}:{either}{listed}"
+    detail = f"{lost.size - there:,} of {calls:,}:{either}{listed(parts)}"
     yield "launch_without_work", lost.size - there, detail, int(lost[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from profframe import schema
-from profframe.facts.columns import column, combined, is_kind, numbers, present, words
+from profframe.facts.columns import column, combined, is_kind, numbers, present, stream_codes, words
 from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
 from profframe.intervals import Ints
 
@@ -27,10 +27,7 @@ def overruns(tables: Tables) -> Output:
     rows = np.flatnonzero(is_kind(events, schema.DEVICE_KINDS) & is_placed & (dur > 0))
     if rows.size < 3:
         return Output()
-    line = combined(
-        words(events, "pid")[0][rows],
-        *(numbers(events, name, missing=-1)[rows] for name in ("device", "stream")),
-    )
+    line = combined(words(events, "pid")[0][rows], stream_codes(events)[rows])
     order = np.lexsort((-dur[rows], start[rows], line))
     rows, line = rows[order], line[order]
     end, call = start[rows] + dur[rows], numbers(events, "correlation")[rows]

@@ -24,6 +24,8 @@ def python_frames(tables: Tables) -> Output:
     whose caller is on another thread, or was over when they began, as ``frame_of_another_thread``.
     """
     events = tables["events"]
+    if not present(events, "python_parent_id").any():
+        return Output()
     caller = callers(events)
     start, dur = numbers(events, "start_ns"), numbers(events, "dur_ns")
     until = _until(caller, start + dur)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, TypeAlias
@@ -22,7 +22,7 @@ from profframe.facts.columns import (
     stream_codes,
     words,
 )
-from profframe.facts.fact import Note, Output, Tables, columns, fact
+from profframe.facts.fact import Note, Output, Tables, columns, fact, listed
 from profframe.facts.lost_work import lost_spans
 from profframe.intervals import Ints, Mask, covered, last_until
 
@@ -36,7 +36,6 @@ _LEAST_SHARE: Final = 0.05
 """Share of a step from which a difference matters."""
 _LAUNCH_NS: Final = 200_000
 """Work that begins within this time of its launch has waited for nothing else."""
-_MOST_NAMED: Final = 5
 _NONE: Final = -1
 _NEVER: Final = np.iinfo(np.int64).max
 _UNKNOWN: Final = np.iinfo(np.int64).min
@@ -73,7 +72,7 @@ def step_times(tables: Tables) -> Output:
         return Output()
     times = Times.of(events, marks, _is_cut(events, marks))
     rows = times.table("profiler_steps", events, {"step": pa.array(number[marks.row])})
-    return Output(rows, tuple(times.notes(lambda of: f"step {_listed(number[of].tolist())}")))
+    return Output(rows, tuple(times.notes(lambda of: f"step {listed(number[of].tolist())}")))
 
 
 @fact(
@@ -96,7 +95,7 @@ def phase_times(tables: Tables) -> Output:
     if (_numbers(events) >= 0).any():
         return Output(rows)
     name, names = words(events, "name")
-    of_rows = times.notes(lambda of: _listed([names[code] for code in name[of].tolist()]))
+    of_rows = times.notes(lambda of: listed([names[code] for code in name[of].tolist()]))
     return Output(rows, tuple(of_rows))
 
 
@@ -340,11 +339,6 @@ class Times:
             longest = int(np.argmax(lag))
             detail = f"up to {lag[longest] / 1e6:.3f} ms"
             yield "host_ahead", int(np.count_nonzero(lag)), detail, int(row[whole[longest]])
-
-
-def _listed(names: Sequence[object]) -> str:
-    more = ", ..." if len(names) > _MOST_NAMED else ""
-    return ", ".join(map(str, names[:_MOST_NAMED])) + more
 
 
 def _held(events: pa.Table, marks: Marks, work: Work) -> Ints:
