@@ -20,6 +20,11 @@ def cells(text: str) -> list[list[str]]:
     return [re.split(r"\s{2,}", line.strip()) for line in lines[rules[1] + 1 : rules[2]]]
 
 
+def self_times(text: str) -> dict[str, str]:
+    """Own host times of the rows."""
+    return {row[0]: row[2] for row in cells(text)}
+
+
 class TestNumbers:
     def test_times(self) -> None:
         texts = {
@@ -214,10 +219,18 @@ class TestUnknownTimes:
         )
         part = whole.filter(kinds="host_op")
         assert part.table(compat="torch") == part.table()
-        assert {row[0]: row[2] for row in cells(part.table())} == {
-            "op": "0.300us",
-            "inner": "0.100us",
-        }
+        assert self_times(part.table()) == {"op": "0.300us", "inner": "0.100us"}
+
+    def test_time_that_two_children_share(self) -> None:
+        slices = (
+            event("op", 0, 1000),
+            event("region", 100, 500),
+            event("frame", 300, 700, category="python_function"),
+        )
+        whole = trace(*slices)
+        assert self_times(whole.table(compat="torch"))["op"] == "0.200us"
+        part = whole.filter(kinds="host_op")
+        assert self_times(part.table(compat="torch"))["op"] == "0.400us"
 
     def test_sums_in_groups(self, monkeypatch: pytest.MonkeyPatch) -> None:
         one = trace(event("f", 0, 1000), *(event("g", n, n + 7) for n in range(3, 900, 9)))
