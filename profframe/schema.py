@@ -893,6 +893,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("ambiguous_launch", "device slices whose correlation several calls of their process have", "launch_id is the last of them before the slice"),
             Check("launch_by_order", "device slices without a correlation, all on one stream, beside as many calls of their kind without work", "launch_id is that of the call at their position"),
             Check("launch_without_work", "launches whose work is not in the trace, or has no time, although no graph was captured", "kept: time in which it may have run is not idle, and steps with such launches are in no mean"),
+            Check("fill_without_work", "calls that fill memory (memset) whose work is not in the trace, beside kernels that are: fills of some sizes are never recorded", "kept: their time counts as idle"),
             Check("graph_launch_in_part", "launches of graphs with less work than at least half of the launches of their graph: some may not have been recorded", "kept"),
             Check("external_id_mismatch", "device slices whose external_id differs from that of the op around their launch", "op_id is the op around the launch"),
             Check("kernel_before_launch", "kernels that start before the call that launched them", "kept: host and device clocks differ"),

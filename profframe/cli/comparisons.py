@@ -173,6 +173,7 @@ def diff(
         return _memory(*sides, pair, plain, limits, by=by, top=top, output=output)
     rows = result.rows
     sums = totals(rows)
+    notes = changes.remarks(rows, result.outside, result.models, result.lost_calls)
     with _usage():
         verdicts = hold(limits, sides, pair, result, steps=steps, **options) if limits else []
     failures = [] if plain is None else growths(rows, plain)
@@ -184,10 +185,9 @@ def diff(
         rows,
         lambda width: changes.report(
             rows,
-            result.outside,
             sums,
             (base, other),
-            models=result.models,
+            notes,
             verdicts=verdicts,
             columns=output.columns,
             top=top,
@@ -197,10 +197,9 @@ def diff(
         ),
         lambda: comment(
             rows,
-            result.outside,
             sums,
             Limits(text, failures, verdicts),
-            models=result.models,
+            notes,
             top=top,
         ),
         chooses=True,

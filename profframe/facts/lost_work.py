@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -20,11 +21,12 @@ from profframe.facts.columns import (
     stream_codes,
     words,
 )
-from profframe.facts.fact import Note, Output, Tables, columns, fact, listed, of_events
+from profframe.facts.fact import Note, Output, Tables, columns, fact, listed, note, of_events
 from profframe.facts.graph_captures.calls import (
     BEGIN,
     COPY,
     END,
+    FILL,
     KERNEL,
     REPLAY,
     is_call,
@@ -59,17 +61,17 @@ def lost_work(tables: Tables) -> Output:
     work after it there; without any work, until the end of the trace.
     """
     events = tables["events"]
-    lost = lost_calls(events)
+    lost, fills = lost_calls(events), tuple(_fills(events))
     nothing = {name: nulls(events, name) for name in _COLUMNS}
     if not lost.size:
-        return of_events(**nothing)
+        return of_events(*fills, **nothing)
     work = _Launched.of(events)
     if not work.row.size:
         if present(tables["counters"], "event_id").any():  # a slice for each kernel
             return of_events(**nothing)
         ran = is_kind(events, schema.DEVICE_KINDS) & present(events, "start_ns", "dur_ns")
         if ran.any():
-            return of_events(*_notes(events, lost, np.full(lost.size, _NONE)), **nothing)
+            return of_events(*_notes(events, lost, np.full(lost.size, _NONE)), *fills, **nothing)
     places = work.places(events, lost)
     values = np.full((len(_COLUMNS), events.num_rows), _NONE, np.int64)
     values[:, lost] = places
@@ -80,7 +82,7 @@ def lost_work(tables: Tables) -> Output:
         name: column(name, of, has)
         for name, of, has in zip(_COLUMNS, values, is_known, strict=True)
     }
-    return of_events(*_notes(events, lost, places[1]), **arrays)
+    return of_events(*_notes(events, lost, places[1]), *fills, **arrays)
 
 
 def lost_spans(events: pa.Table, of: Mask | None = None) -> tuple[Ints, Ints]:
@@ -92,16 +94,25 @@ def lost_spans(events: pa.Table, of: Mask | None = None) -> tuple[Ints, Ints]:
 
 def lost_calls(events: pa.Table) -> Ints:
     """Calls, by their start, whose work is not in the trace although it must have run."""
-    timed = present(events, "start_ns", "dur_ns")
-    launch = np.where(timed, numbers(events, "launch_id", missing=_NONE), _NONE)
-    rows = without_work(events, launch, *_LAUNCHES)
-    if not rows.size:
-        return rows
-    rows = rows[~_is_captured(events, rows)]
+    rows = _without_timed_work(events, *_LAUNCHES)
     kept = np.zeros(rows.size, np.bool_)
     for of_kind, later in _without_call(events, rows):
         kept |= of_kind & (np.count_nonzero(of_kind) > np.count_nonzero(later))
     return rows[kept]
+
+
+def _without_timed_work(events: pa.Table, *patterns: re.Pattern[str]) -> Ints:
+    """Calls with these names, by start, that launched nothing with a time, nor captured it."""
+    timed = present(events, "start_ns", "dur_ns")
+    launch = np.where(timed, numbers(events, "launch_id", missing=_NONE), _NONE)
+    rows = without_work(events, launch, *patterns)
+    return rows[~_is_captured(events, rows)] if rows.size else rows
+
+
+def _fills(events: pa.Table) -> Iterator[Note]:
+    """How many fills are not in the trace of a device whose kernels are."""
+    if is_kind(events, ("kernel", "memset")).any():
+        yield from note("fill_without_work", _without_timed_work(events, FILL))
 
 
 def _without_call(events: pa.Table, rows: Ints) -> Iterator[tuple[Mask, Mask]]:

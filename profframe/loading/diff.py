@@ -39,6 +39,8 @@ class Comparison:
         The measurements of each side.
     models
         The models of the devices that each side used, in order; unknown ones by these words.
+    lost_calls
+        Number of launches of each side, in its samples, whose work is not in the trace.
     is_of_memory
         Whether both sides are memory snapshots, and nothing else.
     """
@@ -47,6 +49,7 @@ class Comparison:
     outside: pl.DataFrame
     sides: tuple[Side, Side]
     models: tuple[tuple[str, ...], ...] = ()
+    lost_calls: tuple[int, ...] = ()
     is_of_memory: bool = False
 
 
@@ -57,6 +60,7 @@ class _Read:
     side: Side
     outside: pl.DataFrame
     steps_left_out: int
+    lost_calls: int
     formats: frozenset[str]
     models: tuple[str, ...]
     source: str
@@ -243,7 +247,8 @@ def comparison(
         _why_empty, {name: read.why_empty for name, read in zip(names, sides, strict=True)}
     )
     models = tuple(read.models for read in sides)
-    return Comparison(frame(with_names, why=why), filled, measured, models, is_of_memory)
+    lost = tuple(read.lost_calls for read in sides)
+    return Comparison(frame(with_names, why=why), filled, measured, models, lost, is_of_memory)
 
 
 def _why_empty(sides: Mapping[str, str | None]) -> str:
@@ -313,7 +318,11 @@ def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Re
     source_name = next(iter(sources), "")
     used = question(trace, "used_devices")["model"].fill_null("an unknown model")
     models = tuple(used.unique().sort())
-    return _Read(side, left_out, steps_left_out, formats, models, source_name, why)
+    lost = question(trace, "lost_calls")
+    if is_by_step:
+        lost = lost.join(samples, on=["run", "step"], how="semi")
+    lost_calls = int(lost["calls"].sum())
+    return _Read(side, left_out, steps_left_out, lost_calls, formats, models, source_name, why)
 
 
 def unsteady(trace: Trace, steps: str) -> pl.DataFrame:

@@ -16,8 +16,8 @@ from profframe.errors import ParameterError
 from profframe.facts.fact import Tables
 from profframe.loading.beside import FORMATS, fit_together, own_tables, with_rows_of
 from profframe.loading.programs import Origin, may_differ, names_of_programs, without_stamp
-from profframe.readers import RawTrace
-from profframe.readers.archives import without_suffix
+from profframe.readers import RawTrace, members_of
+from profframe.readers.archives import archive_of, without_suffix
 from profframe.readers.ranks import PLACES, PLAIN, Place, place_of, rank_at, rank_of
 
 RankedFile: TypeAlias = tuple[Path, str | None, str | None]
@@ -205,18 +205,25 @@ def _rank_at(path: Path, place: Place) -> int | None:
     if len(place) == 1:
         return next(iter(place.values()))
     begin = PLACES.split(path.name)[0]
-    try:
-        names = [name for name in os.listdir(absolute(path).parent) if name.startswith(begin)]  # noqa: PTH208
-    except OSError:
-        return None
-    return rank_at(place, filter(None, map(place_of, names)))
+    names = [name for name in _names_beside(path) if name.startswith(begin)]
+    return rank_at(place, filter(None, map(place_of, names))) if names else None
 
 
 def _accelerate(path: Path) -> int | None:
     """The number of a process, if the first one of its job is beside it."""
     match = _ACCELERATE.fullmatch(path.name)
-    is_of_job = match is not None and absolute(path).with_name(f"profile_0{match[2]}").exists()
+    is_of_job = match is not None and f"profile_0{match[2]}" in _names_beside(path)
     return rank_of(match) if is_of_job else None
+
+
+def _names_beside(path: Path) -> list[str]:
+    """Names in the folder of a file, which may be one of an archive."""
+    if archive := archive_of(path):
+        return [file.name for file in members_of(archive) if file.parent == path.parent]
+    try:
+        return os.listdir(absolute(path).parent)  # noqa: PTH208 - paths are slower
+    except OSError:
+        return []
 
 
 def is_stray(own: RankedFile, others: Iterable[RankedFile]) -> bool:

@@ -31,11 +31,10 @@ _COUNTS: Final = ("added", "removed", "changed", "significant")
 
 def report(
     rows: pl.DataFrame,
-    outside: pl.DataFrame,
     totals: pl.DataFrame,
     sources: tuple[str, str],
+    notes: Sequence[str] = (),
     *,
-    models: Sequence[Sequence[str]] = (),
     verdicts: Sequence[Verdict] = (),
     columns: Sequence[str] = (),
     top: int,
@@ -45,9 +44,9 @@ def report(
 ) -> RenderableType:
     """What changed, in total and by name, and which limits hold.
 
-    ``why`` is shown above the names. ``columns`` are shown instead of a default choice, and then
-    for all rows, because what is equal in time may differ in them. With a ``name_width`` of 0,
-    names are not cut; without a ``width``, lines can have any length.
+    ``notes`` are `remarks`. ``why`` is shown above the names. ``columns`` are shown instead of a
+    default choice, and then for all rows, because what is equal in time may differ in them. With a
+    ``name_width`` of 0, names are not cut; without a ``width``, lines can have any length.
     """
     import polars as pl
 
@@ -57,7 +56,7 @@ def report(
         return Text(f"{none}: {units.visible(why)}" if why else none)
     names = units.visible(rows["base"][0]), units.visible(rows["other"][0])
     parts: list[RenderableType] = [_heads(rows, names, sources), _sums(totals)]
-    parts += [Text(line) for line in remarks(rows, outside, models)]
+    parts += [Text(line) for line in notes]
     if verdicts:
         parts += [Text(), checks.verdicts(verdicts)]
     if why is not None:
@@ -75,10 +74,20 @@ def report(
 
 
 def remarks(
-    rows: pl.DataFrame, outside: pl.DataFrame, models: Sequence[Sequence[str]] = ()
+    rows: pl.DataFrame,
+    outside: pl.DataFrame,
+    models: Sequence[Sequence[str]] = (),
+    lost_calls: Sequence[int] = (),
 ) -> list[str]:
-    """Devices of different models, what is left out, and whether the numbers of calls differ."""
-    lines = _devices((rows["base"][0], rows["other"][0]), models)
+    """What a reader should know before the numbers, a line each.
+
+    Devices of different models, what is left out, launches whose work is not in the trace, and
+    whether the numbers of calls differ.
+    """
+    if not rows.height:
+        return []
+    names = rows["base"][0], rows["other"][0]
+    lines = _devices(names, models)
     left_out = [rows[f"{side}_steps_left_out"][0] for side in ("base", "other")]
     if any(left_out):
         sides = ", ".join(
@@ -91,6 +100,13 @@ def remarks(
         )
     if outside.height:
         lines.append(_left_out(outside))
+    if any(lost_calls):
+        sides = " and ".join(
+            f"{calls:,} launch{'es' * (calls > 1)} of {units.visible(name)}"
+            for name, calls in zip(names, lost_calls, strict=True)
+            if calls
+        )
+        lines.append(f"warning: the work of {sides} was not recorded: no number here has it")
     differ = rows["warning"].count()
     if differ:
         rest = "a row's" if differ == 1 else f"{differ:,} rows'"

@@ -79,25 +79,24 @@ class Limits:
 
 def comment(
     rows: pl.DataFrame,
-    outside: pl.DataFrame,
     totals: pl.DataFrame,
     limits: Limits,
+    notes: Sequence[str] = (),
     *,
-    models: Sequence[Sequence[str]] = (),
     top: int = 10,
 ) -> str:
     """A comparison as GitHub Markdown, of at most 65,000 bytes.
 
     Parameters
     ----------
-    rows, outside
+    rows
         As `profframe.loading.diff.comparison` gives them.
     totals
         As `profframe.analysis.fail_on.totals` gives them.
     limits
         The checked limits.
-    models
-        The models of the devices of each side.
+    notes
+        As `profframe.show.changes.remarks` gives them.
     top
         Maximum rows of a kind.
 
@@ -109,7 +108,7 @@ def comment(
     """
     for most_rows, most_limits in _SIZES:
         most = (min(top, most_rows), most_limits)
-        text = "\n".join(_parts(rows, outside, totals, limits, models, most=most))
+        text = "\n".join(_parts(rows, totals, limits, notes, most=most))
         if len(text.encode()) <= MOST:
             break
     return f"{text}\n"
@@ -193,10 +192,9 @@ def _as_text(text: str, after: str = "") -> str:
 
 def _parts(
     rows: pl.DataFrame,
-    outside: pl.DataFrame,
     totals: pl.DataFrame,
     limits: Limits,
-    models: Sequence[Sequence[str]],
+    notes: Sequence[str],
     *,
     most: tuple[int, int],
 ) -> Iterable[str]:
@@ -226,10 +224,9 @@ def _parts(
     yield from _limits(limits, most_limits)
     for what, title in _TITLES.items():
         yield from _changed(rows.filter(what=what), title, sides, most_rows)
-    notes = changes.remarks(rows, outside, models)
-    if rows["p_value"].null_count() == rows.height:
-        notes.append("the rows are " + changes.UNTESTED)
-    for note in notes:
+    untested = ["the rows are " + changes.UNTESTED]
+    is_untested = rows["p_value"].null_count() == rows.height
+    for note in (*notes, *(untested if is_untested else ())):
         yield f"- {escaped(units.middle(note, _LONGEST_LINE))}"
 
 

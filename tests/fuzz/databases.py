@@ -11,6 +11,7 @@ import json
 import random
 import sqlite3
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from functools import cache
@@ -24,6 +25,7 @@ from profframe import ProfframeError, Trace
 from tests.conftest import TRACES
 from tests.databases import Row, write
 from tests.fuzz.verbs import check_verb
+from tests.oracles.chrome import APART_NS
 from tests.unit import test_nsys as nsys
 from tests.unit import test_nvprof as nvprof
 from tests.unit import test_sqlite
@@ -97,7 +99,7 @@ SCHEMAS: Final = (
 )
 """What can be done to the schema of a database."""
 LONGEST: Final = 1 << 62
-DUR_CHECKS: Final = ("impossible_duration", "negative_duration", "missing_duration")
+DUR_CHECKS: Final = ("impossible_duration", "negative_duration", "missing_duration", "overrun")
 
 
 def case(seed: int) -> None:
@@ -340,7 +342,7 @@ def _rows(path: Path) -> int | None:
 
 
 def _check_kernels(path: Path, trace: Trace) -> None:
-    """Sound times of kernels are as they are in the database."""
+    """Sound times of kernels are as they are in the database, but for those a month from all."""
     kinds = (b"KERNEL", b"CONCURRENT_KERNEL", b"CDP_KERNEL")
     names = {b"CUPTI_ACTIVITY_KIND_" + kind for kind in kinds}
 
@@ -367,4 +369,10 @@ def _check_kernels(path: Path, trace: Trace) -> None:
     )
     kernels = trace.events.filter(pl.col("category").cast(pl.String).str.contains("KERNEL"))
     found = sorted(kernels.select("start_ns", "dur_ns").drop_nulls().rows())
-    assert found == sound, (found[:5], sound[:5])
+    possible = trace.events["start_ns"].drop_nulls().to_list()
+    first, last = min(possible, default=0) - APART_NS, max(possible, default=0) + APART_NS
+    overruns = trace.quality.filter(check="overrun")["events"].sum()
+    near = [(at, dur) for at, dur in sound if at and first <= at <= at + dur <= last]
+    gone = Counter(near) - Counter(found)
+    assert not Counter(found) - Counter(sound), (found[:5], sound[:5])
+    assert gone.total() <= overruns, (found[:5], gone)

@@ -24,6 +24,9 @@ Row = dict[str, Any]
 
 LONGEST_NS: Final = 1 << 62
 """146 years: nothing is that long, and nothing was since the epoch."""
+DAY_NS: Final = 24 * 3_600 * 10**9
+APART_NS: Final = 30 * DAY_NS
+"""Times with so much between them are not of one program."""
 TABLES: Final = ("events", "memory", "flows", "counters", "instants")
 KEYS: Final = frozenset({"ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args"})
 """Keys of an event that have a column; what has none is among the arguments."""
@@ -126,6 +129,8 @@ class Plain:
     found: Counter[str] = field(default_factory=Counter)
     header: dict[str, Any] = field(default_factory=dict)
     source_events: int = 0
+    span_ns: tuple[int, int] = (1 - LONGEST_NS, LONGEST_NS - 1)
+    """The earliest and the latest time that an event may have, before ``baseTimeNanoseconds``."""
 
 
 def read(text: str | bytes) -> Plain:
@@ -138,6 +143,7 @@ def read(text: str | bytes) -> Plain:
         plain.header = header
         plain.found["doubled_member"] += header.doubled(depth=1000)
     base_ns = int(plain.header.get("baseTimeNanoseconds", 0))
+    plain.span_ns = plausible([*_times(events)], base_ns)
     for event in events:
         plain.found["doubled_member"] += event.doubled(depth=0)
         args = [value for key, value in event.pairs if key == "args"]
@@ -146,9 +152,66 @@ def read(text: str | bytes) -> Plain:
         )
         _sort(event, base_ns, plain)
     _pair(plain)
+    _limit_durations(plain)
     _name_streams(plain)
     plain.accounted, plain.found = +plain.accounted, +plain.found
     return plain
+
+
+def plausible(times: Sequence[int], base_ns: int) -> tuple[int, int]:
+    """The earliest and the latest possible time, by the times of all slices.
+
+    Where a month parts them, only those of the largest part are of the program; 0 is no time where
+    all others of it are later than a day.
+    """
+    earliest, latest = 1 - LONGEST_NS, LONGEST_NS - base_ns - 1
+    if not times:
+        return earliest, latest
+    if max(times) - min(times) <= DAY_NS:
+        return 1 if DAY_NS < min(times) <= latest else earliest, latest
+    parts: list[list[int]] = []
+    possible = sorted(at for at in times if earliest <= at <= latest)
+    for at in possible:
+        if not parts or at - parts[-1][-1] > APART_NS:
+            parts.append([])
+        parts[-1].append(at)
+    if not possible or possible[-1] - possible[0] <= DAY_NS:
+        return earliest, latest
+    own = max(parts, key=len)
+    others = [at for at in own if at]
+    if others and others[0] > DAY_NS:
+        own = others
+    if len(own) == len(possible):
+        return earliest, latest
+    first = 1 if own[0] > DAY_NS else earliest
+    return max(own[0] - APART_NS, first), min(own[-1] + APART_NS, latest)
+
+
+def _times(events: Iterable[Mapping[str, Any]]) -> Iterable[int]:
+    """Times of slices, as far as they are numbers of 64 bits."""
+    for event in events:
+        phase = text_of(event.get("ph"))
+        time = nanoseconds(event.get("ts"))
+        is_slice = phase in {"X", "B", "E", *ASYNC} and not _is_allocation(event, phase)
+        if is_slice and time is not None and abs(time) < 1 << 63:
+            yield time
+
+
+def _is_allocation(event: Mapping[str, Any], phase: str | None) -> bool:
+    is_named = text_of(event.get("name")) == "[memory]" and phase in {"i", "I", "X"}
+    return is_named and text_of(event.get("cat")) in _MEMORY_WORDS
+
+
+def _limit_durations(plain: Plain) -> None:
+    """No slice is longer than 146 years, nor ends a month after all that begins."""
+    starts = [row["start_ns"] for row in plain.events if row["start_ns"] is not None]
+    latest = max(starts, default=0) + APART_NS
+    for row in plain.events:
+        start, duration = row["start_ns"], row["dur_ns"]
+        is_apart = duration is not None and start is not None and start + duration > latest
+        if duration is not None and (duration >= LONGEST_NS or is_apart):
+            plain.found["impossible_duration"] += 1
+            row["dur_ns"] = None
 
 
 def exact_nanoseconds(microseconds: object) -> Decimal | None:
@@ -252,7 +315,7 @@ def _sort(event: Mapping[str, Any], base_ns: int, plain: Plain) -> None:
         "time_ns": _time(event, base_ns, plain),
         "args": _all_args(event, args),
     }
-    if name == "[memory]" and phase in {"i", "I", "X"} and row["category"] in _MEMORY_WORDS:
+    if _is_allocation(event, phase):
         plain.accounted["memory"] += 1
         plain.memory.append(row | {"category": None} | _allocation(args or {}))
     elif phase in {"X", "B", "E", *ASYNC}:
@@ -296,7 +359,7 @@ def _time(event: Mapping[str, Any], base_ns: int, plain: Plain) -> int | None:
     exact = [exact_nanoseconds(event.get(key)) for key in ("ts", "dur")]
     plain.found["sub_nanosecond_time"] += any(e is not None and e % 1 for e in exact)
     time = nanoseconds(event.get("ts"))
-    if time is not None and abs(time) < LONGEST_NS and time + base_ns < LONGEST_NS:
+    if time is not None and plain.span_ns[0] <= time <= plain.span_ns[1]:
         return time + base_ns
     plain.found["missing_time" if event.get("ts") is None else "impossible_time"] += 1
     return None
@@ -337,8 +400,8 @@ def _slice(event: Mapping[str, Any], phase: str, row: Row, plain: Plain) -> Row:
         if duration is None:
             check = "missing_duration" if event.get("dur") is None else "impossible_duration"
             plain.found[check] += 1
-        elif not 0 <= duration < LONGEST_NS:
-            plain.found["negative_duration" if duration < 0 else "impossible_duration"] += 1
+        elif duration < 0:
+            plain.found["negative_duration"] += 1
             row["dur_ns"] = None
     row |= {column: args.get(key) for column, key in _ARGUMENTS.items()}
     row |= {column: text_of(args.get(key)) for column, key in _CANONICAL.items()}

@@ -353,12 +353,18 @@ class TestNoReplay:
         monkeypatch.setattr(remedies, "gains", lambda _, wanted: ([0 for _ in wanted], -0.031))
         self.check(asked, self.trace(), "the unchanged replay is 3.1% off")
 
-    def test_where_it_fails(self, asked: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("error", "reason"),
+        [(ParameterError("too few"), "too few"), (ValueError("of what"), "it failed: of what")],
+    )
+    def test_where_it_fails(
+        self, asked: Ask, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
+    ) -> None:
         def fail(*_: object) -> None:
-            raise ParameterError("nothing there")
+            raise error
 
         monkeypatch.setattr(gains, "replayed", fail)
-        self.check(asked, self.trace(), "it failed: nothing there")
+        self.check(asked, self.trace(), reason)
 
     def test_of_a_cause_that_no_change_is_like(self, asked: Ask) -> None:
         row = asked(self.trace(), "stragglers", "name = 'gemm'", ", 'late by launch' AS cause")

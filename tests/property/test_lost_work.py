@@ -224,3 +224,16 @@ def test_of_work_without_a_number_as_much_may_be_there() -> None:
     assert row["detail"].endswith(
         "1 of 4: of these 3 calls, some work has no correlation: 3 on stream 7"
     )
+
+
+def test_fills_that_are_not_there_are_counted() -> None:
+    calls = [call_of("cudaMemsetAsync", 10 * n, 10 * n + 2, n) for n in (1, 2, 3)]
+    rows = [
+        *calls,
+        work("k", 50, 55, 7, 9),
+        work("Memset", 60, 65, 7, 2) | {"category": "gpu_memset"},
+    ]
+    trace = loaded(*rows)
+    (row,) = trace.quality.filter(check="fill_without_work").to_dicts()
+    assert row["events"] == 2
+    assert not loaded(*calls).quality.filter(check="fill_without_work").height

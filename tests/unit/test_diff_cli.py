@@ -8,9 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.builders import stored
+from tests.builders import event, loaded, stored
 from tests.conftest import Run
 from tests.members import few
+from tests.property.test_step_times import call_of, work
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 FP32, BF16 = (str(EXAMPLES / f"{name}.json.gz") for name in ("fp32", "bf16"))
@@ -111,6 +112,38 @@ class TestOtherDevice:
         assert "Kernels" in rows
         assert "gemm equal 50.0 % 25.0 %" in rows
         assert "aten::mm equal" in rows
+
+
+class TestLostWork:
+    """A run of two steps; the second launched a kernel that is not there."""
+
+    SAID = "warning: the work of 1 launch of base was not recorded: no number here has it"
+
+    @pytest.fixture
+    def sides(self, tmp_path: Path) -> tuple[str, str]:
+        steps = [("ProfilerStep#0", 0), ("ProfilerStep#1", 100_000)]
+        rows = [event(name, at, at + 90_000, category="user_annotation") for name, at in steps]
+        for number, (_, at) in enumerate(steps, 1):
+            rows += [
+                event("aten::mm", at + 10, at + 60),
+                call_of("cudaLaunchKernel", at + 20, at + 30, number),
+            ]
+        kernels = [work("k", 1_000, 2_000, 7, 1), work("k", 101_000, 102_000, 7, 2)]
+        for side, there in (("a", kernels[:1]), ("b", kernels)):
+            loaded(*rows, *there).to_parquet(tmp_path / side)
+        return str(tmp_path / "a"), str(tmp_path / "b")
+
+    def test_it_is_counted(self, run: Run, sides: tuple[str, str]) -> None:
+        assert self.SAID in run("diff", *sides)[1].splitlines()
+        comment = run("diff", *sides, "--format", "markdown")[1]
+        assert f"- {self.SAID}" in comment.splitlines()
+
+    def test_in_the_steps_that_count(self, run: Run, sides: tuple[str, str]) -> None:
+        assert "was not recorded" not in run("diff", *sides, "--per", "step")[1]
+        assert self.SAID in run("diff", *sides, "--per", "step", "--steps", "all")[1].splitlines()
+
+    def test_where_nothing_is_lost(self, run: Run, sides: tuple[str, str]) -> None:
+        assert "was not recorded" not in run("diff", sides[1], sides[1])[1]
 
 
 def test_hostile_names_and_their_width(run: Run, pair: tuple[str, str]) -> None:
