@@ -231,7 +231,7 @@ def test_fills_that_are_not_there_are_counted() -> None:
     rows = [
         *calls,
         work("k", 50, 55, 7, 9),
-        work("Memset", 60, 65, 7, 2) | {"category": "gpu_memset"},
+        {**work("Memset", 60, 65, 7, 2), "category": "gpu_memset"},
     ]
     trace = loaded(*rows)
     (row,) = trace.quality.filter(check="fill_without_work").to_dicts()

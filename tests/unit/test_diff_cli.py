@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.builders import event, loaded, stored
+from tests.builders import Row, event, loaded, stored
 from tests.conftest import Run
 from tests.members import few
 from tests.property.test_step_times import call_of, work
@@ -122,7 +122,9 @@ class TestLostWork:
     @pytest.fixture
     def sides(self, tmp_path: Path) -> tuple[str, str]:
         steps = [("ProfilerStep#0", 0), ("ProfilerStep#1", 100_000)]
-        rows = [event(name, at, at + 90_000, category="user_annotation") for name, at in steps]
+        rows: list[Row] = [
+            event(name, at, at + 90_000, category="user_annotation") for name, at in steps
+        ]
         for number, (_, at) in enumerate(steps, 1):
             rows += [
                 event("aten::mm", at + 10, at + 60),

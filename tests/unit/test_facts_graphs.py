@@ -78,7 +78,7 @@ def test_replays_with_less_work_than_most_of_their_graph() -> None:
     rows = []
     for n, (names, graph) in enumerate([("abc", 5), ("ab", 5), ("abc", 5), ("a", 6), ("a", None)]):
         rows.append(launch(1_000 * n, n + 1))
-        rows += [row | {"graph_id": graph} for row in work(names, 1_000 * n + 100, n + 1)]
+        rows += [{**row, "graph_id": graph} for row in work(names, 1_000 * n + 100, n + 1)]
     (note,) = facts(*rows)["quality"].to_pylist()
     assert (note["check"], note["events"], note["example_event_id"]) == (
         "graph_launch_in_part", 1, 4
