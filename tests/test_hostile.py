@@ -39,7 +39,7 @@ class TestNotebook:
         page = shown(hostile_trace)
         assert units.visible(hostile.RUN)[:40] in page.text
 
-    @pytest.mark.parametrize("name", few(profframe.answers()["name"], 20))
+    @pytest.mark.parametrize("name", few(profframe.answers().filter(kind="answer")["name"], 20))
     def test_answers(self, hostile_trace: Trace, name: str) -> None:
         page = shown(hostile_trace.answer(name))
         assert len(page.styles) == 1

@@ -17,9 +17,11 @@ from profframe import schema
 from profframe.asking.result import Result, Section
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.loading.explain import explain
+from profframe.query import analyses
+from profframe.query.analyses import Analysis
 from profframe.query.catalogue import catalogue as all_answers
 from profframe.query.catalogue import find
-from profframe.query.header import sql_directory
+from profframe.query.header import Answer, sql_directory
 from profframe.query.rules import Advice
 from profframe.show.first_words import first_words
 from profframe.show.frame import why_empty
@@ -29,27 +31,6 @@ from profframe.trace.trace import Trace
 MOST_BYTES: Final = 256 << 20
 """Maximum memory for the rows of one result."""
 _RULES: Final = "advice"
-
-_ANALYSES: Final[Mapping[str, tuple[str, Mapping[str, type]]]] = {
-    "blame": (
-        "which ranks hold up a job, and what they do that others do not.",
-        {"per": str, "run": str, "step": int},
-    ),
-    "critical_path": (
-        "what the end of a step had to wait for.",
-        {"step": int, "run": str, "rank": int, "annotation": str, "across_ranks": bool},
-    ),
-    "outliers": (
-        "runs or steps that are unlike the rest.",
-        {"per": str, "top": int, "ops": int},
-    ),
-    "regressions": (
-        "ops and kernels that take longer than in several earlier runs.",
-        {"baseline": str, "runs": str, "kernel_by": str},
-    ),
-    "trend": ("metrics from run to run, and where they change for good.", {"metric": str}),
-}
-"""Questions without a file of SQL: a sentence, and their parameters."""
 
 _RECORDED: Final[Mapping[str, str]] = {
     "device_work": "no device work",
@@ -199,23 +180,25 @@ def catalogue(about: str = "") -> Result:
         names = ("column", "type", "unit", "meaning", "null_means")
         title = f"columns of the table {about}, for SQL"
         return _documentation(f"table {about}", Section(title, _frame(names, about_columns)))
-    if about in _ANALYSES:
-        sentence, types = _ANALYSES[about]
-        names_and_types = [(name, type_.__name__) for name, type_ in types.items()]
-        section = Section("its parameters", _frame(("parameter", "type"), names_and_types))
-        return _documentation(f"{about}: {sentence}", section)
+    if analysis := _analysis(about):
+        return _documentation(f"{about}: {analysis.sentence}", _parameters(analysis))
     if about:
         question = _shipped(about)
-        parameters = [(p.name, p.type, str(p.default), p.doc) for p in question.parameters]
         columns_of = [(c.name, c.type, c.unit, c.doc) for c in question.columns]
         return _documentation(
             f"{about}: {question.sentence}",
-            Section("its parameters", _frame(("name", "type", "default", "meaning"), parameters)),
+            _parameters(question),
             Section("its columns", _frame(("name", "type", "unit", "meaning"), columns_of)),
             notes=(question.grain, *question.notes[:4]),
         )
-    questions = [(a.name, a.sentence, [p.name for p in a.parameters]) for a in all_answers()]
-    questions += [(name, words, [*types]) for name, (words, types) in _ANALYSES.items()]
+    askable: tuple[Answer | Analysis, ...] = (
+        *all_answers(),
+        *filter(_analysis, analyses.analyses()),
+    )
+    questions = [
+        (one.name, one.sentence, [parameter.name for parameter in one.parameters])
+        for one in askable
+    ]
     short = [
         (name, words, names if len(names) < 8 else ["..."]) for name, words, names in questions
     ]
@@ -238,9 +221,8 @@ def answer(
 ) -> Result:
     """The rows of one answer of the catalogue."""
     given = {} if parameters is None else dict(parameters)
-    if name in _ANALYSES:
-        sections = _analysis(subject, name, given)
-        sentence = _ANALYSES[name][0]
+    if analysis := _analysis(name):
+        sections, sentence = _tables(subject, analysis, given), analysis.sentence
     else:
         question = _shipped(name)
         trace = subject.trace if isinstance(question, Advice) else subject.cut
@@ -371,18 +353,18 @@ def _lacks(trace: Trace) -> list[str]:
     return [f"the trace cannot tell, because it has {', '.join(lacking)}"] if lacking else []
 
 
-def _analysis(
-    subject: Subject, name: str, given: dict[str, object]
+def _analysis(name: str | Analysis) -> Analysis | None:
+    """The analysis of this name that gives tables of one trace."""
+    analysis = name if isinstance(name, Analysis) else analyses.find(name)
+    return analysis if analysis is not None and not analysis.verb else None
+
+
+def _tables(
+    subject: Subject, analysis: Analysis, given: Mapping[str, object]
 ) -> list[tuple[str, pl.DataFrame]]:
-    types = _ANALYSES[name][1]
-    for key, value in given.items():
-        if key not in types:
-            raise UnknownNameError.among("parameter", key, types)
-        if type(value) is not types[key]:
-            raise ParameterError(f"parameter {key!r} is of type {types[key].__name__}")
-    if name == "regressions" and "baseline" not in given:
-        raise ParameterError("regressions: give the baseline: names of runs, such as 'main-*'")
-    rows = getattr(subject.trace, name)(**given)
+    """The tables of an analysis, each with its title."""
+    name = analysis.name
+    rows = getattr(subject.trace, name)(**analysis.arguments(given))
     if name != "critical_path":
         return [(name, rows)]
     stretches = _longest(rows.events, "dur_ns") if "dur_ns" in rows.events.columns else rows.events
@@ -392,11 +374,18 @@ def _analysis(
     ]
 
 
+def _parameters(question: Answer | Analysis) -> Section:
+    rows = [(p.name, p.type, str(p.default), p.doc) for p in question.parameters]
+    return Section("its parameters", _frame(("name", "type", "default", "meaning"), rows))
+
+
 def _shipped(name: str) -> Any:
     """An answer of the catalogue; never one of a file."""
     names = [question.name for question in all_answers()]
     if name not in names:
-        raise UnknownNameError.among("answer or table", name, [*names, *_ANALYSES, *schema.TABLES])
+        raise UnknownNameError.among(
+            "answer or table", name, [*names, *analyses.names(), *schema.TABLES]
+        )
     return find(name)
 
 

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from profframe.errors import AnswerError
+from profframe.query import analyses
+from profframe.query.analyses import Analysis
 from profframe.query.header import Answer, parse, read_sql, sql_directory
 
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-WITHOUT_SQL: Final = ("blame", "critical_path", "outliers", "trend")
-"""Answers of `profframe answer` that have no SQL file."""
 _SHOWN: Final = "self_times"
 """The answer whose rows `show` writes with output options."""
 
 
 def answers(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of answers, with their sentences."""
-    names = [*(path.stem for path in _answer_files()), *WITHOUT_SQL]
-    fitting = sorted(name for name in names if name.startswith(incomplete))
+    fitting = sorted(name for name in _names() if name.startswith(incomplete))
     return [CompletionItem(name, help=_sentence(name)) for name in fitting] or _file(incomplete)
 
 
@@ -36,8 +34,7 @@ def sources_or_answers(
 ) -> list[CompletionItem]:
     """Traces after the name of an answer; names of answers after a trace."""
     first = ctx.params.get("name")
-    names = {*(path.stem for path in _answer_files()), *WITHOUT_SQL}
-    if first is None or first in names or str(first).endswith(".sql"):
+    if first is None or first in _names() or str(first).endswith(".sql"):
         return _file(incomplete)
     return [*_file(incomplete), *answers(ctx, parameter, incomplete)]
 
@@ -61,7 +58,7 @@ def thresholds(_: click.Context, __: click.Parameter, incomplete: str) -> list[C
 def columns(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Columns of the answer that are not named yet, after those that are."""
     answer = _read(_SHOWN) if ctx.info_name == "show" else _answer(ctx)
-    if answer is None:
+    if not isinstance(answer, Answer):  # an analysis has no list of its columns
         return []
     begun, comma, last = incomplete.rpartition(",")
     named = {*begun.split(",")}
@@ -77,7 +74,7 @@ def self_time_columns(
 ) -> list[CompletionItem]:
     """Columns that `show` can sort by."""
     answer = _read(_SHOWN)
-    names = () if answer is None else answer.columns
+    names = answer.columns if isinstance(answer, Answer) else ()
     return [CompletionItem(c.name, help=c.doc) for c in names if c.name.startswith(incomplete)]
 
 
@@ -94,24 +91,27 @@ def _file(incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(incomplete, type="file")]
 
 
-def _answer_files() -> Iterator[Path]:
-    yield from sorted((sql_directory() / "answers").glob("*.sql"))
+def _names() -> set[str]:
+    """Names of all that `answer` takes."""
+    return {path.stem for path in (sql_directory() / "answers").glob("*.sql")} | {*analyses.names()}
 
 
 def _sentence(name: str) -> str:
-    answer = _read(name)
-    return "" if answer is None else answer.sentence
+    question = _read(name)
+    return "" if question is None else question.sentence
 
 
-def _answer(ctx: click.Context) -> Answer | None:
-    """The answer that a command line names, in either position."""
+def _answer(ctx: click.Context) -> Answer | Analysis | None:
+    """The question that a command line names, in either position."""
     # After an option that waits for its value, click leaves arguments where they were.
     names = [ctx.params.get("name"), *(ctx.params.get("sources") or ()), *ctx.args]
     return next((answer for name in names if name and (answer := _read(str(name)))), None)
 
 
-def _read(name: str) -> Answer | None:
-    """The header of an answer; None if there is none of that name."""
+def _read(name: str) -> Answer | Analysis | None:
+    """What is known of an answer or an analysis; None if there is none of that name."""
+    if (analysis := analyses.find(name)) is not None:
+        return analysis
     path = sql_directory() / "answers" / f"{name}.sql"
     if not name.isidentifier() or not path.is_file():
         return None
@@ -120,7 +120,7 @@ def _read(name: str) -> Answer | None:
     return None
 
 
-def _settings(answer: Answer) -> Iterator[CompletionItem]:
+def _settings(answer: Answer | Analysis) -> Iterator[CompletionItem]:
     for parameter in answer.parameters:
         values = parameter.choices or ("",)
         for value in values:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,24 +25,9 @@ from profframe.errors import ParameterError, UnknownNameError
 if TYPE_CHECKING:
     import polars as pl
 
+    from profframe.query.analyses import Analysis
+    from profframe.query.arrangement import Arrangement
     from profframe.query.header import Answer
-    from profframe.trace.trace import Trace
-
-_VERBS: Final = {
-    "critical_path": "critical-path TRACE [--step N]",
-    "regressions": "check TRACE --baseline RUN",
-    "tree": "tree TRACE",
-}
-"""Questions without an SQL file, and the verbs that answer them."""
-_METHODS: Final[Mapping[str, Mapping[str, type]]] = {
-    "blame": {"per": str, "run": str, "step": int},
-    "trend": {"metric": str, "per_step": int},
-    "outliers": {"per": str, "top": int, "ops": int},
-}
-"""Questions without an SQL file that give one table, and their parameters."""
-QUESTIONS: Final = (*_METHODS, "critical_path")
-"""Names that `answer` takes besides those of the catalogue."""
-_PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instance": int}
 
 
 @verbs.command()
@@ -95,8 +81,13 @@ def answer(
         output.emit(catalogue, as_prose(catalogue))
         return
     values = _values(parameters, sort=sort, top=top)
-    if not (sources and name in QUESTIONS):
+    analysis = _analysis(name)
+    if analysis is None:
         values, output = _checked(name, values, output, is_asked=bool(sources))
+    elif as_sql:
+        raise click.UsageError(f"--sql: {name} has no SQL")
+    else:
+        arrangement, arguments = _request(analysis, values)
     if as_sql:
         from profframe.query.catalogue import find
         from profframe.query.run import script
@@ -105,13 +96,17 @@ def answer(
         click.echo(script(find(name), values | chosen), nl=False)
         return
     if not sources:
-        columns_of = _columns(name)
+        from profframe.query.catalogue import find
+
+        columns_of = _columns(find(name) if analysis is None else analysis)
         output.emit(columns_of, as_prose(columns_of))
         return
     trace = terms.apply(part.apply(load(sources, facts=facts), sources))
-    rows = _analysis(trace, name, values) if name in QUESTIONS else None
-    if rows is None:
+    if analysis is None:
         rows = trace.answer(name, **values)
+    else:
+        result = getattr(trace, name)(**arguments)
+        rows = arrangement.of_frame(name, result.events if name == "critical_path" else result)
     output.emit(rows, readable=output.of(trace))
 
 
@@ -169,34 +164,45 @@ def _checked(
     return values, output
 
 
-def _analysis(trace: Trace, name: str, values: Mapping[str, str]) -> pl.DataFrame:
-    """Rows of a question without an SQL file."""
-    from profframe.query.arrangement import PARAMETERS, arranged
+def _analysis(name: str) -> Analysis | None:
+    """The analysis of this name, unless it has a verb of its own."""
+    from profframe.query import analyses
 
-    types = _METHODS.get(name, _PATH)
-    shared = {p.name for p in PARAMETERS} - types.keys()
-    options = _options({key: value for key, value in values.items() if key not in shared}, types)
-    wanted = {key: value for key, value in values.items() if key in shared}
-    arrangement = arranged(name, **wanted)
-    result = getattr(trace, name)(**options)
-    return arrangement.of_frame(name, result.events if name == "critical_path" else result)
+    analysis = analyses.find(name)
+    if analysis is not None and analysis.verb:
+        raise click.UsageError(f"{name} is a verb: profframe {analysis.verb}")
+    return analysis
+
+
+def _request(
+    analysis: Analysis, values: Mapping[str, str]
+) -> tuple[Arrangement, Mapping[str, Any]]:
+    """Which of its rows are wanted, and its arguments."""
+    from profframe.query.arrangement import arranged, shared
+
+    names = {parameter.name for parameter in shared(analysis)}
+    wanted = {name: value for name, value in values.items() if name in names}
+    own = {name: value for name, value in values.items() if name not in names}
+    with _usage():
+        return arranged(analysis.name, **wanted), analysis.arguments(own)
 
 
 def check_question(name: str | Answer, parameters: Mapping[str, object]) -> None:
     """Check a question before loading a large trace for it."""
-    if isinstance(name, str) and name in _VERBS:
-        raise click.UsageError(f"{name} is a verb: profframe {_VERBS[name]}")
-    if isinstance(name, str) and name in _METHODS:
-        options = " ".join(f"[-p {key}=...]" for key in _METHODS[name])
-        raise click.UsageError(f"{name} needs traces: profframe answer {name} TRACE {options}")
     import duckdb
 
     from profframe.query.catalogue import find
     from profframe.query.run import prepare
 
+    with _usage(), duckdb.connect() as connection:
+        prepare(connection, find(name), parameters)
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    """A wrong word of a question is one of the command line."""
     try:
-        with duckdb.connect() as connection:
-            prepare(connection, find(name), parameters)
+        yield
     except (UnknownNameError, ParameterError) as error:
         raise click.UsageError(str(error)) from error
 
@@ -209,26 +215,16 @@ def parameter(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _options(values: Mapping[str, str], types: Mapping[str, type]) -> dict[str, Any]:
-    """Arguments of a method from parameters of the command line."""
-    for key, value in values.items():
-        if key not in types:
-            raise click.UsageError(str(UnknownNameError.among("parameter", key, types)))
-        if types[key] is int and not value.removeprefix("-").isdecimal():
-            raise click.UsageError(f"parameter {key!r} is a whole number, not {value!r}")
-    return {key: types[key](value) for key, value in values.items()}
-
-
-def _columns(name: str) -> pl.DataFrame:
-    """Columns and parameters of an answer."""
+def _columns(question: Answer | Analysis) -> pl.DataFrame:
+    """Columns and parameters of an answer, or the parameters of an analysis."""
     import polars as pl
 
     from profframe.query.arrangement import shared
-    from profframe.query.catalogue import find
+    from profframe.query.header import Answer
 
-    answer = find(name)
-    rows = [("column", c.name, c.type, c.unit, c.doc) for c in answer.columns]
-    parameters = [*answer.parameters, *shared(answer)]
+    columns = question.columns if isinstance(question, Answer) else ()
+    rows = [("column", c.name, c.type, c.unit, c.doc) for c in columns]
+    parameters = [*question.parameters, *shared(question)]
     defaults = ["" if p.default is None else p.default for p in parameters]
     rows += [
         ("parameter", p.name, p.type, f"={default}", p.doc)

@@ -12,12 +12,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from profframe.cli.shell import shell_word
 from profframe.errors import ProfframeError, nearest
+
+if TYPE_CHECKING:
+    from profframe.query.analyses import Analysis
+    from profframe.query.header import Answer
 
 _SQL: Final = re.compile(r"(select|from|with|describe|summarize)\b", re.IGNORECASE)
 _CHOICES: Final = re.compile(r"'([^']+)' is not one of (.+)\.")
@@ -200,10 +204,10 @@ def _mended_by(line: _Line, error: BaseException | None) -> _Line:
 
 
 def _answers() -> list[str]:
-    from profframe.cli.questions import QUESTIONS
+    from profframe.query import analyses
     from profframe.query.catalogue import catalogue
 
-    return [*(answer.name for answer in catalogue()), *QUESTIONS]
+    return [*(answer.name for answer in catalogue()), *analyses.names()]
 
 
 def _verb(line: _Line) -> tuple[_Line, str] | None:
@@ -351,15 +355,17 @@ def _filter(line: _Line) -> tuple[_Line, str] | None:
 
 def _parameters(line: _Line) -> list[str]:
     """Parameters of the answer on the line."""
+    from profframe.query.analyses import analyses
     from profframe.query.catalogue import catalogue
 
     if line.verb != _ANSWER or not line.words:
         return []
+    questions: tuple[Answer | Analysis, ...] = (*catalogue(), *analyses())
     return [
         parameter.name
-        for answer in catalogue()
-        if answer.name == line.words[0]
-        for parameter in answer.parameters
+        for question in questions
+        if question.name == line.words[0]
+        for parameter in question.parameters
     ]
 
 
@@ -368,7 +374,8 @@ _STEPS: Final[tuple[_Step, ...]] = (_verb, _verb_behind, _answer, _sql, _option,
 
 def _problem(group: click.Group, line: _Line) -> Exception | None:
     """What is wrong with a line, as far as can be told without running it."""
-    from profframe.cli.questions import QUESTIONS, check_question, parameter
+    from profframe.cli.questions import check_question, parameter
+    from profframe.query import analyses
 
     if line.verb not in line.verbs:
         return click.UsageError(f"no verb named {line.verb!r}")
@@ -377,7 +384,7 @@ def _problem(group: click.Group, line: _Line) -> Exception | None:
         parent = click.Context(group, info_name="profframe")
         with line.verbs[line.verb].make_context(line.verb, parts, parent=parent) as parsed:
             question = parsed.params.get("name") if line.verb == _ANSWER else None
-            if question is not None and question not in QUESTIONS:
+            if question is not None and analyses.find(question) is None:
                 check_question(question, dict(map(parameter, parsed.params["parameters"])))
     except click.exceptions.Exit:
         return None

@@ -112,6 +112,8 @@ def diff(
         Per step, also count what is outside steps, spread evenly over them: ``"kernels"``, those on
         the devices (such as kernels launched before recording began), or ``"all"``. Rows with some
         of it are not tested.
+    steps
+        Steps that count: ``"steady"``, neither warm-up nor cut off, or ``"all"``.
     devices
         Separate rows for the kernels of each device.
     dtype

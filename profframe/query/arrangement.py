@@ -14,6 +14,7 @@ import duckdb
 import polars as pl
 
 from profframe.errors import ParameterError, UnknownNameError
+from profframe.query.analyses import Analysis
 from profframe.query.header import Answer, Parameter
 from profframe.query.selection import integer
 
@@ -118,8 +119,8 @@ AS_IT_IS: Final = Arrangement()
 """All rows and columns in the order of the answer."""
 
 
-def shared(answer: Answer) -> tuple[Parameter, ...]:
-    """The `PARAMETERS` that an answer does not declare itself.
+def shared(answer: Answer | Analysis) -> tuple[Parameter, ...]:
+    """The `PARAMETERS` that an answer or an analysis does not have itself.
 
     Examples
     --------

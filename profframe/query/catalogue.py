@@ -16,7 +16,7 @@ from typing import Final
 
 from profframe import schema
 from profframe.errors import UnknownNameError
-from profframe.query import macros
+from profframe.query import analyses, macros
 from profframe.query.header import Answer, parse, read_sql, sql_directory
 from profframe.query.rules import ANSWER, SHARED_FIRST, Advice, Paths, assemble
 from profframe.query.rules import rules as all_rules
@@ -72,6 +72,8 @@ def find(name_or_path: str | PathLike[str] | Answer) -> Answer:
     files = _files()
     name = ALIASES.get(name_or_path, name_or_path)
     if name not in files:
+        if (analysis := analyses.find(name)) is not None:
+            raise UnknownNameError(f"no answer named {name!r}: {analysis.call}")
         raise UnknownNameError.among("answer", name, files)
     return _shipped(name)
 

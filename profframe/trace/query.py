@@ -15,7 +15,8 @@ import polars as pl
 
 from profframe import schema
 from profframe.facts.models import Devices
-from profframe.query import reasons
+from profframe.query import analyses, reasons
+from profframe.query.analyses import Analysis
 from profframe.query.catalogue import advice as with_rules
 from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer
@@ -300,25 +301,24 @@ def roofline(
 
 
 def answers() -> pl.DataFrame:
-    """List the answers of profframe.
+    """List what can be asked of a trace.
 
     Returns
     -------
     polars.DataFrame
-        ``name``, ``sentence``, and ``parameters`` as ``NAME=DEFAULT`` for each.
+        ``name``, ``sentence``, and ``parameters`` as ``NAME=DEFAULT`` for each; ``kind``:
+        ``answer`` (`Trace.answer`), or ``analysis``, which is a method of a trace or a function of
+        two of them, without SQL.
 
     Examples
     --------
     >>> answers().columns
-    ['name', 'sentence', 'parameters']
+    ['name', 'kind', 'sentence', 'parameters']
     """
-    shipped = catalogue()
-    return Frame(
-        {
-            "name": [answer.name for answer in shipped],
-            "sentence": [answer.sentence for answer in shipped],
-            "parameters": [
-                ", ".join(f"{p.name}={p.default}" for p in answer.parameters) for answer in shipped
-            ],
-        }
-    )
+    questions: list[tuple[str, Answer | Analysis]] = [("answer", one) for one in catalogue()]
+    questions += [("analysis", one) for one in analyses.analyses()]
+    rows = [
+        (one.name, kind, one.sentence, ", ".join(f"{p.name}={p.default}" for p in one.parameters))
+        for kind, one in sorted(questions, key=lambda question: question[1].name)
+    ]
+    return Frame(rows, schema=["name", "kind", "sentence", "parameters"], orient="row")

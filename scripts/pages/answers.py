@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
+from profframe.query.analyses import analyses
 from profframe.query.arrangement import PARAMETERS
 from profframe.query.catalogue import catalogue
-from profframe.query.header import Answer
+from profframe.query.header import Answer, Parameter
 from profframe.query.reasons import LACKING
 from profframe.query.rules import Advice
+
+_ANALYSES: Final = (
+    "What no SELECT can say is a method of a trace, such as `trace.blame()`, or a function of",
+    "two, such as `profframe.diff(before, after)`. `profframe answer NAME SOURCE` takes those of",
+    "one trace, too, with these parameters; [their pages](api_trace.md) have all.",
+)
 
 
 def page() -> str:
@@ -31,15 +41,28 @@ def page() -> str:
         lines += [*answer.notes, "", *_without_rows(answer), f"Needs {needs}."]
         if isinstance(answer, Advice):
             lines += ["", "Its parameters are the thresholds of the [rules](rules.md)."]
-        elif answer.parameters:
-            lines += ["", "| parameter | type | default | what it does |", "|---|---|---|---|"]
-            lines += [
-                f"| `{p.name}` | {p.type} | {_sql_word(p.default)} | {p.doc} |"
-                for p in answer.parameters
-            ]
+        else:
+            lines += _parameters(answer.parameters)
         lines += ["", "| column | type | unit | what it is |", "|---|---|---|---|"]
         lines += [f"| `{c.name}` | {c.type} | {c.unit or ''} | {c.doc} |" for c in answer.columns]
+    lines += ["", "## Analyses", "", *_ANALYSES]
+    for analysis in analyses():
+        lines += ["", f"### `{analysis.name}`", "", analysis.sentence]
+        lines += ["", f"On the command line: `profframe {analysis.verb}`."] if analysis.verb else []
+        lines += _parameters(analysis.parameters)
     return "\n".join(lines) + "\n"
+
+
+def _parameters(parameters: Sequence[Parameter]) -> list[str]:
+    """A table of parameters, if there are any."""
+    if not parameters:
+        return []
+    return [
+        "",
+        "| parameter | type | default | what it does |",
+        "|---|---|---|---|",
+        *(f"| `{p.name}` | {p.type} | {_sql_word(p.default)} | {p.doc} |" for p in parameters),
+    ]
 
 
 def _without_rows(answer: Answer) -> list[str]:
@@ -57,4 +80,6 @@ def _capital(sentence: str) -> str:
 
 
 def _sql_word(value: object) -> str:
+    if value is None:
+        return ""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -30,7 +30,7 @@ from tests.fuzz.verbs import check_verb
 Work = Callable[[random.Random, Path], object]
 
 EXAMPLE: Final = Path(__file__).parent.parent.parent / "examples/cpu_training.json.gz"
-ANSWERS: Final = tuple(profframe.answers()["name"])
+ANSWERS: Final = tuple(profframe.answers().filter(kind="answer")["name"])
 VERBS: Final[tuple[tuple[str, ...], ...]] = (
     ("STORE",),
     ("tree", "STORE"),

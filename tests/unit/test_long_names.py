@@ -156,7 +156,9 @@ def test_a_column_that_is_not_there(verb: str, asked: Any, run: Run, sources: An
     assert f"'{head[0]}'" in err
 
 
-@pytest.mark.parametrize("name", few(profframe.answers()["name"], WITH_KERNELS))
+@pytest.mark.parametrize(
+    "name", few(profframe.answers().filter(kind="answer")["name"], WITH_KERNELS)
+)
 def test_no_answer_has_a_long_line_or_a_long_name_of_a_kernel(
     name: str, run: Run, sources: dict[str, str]
 ) -> None:
@@ -214,7 +216,7 @@ def test_names_of_columns_end_in_their_unit() -> None:
     methods = {"blame", "trend", "outliers", "critical_path", "regressions", "tree"}
     columns = [
         (name, column)
-        for name in profframe.answers()["name"]
+        for name in profframe.answers().filter(kind="answer")["name"]
         if name not in methods
         for column in find(name).columns
         if column.unit

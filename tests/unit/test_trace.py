@@ -106,7 +106,9 @@ FILLED = (*rank_tables("", 0), "allocations", "nodes")
 
 def reading_every_table() -> list[str]:
     """The fewest answers, by and large, that together read every table; the others read no more."""
-    needs = {name: {*find(name).needs} for name in profframe.answers()["name"]}
+    needs = {
+        name: {*find(name).needs} for name in profframe.answers().filter(kind="answer")["name"]
+    }
     chosen: list[str] = []
     while any(needs.values()):
         chosen.append(max(needs, key=lambda name: len(needs[name])))
@@ -141,7 +143,7 @@ def asked(trace: Trace) -> Iterator[Trace]:
 def answers(request: pytest.FixtureRequest) -> list[str]:
     """Those that are asked of all rows; each one by itself is in `tests/sql`."""
     if request.param == "all":
-        return profframe.answers()["name"].to_list()
+        return profframe.answers().filter(kind="answer")["name"].to_list()
     return reading_every_table()
 
 
@@ -425,6 +427,6 @@ def test_text_in_several_chunks_with_other_dictionaries_is_read() -> None:
 def test_answers_lists_what_can_be_asked() -> None:
     listed = profframe.answers()
 
-    assert listed.columns == ["name", "sentence", "parameters"]
+    assert listed.columns == ["name", "kind", "sentence", "parameters"]
     assert "group_by_stack_n=0" in listed.filter(name="key_averages")["parameters"].item()
     assert store.is_store(Path("/nonexistent")) is False
