@@ -119,6 +119,18 @@ class TestCutRecords:
         assert rows == [(f"op{i}", 50_000) for i in range(8) if i not in cut]
         assert checks(trace) == {"unreadable_event": len(cut)}
 
+    @pytest.mark.parametrize("places", [(10, 1), (1, 1), (1, 10)])
+    def test_two_that_follow_each_other(
+        self, load: Callable[..., Trace], places: tuple[int, int]
+    ) -> None:
+        lines = needs.case("12c_cut_event.json").read_text().split("\n")
+        event = lines[5].rstrip(",")
+        cut = [event[:place] + "," for place in places]
+        trace = load("\n".join([*lines[:6], *cut, *lines[8:]]))
+        names = [f"aten::op{i}" for i in range(12) if i not in {6, 7}]
+        assert trace.events["name"].to_list() == names
+        assert checks(trace) == {"unreadable_event": 2}
+
     def test_two_writers_in_one_file(self) -> None:
         trace = case("12a_interleaved.json")
         recorded = needs.case("12a_interleaved.json").read_text().count('"ph"')
@@ -150,16 +162,30 @@ class TestCutRecords:
     def test_no_attribute_of_a_node_is_a_node(
         self, load: Callable[..., Trace], data: st.DataObject
     ) -> None:
+        self.cut_a_node(load, data.draw(st.integers(1, 11)), data.draw(st.integers(2, 495)))
+
+    @pytest.mark.parametrize("place", [61, 131, 244, 393, 495])
+    def test_a_node_is_cut(self, load: Callable[..., Trace], place: int) -> None:
+        """In a name with brackets, behind an object, and in the last array of a node."""
+        self.cut_a_node(load, 1, place)
+
+    def cut_a_node(self, load: Callable[..., Trace], node: int, place: int) -> None:
         lines = needs.case("23a_et_ok.json").read_text().split("\n")
         first = next(i for i, line in enumerate(lines) if line.startswith('{"id": 1,'))
-        cut = data.draw(st.integers(first, first + 10))
-        lines[cut] = lines[cut][: data.draw(st.integers(2, len(lines[cut]) - 3))] + ","
+        cut = first + node - 1
+        left = lines[cut][: min(place, len(lines[cut]) - 3)]
+        lines[cut] = left + ","
         trace = load("\n".join(lines), "et.json")
-        names = trace.scan("nodes").collect()["node_id"].to_list()
-        assert names == [i for i in range(1, 13) if i != cut - first + 1]
         told = checks(trace)
         told.pop("missing_parent", None)  # where the one that was cut has others in it
-        assert told == {"unreadable_event": 1}
+        nodes = trace.scan("nodes").collect()["node_id"].to_list()
+        if "missing_bracket" in told:  # nobody knows that it had more
+            assert left.rstrip(", ").endswith("}")
+            assert told == {"missing_bracket": 1}
+            assert nodes == [*range(1, 13)]
+        else:
+            assert told == {"unreadable_event": 1}
+            assert nodes == [i for i in range(1, 13) if i != node]
 
 
 class TestBeginAndEnd:

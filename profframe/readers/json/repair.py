@@ -12,6 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -177,6 +178,8 @@ class _Repairer:
         self.attempts = 0
         """All repairs, including those of elements that were given up."""
         self.most_attempts = _MOST_REPAIRS
+        self.is_last = False
+        """Whether no text follows."""
         self.arrays = 0
         """Open arrays in the element."""
         self.depth = 0
@@ -212,6 +215,7 @@ class _Repairer:
     def elements(self, longest: int, budget: RepairBudget) -> Repaired:
         out: list[str] = []
         text, position = self.text, 0
+        self.is_last = not longest
         closed = incomplete = False
         while True:
             start, position = position, _separators_end(text, position)
@@ -265,7 +269,7 @@ class _Repairer:
                 end = self.sound_end(position)
             except RecursionError:
                 return self._too_deep(position)
-            if end is not None:
+            if end is not None and not self._took_the_rest(position, end):
                 return text[position:end], end
             begin = self._next_begin(position) if self.mark else None
             return self._repaired(position) if begin is None else self._before(position, begin)
@@ -274,6 +278,12 @@ class _Repairer:
         if _LIST_OF_OBJECTS.match(text, position):
             return None, self._bracket(position) + 1
         return None, self._not_an_object(position)
+
+    def _took_the_rest(self, position: int, end: int) -> bool:
+        """Whether all other elements seem to be in this one: the brackets of the array are its."""
+        if not (self.is_last and self.mark) or _separators_end(self.text, end) < len(self.text):
+            return False
+        return self._next_marked(position) < end
 
     def _next_begin(self, position: int) -> int | None:
         """Where the next element begins, if that shows by its members, wherever this one ends."""
@@ -317,15 +327,20 @@ class _Repairer:
         try:
             fixed, end = self._within(text, position)
         except (_IncompleteError, NoEndError):
-            if tail[-1] in "}]" and _open_brackets(tail) == 1:
-                self.note("missing_bracket", position + len(tail))
-                fixed, _ = self._within(tail + "}", position)
-            else:
-                self.note("unreadable_event", position)
-                fixed = None
-            end = len(text)
+            fixed, end = self._with_bracket(tail, position), len(text)
             self.seam = begin
         return fixed, position + end
+
+    def _with_bracket(self, text: str, position: int) -> str | None:
+        """Repaired text of an object that may lack nothing but its own bracket."""
+        if text[-1] in "}]" and _open_brackets(text) == 1:
+            with suppress(_IncompleteError, NoEndError):
+                fixed, _ = self._within(text + "}", position)
+                if fixed is not None:
+                    self.note("missing_bracket", position + len(text))
+                return fixed
+        self.note("unreadable_event", position)
+        return None
 
     def _within(self, text: str, position: int) -> tuple[str | None, int]:
         """Repaired text of the object that a part of the text begins with, and where it ends."""
@@ -333,7 +348,7 @@ class _Repairer:
         end = part.sound_end(0)
         fixed, end = part._repaired(0) if end is None else (text[:end], end)
         self.attempts += part.attempts
-        if part.has_broken_text:
+        if part.has_broken_text or _is_cut(text, end):
             self.note("unreadable_event", position)
             self.seam = position + end
             return None, end
@@ -559,6 +574,11 @@ class _Repairer:
         for check in repairs:
             self.note(check, start)
         return content
+
+
+def _is_cut(text: str, end: int) -> bool:
+    """Whether an object ends there because another begins, after what may be half a member."""
+    return text.startswith("{", end) and text[:end].rstrip(" \t\r\n,")[-1] not in "}]"
 
 
 def _open_brackets(text: str) -> int:

@@ -429,8 +429,9 @@ class ArrayReader(Generic[Rows]):
                 continues = stop == len(wave) and wave.tail == b","
                 waits = rows is None and continues and len(pending) <= _PATIENCE
                 if not waits:
+                    is_last = stop == len(wave) and wave.tail != b","
                     pending, start, closed = yield from self._repaired(
-                        pending, start, _LONGEST, tail
+                        pending, start, 0 if is_last else _LONGEST, tail
                     )
             self._free.append(wave.text)
         if pending and not closed:
