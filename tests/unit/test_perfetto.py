@@ -466,6 +466,40 @@ def test_a_packet_that_no_memory_holds_ends_the_reading() -> None:
     assert next(blocks, None) is not None  # the rest is not waited for
 
 
+class Read(bytes):
+    """A block that counts the bytes which adding it to what waits copies with it."""
+
+    __slots__ = ()
+    copied = 0
+
+    def __radd__(self, waiting: bytes) -> bytes:
+        if type(waiting) is bytes:
+            Read.copied += len(waiting)
+        return NotImplemented  # bytes add themselves then
+
+
+@pytest.mark.parametrize("count", [1, 7, 512])
+def test_a_packet_that_does_not_end_is_not_copied_for_each_block(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Read, "copied", 0)
+    framing = wire.Framing()
+    looked_at: list[int] = []
+    cut = wire.Framing._cut
+
+    def watched(self: wire.Framing, data: bytearray) -> Any:
+        looked_at.append(len(data))
+        return cut(self, data)
+
+    monkeypatch.setattr(wire.Framing, "_cut", watched)
+    head = Read(b"\n\x02\x08\x01\n" + b"\xff\xff\xff\x7f")
+    chunks = [*framing.chunks(iter([head, *[Read(b"\x08" * 4096)] * count]), 1 << 14)]
+    assert [starts.tolist() for _, starts, _ in chunks] == [[2]]
+    assert framing.damage == "the packet at byte 4 is cut off"
+    assert Read.copied == 0
+    assert sum(looked_at) <= 4 * (len(head) + 4096 * count)  # looked at again after twice as much
+
+
 def test_a_store_has_the_rows_of_the_file(tmp_path: Path) -> None:
     """Whatever the file is: gzip of one member as torch writes it, of several, or plain."""
     plain = gzip.decompress((DATA / "rich.pftrace").read_bytes())

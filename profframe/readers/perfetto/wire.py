@@ -83,12 +83,12 @@ class Framing:
 
     def chunks(self, blocks: Iterator[bytes], size: int) -> Iterator[tuple[Bytes, Ints, Ints]]:
         """Buffers of whole packets with the bounds of each."""
-        pending = b""
+        pending = bytearray()  # grows in place: a block costs no copy of what waits
         for block in blocks:
             pending += block
             if len(pending) >= size:
                 used = yield from self._cut(pending)
-                pending = pending[used:]
+                del pending[:used]
                 # A packet that is longer than what was read waits for as much again.
                 size = max(size, 2 * len(pending))
                 if self.damage is not None:
@@ -97,7 +97,7 @@ class Framing:
         if used < len(pending) and self.damage is None:
             self.damage = f"the packet at byte {self.position:,} is cut off"
 
-    def _cut(self, data: bytes) -> Generator[tuple[Bytes, Ints, Ints], None, int]:
+    def _cut(self, data: bytearray) -> Generator[tuple[Bytes, Ints, Ints], None, int]:
         starts: list[int] = []
         ends: list[int] = []
         at, total = 0, len(data)
@@ -138,12 +138,13 @@ class Framing:
         self.position += at
         self.packets += len(starts)
         if starts:
-            buffer = np.frombuffer(data[:at] + bytes(PADDING), np.uint8)
+            buffer = np.zeros(at + PADDING, np.uint8)
+            buffer[:at] = np.frombuffer(data, np.uint8, at)
             yield buffer, np.array(starts, np.int64), np.array(ends, np.int64)
         return at
 
 
-def _length(data: bytes, at: int) -> tuple[int, int, int]:
+def _length(data: bytearray, at: int) -> tuple[int, int, int]:
     """The number at a place, the place after it, and its last byte; past the end if it is cut."""
     size = 0
     for nth, byte in enumerate(data[at : at + _LONGEST_VARINT]):
