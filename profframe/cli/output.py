@@ -20,7 +20,7 @@ from profframe.cli.verbs import (
     BAD_INPUT,
     FILE,
 )
-from profframe.errors import UnknownNameError
+from profframe.errors import ExportError, UnknownNameError
 from profframe.show.units import escaped, visible
 from profframe.system.atomic_files import atomic_write
 
@@ -287,6 +287,8 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 
 
 def _encoded(frame: pl.DataFrame, form: str) -> bytes:
+    import polars as pl
+
     if form == "json":
         return escaped(_without_bytes(frame).write_json()).encode() + b"\n"
     if form == "csv":
@@ -294,7 +296,12 @@ def _encoded(frame: pl.DataFrame, form: str) -> bytes:
 
         return without_formulas(_flat(_without_bytes(frame))).write_csv().encode()
     file = io.BytesIO()
-    frame.write_parquet(file)
+    try:
+        frame.write_parquet(file)
+    except pl.exceptions.PolarsError as error:
+        raise ExportError(
+            f"Parquet cannot hold these rows: {' '.join(str(error).split())}"
+        ) from error
     return file.getvalue()
 
 
@@ -311,10 +318,26 @@ def as_prose(frame: pl.DataFrame) -> Human:
 
 
 def _without_bytes(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with bytes as hexadecimal digits."""
+    """The frame with bytes as hexadecimal digits, also those within values."""
     import polars as pl
 
-    return frame.with_columns(pl.col(pl.Binary).bin.encode("hex"))
+    return frame.with_columns(_as_digits(pl.col(name), of) for name, of in frame.schema.items())
+
+
+def _as_digits(values: pl.Expr, dtype: Any) -> pl.Expr:
+    import polars as pl
+
+    if dtype == pl.Binary:
+        return values.bin.encode("hex")
+    if isinstance(dtype, pl.List):
+        return values.list.eval(_as_digits(pl.element(), dtype.inner))
+    if isinstance(dtype, pl.Array):
+        return values.arr.eval(_as_digits(pl.element(), dtype.inner))
+    if isinstance(dtype, pl.Struct) and dtype.fields:
+        return values.struct.with_fields(
+            _as_digits(pl.field(field.name), field.dtype) for field in dtype.fields
+        )
+    return values
 
 
 def _flat(frame: pl.DataFrame) -> pl.DataFrame:
