@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Final, ParamSpec, Self, TypeVar
 
 Arguments = ParamSpec("Arguments")
 Value = TypeVar("Value")
@@ -33,8 +34,39 @@ _LEAST_ALIKE = 0.5
 _LEAST_CALL = 0.6
 
 
+HIDDEN: Final = "***"
+"""What stands for a part of a URL that is secret."""
+_USER: Final = re.compile(r"([A-Za-z][\w+.-]+:/{1,2})[^/\s?#'\"]*@")  # a path has one slash left
+_SIGNED: Final = re.compile(
+    r"""([?&;\#](?:
+        [^=&;\#\s'"]*(?:
+            sig|token|secret|passw|pwd|credential|auth|jwt|hmac|session|expires|policy
+            |api.?key|access.?key|key-pair
+        )[^=&;\#\s'"]*
+        |x-(?:amz|goog|oss|cos|ms)-[^=&;\#\s'"]*
+        |user|username|code|key(?==[^&;\#\s'"./]*(?:[&;\#\s'"]|$))
+        |s[eiprstv]|spr|srt|sdd|sk[a-z]{1,3}
+    )=)[^&;\#\s'"]*?(?=:?(?:[&;\#\s'"]|$))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Members of a query that sign it, or prove who asks: of S3, GCS, Azure, OSS, hubs and others."""
+
+
+def without_secrets(text: str) -> str:
+    """Text in which URLs name no user and no password, and no signature or token.
+
+    Examples
+    --------
+    >>> without_secrets("https://ada:secret@host/rank0.json?v=2&X-Amz-Signature=3f8a: no such file")
+    'https://***@host/rank0.json?v=2&X-Amz-Signature=***: no such file'
+    """
+    if ":/" not in text:
+        return text
+    return _SIGNED.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text))
+
+
 class ProfframeError(Exception):
-    """Base of every error that profframe raises on purpose.
+    """Base of every error that profframe raises on purpose; no message has secrets of a URL.
 
     Attributes
     ----------
@@ -43,6 +75,9 @@ class ProfframeError(Exception):
     """
 
     instead: tuple[str, str] | None = None
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(without_secrets(a) if isinstance(a, str) else a for a in args))
 
     def meaning(self, instead: tuple[str, str] | None) -> Self:
         """The same error, with what was meant."""

@@ -20,7 +20,7 @@ from profframe.cli.verbs import (
     BAD_INPUT,
     FILE,
 )
-from profframe.errors import ExportError, UnknownNameError
+from profframe.errors import ExportError, UnknownNameError, without_secrets
 from profframe.show.units import escaped, visible
 from profframe.system.atomic_files import atomic_write
 
@@ -90,13 +90,13 @@ def line_width() -> int:
 def complain(message: str) -> int:
     """Write one line of error, and return the exit code of bad input."""
     with suppress(OSError):  # the exit code still tells
-        click.echo(f"error: {visible(message)}", err=True)
+        click.echo(f"error: {visible(without_secrets(message))}", err=True)
     return BAD_INPUT
 
 
 def warn(message: str) -> None:
     """Write one line of warning."""
-    click.echo(f"warning: {visible(message)}", err=True)
+    click.echo(f"warning: {visible(without_secrets(message))}", err=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final
@@ -43,7 +43,7 @@ class Bucket(Destination):
     same run and rank.
     """
 
-    url: str
+    url: str = field(repr=False)  # with its secrets
 
     @property
     def address(self) -> str:
@@ -133,9 +133,9 @@ class Bucket(Destination):
             yield files, root.rstrip("/")
         except (FileNotFoundError, ProfframeError):
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - each has its own, which show the whole URL
             message = str(error) or type(error).__name__
-            raise StoreError(f"{self.url}: {message}") from error
+            raise StoreError(f"{self.url}: {message}") from None
 
 
 def _names(files: Any, folder: str) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from profframe.converting.pattern import Pattern
 from profframe.converting.urls import files_of, is_url, local_path, path_of
-from profframe.errors import ParameterError, ProfframeError, SourceError
+from profframe.errors import ParameterError, ProfframeError, SourceError, without_secrets
 from profframe.loading.discovery import trace_files
 from profframe.loading.run_names import (
     absolute,
@@ -34,7 +34,7 @@ class Item:
     unique ``name``.
     """
 
-    source: str
+    source: str = field(repr=False)
     size: int = 0
     run: str | None = None
     rank: int | None = None
@@ -45,8 +45,8 @@ class Item:
 
     @property
     def key(self) -> str:
-        """Its source as text for tables."""
-        return readable(self.name or self.source)
+        """Its source as text for tables, without secrets of a URL."""
+        return without_secrets(readable(self.name or self.source))
 
     @property
     def runs(self) -> tuple[str, ...]:

@@ -12,10 +12,20 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from profframe.errors import MissingExtraError, NoTraceFoundError, SourceError
+from profframe.errors import (
+    HIDDEN,
+    MissingExtraError,
+    NoTraceFoundError,
+    SourceError,
+    without_secrets,
+)
 from profframe.readers.bytes import ByteSource
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:::|://)")
+_WEB: Final = frozenset(("http", "https"))
+_READS_URLS: Final = frozenset(("reference",))
+"""Protocols of fsspec whose files name other URLs."""
+_MAGIC: Final = re.compile(r"[*?\[]")
 _BLOCK: Final = 4 << 20
 _PARTS: Final = 3
 """Parts of a path that names come from: two folders and the file."""
@@ -37,12 +47,14 @@ def path_of(source: str) -> str:
 
     Examples
     --------
-    >>> path_of("https://host:80/jobs/nightly/rank0.json.gz?version=3")
+    >>> path_of("https://ada:secret@host:80/jobs/nightly/rank0.json.gz?version=3")
     '/host:80/jobs/nightly/rank0.json.gz'
     """
     if not is_url(source):
         return source
-    scheme, rest = source.rsplit("://", 1) if "://" in source else ("", source)
+    plain = without_secrets(source)
+    scheme, rest = plain.rsplit("://", 1) if "://" in plain else ("", plain)
+    rest = rest.removeprefix(f"{HIDDEN}@")
     if scheme.startswith("http"):
         parts = urlsplit(f"//{rest}")
         rest = parts.netloc + unquote(parts.path)
@@ -70,25 +82,41 @@ def file_system(url: str) -> tuple[Any, str]:
             f"{url}: URLs need fsspec: pip install 'profframe[cloud]'"
         ) from None
     try:
-        system: tuple[Any, str] = fsspec.core.url_to_fs(url)
+        system: tuple[Any, str] = fsspec.core.url_to_fs(url, **_clients(url))
     except ImportError as error:
-        raise MissingExtraError(f"{url}: {error}") from error
+        raise MissingExtraError(f"{url}: {error}") from None
     except ValueError as error:
-        raise SourceError(f"{url}: {error}") from error
+        raise SourceError(f"{url}: {error}") from None
     return system
+
+
+def _clients(url: str) -> dict[str, dict[str, Any]]:
+    """Options by protocol, for each that a URL is chained of."""
+    protocols = {part.partition("://")[0]: part for part in url.split("::")}
+    if refused := protocols.keys() & _READS_URLS:
+        name = min(refused)
+        raise SourceError(f"{url}: {name} opens what files name, which is refused")
+    of_web = protocols.keys() & _WEB
+    if not of_web:
+        return {}
+    from profframe.converting import web
+
+    return {name: {"get_client": web.client(protocols[name])} for name in of_web}
 
 
 def files_of(url: str) -> Iterator[tuple[str, int, bool]]:
     """The files of a URL: URL, bytes, and whether the URL names the file itself."""
     files, path = file_system(url)
     with _url_errors(url):
+        is_folder = not _is_of_web(url) or url.endswith("/")  # else a file is searched for links
         if glob.has_magic(path) and not files.exists(path):
             paths = sorted(p for p in files.glob(path) if files.isfile(p))
+            paths = _below(url, paths)
             if not paths:
                 raise NoTraceFoundError(f"{url}: no file matches the pattern")
-        elif files.isdir(path):
+        elif is_folder and files.isdir(path):
             names = sorted(e["name"] for e in files.ls(path, detail=True) if e["type"] == "file")
-            paths = [p for p in names if not PurePosixPath(p).name.startswith(".")]
+            paths = [p for p in _below(url, names) if not PurePosixPath(p).name.startswith(".")]
             if not paths:
                 raise NoTraceFoundError(f"{url}: no files at this URL")
         else:
@@ -96,6 +124,18 @@ def files_of(url: str) -> Iterator[tuple[str, int, bool]]:
             return
         for file in paths:
             yield files.unstrip_protocol(file), files.size(file) or 0, False
+
+
+def _is_of_web(url: str) -> bool:
+    return url.partition("://")[0] in _WEB
+
+
+def _below(url: str, paths: list[str]) -> list[str]:
+    """Files below the folder that a person has typed; pages of a server name others, too."""
+    if not _is_of_web(url):
+        return paths
+    folder = _MAGIC.split(url, maxsplit=1)[0].rpartition("/")[0] + "/"
+    return [path for path in paths if path.startswith(folder) and "/../" not in path]
 
 
 @contextmanager
@@ -120,9 +160,14 @@ def _url_errors(url: str) -> Iterator[None]:
     """Turn errors of a file system into a SourceError that names the URL."""
     try:
         yield
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if isinstance(error.__cause__, SourceError):  # of `web`
+            raise SourceError(f"{url}: {error.__cause__}") from None
         raise NoTraceFoundError(f"{url}: no such file") from None
-    except (SourceError, MissingExtraError):
+    except (NoTraceFoundError, MissingExtraError):
         raise
-    except Exception as error:  # each file system has its own errors
-        raise SourceError(f"{url}: cannot be read: {str(error) or type(error).__name__}") from error
+    except SourceError as error:
+        raise SourceError(f"{url}: {error}") from None
+    except Exception as error:  # noqa: BLE001 - each has its own, which show the whole URL
+        message = str(error) or type(error).__name__
+        raise SourceError(f"{url}: cannot be read: {message}") from None

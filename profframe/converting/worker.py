@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -39,9 +39,9 @@ class Task:
     run equal ones only once.
     """
 
-    source: str
+    source: str = field(repr=False)  # of a URL with its secrets, and clusters log tasks
     name: str
-    store: str
+    store: str = field(repr=False)
     run: str | None
     rank: int | None
     rank_is_in_path: bool

@@ -123,6 +123,12 @@ def trace_files(sources: Iterable[Source]) -> Files:
         elif path.exists():
             required.add(path)
             paths.append(path)
+        elif _URL.match(os.fspath(source)):
+            raise NoTraceFoundError(
+                f"{os.fspath(source)}: a URL, which load does not open: download it and load the "
+                "file, or write it into a store with profframe convert URL -o STORE "
+                "(pip install 'profframe[cloud]') and load that"
+            )
         elif glob.has_magic(str(path)):
             names = glob.glob(str(path), recursive=True)  # noqa: PTH207 -- Path.glob takes no absolute pattern
             matches = sorted(map(Path, names))
@@ -132,12 +138,6 @@ def trace_files(sources: Iterable[Source]) -> Files:
             if not files:
                 raise NoTraceFoundError(f"{path}: no file matches the pattern")
             paths += files
-        elif _URL.match(os.fspath(source)):
-            raise NoTraceFoundError(
-                f"{os.fspath(source)}: a URL, which load does not open: download it and load the "
-                "file, or write it into a store with profframe convert URL -o STORE "
-                "(pip install 'profframe[cloud]') and load that"
-            )
         else:
             near = _nearest(path)
             hint = f"; did you mean {near}?" if near else ""
