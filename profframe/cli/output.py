@@ -21,7 +21,7 @@ from profframe.cli.verbs import (
     FILE,
 )
 from profframe.errors import ExportError, UnknownNameError, without_secrets
-from profframe.show.units import escaped, visible
+from profframe.show.units import escaped, visible, visible_lines
 from profframe.system.atomic_files import atomic_write
 
 if TYPE_CHECKING:
@@ -34,7 +34,14 @@ if TYPE_CHECKING:
     Readable = Callable[[pl.DataFrame], pl.DataFrame]
 
 Result = TypeVar("Result")
-_ENDINGS: Final = {".csv": "csv", ".json": "json", ".md": "markdown", ".parquet": "parquet"}
+_ENDINGS: Final = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".md": "markdown",
+    ".parquet": "parquet",
+    ".txt": "table",
+}
 _PAGE: Final = ".html"
 _KERNELS: Final = "SELECT DISTINCT name FROM events WHERE kind = 'kernel'"
 
@@ -253,7 +260,7 @@ def _with_options(verb: Callable[..., Result], *, has_page: bool = False) -> Cal
     @click.option(
         "--format",
         "form",
-        type=click.Choice(["table", *_ENDINGS.values()]),
+        type=click.Choice(["table", *(form for form in _ENDINGS.values() if form != "table")]),
         help="Default: from the ending of FILE, else a table.",
     )
     @click.option("-o", "--output", type=FILE, metavar="FILE", help="Write to a file.")
@@ -266,9 +273,7 @@ def _with_options(verb: Callable[..., Result], *, has_page: bool = False) -> Cal
         full_names: bool,
         **others: Any,
     ) -> Result:
-        data_form = form or (_ENDINGS.get(output.suffix, "table") if output else "table")
-        if has_page and not form and output and output.suffix == _PAGE:
-            data_form = _PAGE
+        data_form = form or _form_of(output, has_page=has_page)
         if data_form == "parquet" and output is None:
             raise click.UsageError("--format parquet needs -o FILE")
         is_asked_for = bool(form or output or columns)
@@ -276,6 +281,19 @@ def _with_options(verb: Callable[..., Result], *, has_page: bool = False) -> Cal
         return verb(**others, output=given)
 
     return wrapper
+
+
+def _form_of(file: Path | None, *, has_page: bool) -> str:
+    """The form that the ending of a file asks for; a table without one."""
+    suffix = "" if file is None else file.suffix.lower()
+    endings = {"": "table", **_ENDINGS, **({_PAGE: _PAGE} if has_page else {})}
+    if suffix not in endings:
+        known = ", ".join(ending for ending in endings if ending)
+        raise click.UsageError(
+            f"-o {file}: {suffix} is the ending of no format; known are {known}, and --format NAME "
+            "writes into a file of any name"
+        )
+    return endings[suffix]
 
 
 def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...]:
@@ -291,10 +309,12 @@ def _encoded(frame: pl.DataFrame, form: str) -> bytes:
 
     if form == "json":
         return escaped(_without_bytes(frame).write_json()).encode() + b"\n"
+    if form == "jsonl":
+        return visible_lines(_without_bytes(frame).write_ndjson(), escaped).encode()
     if form == "csv":
-        from profframe.show.sheets import without_formulas
+        from profframe.show.sheets import for_sheets
 
-        return without_formulas(_flat(_without_bytes(frame))).write_csv().encode()
+        return for_sheets(_flat(_without_bytes(frame))).write_csv().encode()
     file = io.BytesIO()
     try:
         frame.write_parquet(file)

@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 from profframe.analysis.export_lines.batches import Lines
 from profframe.errors import ExportError
+from profframe.show.units import ACTING_IN_LINES, escaped, visible_lines
 from profframe.system.atomic_files import atomic_write
 
 Write = Callable[[bytes | memoryview], object]
@@ -70,19 +71,35 @@ def _opened(path: Path, suffix: str) -> BinaryIO:
     return path.open("wb")
 
 
-def put_lines(put: Write, lines: Lines, *, first: bool = True) -> int:
+def put_lines(
+    put: Write, lines: Lines, *, first: bool = True, shown: Callable[[str], str] = escaped
+) -> int:
     """Write lines, a batch at a time and without a copy.
 
     A line begins with the comma that separates it from the previous one; ``first`` leaves out the
-    first comma. Returns the number of lines.
+    first comma. ``shown`` gives what stands for a character that acts on a terminal, or reorders or
+    hides text. Returns the number of lines.
     """
     count = 0
-    for texts in lines:
-        if not len(texts):
+    for batch in lines:
+        if not len(batch):
             continue
+        texts = _plain(batch, shown)
         _, offsets, text = texts.buffers()
         bounds = memoryview(offsets).cast("q" if "large" in str(texts.type) else "i")
         begin, end = bounds[texts.offset], bounds[texts.offset + len(texts)]
         put(memoryview(text)[begin + (first and not count) : end])
         count += len(texts)
     return count
+
+
+def _plain(texts: Any, shown: Callable[[str], str]) -> Any:
+    """Lines without characters that act; most have none, and stay as they are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    acts = pc.match_substring_regex(texts, ACTING_IN_LINES)
+    if not pc.any(acts).as_py():
+        return texts
+    lines = [visible_lines(line, shown) for line in texts.filter(acts).to_pylist()]
+    return pc.replace_with_mask(texts, acts, pa.array(lines, texts.type))

@@ -9,6 +9,6 @@ from profframe.export.files import put_lines, written
 
 
 def write(path: str | os.PathLike[str], lines: Lines) -> None:
-    """Write lines that end in line breaks."""
+    """Write lines that end in line breaks; an underscore is for what acts on a terminal."""
     with written(path) as put:
-        put_lines(put, lines, first=False)
+        put_lines(put, lines, first=False, shown=lambda _: "_")

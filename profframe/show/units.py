@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_UNSAFE: Final = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
-    r"\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
+_ACTING: Final = (
+    r"\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 )
-"""Control bytes, line breaks, lone surrogates, and invisible or reordering characters.
+"""What acts on a terminal, reorders text or is invisible, beside the control bytes of ASCII.
 
 The joiners that scripts and emoji need are not among them.
 """
+_UNSAFE: Final = re.compile(rf"[\x00-\x1f{_ACTING}\ud800-\udfff]")
+"""The same with control bytes, line breaks and lone surrogates."""
+_ACTING_IN_LINES: Final = re.compile(rf"[\x00-\x08\x0b-\x1f{_ACTING}]")
+ACTING_IN_LINES: Final = re.sub(
+    r"\\[uU]0*([0-9a-f]+)", r"\\x{\1}", _ACTING_IN_LINES.pattern
+)  # as Arrow and polars write it
+"""A pattern for what acts in a text of several lines: neither tabs nor line breaks do."""
 _NAME: Final = r"""[^/\\\s:;,"'`<>|()\[\]{}&?*]+"""
 _HOME: Final = re.compile(
     # Not in a longer path; the letters of an escape, as visible and JSON write them, are not part
@@ -149,6 +156,17 @@ def visible(text: str) -> str:
     'a\\x1b[31mb\\n'
     """
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def visible_lines(text: str, shown: Callable[[str], str] = visible) -> str:
+    r"""The same for a text that keeps its tabs and line breaks; ``shown`` is given each character.
+
+    Examples
+    --------
+    >>> visible_lines("a\tb\n\x1b[31m"), visible_lines("a\x9bb", lambda _: "_")
+    ('a\tb\n\\x1b[31m', 'a_b')
+    """
+    return _ACTING_IN_LINES.sub(lambda match: shown(match[0]), text)
 
 
 def escaped(document: str) -> str:
