@@ -39,6 +39,8 @@ _NEAR: Final = re.compile(
     r'"(?:\w+\.)?(?P<right>(?!pg_|duckdb_|sqlite_)\w+)"'
 )
 """What DuckDB suggests in place of a name, unless that is a table of its own."""
+_AFTER: Final = re.compile(r"\nLINE |\n+Stack Trace:")
+"""What follows the sentence of an error: the SQL, and places in DuckDB."""
 _OUT_OF_REACH: Final = re.compile(r'Permission Error: Cannot access \w+ "([^"]*)"')
 _UNKNOWN_NAME: Final = re.compile(
     r"Table with name .* does not exist|Referenced (column|table) .* not found"
@@ -152,7 +154,7 @@ def one_line_errors(where: str, terms: Terms = FREE) -> Iterator[None]:
                 f"{where}: {file.group(1)} is refused: a question reads only the tables of the "
                 "trace; files=... (--files) lets it read more"
             ) from error
-        message, _, _ = str(error).partition("\nLINE ")
+        message = _AFTER.split(str(error), maxsplit=1)[0]
         line = " ".join(message.split()).replace("Candidate bindings: :", "Candidate bindings:")
         if member := _UNKNOWN_MEMBER.search(line):
             columns = {column.name for table in schema.TABLES.values() for column in table}

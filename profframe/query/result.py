@@ -16,7 +16,7 @@ SELECTION_COLUMNS: Final = frozenset(
     ("run", "rank", "kind", "step", "inference_phase", "replays", *TIME.values())
 )
 """Columns that conditions of a selection read."""
-_WITHOUT_TYPE: Final = frozenset(("bignum", "geometry", "interval", "union", "variant"))
+_WITHOUT_TYPE: Final = frozenset(("bignum", "geometry", "interval", "type", "union", "variant"))
 """Types of DuckDB that polars has none for, or can neither show nor write."""
 _NESTED: Final = frozenset(("array", "list", "map", "struct"))
 _MAP: Final[Any] = getattr(pl, "Map", type(None))  # since polars 2.1

@@ -64,6 +64,8 @@ _SQL_ERRORS: Final = (
     duckdb.TypeMismatchException,
 )
 """Errors that the SQL causes, whatever the rows are."""
+_FATAL: Final = (duckdb.FatalException, duckdb.InternalException)
+"""Faults of DuckDB itself."""
 
 
 class Answers:
@@ -403,8 +405,10 @@ class Session:
                 cursor = partial(session.database.cursor, session.selection, views)
                 with session._guarded(cursor) as connection:
                     return question(connection)
-            except BaseException:
+            except BaseException as error:
                 session.database.drop_cursor()
+                if any(isinstance(cause, _FATAL) for cause in _causes(error)):
+                    session.database.close()  # DuckDB refuses all questions after such an error
                 raise
 
         return self._retried(ask)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 
@@ -54,6 +55,7 @@ WITHOUT_TYPE = (
     "12345678901234567890123456789012345678901::BIGNUM",
     "union_value(a := 1)",
     "'POINT(0 0)'::GEOMETRY",
+    "get_type(1)",
 )
 OUTSIDE = (
     "DATE 'infinity'",
@@ -133,6 +135,19 @@ def test_dates_that_python_lacks_are_one_line(trace: Trace, value: str) -> None:
         "column 'v' has dates outside the years 1 to 9999; cast it, as in x::VARCHAR"
     )
     assert trace.sql(f"SELECT ({value})::VARCHAR AS v").height == 1
+
+
+def test_a_fault_of_duckdb_is_one_line_and_ends_there(trace: Trace) -> None:
+    """After such an error DuckDB refuses all questions, until it is opened anew."""
+    lowest = duckdb.connect().execute(
+        "SELECT (-170141183460469231731687303715884105728)::HUGEINT AS i"
+    )
+    session = trace.given(tables={"lowest": lowest.to_arrow_table()})
+    for _ in range(2):
+        with pytest.raises(AnswerError, match=r"^query: INTERNAL Error: .* out of range!$"):
+            session.sql("SELECT i::VARCHAR FROM lowest")
+        assert session.sql("SELECT 1 AS x").rows() == [(1,)]
+    assert session.self_times().height == trace.self_times().height
 
 
 def test_what_parquet_cannot_hold_is_one_line(example: Path, tmp_path: Path, run: Run) -> None:
