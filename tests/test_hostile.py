@@ -164,7 +164,9 @@ class TestCommandLine:
         text = self.written(stored, tmp_path, "csv").read_bytes().decode()
         names = [row[0] for row in csv.reader(io.StringIO(text, newline=""))][1:]
         plain = [name[1:] if re.match(r"'\s*[=+\-@]", name) else name for name in names]
-        assert plain == [name or "" for name in hostile_trace.sql(QUERY)["name"]]
+        assert plain == [
+            units.visible_lines(name or "") for name in hostile_trace.sql(QUERY)["name"]
+        ]
 
     def test_json_and_parquet_are_exact(
         self, stored: Path, hostile_trace: Trace, tmp_path: Path

@@ -18,7 +18,7 @@ SELECTION_COLUMNS: Final = frozenset(
 """Columns that conditions of a selection read."""
 _WITHOUT_TYPE: Final = frozenset(("bignum", "geometry", "interval", "type", "union", "variant"))
 """Types of DuckDB that polars has none for, or can neither show nor write."""
-_NESTED: Final = frozenset(("array", "list", "map", "struct"))
+_NESTED: Final = frozenset(("array", "list", "map", "struct", "tuple"))
 _MAP: Final[Any] = getattr(pl, "Map", type(None))  # since polars 2.1
 _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799
 """The years 1 to 9999: what Python's dates hold, and polars can show."""

@@ -7,8 +7,10 @@ import json
 import sys
 import zlib
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -464,6 +466,79 @@ def test_a_packet_that_no_memory_holds_ends_the_reading() -> None:
     assert [starts.tolist() for _, starts, _ in found] == [[2]]
     assert framing.damage == "the packet at byte 4 claims to have 34,359,738,367 bytes"
     assert next(blocks, None) is not None  # the rest is not waited for
+
+
+def both_ways(data: bytes, starts: Ints, ends: Ints, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = np.frombuffer(data + bytes(wire.PADDING), np.uint8)
+    results = []
+    for most in (-1, 1 << 30):  # never one by one, and after the first field
+        with monkeypatch.context() as patch:
+            patch.setattr(wire, "_FEW_FIELDS", 1)
+            patch.setattr(wire, "_FEW_MESSAGES", most)
+            results.append(wire.fields(buffer, starts, ends))
+    (passes, damaged), (alone, damaged_alone) = results
+    assert damaged.tolist() == damaged_alone.tolist()
+    for name in ("owner", "number", "wire", "value", "size"):
+        assert getattr(passes, name).tolist() == getattr(alone, name).tolist(), name
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_fields_are_the_same_one_by_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whole messages, damaged ones, and bytes at random."""
+    random = Random(seed)  # noqa: S311
+    texts = []
+    for _ in range(12):
+        text = bytearray()
+        for _ in range(random.randrange(9)):
+            number, kind = random.randrange(1, 40), random.choice((0, 0, 1, 2, 5))
+            value = random.getrandbits(random.choice((1, 7, 14, 35, 63, 64)))
+            text += varint(number << 3 | kind)
+            if kind == wire.VARINT:
+                text += varint(value)
+            elif kind == wire.LENGTH:
+                text += varint(len(inside := random.randbytes(random.randrange(5)))) + inside
+            else:
+                text += random.randbytes({wire.FIXED64: 8, wire.FIXED32: 4}[kind])
+        if text and random.random() < 0.4:
+            text[random.randrange(len(text))] = random.choice(
+                (0, 127, 128, 255, random.randrange(256))
+            )
+        texts.append(
+            bytes(text) if random.random() < 0.8 else random.randbytes(random.randrange(30))
+        )
+    bounds = np.cumsum([0, *map(len, texts)])
+    both_ways(b"".join(texts), bounds[:-1], bounds[1:], monkeypatch)
+
+
+def varint(value: int) -> bytes:
+    head = bytearray()
+    while value >= 128:
+        head.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*head, value])
+
+
+@pytest.mark.parametrize(
+    ("count", "is_whole"), [(5000, True), (1 << 16, True), ((1 << 16) + 1, False)]
+)
+def test_many_fields_of_one_message_take_no_pass_each(
+    count: int, is_whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: list[int] = []
+    numbers = wire._varints
+
+    def watched(*of: Any) -> Any:
+        passes.append(1)
+        return numbers(*of)
+
+    monkeypatch.setattr(wire, "_varints", watched)
+    data = b"\x40\x01" * count
+    buffer = np.frombuffer(data + bytes(wire.PADDING), np.uint8)
+    parts, damaged = wire.fields(buffer, np.array([0]), np.array([len(data)]))
+    assert damaged.tolist() == [not is_whole]
+    assert parts.number.size == (count if is_whole else 0)
+    assert set(parts.number.tolist()) <= {8}
+    assert len(passes) < 200
 
 
 class Read(bytes):

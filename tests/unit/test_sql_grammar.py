@@ -48,6 +48,8 @@ VALUES = {
 WITHOUT_TYPE = (
     "INTERVAL 1 DAY",
     "[INTERVAL 1 DAY]",
+    "ROW(INTERVAL 1 DAY)",
+    "list_zip([1::VARIANT])",
     "{'i': INTERVAL 1 DAY}",
     "MAP([INTERVAL 1 DAY], [1])",
     "1::VARIANT",

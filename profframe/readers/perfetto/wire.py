@@ -29,7 +29,11 @@ _EMPTY: Final = b"\n\0" * 128
 _LONGEST_PACKET: Final = 256 << 20
 """Maximum bytes of a packet: it is in memory as a whole."""
 _MOST_FIELDS: Final = 1 << 16
-"""Maximum fields of a message: each takes a pass over all messages that have as many."""
+"""Maximum fields of a message."""
+_FEW_FIELDS: Final = 64
+_FEW_MESSAGES: Final = 256
+"""A pass takes the next field of all messages. Where only so few have more fields than these, they
+are read one by one: a pass takes as long as hundreds of fields do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +172,8 @@ def fields(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Fields, Mask]:
     damaged = np.zeros(starts.size, np.bool_)
     parts: list[tuple[Ints, ...]] = []
     active = np.flatnonzero(cursor < ends)
-    for _ in range(_MOST_FIELDS):
-        if not active.size:
+    for nth in range(_MOST_FIELDS):
+        if not active.size or (nth >= _FEW_FIELDS and active.size <= _FEW_MESSAGES):
             break
         tag, place, is_bad = _varints(buffer, cursor[active], ends[active])
         number, wire = tag >> 3, tag & 7
@@ -193,7 +197,9 @@ def fields(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Fields, Mask]:
         parts.append((active, number, wire, value, size))
         cursor[active] = after
         active = active[~is_bad & (after < ends[active])]
-    damaged[active] = True
+    passes = len(parts)
+    alone = {message: _alone(buffer, cursor, ends, message, passes) for message in active.tolist()}
+    damaged[[message for message, rows in alone.items() if rows is None]] = True
     if not parts:
         nothing = np.empty(0, np.int64)
         return Fields(nothing, nothing, nothing, nothing, nothing), damaged
@@ -201,6 +207,8 @@ def fields(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Fields, Mask]:
     counts = np.zeros(starts.size, np.int64)
     for active, *_ in parts:
         counts[active] += 1
+    for message, rest in alone.items():
+        counts[message] += 0 if rest is None else len(rest)
     counts[damaged] = 0
     begins = np.cumsum(counts) - counts
     columns = [np.empty(int(counts.sum()), np.int64) for _ in range(5)]
@@ -209,7 +217,45 @@ def fields(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Fields, Mask]:
         rows = begins[part[0][kept]] + nth
         for column, values in zip(columns, part, strict=True):
             column[rows] = values[kept]
+    for message, rest in alone.items():
+        at = begins[message] + passes
+        for column, numbers in zip(columns, zip(*(rest or ()), strict=True), strict=False):
+            column[at : at + len(numbers)] = numbers
     return Fields(*columns), damaged
+
+
+def _alone(
+    buffer: Bytes, cursor: Ints, ends: Ints, message: int, passes: int
+) -> list[tuple[int, ...]] | None:
+    """The fields of one message that are left after some, as rows of `Fields`; None if damaged."""
+    begin = int(cursor[message])
+    text = bytearray(buffer[begin : int(ends[message])])
+    rows, at, end = list[tuple[int, ...]](), 0, len(text)
+    while at < end:
+        tag, at = _signed(text, at)
+        number, wire, value, size = tag >> 3, tag & 7, 0, 0
+        if wire == VARINT:
+            value, at = _signed(text, at)
+        elif wire == LENGTH:
+            size, at = _signed(text, at)
+            value, at = begin + at, at + size
+        else:
+            width = _WIDTHS.get(wire, end + 1)
+            value = int.from_bytes(text[at : at + min(width, 8)], "little", signed=width == 8)
+            at += width
+        if number <= 0 or size < 0 or at > end or len(rows) == _MOST_FIELDS - passes:
+            return None
+        rows.append((message, number, wire, value, size))
+    return rows
+
+
+def _signed(text: bytearray, at: int) -> tuple[int, int]:
+    """A number as `Fields` have it, and the place after it: past the end if it does not end."""
+    value, after, last = _length(text, at)
+    if last >= 128:
+        return 0, len(text) + 1
+    value &= (1 << 64) - 1
+    return value - (value >> 63 << 64), after
 
 
 def _varints(
