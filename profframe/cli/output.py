@@ -288,9 +288,9 @@ def _form_of(file: Path | None, *, has_page: bool) -> str:
     suffix = "" if file is None else file.suffix.lower()
     endings = {"": "table", **_ENDINGS, **({_PAGE: _PAGE} if has_page else {})}
     if suffix not in endings:
-        known = ", ".join(ending for ending in endings if ending)
+        names = ", ".join(ending for ending in endings if ending)
         raise click.UsageError(
-            f"-o {file}: {suffix} is the ending of no format; known are {known}, and --format NAME "
+            f"-o {file}: {suffix} is the ending of no format; known are {names}, and --format NAME "
             "writes into a file of any name"
         )
     return endings[suffix]
