@@ -17,6 +17,8 @@ from profframe.system.atomic_files import atomic_write
 Write = Callable[[bytes | memoryview], object]
 _PROTOBUF: Final = re.compile(r"\.(?:pftrace|perfetto-trace)(?:\.gz|\.zst)?\Z", re.IGNORECASE)
 """Names by which other tools recognise Perfetto's protobuf."""
+_NEVER_ACT: Final = bytes((9, 10, *range(32, 127)))
+"""Bytes of ASCII that act nowhere."""
 
 
 def is_protobuf(path: str | os.PathLike[str]) -> bool:
@@ -74,27 +76,33 @@ def _opened(path: Path, suffix: str) -> BinaryIO:
 def put_lines(
     put: Write, lines: Lines, *, first: bool = True, shown: Callable[[str], str] = escaped
 ) -> int:
-    """Write lines, a batch at a time and without a copy.
+    """Write lines, a batch at a time.
 
     A line begins with the comma that separates it from the previous one; ``first`` leaves out the
     first comma. ``shown`` gives what stands for a character that acts on a terminal, or reorders or
     hides text. Returns the number of lines.
     """
     count = 0
-    for batch in lines:
-        if not len(batch):
+    for texts in lines:
+        if not len(texts):
             continue
-        texts = _plain(batch, shown)
-        _, offsets, text = texts.buffers()
-        bounds = memoryview(offsets).cast("q" if "large" in str(texts.type) else "i")
-        begin, end = bounds[texts.offset], bounds[texts.offset + len(texts)]
-        put(memoryview(text)[begin + (first and not count) : end])
+        text = _text(texts)
+        if bytes(text).translate(None, _NEVER_ACT):  # a look at each byte, which most pass
+            text = _text(_plain(texts, shown))
+        put(text[first and not count :])
         count += len(texts)
     return count
 
 
+def _text(texts: Any) -> memoryview:
+    """The text of an array of lines, without a copy."""
+    _, offsets, text = texts.buffers()
+    bounds = memoryview(offsets).cast("q" if "large" in str(texts.type) else "i")
+    return memoryview(text)[bounds[texts.offset] : bounds[texts.offset + len(texts)]]
+
+
 def _plain(texts: Any, shown: Callable[[str], str]) -> Any:
-    """Lines without characters that act; most have none, and stay as they are."""
+    """Lines without characters that act; those that have none stay as they are."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
