@@ -36,16 +36,7 @@ _NAMED: Final = {
 
 def case(seed: int) -> None:
     """Load damaged bytes, ask a little, and see what is said of them."""
-    random = Random(seed)  # noqa: S311 - damage, no secret
-    sound = random.choice(_traces())
-    changed = _rearranged(sound, random) if random.random() < 0.5 else sound
-    content = changed if random.random() < 0.2 else _damaged(changed, random)
-    plain: bytes | None = content
-    if random.random() < 0.3:
-        cut = random.choice((0, len(content), random.randrange(len(content) + 1)))
-        content = gzip.compress(content[:cut], 1) + gzip.compress(content[cut:], 1)
-        if random.random() < 0.6:
-            plain, content = None, _flipped(content, random)
+    sound, content, plain = _contents(seed)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trace.pftrace")
         path.write_bytes(content)
@@ -59,6 +50,27 @@ def case(seed: int) -> None:
             _check(trace, _slices(sound)[0], plain)
         if seed % 8 == 0:
             check_verb("info", str(path))
+
+
+def changed(seed: int) -> bytes:
+    """The content of the file; now and then of about a megabyte."""
+    content = _contents(seed)[1]
+    return content * (2**20 // len(content)) if seed % 50 == 0 and content else content
+
+
+def _contents(seed: int) -> tuple[bytes, bytes, bytes | None]:
+    """A sound trace, a damaged one, and what that is without compression, if it can be read."""
+    random = Random(seed)  # noqa: S311 - damage, no secret
+    sound = random.choice(_traces())
+    changed = _rearranged(sound, random) if random.random() < 0.5 else sound
+    content = changed if random.random() < 0.2 else _damaged(changed, random)
+    plain: bytes | None = content
+    if random.random() < 0.3:
+        cut = random.choice((0, len(content), random.randrange(len(content) + 1)))
+        content = gzip.compress(content[:cut], 1) + gzip.compress(content[cut:], 1)
+        if random.random() < 0.6:
+            plain, content = None, _flipped(content, random)
+    return sound, content, plain
 
 
 def _check(trace: profframe.Trace, sound: int, plain: bytes | None) -> None:

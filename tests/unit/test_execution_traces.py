@@ -557,3 +557,41 @@ def test_what_torch_writes_now(tmp_path: Path) -> None:
         pairs = {(names[a], names[b]) for a, b in dependencies(trace)}
         assert {("aten::add", "aten::mm"), ("aten::mm", "aten::relu")} <= pairs
     assert all(a <= b for a, b in pairwise(sorted(names)))
+
+
+@pytest.mark.parametrize("element", [7, "x", None, [], [1]])
+def test_what_is_no_object_is_no_node_and_counted(element: Any, tmp_path: Path) -> None:
+    trace = load(written(tmp_path / "et.json", [*ROOTS, element, *OPS]))
+    assert trace.nodes["node_id"].to_list() == [1, 2, 3, 4, 5, 6]
+    assert trace.quality.select("check", "events").rows() == [("not_an_event", 1)]
+
+
+def test_an_object_that_says_nothing_is_a_node(tmp_path: Path) -> None:
+    trace = load(written(tmp_path / "et.json", [*ROOTS, {}, {"a": 1}, *OPS]))
+    assert trace.nodes["node_id"].to_list() == [1, 2, None, None, 3, 4, 5, 6]
+
+
+class TestGroups:
+    """The text of ranks is in proportion to what the file says, however large a group is."""
+
+    def test_a_file_without_nodes(self, tmp_path: Path) -> None:
+        assert load(written(tmp_path / "et.json", [])).nodes.height == 0
+
+    def test_groups_of_any_size_take_no_memory(self, tmp_path: Path) -> None:
+        named = [{"pg_name": str(n), "group_size": 10**12} for n in range(1000)]
+        init = node(2, "## process_group:init ##", [json.dumps(named)])
+        comms = [
+            node(3 + n, "record_param_comms", pg_name=f"{n}", pg_size=1_000_000,
+                 global_rank_start=n)
+            for n in range(1000)
+        ]  # fmt: skip
+        groups = load(written(tmp_path / "et.json", [ROOTS[0], init, *comms])).nodes["group_ranks"]
+        assert groups.str.len_bytes().sum() < 10_000_000
+
+    def test_a_long_list_is_there_once(self, tmp_path: Path) -> None:
+        comms = [
+            node(3 + n, "record_param_comms", pg_name="a", pg_size=500_000, global_rank_start=0)
+            for n in range(1000)
+        ]
+        trace = load(written(tmp_path / "et.json", [*ROOTS, *comms]))
+        assert trace.tables["nodes"]["group_ranks"].nbytes < 20_000_000

@@ -41,6 +41,8 @@ _NUMBERS: Final = {
     "group_stride": ("global_rank_stride", "INTEGER"),
 }
 """Columns of numbers: the attribute, and its type."""
+GROUP_COLUMNS: Final = ("group_start", "group_stride")
+"""Columns that only the reader needs, for the ranks of a group."""
 _TEXT_ATTRS: Final = {
     "op_schema": "op_schema",
     "kernel_backend": "kernel_backend",
@@ -105,7 +107,8 @@ _NODES: Final = f"""
                            lambda a: a.name NOT IN {_OWN!r} AND a.value NOT IN ('""', 'null')),
                lambda a: to_json(a.name)::VARCHAR || ':' || coalesce(a.value, 'null')), ',')
                || '}}', '{{}}') AS attributes,
-           node IS NULL AS is_no_object, row_number() OVER () AS row
+           node IS NULL AS is_no_object, coalesce(node.id, node.name) IS NULL AS is_blank,
+           row_number() OVER () AS row
     FROM listed"""  # noqa: S608 - of constants
 _PARTS: Final = (("in", "input"), ("out", "output"))
 _VALUES: Final = " UNION ALL ".join(
@@ -194,10 +197,10 @@ class Parser:
             pieces.validate(full=True)
             with lent() as session, session.registered("pieces", pa.table({"t": pieces})):
                 nodes = session.rows_of(_NODES)
+            if strict and nodes["is_blank"].to_numpy().any():  # it may be no object
+                return None
             flags = nodes["is_no_object"].to_numpy()
             if flags.any():
-                if strict:
-                    return None
                 nodes = nodes.filter(pa.array(~flags))
             with lent() as session, session.registered("nodes", nodes):
                 tensors = session.rows_of(_TENSORS)
@@ -207,11 +210,11 @@ class Parser:
             return None
         odd = tensors["is_odd"].to_numpy()
         sound = tensors.filter(pa.array(~odd)) if odd.any() else tensors
-        extra = ("group_start", "group_stride")
         rows = nodes["row"].to_numpy()
         order = np.argsort(rows)
         owners = order[np.searchsorted(rows[order], sound["row"].to_numpy())]
-        return Part(_typed("nodes", nodes, extra), _typed("tensors", sound), owners, int(odd.sum()))
+        numbered = _typed("nodes", nodes, GROUP_COLUMNS)
+        return Part(numbered, _typed("tensors", sound), owners, int(odd.sum()))
 
 
 def _typed(table: str, rows: pa.Table, extra: tuple[str, ...] = ()) -> pa.Table:

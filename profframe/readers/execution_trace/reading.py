@@ -22,7 +22,7 @@ from profframe.readers.build.rows import Header, Quality, RawTrace
 from profframe.readers.bytes import ByteSource
 from profframe.readers.execution_trace.groups import with_groups
 from profframe.readers.execution_trace.numbering import numbered_apart
-from profframe.readers.execution_trace.parsing import Parser, Part
+from profframe.readers.execution_trace.parsing import GROUP_COLUMNS, Parser, Part
 from profframe.readers.execution_trace.writes import with_writes
 from profframe.readers.json.exact import dumps
 from profframe.readers.json.opening import NoArrayError
@@ -124,6 +124,8 @@ def _gathered(parts: Iterable[Part]) -> tuple[pa.Table, pa.Table, Ints, int]:
 
 def _empty(name: str) -> pa.Table:
     fields = [f for f in schema.TABLES[name].arrow if f.name in Parser.COLUMNS[name]]
+    if name == "nodes":
+        fields += [pa.field(column, INT32) for column in GROUP_COLUMNS]
     return pa.schema([field.with_nullable(True) for field in fields]).empty_table()
 
 
