@@ -61,6 +61,9 @@ _POOL: Final = "needs a process that has not chosen a pool of memory"
 ALLOWED: Final = (_SYSTEM, _RELEASE, _TRACES, _TRACE, _NO_DEVICE, _POOL)
 """How reasons begin for which nothing can be installed; the others are mistakes of a machine."""
 
+root: Final = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason=f"{_SYSTEM}: only root is another user"
+)
 fork: Final = pytest.mark.skipif(not hasattr(os, "fork"), reason=f"{_SYSTEM}: no fork here")
 full_disk: Final = pytest.mark.skipif(
     not Path("/dev/full").exists(), reason=f"{_SYSTEM}: no /dev/full here"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import closing, nullcontext
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,26 @@ from profframe.cli.verbs import (
     with_facts,
 )
 from profframe.show.units import visible
+
+
+@contextmanager
+def _removals_shown(store: str | Path) -> Iterator[None]:
+    """Show a line for what was removed from a store because nobody works on it any longer."""
+    from profframe.store.leftovers import LOGGER
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            click.echo(f"{visible(str(store))}: {record.getMessage()}", err=True)
+
+    logger, handler = logging.getLogger(LOGGER), Lines()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 @verbs.command()
@@ -61,7 +82,11 @@ def convert(
         raise click.UsageError(
             "--workers sets processes on this machine; a Dask cluster has its own workers"
         )
-    with dask_workers(dask) if dask else nullcontext() as executor, closing(Bar()) as bar:
+    with (
+        _removals_shown(output),
+        dask_workers(dask) if dask else nullcontext() as executor,
+        closing(Bar()) as bar,
+    ):
         files = batch(
             [*sources],
             output,
@@ -134,7 +159,7 @@ def store_compact(path: Path) -> None:
     from profframe.show import stores
     from profframe.store import maintenance
 
-    with closing(Bar()) as bar:
+    with _removals_shown(path), closing(Bar()) as bar:
         number = maintenance.compact(path, lambda done, total: bar(done, total, "packing"))
     click.echo(f"{visible(str(path))}: {stores.pack_count(number)}", err=True)
 
@@ -150,7 +175,7 @@ def store_verify(path: Path, output: Output) -> int:
     from profframe.show import stores, terminal
     from profframe.store import maintenance
 
-    with closing(Bar()) as bar:
+    with _removals_shown(path), closing(Bar()) as bar:
         problems = maintenance.verify(path, lambda done, total: bar(done, total, "checking"))
     if output.is_asked_for:
         output.emit(problems, lambda _: terminal.table(problems, None))

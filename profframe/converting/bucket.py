@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -11,10 +10,12 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final
 
-from profframe.converting.staging import STAGED, Destination, Folder, Record, folder_of
+from profframe.converting.staging import Destination, Folder, Record, folder_of
 from profframe.converting.urls import file_system, is_url, local_path
 from profframe.errors import ProfframeError, StoreError
 from profframe.loading.run_names import absolute
+from profframe.store.layout import STAGED
+from profframe.system.drafts import scratch
 
 _LAST: Final = "traces.parquet"
 """Written last: a folder that has it is complete."""
@@ -78,12 +79,9 @@ class Bucket(Destination):
             return bool(files.exists(f"{root}/{path}"))
 
     def stage(self, staged_key: str, write: Callable[[Path], object]) -> Record:
-        with (
-            tempfile.TemporaryDirectory(prefix="profframe-") as local,
-            self._files() as (files, root),
-        ):
-            write(Path(local, "store"))
-            (folder,) = Path(local, "store").glob("run=*/rank=*")
+        with scratch() as local, self._files() as (files, root):
+            write(local / "store")
+            (folder,) = (local / "store").glob("run=*/rank=*")
             target = f"{root}/{STAGED}{staged_key}/{folder.parent.name}/{folder.name}"
             files.makedirs(target, exist_ok=True)
             for name in _in_order(file.name for file in folder.iterdir()):
@@ -118,6 +116,9 @@ class Bucket(Destination):
             files.rm(f"{root}/{staged.staged_folder}", recursive=True)
 
     def locked(self) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def at_work(self) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
 
     def _within(self, file: str) -> str:

@@ -152,7 +152,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         return _copy(Trace.from_store(paths[0]), target.root)
     files = items(paths, run, rank, None if pattern is None else Pattern.of(pattern))
     target.prepare()
-    with _engine(executor, files, workers, threads) as engine:
+    with target.at_work(), _engine(executor, files, workers, threads) as engine:
         facts = _fact_choice(compat, captures, categories)
         if execution_trace is not None:
             nodes = execution_trace_files(as_list(execution_trace))

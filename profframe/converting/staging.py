@@ -12,12 +12,10 @@ import contextlib
 import hashlib
 import json
 import shutil
-import time
-import uuid
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -35,10 +33,10 @@ from profframe.loading.programs import ORIGIN_COLUMNS, Origin
 from profframe.loading.run_names import later_cycle_note, origin_of
 from profframe.store import layout, lock, manifest
 from profframe.store.facts_version import facts_version
+from profframe.store.layout import STAGED
+from profframe.store.leftovers import log_removed, remove_drafts, remove_leftovers
 from profframe.store.parquet import VERSION_KEY, check_is_file, column_problems, reading, traces_of
 
-STAGED: Final = ".staged-"
-_STALE_S: Final = 7 * 24 * 3600
 _COLUMNS: Final = (
     "run",
     "rank",
@@ -230,7 +228,7 @@ class Destination(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Create it if it does not exist, and remove stale staged folders."""
+        """Create it if it does not exist, and remove what killed writers left unfinished."""
 
     @abstractmethod
     def records(self) -> Iterator[Record]:
@@ -274,6 +272,10 @@ class Destination(ABC):
     @abstractmethod
     def locked(self) -> AbstractContextManager[None]:
         """Hold the lock for naming folders here, where locks are possible."""
+
+    @abstractmethod
+    def at_work(self) -> AbstractContextManager[None]:
+        """Keep staged folders for a batch; at its end nothing is left that nobody works on."""
 
     def find(self, staged_key: str) -> Record | None:
         """Record of the folder that is staged under a key, if any."""
@@ -393,10 +395,7 @@ class Folder(Destination):
     def prepare(self) -> None:
         with layout.store_errors(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
-            for leftover in self.root.glob(f"{STAGED}*"):
-                with contextlib.suppress(FileNotFoundError):
-                    if time.time() - leftover.stat().st_mtime > _STALE_S:
-                        shutil.rmtree(leftover, ignore_errors=True)
+            log_removed(remove_drafts(self.root))
             with self.locked():
                 pass
 
@@ -424,32 +423,28 @@ class Folder(Destination):
         return (self.root / path).exists()
 
     def stage(self, staged_key: str, write: Callable[[Path], object]) -> Record:
-        draft = self._temporary()
-        try:
+        with layout.temporary(self.root) as draft:
             write(draft)
             (folder,) = draft.glob("run=*/rank=*")
             name = STAGED + staged_key
             (record,) = self.read(folder.relative_to(self.root).as_posix())
             with contextlib.suppress(OSError):  # another process has staged the same file
                 draft.rename(self.root / name)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
         return replace(record, folder=f"{name}/{folder.relative_to(draft).as_posix()}")
 
     def publish(self, staged: Record, *, replace: bool) -> bool:
         # Rename it first: the folder that it replaces must never be listed under this key.
-        waiting, own = self.root / staged.staged_folder, self._temporary()
+        # Rename it first: the folder that it replaces must never be listed under this key.
+        waiting = self.root / staged.staged_folder
         layout.check_own(self.root, self.root / staged.folder)
-        waiting.rename(own)
-        folder = own / staged.folder.partition("/")[2]
         target = self.root / folder_of(staged.run, staged.rank)
-        try:
-            if not store.publish(folder, target, replace=replace):
+        with layout.temporary(self.root) as draft:
+            own = waiting.rename(draft / waiting.name)
+            folder = own / staged.folder.partition("/")[2]
+            is_published = store.publish(folder, target, replace=replace)
+            if not is_published:
                 own.rename(waiting)
-                return False
-        finally:
-            shutil.rmtree(own, ignore_errors=True)
-        return True
+        return is_published
 
     def discard(self, staged: Record) -> None:
         shutil.rmtree(self.root / staged.staged_folder, ignore_errors=True)
@@ -457,5 +452,12 @@ class Folder(Destination):
     def locked(self) -> AbstractContextManager[None]:
         return lock.locked(self.root)
 
-    def _temporary(self) -> Path:
-        return self.root / f"{layout.TEMPORARY}{uuid.uuid4().hex}"
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        try:
+            with layout.temporary(self.root):
+                yield
+        except BaseException:
+            remove_drafts(self.root)  # of workers that were stopped with this batch
+            raise
+        remove_leftovers(self.root)

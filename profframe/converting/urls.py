@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
@@ -20,6 +19,7 @@ from profframe.errors import (
     without_secrets,
 )
 from profframe.readers.bytes import ByteSource
+from profframe.system.drafts import scratch
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:::|://)")
 _WEB: Final = frozenset(("http", "https"))
@@ -147,7 +147,7 @@ def local_file(source: str) -> Iterator[Path]:
         return
     files, path = file_system(source)
     names = [part for part in PurePosixPath(path_of(source)).parts if part not in {"/", "..", "."}]
-    with tempfile.TemporaryDirectory(prefix="profframe-") as folder:
+    with scratch() as folder:
         copy = Path(folder, *names[-_PARTS:])
         copy.parent.mkdir(parents=True)
         with _url_errors(source), files.open(path, "rb") as remote, copy.open("wb") as local:

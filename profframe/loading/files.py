@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 
@@ -18,7 +17,9 @@ from profframe.loading.run_names import NamedTrace, cycles, known_rank, name_par
 from profframe.loading.tables import combine, table_parts
 from profframe.readers import ArchiveError, is_pipe, members_of, read, read_parts
 from profframe.readers.archives import archive_of
-from profframe.store.cache import store_of
+from profframe.store.cache import cache_folder, store_of
+from profframe.store.layout import temporary
+from profframe.store.leftovers import remove_drafts
 from profframe.system.disk_tables import Spool
 from profframe.system.memory_limit import within
 from profframe.system.memory_pool import system_memory
@@ -48,14 +49,14 @@ def _cached(files: Files, options: LoadOptions, folder: Path) -> Path:
         raise ParameterError(
             f"{path}: cache identifies files by their content, but a pipe can be read only once"
         )
+    folder = cache_folder(folder)
     cached = store_of(folder, files.paths, options.run, options.rank, options.facts.key())
     if not store.is_store(cached):
-        draft = cached.with_name(f".tmp-{uuid.uuid4().hex}")
-        store.write(_tables(files, options), draft)
-        try:
-            draft.rename(cached)
-        except OSError:  # another process was faster
-            shutil.rmtree(draft)
+        remove_drafts(folder)
+        with temporary(folder) as draft:
+            store.write(_tables(files, options), draft)
+            with suppress(OSError):  # another process was faster
+                draft.rename(cached)
     return cached
 
 

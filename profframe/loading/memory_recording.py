@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -15,6 +14,7 @@ from profframe.loading.options import FactOptions, check_names
 from profframe.loading.run_names import NamedTrace
 from profframe.loading.tables import combine
 from profframe.readers import read
+from profframe.system.drafts import scratch
 from profframe.trace.trace import Trace
 
 _SOURCE: Final = "live memory snapshot"
@@ -60,8 +60,8 @@ def memory_snapshot(
     memory = _allocator("memory_snapshot")
     if path is not None:
         return _taken(memory, Path(path), run, rank)
-    with tempfile.TemporaryDirectory(prefix="profframe-") as folder:
-        return _taken(memory, Path(folder) / "snapshot.pickle", run, rank)
+    with scratch() as folder:
+        return _taken(memory, folder / "snapshot.pickle", run, rank)
 
 
 def _taken(memory: Any, path: Path, run: str | None, rank: int | None) -> Trace:

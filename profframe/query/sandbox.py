@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +27,7 @@ from profframe import schema
 from profframe.errors import AnswerError, ParameterError
 from profframe.query import macros
 from profframe.query.selection import integer, literal
+from profframe.system.drafts import process_scratch
 
 Paths: TypeAlias = str | PathLike[str] | Iterable[str | PathLike[str]]
 
@@ -253,8 +253,8 @@ def connect(
     ...     connection.sql("SELECT current_setting('enable_external_access')").fetchall()
     [(False,)]
     """
-    # DuckDB creates it only where it needs it; by default it would be in the current folder.
-    folder = Path(tempfile.gettempdir(), f"profframe-{uuid.uuid4().hex}")
+    # DuckDB creates it where it spills, readable by all; by default in the current folder.
+    folder = process_scratch() / uuid.uuid4().hex
     config = {**_CONFIG, "temp_directory": str(folder)}
     if terms.memory_limit is not None:
         config["memory_limit"] = terms.memory_limit

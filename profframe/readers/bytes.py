@@ -7,7 +7,6 @@ import codecs
 import itertools
 import lzma
 import os
-import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from isal import igzip_lib, isal_zlib
 from profframe.errors import SourceError
 from profframe.readers import archives
 from profframe.readers.archives import Stream
+from profframe.system.drafts import scratch
 
 BLOCK: Final = 256 << 10
 """Bytes read at once, and maximum bytes of a block; few enough for a processor's cache."""
@@ -136,7 +136,7 @@ class ByteSource:
         if self.path.exists() and not is_pipe(self.path):
             yield self.path
             return
-        with tempfile.TemporaryDirectory(prefix="profframe-") as folder:
+        with scratch() as folder:
             copy = Path(folder, *self.path.absolute().parts[1:][-_PARTS:])
             try:
                 copy.parent.mkdir(parents=True, exist_ok=True)

@@ -14,8 +14,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
-import tempfile
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -30,10 +28,13 @@ from profframe.query.selection import any_of, literal
 from profframe.store import manifest
 from profframe.store.manifest import MOST_RANK, PACK, Key
 from profframe.store.parquet import keys_in
+from profframe.system.drafts import draft
 
 SET_ASIDE: Final = ".old-"
 TEMPORARY: Final = ".tmp-"
-"""Prefix of a writer's draft; readers skip it, and it is removed when it is a day old."""
+"""Prefix of a writer's draft; readers skip it."""
+STAGED: Final = ".staged-"
+"""Prefix of a folder that a batch has written and not yet named; readers skip it."""
 _LONGEST_COMPONENT: Final = 200
 _LISTINGS: Final = 10
 _RANK: Final = re.compile("rank=(0|[1-9][0-9]{0,9})", re.ASCII)
@@ -224,11 +225,8 @@ def checksum(file: Path) -> str:
 @contextmanager
 def temporary(root: Path) -> Iterator[Path]:
     """A folder in a store that readers ignore, removed at the end."""
-    folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=root))
-    try:
+    with draft(root, TEMPORARY) as folder:
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def identity(folder: Path) -> str:

@@ -6,9 +6,8 @@ import ctypes
 import errno
 import os
 import shutil
-import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +16,6 @@ import pyarrow as pa
 from profframe.errors import StoreError
 from profframe.store.layout import (
     SET_ASIDE,
-    TEMPORARY,
     check_own,
     folder_of,
     packs,
@@ -26,12 +24,12 @@ from profframe.store.layout import (
     temporary,
     write_manifest,
 )
+from profframe.store.leftovers import remove_drafts
 from profframe.store.parquet import rows_to_write, write_file
 from profframe.store.rows import by_trace
 
 _UNFINISHED: Final = ".part"
 """Ending of an unfinished file, so that ``*.parquet`` skips what a killed writer left."""
-_STALE_S: Final = 24 * 3600
 _ATTEMPTS: Final = 1000
 _CONFLICTS: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
 """Errors of a rename while another process changes the same folder."""
@@ -159,7 +157,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Path]:
     root = Path(path)
     with store_errors(root):
         root.mkdir(parents=True, exist_ok=True)
-        _sweep(root)
+        remove_drafts(root)
         yield root
 
 
@@ -235,11 +233,3 @@ def _exchange(first: Path, second: Path) -> bool:
         return False
     paths = os.fsencode(first), os.fsencode(second)
     return bool(rename(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0)
-
-
-def _sweep(root: Path) -> None:
-    """Remove drafts of writers that were killed long ago."""
-    for leftover in root.glob(f"{TEMPORARY}*"):
-        with suppress(FileNotFoundError):  # another writer has finished it
-            if time.time() - leftover.lstat().st_mtime > _STALE_S:
-                shutil.rmtree(leftover, ignore_errors=True)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from profframe.errors import ExportError
+from profframe.system import drafts
 
 _MOST_LINKS = 40
 _OPEN_FILES = ("/dev", "/dev/fd")
+_DRAFT = ".profframe-", ".part"
 
 
 @contextmanager
@@ -20,8 +21,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a path to write to; the file moves to its target once everything is written.
 
     An existing file is replaced at the end, and keeps its permissions; after an error or interrupt
-    it is unchanged. Links are followed. Pipes and devices, as ``/dev/stdout``, are written to
-    directly.
+    it is unchanged. What a killed process left beside it is removed. Links are followed. Pipes and
+    devices, as ``/dev/stdout``, are written to directly.
 
     Examples
     --------
@@ -37,13 +38,10 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
             yield Path(path)
             return
         target = Path(os.path.realpath(path))
-        draft = target.with_name(f".{uuid.uuid4().hex}.part")
-        try:
-            _create(draft, target)
+        drafts.sweep(target.parent, *_DRAFT)
+        with drafts.draft(target.parent, *_DRAFT, lambda path: _create(path, target)) as draft:
             yield draft
             draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
     except OSError as error:
         # The writer of gzip raises one error twice, with itself as context: ExitStack would loop.
         error.__context__ = None

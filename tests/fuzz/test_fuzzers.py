@@ -13,6 +13,8 @@ from tests.fuzz.children import LIMIT_S, fuzz
 FUZZERS: Final = (
     ("databases", 6, 5000, LIMIT_S),
     ("documents", 10, 5000, LIMIT_S),
+    ("endings", 2, 200, 400),
+    ("execution_traces", 6, 2000, LIMIT_S),
     ("interrupts", 1, 60, 180),
     ("kills", 1, 160, 300),
     ("manifests", 8, 1500, LIMIT_S),

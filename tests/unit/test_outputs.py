@@ -183,7 +183,7 @@ def test_a_cache_that_cannot_be_kept_is_an_error_that_names_it(root: Path, tmp_p
         profframe.load(trace, cache=tmp_path)
     assert [*tmp_path.rglob("*.*")] == []
     (tmp_path / "file").touch()
-    told = f"^{tmp_path}/file/seen: cannot be created: Not a directory$"
+    told = f"^{tmp_path}/file: cannot be created: File exists$"
     with pytest.raises(ExportError, match=told):
         profframe.load(trace, cache=tmp_path / "file")
 

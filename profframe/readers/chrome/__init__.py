@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -61,6 +60,7 @@ from profframe.readers.json.repair import DROPS
 from profframe.readers.json.stream import ArrayReader, members_in
 from profframe.schema import INT32
 from profframe.system.disk_tables import Spool
+from profframe.system.drafts import scratch
 
 __all__ = [
     "SeveralTracesError",
@@ -334,13 +334,13 @@ def read_parts(
     SourceError
         The file cannot be read again.
     """
-    with tempfile.TemporaryDirectory(prefix="profframe-") as name:
+    with scratch() as folder:
         with closing(ByteSource(path)) as source:
             blocks = source.blocks()
             start = opening(blocks, _EVENTS_KEY).text
             header = several.header
             shared = {member: header[member] for member in _OF_ALL_PARTS if member in header}
-            paths = split(itertools.chain((start,), blocks), header, shared, Path(name))
+            paths = split(itertools.chain((start,), blocks), header, shared, folder)
         parts = []
         for part in paths if len(paths) == several.count else ():
             with closing(ByteSource(part)) as source:

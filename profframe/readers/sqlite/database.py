@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import sqlite3
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -19,6 +18,7 @@ import pyarrow as pa
 from profframe.errors import NotATraceError, SourceError
 from profframe.readers.bytes import Progress
 from profframe.schema import INT64, TEXT
+from profframe.system.drafts import scratch
 
 ROWS: Final = 1 << 16
 """Number of rows that are Python objects at once."""
@@ -263,15 +263,15 @@ def _address(path: Path, stack: ExitStack) -> str:
         files = _pending(path)
     if not files:
         return f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-    scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="profframe-")))
+    folder = stack.enter_context(scratch())
     for file in (path, *files):
-        copy = shutil.copyfile(file, scratch / file.name)
+        copy = shutil.copyfile(file, folder / file.name)
         if file != path and _ends_with(copy, _MULTI_DATABASE_JOURNAL):
             raise SourceError(
                 f"{file}: belongs to a transaction over several databases, and names a file that "
                 "SQLite would delete; move it away, or let the program that wrote it finish"
             )
-    return f"{(scratch / path.name).as_uri()}?mode=rw"
+    return f"{(folder / path.name).as_uri()}?mode=rw"
 
 
 def _pending(path: Path) -> list[Path]:

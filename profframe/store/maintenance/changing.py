@@ -30,6 +30,7 @@ from profframe.store.layout import (
     temporary,
     write_manifest,
 )
+from profframe.store.leftovers import remove_leftovers
 from profframe.store.lock import locked
 from profframe.store.maintenance.listing import root_of, size
 from profframe.store.manifest import Key
@@ -293,6 +294,7 @@ def _exclusive(root: Path) -> Iterator[None]:
         raise StoreError(f"{root}: only a part of a store; give the path of the whole store")
     with store_errors(root, "change"), locked(root):
         _clean(root)
+        remove_leftovers(root)
         yield
 
 

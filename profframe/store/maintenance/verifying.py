@@ -13,6 +13,7 @@ from profframe import schema, store
 from profframe.errors import StoreError
 from profframe.store import manifest
 from profframe.store.layout import Place, checksum, identity, places
+from profframe.store.leftovers import remove_leftovers
 from profframe.store.maintenance.listing import root_of, size
 from profframe.store.parquet import (
     VERSION_KEY,
@@ -31,6 +32,7 @@ _PROBLEMS: Final = {"file": pl.String, "problem": pl.String}
 def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl.DataFrame:
     """Check every file of a store: its checksum, columns, types, and the (run, rank)s of its rows.
 
+    It removes folders that killed or interrupted writers have left.
     Files without a recorded checksum are read from end to end instead. Manifests are checked, too,
     and links are problems: a store has none.
 
@@ -61,6 +63,7 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
     0
     """
     root = root_of(path)
+    remove_leftovers(root)
     listing = places(root, tolerant=True)
     total, done = sum(map(size, listing)), 0
     rows = [(name, "a link, which is not followed") for name in _links(root)]
