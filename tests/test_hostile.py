@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -234,3 +235,113 @@ class TestSql:
             with pytest.raises(profframe.UnknownNameError) as caught:
                 hostile_trace.filter(runs=f"{name}?")
             assert "\n" not in str(caught.value) or "\n" in name
+
+
+FIELDS = ("sentence", "grain", "suggestion", "link", "needs", "note", "column", "file")
+"""Where a file of a rule says something."""
+
+
+def rule(folder: Path, field: str, text: str) -> Path:
+    """A rule that finds one row for each hostile name, with a text in one place of its file."""
+    said = {"sentence": "finds names", "grain": "One row per name", "suggestion": "Nothing.",
+            "link": "https://example.com", "needs": "events", "note": "A note.",
+            "column": "1", field: text}  # fmt: skip
+    path = folder / "hostile.sql"
+    if field == "file" and text.isprintable() and 0 < len(text) < 100:
+        path = folder / f"{text.replace('/', '')}.sql"
+    path.write_text(
+        f"-- hostile: {said['sentence']}.\n-- {said['grain']}.\n-- {said['note']}\n"
+        f"-- suggestion: {said['suggestion']}\n-- link: {said['link']}\n"
+        f"-- needs: {said['needs']}\n"
+        "SELECT run, rank, 'high' AS severity, name AS finding,\n"
+        "       [event_id]::BIGINT[] AS evidence_events, 1 AS events, 7 AS estimated_gain_ns,\n"
+        '       name AS gain_basis, name AS "where", '
+        f"{said['column']} AS unread FROM events\nWHERE kind = 'kernel'\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+class TestRules:
+    """What a rule's file and rows say is text, or one line that refuses it."""
+
+    @pytest.mark.parametrize("field", FIELDS)
+    @pytest.mark.parametrize("number", few(range(len(hostile.NAMES)), 2))
+    def test_on_a_terminal(
+        self,
+        field: str,
+        number: int,
+        stored: Path,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        path = rule(tmp_path, field, hostile.NAMES[number])
+        code = cli.run(["advice", str(stored), "--rules", str(path), "--top", "100"])
+        out, error = capsys.readouterr()
+        assert code in {0, 1, 2}, (code, error)
+        assert not hostile.ACTS.search(out)
+        assert not hostile.ACTS.search(error)
+        assert "internal:" not in error
+        assert code == 0 or (error.startswith("error: ") and error.count("\n") == 1), error
+
+    def test_in_a_notebook_and_a_report(self, hostile_trace: Trace, tmp_path: Path) -> None:
+        path = rule(tmp_path, "suggestion", "".join(hostile.NAMES[:9]))
+        rows = hostile_trace.advice(rules=path)
+        assert {*hostile.NAMES} <= {*rows["finding"]}
+        assert not hostile.ACTS.search(shown(rows).text)
+        assert not hostile.ACTS.search(str(rows).replace("\n", ""))
+
+
+class TestTimeline:
+    def test_a_page_has_the_same_elements(self, hostile_trace: Trace, tmp_path: Path) -> None:
+        (tmp_path / "plain").mkdir()
+        path = hostile.written(tmp_path / "plain")
+        for name in hostile.NAMES:
+            quoted = json.dumps(name)[1:-1]
+            if len(name) > 3:
+                path.write_text(path.read_text().replace(quoted, "plain"))
+        page = Outline(hostile_trace.plot.timeline().to_html())
+        plain = Outline(profframe.load(path, run="r").plot.timeline().to_html())
+        assert page.title == f"Timeline of {units.visible(hostile.RUN)}"
+        assert (page.elements, page.attributes) == (plain.elements, plain.attributes)
+        assert not any(name.startswith("on") for name in page.attributes)
+
+    def test_saved_pages_hold_no_text_that_acts(self, hostile_trace: Trace, tmp_path: Path) -> None:
+        hostile_trace.plot.timeline().save(tmp_path / "timeline.html")
+        FlameGraph(hostile_trace.flame()).save(tmp_path / "flame.html")
+        for path in tmp_path.iterdir():
+            text = path.read_text(encoding="utf-8")
+            assert not hostile.ACTS.search(text), path
+            assert [name for name in hostile.NAMES if "<" in name and name in text] == []
+
+
+def slower() -> dict[str, Any]:
+    """The hostile trace with kernels that take twice as long, or almost nothing."""
+    document = hostile.document()
+    slices = [e for e in document["traceEvents"] if e.get("cat") == "kernel"]
+    for number, event in enumerate(slices):
+        event["dur"] = 2 * event["dur"] if number % 2 else 1
+    return document
+
+
+class TestExplanation:
+    """Both sides have all names, and causes in all of them."""
+
+    def test_what_a_notebook_shows_of_it(self, hostile_trace: Trace, tmp_path: Path) -> None:
+        path = tmp_path / "other.json"
+        path.write_text(json.dumps(slower()))
+        other = profframe.load(path, run=f"other {hostile.RUN}")
+        explained = profframe.explain(hostile_trace, other)
+        assert not hostile.ACTS.search(repr(explained).replace("\n", ""))
+        assert not hasattr(explained, "_repr_html_")  # so the text is what is shown
+        with pl.Config(tbl_rows=-1):
+            for rows in (explained.causes, explained.tree):
+                page = shown(rows)
+                assert not hostile.ACTS.search(page.text + "".join(page.tips))
+
+    def test_on_the_command_line_and_as_a_page(
+        self, stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "other.json").write_text(json.dumps(slower()))
+        assert cli.run(["explain", str(stored), str(tmp_path / "other.json")]) == 0
+        assert not hostile.ACTS.search(capsys.readouterr().out)

@@ -198,6 +198,8 @@ def without_homes(text: str) -> str:
 def script_json(document: object) -> str:
     r"""JSON that is safe inside a script element of a page, and names no home directory.
 
+    Nor does its source have characters that a terminal would interpret, or that hide text.
+
     Examples
     --------
     >>> script_json({"name": "</script>"})
@@ -206,7 +208,7 @@ def script_json(document: object) -> str:
     encoded = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     for character in "<>&\u2028\u2029":
         encoded = encoded.replace(character, f"\\u{ord(character):04x}")
-    return without_homes(encoded)
+    return without_homes(escaped(encoded))
 
 
 def middle(text: str, most: int) -> str:

@@ -10,6 +10,7 @@ import gzip
 import json
 import tempfile
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -101,17 +102,21 @@ def _document(random: Random) -> dict[str, Any]:
 
 def _make_odd(document: dict[str, Any], random: Random) -> None:
     """Replace, remove or add one value, anywhere."""
-    places = [*_places(random.choice((document, random.choice(document["nodes"] or [document]))))]
+    node = random.choice(document["nodes"] or [document])
+    inside = node if isinstance(node, dict | list) and node else document
+    places = [*_places(random.choice((document, inside)))]
     holder, key = random.choice(places)
     change = random.randrange(5)
     if change == 0 and isinstance(holder, dict) and key != "nodes":
         del holder[key]
     elif change == 1 and isinstance(holder, dict):
-        holder[random.choice(("ctrl_deps", "attrs", "rf_id", "inputs", "x"))] = random.choice(_ODD)
+        holder[random.choice(("ctrl_deps", "attrs", "rf_id", "inputs", "x"))] = deepcopy(
+            random.choice(_ODD)
+        )
     elif change == 2 and isinstance(holder, list):
-        holder.insert(key, random.choice(_ODD))
+        holder.insert(key, deepcopy(random.choice(_ODD)))
     elif key != "nodes":
-        holder[key] = random.choice(_ODD)
+        holder[key] = deepcopy(random.choice(_ODD))
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
