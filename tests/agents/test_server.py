@@ -24,7 +24,7 @@ from profframe.asking.pages import ERROR, tokens
 from profframe.asking.service import Service
 from profframe.asking.tools import Limits
 from profframe.query.plans import PLANS
-from tests import needs
+from tests import hostile, needs
 from tests.agents.replies import tables
 from tests.conftest import ROOT, Run
 from tests.event_loop import awaited
@@ -243,6 +243,39 @@ class TestStdio:
                 return await client.call_tool("overview", {"budget": 1000})
 
         assert tables(text(awaited(asked())))["overview"][0]["events"] == 650
+
+    def test_hostile_names_in_both_directions(self, hostile_file: Path) -> None:
+        """As data of replies and as arguments of every tool: text, in one line of JSON."""
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("overview", {}), ("advice", {}), ("answer", {"name": "self_times"}),
+            ("sql", {"query": "SELECT * FROM events"}), ("event", {"event_id": 7}),
+        ]  # fmt: skip
+        for name in hostile.NAMES:
+            quoted = name.replace("'", "''")
+            calls += [
+                ("answer", {"name": name}), ("chart", {"name": name}), ("more", {"page": name}),
+                ("what_if", {"kernels": {name: 0.5}}), ("sql", {"query": name}),
+                ("sql", {"query": f"SELECT '{quoted}' AS text, error('{quoted}') AS e"}),
+                ("diff", {"base": name, "other": name}),
+            ]  # fmt: skip
+        parameters = StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "profframe", "ask", str(hostile_file)],
+            env=environment(),
+        )
+
+        async def replies() -> list[Any]:
+            async with Client(stdio_client(parameters)) as client:
+                return [await client.call_tool(name, arguments) for name, arguments in calls]
+
+        for call_, result in zip(calls, awaited(replies()), strict=True):
+            said = text(result)
+            assert not hostile.ACTS.search(said), call_
+            assert "Traceback" not in said, call_
+            assert "internal:" not in said, call_
+            if result.is_error:
+                assert said.startswith("error: "), call_
+                assert "\n" not in said, call_
 
     @pytest.mark.parametrize("ends", ["input", "interrupt"])
     def test_it_ends_with_its_client(self, ends: str) -> None:
