@@ -32,6 +32,7 @@ from profframe.cli.output import close_streams, complain, open_streams
 from profframe.cli.suggestions import Suggestion, suggestion
 from profframe.cli.verbs import INTERRUPTED, WRONG_USAGE, verbs
 from profframe.errors import AnswerError, MemoryLimitError, NoTraceFoundError, ProfframeError
+from profframe.system.drafts import clean_up
 from profframe.system.imports import without_pandas
 from profframe.system.interrupts import stopping
 from profframe.system.memory_limit import check_start, is_memory_error, refusal_message
@@ -78,6 +79,7 @@ def main() -> NoReturn:
         code = run(sys.argv[1:])
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         code = close_streams(code)
+        clean_up()
     if code == INTERRUPTED or is_interrupted.is_set():
         os._exit(code)  # threads of libraries may still run: do not wait for them
     sys.exit(code)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 _SCRATCH: Final = "profframe-"
+_OPEN: Final[dict[int, ExitStack]] = {}
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -75,6 +76,12 @@ def scratch() -> Iterator[Path]:
 def process_scratch() -> Path:
     """A private folder for temporary files, removed when this process ends."""
     return _process_scratch(os.getpid())
+
+
+def clean_up() -> None:
+    """Remove the folder of this process, which ends, and those of killed ones."""
+    _close()
+    sweep(Path(tempfile.gettempdir()), _SCRATCH)
 
 
 def sweep(folder: Path, prefix: str, suffix: str = "") -> int:
@@ -170,12 +177,11 @@ def _sweep_once(folder: Path) -> None:
 
 @cache
 def _process_scratch(process: int) -> Path:
-    stack = ExitStack()
-    folder = stack.enter_context(scratch())
+    _OPEN[process] = ExitStack()
+    atexit.register(_close)
+    return _OPEN[process].enter_context(scratch())
 
-    def close() -> None:
-        if os.getpid() == process:  # a fork inherits it, not the folder
-            stack.close()
 
-    atexit.register(close)
-    return folder
+def _close() -> None:
+    """Remove the folder of this process; a fork inherits that of its parent, but not the right."""
+    _OPEN.pop(os.getpid(), ExitStack()).close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -57,6 +57,11 @@ def leave_draft(folder: Path) -> None:
     with drafts.draft(folder, ".tmp-") as path:
         (path / "half").write_text("half")
         end()
+
+
+def leave_scratch() -> None:
+    drafts.process_scratch()
+    end()
 
 
 def mode(path: Path) -> int:
@@ -162,6 +167,22 @@ class TestSpilling:
         drafts._sweep_once.cache_clear()
         with drafts.scratch() as folder:
             assert [*tmp_path.iterdir()] == [folder]
+
+    def test_the_command_line_leaves_no_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        killed(leave_scratch)
+
+        def show() -> None:
+            monkeypatch.setattr("sys.argv", ["profframe", "--version"])
+            with suppress(SystemExit):
+                cli.main()
+            end()
+
+        assert len([*tmp_path.iterdir()]) == 1
+        killed(show)
+        assert [*tmp_path.iterdir()] == []
 
 
 class TestStore:

@@ -36,6 +36,7 @@ CHANGES_NO_NUMBER: Final = {
     "store.facts_version": "the version itself",
     "store.layout": "which folders of a store count",
     "store.manifest": "what is noted of a folder of a store",
+    "system.drafts": "where temporary files are",
     "system.collector": "when Python looks for cycles",
     "system.memory_limit": "whether a trace is loaded at all",
     "system.memory_pool": "where memory is from",
