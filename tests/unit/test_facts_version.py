@@ -35,6 +35,7 @@ CHANGES_NO_NUMBER: Final = {
     "store.cache": "where a store is kept, by the version",
     "store.facts_version": "the version itself",
     "store.layout": "which folders of a store count",
+    "store.leftovers": "what killed writers leave, which no reader counts",
     "store.manifest": "what is noted of a folder of a store",
     "system.drafts": "where temporary files are",
     "system.collector": "when Python looks for cycles",
