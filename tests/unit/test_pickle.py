@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe.errors import NotATraceError, ProfframeError, SourceError
-from profframe.readers.pickle import machine, plain_values
+from profframe.readers.pickle import limits, plain_values
 
 PROTOCOLS = range(6)
 KEYS = st.text() | st.integers() | st.booleans() | st.none()
@@ -96,13 +96,15 @@ def test_a_memo_that_unfolds(protocol: int) -> None:
         plain_values(pickle.dumps(value, protocol))
 
 
-def test_millions_of_empty_lists_end_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_MOST_CONTAINERS", 1000)
-    plain_values(b"\x80\x04](" + 999 * b"]" + b"e.")
-    with pytest.raises(
-        SourceError, match="byte 1,004: the pickle has more than 1,000 unusual lists"
-    ):
-        plain_values(b"\x80\x04](" + 1000 * b"]" + b"e.")
+@pytest.mark.parametrize(
+    "values", [b"]", b"}", b"\x8f", b"K\x05", b"K\x05q\x05", b"\x8c\x03abc", b"\x8a\x09" + b"a" * 9]
+)
+def test_what_is_held_has_a_limit(values: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MOST_BYTES", 400_000)
+    data = b"\x80\x04]" + b"(%se" % (values * 100) * 1000 + b"."
+    with pytest.raises(SourceError, match=r"byte [\d,]+: what the pickle holds beside records"):
+        plain_values(data)
+    pickle.loads(data)  # noqa: S301 - it is made above
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -132,7 +134,10 @@ def test_what_lies_too_deep(protocol: int) -> None:
         (b"\x80\x04\xff.", "0xff is not an opcode"),
         (b"\x80\x04\x8b\xff\xff\xff\x7f", "a number of 2,147,483,647 bytes"),
         (b"\x80\x04\x8d" + b"\x7f" * 8, "a text of"),
-        (b"\x80\x04K\x01r\xff\xff\xff\xff.", "its memo has more than"),
+        (
+            b"\x80\x04K\x01r\xff\xff\xff\xff.",
+            "it names place 4,294,967,295 of a memo that has 10 at most",
+        ),
         (b"L" + b"9" * 5000 + b"L\n.", "it has the number"),
         (b"\x80\x04K\x01K\x02.", "stops with 2 values"),
         (b"\x80\x04\x8c\x01\xff.", "not UTF-8"),

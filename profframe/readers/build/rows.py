@@ -140,6 +140,21 @@ def nulls(count: int) -> Callable[[pa.DataType], pa.Array]:
     return cache(partial(pa.nulls, count))
 
 
+def repeated(texts: Iterable[str | None]) -> pa.DictionaryArray:
+    """Texts that repeat, as a dictionary; one that many values share is looked at once.
+
+    Examples
+    --------
+    >>> repeated(["a", None, "a"]).indices.to_pylist()
+    [0, None, 0]
+    """
+    numbers: dict[str, int] = {}
+    indices = [None if t is None else numbers.setdefault(t, len(numbers)) for t in texts]
+    return pa.DictionaryArray.from_arrays(
+        pa.array(indices, pa.int32()), pa.array([*numbers], pa.string())
+    )
+
+
 def replaced(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
     """Rows with new values in one column."""
     return rows.set_column(rows.column_names.index(name), name, values)

@@ -14,10 +14,14 @@ from typing import Any, Final
 import pyarrow as pa
 
 from profframe import schema
+from profframe.readers.build.rows import repeated
 
 DEFAULT: Final = "default_pg"
 """Description of the group of all ranks."""
 _MOST_RANK: Final = 1 << 31
+_LONGEST_NAME: Final = 1 << 10
+_LONGEST_RANKS: Final = 1 << 20
+"""Characters of a list of ranks, of which there are some ten thousand."""
 _NAMED_RANK: Final = re.compile(r"(?<![a-z])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _ENDINGS: Final = re.compile(
     r"(?:\.(?:gz|zst|json|pkl|pickle|bin|dump|trace|fr))+\Z", re.IGNORECASE
@@ -44,7 +48,7 @@ class Groups:
     """The process groups of a dump, by name, in the order in which the dump names them."""
 
     by_name: Mapping[str | None, Group]
-    unnamed: Mapping[str, Any]
+    unnamed: Mapping[str | None, Any]
     """The configuration under the empty name."""
 
     @staticmethod
@@ -56,27 +60,29 @@ class Groups:
         """
         config, status = _object(dump.get("pg_config")), _object(dump.get("pg_status"))
         groups: dict[str | None, Group] = {}
+        lists = _Lists()
         for key, value in config.items():
             member = _object(value)
             name = text(member.get("name")) or text(key)
             if name:
-                groups[name] = Group(name, text(member.get("desc")), _ranks(member.get("ranks")))
-        names: dict[str, str | None] = {}
+                ranks = lists.ranks(member.get("ranks"))
+                groups[name] = Group(name, text(member.get("desc")), ranks)
+        names: dict[str | None, str | None] = {}
         for entry in entries:
             name, description = names_of(entry)
-            names.setdefault(str(entry.get("pg_id")), name)
+            names.setdefault(_label(entry.get("pg_id")), name)
             group = groups.setdefault(name, Group(name, description))
             if group.description is None and description is not None:
                 groups[name] = Group(name, description, group.ranks)
         for key, value in status.items():
-            number = str(key)
+            number = _label(key)
             name = names.get(number, number)
             group = groups.get(name, Group(name))
             member = _object(value)
             last = tuple(_sequence(member.get(f"last_{word}_collective")) for word in _STATUS)
             groups[name] = Group(name, group.description, group.ranks, (last[0], last[1], last[2]))
-        unnamed = {str(key): value for key, value in config.items() if not text(key)}
-        ranks = _ranks(_object(unnamed.get("")).get("ranks"))
+        unnamed = {_label(key): value for key, value in config.items() if not text(key)}
+        ranks = lists.ranks(_object(unnamed.get("")).get("ranks"))
         if ranks is not None and [group.ranks for group in groups.values()] == [None]:
             ((name, group),) = groups.items()
             if group.description in {DEFAULT, None}:
@@ -95,19 +101,18 @@ class Groups:
 
     def table(self) -> pa.Table:
         """Rows of ``process_groups``."""
-        rows = [
-            {
-                "process_group": group.name,
-                "process_group_description": group.description,
-                "group_ranks": None if group.ranks is None else listed(group.ranks),
-                "group_size": None if group.ranks is None else len(group.ranks),
-                "last_enqueued_seq": group.status[0],
-                "last_started_seq": group.status[1],
-                "last_completed_seq": group.status[2],
-            }
-            for group in self.by_name.values()
-        ]
-        return pa.Table.from_pylist(rows, pa.schema([*schema.PROCESS_GROUPS.arrow][2:]))
+        groups = self.by_name.values()
+        texts = Listed()
+        last = zip(*(group.status for group in groups), strict=True) if groups else ((), (), ())
+        columns: dict[str, Any] = {
+            "process_group": repeated(group.name for group in groups),
+            "process_group_description": repeated(group.description for group in groups),
+            "group_ranks": repeated(texts.of(group.ranks) for group in groups),
+            "group_size": [None if group.ranks is None else len(group.ranks) for group in groups],
+            **dict(zip((f"last_{word}_seq" for word in _STATUS), last, strict=True)),
+        }
+        fields = pa.schema([*schema.PROCESS_GROUPS.arrow][2:])
+        return pa.table({f.name: pa.array(columns[f.name], f.type) for f in fields}, fields)
 
 
 _STATUS: Final = ("enqueued", "started", "completed")
@@ -118,13 +123,22 @@ def names_of(entry: Mapping[str, Any]) -> tuple[str | None, str | None]:
     pair = entry.get("process_group")
     if isinstance(pair, (tuple, list)) and pair:
         return text(pair[0]), text(pair[1]) if len(pair) > 1 else None
-    number = entry.get("pg_id")
-    return (None if number is None else str(number)), None
+    return _label(entry.get("pg_id")), None
 
 
-def listed(values: object) -> str:
-    """A list as JSON text without spaces."""
-    return json.dumps(values, separators=(",", ":"))
+class Listed:
+    """Ranks as JSON text without spaces; the text of those that groups share is made once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, tuple[Ranks, str]] = {}
+
+    def of(self, ranks: Ranks | None) -> str | None:
+        """The text of some ranks."""
+        if ranks is None:
+            return None
+        if id(ranks) not in self._texts:
+            self._texts[id(ranks)] = ranks, json.dumps(ranks, separators=(",", ":"))
+        return self._texts[id(ranks)][1]
 
 
 def peers(name: object) -> tuple[str, int, int] | None:
@@ -135,7 +149,7 @@ def peers(name: object) -> tuple[str, int, int] | None:
     >>> peers("nccl:send 1->2"), peers("nccl:recv 3<-0"), peers("nccl:all_reduce")
     (('send', 1, 2), ('recv', 3, 0), None)
     """
-    match = _PEERS.search(name) if isinstance(name, str) else None
+    match = _PEERS.search(name) if (name := short_name(name)) is not None else None
     return None if match is None else (match[1], int(match[2]), int(match[3]))
 
 
@@ -151,7 +165,7 @@ def rank_in_name(path: Path, groups: Groups) -> int | None:
         match = _LAST_NUMBER.search(_ENDINGS.sub("", name)) if name == path.name else None
         if match:
             rank = int(match[1])
-            members = [group.ranks for group in groups.by_name.values() if group.ranks]
+            members = _distinct(groups)
             if not members or any(rank in ranks for ranks in members):
                 return rank
     return None
@@ -167,8 +181,8 @@ def own_rank(groups: Groups, entries: Sequence[Mapping[str, Any]]) -> int | None
         both = peers(entry.get("profiling_name"))
         if both is not None and ranks is not None and both[1] < len(ranks):
             return ranks[both[1]]
-    members = [set(group.ranks) for group in groups.by_name.values() if group.ranks]
-    common: set[int] = reduce(set.intersection, members) if members else set()
+    members = _distinct(groups)
+    common: set[int] = reduce(set.intersection, members[1:], set(members[0])) if members else set()
     return min(common) if len(common) == 1 else None
 
 
@@ -183,6 +197,36 @@ def text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def short_name(value: object) -> str | None:
+    """The name of an operation, which is looked at for each record; else None."""
+    return value if isinstance(value, str) and len(value) <= _LONGEST_NAME else None
+
+
+def _label(value: object) -> str | None:
+    """Text, also of a number; else None."""
+    return str(value) if isinstance(value, (str, int)) else None
+
+
+def _distinct(groups: Groups) -> list[Ranks]:
+    """The lists of ranks, each once if groups share it."""
+    return [
+        *{id(group.ranks): group.ranks for group in groups.by_name.values() if group.ranks}.values()
+    ]
+
+
+class _Lists:
+    """Lists of ranks; one that groups share is looked at once."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[int, tuple[object, Ranks | None]] = {}
+
+    def ranks(self, value: object) -> Ranks | None:
+        """A list of ranks, also from text; None for an empty one, which gloo writes."""
+        if id(value) not in self._ranks:
+            self._ranks[id(value)] = value, _ranks(value)
+        return self._ranks[id(value)][1]
+
+
 def _object(value: object) -> Mapping[Any, Any]:
     return value if isinstance(value, Mapping) else {}
 
@@ -192,8 +236,7 @@ def _in_range(rank: int) -> int | None:
 
 
 def _ranks(value: object) -> Ranks | None:
-    """A list of ranks, also from text; None for an empty one, which gloo writes."""
-    if isinstance(value, str):
+    if isinstance(value, str) and len(value) <= _LONGEST_RANKS:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):

@@ -6,9 +6,11 @@ A dump is a pickle of plain data (a file per rank, written on a time-out) or JSO
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,14 +22,17 @@ from profframe.readers import flight_recorder, parsing_database
 from profframe.readers.build.assembly import assemble
 from profframe.readers.build.rows import Header, Quality, RawTrace, gather
 from profframe.readers.bytes import ByteSource
-from profframe.readers.flight_recorder.groups import Groups, own_rank, rank_in_name
+from profframe.readers.flight_recorder.groups import Groups, own_rank, rank_in_name, short_name
 from profframe.readers.flight_recorder.records import Records
 from profframe.readers.json import exact
-from profframe.readers.pickle import plain_values
+from profframe.readers.pickle import limits, plain_values
+from profframe.readers.pickle.machine import whole_text
+from profframe.readers.pickle.unfolding import Unfolding
 from profframe.system.disk_tables import Spool
 
 _MEMBERS: Final = frozenset(("entries", "pg_config", "pg_status"))
 """Members of a dump that become rows; the others are its metadata."""
+_HALF_PAIR: Final = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
 
 
 def read(
@@ -48,19 +53,28 @@ def read(
     entries = dump.get("entries", [])
     if not isinstance(entries, Sequence) or isinstance(entries, str):
         raise _not_a_dump(source, '"entries" is not a list')
+    if len(entries) > limits.MOST_ENTRIES:
+        raise SourceError(
+            f"{source.path}: it has {len(entries):,} entries, more than the {limits.MOST_ENTRIES:,} "
+            "that are read of a dump"
+        )
     quality = Quality()
     kept = [entry for entry in entries if isinstance(entry, Mapping)]
     if len(kept) < len(entries):
         quality.note("not_an_event", len(entries) - len(kept), "in the dump's entries")
     groups = Groups.of(dump, kept)
-    records = Records(kept, groups)
+    unfolding = Unfolding(source.path)
+    records = Records(kept, groups, unfolding)
     tables = {
         "recorded_collectives": records.table(),
         "process_groups": groups.table(),
         "stacks": records.stacks(),
     }
     _note(tables["recorded_collectives"], records, quality)
-    raw = _assembled(_header(source, dump, kept, groups), quality, kept, len(entries) - len(kept))
+    header = _header(source, dump, kept, groups, unfolding)
+    if unfolding.odd_values:
+        quality.note("odd_value", unfolding.odd_values, "in metadata and lists of sizes")
+    raw = _assembled(header, quality, kept, len(entries) - len(kept))
     first_ns, last_ns = _span(tables["recorded_collectives"])
     traces = raw.tables["traces"]
     for name, value in (("start_ns", first_ns), ("end_ns", last_ns)):
@@ -71,27 +85,60 @@ def read(
 
 
 def _value(source: ByteSource) -> Mapping[str, Any]:
-    data = b"".join(source.blocks())
+    blocks = source.blocks()
+    first = next(blocks, b"")
+    try:
+        if first.startswith(b"\x80"):
+            value = plain_values(chain((first,), blocks), source.path)
+        else:
+            value = _json(source, chain((first,), blocks))
+    except SourceError as error:
+        if source.damage is None:
+            raise
+        raise SourceError(f"{error} ({source.damage})") from error
     if source.damage is not None:
         raise SourceError(f"{source.path}: {source.damage}")
-    value: object
-    if data.startswith(b"\x80"):
-        value = plain_values(data, source.path)
-    else:
-        try:
-            value = json.loads(data, parse_constant=exact.refuse)
-        except json.JSONDecodeError as error:
-            raise SourceError(
-                f"{source.path}: a flight recorder dump whose JSON ends early or is damaged: "
-                f"{error.msg} at byte {error.pos:,} (dump it again, or load the others)"
-            ) from None
-        except (ValueError, RecursionError) as error:
-            raise SourceError(
-                f"{source.path}: a flight recorder dump that is not valid JSON: {error}"
-            ) from None
     if not isinstance(value, Mapping):
         raise _not_a_dump(source, "it holds no object with entries")
     return value
+
+
+def _json(source: ByteSource, blocks: Iterator[bytes]) -> object:
+    """The value of a dump in JSON, which is refused before it would take much memory."""
+    size, parts = 0, []
+    for block in blocks:
+        # At most a value behind each comma and bracket; text takes its own bytes.
+        containers = block.count(b"[") + block.count(b"{")
+        values = containers + block.count(b",")
+        size += len(block) + limits.VALUE * values + limits.CONTAINER // 2 * containers
+        if size > limits.MOST_BYTES:
+            raise SourceError(
+                f"{source.path}: byte {sum(map(len, parts)):,}: a flight recorder dump whose JSON "
+                f"takes more than {limits.MOST_BYTES >> 20} MB of memory"
+            )
+        parts.append(block)
+    data = b"".join(parts)
+    try:
+        value: object = json.loads(data, parse_constant=exact.refuse)
+        return _whole_texts(value) if _HALF_PAIR.search(data) else value
+    except json.JSONDecodeError as error:
+        raise SourceError(
+            f"{source.path}: a flight recorder dump whose JSON ends early or is damaged: "
+            f"{error.msg} at byte {error.pos:,} (dump it again, or load the others)"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise SourceError(
+            f"{source.path}: a flight recorder dump that is not valid JSON: {error}"
+        ) from None
+
+
+def _whole_texts(value: Any) -> Any:
+    """The value without lone halves of surrogate pairs, which no column can hold."""
+    if isinstance(value, str):
+        return whole_text(value)
+    if isinstance(value, dict):
+        return {whole_text(key): _whole_texts(item) for key, item in value.items()}
+    return [_whole_texts(item) for item in value] if isinstance(value, list) else value
 
 
 def _not_a_dump(source: ByteSource, reason: str) -> NotATraceError:
@@ -105,6 +152,7 @@ def _header(
     dump: Mapping[str, Any],
     entries: Sequence[Mapping[str, Any]],
     groups: Groups,
+    unfolding: Unfolding,
 ) -> Header:
     rank, rank_source = rank_in_name(source.path, groups), "path"
     if rank is None:
@@ -112,9 +160,9 @@ def _header(
     backends = Counter(
         name.partition(":")[0]
         for entry in entries
-        if isinstance(name := entry.get("profiling_name"), str) and ":" in name
+        if (name := short_name(entry.get("profiling_name"))) is not None and ":" in name
     )
-    others = {str(name): value for name, value in dump.items() if name not in _MEMBERS}
+    others = {name: value for name, value in dump.items() if name not in _MEMBERS}
     if groups.unnamed:
         others["pg_config"] = dict(groups.unnamed)
     return Header(
@@ -124,7 +172,7 @@ def _header(
         rank_source=rank_source,
         world_size=groups.world_size,
         backend=backends.most_common(1)[0][0] if backends else None,
-        metadata=json.dumps(others, default=str) if others else None,
+        metadata=unfolding.json(others) if others else None,
     )
 
 

@@ -11,15 +11,18 @@ from typing import Any, Final
 import pyarrow as pa
 
 from profframe import schema
+from profframe.readers.build.rows import repeated
 from profframe.readers.flight_recorder.groups import (
     DEFAULT,
     Groups,
+    Listed,
     group_ranks,
-    listed,
     names_of,
     peers,
+    short_name,
     text,
 )
+from profframe.readers.pickle.unfolding import Unfolding
 
 _NS_PER_MS: Final = 1_000_000
 _LONGEST: Final = 1 << 62
@@ -30,8 +33,9 @@ _Frame = tuple[str | None, str | None, int | None]
 class Records:
     """The entries of a dump: rows of two tables, and values of unexpected types."""
 
-    def __init__(self, entries: Sequence[Entry], groups: Groups) -> None:
+    def __init__(self, entries: Sequence[Entry], groups: Groups, unfolding: Unfolding) -> None:
         self._entries = entries
+        self._unfolding = unfolding
         self._groups = groups
         self.odd_values: set[str] = set()
         """Names of members with a value of an unexpected type."""
@@ -39,18 +43,23 @@ class Records:
         """Number of such values."""
         self._numbers: dict[tuple[_Frame, ...], int] = {}
         """Number of each stack, by its frames."""
+        self._of_lists: dict[int, int | None] = {}
+        """Number of each list of frames, which records may share, by its identity."""
+        self._texts_of_lists: dict[int, str] = {}
+        """JSON text of each list, by its identity."""
 
     def table(self) -> pa.Table:
         """Rows of ``recorded_collectives``."""
         entries = self._entries
         pairs = [names_of(entry) for entry in entries]
         ranks = [group_ranks(self._groups, entry) for entry in entries]
-        words = [_words(entry.get("profiling_name")) for entry in entries]
+        words = [_words(short_name(entry.get("profiling_name"))) for entry in entries]
+        listed = Listed()
         columns: dict[str, list[Any]] = {
             "record_id": self._integers("record_id", "id"),
             "process_group": [name for name, _ in pairs],
             "process_group_description": [description for _, description in pairs],
-            "group_ranks": [None if r is None else listed(r) for r in ranks],
+            "group_ranks": [listed.of(r) for r in ranks],
             "group_size": [None if r is None else len(r) for r in ranks],
             "collective_seq": self._integers("collective_seq_id", "seq_id"),
             "p2p_seq": self._integers("p2p_seq_id"),
@@ -75,16 +84,21 @@ class Records:
             "stack_id": self._values("frames", self._stack),
         }
         fields = pa.schema([*schema.RECORDED_COLLECTIVES.arrow][2:])
-        return pa.table({f.name: pa.array(columns[f.name], f.type) for f in fields}, fields)
+        return pa.table({f.name: _column(columns[f.name], f.type) for f in fields}, fields)
 
     def stacks(self) -> pa.Table:
         """Rows of ``stacks`` for the stacks in the rows of `table`."""
         rows = [
-            {"stack_id": number, "depth": depth, "name": name, "file": file, "line": line}
+            (number, depth, *frame)
             for frames, number in self._numbers.items()
-            for depth, (name, file, line) in enumerate(frames)
+            for depth, frame in enumerate(frames)
         ]
-        return pa.Table.from_pylist(rows, pa.schema([*schema.STACKS.arrow][2:]))
+        numbers, depths, names, files, lines = zip(*rows, strict=True) if rows else ((),) * 5
+        columns = {
+            "stack_id": numbers, "depth": depths, "name": names, "file": files, "line": lines
+        }  # fmt: skip
+        fields = pa.schema([*schema.STACKS.arrow][2:])
+        return pa.table({f.name: _column(columns[f.name], f.type) for f in fields}, fields)
 
     def _values(self, name: str, read: Callable[[object], Any]) -> list[Any]:
         values = [None if (v := e.get(name)) == [] else v for e in self._entries]
@@ -102,19 +116,26 @@ class Records:
         return self._values(name, _integer)
 
     def _texts(self, name: str) -> list[str | None]:
-        return self._values(name, lambda value: str(value) if type(value) is int else text(value))
+        return self._values(
+            name, lambda value: str(value) if type(value) is int else short_name(value)
+        )
 
     def _flags(self, name: str) -> list[bool | None]:
         return self._values(name, lambda value: value if type(value) is bool else None)
 
     def _lists(self, name: str) -> list[str | None]:
-        lists = self._values(
-            name, lambda value: listed(value) if isinstance(value, (list, tuple)) else None
-        )
+        lists = self._values(name, self._listed)
         return [
             "[]" if value is None and entry.get(name) == [] else value
             for value, entry in zip(lists, self._entries, strict=True)
         ]
+
+    def _listed(self, value: object) -> str | None:
+        if not isinstance(value, (list, tuple)):
+            return None
+        if id(value) not in self._texts_of_lists:
+            self._texts_of_lists[id(value)] = self._unfolding.json(value, (",", ":"))
+        return self._texts_of_lists[id(value)]
 
     def _is_p2p(self) -> list[bool | None]:
         """Whether it is point-to-point: as recorded, or by its name in older dumps."""
@@ -128,12 +149,21 @@ class Records:
     def _stack(self, frames: object) -> int | None:
         if not isinstance(frames, (list, tuple)) or not frames:
             return None
+        if id(frames) not in self._of_lists:
+            self._of_lists[id(frames)] = self._number_of(frames)
+        return self._of_lists[id(frames)]
+
+    def _number_of(self, frames: Sequence[object]) -> int | None:
         key = tuple(
             (text(f.get("name")), text(f.get("filename")), _integer(f.get("line")))
             for f in frames
             if isinstance(f, Mapping)
         )
         return self._numbers.setdefault(key, len(self._numbers)) if key else None
+
+
+def _column(values: Any, type_: pa.DataType) -> pa.Array:
+    return repeated(values) if pa.types.is_dictionary(type_) else pa.array(values, type_)
 
 
 def _words(name: object) -> tuple[str | None, str | None]:

@@ -7,7 +7,6 @@ is run, and records become columns, a few thousand at a time.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -20,12 +19,23 @@ from profframe import schema
 from profframe.errors import NotATraceError, SourceError
 from profframe.readers import memory_snapshot, parsing_database
 from profframe.readers.build.assembly import assemble
-from profframe.readers.build.rows import Header, Quality, RawTrace, Table, conform, gather, replaced
+from profframe.readers.build.rows import (
+    Header,
+    Quality,
+    RawTrace,
+    Table,
+    conform,
+    gather,
+    repeated,
+    replaced,
+)
 from profframe.readers.bytes import ByteSource
 from profframe.readers.memory_snapshot.lifetimes import lifetimes
-from profframe.readers.memory_snapshot.recording import Recording, masked, named
+from profframe.readers.memory_snapshot.recording import LONGEST_US, Recording, masked, named
+from profframe.readers.pickle import limits
 from profframe.readers.pickle.contents import Contents
 from profframe.readers.pickle.records import Chunk, Kind, RecordMachine
+from profframe.readers.pickle.unfolding import Unfolding
 from profframe.system import collector
 from profframe.system.disk_tables import PIECE_ROWS, Spool, SpooledTable
 
@@ -46,6 +56,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {
 _UTC_US: Final = 1_200_000_000_000_000
 """Times from here on, in microseconds, are since the epoch (the year 2008)."""
 _ACTIVE: Final = "active"
+_PHASES: Final = {"START": "B", "END": "E"}
 _DEVICE_BITS: Final = 16
 _STACKS: Final = 1 << 14
 """Number of stacks that become rows at once."""
@@ -147,16 +158,18 @@ def _tables(  # noqa: PLR0917
 ) -> RawTrace:
     """The tables of the trace; what is not needed for the next one is released."""
     quality = Quality()
+    unfolding = Unfolding(source.path)
     devices = _lists(snapshot.get(_TRACES), source)
     segments, segment_of_list, odd_values = _segments(
-        _dicts(snapshot.get(_SEGMENTS), _SEGMENTS, source), machine
+        _dicts(snapshot.get(_SEGMENTS), _SEGMENTS, source), machine, unfolding
     )
     block_rows = _block_rows(blocks, segments, segment_of_list, machine)
     stacks = _stacks(machine.contents, spool)
     machine.release()
     recording.finish(devices)
     pairs = lifetimes(recording, _allocated(block_rows))
-    rows = conform(Table.EVENTS, _annotations(snapshot.get(_ANNOTATIONS)))
+    annotations, odd_annotations = _annotations(snapshot.get(_ANNOTATIONS), source)
+    rows = conform(Table.EVENTS, annotations)
     start_us, end_us = recording.span()
     is_utc = start_us is not None and start_us >= _UTC_US
     clock = "utc" if is_utc else "unknown" if start_us is None else "relative"
@@ -165,8 +178,10 @@ def _tables(  # noqa: PLR0917
         clock=clock,
         rank_source="assumed",
         device_type="CUDA",
-        metadata=_metadata(snapshot, machine),
+        metadata=_metadata(snapshot, machine, unfolding),
     )
+    if odd := unfolding.odd_values + odd_annotations:
+        quality.note("odd_value", odd, f"in {_ANNOTATIONS} and metadata")
     if odd := odd_values + machine.odd_values:
         quality.note("odd_value", odd, "in tables segments, blocks and allocator_events")
     if odd := recording.impossible_times:
@@ -212,6 +227,12 @@ def _dicts(value: Any, name: str, source: ByteSource) -> list[dict[Any, Any]]:
         return []
     if not isinstance(value, list) or not all(isinstance(part, dict) for part in value):
         raise SourceError(f"{source.path}: {name} is not a list of dicts")
+    return _counted(value, name, source)
+
+
+def _counted(value: list[Any], name: str, source: ByteSource) -> list[Any]:
+    if len(value) > limits.MOST_ROWS:
+        raise SourceError(f"{source.path}: {name} has {len(value):,} values")
     return value
 
 
@@ -220,28 +241,34 @@ _SEGMENT_NUMBERS: Final = (
     ("allocated_bytes", "allocated_size"), ("active_bytes", "active_size"),
     ("requested_bytes", "requested_size"), ("stream", "stream"),
 )  # fmt: skip
+_SEGMENT_VALUES: Final = (
+    *_SEGMENT_NUMBERS, ("segment_type", "segment_type"), ("pool", "segment_pool_id"),
+    ("is_expandable", "is_expandable"),
+)  # fmt: skip
 
 
 def _segments(
-    rows: list[dict[Any, Any]], machine: RecordMachine
+    rows: list[dict[Any, Any]], machine: RecordMachine, unfolding: Unfolding
 ) -> tuple[pa.Table, dict[int, int], int]:
     """Segments, their rows by the number of their block list, and the number of odd values."""
     columns: dict[str, list[Any]] = {
         name: [_whole(row.get(key), _DEVICE_BITS if name == "device" else 64) for row in rows]
         for name, key in _SEGMENT_NUMBERS
     }
+    columns |= {
+        "segment_type": [_text(row.get("segment_type")) for row in rows],
+        "pool": [_pool(row.get("segment_pool_id"), unfolding) for row in rows],
+        "is_expandable": [
+            value if isinstance(value := row.get("is_expandable"), bool) else None for row in rows
+        ],
+    }
     odd = sum(
         row.get(key) is not None and value is None
-        for name, key in _SEGMENT_NUMBERS
+        for name, key in _SEGMENT_VALUES
         for row, value in zip(rows, columns[name], strict=True)
     )
     columns |= {
         "segment_id": list(range(len(rows))),
-        "segment_type": [_text(row.get("segment_type")) for row in rows],
-        "pool": [_pool(row.get("segment_pool_id")) for row in rows],
-        "is_expandable": [
-            value if isinstance(value := row.get("is_expandable"), bool) else None for row in rows
-        ],
         "stack_id": [machine.contents.stack_id(row.get("frames")) for row in rows],
     }
     numbers = {
@@ -278,7 +305,7 @@ def _block_rows(
     )
     columns["bytes"] = masked(sizes, has_size)
     columns["requested_bytes"] = masked(*blocks.column("requested_size"))
-    columns["state"] = named(*blocks.column("state"), pa.array(machine.contents.texts, pa.string()))
+    columns["state"] = named(*blocks.column("state"), machine.contents.texts)
     columns["stack_id"] = masked(*blocks.column("frames"))
     return _typed(schema.BLOCKS, columns)
 
@@ -310,8 +337,8 @@ def _stacks(contents: Contents, spool: Spool | None) -> pa.Table | SpooledTable:
     """One row per frame of each stack."""
     names, files, lines = zip(*contents.frames, strict=True) if contents.frames else ((), (), ())
     frames = {
-        "name": pa.array(names, pa.string()).dictionary_encode(),
-        "file": pa.array(files, pa.string()).dictionary_encode(),
+        "name": repeated(names),
+        "file": repeated(files),
         "line": pa.array(lines, pa.int64()),
     }
     parts = (
@@ -332,33 +359,50 @@ def _frames_of_stacks(stacks: list[bytes], first: int, frames: Mapping[str, pa.A
     return _typed(schema.STACKS, columns)
 
 
-def _annotations(value: Any) -> dict[str, pa.Array]:
-    """Begin and end of annotations of the program, as slices of a thread for each device."""
-    rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-    phases = {"START": "B", "END": "E"}
-    rows = [row for row in rows if row.get("stage") in phases]
+def _annotations(value: Any, source: ByteSource) -> tuple[dict[str, pa.Array], int]:
+    """Begin and end of annotations of the program, as slices of a thread for each device.
+
+    Also the number of odd values among them.
+    """
+    values = _counted(value, _ANNOTATIONS, source) if isinstance(value, list) else []
+    rows = [row for row in values if isinstance(row, dict) and _phase(row) is not None]
+    columns: dict[str, list[Any]] = {
+        "name": [_text(row.get("name")) for row in rows],
+        "time_us": [_whole(row.get("time_us"), LONGEST_US.bit_length()) for row in rows],
+        "device": [_whole(row.get("device"), _DEVICE_BITS) for row in rows],
+    }
+    odd = (value is not None and not isinstance(value, list)) + len(values) - len(rows)
+    odd += sum(
+        row.get(name) is not None and kept is None
+        for name, column in columns.items()
+        for row, kept in zip(rows, column, strict=True)
+    )
     return {
-        "phase": pa.array([phases[row["stage"]] for row in rows], pa.string()),
+        "phase": pa.array([_phase(row) for row in rows], pa.string()),
         "category": pa.array(["user_annotation"] * len(rows), pa.string()),
-        "name": pa.array([_text(row.get("name")) for row in rows], pa.string()),
+        "name": repeated(columns["name"]),
         "start_ns": pa.array(
-            [None if (us := _whole(row.get("time_us"))) is None else us * 1000 for row in rows],
-            pa.int64(),
+            [None if us is None else us * 1000 for us in columns["time_us"]], pa.int64()
         ),
         "pid": pa.array([_ANNOTATIONS] * len(rows), pa.string()),
-        "tid": pa.array([f"device {row.get('device', 0)}" for row in rows], pa.string()),
-    }
+        "tid": pa.array([f"device {device or 0}" for device in columns["device"]], pa.string()),
+    }, odd
 
 
-def _metadata(snapshot: dict[Any, Any], machine: RecordMachine) -> str | None:
-    rest: dict[str, Any] = {
-        str(key): value
+def _phase(row: dict[Any, Any]) -> str | None:
+    stage = row.get("stage")
+    return _PHASES.get(stage) if isinstance(stage, str) else None
+
+
+def _metadata(snapshot: dict[Any, Any], machine: RecordMachine, unfolding: Unfolding) -> str | None:
+    rest = {
+        key: value
         for key, value in snapshot.items()
         if key not in {_SEGMENTS, _TRACES, _ANNOTATIONS}
     }
     if machine.contents.unknown_keys:
         rest["keys_not_loaded"] = dict(sorted(machine.contents.unknown_keys.items()))
-    return json.dumps(rest, default=str) if rest else None
+    return unfolding.json(rest) if rest else None
 
 
 def _typed(table: schema.Table, columns: Mapping[str, Any]) -> pa.Table:
@@ -387,8 +431,10 @@ def _whole(value: Any, bits: int = 64) -> int | None:
 
 
 def _text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else str(value)
+    """Text, also of a number; None for anything else."""
+    return str(value) if isinstance(value, (str, int, float)) else None
 
 
-def _pool(value: Any) -> str | None:
-    return json.dumps(value, separators=(",", ":")) if isinstance(value, (list, tuple)) else None
+def _pool(value: Any, unfolding: Unfolding) -> str | None:
+    is_list = isinstance(value, (list, tuple))
+    return unfolding.json(value, (",", ":")) if is_list else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ _PAIRED: Final = {
     "free_requested": FREE_REQUESTED,
     "free_completed": FREE_COMPLETED,
 }
-_LONGEST_US: Final = (1 << 62) // 1000
+LONGEST_US: Final = (1 << 62) // 1000
 
 
 class Recording:
@@ -45,7 +46,6 @@ class Recording:
         """Device of each record; -1 for a list without a device."""
         self.rows: pa.Table | SpooledTable = pa.table({})
         self._spans: list[tuple[int, int]] = []
-        self._kinds_of_texts = np.zeros(1, np.int8)
         self._paired: list[tuple[npt.NDArray[np.int8], Ints]] = []
         self._lists: list[tuple[int, int]] = []
         self._parts: list[pa.Table] = []
@@ -54,23 +54,23 @@ class Recording:
     def add(self, chunk: Chunk, texts: list[str]) -> None:
         """Add some rows."""
         values, there = chunk.columns, chunk.is_there
-        if len(self._kinds_of_texts) <= len(texts):  # one more, for records without a text
-            self._kinds_of_texts = np.array([*(_PAIRED.get(t, 0) for t in texts), 0], np.int8)
         time, has_time = values["time_us"], there["time_us"]
-        impossible = has_time & ((time <= -_LONGEST_US) | (time >= _LONGEST_US))
+        impossible = has_time & ((time <= -LONGEST_US) | (time >= LONGEST_US))
         self.impossible_times += int(impossible.sum())
         has_time &= ~impossible
         if has_time.any():
             self._spans.append((int(time[has_time].min()), int(time[has_time].max())))
         is_paired = there["action"] & there["addr"]
-        kind = np.where(is_paired, self._kinds_of_texts[values["action"].clip(min=0)], 0)
+        action = named(values["action"], there["action"], texts)
+        kinds = [_PAIRED.get(name, 0) for name in action.dictionary.to_pylist()]
+        kind = np.array([*kinds, 0], np.int8)[action.indices.fill_null(len(kinds)).to_numpy()]
+        kind = np.where(is_paired, kind, 0)
         self._paired.append((kind.astype(np.int8), np.where(is_paired, values["addr"], 0)))
-        names = pa.array(texts, pa.string())
         count = len(time)
         rows = pa.table(
             {
                 "allocator_event_id": pa.array(np.arange(self.count, self.count + count)),
-                "action": named(values["action"], there["action"], names),
+                "action": action,
                 "address": masked(values["addr"], there["addr"]),
                 "bytes": masked(values["size"], there["size"]),
                 "stream": masked(values["stream"], there["stream"]),
@@ -78,7 +78,7 @@ class Recording:
                 "device_free_bytes": masked(values["device_free"], there["device_free"]),
                 "stack_id": masked(values["frames"], there["frames"]),
                 "compile_context": named(
-                    values["compile_context"], there["compile_context"], names
+                    values["compile_context"], there["compile_context"], texts
                 ),
             }
         )
@@ -146,8 +146,11 @@ def masked(values: Ints, is_there: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def named(
-    numbers: Ints, is_there: npt.NDArray[np.bool_], names: pa.StringArray
+    numbers: Ints, is_there: npt.NDArray[np.bool_], texts: Sequence[str]
 ) -> pa.DictionaryArray:
-    """Repeated text by its number."""
-    indices = pa.array(numbers.clip(min=0).astype(np.int32), mask=~is_there)
-    return pa.DictionaryArray.from_arrays(indices, names)
+    """Repeated text by its number; the dictionary has what occurs."""
+    used, places = np.unique(numbers[is_there], return_inverse=True)
+    indices = np.zeros(len(numbers), np.int32)
+    indices[is_there] = places
+    names = pa.array([texts[number] for number in used.tolist()], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~is_there), names)

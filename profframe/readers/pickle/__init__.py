@@ -6,6 +6,7 @@ bool, int, float, str, bytes, tuple, list, dict and set; values that the memo sh
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from profframe.readers.pickle.machine import Machine
@@ -13,15 +14,15 @@ from profframe.readers.pickle.machine import Machine
 __all__ = ["Machine", "plain_values"]
 
 
-def plain_values(data: bytes, path: Path | str = "pickle") -> object:
-    """The value of a pickle that is in memory; errors call it ``path``.
+def plain_values(blocks: bytes | Iterator[bytes], path: Path | str = "pickle") -> object:
+    """The value of a pickle, from its bytes or blocks of them; errors call it ``path``.
 
     Raises
     ------
     NotATraceError
         It is not a pickle, or it has more than plain data.
     SourceError
-        It is damaged, ends early, contains itself, or would expand to far more than its size.
+        It is damaged, ends early, contains itself, or would take far more than its size (`limits`).
 
     Examples
     --------
@@ -29,4 +30,4 @@ def plain_values(data: bytes, path: Path | str = "pickle") -> object:
     >>> plain_values(pickle.dumps({"a": 1}))
     {'a': 1}
     """
-    return Machine(iter((data,)), path).value()
+    return Machine(iter((blocks,)) if isinstance(blocks, bytes) else blocks, path).value()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
-from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from profframe.readers.pickle import limits
 from profframe.readers.pickle.cutting import Column, Dicts, Items
 from profframe.readers.pickle.machine import Machine, text_of
 from profframe.readers.pickle.walking import EMPTY, GET, ITEMS, VALUE, Kind
@@ -26,6 +27,8 @@ _CODES: Final = {"text": 0, "stack": 1, "other": 2, _FRAME: 3}
 _NOTHING: Final = -2
 _EMPTY_STACK: Final = -1
 _MOST_CACHED: Final = 64 << 20
+_NUMBERED: Final = 160
+"""Bytes of memory of the number of a text, frame, stack or key, beside its own."""
 _BOUNDS: Final = (-(1 << 63), 1 << 63)
 _LOW: Final = 0xFFFF_FFFF
 _ONE_GET: Final = re.compile(rb"h(.)|j(.{4})", re.DOTALL)
@@ -34,8 +37,9 @@ _ONE_GET: Final = re.compile(rb"h(.)|j(.{4})", re.DOTALL)
 class _Memo:
     """Kinds and numbers by place in the memo."""
 
-    def __init__(self) -> None:
+    def __init__(self, hold_bytes: Callable[[int], None]) -> None:
         self._values = np.zeros(1 << 12, np.uint32)
+        self._hold_bytes = hold_bytes
 
     def put(self, kind: str, places: Ints, numbers: Ints) -> None:
         """Put these at these places; -1 is no place."""
@@ -46,7 +50,9 @@ class _Memo:
             return
         if (most := int(places.max())) >= len(self._values):
             # In place: memory after the end stays untouched until it is used.
-            self._values.resize(max(most + 1, len(self._values) * 5 // 4), refcheck=False)
+            size = max(most + 1, len(self._values) * 5 // 4)
+            self._hold_bytes((size - len(self._values)) * self._values.itemsize)
+            self._values.resize(size, refcheck=False)
         self._values[places] = (numbers - _NOTHING << 2) | _CODES[kind]
 
     def get(self, kind: str, places: Ints) -> Ints:
@@ -73,20 +79,26 @@ class Contents:
         """Numbers of frames of each stack, as bytes."""
         self.unknown_keys: dict[str, int] = {}
         """Keys that are not kept, and how many records and distinct frames have a value there."""
-        self._unknown_of_frames: set[tuple[str, int]] = set()
+        self._unknown_of_frames: set[tuple[Any, int]] = set()
         self._machine = machine
-        self._memo = _Memo()
+        self._hold_bytes = machine.hold_bytes
+        self._memo = _Memo(machine.hold_bytes)
         self._text_ids: dict[str, int] = {}
         self._frame_ids: dict[Frame, int] = {}
         self._stack_ids: dict[bytes, int] = {}
         self._other_ids: dict[bytes, int] = {}
+        self._others: list[bytes] = []
+        self._of_objects: dict[int, tuple[object, int | None]] = {}
+        """Numbers of lists and frames that were decoded singly, by what they are; that stays, so
+        that each is walked once, however many values share it."""
         self._cached: dict[bytes, int] = {}
         self._cached_bytes = 0
 
     def release(self) -> None:
         """Release everything that only decoding needs; texts, frames and stacks stay."""
-        self._memo = _Memo()
-        self._cached, self._stack_ids, self._other_ids = {}, {}, {}
+        self._memo = _Memo(self._hold_bytes)
+        self._cached, self._stack_ids, self._other_ids, self._others = {}, {}, {}, []
+        self._of_objects = {}
 
     # What was decoded by itself.
 
@@ -94,6 +106,7 @@ class Contents:
         """Number of a text."""
         number = self._text_ids.setdefault(text, len(self.texts))
         if number == len(self.texts):
+            self._hold_bytes(sys.getsizeof(text) + _NUMBERED)
             self.texts.append(text)
         return number
 
@@ -101,7 +114,19 @@ class Contents:
         """Number of a list of frames; None for an empty one."""
         if not isinstance(frames, list) or not frames:
             return None
-        ids = [self._frame_id(frame) for frame in frames if isinstance(frame, dict)]
+        return self._once(frames, self._stack_id_of)
+
+    def _once(self, value: Any, number_of: Callable[[Any], int | None]) -> int | None:
+        """The number of an object, which does not change; it is looked at once."""
+        if (earlier := self._of_objects.get(id(value))) is not None:
+            return earlier[1]
+        number = number_of(value)
+        self._hold_bytes(_NUMBERED)
+        self._of_objects[id(value)] = value, number
+        return number
+
+    def _stack_id_of(self, frames: list[Any]) -> int | None:
+        ids = [self._once(frame, self._frame_id) for frame in frames if isinstance(frame, dict)]
         return self._stack_id(np.array(ids, np.int32).tobytes()) if ids else None
 
     def _frame_id(self, frame: dict[Any, Any]) -> int:
@@ -122,12 +147,14 @@ class Contents:
     def _number_of_frame(self, frame: Frame) -> int:
         number = self._frame_ids.setdefault(frame, len(self.frames))
         if number == len(self.frames):
+            self._hold_bytes(_NUMBERED)
             self.frames.append(frame)
         return number
 
     def _stack_id(self, ids: bytes) -> int:
         number = self._stack_ids.setdefault(ids, len(self.stacks))
         if number == len(self.stacks):
+            self._hold_bytes(len(ids) + _NUMBERED)
             self.stacks.append(ids)
         return number
 
@@ -143,9 +170,10 @@ class Contents:
             return self._frame(number)
         if (number := numbers["stack"]) != _NOTHING:
             ids = self.stacks[number] if number != _EMPTY_STACK else b""
+            self._hold_bytes(limits.CONTAINER * (len(ids) >> 2))
             return [self._frame(i) for i in np.frombuffer(ids, np.int32).tolist()]
         if (number := numbers["other"]) != _NOTHING:
-            body = next(islice(self._other_ids, number, None))
+            body = self._others[number]
             return Machine(iter((body, b".")), self._machine.path).value()
         return None
 
@@ -253,19 +281,27 @@ class Contents:
             return np.full(dicts.count, -1)
         return np.where(column.state == EMPTY, -1, self.recalled("text", column))
 
-    def count_unknown(self, key: str, count: int = 1) -> None:
+    def count_unknown(self, key: Any, count: int = 1) -> None:
         """Count values of a key that is not kept."""
+        key = key if isinstance(key, str) else repr(key)
         if count:
+            if key not in self.unknown_keys:
+                self._hold_bytes(_NUMBERED)
             self.unknown_keys[key] = self.unknown_keys.get(key, 0) + count
 
-    def _count_of_frame(self, key: str, number: int) -> None:
+    def _count_of_frame(self, key: Any, number: int) -> None:
         """Count a key that is not kept, once for each frame."""
         if (key, number) not in self._unknown_of_frames:
+            self._hold_bytes(_NUMBERED)
             self._unknown_of_frames.add((key, number))
             self.count_unknown(key)
 
     def _other_of_bytes(self, body: bytes) -> int:
-        return self._other_ids.setdefault(body, len(self._other_ids))
+        number = self._other_ids.setdefault(body, len(self._others))
+        if number == len(self._others):
+            self._hold_bytes(len(body) + _NUMBERED)
+            self._others.append(body)
+        return number
 
     def _text_of_bytes(self, body: bytes) -> int:
         try:
@@ -283,7 +319,7 @@ class Contents:
         value = self._machine.memo.get(index)
         if not isinstance(value, dict):
             self._machine.fail(f"value {index:,} of the memo is not a frame")
-        return self._frame_id(value)
+        return self._once(value, self._frame_id)  # type: ignore[return-value]
 
     def _stack_of_memo(self, index: int) -> int:
         value = self._machine.memo.get(index)

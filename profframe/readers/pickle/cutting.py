@@ -98,12 +98,14 @@ class Cutter:
         The bytes.
     shapes
         The shapes of dicts that are in lists of other dicts.
+    places
+        Number of places that the memo may have: a dict that names one beyond it is not cut.
     """
 
-    def __init__(self, data: bytes, shapes: Sequence[Shape]) -> None:
+    def __init__(self, data: bytes, shapes: Sequence[Shape], places: int) -> None:
         self.data = data
         self.shapes = shapes
-        self._block = Block.of(data)
+        self._block = Block.of(data, places)
         starts = may_begin(self._block.codes)
         self._starts = starts[starts <= self._block.last]
         self._inner: _Walked | None = None

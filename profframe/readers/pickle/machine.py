@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 import struct
+import sys
 from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,20 +17,9 @@ from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from profframe.errors import NotATraceError, SourceError
+from profframe.readers.pickle import limits
 
-_DEEPEST: Final = 100
-_MOST_MEMO: Final = 1 << 27
-_MOST_LONG: Final = 256
-"""Bytes of the longest number."""
 _WHOLE: Final = re.compile(rb"[+-]?\d{1,600}")
-_LONGEST_LINE: Final = 1 << 24
-_LONGEST_TEXT: Final = 1 << 28
-_UNFOLDED: Final = 256
-"""Values that one byte may expand to, as through a list of frames that many events share."""
-_ALWAYS_UNFOLDED: Final = 100_000
-_MOST_CONTAINERS: Final = 3_000_000
-"""Maximum containers that stay: each takes some 300 bytes of memory, but maybe one in the file."""
-
 _FRAME: Final = 9
 _FRAME_CODE: Final = 0x95
 """Bytes of the opcode that begins a frame, with its length, and its code."""
@@ -79,12 +69,17 @@ class Machine:
         self._blocks = blocks
         self._frame_end: int | None = None
         """Where the next frame may begin, in bytes without opcodes of frames."""
+        self._frames = 0
         self._removed: list[tuple[int, int]] = []
         """Where opcodes of frames were removed, and how many bytes until there."""
         self._weights: dict[int, tuple[int, int, Any]] = {}
         """Values and depth of containers as trees, and the container, which keeps its id valid."""
         self._sealed: set[int] = set()
         """Containers that are inside another one."""
+        self._stored: set[int] = set()
+        """Containers that the memo has."""
+        self._held = 0
+        """Bytes of memory that values take, as reckoned."""
         self._opcode_at = 0
 
     def value(self) -> Any:
@@ -109,6 +104,8 @@ class Machine:
             self.fail("it takes a value from an empty stack")
         except UnicodeDecodeError:
             self.fail("it has text that is not UTF-8")
+        if len(self.stack) > limits.MOST_STACK:
+            self.fail(f"it has more than {limits.MOST_STACK:,} values in no container")
 
     def fill(self, count: int) -> bool:
         """Have at least this many bytes in ``data`` from ``position`` on; False at the end."""
@@ -134,6 +131,7 @@ class Machine:
 
     def begin_frame(self, size: int) -> None:
         """Note where a frame ends: another one may begin there, even within a value."""
+        self._count_frames(self.position)
         self._frame_end = self.passed + self.position + size
         self._remove_frames()
 
@@ -154,8 +152,15 @@ class Machine:
             before = self._removed[-1][1] if self._removed else 0
             self._removed.append((self._frame_end, before + _FRAME))
             self._frame_end += int.from_bytes(data[end + 1 : first], "little")
+            self._count_frames(first)
         if pieces:
             self.data = b"".join((*pieces, data[first:]))
+
+    def _count_frames(self, end: int) -> None:
+        self._frames += 1
+        most = limits.ALWAYS_FRAMES + (self.passed + end) // limits.SPARSEST_FRAMES
+        if self._frames > most:
+            self.fail(f"it has more than {most:,} frames until here")
 
     def take(self, count: int) -> bytes:
         """The next bytes of an opcode's argument."""
@@ -170,7 +175,7 @@ class Machine:
         end = self.data.find(b"\n", self.position)
         while end < 0:
             size = len(self.data) - self.position
-            if size > _LONGEST_LINE:
+            if size > limits.LONGEST_TEXT:
                 self.fail("it has a line that never ends")
             if not self.fill(size + 1):
                 self._ends()
@@ -240,14 +245,24 @@ class Machine:
             self.fail(f"it adds items to something that is not a {kind.__name__}")
         return container
 
+    @property
+    def places(self) -> int:
+        """Number of places that the memo may have."""
+        return min(limits.MOST_PLACES, self.passed + len(self.data))
+
     def store(self, index: int) -> None:
         """Put the uppermost value into the memo."""
-        if index >= _MOST_MEMO:
-            self.fail(f"its memo has more than {_MOST_MEMO:,} values")
+        if index >= self.places:
+            self.fail(f"it names place {index:,} of a memo that has {self.places:,} at most")
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
             self.fail("it takes a value from an empty stack")
-        self.memoised += index not in self.memo
-        self.memo[index] = self.stack[-1]
+        value = self.stack[-1]
+        if index not in self.memo:
+            self.memoised += 1
+            self.hold_bytes(limits.PLACE)
+        if isinstance(value, _CONTAINERS):
+            self._stored.add(id(value))
+        self.memo[index] = value
 
     def recall(self, index: int) -> None:
         """Put a value of the memo onto the stack."""
@@ -263,6 +278,7 @@ class Machine:
     def hold(self, container: Any, items: list[Any]) -> None:
         """Weigh what is put into a container, and check that it does not contain itself."""
         weights, sealed = self._weights, self._sealed
+        before = len(weights)
         weight, depth, _ = weights.get(id(container), (1, 1, container))
         weight += len(items)
         for item in items:
@@ -273,25 +289,41 @@ class Machine:
                 depth = max(depth, deep + 1)
         if id(container) in sealed:
             self.fail("a container changes after it was put into another one, or into itself")
-        if depth > _DEEPEST:
-            self.fail(f"containers are nested more than {_DEEPEST} deep")
-        if weight > _ALWAYS_UNFOLDED + _UNFOLDED * (self.passed + len(self.data)):
+        if depth > limits.DEEPEST:
+            self.fail(f"containers are nested more than {limits.DEEPEST} deep")
+        most = limits.ALWAYS_UNFOLDED + limits.UNFOLDED * (self.passed + len(self.data))
+        if weight > most:
             self.fail(f"its values, shared through the memo, would expand to {weight:,}")
         weights[id(container)] = weight, depth, container
-        if len(weights) > _MOST_CONTAINERS:
+        more = len(weights) - before
+        self.hold_bytes(limits.VALUE * len(items) + limits.CONTAINER * more)
+
+    def hold_bytes(self, size: int) -> None:
+        """Count memory that is taken until everything is decoded."""
+        self._held += size
+        if self._held > limits.MOST_BYTES:
             raise SourceError(
-                f"{self.path}: byte {self.place(self._opcode_at):,}: the pickle has more than "
-                f"{_MOST_CONTAINERS:,} unusual lists and dicts"
+                f"{self.path}: byte {self.place(self._opcode_at):,}: what the pickle holds beside "
+                f"records takes more than {limits.MOST_BYTES >> 20} MB of memory"
             )
 
     def release(self) -> None:
         """Release everything that only decoding needs."""
-        self.memo, self._weights, self._sealed, self.data = {}, {}, set(), b""
+        self.memo, self._weights, self.data = {}, {}, b""
+        self._sealed, self._stored = set(), set()
 
     def forget(self, container: Any) -> None:
-        """Release a container that was used up and is in no other one."""
-        self._weights.pop(id(container), None)
-        self._sealed.discard(id(container))
+        """Release a dict that was used up, unless another container or the memo has it, too."""
+        if self._is_alone(id(container)):
+            del self._weights[id(container)]
+            self._held -= 2 * limits.VALUE * len(container) + limits.CONTAINER
+
+    def _is_alone(self, identity: int) -> bool:
+        return (
+            identity in self._weights
+            and identity not in self._sealed
+            and identity not in self._stored
+        )
 
     def put_items(self, container: dict[Any, Any], items: list[Any]) -> None:
         """Add keys and values, one after the other, to a dict."""
@@ -302,6 +334,7 @@ class Machine:
             if not isinstance(key, _KEYS):
                 self.fail(f"a dict has a key of type {type(key).__name__}")
         self.hold(container, items[1::2])
+        self.hold_bytes(limits.VALUE * len(keys))
         container.update(zip(keys, items[1::2], strict=True))
 
     def put_values(self, container: list[Any], items: list[Any]) -> None:
@@ -315,15 +348,21 @@ class Machine:
 
     def number(self, count: int) -> int:
         """A signed number of this many bytes."""
-        if count > _MOST_LONG:
+        if count > limits.LONGEST_NUMBER:
             self.fail(f"it has a number of {count:,} bytes")
+        self.hold_bytes(count)
         return int.from_bytes(self.take(count), "little", signed=True)
 
     def bytes_of(self, count: int) -> bytes:
         """Text or bytes of a length from the file."""
-        if count > _LONGEST_TEXT:
+        if count > limits.LONGEST_TEXT:
             self.fail(f"it has a text of {count:,} bytes")
         return self.take(count)
+
+    def push_text(self, text: str | bytes) -> None:
+        """Put a text onto the stack."""
+        self.hold_bytes(sys.getsizeof(text))
+        self.stack.append(text)
 
 
 _Action = Callable[[Machine], None]
@@ -351,7 +390,7 @@ def _sized(size: int, make: Callable[[bytes], Any]) -> _Action:
 
     def action(machine: Machine) -> None:
         count = int.from_bytes(machine.take(size), "little")
-        machine.stack.append(make(machine.bytes_of(count)))
+        machine.push_text(make(machine.bytes_of(count)))
 
     return action
 
@@ -382,7 +421,12 @@ def text_of(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return data.decode("utf-8", "surrogatepass").encode("utf-8", "replace").decode()
+        return whole_text(data.decode("utf-8", "surrogatepass"))
+
+
+def whole_text(text: str) -> str:
+    """Text without lone halves of surrogate pairs."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _old_text(data: bytes) -> str | bytes:
@@ -407,8 +451,8 @@ def _stop(machine: Machine) -> None:
 
 
 def _mark(machine: Machine) -> None:
-    if len(machine.marks) > 4 * _DEEPEST:
-        machine.fail(f"containers are nested more than {_DEEPEST} deep")
+    if len(machine.marks) > 4 * limits.DEEPEST:
+        machine.fail(f"containers are nested more than {limits.DEEPEST} deep")
     machine.marks.append(len(machine.stack))
 
 
@@ -424,6 +468,7 @@ def _decimal_long(machine: Machine) -> None:
 def _whole(machine: Machine, line: bytes) -> int:
     if not _WHOLE.fullmatch(line):
         machine.fail(f"it has the number {line[:40]!r}")
+    machine.hold_bytes(len(line))
     return int(line)
 
 
@@ -440,13 +485,13 @@ def _quoted(machine: Machine) -> None:
     if len(line) < 2 or line[:1] != line[-1:] or line[:1] not in {b"'", b'"'}:
         machine.fail("it has a text without quotes")
     try:
-        machine.stack.append(_old_text(codecs.escape_decode(line[1:-1])[0]))
+        machine.push_text(_old_text(codecs.escape_decode(line[1:-1])[0]))
     except ValueError:
         machine.fail("it has a text with a wrong escape")
 
 
 def _escaped(machine: Machine) -> None:
-    machine.stack.append(machine.line().decode("raw-unicode-escape"))
+    machine.push_text(whole_text(machine.line().decode("raw-unicode-escape")))
 
 
 def _line_number(machine: Machine) -> int:
@@ -482,6 +527,7 @@ def _additems(machine: Machine) -> None:
     container = machine.top(set)
     if not all(isinstance(item, _KEYS) for item in items):
         machine.fail("a set has a container in it")
+    machine.hold(container, items)
     container.update(items)
 
 
@@ -508,7 +554,9 @@ def _frozenset(machine: Machine) -> None:
     items = machine.items()
     if not all(isinstance(item, _KEYS) for item in items):
         machine.fail("a set has a container in it")
-    machine.stack.append(frozenset(items))
+    container = frozenset(items)
+    machine.hold(container, items)
+    machine.stack.append(container)
 
 
 def _short_tuple(count: int) -> _Action:

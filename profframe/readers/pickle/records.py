@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from profframe.readers.pickle import limits
 from profframe.readers.pickle.contents import FRAME_FIELDS, Contents
 from profframe.readers.pickle.cutting import Cut, Cutter, Dicts, joined
 from profframe.readers.pickle.machine import Machine
@@ -31,6 +32,12 @@ _CHUNK_BYTES: Final = 8 << 20
 _WINDOW: Final = 4 << 20
 _NEAR_END: Final = 1 << 16
 _MOST_SHAPES: Final = 6
+_WIDEST: Final = 64
+"""Keys of a dict that is cut: the walk takes its time for each, even where none has it."""
+_PAIR: Final = 100
+"""Bytes of a key and its value in a dict that was decoded singly."""
+_LEARNED: Final = 64
+"""Frames of a list whose keys are looked at."""
 _MOST_STEPS: Final = 1 << 14
 """Number of dicts that are cut at once; fewer as long as runs are short."""
 _FEWEST_STEPS: Final = 32
@@ -106,7 +113,7 @@ class RecordMachine(Machine):
         self._key_places: dict[str, list[int]] = {}
         self._shapes: dict[str, list[_Shape]] = {name: [] for name in fields}
         self._frame_shapes: list[_Shape] = []
-        self._cutter = Cutter(b"", ())
+        self._cutter = Cutter(b"", (), 0)
         self._steps = _FEWEST_STEPS
         self._skip, self._skipped = 0, 0
         self._pending: str | None = None
@@ -116,7 +123,8 @@ class RecordMachine(Machine):
         self._bytes = 0
         self._runs: list[tuple[int, Dicts]] = []
         """First row of each run, and the run."""
-        self._alone: list[tuple[int, dict[Any, Any]]] = []
+        self._alone: dict[int, tuple[dict[Any, Any], list[int]]] = {}
+        """Dicts that were decoded singly, by what they are, with their rows."""
 
     # What differs from a `Machine`.
 
@@ -142,12 +150,17 @@ class RecordMachine(Machine):
         value = self.stack[-1]
         if type(value) is str and len(self._key_places.get(value, ())) < _MOST_SHAPES:
             self._key_places.setdefault(value, []).append(index)
+            self.hold_bytes(limits.PLACE)
 
     def lost(self, index: int) -> Any:
         """What was cut out of a run."""
         self.flush()
         value = self.contents.lost(index)
-        return super().lost(index) if value is None else value
+        if value is None:
+            return super().lost(index)
+        self.memo[index] = value
+        self.hold_bytes(limits.PLACE)
+        return value
 
     def new_list(self) -> list[Any]:
         """A list; for items that are rows, a `RecordList`."""
@@ -171,10 +184,15 @@ class RecordMachine(Machine):
         for item in items:
             if not isinstance(item, dict):
                 self.fail(f"a list of {container.name} has a value that is not a dict")
+            if len(item) > limits.MOST_KEYS:
+                self.fail(f"a record of {container.name} has {len(item):,} keys")
             self._begin(container, 1)
-            self._alone.append((self._rows - 1, self._prepare(container.name, item)))
-            self._learn(container.name, item)
-            self.forget(item)
+            _, rows = self._alone.setdefault(id(item), (item, []))
+            rows.append(self._rows - 1)
+            if len(rows) == 1:
+                self._bytes += _PAIR * len(item)
+                self._learn(container.name, item)
+                self.forget(item)
 
     # Runs.
 
@@ -229,7 +247,7 @@ class RecordMachine(Machine):
     def _run_of(self, shapes: Sequence[_Shape]) -> Cut | None:
         of_frames = self._with_forms(self._frame_shapes)
         if self._cutter.data is not self.data or self._cutter.shapes != of_frames:
-            self._cutter = Cutter(self.data, of_frames)
+            self._cutter = Cutter(self.data, of_frames, self.places)
         of_rows = self._with_forms(shapes)
         return self._cutter.cut(self.position, self._steps, self.memoised, of_rows)
 
@@ -263,8 +281,8 @@ class RecordMachine(Machine):
         _add_shape(self._shapes[name], _shape(item, self._fields[name]))
         if len(self._frame_shapes) < _MOST_SHAPES:
             lists = (value for value in item.values() if type(value) is list)
-            for frame in chain.from_iterable(lists):
-                if type(frame) is dict:
+            for frame in chain.from_iterable(frames[:_LEARNED] for frames in lists):
+                if type(frame) is dict and len(frame) <= _WIDEST:
                     _add_shape(self._frame_shapes, _shape(frame, FRAME_FIELDS))
 
     # Columns.
@@ -281,7 +299,7 @@ class RecordMachine(Machine):
             self._put_runs(values, is_there)
         self._put_alone(name, values, is_there)
         self._rows, self._bytes = 0, 0
-        self._list_runs, self._runs, self._alone = [], [], []
+        self._list_runs, self._runs, self._alone = [], [], {}
         self._take(Chunk(name, np.repeat(numbers, counts), values, is_there))
 
     def _put_alone(
@@ -292,30 +310,29 @@ class RecordMachine(Machine):
     ) -> None:
         """Rows that were decoded singly."""
         kinds = self._fields[name]
-        for row, item in self._alone:
-            for key, value in item.items():
+        for item, rows in self._alone.values():
+            for key, value in self._prepare(name, item).items():
                 kind = kinds.get(key)
                 if kind is None and value is None:
                     continue
                 if kind is None:
-                    self.contents.count_unknown(key)
+                    self.contents.count_unknown(key, len(rows))
                     continue
                 number = self._number(kind, value)
                 if number is not None:
-                    values[key][row] = number
-                    is_there[key][row] = True
+                    values[key][rows] = number
+                    is_there[key][rows] = True
                 elif value is not None and value != []:
-                    self.odd_values += 1
+                    self.odd_values += len(rows)
 
     def _number(self, kind: Kind, value: Any) -> int | None:
         if kind == "stack":
             return self.contents.stack_id(value)
         if kind == "text":
-            return (
-                None
-                if value is None
-                else self.contents.text_id(value if isinstance(value, str) else repr(value))
-            )
+            is_text = isinstance(value, str)
+            if not is_text and not isinstance(value, _PLAIN):
+                return None
+            return self.contents.text_id(value if is_text else repr(value))
         if isinstance(value, (int, float)) and _BOUNDS[0] <= value < _BOUNDS[1]:
             return int(value)
         return None
@@ -342,7 +359,7 @@ class RecordMachine(Machine):
 
 
 def _add_shape(shapes: list[_Shape], shape: _Shape) -> None:
-    if shape and len(shapes) < _MOST_SHAPES and shape not in shapes:
+    if 0 < len(shape) <= _WIDEST and len(shapes) < _MOST_SHAPES and shape not in shapes:
         shapes.append(shape)
 
 

@@ -107,14 +107,16 @@ class Block:
     """Eight bytes from each place on."""
     last: int
     """No step begins after it."""
+    places: int
+    """Number of places that the memo may have."""
 
     @classmethod
-    def of(cls, data: bytes) -> Block:
+    def of(cls, data: bytes, places: int) -> Block:
         """The views of some bytes."""
         words: npt.NDArray[np.int64] = np.ndarray(
             (max(0, len(data) - _WORD + 1),), "<i8", data, strides=(1,)
         )
-        return cls(data, np.frombuffer(data, np.uint8), words, len(data) - MARGIN)
+        return cls(data, np.frombuffer(data, np.uint8), words, len(data) - MARGIN, places)
 
 
 @dataclass(slots=True)
@@ -256,10 +258,11 @@ class Walk:
         if where is not None:
             size = np.where(where, size, 0)
         is_own = size == 1
-        place = np.where(is_own, self.memoised, _argument(word, size))
+        place = np.where(is_own, self.memoised, np.where(size > 0, _argument(word, size), -1))
+        self.is_right &= place < self._block.places
         self.memoised += is_own
         self._move(size)
-        return np.where(size > 0, place, -1), is_own
+        return place, is_own
 
     def _number(self) -> Values:
         """Pass a number or None."""
