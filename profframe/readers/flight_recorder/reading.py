@@ -55,8 +55,8 @@ def read(
         raise _not_a_dump(source, '"entries" is not a list')
     if len(entries) > limits.MOST_ENTRIES:
         raise SourceError(
-            f"{source.path}: it has {len(entries):,} entries, more than the {limits.MOST_ENTRIES:,} "
-            "that are read of a dump"
+            f"{source.path}: it has {len(entries):,} entries, of which "
+            f"{limits.MOST_ENTRIES:,} can be read"
         )
     quality = Quality()
     kept = [entry for entry in entries if isinstance(entry, Mapping)]
@@ -105,7 +105,8 @@ def _value(source: ByteSource) -> Mapping[str, Any]:
 
 def _json(source: ByteSource, blocks: Iterator[bytes]) -> object:
     """The value of a dump in JSON, which is refused before it would take much memory."""
-    size, parts = 0, []
+    size = 0
+    parts: list[bytes] = []
     for block in blocks:
         # At most a value behind each comma and bracket; text takes its own bytes.
         containers = block.count(b"[") + block.count(b"{")

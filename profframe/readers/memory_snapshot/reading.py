@@ -182,7 +182,7 @@ def _tables(  # noqa: PLR0917
     )
     if odd := unfolding.odd_values + odd_annotations:
         quality.note("odd_value", odd, f"in {_ANNOTATIONS} and metadata")
-    if odd := odd_values + machine.odd_values:
+    if odd := odd_values + machine.odd_values + machine.contents.odd_values:
         quality.note("odd_value", odd, "in tables segments, blocks and allocator_events")
     if odd := recording.impossible_times:
         quality.note("impossible_time", odd, "in table allocator_events")

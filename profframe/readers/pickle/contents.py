@@ -25,7 +25,8 @@ FRAME_FIELDS: Final[Mapping[str, Kind]] = {"name": "text", "filename": "text", "
 _FRAME: Final = "frame"
 _CODES: Final = {"text": 0, "stack": 1, "other": 2, _FRAME: 3}
 _NOTHING: Final = -2
-_EMPTY_STACK: Final = -1
+_NONE: Final = -1
+"""The number of an empty stack, and of what is not what it should be."""
 _MOST_CACHED: Final = 64 << 20
 _NUMBERED: Final = 160
 """Bytes of memory of the number of a text, frame, stack or key, beside its own."""
@@ -80,6 +81,9 @@ class Contents:
         self.unknown_keys: dict[str, int] = {}
         """Keys that are not kept, and how many records and distinct frames have a value there."""
         self._unknown_of_frames: set[tuple[Any, int]] = set()
+        self.odd_values = 0
+        """Number of values in the memo that are used as text or a list of frames, and are not."""
+        self._odd_places: set[int] = set()
         self._machine = machine
         self._hold_bytes = machine.hold_bytes
         self._memo = _Memo(machine.hold_bytes)
@@ -136,7 +140,7 @@ class Contents:
             (
                 name if isinstance(name, str) else None,
                 file if isinstance(file, str) else None,
-                line if is_line else None,
+                int(line) if is_line else None,
             )
         )
         for key, value in frame.items():
@@ -152,6 +156,9 @@ class Contents:
         return number
 
     def _stack_id(self, ids: bytes) -> int:
+        """Number of a stack by those of its frames; -1 for one without frames."""
+        if not ids:
+            return _NONE
         number = self._stack_ids.setdefault(ids, len(self.stacks))
         if number == len(self.stacks):
             self._hold_bytes(len(ids) + _NUMBERED)
@@ -169,7 +176,7 @@ class Contents:
         if (number := numbers[_FRAME]) != _NOTHING:
             return self._frame(number)
         if (number := numbers["stack"]) != _NOTHING:
-            ids = self.stacks[number] if number != _EMPTY_STACK else b""
+            ids = self.stacks[number] if number != _NONE else b""
             self._hold_bytes(limits.CONTAINER * (len(ids) >> 2))
             return [self._frame(i) for i in np.frombuffer(ids, np.int32).tolist()]
         if (number := numbers["other"]) != _NOTHING:
@@ -199,13 +206,16 @@ class Contents:
             self._memoise_items(column, items, frames)
 
     def recalled(self, kind: Kind, column: Column) -> Ints:
-        """Numbers of a column that was memoised, including those from the memo."""
+        """Numbers of a column that was memoised, including those from the memo; -1 for none."""
         is_get = column.state == GET
         if kind not in {"text", "stack"} or not is_get.any():
             return column.numbers
         numbers = column.numbers.copy()
         of_memo = self._text_of_memo if kind == "text" else self._stack_of_memo
-        numbers[is_get] = self._of_memo(kind, numbers[is_get], of_memo)
+        places = numbers[is_get]
+        numbers[is_get] = self._of_memo(kind, places, of_memo)
+        if self._odd_places:
+            self.odd_values += int(np.isin(places, [*self._odd_places]).sum())
         return numbers
 
     def _of_memo(self, kind: str, places: Ints, of_memo: Callable[[int], int]) -> Ints:
@@ -238,9 +248,11 @@ class Contents:
         ids = np.empty(len(items.gets), np.int32)
         ids[is_here] = frames
         ids[~is_here] = self._of_memo(_FRAME, items.gets[~is_here], self._frame_of_memo)
-        offsets = np.append([0], np.cumsum(4 * items.counts)).astype(np.int32)
+        of_list = np.repeat(np.arange(len(items.counts)), items.counts)[ids >= 0]
+        counts, ids = np.bincount(of_list, minlength=len(items.counts)), ids[ids >= 0]
+        offsets = np.append([0], np.cumsum(4 * counts)).astype(np.int32)
         bodies = pa.Array.from_buffers(
-            pa.binary(), len(items.counts), [None, pa.py_buffer(offsets), pa.py_buffer(ids)]
+            pa.binary(), len(counts), [None, pa.py_buffer(offsets), pa.py_buffer(ids)]
         ).dictionary_encode()
         numbers = np.array([self._stack_id(b) for b in bodies.dictionary.to_pylist()], np.int64)
         self._put("stack", column, column.state == ITEMS, numbers[bodies.indices.to_numpy()])
@@ -310,23 +322,33 @@ class Contents:
             self._machine.fail("it has text that is not UTF-8")
 
     def _text_of_memo(self, index: int) -> int:
-        value = self._machine.memo.get(index)
-        if not isinstance(value, str):
-            self._machine.fail(f"value {index:,} of the memo is not text, as it should be")
-        return self.text_id(value)
+        value = self._value_of_memo(index)
+        return self.text_id(value) if isinstance(value, str) else self._odd(index)
+
+    def _value_of_memo(self, index: int) -> Any:
+        memo = self._machine.memo
+        value = memo[index] if index in memo else self.lost(index)
+        if value is None and index not in memo:
+            self._machine.fail_lost(index)
+        return value
+
+    def _odd(self, index: int) -> int:
+        """Note that the memo has something else than it should there."""
+        self._odd_places.add(index)
+        return _NONE
 
     def _frame_of_memo(self, index: int) -> int:
-        value = self._machine.memo.get(index)
+        value = self._value_of_memo(index)
         if not isinstance(value, dict):
-            self._machine.fail(f"value {index:,} of the memo is not a frame")
+            return _NONE
         return self._once(value, self._frame_id)  # type: ignore[return-value]
 
     def _stack_of_memo(self, index: int) -> int:
-        value = self._machine.memo.get(index)
+        value = self._value_of_memo(index)
         if not isinstance(value, list):
-            self._machine.fail(f"value {index:,} of the memo is not a list of frames")
+            return self._odd(index)
         number = self.stack_id(value)
-        return _EMPTY_STACK if number is None else number
+        return _NONE if number is None else number
 
     def _stack_of_gets(self, body: bytes) -> int:
         """Number of a stack by the opcodes of its list; -1 for an empty one."""
@@ -336,13 +358,13 @@ class Contents:
         # No match begins at the marks of items, which are before and after them.
         gets: list[tuple[bytes, bytes]] = _ONE_GET.findall(body)
         if not gets:
-            return _EMPTY_STACK
+            return _NONE
         places = np.array(
             [short[0] if short else int.from_bytes(long, "little") for short, long in gets],
             np.int64,
         )
         ids = self._of_memo(_FRAME, places, self._frame_of_memo)
-        number = self._stack_id(ids.astype(np.int32).tobytes())
+        number = self._stack_id(ids[ids >= 0].astype(np.int32).tobytes())
         if self._cached_bytes > _MOST_CACHED:
             self._cached, self._cached_bytes = {}, 0
         self._cached[body] = number

@@ -23,10 +23,13 @@ UNFOLDED: Final = 256
 """Values that one byte may expand to, as through a list of frames that many events share."""
 ALWAYS_UNFOLDED: Final = 100_000
 
-MOST_BYTES: Final = 512 << 20
-"""Memory of all that is held while decoding: with the libraries and the rows it is below 1 GB."""
+MOST_BYTES: Final = 256 << 20
+"""Memory of all that is held while decoding: with the libraries, what waits on the stack, and what
+becomes of it, it is far below 1 GB, and is decoded in seconds. A snapshot of 1 GB holds 80 MB."""
 VALUE: Final = 56
 """Bytes of a value in a container: its place there, and a small object."""
+KEY: Final = 8
+"""Bytes of a key, beside its value: dicts have few, and share them."""
 CONTAINER: Final = 320
 """Bytes of a container without values, with what is noted about it."""
 PLACE: Final = 110

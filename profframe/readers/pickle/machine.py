@@ -80,6 +80,8 @@ class Machine:
         """Containers that the memo has."""
         self._held = 0
         """Bytes of memory that values take, as reckoned."""
+        self.places = 0
+        """Number of places that the memo may have."""
         self._opcode_at = 0
 
     def value(self) -> Any:
@@ -121,6 +123,7 @@ class Machine:
             self.passed += self.position
             self.position = 0
             self.data = b"".join(parts)
+            self.places = min(limits.MOST_PLACES, self.passed + len(self.data))
             self._remove_frames()
         return True
 
@@ -245,11 +248,6 @@ class Machine:
             self.fail(f"it adds items to something that is not a {kind.__name__}")
         return container
 
-    @property
-    def places(self) -> int:
-        """Number of places that the memo may have."""
-        return min(limits.MOST_PLACES, self.passed + len(self.data))
-
     def store(self, index: int) -> None:
         """Put the uppermost value into the memo."""
         if index >= self.places:
@@ -273,6 +271,10 @@ class Machine:
 
     def lost(self, index: int) -> Any:
         """A value of the memo that is not in ``memo``."""
+        return self.fail_lost(index)
+
+    def fail_lost(self, index: int) -> NoReturn:
+        """Raise an error about a value that the memo does not have."""
         self.fail(f"it takes value {index:,} of the memo, which does not exist")
 
     def hold(self, container: Any, items: list[Any]) -> None:
@@ -316,7 +318,7 @@ class Machine:
         """Release a dict that was used up, unless another container or the memo has it, too."""
         if self._is_alone(id(container)):
             del self._weights[id(container)]
-            self._held -= 2 * limits.VALUE * len(container) + limits.CONTAINER
+            self._held -= (limits.KEY + limits.VALUE) * len(container) + limits.CONTAINER
 
     def _is_alone(self, identity: int) -> bool:
         return (
@@ -334,7 +336,7 @@ class Machine:
             if not isinstance(key, _KEYS):
                 self.fail(f"a dict has a key of type {type(key).__name__}")
         self.hold(container, items[1::2])
-        self.hold_bytes(limits.VALUE * len(keys))
+        self.hold_bytes(limits.KEY * len(keys))
         container.update(zip(keys, items[1::2], strict=True))
 
     def put_values(self, container: list[Any], items: list[Any]) -> None:

@@ -36,8 +36,6 @@ _WIDEST: Final = 64
 """Keys of a dict that is cut: the walk takes its time for each, even where none has it."""
 _PAIR: Final = 100
 """Bytes of a key and its value in a dict that was decoded singly."""
-_LEARNED: Final = 64
-"""Frames of a list whose keys are looked at."""
 _MOST_STEPS: Final = 1 << 14
 """Number of dicts that are cut at once; fewer as long as runs are short."""
 _FEWEST_STEPS: Final = 32
@@ -113,6 +111,7 @@ class RecordMachine(Machine):
         self._key_places: dict[str, list[int]] = {}
         self._shapes: dict[str, list[_Shape]] = {name: [] for name in fields}
         self._frame_shapes: list[_Shape] = []
+        self._learned: set[int] = set()
         self._cutter = Cutter(b"", (), 0)
         self._steps = _FEWEST_STEPS
         self._skip, self._skipped = 0, 0
@@ -141,7 +140,8 @@ class RecordMachine(Machine):
 
     def step(self) -> None:
         """Decode one opcode, or a run of dicts."""
-        if not self._run():
+        is_dict = self.marks and self.data.startswith(b"}", self.position)
+        if not (is_dict and self._run()):
             super().step()
 
     def store(self, index: int) -> None:
@@ -208,10 +208,8 @@ class RecordMachine(Machine):
         self._bytes += size
 
     def _run(self) -> bool:
-        """Take a run of dicts, if one begins here."""
-        marks, stack, position = self.marks, self.stack, self.position
-        if not marks or self.data[position : position + 1] != b"}":
-            return False
+        """Take a run of dicts, if one begins with the dict here."""
+        marks, stack = self.marks, self.stack
         container = stack[marks[-1] - 1] if marks[-1] else None
         if type(container) is not RecordList:
             return False
@@ -281,9 +279,15 @@ class RecordMachine(Machine):
         _add_shape(self._shapes[name], _shape(item, self._fields[name]))
         if len(self._frame_shapes) < _MOST_SHAPES:
             lists = (value for value in item.values() if type(value) is list)
-            for frame in chain.from_iterable(frames[:_LEARNED] for frames in lists):
+            for frame in chain.from_iterable(filter(self._is_new, lists)):
                 if type(frame) is dict and len(frame) <= _WIDEST:
                     _add_shape(self._frame_shapes, _shape(frame, FRAME_FIELDS))
+
+    def _is_new(self, frames: list[Any]) -> bool:
+        """Whether a list, which does not change any more, was not looked at before."""
+        count = len(self._learned)
+        self._learned.add(id(frames))
+        return len(self._learned) > count
 
     # Columns.
 
@@ -353,7 +357,7 @@ class RecordMachine(Machine):
                 self.contents.count_unknown(key, int(is_set.sum()))
                 continue
             numbers = self.contents.recalled(kind, column)
-            is_set &= (kind != "stack") | (numbers >= 0)
+            is_set &= (kind not in {"text", "stack"}) | (numbers >= 0)
             values[key][is_set] = numbers[is_set]
             is_there[key][is_set] = True
 

@@ -16,7 +16,7 @@ _LISTS: Final = (list, tuple, *_SETS)
 
 
 class Unfolding:
-    """Writes values of one file as JSON.
+    r"""Writes values of one file as JSON.
 
     Parameters
     ----------
