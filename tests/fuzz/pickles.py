@@ -42,8 +42,8 @@ _OPCODES: Final = (
 _ODD_KEYS: Final = (b"key", None, 7, 2.5, True, "\ud800", "", "k" * 300)
 _ODD: Final = (
     b"bytes", {1, 2}, frozenset({b"a"}), (), (1, None), [], [[]], {}, {b"a": {1}}, [{b"a": 1}],
-    None, True, -1, 2**31, 2**62, 2**63, 2**70, -(2**63), 1.5, float("nan"), float("inf"), "", "\ud800",
-    "text", [1, "a", {2}], {"name": b"x"}, [b"x"], [2**70],
+    None, True, -1, 2**31, 2**62, 2**63, 2**70, -(2**63), 1.5, float("nan"), float("inf"), "",
+    "\ud800", "text", [1, "a", {2}], {"name": b"x"}, [b"x"], [2**70],
 )  # fmt: skip
 
 
@@ -150,6 +150,6 @@ def main(content_of: Callable[[int], bytes], name: str, arguments: Sequence[str]
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     sys.stdout.write(
         f"{given.cases:,} files: {counts[True]:,} loaded, {counts[False]:,} refused, {wrong:,} "
-        f"wrong; at most {used:,} MB of memory; slowest {slowest.cpu_s:.2f} s for {slowest.size:,} bytes, "
-        f"{slowest.s_per_mb:.2f} s per MB\n"
+        f"wrong; at most {used:,} MB of memory; slowest {slowest.cpu_s:.2f} s for "
+        f"{slowest.size:,} bytes, {slowest.s_per_mb:.2f} s per MB\n"
     )
