@@ -1271,8 +1271,8 @@ GENERATED: Final = (
         "G40",
         "a dict that is not cut has a shape",
         "profframe/readers/pickle/records.py",
-        "if shape and len(shapes) < _MOST_SHAPES and shape not in shapes:",
-        "if len(shapes) < _MOST_SHAPES and shape not in shapes:",
+        "if 0 < len(shape) <= _WIDEST and len(shapes) < _MOST_SHAPES and shape not in shapes:",
+        "if len(shape) <= _WIDEST and len(shapes) < _MOST_SHAPES and shape not in shapes:",
         "tests/unit/test_pickle_records.py::test_a_dict_that_is_not_cut_has_no_shape",
     ),
     Mutant(
