@@ -40,7 +40,7 @@ _OPCODES: Final = (
     b"F1e400\n", b"cos\nsystem\n", b"](" + b"h\x05" * 50 + b"e",
 )  # fmt: skip
 _ODD_KEYS: Final = (b"key", None, 7, 2.5, True, "\ud800", "", "k" * 300)
-_ODD: Final = (
+_ODD: Final[tuple[Any, ...]] = (
     b"bytes", {1, 2}, frozenset({b"a"}), (), (1, None), [], [[]], {}, {b"a": {1}}, [{b"a": 1}],
     None, True, -1, 2**31, 2**62, 2**63, 2**70, -(2**63), 1.5, float("nan"), float("inf"), "",
     "\ud800", "text", [1, "a", {2}], {"name": b"x"}, [b"x"], [2**70],

@@ -136,11 +136,12 @@ class Contents:
     def _frame_id(self, frame: dict[Any, Any]) -> int:
         name, file, line = (frame.get(key) for key in FRAME_FIELDS)
         is_line = isinstance(line, int) and _BOUNDS[0] <= line < _BOUNDS[1]
+        line = int(line) if line is not None and is_line else None
         number = self._number_of_frame(
             (
                 name if isinstance(name, str) else None,
                 file if isinstance(file, str) else None,
-                int(line) if is_line else None,
+                line,
             )
         )
         for key, value in frame.items():

@@ -279,7 +279,7 @@ class RecordMachine(Machine):
         _add_shape(self._shapes[name], _shape(item, self._fields[name]))
         if len(self._frame_shapes) < _MOST_SHAPES:
             lists = (value for value in item.values() if type(value) is list)
-            for frame in chain.from_iterable(filter(self._is_new, lists)):
+            for frame in chain.from_iterable(frames for frames in lists if self._is_new(frames)):
                 if type(frame) is dict and len(frame) <= _WIDEST:
                     _add_shape(self._frame_shapes, _shape(frame, FRAME_FIELDS))
 
