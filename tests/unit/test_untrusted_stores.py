@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from profframe import cli, convert, load, schema, store
-from profframe.converting.staging import STAGED, Folder
+from profframe.converting.staging import Folder
 from profframe.errors import StoreError
 from profframe.store import layout, maintenance, manifest, parquet
+from profframe.store.layout import STAGED
 from tests import needs
 from tests.fuzz.stores import not_utf8
 from tests.members import few
