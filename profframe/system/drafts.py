@@ -61,7 +61,8 @@ def draft(
         yield path
     finally:
         _remove(path)
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
 
 
 @contextmanager
@@ -124,21 +125,23 @@ def _machine() -> str:
 
 def _locked_draft(
     folder: Path, prefix: str, suffix: str, create: Callable[[Path], object]
-) -> tuple[Path, int]:
+) -> tuple[Path, int | None]:
     while True:
         path = folder / f"{_stem(prefix)}{secrets.token_hex(8)}{suffix}"
         create(path)
         with suppress(FileNotFoundError):  # swept before it was locked: make another one
             handle = _locked(path)
-            if path.exists():
+            if handle is None or path.exists():
                 return path, handle
             os.close(handle)
 
 
-def _locked(path: Path) -> int:
-    """A handle that holds the lock, where the file system has locks."""
-    import fcntl
-
+def _locked(path: Path) -> int | None:
+    """A handle that holds the lock, if the file system has locks; None if the system has none."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where nothing is swept
+        return None
     handle = _opened(path)
     with suppress(OSError):
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -151,8 +154,10 @@ def _opened(path: Path) -> int:
 
 
 def _is_abandoned_and_removed(path: Path) -> bool:
-    import fcntl
-
+    try:
+        import fcntl
+    except ImportError:
+        return False
     with ExitStack() as stack, suppress(OSError):  # gone, of somebody else, or at work
         handle = _opened(path)
         stack.callback(os.close, handle)
