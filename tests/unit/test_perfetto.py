@@ -15,10 +15,12 @@ import polars as pl
 import pytest
 
 import profframe
-from profframe.errors import MissingExtraError, NotATraceError
+from profframe.errors import MissingExtraError, NotATraceError, SourceError
 from profframe.intervals import Ints
 from profframe.readers import perfetto
 from profframe.readers.perfetto import wire
+from profframe.readers.perfetto.events import Events
+from profframe.readers.perfetto.packets import Packets
 from profframe.trace.trace import Trace
 from tests import needs
 from tests.members import few
@@ -441,6 +443,55 @@ def test_compressed_packets_are_taken_a_chunk_at_a_time(
     assert profframe.load(path).events.height == 0
     assert sum(sizes) >= 1 << 16
     assert max(sizes) <= 1 << 13
+
+
+def zipped(*packets: Any) -> Any:
+    inside = pb.Trace(packet=packets).SerializeToString()
+    return pb.TracePacket(compressed_packets=zlib.compress(inside))
+
+
+def moment(own: int, monotonic: int) -> Any:
+    clock = pb.ClockSnapshot.Clock
+    clocks = [clock(clock_id=6, timestamp=own), clock(clock_id=3, timestamp=monotonic)]
+    return packet(clock_snapshot=pb.ClockSnapshot(clocks=clocks))
+
+
+def test_parts_between_snapshots_and_compressed_packets_are_read_in_one_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part has the clocks that are set before it, and its texts from its own buffer."""
+    passes: list[int] = []
+
+    def watched(self: Events, packets: Packets) -> Any:
+        passes.append(packets.count)
+        return batches(self, packets)
+
+    batches = Events.batches
+    monkeypatch.setattr(Events, "batches", watched)
+    packets: list[Any] = [thread(1, 10, 11, "main")]
+    for part in range(40):
+        begin = track_event(100 * part, "SLICE_BEGIN", track_uuid=1, name=f"op{part}")
+        end = track_event(100 * part + 7, "SLICE_END", track_uuid=1)
+        for event in (begin, end):
+            event.timestamp_clock_id = 3
+        own = [begin, end] if part % 3 else [zipped(begin), zipped(end)]
+        packets += [moment(1_000 * part, 100 * part), *own]
+    trace = written(tmp_path / "a.pftrace", *packets)
+    assert trace.events.select("name", "start_ns", "dur_ns").rows() == [
+        (f"op{part}", 1_000 * part, 7) for part in range(40)
+    ]
+    assert len(passes) == 1
+
+
+@pytest.mark.parametrize("form", ["clock snapshots", "compressed packets"])
+def test_more_parts_than_a_trace_has_are_refused(tmp_path: Path, form: str) -> None:
+    one = moment(5, 5) if form == "clock snapshots" else zipped(track_event(1, "INSTANT"))
+    few_parts = written(tmp_path / "few.pftrace", thread(1, 10, 11, "main"), *[one] * 500)
+    assert few_parts.threads["thread_name"].to_list() == ["main"]
+    with pytest.raises(
+        SourceError, match=r"more than 2,\d+ clock snapshots, losses and compressed"
+    ):
+        written(tmp_path / "many.pftrace", *[one] * 4_000)
 
 
 def test_runs_of_empty_packets_are_passed_over() -> None:

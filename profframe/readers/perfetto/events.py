@@ -26,7 +26,7 @@ from profframe.readers.perfetto.arrows import Arrows
 from profframe.readers.perfetto.legacy import legacy_members
 from profframe.readers.perfetto.packets import TRACK_EVENT, Packets, messages
 from profframe.readers.perfetto.rocm import device_of_counter, with_rocm_columns
-from profframe.readers.perfetto.state import MONOTONIC, State
+from profframe.readers.perfetto.state import State
 from profframe.readers.perfetto.tracks import Lines
 from profframe.readers.perfetto.wire import (
     FIXED64,
@@ -190,8 +190,7 @@ class Events:
         deltas, absolute = (parts.of(number, VARINT) for number in (_DELTA_US, _ABSOLUTE_US))
         if not deltas.owner.size and not absolute.owner.size:
             return times, lacks_time
-        monotonic = self.state.clocks.get(MONOTONIC)
-        times[absolute.owner] = absolute.value * 1000 + (monotonic.last if monotonic else 0)
+        times[absolute.owner] = absolute.value * 1000 + packets.monotonic[of[absolute.owner]]
         lacks_time[absolute.owner] = False
         for part in np.unique(epoch[deltas.owner]).tolist():
             thread = self.state.threads.get(part)

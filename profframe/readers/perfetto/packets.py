@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Final
@@ -16,7 +17,7 @@ from profframe.errors import MissingExtraError, SourceError
 from profframe.intervals import Ints, Mask
 from profframe.readers.chrome import base_of
 from profframe.readers.perfetto import exported
-from profframe.readers.perfetto.state import State, plain_text
+from profframe.readers.perfetto.state import MONOTONIC, State, plain_text
 from profframe.readers.perfetto.wire import (
     LENGTH,
     Bytes,
@@ -61,6 +62,9 @@ _OF_ALL: Final = (
 _CHUNK: Final = 4 << 20
 _MOST_DECOMPRESSED: Final = 256 << 20
 """Maximum bytes that one packet of compressed packets may become."""
+_ALWAYS_PARTS: Final = 1 << 11
+_BYTES_OF_A_PART: Final = 1 << 9
+"""Bytes of the file for each part that clocks, losses or compression cut it into."""
 _KERNELS_MARK: Final = b"\xc2\x3e"
 _ARGUMENTS_MARK: Final = b"\xca\x3e"
 """Tags of interned data that the library does not know: kernels, and names of arguments."""
@@ -87,7 +91,10 @@ def messages() -> ModuleType:
 
 @dataclass(frozen=True, slots=True)
 class Packets:
-    """Some consecutive packets, and for each its time, sequence and epoch."""
+    """Some consecutive packets, and for each its time, sequence and epoch.
+
+    ``monotonic`` is where the monotonic clock is zero, for the times in events of older writers.
+    """
 
     buffer: Bytes
     fields: Fields
@@ -96,10 +103,55 @@ class Packets:
     lacks_time: Mask
     sequence: Ints
     epoch: Ints
+    monotonic: Ints
 
     def of(self, number: int) -> Fields:
         """What the packets have in a field; ``owner`` is the packet."""
         return self.fields.of(number, LENGTH)
+
+
+def joined(parts: Iterable[Packets]) -> Iterator[Packets]:
+    """The same packets in fewer parts: a pass over events takes long, however few there are.
+
+    Clocks and compressed packets cut a trace into as many parts as it likes.
+    """
+    group: list[Packets] = []
+    size = 0
+    for part in parts:
+        more = 0 if any(part.buffer is one.buffer for one in group[-2:]) else part.buffer.size
+        if group and size + more > 2 * _CHUNK:
+            yield _joined(group)
+            group, size, more = [], 0, part.buffer.size
+        group.append(part)
+        size += more
+    if group:
+        yield _joined(group)
+
+
+def _joined(group: Sequence[Packets]) -> Packets:
+    """The same in one part, whose buffer has those of all parts one behind the other."""
+    if len(group) == 1:
+        return group[0]
+    buffers = {id(part.buffer): part.buffer for part in group}
+    sizes = [buffer.size for buffer in buffers.values()]
+    offsets = dict(zip(buffers, itertools.accumulate([0, *sizes]), strict=False))
+    owners, values, first = [], [], 0
+    for part in group:
+        of = part.fields
+        owners.append(of.owner + first)
+        values.append(of.value + (of.wire == LENGTH) * offsets[id(part.buffer)])
+        first += part.count
+    number, wire, size = (
+        np.concatenate([getattr(part.fields, name) for part in group])
+        for name in ("number", "wire", "size")
+    )
+    fields_of_all = Fields(np.concatenate(owners), number, wire, np.concatenate(values), size)
+    time, lacks_time, sequence, epoch, monotonic = (
+        np.concatenate([getattr(part, name) for part in group])
+        for name in ("time", "lacks_time", "sequence", "epoch", "monotonic")
+    )
+    buffer = np.concatenate([*buffers.values()]) if len(buffers) > 1 else group[0].buffer
+    return Packets(buffer, fields_of_all, first, time, lacks_time, sequence, epoch, monotonic)
 
 
 @dataclass(slots=True)
@@ -115,6 +167,7 @@ class Reading:
     passed: Counter[str] = field(default_factory=Counter)
     """Contents of packets that are not read, by name."""
     _seen: set[int] = field(default_factory=set)
+    _parts: int = 0
 
     def packets(self, blocks: Iterator[bytes]) -> Iterator[Packets]:
         """All packets.
@@ -122,11 +175,11 @@ class Reading:
         Raises
         ------
         SourceError
-            Compressed packets become too large.
+            Compressed packets become too large, or clocks change too often.
         """
         protos = messages()
-        for buffer, starts, ends in self.framing.chunks(blocks, _CHUNK):
-            yield from self._decoded(protos, buffer, starts, ends)
+        for chunk in self.framing.chunks(blocks, _CHUNK):
+            yield from joined(self._decoded(protos, *chunk))
 
     def _decoded(
         self,
@@ -150,6 +203,7 @@ class Reading:
         is_cut = (parts.number == _SNAPSHOT) | ((parts.number == _LOST) & (parts.value != 0))
         cuts[parts.owner[is_cut]] = True
         bounds = np.unique([0, *np.flatnonzero(cuts).tolist(), starts.size])
+        self._count_parts(bounds.size - 1)
         inside = dict(zip(compressed.owner.tolist(), range(compressed.owner.size), strict=True))
         for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             if (row := inside.get(first)) is not None:
@@ -167,6 +221,16 @@ class Reading:
                 *(a[low:high] for a in (parts.number, parts.wire, parts.value, parts.size)),
             )
             yield self._timed(protos, buffer, shifted, end - first)
+
+    def _count_parts(self, count: int) -> None:
+        """Refuse more parts than a trace of this size has: each takes a millisecond."""
+        self._parts += count
+        most = _ALWAYS_PARTS + self.framing.position // _BYTES_OF_A_PART
+        if self._parts > most:
+            raise SourceError(
+                f"more than {most:,} clock snapshots, losses and compressed packets in the first "
+                f"{self.framing.position:,} bytes: no recorder writes so many"
+            )
 
     def _plain(self, packed: bytes, number: int) -> bytes:
         try:
@@ -193,7 +257,9 @@ class Reading:
         epoch, is_lacking = self._set(protos, buffer, parts, sequence, count)
         self._note(protos, parts)
         time, lacks_time = self._times(parts, sequence, epoch, is_lacking)
-        return Packets(buffer, parts, count, time, lacks_time, sequence, epoch)
+        clock = self.state.clocks.get(MONOTONIC)
+        monotonic = np.full(count, clock.last if clock else 0)
+        return Packets(buffer, parts, count, time, lacks_time, sequence, epoch, monotonic)
 
     def _set(
         self, protos: ModuleType, buffer: Bytes, parts: Fields, sequence: Ints, count: int
