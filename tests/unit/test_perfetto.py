@@ -486,8 +486,8 @@ def test_parts_between_snapshots_and_compressed_packets_are_read_in_one_pass(
 @pytest.mark.parametrize("form", ["clock snapshots", "compressed packets"])
 def test_more_parts_than_a_trace_has_are_refused(tmp_path: Path, form: str) -> None:
     one = moment(5, 5) if form == "clock snapshots" else zipped(track_event(1, "INSTANT"))
-    few_parts = written(tmp_path / "few.pftrace", thread(1, 10, 11, "main"), *[one] * 500)
-    assert few_parts.threads["thread_name"].to_list() == ["main"]
+    few_parts = [*[one] * 500, track_event(9, "INSTANT", name="last")]
+    assert written(tmp_path / "few.pftrace", *few_parts).instants["name"][-1] == "last"
     with pytest.raises(
         SourceError, match=r"more than 2,\d+ clock snapshots, losses and compressed"
     ):
