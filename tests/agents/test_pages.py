@@ -265,7 +265,7 @@ class TestErrors:
             (lambda subject: tools.answer(subject, "kernels", {"tops": 3}), "top"),
             (lambda subject: tools.answer(subject, "kernels", {"top": "x"}), "top"),
             (lambda subject: tools.answer(subject, "kernels", None, ["nam"]), "name"),
-            (lambda subject: tools.answer(subject, "blame", {"per": 3}), "of type str"),
+            (lambda subject: tools.answer(subject, "blame", {"per": 3}), "is a text, not 3"),
             (lambda subject: tools.answer(subject, "regressions"), "baseline"),
             (lambda subject: tools.event(subject, 10**6), "no event"),
             (lambda subject: tools.event(subject, 1, run="no"), "no run"),
