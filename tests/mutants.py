@@ -853,7 +853,7 @@ PLANTED_3B: Final = (
         "M44",
         "absolute times are on the clock of the trace",
         "profframe/readers/perfetto/events.py",
-        "absolute.value * 1000 + (monotonic.last if monotonic else 0)",
+        "absolute.value * 1000 + packets.monotonic[of[absolute.owner]]",
         "absolute.value * 1000",
         "tests/unit/test_perfetto_writers.py"
         "::test_absolute_times_of_the_first_writers_are_on_the_monotonic_clock",
