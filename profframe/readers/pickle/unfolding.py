@@ -27,7 +27,7 @@ class Unfolding:
     --------
     >>> unfolding = Unfolding("dump")
     >>> unfolding.json({b"a": (1, None), "b": {3}}), unfolding.odd_values
-    ('{"b\\'a\\'": [1, null], "b": [3]}', 2)
+    ('{"b\'a\'": [1, null], "b": [3]}', 2)
     """
 
     def __init__(self, path: Path | str) -> None:
