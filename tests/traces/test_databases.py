@@ -142,7 +142,10 @@ def test_every_row_is_accounted_for(trace: Trace, plain: Plain) -> None:
 
 
 def test_nothing_else_was_found_wrong(trace: Trace) -> None:
-    checks = {"rows_not_loaded", "kernel_without_launch", "launch_without_work", "crossing_slices"}
+    checks = {
+        "rows_not_loaded", "kernel_without_launch", "launch_without_work", "fill_without_work",
+        "crossing_slices",
+    }  # fmt: skip
     assert set(trace.quality["check"]) <= checks
 
 
