@@ -35,6 +35,7 @@ CERTAIN: Final = {
     "cut_frame",
     "frame_of_another_thread",
     "external_id_mismatch",
+    "fill_without_work",
     "faster_than_memory",
     "faster_than_peak",
     "kernel_without_correlation",
