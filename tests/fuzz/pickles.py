@@ -91,7 +91,7 @@ def read(name: str, content: bytes, seed: int) -> Reading:
 
 
 def peak_kb() -> int:
-    """The most memory that this process has had, without that of the one that it was forked from."""
+    """The most memory that this process has had, without that of its parent before the fork."""
     text = Path("/proc/self/status").read_text("ascii", "replace")
     return int(text.partition("VmHWM:")[2].split()[0])
 
