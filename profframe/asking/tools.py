@@ -193,7 +193,7 @@ def catalogue(about: str = "") -> Result:
         )
     askable: tuple[Answer | Analysis, ...] = (
         *all_answers(),
-        *filter(_analysis, analyses.analyses()),
+        *(one for one in analyses.analyses() if not one.verb),
     )
     questions = [
         (one.name, one.sentence, [parameter.name for parameter in one.parameters])
@@ -353,9 +353,9 @@ def _lacks(trace: Trace) -> list[str]:
     return [f"the trace cannot tell, because it has {', '.join(lacking)}"] if lacking else []
 
 
-def _analysis(name: str | Analysis) -> Analysis | None:
+def _analysis(name: str) -> Analysis | None:
     """The analysis of this name that gives tables of one trace."""
-    analysis = name if isinstance(name, Analysis) else analyses.find(name)
+    analysis = analyses.find(name)
     return analysis if analysis is not None and not analysis.verb else None
 
 

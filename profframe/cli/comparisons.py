@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -19,11 +18,11 @@ from profframe.cli.verbs import (
     SOURCE,
     takes_dtype,
     takes_sources,
+    usage_errors,
     verbs,
     with_facts,
 )
-from profframe.errors import AnswerError, ParameterError, UnknownNameError
-from profframe.show.units import visible
+from profframe.errors import AnswerError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -174,7 +173,7 @@ def diff(
     rows = result.rows
     sums = totals(rows)
     notes = changes.remarks(rows, result.outside, result.models, result.lost_calls)
-    with _usage():
+    with usage_errors("--fail-on: "):
         verdicts = hold(limits, sides, pair, result, steps=steps, **options) if limits else []
     failures = [] if plain is None else growths(rows, plain)
     text = "" if plain is None else written(plain)
@@ -317,7 +316,7 @@ def check(
     from profframe.show.frame import frame
     from profframe.trace.reasons import of_regressions
 
-    with _usage():
+    with usage_errors("--fail-on: "):
         limits = limits_of(fail_on)
     trace = load(sources)
     traces = trace.traces
@@ -372,7 +371,7 @@ def _memory(
     rows = diff_memory(base, other, names, by=by)
     text, changed = snapshots.changes(rows)
     all_limits = [*([] if plain is None else [Limit("memory", plain)]), *limits]
-    with _usage():
+    with usage_errors("--fail-on: "):
         verdicts = hold_peaks(all_limits, rows)
     lines = [Text(), checks.verdicts(verdicts)] if limits else []
     title = f"What they hold, by {by}"
@@ -394,20 +393,11 @@ def _memory(
     return GREW if _say_broken(verdicts[len(all_limits) - len(limits) :]) or has_grown else 0
 
 
-@contextmanager
-def _usage() -> Iterator[None]:
-    """Turn an error in a limit into an error of usage."""
-    try:
-        yield
-    except (ParameterError, UnknownNameError) as error:
-        raise click.UsageError(f"--fail-on: {visible(str(error))}") from error
-
-
 def _limits(texts: Sequence[str]) -> tuple[Fraction | None, list[Limit]]:
     """The lowest limit for all ops and kernels, and those that name a metric."""
     from profframe.analysis.fail_on import limit
 
-    with _usage():
+    with usage_errors("--fail-on: "):
         limits = [limit(text) for text in texts]
     plain = [one.most for one in limits if not one.metric]
     named = [one for one in limits if one.metric]

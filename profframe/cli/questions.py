@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,11 @@ from profframe.cli.part import Part, with_part
 from profframe.cli.verbs import (
     SOURCE,
     Terms,
+    usage_errors,
     verbs,
     with_facts,
     with_terms,
 )
-from profframe.errors import ParameterError, UnknownNameError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -183,7 +182,7 @@ def _request(
     names = {parameter.name for parameter in shared(analysis)}
     wanted = {name: value for name, value in values.items() if name in names}
     own = {name: value for name, value in values.items() if name not in names}
-    with _usage():
+    with usage_errors():
         return arranged(analysis.name, **wanted), analysis.arguments(own)
 
 
@@ -194,17 +193,8 @@ def check_question(name: str | Answer, parameters: Mapping[str, object]) -> None
     from profframe.query.catalogue import find
     from profframe.query.run import prepare
 
-    with _usage(), duckdb.connect() as connection:
+    with usage_errors(), duckdb.connect() as connection:
         prepare(connection, find(name), parameters)
-
-
-@contextmanager
-def _usage() -> Iterator[None]:
-    """A wrong word of a question is one of the command line."""
-    try:
-        yield
-    except (UnknownNameError, ParameterError) as error:
-        raise click.UsageError(str(error)) from error
 
 
 def parameter(text: str) -> tuple[str, str]:

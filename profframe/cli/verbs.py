@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from profframe import __version__
-from profframe.errors import ParameterError
+from profframe.errors import ParameterError, UnknownNameError
+from profframe.show.units import visible
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -233,3 +235,12 @@ def verbs(ctx: click.Context) -> None:
         from profframe.cli.output import line_width
 
         click.echo(text(listing(Path()), line_width()))
+
+
+@contextmanager
+def usage_errors(before: str = "") -> Iterator[None]:
+    """A wrong word in an option is an error of usage; ``before`` names the option."""
+    try:
+        yield
+    except (UnknownNameError, ParameterError) as error:
+        raise click.UsageError(f"{before}{visible(str(error))}") from error

@@ -434,7 +434,6 @@ class Folder(Destination):
 
     def publish(self, staged: Record, *, replace: bool) -> bool:
         # Rename it first: the folder that it replaces must never be listed under this key.
-        # Rename it first: the folder that it replaces must never be listed under this key.
         waiting = self.root / staged.staged_folder
         layout.check_own(self.root, self.root / staged.folder)
         target = self.root / folder_of(staged.run, staged.rank)

@@ -224,9 +224,9 @@ def _parts(
     yield from _limits(limits, most_limits)
     for what, title in _TITLES.items():
         yield from _changed(rows.filter(what=what), title, sides, most_rows)
-    untested = ["the rows are " + changes.UNTESTED]
-    is_untested = rows["p_value"].null_count() == rows.height
-    for note in (*notes, *(untested if is_untested else ())):
+    is_tested = rows["p_value"].null_count() < rows.height
+    untested = () if is_tested else ("the rows are " + changes.UNTESTED,)
+    for note in (*notes, *untested):
         yield f"- {escaped(units.middle(note, _LONGEST_LINE))}"
 
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
-import platform
 import re
-import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -119,6 +117,8 @@ def _machine() -> str:
     try:
         identity = _BOOT_ID.read_text()
     except OSError:
+        import platform
+
         identity = platform.node()
     return hashlib.blake2b(identity.encode(), digest_size=4).hexdigest()
 
@@ -127,7 +127,7 @@ def _locked_draft(
     folder: Path, prefix: str, suffix: str, create: Callable[[Path], object]
 ) -> tuple[Path, int | None]:
     while True:
-        path = folder / f"{_stem(prefix)}{secrets.token_hex(8)}{suffix}"
+        path = folder / f"{_stem(prefix)}{os.urandom(8).hex()}{suffix}"
         create(path)
         with suppress(FileNotFoundError):  # swept before it was locked: make another one
             handle = _locked(path)
