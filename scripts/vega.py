@@ -11,7 +11,7 @@ from typing import Final
 
 import vl_convert
 
-TARGET: Final = Path(__file__).resolve().parent.parent / "profframe/show/report/vendor/vega.js"
+TARGET: Final = Path(__file__).resolve().parent.parent / "profframe/pages/report/vendor/vega.js"
 ABOVE: Final = """\
 /*! Vega {vega}, Vega-Lite {lite}, Vega-Embed {embed} and what they are of; see vega.LICENSE. */
 """

@@ -73,7 +73,7 @@ SERIOUS: Final = (
     Mutant(
         "3",
         "the title of a saved drawing is not escaped",
-        "profframe/show/standalone.py",
+        "profframe/pages/standalone.py",
         "<title>{html.escape(title)}</title>",
         "<title>{title}</title>",
         "tests/test_hostile.py::TestPages::test_flame_graph",
@@ -950,7 +950,7 @@ PLANTED_3B: Final = (
     Mutant(
         "M52",
         "of equally slow steps the last one has the path",
-        "profframe/show/timeline/rows.py",
+        "profframe/trace/timeline_rows.py",
         'times.sort(shared, "step_ns", -pl.col("step"), descending=True)',
         'times.sort(shared, "step_ns", pl.col("step"), descending=True)',
         "tests/unit/test_timeline.py::test_of_equally_slow_steps_the_path_is_of_the_first",
@@ -958,7 +958,7 @@ PLANTED_3B: Final = (
     Mutant(
         "M52b",
         "the slowest step of any run is that of each",
-        "profframe/show/timeline/rows.py",
+        "profframe/trace/timeline_rows.py",
         "step = _slowest(times.filter(is_run))",
         "step = _slowest(times)",
         "tests/unit/test_timeline.py::test_of_equally_slow_steps_the_path_is_of_the_first",
@@ -966,7 +966,7 @@ PLANTED_3B: Final = (
     Mutant(
         "M53",
         "a rank whose clock is ahead is drawn too late",
-        "profframe/show/timeline/lanes.py",
+        "profframe/pages/timeline/lanes.py",
         '.min().over("run") + pl.col("_ahead")',
         '.min().over("run")',
         "tests/unit/test_timeline.py::test_a_clock_that_is_ahead_begins_as_much_later",
@@ -974,7 +974,7 @@ PLANTED_3B: Final = (
     Mutant(
         "M53b",
         "a path across ranks is drawn by the clock of each",
-        "profframe/show/timeline/columns.py",
+        "profframe/pages/timeline/columns.py",
         "first: Ints = np.searchsorted(run, run)[trace]",
         "first: Ints = trace",
         "tests/unit/test_timeline.py::test_a_path_across_ranks_is_on_the_clock_of_the_lowest_one",
@@ -982,7 +982,7 @@ PLANTED_3B: Final = (
     Mutant(
         "M53c",
         "steps and counters are drawn by the clock of the first rank",
-        "profframe/show/timeline/heads.py",
+        "profframe/pages/timeline/heads.py",
         'zero = pl.Series("_zero", content.slices.zeros)[trace]',
         "zero = int(content.slices.zeros[0])",
         "tests/unit/test_timeline.py::test_steps_and_counters_begin_by_the_clock_of_their_rank",
@@ -1302,7 +1302,7 @@ GENERATED: Final = (
     Mutant(
         "G49",
         "a row of a lane is mixed with the lane after it",
-        "profframe/show/timeline/lanes.py",
+        "profframe/pages/timeline/lanes.py",
         "line = lane * (row.max(initial=0) + 1) + row",
         "line = lane * (row.min(initial=0) + 1) + row",
         "tests/unit/test_timeline.py::test_slices_are_by_lane_then_row",
@@ -1310,7 +1310,7 @@ GENERATED: Final = (
     Mutant(
         "G51",
         "what is as far as may be is not drawn",
-        "profframe/show/timeline/lanes.py",
+        "profframe/pages/timeline/lanes.py",
         "(start - middle).abs() <= _FARTHEST",
         "(start - middle).abs() < _FARTHEST",
         "tests/unit/test_timeline.py::test_what_is_farthest_from_the_others_is_drawn_and_no_farther",
@@ -1427,7 +1427,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H49",
         "the shortest slices of a lane are drawn first",
-        "profframe/show/timeline/document.py",
+        "profframe/pages/timeline/document.py",
         "order = np.lexsort((slices.row, -slices.dur, slices.lane))",
         "order = np.lexsort((slices.row, slices.dur, slices.lane))",
         "tests/unit/test_timeline.py::test_the_longest_of_a_lane_are_drawn_first",
@@ -1435,7 +1435,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H50",
         "numbers far below zero are numbers of a script",
-        "profframe/show/timeline/others.py",
+        "profframe/pages/timeline/others.py",
         "low, high = column.min(), column.max()",
         "low, high = column.max(), column.max()",
         "tests/unit/test_timeline.py::test_numbers_that_a_script_has_not_are_texts",
@@ -1828,7 +1828,7 @@ DRAWN_THIRD: Final = (
     Mutant(
         "I47",
         "slices that move to the next row are not in the order of time",
-        "profframe/show/timeline/lanes.py",
+        "profframe/pages/timeline/lanes.py",
         "rest[np.lexsort((begin[rest], lane[rest]))]",
         "rest[np.lexsort((lane[rest],))]",
         "tests/unit/test_timeline.py"
@@ -1837,7 +1837,7 @@ DRAWN_THIRD: Final = (
     Mutant(
         "I49",
         "the parent of the first slice of a trace is the last of the trace before",
-        "profframe/show/timeline/content.py",
+        "profframe/pages/timeline/content.py",
         "(number >= 0) & (at < self._bases[trace + 1])",
         "(at < self._bases[trace + 1])",
         "tests/unit/test_timeline.py::test_the_first_slices_of_every_trace_have_no_parent",

@@ -17,8 +17,8 @@ import polars as pl
 
 import profframe
 from profframe import Trace
+from profframe.pages.report import columns
 from profframe.show.kernel_names import of_answer, shortened
-from profframe.show.report import columns
 from tests.conftest import ROOT, TRACES
 
 HTA: Final = "facebookresearch__HolisticTraceAnalysis"

@@ -16,8 +16,8 @@ import pytest
 
 import profframe
 from profframe import Trace, cli, schema
+from profframe.pages.flame import FlameGraph
 from profframe.show import units
-from profframe.show.flame import FlameGraph
 from tests import hostile, reports
 from tests.members import few
 from tests.pages import Page

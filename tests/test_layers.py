@@ -31,6 +31,7 @@ ROOMS = (
     "store",
     "analysis",
     "show",
+    "pages",
     "export",
     "trace",
     "loading",
@@ -76,7 +77,7 @@ MAY_NAME_FORMAT_WORDS = {
     "facts/kinds.py": "the classifier: a table from the source's words to ours",
 }
 
-GIVEN_DATA = ("export", "show")
+GIVEN_DATA = ("export", "pages", "show")
 """Rooms that show and write what others compute."""
 
 SQL_TEXT = re.compile(r"\s*(ALTER|ATTACH|COPY|CREATE|FROM|INSERT|SELECT|SET VARIABLE|WITH)\b")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from profframe.asking.result import Result
 from profframe.asking.tools import Subject
 from profframe.errors import MissingExtraError, ParameterError, UnknownNameError
-from profframe.show.plots import drawing
+from profframe.pages.plots import drawing
 
 PARAMETERS: Final[Mapping[str, Mapping[str, type]]] = {
     "breakdown": {"per": str},

@@ -23,9 +23,9 @@ from profframe.query.catalogue import catalogue as all_answers
 from profframe.query.catalogue import find
 from profframe.query.header import Answer, sql_directory
 from profframe.query.rules import Advice
-from profframe.show.first_words import first_words
 from profframe.show.frame import why_empty
 from profframe.show.terminal import no_rows
+from profframe.trace.file_summaries import file_summaries
 from profframe.trace.trace import Trace
 
 MOST_BYTES: Final = 256 << 20
@@ -110,7 +110,7 @@ class Subject:
 def overview(subject: Subject) -> Result:
     """What is in the trace, what is wrong with it, and where the time went."""
     trace = subject.trace
-    words = first_words(trace, trace.traces["format"])
+    words = file_summaries(trace, trace.traces["format"])
     traces = pl.DataFrame(trace.overview()).join(
         pl.DataFrame(trace.traces).select(
             "run", "rank", "format", "device_type", "world_size", "backend"

@@ -68,7 +68,7 @@ def advice(
     """
     from profframe.query.catalogue import advice as advice_answer
     from profframe.show.findings import findings, without_rules
-    from profframe.show.first_words import first_words
+    from profframe.trace.file_summaries import file_summaries
 
     thresholds = dict(map(parameter, parameters))
     question = advice_answer(rules)
@@ -79,5 +79,5 @@ def advice(
         output.emit(rows, lambda _: findings(rows, top))
         return
     with trace.asking() as session:
-        words = first_words(session, session.traces["format"])
+        words = file_summaries(session, session.traces["format"])
     output.emit(rows, lambda _: without_rules(words) if words.is_all else findings(rows, top))

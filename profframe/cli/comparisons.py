@@ -142,9 +142,9 @@ def diff(
     from profframe.loading.diff_report import write as write_page
     from profframe.loading.explain import explain as explain_sides
     from profframe.loading.limits import hold
+    from profframe.pages.report.page import check_installed
     from profframe.show import changes
     from profframe.show.comment import Limits, comment
-    from profframe.show.report.page import check_installed
 
     plain, limits = _limits(fail_on)
     pair = names.split(",")

@@ -28,7 +28,8 @@ def hang(sources: tuple[str, ...], *, rank: int | None, top: int, output: Output
 
     The exit code is 0 whether or not something hangs: --format json writes [] if nothing does.
     """
-    from profframe.show import first_words, terminal
+    from profframe.show import terminal
+    from profframe.trace import file_summaries
     from profframe.trace.query import own_rows
 
     trace = load(sources, rank=rank)
@@ -44,4 +45,4 @@ def hang(sources: tuple[str, ...], *, rank: int | None, top: int, output: Output
         output.emit(rows, readable=output.of(trace))
         return
     with trace.asking() as session:
-        output.echo(*terminal.words(first_words.dumps(session), top, output.width))
+        output.echo(*terminal.words(file_summaries.dumps(session), top, output.width))

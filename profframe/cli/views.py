@@ -133,8 +133,8 @@ def _opening(trace: Trace, sort: str) -> Opening:
     """What the first lines need, each computed once."""
     import polars as pl
 
-    from profframe.show.first_words import question
     from profframe.show.opening import Opening
+    from profframe.trace.file_summaries import question
     from profframe.trace.query import own_rows
 
     summary = trace.summary()

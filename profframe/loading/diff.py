@@ -13,8 +13,8 @@ from profframe.analysis.differences import Side, compare
 from profframe.errors import ParameterError, UnknownNameError, naming_arguments
 from profframe.loading.load import load
 from profframe.loading.memory_diff import FORMATS, diff_memory
-from profframe.show.first_words import question, without_times
 from profframe.show.frame import frame, why_empty
+from profframe.trace.file_summaries import question, without_times
 from profframe.trace.trace import Trace
 
 KERNEL_BY: Final = ("name", "short_name", "shapes", "category")

@@ -12,8 +12,8 @@ from profframe.export.files import written
 from profframe.loading.diff import check_names
 from profframe.loading.explain import explain
 from profframe.loading.load import load
+from profframe.pages.report import page, why
 from profframe.query.selection import integer
-from profframe.show.report import page, why
 from profframe.show.units import visible
 from profframe.trace.report import summary
 from profframe.trace.trace import Trace

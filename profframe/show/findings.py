@@ -16,7 +16,7 @@ from profframe.show.units import duration, visible
 if TYPE_CHECKING:
     import polars as pl
 
-    from profframe.show.first_words import FirstWords
+    from profframe.show.special_files import FileSummaries
 
 STYLES: Final = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan"}
 _INDENT: Final = 8
@@ -39,7 +39,7 @@ def findings(advice: pl.DataFrame, top: int) -> RenderableType:
     return Group(*parts, more) if rest > 0 else Group(*parts[:-1])
 
 
-def without_rules(words: FirstWords) -> RenderableType:
+def without_rules(words: FileSummaries) -> RenderableType:
     """What is shown for files that no rule looks at: what matters most in them."""
     first = Text("no findings: rules look at times of ops and devices", style="dim")
     return Group(first, *(part for words in words.parts for part in (Text(), sentences(words))))

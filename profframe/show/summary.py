@@ -10,7 +10,7 @@ import polars as pl
 
 from profframe.query.selection import spans
 from profframe.show import units
-from profframe.show.first_words import FirstWords
+from profframe.show.special_files import FileSummaries
 
 FORMATS: Final = MappingProxyType(
     {
@@ -38,7 +38,7 @@ class Summary:
     traces: pl.DataFrame
     categories: pl.DataFrame
     quality: pl.DataFrame
-    words: FirstWords = field(default_factory=FirstWords)
+    words: FileSummaries = field(default_factory=FileSummaries)
 
     @property
     def title(self) -> str:

@@ -24,8 +24,8 @@ from profframe.show.columns import (
     texts,
     without_constant_keys,
 )
-from profframe.show.first_words import Words
 from profframe.show.frame import why_empty as reason
+from profframe.show.special_files import FileSummary
 from profframe.show.summary import Summary
 
 if TYPE_CHECKING:
@@ -148,13 +148,13 @@ def summary(summary: Summary, name: str) -> RenderableType:
     return Group(Text(f"{units.visible(name)}: {summary.title}", style="bold"), lines)
 
 
-def sentences(words: Words) -> RenderableType:
+def sentences(words: FileSummary) -> RenderableType:
     """What matters most in a file, one sentence per line."""
     lines = (*words.sentences, *((words.hint,) if words.hint else ()))
     return Text("\n".join(lines))
 
 
-def words(words: Words, top: int, width: int | None) -> Iterator[RenderableType]:
+def words(words: FileSummary, top: int, width: int | None) -> Iterator[RenderableType]:
     """What is shown about a file first: sentences, stacks, and rows of tables."""
     yield sentences(words)
     for excerpt in words.excerpts:

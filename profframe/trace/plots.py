@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from profframe.errors import ParameterError, UnknownNameError, no_attribute
+from profframe.pages.plots import drawing
 from profframe.query.selection import texts
 from profframe.show.frame import why_empty
-from profframe.show.plots import drawing
 from profframe.trace.calls import saying_right_calls
 from profframe.trace.query import own_rows
 from profframe.trace.reasons import lack_of
@@ -18,10 +18,10 @@ from profframe.trace.reasons import lack_of
 if TYPE_CHECKING:
     import polars as pl
 
+    from profframe.pages.flame import FlameGraph
+    from profframe.pages.plots.parts import AnyChart
+    from profframe.pages.timeline import Timeline
     from profframe.query.selection import Text
-    from profframe.show.flame import FlameGraph
-    from profframe.show.plots.parts import AnyChart
-    from profframe.show.timeline import Timeline
     from profframe.trace.trace import Trace
 
 _MOST_STEPPED: Final = 8
@@ -86,7 +86,7 @@ class Plots:
         if per not in {None, "step", "trace"}:
             raise UnknownNameError.one_of("per", per, ("step", "trace"))
         with drawing():
-            from profframe.show.plots import parts, times
+            from profframe.pages.plots import parts, times
 
             rows = self.trace.answer("time_breakdown")
             traces = parts.non_empty(rows, "breakdown").filter(rows["step"].is_null())
@@ -111,7 +111,7 @@ class Plots:
             There are no profiler steps.
         """
         with drawing():
-            from profframe.show.plots import parts, times
+            from profframe.pages.plots import parts, times
 
             rows = self.trace.answer("step_times")
             return times.steps(parts.non_empty(rows, "steps"))
@@ -130,7 +130,7 @@ class Plots:
             No device was used.
         """
         with drawing():
-            from profframe.show.plots import parts, times
+            from profframe.pages.plots import parts, times
 
             rows = self.trace.answer("kernel_categories")
             return times.kernel_categories(parts.non_empty(rows, "kernel_categories"))
@@ -159,7 +159,7 @@ class Plots:
             There are no kernels, or ``top`` is less than 1.
         """
         with drawing():
-            from profframe.show.plots import parts, times
+            from profframe.pages.plots import parts, times
 
             several = self.trace.traces.height > 1
             limit = (5 if several else 15) if top is None else _at_least_one("top", top)
@@ -188,7 +188,7 @@ class Plots:
             Memory was not recorded.
         """
         with drawing():
-            from profframe.show.plots import moments, parts
+            from profframe.pages.plots import moments, parts
 
             rows = self._point_rows("memory_timeline", moments.MEMORIES, points)
             parts.non_empty(rows, "memory")
@@ -218,7 +218,7 @@ class Plots:
             There are no allocations of a memory snapshot.
         """
         with drawing():
-            from profframe.show.plots import parts, snapshots
+            from profframe.pages.plots import parts, snapshots
 
             if by is None:
                 has_categories = own_rows(
@@ -248,7 +248,7 @@ class Plots:
             There are no segments of a memory snapshot.
         """
         with drawing():
-            from profframe.show.plots import parts, snapshots
+            from profframe.pages.plots import parts, snapshots
 
             devices = own_rows(
                 self.trace, "SELECT count(DISTINCT (run, rank, device)) FROM segments"
@@ -277,7 +277,7 @@ class Plots:
             No launch of device work is known.
         """
         with drawing():
-            from profframe.show.plots import moments, parts
+            from profframe.pages.plots import moments, parts
 
             rows = self._point_rows("queue_depth", moments.DEVICES, points)
             parts.non_empty(rows, "queue_depth")
@@ -302,7 +302,7 @@ class Plots:
             No stream was idle, or no device was used.
         """
         with drawing():
-            from profframe.show.plots import parts, times
+            from profframe.pages.plots import parts, times
 
             rows = self.trace.answer("idle", per=per, kernel_wait_ns=kernel_wait_ns)
             return times.idle(parts.non_empty(rows, "idle"))
@@ -328,7 +328,7 @@ class Plots:
             No work is known.
         """
         with drawing():
-            from profframe.show.plots import parts, work
+            from profframe.pages.plots import parts, work
 
             rows = self.trace.roofline(by, dtype, override=override)
             parts.non_empty(rows, "roofline")
@@ -354,7 +354,7 @@ class Plots:
         ParameterError
             There are no slices on the host.
         """
-        from profframe.show.flame import FlameGraph
+        from profframe.pages.flame import FlameGraph
 
         rows = self.trace.answer("flame", top=top, min_share=min_share)
         if rows.is_empty():
@@ -380,12 +380,12 @@ class Plots:
         ParameterError
             There are no slices with a start.
         """
-        from profframe.show.timeline import Timeline
-        from profframe.show.timeline.document import BUDGET_BYTES, document
-        from profframe.show.timeline.rows import MOST_READ, recorded
+        from profframe.pages.timeline import Timeline
+        from profframe.pages.timeline.document import BUDGET_BYTES, document
+        from profframe.trace.timeline_rows import MOST_READ, timeline_rows
 
         with self.trace.asking() as trace:
-            rows = recorded(trace, None if full else MOST_READ)
+            rows = timeline_rows(trace, None if full else MOST_READ)
         packed = document(rows, None if full else BUDGET_BYTES)
         if not packed.head["slices"]:
             raise ParameterError(f"timeline: {lack_of(self.trace, 'slices') or _NO_STARTS}")
@@ -410,7 +410,7 @@ class Plots:
             There is only one rank, or there is no data about ranks.
         """
         with drawing():
-            from profframe.show.plots import jobs
+            from profframe.pages.plots import jobs
 
             if (lack := lack_of(self.trace, "several_ranks")) is not None:
                 raise ParameterError(f"ranks: {lack}")
@@ -443,7 +443,7 @@ class Plots:
             There are no collectives, or ``top`` is less than 1.
         """
         with drawing():
-            from profframe.show.plots import jobs, parts
+            from profframe.pages.plots import jobs, parts
 
             rows = self.trace.answer("collective_summary", corrected=corrected)
             parts.non_empty(rows, "collectives")
@@ -470,7 +470,7 @@ class Plots:
         with drawing():
             import polars as pl
 
-            from profframe.show.plots import history, parts
+            from profframe.pages.plots import history, parts
 
             runs = self.trace.traces["run"].n_unique()
             if runs < 2:
@@ -505,14 +505,14 @@ class Plots:
             The baseline cannot be used, or ``top`` is less than 1.
         """
         with drawing():
-            from profframe.show.plots import history
+            from profframe.pages.plots import history
 
             rows = self.trace.regressions(baseline, runs)
             return history.regressions(rows, _at_least_one("top", top))
 
     def _point_rows(self, name: str, keys: Sequence[str], points: int | None) -> pl.DataFrame:
         """Rows of an answer that takes `points`: by default as many as altair draws."""
-        from profframe.show.plots import parts
+        from profframe.pages.plots import parts
 
         rows = self.trace.answer(name, points=_POINTS if points is None else points)
         height = parts.label_rows(rows, keys, parts.MOST_PANELS).frame.height

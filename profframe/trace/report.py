@@ -19,12 +19,12 @@ from profframe import __version__
 from profframe.analysis import selecting
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.export.files import check_name, written
+from profframe.pages.report import page
 from profframe.query.selection import integer, spans, texts
 from profframe.show import units
-from profframe.show.report import page
-from profframe.show.report.replies import Context, context_of
-from profframe.show.report.sections import SECTIONS
-from profframe.show.report.timeline import FORMS
+from profframe.trace.sections.registry import SECTIONS
+from profframe.trace.sections.replies import Context, context_of
+from profframe.trace.sections.timeline import FORMS
 
 if TYPE_CHECKING:
     from profframe.trace.trace import Trace

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profframe.query.selection import check_compat
-from profframe.show.first_words import first_words
 from profframe.show.lines import Lines
 from profframe.show.summary import Summary
 from profframe.trace import reasons
+from profframe.trace.file_summaries import file_summaries
 from profframe.trace.query import own_rows
 
 if TYPE_CHECKING:
@@ -162,5 +162,5 @@ def summary(self: Trace) -> Summary:
         traces=traces,
         categories=own_rows(trace, _CATEGORIES),
         quality=trace.quality,
-        words=first_words(trace, traces["format"]),
+        words=file_summaries(trace, traces["format"]),
     )

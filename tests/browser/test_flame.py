@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import profframe
-from profframe.show.flame import FlameGraph
+from profframe.pages.flame import FlameGraph
 from tests import hostile
 from tests.builders import event, loaded
 

@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 
 import profframe
-from profframe.show.timeline import Timeline
-from profframe.show.timeline.rows import OTHER_COLUMNS
+from profframe.pages.timeline import Timeline
+from profframe.pages.timeline.rows import OTHER_COLUMNS
 from tests import hostile
 from tests.browser.conftest import Open, Opened
 from tests.builders import event, loaded
@@ -502,10 +502,10 @@ def test_two_fingers_zoom_and_one_moves(shown: Timeline, chromium: Browser, tmp_
 def test_what_is_left_out_is_said_in_its_lane(
     trace: profframe.Trace, opened: Open, tmp_path: Path
 ) -> None:
-    from profframe.show.timeline.document import document
-    from profframe.show.timeline.rows import recorded
+    from profframe.pages.timeline.document import document
+    from profframe.trace.timeline_rows import timeline_rows
 
-    rows = replace(recorded(trace), others=None)
+    rows = replace(timeline_rows(trace), others=None)
     whole = document(rows, None)
     few = document(rows, len(whole.body) * 3 // 4)
     it = opened(page(Timeline(few), tmp_path / "few.html"))

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from profframe.show.timeline.document import Document
+from profframe.pages.timeline.document import Document
 
 Number = int | None
 

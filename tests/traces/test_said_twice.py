@@ -19,11 +19,11 @@ from profframe import load
 from profframe.cli.next_commands import next_commands
 from profframe.cli.output import Output
 from profframe.cli.views import _opening, _parts
+from profframe.pages.report.parts import Fact, Facts, Finding, Findings
 from profframe.query.rules import shipped_rules
 from profframe.show import findings, opening, terminal
-from profframe.show.report.overview import overview
-from profframe.show.report.parts import Fact, Facts, Finding, Findings
-from profframe.show.report.replies import context_of
+from profframe.trace.sections.overview import overview
+from profframe.trace.sections.replies import context_of
 from profframe.trace.trace import Trace
 from tests.conftest import TRACES
 from tests.members import few

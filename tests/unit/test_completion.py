@@ -86,9 +86,9 @@ def test_options_and_choices_of_verbs() -> None:
 
 
 def test_sections_are_those_of_a_report() -> None:
-    from profframe.show.report import sections
+    from profframe.trace.sections import registry
 
-    assert tuple(sections.SECTIONS) == SECTIONS
+    assert tuple(registry.SECTIONS) == SECTIONS
 
 
 @pytest.mark.parametrize("words", ["answer ", "t.json --sort ", "answer idle t.json -p "])

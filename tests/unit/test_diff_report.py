@@ -13,7 +13,7 @@ import pytest
 
 import profframe
 from profframe.errors import ParameterError
-from profframe.show.report import why_flames
+from profframe.pages.report import why_flames
 from tests import hostile, needs
 from tests.builders import Row, event, loaded
 from tests.conftest import Run

@@ -13,7 +13,7 @@ import pytest
 import profframe
 from profframe import cli
 from profframe.errors import ParameterError
-from profframe.show.first_words import VIEWS, first_words
+from profframe.trace.file_summaries import VIEWS, file_summaries
 from profframe.trace.trace import Trace
 from tests.members import few
 from tests.pages import Page
@@ -135,7 +135,7 @@ def test_a_report_says_the_same(kind: str, tmp_path: Path) -> None:
 
 def test_a_trace_has_no_such_words(example: Path) -> None:
     trace = profframe.load(example)
-    words = first_words(trace, trace.traces["format"])
+    words = file_summaries(trace, trace.traces["format"])
     assert words.parts == ()
     assert not words.is_all
 

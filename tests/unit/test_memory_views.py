@@ -141,7 +141,7 @@ def test_a_snapshot_without_a_failure_has_its_peak(run: Run, before: Path) -> No
 
 def test_areas_add_up_to_what_was_active(before: Path) -> None:
     needs.module("altair")
-    from profframe.show.plots import split_chart
+    from profframe.pages.plots import split_chart
 
     trace = profframe.load(before)
     _, frames = split_chart(trace.plot.snapshot_timeline())
@@ -157,7 +157,7 @@ def test_areas_add_up_to_what_was_active(before: Path) -> None:
 
 def test_areas_of_devices_with_other_moments_have_no_gaps(tmp_path: Path) -> None:
     needs.module("altair")
-    from profframe.show.plots import split_chart
+    from profframe.pages.plots import split_chart
 
     made = snapshot([(2 * MIB, MODEL), (MIB, OPTIMIZER)])
     events = [{**event, "time_us": event["time_us"] + 7} for event in made["device_traces"][0]]

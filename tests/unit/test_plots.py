@@ -15,7 +15,7 @@ import pytest
 
 import profframe
 from profframe import ParameterError, schema
-from profframe.show.flame import FlameGraph
+from profframe.pages.flame import FlameGraph
 from profframe.trace.plots import Plots
 from profframe.trace.trace import Trace
 from tests import hostile, needs
@@ -24,7 +24,7 @@ from tests.members import few
 
 needs.charts()
 
-from profframe.show.plots import palette, parts, split_chart  # noqa: E402
+from profframe.pages.plots import palette, parts, split_chart  # noqa: E402
 
 OF_TRACES = (
     "breakdown", "steps", "kernels", "memory", "queue_depth", "idle", "roofline", "ranks",
@@ -185,7 +185,7 @@ class TestBreakdown:
                 "unrecorded_ns": 0, "idle_ns": 0,
             }
         )  # fmt: skip
-        from profframe.show.plots import times
+        from profframe.pages.plots import times
 
         spec, held = split_chart(times.breakdown_of_steps(rows))
         assert held["rows_0"]["at"].head(3).to_list() == ["7", "7 (2)", "8"]
@@ -261,7 +261,7 @@ class TestQueues:
         assert rows[answer.columns].equals(answer)
 
     def test_deepest_streams_are_kept_and_the_cut_is_said(self) -> None:
-        from profframe.show.plots import moments
+        from profframe.pages.plots import moments
 
         streams = [
             {"stream": s, "time_ns": t, "depth": (9 - s) * (1 - t)}
@@ -298,7 +298,7 @@ class TestRanksAndRuns:
             Plots(gpu).ranks()
 
     def test_ranks_beyond_the_colours_are_said(self) -> None:
-        from profframe.show.plots import times
+        from profframe.pages.plots import times
 
         steps = [{"rank": rank, "step": step} for rank in range(20) for step in (0, 1)]
         rows = pl.DataFrame(steps).with_columns(

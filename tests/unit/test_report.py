@@ -12,7 +12,7 @@ import profframe
 from profframe import Trace
 from profframe.cli import run
 from profframe.errors import ExportError, MissingExtraError, ParameterError, UnknownNameError
-from profframe.show.report import columns, page
+from profframe.pages.report import columns, page
 from tests import needs
 from tests.reports import data
 

@@ -18,14 +18,14 @@ from profframe import Trace
 from profframe.analysis.path_pieces import pieces
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.header import sql_directory
-from profframe.show.report import job as section
+from profframe.trace.sections import job_steps as section
 from tests import needs, step_jobs
 from tests.builders import event, loaded, together
 from tests.reports import check_rows, data, tables_of
 
 needs.charts()
 
-from profframe.show.plots import lanes  # noqa: E402
+from profframe.pages.plots import lanes  # noqa: E402
 
 LATE: Final = 500_000
 SECTIONS: Final = re.compile(r'<section id="(\w+)"')

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe import Trace, cli
-from profframe.show.timeline import Timeline, lanes, others
-from profframe.show.timeline.document import Document, document, longest
-from profframe.show.timeline.encoding import Column, packed
-from profframe.show.timeline.lanes import placed, spread
-from profframe.show.timeline.rows import recorded
+from profframe.pages.timeline import Timeline, lanes, others
+from profframe.pages.timeline.document import Document, document, longest
+from profframe.pages.timeline.encoding import Column, packed
+from profframe.pages.timeline.lanes import placed, spread
+from profframe.trace.timeline_rows import timeline_rows
 from tests import hostile, needs
 from tests.builders import Row, event, loaded, loaded_ranks, together
 from tests.conftest import ROOT
@@ -32,7 +32,7 @@ STREAM: dict[str, Any] = {"category": "kernel", "thread": 9, "device": 0, "strea
 def packed_slices(
     trace: Trace, most_bytes: int | None = None
 ) -> tuple[Document, list[dict[str, Any]]]:
-    rows = recorded(trace)
+    rows = timeline_rows(trace)
     made = document(rows, most_bytes)
     return made, slices(made)
 
@@ -155,7 +155,7 @@ def test_a_lane_for_each_thread_and_stream() -> None:
         event("k", 5, 9, **STREAM | {"stream": 20}),
         threads=[{"thread": 0, "thread_name": "main"}, {"thread": 3, "thread_name": "\x1b[31m"}],
     )
-    lanes = document(recorded(trace)).head["lanes"]
+    lanes = document(timeline_rows(trace)).head["lanes"]
     assert [(lane["title"], lane["rows"]) for lane in lanes] == [
         ("main", [1]),
         ("\\x1b[31m", [1]),
@@ -187,7 +187,7 @@ def test_the_shortest_of_each_lane_are_left_out_and_said() -> None:
 
 def test_of_very_many_the_longest_are_read() -> None:
     trace = loaded(*(event("f", 100 * n, 100 * n + n) for n in range(1, 21)), event("g", 5, None))
-    rows = recorded(trace, 6)
+    rows = timeline_rows(trace, 6)
     durs = sorted(rows.slices["dur_ns"].drop_nulls().to_list())
     assert 5 <= len(durs) <= 6
     assert durs == [*range(21 - len(durs), 21)]
@@ -227,7 +227,7 @@ def test_each_run_has_its_path() -> None:
 
 def test_it_is_said_why_there_is_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = loaded(event("f", 0, 900), event("g", 1000, 1100))
-    monkeypatch.setattr("profframe.show.timeline.rows._MOST_PATH_EVENTS", 1)
+    monkeypatch.setattr("profframe.trace.timeline_rows._MOST_PATH_EVENTS", 1)
     path = packed_slices(trace)[0].head["path"]
     assert path["of"] == [""]
     assert path["lacks"] == "the trace has no steps, and more than 1 events"
@@ -258,7 +258,7 @@ def test_what_advice_and_the_path_are_of() -> None:
 
 def test_counters() -> None:
     trace = profframe.load(ROOT / "examples" / "gpu_training.json.gz")
-    head = document(recorded(trace)).head
+    head = document(timeline_rows(trace)).head
     zero = int(head["traces"][0]["zero"])
     counters = {(one["name"], one["device"], one["stream"]): one for one in head["counters"]}
     queue = trace.queue_depth(points=1000)
@@ -278,7 +278,7 @@ def test_sampled_counters_keep_their_greatest_values() -> None:
         {"name": "power", "series": "W", "value": value, "unit": "W", "time_ns": 10 * number}
         for number, value in enumerate(values)
     ]
-    made = document(recorded(loaded(event("f", 0, 60_000), counters=rows)))
+    made = document(timeline_rows(loaded(event("f", 0, 60_000), counters=rows)))
     (counter,) = made.head["counters"]
     assert (counter["name"], counter["unit"]) == ("power W", "W")
     assert 900 <= len(counter["value"]) <= 1000
@@ -292,7 +292,7 @@ def test_ranks_are_on_one_clock_where_it_is_known() -> None:
     starts = enumerate((5, 9))
     trace = together(*(loaded(event("f", at, at + 10), run="r", rank=n) for n, at in starts))
     assert set(trace.traces["clock"]) != {"utc"}
-    assert [int(one["zero"]) for one in document(recorded(trace)).head["traces"]] == [5, 9]
+    assert [int(one["zero"]) for one in document(timeline_rows(trace)).head["traces"]] == [5, 9]
 
 
 def step_of_a_job(rank: int, begun: int, launches: int) -> Trace:
@@ -387,7 +387,7 @@ def test_steps_and_counters_begin_by_the_clock_of_their_rank(
 
 
 def test_hostile_texts_do_not_act(hostile_trace: Trace) -> None:
-    made = document(recorded(hostile_trace))
+    made = document(timeline_rows(hostile_trace))
     head = made.head
     texts = [
         *head["names"], *head["categories"], *head["dims"],
@@ -466,12 +466,14 @@ def test_nothing_to_draw() -> None:
 def test_the_longest_of_a_lane_are_drawn_first() -> None:
     """Of two as long, the one that began first."""
     slices_ = placed(
-        recorded(loaded(event("f", 0, 3), event("g", 4, 9), event("h", 10, 15), event("i", 20, 21)))
+        timeline_rows(
+            loaded(event("f", 0, 3), event("g", 4, 9), event("h", 10, 15), event("i", 20, 21))
+        )
     )
     drawn = [longest(slices_, share).tolist() for share in (0.25, 0.5)]
     assert drawn == [[False, True, False, False], [False, True, True, False]]
 
 
 def test_places_of_what_is_kept() -> None:
-    whole = placed(recorded(loaded(event("f", 0, 9), event("g", 1, 2), event("h", 3, 4))))
+    whole = placed(timeline_rows(loaded(event("f", 0, 9), event("g", 1, 2), event("h", 3, 4))))
     assert whole.kept(np.array([True, False, True])).source.tolist() == [0, 2]

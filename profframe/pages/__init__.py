@@ -1,0 +1,1 @@
+"""Pages: reports, timelines, charts and flame graphs, drawn from data that others gather."""

@@ -1,0 +1,249 @@
+"""Summaries of files that no profiler wrote: dumps, memory snapshots, execution traces.
+
+Each kind has a view, which asks a trace and turns the rows of answers into sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from profframe.query.header import sql_directory
+from profframe.query.selection import spans
+from profframe.show import execution_traces, hangs, snapshots, units
+from profframe.show.special_files import FileSummaries, FileSummary
+
+if TYPE_CHECKING:
+    from profframe.trace.trace import Trace
+
+_MOST: Final = 8
+"""Maximum sentences, and runs or ranks, that are written out."""
+_MEMORY_BY: Final = MappingProxyType(
+    {
+        "category": "What held memory by category,",
+        "module": "What held memory by module,",
+        "frame": "What held memory by line of code,",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A kind of file."""
+
+    formats: frozenset[str]
+    """Formats of sources that have this and nothing else."""
+    words: Callable[[Trace], FileSummary]
+    without_times: str
+    """A sentence that it has no times of ops and devices, and what to ask instead."""
+
+
+def file_summaries(trace: Trace, formats: Iterable[str | None]) -> FileSummaries:
+    """Summarise each kind of file that a trace was made from.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    formats
+        The formats of its sources.
+    """
+    own = {*formats}
+    counts = question(trace, "contents").row(0, named=True)
+    parts = [v.words(trace) for n, v in VIEWS.items() if counts[n] or own & v.formats]
+    alone = frozenset[str]().union(*(view.formats for view in VIEWS.values()))
+    return FileSummaries(tuple(parts), is_all=bool(own) and own <= alone)
+
+
+def without_times(formats: Iterable[str | None]) -> str:
+    """A sentence that sources have no times of ops and devices; empty if they may have some.
+
+    Parameters
+    ----------
+    formats
+        Those of the sources.
+    """
+    own = {*formats}
+    views = [view for view in VIEWS.values() if own & view.formats]
+    if not own or own - frozenset[str]().union(*(view.formats for view in views)):
+        return ""
+    return "; ".join(view.without_times for view in views)
+
+
+def dumps(trace: Trace) -> FileSummary:
+    """Summary of flight recorder dumps: what hangs, and how far each rank got."""
+    rows, sizes = trace.answer("hangs"), question(trace, "dumps")
+    progress = trace.answer("collective_progress")
+    records = int(sizes["records"].sum())
+    label = "flight recorder"
+    facts = (
+        ("Records", units.count(records)),
+        ("Ranks", "; ".join(map(_ranks, sizes.to_dicts()))),
+        ("Process groups", units.count(int(sizes["groups"].sum()))),
+        ("Backend", ", ".join(sizes["backends"].drop_nulls().unique(maintain_order=True))),
+        ("Version", ", ".join(sizes["versions"].drop_nulls().unique(maintain_order=True))),
+    )
+    what = _each(sizes, hangs.contents)
+    if not records and not rows.height:
+        hint = "TORCH_FR_BUFFER_SIZE=2000 makes torch record (TORCH_NCCL_TRACE_BUFFER_SIZE before)"
+        return _words(label, what, facts, ("it has no records",), hint=hint)
+    sentences = hangs.headline(rows, trace.answer("hang_sides"), progress).split("\n")
+    excerpts = []
+    if rows.height:
+        first = rows.row(0, named=True)
+        for name, side in (("late_stack", "late"), ("waiting_stack", "waiting")):
+            if first[name]:
+                excerpts.append(_stack(f"The stack of {_of(first, side)}", first[name]))
+    tables = [("What hangs", hangs.table(rows))] if rows.height else []
+    tables.append(("How far each rank got", hangs.behind(progress)))
+    hint = hangs.lacking(sizes, rows)
+    return _words(
+        label, what, facts, sentences, excerpts=tuple(excerpts), tables=tuple(tables), hint=hint
+    )
+
+
+def memory(trace: Trace) -> FileSummary:
+    """Summary of memory snapshots and timelines: what failed, what held memory, what is free."""
+    sizes = question(trace, "snapshots")
+    label = "memory"
+    facts = tuple(
+        (name.capitalize(), units.count(int(sizes[name].sum())))
+        for name in ("records", "allocations", "segments", "blocks")
+    )
+    what = _each(sizes, snapshots.contents)
+    segments = trace.answer("fragmentation")
+    if not sizes["allocations"].sum():
+        sentences = ["nothing is allocated in it, and nothing was allocated while it was recorded"]
+        tables = [("Segments", segments)] if segments.height else []
+        hint = "torch.cuda.memory._record_memory_history() makes torch record"
+        return _words(label, what, facts, sentences, tables=tuple(tables), hint=hint)
+    failures = trace.answer("out_of_memory")
+    stacks = trace.answer("memory_stacks", by="frame", top=0)
+    lines = snapshots.headline(failures, stacks, trace.answer("snapshot_timeline"), segments)
+    at, when = ("oom", "when memory ran out") if failures.height else ("peak", "at the peak")
+    tables = []
+    for by, title in _MEMORY_BY.items():
+        rows = stacks
+        if by != "frame" or at != "peak":
+            rows = trace.answer("memory_stacks", by=by, at=at, top=0)
+        if {*rows["name"]} - {None, "unknown"}:
+            tables.append((f"{title} {when}", snapshots.table(rows)))
+    excerpts: tuple[str, ...] = ()
+    if failures.height and failures["stack"][-1]:
+        excerpts = (_stack("Requested by", failures["stack"][-1]),)
+    return _words(label, what, facts, lines, excerpts=excerpts, tables=tuple(tables))
+
+
+def execution(trace: Trace) -> FileSummary:
+    """Summary of execution traces: what communicates, what moves most bytes, large tensors."""
+    sizes, traffic = question(trace, "execution_traces"), trace.answer("tensor_traffic")
+    facts = tuple(
+        (label, units.count(int(sizes[name].sum())))
+        for label, name in (
+            ("Nodes", "nodes"), ("Operators", "operators"), ("Tensors", "tensors"),
+            ("Data dependencies", "dependencies"), ("Collectives", "collectives"),
+        )
+    )  # fmt: skip
+    label = "execution trace"
+    tables = []
+    if traffic.height:
+        tables.append(("Bytes that ops read and write", execution_traces.table(traffic)))
+    return _words(
+        label,
+        _each(sizes, execution_traces.contents),
+        facts,
+        execution_traces.headline(sizes, traffic),
+        tables=tuple(tables),
+        hint=execution_traces.hint(sizes),
+    )
+
+
+VIEWS: Final[Mapping[str, View]] = MappingProxyType(
+    {
+        "dumps": View(
+            frozenset({"flight_recorder"}),
+            dumps,
+            "flight recorder dumps have no times of ops or devices (profframe hang says who "
+            "is late)",
+        ),
+        "snapshots": View(
+            snapshots.FORMATS,
+            memory,
+            "a memory snapshot has no times of ops or devices (two of them can be compared)",
+        ),
+        "execution_traces": View(
+            frozenset({"execution_trace"}),
+            execution,
+            "an execution trace has no times (--execution-trace joins it with a trace of the same "
+            "process)",
+        ),
+    }
+)
+"""A view for each column of `sql/first_words/contents.sql`."""
+
+
+def question(trace: Trace, name: str) -> pl.DataFrame:
+    """The rows of a question that only this module asks: a file of `sql/first_words`."""
+    return pl.DataFrame(trace.answer(sql_directory() / "first_words" / f"{name}.sql"))
+
+
+def _words(
+    label: str,
+    what: tuple[str, ...],
+    facts: tuple[tuple[str, str], ...],
+    sentences: Iterable[str],
+    *,
+    excerpts: tuple[str, ...] = (),
+    tables: tuple[tuple[str, pl.DataFrame], ...] = (),
+    hint: str = "",
+) -> FileSummary:
+    """A summary that a terminal and a page can show, with control bytes of the file escaped."""
+    lines = [units.visible(line[0].upper() + line[1:]) for line in sentences if line]
+    if len(lines) > _MOST + 1:
+        lines = [*lines[:_MOST], f"And {len(lines) - _MOST} more such lines"]
+    return FileSummary(
+        label,
+        tuple(map(units.visible, what)),
+        tuple((name, units.visible(value)) for name, value in facts if value not in {"", "0"}),
+        tuple(lines),
+        excerpts,
+        tables,
+        units.visible(hint),
+    )
+
+
+def _each(rows: pl.DataFrame, text: Callable[[Mapping[str, Any]], str]) -> tuple[str, ...]:
+    """A line for each row, with its run and rank if there are several."""
+    keys = [key for key in ("run", "rank") if key in rows.columns and rows[key].n_unique() > 1]
+    lines = []
+    for row in rows.head(_MOST).to_dicts():
+        place = ", ".join(f"rank {row[k]}" if k == "rank" else str(row[k]) for k in keys)
+        lines.append(f"{place}: {text(row)}" if place else text(row))
+    rest = rows.height - _MOST
+    return (*lines, f"and {rest:,} more") if rest > 0 else tuple(lines)
+
+
+def _ranks(row: Mapping[str, Any]) -> str:
+    of = "" if row["world_size"] is None else f" of {row['world_size']:,}"
+    return f"{spans(map(int, row['ranks'].split(',')))}{of}"
+
+
+def _of(row: Mapping[str, Any], side: str) -> str:
+    """Whose stack a hang has."""
+    if side == "waiting":
+        waiting = row["waiting_ranks"]
+        if waiting is None:
+            return "the other ranks"
+        return f"rank {waiting.partition(',')[0]}, which waits"
+    late, other = row["late_ranks"], row["other_ranks"]
+    if late is not None:
+        return f"rank {late.partition(',')[0]}, which is late"
+    return "a rank" if other is None else f"rank {other.partition(',')[0]}, which does not fit"
+
+
+def _stack(title: str, frames: str) -> str:
+    return "\n  ".join((f"{title}:", *map(units.visible, frames.split(";"))))

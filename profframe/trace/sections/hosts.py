@@ -1,0 +1,178 @@
+"""Sections about the host: operators, memory, modules and annotations, flame graph."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from profframe.pages.report.columns import FrameView
+from profframe.pages.report.parts import Choice, Flame, Part, Section, Table
+from profframe.trace.sections.replies import Context, Reply
+
+_SELF_TIMES: Final = ("name", "kind", "calls", "self_ns", "self_share", "total_ns", "mean_ns")
+_OPERATORS: Final = (
+    "name", "input_dims", "stack", "calls", "self_cpu_ns", "cpu_ns", "self_device_ns", "device_ns",
+    "self_cpu_bytes", "self_device_bytes",
+)  # fmt: skip
+_REGIONS: Final = (
+    "step", "name", "calls", "host_ns", "self_host_ns", "kernels", "device_ns", "self_device_ns",
+    "busy_ns", "exposed_communication_ns", "idle_ns",
+)  # fmt: skip
+_PEAKS: Final = (
+    "device_type", "device", "allocated_bytes", "reserved_bytes", "time_ns", "op_name",
+    "annotation_name", "unfreed_blocks", "unfreed_bytes",
+)  # fmt: skip
+_OWNERS: Final = ("device_type", "device", "origin", "op_name", "blocks", "bytes", "share")
+_BLOCKS: Final = ("device_type", "device", "bytes", "time_ns", "op_name", "annotation_name")
+_FAILURES: Final = (
+    "device", "time_ns", "requested_bytes", "device_free_bytes", "held_bytes", "reserved_bytes",
+    "inactive_bytes", "largest_free_bytes", "fits_sum", "frame", "holder_bytes", "holder_frame",
+)  # fmt: skip
+_HELD: Final = (
+    "device", "name", "peak_bytes", "peak_blocks", "peak_share", "end_bytes", "unfreed_bytes",
+    "allocations", "stack",
+)  # fmt: skip
+_HELD_BY: Final = (
+    ("line of code", "frame"), ("module", "module"), ("category", "category"), ("stack", "stack"),
+)  # fmt: skip
+_SEGMENTS: Final = (
+    "device", "segment_id", "segment_type", "pool", "stream", "bytes", "active_bytes",
+    "inactive_bytes", "inactive_share", "free_blocks", "largest_free_bytes", "is_releasable",
+)  # fmt: skip
+_GROUPINGS: Final = (
+    ("input shapes", "input_dims", {"group_by_input_shape": True}),
+    ("stack", "stack", {"group_by_stack_n": 5}),
+)
+"""Further groupings of operators: label, the column of `events` that it needs, parameters."""
+_MOST_NODES: Final = 8_000
+_FEWEST_NODES: Final = 300
+
+
+def operators(context: Context) -> Section | None:
+    """Self times, and operators by name, input shapes and stack."""
+    times = context.answer("self_times")
+    if not times:
+        return None
+    self_times = context.table(times, "Self times", _SELF_TIMES, "self_ns", title="Self times")
+    by_name = context.answer("key_averages")
+    by = "self_device_ns" if by_name.frame["self_device_ns"].sum() else "self_cpu_ns"
+    options = [("name", by_name)]
+    filled = context.filled_columns()
+    for label, column, parameters in _GROUPINGS:
+        if column in filled:
+            options.append((label, context.answer("key_averages", **parameters)))
+    tables = tuple(
+        (label, context.table(reply, f"Operators by {label}", _OPERATORS, by, key=f"operators-{n}"))
+        for n, (label, reply) in enumerate(options)
+    )
+    return Section(
+        "Operators",
+        "Where the time went: self time by name, and by operator as torch adds it up.",
+        (self_times, Choice("operators", "Grouped by", tables, "Operators")),
+    )
+
+
+def memory(context: Context) -> Section | None:
+    """Memory over time, its peak and the owners of it, and what was never freed."""
+    peaks = context.answer("memory_peak")
+    if not peaks:
+        return None
+    tables: list[Table] = [
+        context.table(
+            peaks,
+            "Memory peaks",
+            _PEAKS,
+            title="Peak of each device, and the op that reached it",
+        )
+    ]
+    if owners := context.answer("memory_owners"):
+        title = "What was allocated at the peak, by the op that requested it"
+        tables.append(context.table(owners, "Owners of the peak", _OWNERS, "bytes", title=title))
+    if blocks := context.answer("unfreed"):
+        title = "The largest blocks that were never freed"
+        about = "The 100 largest of each rank."
+        tables.append(
+            context.table(blocks, "Unfreed blocks", _BLOCKS, "bytes", title=title, about=about)
+        )
+    return Section(
+        "Memory",
+        "How much memory was allocated, when it peaked, and what held it.",
+        (*context.chart("memory", "Memory over time"), *tables),
+    )
+
+
+def snapshot(context: Context) -> Section | None:
+    """What a memory snapshot has: over time, at the peak, and how segments are divided."""
+    frames = context.answer("memory_stacks", by="frame", top=0)
+    segments = context.answer("fragmentation")
+    parts: list[Part] = []
+    if failures := context.answer("out_of_memory"):
+        title = "When memory ran out"
+        parts.append(context.table(failures, title, _FAILURES, title=title, full_text=True))
+    if frames:
+        parts += context.chart("snapshot_timeline", "What held memory over time")
+        tables = [
+            (label, context.table(reply, f"Peak by {label}", _HELD, key=f"memory-stacks-{n}"))
+            for n, (label, by) in enumerate(_HELD_BY)
+            if (reply := frames if by == "frame" else context.answer("memory_stacks", by=by, top=0))
+            and (by == "stack" or {*reply.frame["name"]} - {None, "unknown"})
+        ]
+        title = "What held memory at the peak, and what was never freed"
+        parts.append(Choice("memory-stacks", "Grouped by", tuple(tables), title))
+    if segments:
+        parts += context.chart("segments", "Segments and their blocks")
+        title = "Segments, those with the most free memory first"
+        parts.append(context.table(segments, "Segments", _SEGMENTS, title=title))
+    if not parts:
+        return None
+    return Section(
+        "Memory snapshot",
+        "What the allocator recorded: what held memory, what was never freed, and how fragmented "
+        "it was.",
+        tuple(parts),
+    )
+
+
+def regions(context: Context) -> Section | None:
+    """Modules and annotations."""
+    has_modules = context.filled_columns() & {"python_module_id", "module_hierarchy"}
+    names = ("modules", "annotations") if has_modules else ("annotations",)
+    replies = [reply for name in names if (reply := context.answer(name))]
+    if not replies:
+        return None
+    return Section(
+        " and ".join(reply.name for reply in replies).capitalize(),
+        "What ran on host and devices for each of them, step by step.",
+        tuple(_region(context, reply) for reply in replies),
+    )
+
+
+def _region(context: Context, reply: Reply) -> Table:
+    by = "device_ns" if reply.frame["device_ns"].sum() else "host_ns"
+    label = reply.name.capitalize()
+    return context.table(reply, label, _REGIONS, by, title=label)
+
+
+def flame(context: Context) -> Section | None:
+    """The call tree of the host."""
+    from profframe.pages.flame import COLUMNS
+    from profframe.pages.plots import palette
+
+    top = max(_FEWEST_NODES, _MOST_NODES // max(context.starts.height, 1))
+    nodes = context.answer("flame", top=top)
+    if not nodes:
+        return None
+    is_cut = "others" in nodes.frame["kind"]
+    colours = {kind: [c.light, c.dark] for kind, c in palette.CLASSES.items()}
+    graph = Flame(
+        key="flame",
+        label="Flame graph",
+        view=FrameView(nodes.frame.select(COLUMNS)),
+        calls=("trace.flame()",),
+        options={"colours": colours},
+        cut=f"The {top:,} nodes with the most time of each trace; the rest is in `others`, "
+        "and trace.flame(top=0) has all."
+        if is_cut
+        else "",
+    )
+    about = "The host's call tree, the outermost on top; click to zoom, type to search."
+    return Section("Flame graph", about, (graph,))

@@ -1,0 +1,117 @@
+"""Sections about several ranks and several runs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from profframe.errors import ParameterError
+from profframe.pages.report.parts import Part, Section
+from profframe.show.excerpts import own_clocks
+from profframe.trace.sections.replies import Context, Reply, call_text
+
+_STRAGGLERS: Final = (
+    "collectives", "times_last", "last_share", "held_up_ns", "max_held_up_ns", "excess", "wait_ns",
+    "mean_wait_ns", "before_op", "before_kernel",
+)  # fmt: skip
+_COLLECTIVES: Final = (
+    "ranks", "process_group", "collective", "dtype", "bytes", "calls", "total_ns", "p50_ns",
+    "max_ns", "skew_ns", "bus_gb_per_s", "mismatches",
+)  # fmt: skip
+_RUNS: Final = (
+    "ranks", "span_ns", "steps", "step_p50_ns", "step_p90_ns", "op_self_ns", "kernel_ns",
+    "busy_share", "exposed_communication_share", "peak_device_bytes",
+)  # fmt: skip
+_REGRESSIONS: Final = (
+    "what", "name", "base_ns", "other_ns", "change_ns", "ratio", "pace", "p_value", "q_value",
+)  # fmt: skip
+_FEWEST: Final = 3
+"""Minimum runs to compare the latest one with those before."""
+_BASELINE: Final = 10
+
+
+def ranks(context: Context) -> Section | None:
+    """Who waits for whom, how even ranks are, and how fast collectives are."""
+    several = "rank" not in context.constant_keys
+    parts = _rank_parts(context) if several else []
+    if _communicates(context) and (collectives := context.answer("collective_summary")):
+        parts.append(
+            context.table(collectives, "Collectives", _COLLECTIVES, "total_ns", title="Collectives")
+        )
+    if not parts:
+        return None
+    if several:
+        about = (
+            "Which ranks wait for which, how balanced the ranks are, and how fast they communicate."
+        )
+        return Section("Ranks and collectives", about, tuple(parts))
+    about = "How fast collectives are, seen from one rank: times include its waits for others."
+    return Section("Collectives", about, tuple(parts))
+
+
+def _communicates(context: Context) -> bool:
+    columns = context.filled_columns() & {"collective", "process_group"}
+    if columns or "rank" not in context.constant_keys or context.trace.traces["backend"].count():
+        return True
+    return "communication" in context.answer("kernels").frame["class"]
+
+
+def _rank_parts(context: Context) -> list[Part]:
+    parts: list[Part] = [*context.chart("ranks", "Time of each rank")]
+    if stragglers := context.answer("stragglers"):
+        note = own_clocks(stragglers.frame)
+        title = f"Which rank the others wait for{note and f', {note}'}"
+        parts.append(
+            context.table(stragglers, "Stragglers", _STRAGGLERS, "held_up_ns", title=title)
+        )
+    balance = context.answer("rank_balance")
+    trace_rows = balance.frame.filter(pl.col("step").is_null())
+    if trace_rows.height:
+        title, about = (
+            "How balanced the ranks are",
+            "For the whole trace; the answer has each step.",
+        )
+        reply = Reply(balance.name, balance.call, trace_rows)
+        parts.append(context.table(reply, "Balance of ranks", title=title, about=about))
+    skew = context.answer("clock_skew")
+    if skew and (parts or {*skew.frame["note"]} != {"no_common_collective"}):
+        title = "How far apart the clocks are"
+        parts.append(context.table(skew, "Clocks", title=title))
+    return parts
+
+
+def runs(context: Context) -> Section | None:
+    """Each run in one row, the trend, and what got slower."""
+    if "run" in context.constant_keys:
+        return None
+    reply = context.answer("runs")
+    metric = "step_p50_ns" if reply.frame["step_p50_ns"].count() else "span_ns"
+    parts: list[Part] = [
+        *context.chart("trend", "From run to run", metric),
+        context.table(reply, "Runs", _RUNS),
+    ]
+    trend = Reply("trend", call_text("trend", metric=metric), context.trace.trend(metric))
+    changes = Reply(trend.name, trend.call, trend.frame.filter("is_change"))
+    if changes:
+        title = "Runs from which it changed for good"
+        parts.append(context.table(changes, "Changes", title=title))
+    if regressions := _regressions(context, reply.frame.height):
+        title = "What takes longer in the latest run than before"
+        parts.append(context.table(regressions, "Regressions", _REGRESSIONS, title=title))
+    return Section(
+        "Runs",
+        "Each run in one row, when steps began to take longer, and what got slower.",
+        tuple(parts),
+    )
+
+
+def _regressions(context: Context, number: int) -> Reply | None:
+    if number < _FEWEST:
+        return None
+    baseline = min(number - 1, _BASELINE)
+    try:
+        rows = context.trace.regressions(baseline)
+    except ParameterError:
+        return None
+    return Reply("regressions", call_text("regressions", baseline=baseline), rows)
