@@ -2,33 +2,53 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
+from functools import cache
+from types import MappingProxyType
 from typing import Any, Final
 
 from profframe.asking.result import Result
 from profframe.asking.tools import Subject
 from profframe.errors import MissingExtraError, ParameterError, UnknownNameError
 from profframe.pages.plots import drawing
+from profframe.trace.plots import Plots
 
-PARAMETERS: Final[Mapping[str, Mapping[str, type]]] = {
-    "breakdown": {"per": str},
-    "steps": {},
-    "kernel_categories": {},
-    "kernels": {"top": int, "by": str, "copies": bool},
-    "memory": {"points": int},
-    "snapshot_timeline": {"by": str, "points": int},
-    "segments": {},
-    "queue_depth": {"points": int},
-    "idle": {"per": str, "kernel_wait_ns": int},
-    "roofline": {"by": str},
-    "ranks": {"corrected": bool},
-    "collectives": {"top": int, "corrected": bool},
-    "trend": {"metric": str},
-}
-"""Charts, and their parameters."""
+_TYPES: Final[Mapping[str, type]] = MappingProxyType(
+    {"str": str, "Text": str, "int": int, "float": float, "bool": bool}
+)
+"""Annotations of parameters that a program can give."""
 
+_CHART: Final = "AnyChart"
 _MOST_PICTURE_BYTES: Final = 4 << 20
 _WIDEST: Final = 1600
+
+
+@cache
+def charts() -> Mapping[str, Mapping[str, type]]:
+    """Charts by name, each with the parameters that a program can give, read from its method.
+
+    Examples
+    --------
+    >>> charts()["idle"]
+    {'per': <class 'str'>, 'kernel_wait_ns': <class 'int'>}
+    """
+    drawn_by = {}
+    for name, draw in vars(Plots).items():
+        if name.startswith("_") or not inspect.isfunction(draw):
+            continue
+        signature = inspect.signature(draw)
+        taken = {**signature.parameters}
+        taken.pop("self")
+        types = {
+            key: _TYPES[kind]
+            for key, parameter in taken.items()
+            if (kind := str(parameter.annotation).removesuffix(" | None")) in _TYPES
+        }
+        required = {key for key, one in taken.items() if one.default is inspect.Parameter.empty}
+        if signature.return_annotation == _CHART and required <= types.keys():
+            drawn_by[name] = types
+    return drawn_by
 
 
 def chart(subject: Subject, name: str, parameters: Mapping[str, object] | None = None) -> Result:
@@ -39,7 +59,7 @@ def chart(subject: Subject, name: str, parameters: Mapping[str, object] | None =
     subject
         The trace.
     name
-        One of `PARAMETERS`.
+        One of `charts`.
     parameters
         Those of the chart.
 
@@ -65,14 +85,17 @@ def chart(subject: Subject, name: str, parameters: Mapping[str, object] | None =
     >>> chart(subject, "steps").picture[1:4]
     b'PNG'
     """
-    if name not in PARAMETERS:
-        raise UnknownNameError.among("chart", name, PARAMETERS)
+    parameters_of = charts()
+    if name not in parameters_of:
+        raise UnknownNameError.among("chart", name, parameters_of)
     given = {} if parameters is None else dict(parameters)
     for key, value in given.items():
-        if key not in PARAMETERS[name]:
-            raise UnknownNameError.among("parameter", key, PARAMETERS[name])
-        if type(value) is not PARAMETERS[name][key]:
-            raise ParameterError(f"parameter {key!r} is of type {PARAMETERS[name][key].__name__}")
+        if key not in parameters_of[name]:
+            raise UnknownNameError.among("parameter", key, parameters_of[name])
+        if type(value) is not parameters_of[name][key]:
+            raise ParameterError(
+                f"parameter {key!r} is of type {parameters_of[name][key].__name__}"
+            )
     draw: Callable[..., Any] = getattr(subject.trace.plot, name)
     picture = _png(draw(**given))
     if len(picture) > _MOST_PICTURE_BYTES:

@@ -211,7 +211,7 @@ def _questions(service: Service) -> list[Callable[..., CallToolResult]]:
         return reply(budget, lambda subject: tools.event(subject, event_id, run, rank))
 
     def chart(
-        name: Annotated[str, Field(description=f"One of {', '.join(charts.PARAMETERS)}.")],
+        name: Annotated[str, Field(description=f"One of {', '.join(charts.charts())}.")],
         parameters: Annotated[
             dict[str, Any] | None, Field(description="Such as top, by, per.")
         ] = None,

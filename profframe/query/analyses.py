@@ -42,6 +42,21 @@ _VERBS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Those that give no single table of one trace, and the verbs that show them."""
+_RECORDED: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = MappingProxyType(
+    {
+        "blame": (("communication", "collective_calls"),),
+        "critical_path": (("slices",),),
+        "dependencies": (("slices",),),
+        "diff": (("slices", "snapshots"),),
+        "explain": (("slices",),),
+        "outliers": (("traces",),),
+        "regressions": (("host_ops", "kernels"),),
+        "tree": (("host_slices",),),
+        "trend": (("traces",),),
+        "what_if": (("slices",),),
+    }
+)
+"""What each needs to have rows, by the names of `profframe.query.reasons`: one of each group."""
 _TYPES: Final[Mapping[str, tuple[str, type]]] = MappingProxyType(
     {
         "bool": ("BOOLEAN", bool),
@@ -69,8 +84,10 @@ class Analysis:
         As of an answer.
     parameters
         Those that a text can give, with types as in the headers of answers.
+    recorded
+        What it needs to have rows, as of an answer.
     required
-        Names of those without a default.
+        Names of parameters without a default.
     verb
         The verb that shows it, where it gives no single table of one trace; else empty.
     """
@@ -78,6 +95,7 @@ class Analysis:
     name: str
     sentence: str
     parameters: tuple[Parameter, ...]
+    recorded: tuple[tuple[str, ...], ...]
     required: tuple[str, ...] = ()
     verb: str = ""
 
@@ -129,6 +147,11 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_FILES.keys() - _VERBS.keys()))
 
 
+def recorded(name: str) -> tuple[tuple[str, ...], ...]:
+    """What an analysis needs to have rows, by the names of `profframe.query.reasons`."""
+    return _RECORDED[name]
+
+
 def find(name: object) -> Analysis | None:
     """The analysis of this name; None if there is none.
 
@@ -152,7 +175,7 @@ def _read(name: str) -> Analysis:
     with_default = len(function.args.defaults)
     required = [one.arg for one in arguments[1 : len(arguments) - with_default]]
     parameters = (*_parameters(function, text),)
-    return Analysis(name, sentence, parameters, (*required,), _VERBS.get(name, ""))
+    return Analysis(name, sentence, parameters, recorded(name), (*required,), _VERBS.get(name, ""))
 
 
 def _parameters(function: ast.FunctionDef, text: str) -> Iterator[Parameter]:

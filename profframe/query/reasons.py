@@ -158,6 +158,17 @@ _CONTENTS: Final = (
 _WORD: Final = re.compile(r"\w+")
 
 
+def needed(recorded: tuple[tuple[str, ...], ...]) -> str:
+    """What rows need, in words.
+
+    Examples
+    --------
+    >>> needed((("kernels", "copies"), ("steps",)))
+    'kernels or copies or fills; profiler steps'
+    """
+    return "; ".join(" or ".join(LACKING[name].what for name in group) for group in recorded)
+
+
 def of_answer(session: Session, question: Answer, parameters: Mapping[str, object]) -> str:
     """Why an answer has no rows.
 

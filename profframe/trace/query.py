@@ -308,17 +308,23 @@ def answers() -> pl.DataFrame:
     polars.DataFrame
         ``name``, ``sentence``, and ``parameters`` as ``NAME=DEFAULT`` for each; ``kind``:
         ``answer`` (`Trace.answer`), or ``analysis``, which is a method of a trace or a function of
-        two of them, without SQL.
+        two of them, without SQL; ``needs``: what a trace has to hold for it to have rows.
 
     Examples
     --------
     >>> answers().columns
-    ['name', 'kind', 'sentence', 'parameters']
+    ['name', 'kind', 'sentence', 'parameters', 'needs']
     """
     questions: list[tuple[str, Answer | Analysis]] = [("answer", one) for one in catalogue()]
     questions += [("analysis", one) for one in analyses.analyses()]
     rows = [
-        (one.name, kind, one.sentence, ", ".join(f"{p.name}={p.default}" for p in one.parameters))
+        (
+            one.name,
+            kind,
+            one.sentence,
+            ", ".join(f"{p.name}={p.default}" for p in one.parameters),
+            reasons.needed(one.recorded),
+        )
         for kind, one in sorted(questions, key=lambda question: question[1].name)
     ]
-    return Frame(rows, schema=["name", "kind", "sentence", "parameters"], orient="row")
+    return Frame(rows, schema=["name", "kind", "sentence", "parameters", "needs"], orient="row")

@@ -13,7 +13,7 @@ import duckdb
 import polars as pl
 
 from profframe.errors import ProfframeError
-from profframe.query import reasons
+from profframe.query import analyses, reasons
 from profframe.query.catalogue import find
 from profframe.query.reasons import Analysis
 from profframe.query.session import Session
@@ -49,7 +49,7 @@ def of_trend(self: Trace, metrics: int) -> Why:
     """Why there is no row for so many metrics of runs."""
     if not metrics:
         return lambda: "no metric is named; the default is metric='step_p50_ns'"
-    return _of(self, Analysis((("traces",),), "no run has a metric"))
+    return _of(self, Analysis(analyses.recorded("trend"), "no run has a metric"))
 
 
 def of_regressions(self: Trace, compared: int, *, copies: bool = False) -> Why:
@@ -58,8 +58,9 @@ def of_regressions(self: Trace, compared: int, *, copies: bool = False) -> Why:
         none = "the only op or kernel" if compared == 1 else f"none of {compared:,} ops and kernels"
         verb = "does not take" if compared == 1 else "takes"
         return lambda: f"{none} {verb} longer than noise explains"
-    recorded = ("host_ops", "kernels", *(("copies",) if copies else ()))
-    return _of(self, Analysis((recorded,), "the compared runs have no ops and no kernels"))
+    (recorded,) = analyses.recorded("regressions")
+    with_copies = (*recorded, *(("copies",) if copies else ()))
+    return _of(self, Analysis((with_copies,), "the compared runs have no ops and no kernels"))
 
 
 def of_outliers(self: Trace, per: str, rows: pl.DataFrame, top: int) -> Why:
@@ -112,7 +113,7 @@ def of_dependencies(self: Trace) -> Why:
         return type(self)(session).dependencies().height
 
     otherwise = "nothing in this trace waited for anything else in it"
-    return _of(self, Analysis((("slices",),), otherwise, height))
+    return _of(self, Analysis(analyses.recorded("dependencies"), otherwise, height))
 
 
 def of_path(self: Trace, run: str | None, rank: int | None, *, across_ranks: bool) -> Why:
@@ -123,14 +124,14 @@ def of_path(self: Trace, run: str | None, rank: int | None, *, across_ranks: boo
         return path.events.height
 
     otherwise = "no host slice or device work has both a start and a duration"
-    return _of(self, Analysis((("slices",),), otherwise, height))
+    return _of(self, Analysis(analyses.recorded("critical_path"), otherwise, height))
 
 
 def of_tree(self: Trace, row_limit: int) -> Why:
     """Why a call tree has no slices."""
     if not row_limit:
         return lambda: "row_limit=0 draws no slice"
-    return _of(self, Analysis((("host_slices",),), "the call tree contains no host slices"))
+    return _of(self, Analysis(analyses.recorded("tree"), "the call tree contains no host slices"))
 
 
 def of_grid(communication: int, host: int) -> Why:

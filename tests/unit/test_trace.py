@@ -427,6 +427,10 @@ def test_text_in_several_chunks_with_other_dictionaries_is_read() -> None:
 def test_answers_lists_what_can_be_asked() -> None:
     listed = profframe.answers()
 
-    assert listed.columns == ["name", "kind", "sentence", "parameters"]
+    assert listed.columns == ["name", "kind", "sentence", "parameters", "needs"]
+    needs = dict(listed.select("name", "needs").iter_rows())
+    assert needs["blame"] == "communication kernels or collectives, sends or receives"
+    assert needs["kernels"] == "kernels"
+    assert needs["hangs"] == "flight recorder dump"
     assert "group_by_stack_n=0" in listed.filter(name="key_averages")["parameters"].item()
     assert store.is_store(Path("/nonexistent")) is False
