@@ -77,7 +77,7 @@ def answer(
 
     if name is None:
         catalogue = answers()
-        output.emit(catalogue, as_prose(catalogue))
+        output.emit(catalogue, as_prose(catalogue.drop("needs")))
         return
     values = _values(parameters, sort=sort, top=top)
     analysis = _analysis(name)
