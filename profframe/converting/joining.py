@@ -119,7 +119,7 @@ def _rows(destination: Destination, record: Record, name: str) -> pa.Table:
 
 
 def _spooled(destination: Destination, record: Record, name: str, spool: Spool) -> SpooledTable:
-    """The same on disk."""
+    """Rows on disk."""
     builder = Builder(spool, {field.name: field.type for field in _empty(name).schema})
     for part in destination.parts(record, name, record.run):
         builder.add(part.drop_columns(_KEY))

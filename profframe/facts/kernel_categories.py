@@ -164,7 +164,7 @@ class _Kernels:
         return answer
 
     def _first(self, entries: tuple[Entry, ...], left: Ints) -> Ints:
-        """The same for some of the distinct kernels."""
+        """`first` for some of the distinct kernels."""
         answer: Ints = np.full(self.codes[0].size, len(entries), np.int64)
         rows = left
         for number, entry in enumerate(entries):

@@ -40,7 +40,7 @@ GUESS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the name of a slice says: its phase, None if unknown, and the rank of the mark."""
+    """A phase marker: its phase (None if unknown) and how much it outranks others."""
 
     phase: str | None
     worth: int
@@ -261,7 +261,7 @@ def _openings(marks: Ints, outer: Ints, depth: Ints, phase: Ints, worth: Ints) -
 
 
 def _on_devices(events: pa.Table, phase: Ints, worth: Ints) -> Ints:
-    """The same if only devices have marks."""
+    """The opening mark of each row in a trace with marks on devices only."""
     marks = np.flatnonzero(phase >= 0)
     start = numbers(events, "start_ns")
     last = start + np.maximum(numbers(events, "dur_ns"), 1) - 1

@@ -1,4 +1,4 @@
-"""The metrics that the limits of a comparison refer to, for both sides, sample by sample."""
+"""Samples of each ``--fail-on`` metric, for both sides."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class FactOptions:
         return replace(raw, tables=tables)
 
     def key(self) -> str:
-        """Text that differs between options that give different facts."""
+        """Cache key of these options."""
         registry = self.fx_metadata
         files = None if registry is None else {f: node_names(registry, f) for f in registry}
         captures = None if self.captures is None else self.captures.content

@@ -23,7 +23,7 @@ ORIGIN_COLUMNS: Final = ("world_size", "clock", "start_ns", "end_ns", "metadata"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a trace says about the process that it is of.
+    """The process that a trace was recorded in, as far as the trace says.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Origin:
     span: tuple[int, int] | None = None
 
     def with_tables(self, traces: pa.Table, events: pa.Table) -> Origin:
-        """The same with what the tables of the trace say."""
+        """The origin completed from the tables of the trace."""
         row = traces.select([*ORIGIN_COLUMNS]).slice(0, 1).to_pylist()[0]
         start, end = row["start_ns"], row["end_ns"]
         is_dated = row["clock"] == "utc" and start is not None and end is not None

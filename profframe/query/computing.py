@@ -122,7 +122,7 @@ def check_columns(answer: Answer, relation: duckdb.DuckDBPyRelation) -> None:
 
 
 def check_arrow_columns(answer: Answer, rows: pa.Table) -> None:
-    """The same as `check_columns` for a result in Arrow's types."""
+    """`check_columns` for a result in Arrow's types."""
     declared = [(column.name, _ARROW[column.type]) for column in answer.columns]
     actual = [(column.name, column.type) for column in rows.schema]
     if declared != actual:

@@ -113,7 +113,7 @@ _Key: TypeAlias = "tuple[Question, bool, _Place]"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a plan is for, besides the types of its tables.
+    """Cache key of a plan, apart from the types of its tables.
 
     Attributes
     ----------

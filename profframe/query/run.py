@@ -370,7 +370,7 @@ def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What rules of advice found, before replays say what it is worth.
+    """Findings of the advice rules, before replays compute their gains.
 
     Attributes
     ----------
@@ -586,7 +586,7 @@ def user_findings(
     *,
     in_steps: bool = False,
 ) -> Findings:
-    """The same as `findings` of rules that the user has added to, once they are checked."""
+    """`findings` with rules of the user's, which are checked first."""
     _check_rules(connection, answer, terms)
     set_variables(connection, answer, parameters)
     with _naming_rules(connection, answer, terms):

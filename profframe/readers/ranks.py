@@ -15,7 +15,7 @@ _OF_PROCESS: Final = re.compile(r"(?<![a-z])rank[-_ :=#]*[\[(]?(\d+)", re.IGNORE
 PLACES: Final = re.compile(r"(?<![A-Za-z0-9])(?:TP|DP|PP|EP|CP)-\d+(?:-[A-Z]+-\d+)*")
 """Places in the names of SGLang's files."""
 _LABEL: Final = re.compile(r"[A-Z]{2,3}\d+(?:-[A-Z]{2,3}\d+)*")
-"""The same in the ids of processes in the file that it merges."""
+"""A rank in the ids of processes of a merged file."""
 _AXIS: Final = re.compile(r"([A-Z]+)-?(\d+)")
 _AXES: Final = ("DP", "PP", "EP", "TP")
 """From the slowest to the fastest."""

@@ -69,7 +69,7 @@ _LEAST_FINDING: Final = 30
 _FOLDER: Final = re.compile(
     r"(?<![\w./\\~-])(?:~|[A-Za-z]:)?[/\\]?(?:[\w.@+~-]+[/\\]){2,}(?=[\w.@+-])"
 )
-"""The folders of a file, which take a line and say less than its name."""
+"""Matches leading folders of a path, which are dropped."""
 _DEVICE_KINDS: Final = ("kernel", "memcpy", "memset")
 
 

@@ -26,7 +26,7 @@ class ShownPath(CriticalPath):
 
     @classmethod
     def of(cls, path: CriticalPath, why: Callable[[], str | None] | None = None) -> ShownPath:
-        """The same path; ``why`` says why there is nothing on it, if so."""
+        """Wrap a path; ``why`` says why it is empty, if it is."""
         values = {field.name: getattr(path, field.name) for field in fields(path)}
         return cls(**values | {"events": frame(path.events, path.starts.lazy(), why=why)})
 

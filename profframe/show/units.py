@@ -159,7 +159,7 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str, shown: Callable[[str], str] = visible) -> str:
-    r"""The same for a text that keeps its tabs and line breaks; ``shown`` is given each character.
+    r"""`visible`, but tabs and line breaks stay; ``shown`` is called with each escaped character.
 
     Examples
     --------

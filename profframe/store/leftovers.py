@@ -1,4 +1,4 @@
-"""What writers of a store leave that were killed or interrupted, and when it can be removed."""
+"""Leftovers of killed or interrupted writers of a store, and when they can be removed."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ _LIMIT: Final = _Limit()
 
 
 class _ForgottenError(BaseException):
-    """Takes the place of an error that is still to be raised."""
+    """A placeholder that replaces an error scheduled in a thread."""
 
 
 def _forget_raised() -> None:

@@ -1,4 +1,4 @@
-"""A Chrome trace of what a `Trace` holds: of one (run, rank), or of several together."""
+"""A Chrome trace of a `Trace`: of one (run, rank), or of several together."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Wanted:
         )
 
     def on_own_clocks(self, offsets: Mapping[tuple[str, int], int]) -> Wanted:
-        """The same, with paths over several ranks on the clock of each rank, like events."""
+        """These options with paths over several ranks on the clock of each rank, like events."""
         tracks = self.tracks
         if isinstance(tracks, Mapping):
             tracks = {title: _on_own_clocks(what, offsets) for title, what in tracks.items()}
@@ -262,7 +262,7 @@ class _Connections:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What tracks of all ranks together are made from."""
+    """The job-wide data that tracks are made from, computed once."""
 
     trace: Trace
     ahead_ns: Mapping[tuple[str, int], int]

@@ -94,7 +94,7 @@ def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> p
 
 
 def _gains(self: Trace, everything: Findings) -> list[dict[str, Any]]:
-    """What replays say about findings, or why there is no replay."""
+    """Gains of findings by replay, or why there is no replay."""
     wanted = _to_replay(everything.rows)
     if not wanted:
         return []
@@ -153,7 +153,7 @@ def _of_run(
     rows: Sequence[Mapping[str, Any]],
     windows: Mapping[tuple[Any, Any], Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """What the replay of a run says: one row for each cause, with all ranks that have it."""
+    """Gains in one run: one row for each cause, with all ranks that have it."""
     from profframe.analysis.replay.remedies import CAUSES, gains
 
     rows, result = _of_their_own(rows)
@@ -218,7 +218,7 @@ def _gained(
 def _of_their_own(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], list[dict[str, Any]]]:
-    """Findings without the events that earlier rules change in the same way, and what is left.
+    """Findings minus events already claimed by earlier rules, and findings with nothing left.
 
     ``but_events`` is what a finding about all of a rank's time excludes.
     """
@@ -249,7 +249,7 @@ def _of_their_own(
 
 
 def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
-    """What findings of several ranks share if they are one finding, as in the answer."""
+    """The grouping key of findings: equal for ranks that share one finding, as in the answer."""
     if row["cause"] is not None:
         return row["rule"], row["cause"]
     return row["rule"], None, row["where"], row["suggestion"]

@@ -1,8 +1,8 @@
 """Calls of all steps of two sides, as slots: the same call of the same place has the same slot.
 
 One step of each side represents the others, which are aligned to it: the earliest of those that are
-equal most often. The two are then aligned to each other. What else a step has gets slots by what it
-is in, what it is, and how often that occurred before.
+equal most often. The two are then aligned to each other. Unmatched calls are keyed by parent slot,
+label and occurrence number.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _pair_work(sides: tuple[Trees, Trees], pairs: Ints, roots: tuple[int, int]) 
 def _pair_around(
     sides: tuple[Trees, Trees], pairs: Ints, back: Ints, roots: tuple[int, int]
 ) -> None:
-    """Pair calls whose work is paired and that do about as much of it, in place."""
+    """Pair parents of paired work if their work is within 4x. Modifies the arguments."""
     parents = [side.forest.parent for side in sides]
     work = [np.append(0, np.cumsum(side.is_work)) for side in sides]
     end = roots[0] + int(sides[0].forest.size[roots[0]])

@@ -1,4 +1,4 @@
-"""What a rank did before given moments: its own critical path back from each of them."""
+"""Critical path of one rank, walked backwards from given times."""
 
 from __future__ import annotations
 

@@ -46,13 +46,13 @@ class Window:
     pairs: Mapping[str, Ints] | None = None
 
     def moved(self, by_ns: int) -> Window:
-        """The same on another clock."""
+        """The window on another clock."""
         moments = (self.start_ns, self.end_ns, self.host_end_ns)
         start, end, host_end = (moment + by_ns for moment in moments)
         return replace(self, start_ns=start, end_ns=end, host_end_ns=host_end)
 
     def since(self, moment_ns: int) -> Window | None:
-        """The part of it from a moment on; None if it had ended by then."""
+        """The window from a later start on; None if it had ended by then."""
         if self.end_ns <= moment_ns:
             return None
         start, host_end = (max(at, moment_ns) for at in (self.start_ns, self.host_end_ns))

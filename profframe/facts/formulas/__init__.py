@@ -140,7 +140,7 @@ def count(formula: Count | None, op: Op) -> int | None:
 
 
 def counted(formula: Count | None, op: Op) -> tuple[int | None, bool]:
-    """The same, and whether it is unknown because of sequence lengths that no profiler records."""
+    """The count, and whether it is NULL because no profiler records sequence lengths."""
     if formula is None:
         return None, False
     try:

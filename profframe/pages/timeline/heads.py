@@ -1,4 +1,4 @@
-"""What a page has of a timeline besides columns of slices: lanes, texts, counters, marks."""
+"""Timeline metadata: lanes, names, counters, findings."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Packets:
 
 
 def joined(parts: Iterable[Packets]) -> Iterator[Packets]:
-    """The same packets in fewer parts: a pass over events takes long, however few there are.
+    """Packets in fewer parts: a pass over events has a fixed cost, however few there are.
 
     Clocks and compressed packets cut a trace into as many parts as it likes.
     """
@@ -129,7 +129,7 @@ def joined(parts: Iterable[Packets]) -> Iterator[Packets]:
 
 
 def _joined(group: Sequence[Packets]) -> Packets:
-    """The same in one part, whose buffer has those of all parts one behind the other."""
+    """Packets as one part; its buffer is the concatenation of theirs."""
     if len(group) == 1:
         return group[0]
     buffers = {id(part.buffer): part.buffer for part in group}

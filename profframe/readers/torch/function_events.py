@@ -76,7 +76,7 @@ _PYTHON_IDS: Final = ("python_id", "python_parent_id", "python_module_id")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an ``EventList`` says besides its events; None for a plain list.
+    """Settings of an ``EventList``; None for a plain list.
 
     ``has_cycles`` if it may have several cycles, each in order.
     """
