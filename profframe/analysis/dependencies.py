@@ -1,4 +1,4 @@
-"""The table `dependencies`: what had to wait for what, on all ranks of a run."""
+"""The table `dependencies`: source and target of every wait, on all ranks of a run."""
 
 from __future__ import annotations
 

@@ -58,12 +58,16 @@ class _Calls:
         makes_calls = is_kind(events, schema.LAUNCH_KINDS)
         calls = np.flatnonzero(makes_calls & (correlation != 0))
         preorder, start = (numbers(events, name)[calls] for name in ("preorder", "start_ns"))
+        # Nsight nests cudaLaunchKernel_v7000 in cudaLaunchKernel, both with the correlation and
+        # often with the same times: in preorder the inner one comes last, so it is the launch.
         calls = calls[np.lexsort((preorder, start))]
         names_process = (process[device] >= 0) & ~_on_device_line(events)[device]
         is_caller = names_process & np.isin(process[device], process[makes_calls])
+        # Where no device slice names a process that makes calls, keys need not be built.
         if not is_caller.any():
             return cls._at(events, calls, correlation[calls]), correlation[device]
         # A call is for slices of its own process, and for those that name none.
+        # Correlations are unique in a process only: ranks merged into one file repeat them.
         distinct = np.unique(correlation)
         key = np.searchsorted(distinct, correlation)
         own = (process + 1) * distinct.size + key
@@ -98,6 +102,8 @@ class _Calls:
             both = (launch[at] >= 0) & timed[launch[at]] & timed[device[at]]
             return np.where(both, start[launch[at]] - start[device[at]], 0)
 
+        # In a sound trace nothing is late: all that follows is for reused correlations and skewed
+        # clocks.
         late = np.flatnonzero(late_by(np.arange(device.size)) > 0)
         if not late.size:
             return launch
@@ -107,6 +113,8 @@ class _Calls:
         is_decided = (place >= 0) | np.isin(searched[late], self.shared)
         launch[late] = np.where(is_decided, np.append(rows, _NONE)[place], launch[late])
         late = late[late_by(late) > 0]
+        # If most work begins before its call, the clocks are apart by an offset, and the pairs are
+        # right.
         if 2 * late.size <= np.count_nonzero(launch >= 0):
             launch[late[late_by(late) > _CLOCK_ERROR_NS]] = _NONE
         return launch
@@ -131,8 +139,10 @@ def _in_order(events: pa.Table, launch: Ints) -> Iterator[Note]:
         rows = rows[np.argsort(start[rows], kind="stable")]
         patterns = (pattern, REPLAY) if kind == "kernel" else (pattern,)
         calls = without_work(events, launch, *patterns)
+        # Work of two streams may start in another order than it was launched in.
         if not rows.size or calls.size != rows.size or (stream[rows] != stream[rows[0]]).any():
             continue
+        # A graph launch runs any number of kernels, so equal counts would prove nothing.
         if (start[calls] <= start[rows]).all() and not is_call(events, REPLAY)[calls].any():
             launch[rows], matched[rows] = calls, True
     yield from note("launch_by_order", np.flatnonzero(matched))
@@ -141,6 +151,8 @@ def _in_order(events: pa.Table, launch: Ints) -> Iterator[Note]:
 def _on_device_line(events: pa.Table) -> Mask:
     """Slices whose process id is the index of their device."""
     codes, texts = words(events, "pid")
+    # MTIA writes the index of the device as the process: taken for a process, no kernel had a
+    # launch.
     index = [int(text) if text.isdecimal() and len(text) < 10 else -2 for text in texts]
     line: Mask = np.array([*index, -2])[codes] == numbers(events, "device", missing=-1)
     return line

@@ -55,6 +55,8 @@ def flow_ends(tables: Tables) -> Output:
     forward = np.flatnonzero(timed & is_text(flows["category"], FORWARD_ARROWS))
     if forward.size:
         ops = np.flatnonzero(on_stack & present(events, "sequence_nr"))
+        # The innermost slice may be a Python frame or a nested op; autograd's arrows are of
+        # numbered ops.
         bound[forward] = starting_at(events, ops, flows.select(_MARKS).take(forward))
     between_nodes = np.flatnonzero(timed & is_text(flows["category"], GRAPH_DEPENDENCIES))
     nodes = np.flatnonzero(on_stack & present(events, "graph_node_id"))
@@ -182,6 +184,7 @@ def _of_correlation(events: pa.Table, slices: Ints, flows: pa.Table, rows: Ints)
     place = last_equal(_mixed(own), np.arange(slices.size), _mixed(searched))
     if not slices.size:
         return place
+    # Equal hashes are not equal keys.
     agrees = (place >= 0) & (number != 0)
     for mine, theirs in zip(own, searched, strict=True):
         agrees &= mine[place] == theirs

@@ -67,6 +67,8 @@ def lost_work(tables: Tables) -> Output:
         return of_events(*fills, **nothing)
     work = _Launched.of(events)
     if not work.row.size:
+        # CUPTI's range profiler writes slices with counters in place of kernels: these are not
+        # lost.
         if present(tables["counters"], "event_id").any():  # a slice for each kernel
             return of_events(**nothing)
         ran = is_kind(events, schema.DEVICE_KINDS) & present(events, "start_ns", "dur_ns")
@@ -97,6 +99,8 @@ def lost_calls(events: pa.Table) -> Ints:
     rows = _without_timed_work(events, *_LAUNCHES)
     kept = np.zeros(rows.size, np.bool_)
     for of_kind, later in _without_call(events, rows):
+        # With as much unlinked work as calls, the records are probably there and only lost their
+        # link.
         kept |= of_kind & (np.count_nonzero(of_kind) > np.count_nonzero(later))
     return rows[kept]
 
@@ -111,6 +115,7 @@ def _without_timed_work(events: pa.Table, *patterns: re.Pattern[str]) -> Ints:
 
 def _fills(events: pa.Table) -> Iterator[Note]:
     """How many fills are not in the trace of a device whose kernels are."""
+    # A trace of copies alone may have been recorded without kernels and fills.
     if is_kind(events, ("kernel", "memset")).any():
         yield from note("fill_without_work", _without_timed_work(events, FILL))
 
@@ -168,6 +173,8 @@ class _Launched:
         start = numbers(events, "start_ns")
         timed = is_kind(events, schema.DEVICE_KINDS) & present(events, "start_ns", "dur_ns")
         row = np.flatnonzero(timed & (launch >= 0))
+        # By launch and not by start: a stream runs in launch order, which brackets when lost work
+        # ran.
         code = combined(stream_codes(events)[row])
         queued = start[launch[row]]
         order = np.lexsort((start[row], queued, code))
@@ -176,6 +183,8 @@ class _Launched:
 
     def places(self, events: pa.Table, lost: Ints) -> Ints:
         """Device, stream, start and end of each lost piece of work; -1 where not known."""
+        # Without any linked work no stream is known: the work may have run until the end of the
+        # trace.
         at = numbers(events, "start_ns")[lost]
         if not self.row.size:
             unknown = np.full(lost.size, _NONE)
@@ -203,6 +212,8 @@ class _Launched:
         calls = np.concatenate([numbers(events, "launch_id")[self.row], lost])
         thread, process = numbers(events, "thread")[calls], words(events, "pid")[0][calls]
         anything = np.zeros(calls.size, np.int64)
+        # The streams of the same op are a closer guess than those of its thread, these than those
+        # of its process.
         in_op = combined(thread, _labels(events, calls))
         streams = [_Streams.of(key, self.stream) for key in (in_op, thread, process, anything)]
         counts = np.stack([of.count[self.row.size :] for of in streams])

@@ -31,8 +31,10 @@ def overruns(tables: Tables) -> Output:
     order = np.lexsort((-dur[rows], start[rows], line))
     rows, line = rows[order], line[order]
     end, call = start[rows] + dur[rows], numbers(events, "correlation")[rows]
+    # Two later pieces must contradict the end: one alone may itself be the wrong record.
     is_over = end[:-2] > _second_end(line, end)
     for later in (slice(1, -1), slice(2, None)):
+        # Branches of one graph launch may run side by side on what is recorded as one stream.
         is_over &= (line[:-2] == line[later]) & (call[:-2] != call[later])
     over = np.sort(rows[:-2][is_over])
     if not over.size:

@@ -29,6 +29,8 @@ def python_frames(tables: Tables) -> Output:
     caller = callers(events)
     start, dur = numbers(events, "start_ns"), numbers(events, "dur_ns")
     until = _until(caller, start + dur)
+    # A caller that is over, once it is cut itself, called nothing: such pairs go, and ends are
+    # found again without them.
     over = (caller >= 0) & (start > until[caller])
     caller = np.where(over, -1, caller)
     until = _until(caller, start + dur)
@@ -64,6 +66,7 @@ def callers(events: pa.Table) -> Ints:
     number, number_above = _pair_numbers(*places)
     place = last_until(number, start[frames], number_above, start[rows])
     chosen = frames[place]
+    # Of frames that begin at once, the caller has the lower number: numbers are given out in order.
     earlier = (start[chosen] < start[rows]) | (own[chosen] < own[rows])
     is_open = (place >= 0) & earlier & (end[chosen] >= start[rows])
     caller[rows] = np.where(is_open, chosen, -1)

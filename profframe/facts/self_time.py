@@ -27,6 +27,8 @@ def self_time(tables: Tables) -> Output:
     place[rows] = np.arange(rows.size)
     start, dur = (numbers(events, name)[rows] for name in ("start_ns", "dur_ns"))
     overlaps = np.zeros(events.num_rows, np.int64)
+    # A record_function may begin in one Python frame and end in the next: what two children share
+    # was subtracted twice from the frame around both, which made negative self times.
     overlaps[rows] = child_overlaps(
         place[numbers(events, "parent_id", missing=-1)[rows]],
         place[numbers(events, "last_descendant_id")[rows]],

@@ -123,7 +123,7 @@ class Terms:
         *,
         cut_rows: bool = False,
     ) -> Terms:
-        """These terms with other limits; a ParameterError names a wrong one."""
+        """The terms with other limits; a ParameterError names a wrong one."""
         if memory_limit is not None and not _BYTES.fullmatch(str(memory_limit)):
             raise ParameterError(
                 f"memory_limit: needs a number of bytes, such as '2GB', got {memory_limit!r}"

@@ -139,23 +139,23 @@ class Session:
         return Session.of, (self.source, self.selection, self.terms, self.whole)
 
     def with_source(self, source: Source) -> Session:
-        """This session over another source."""
+        """The session over another source."""
         if source is self.source:
             return self
         return Session.of(source, self.selection, self.terms, self.whole)
 
     def with_terms(self, terms: Terms) -> Session:
-        """This session with other terms: files, tables and limits of questions."""
+        """The session with other terms: files, tables and limits of questions."""
         if terms.shares_connection(self.terms):
             return replace(self, terms=terms)
         return Session.of(self.source, self.selection, terms, self.whole)
 
     def unlimited(self) -> Session:
-        """This session without a row limit, for profframe's own questions."""
+        """The session without a row limit, for profframe's own questions."""
         return self.with_terms(replace(self.terms, rows=None))
 
     def with_selection(self, selection: Selection) -> Session:
-        """This session with another selection of the source's rows."""
+        """The session with another selection of the source's rows."""
         if selection == self.selection:
             return self
         if self.answers is None:
@@ -164,11 +164,11 @@ class Session:
         return Session.of(self.source, selection, self.terms, self.whole)
 
     def alone(self) -> Session:
-        """This session without the shared cache, usable after the block ends."""
+        """The session without the shared cache, usable after the block ends."""
         return self if self.outside is None else self.outside.with_terms(self.terms)
 
     def unfiltered(self) -> Session | None:
-        """This session before any filter and without a row limit; None if it is not filtered."""
+        """The session before any filter and without a row limit; None if it is not filtered."""
         if self.whole is None:
             return None
         return self.whole.with_terms(replace(self.terms, rows=None))
@@ -191,7 +191,7 @@ class Session:
 
     @contextmanager
     def remembering(self, at_once: int = 1) -> Iterator[Session]:
-        """This session with a cache of answers and their shared steps, for a block.
+        """The session with a cache of answers and their shared steps, for a block.
 
         Parameters
         ----------
@@ -335,7 +335,7 @@ class Session:
         start_ns: int | None = None,
         end_ns: int | None = None,
     ) -> Session:
-        """This session with fewer rows; see `Trace.filter`."""
+        """The session with fewer rows; see `Trace.filter`."""
         selection, source = self.selection, self.source
         if runs is not None:
             names = texts("runs", runs)

@@ -92,7 +92,7 @@ class Wanted:
         )
 
     def on_own_clocks(self, offsets: Mapping[tuple[str, int], int]) -> Wanted:
-        """These options with paths over several ranks on the clock of each rank, like events."""
+        """The options with paths over several ranks on the clock of each rank, like events."""
         tracks = self.tracks
         if isinstance(tracks, Mapping):
             tracks = {title: _on_own_clocks(what, offsets) for title, what in tracks.items()}

@@ -1,4 +1,4 @@
-"""What two sequences have in common, in order."""
+"""A common subsequence of two sequences of integers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_CELLS: Final = 250_000
 
 
 def common(left: Sequence[int], right: Sequence[int]) -> Pairs:
-    """Places of equal values, ascending on both sides, as many as are cheap to find.
+    """Pairs of places with equal values, ascending on both sides; long, but not always the longest.
 
     What both begin and end with is paired first. Values that occur once on each side divide the
     rest (Cohen's patience diff), and what is left between them is compared as a whole.

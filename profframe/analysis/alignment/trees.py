@@ -82,7 +82,7 @@ def _siblings(
 def _in_stages(
     left: Forest, right: Forest, columns: Sequence[str], gap: Gap
 ) -> tuple[list[tuple[int, int]], list[Gap]]:
-    """Pairs by one column after the other, and what is left between them."""
+    """Pair by one column after the other; each stage works in the gaps that the one before left."""
     pairs: list[tuple[int, int]] = []
     gaps = [gap]
     for column in columns:
@@ -92,7 +92,7 @@ def _in_stages(
 
 
 def _paired(left: Forest, right: Forest, pairs: list[tuple[int, int]]) -> int:
-    """How much is paired: nodes of both sides."""
+    """Number of paired nodes."""
     if not pairs:
         return 0
     nodes, others = map(list, zip(*pairs, strict=True))
@@ -105,7 +105,7 @@ def _divided(
     gap: Gap,
     pairs: list[tuple[int, int]],
 ) -> list[Gap]:
-    """What is left between the pairs of a gap that have a key in common; the pairs are appended."""
+    """Split a gap at pairs with equal keys, which are added to ``pairs``; returns smaller gaps."""
     nodes, others = gap
     if not nodes or not others:
         return []
@@ -121,7 +121,7 @@ def _divided(
 
 
 def _opened(of: Forest, other: Forest, nodes: list[int], others: list[int]) -> list[int]:
-    """The nodes, with the children of each below which something has a label of the others."""
+    """Replace nodes by their children if a descendant has a label of the other side."""
     labels = np.unique(other.label[others])
     opened: list[int] = []
     for node in nodes:

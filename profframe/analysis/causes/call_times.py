@@ -1,4 +1,4 @@
-"""What calls of both sides take in each step, and which of them take longer: kernels and ops."""
+"""Durations of paired kernels and ops in each step, and tests of which take longer."""
 
 from __future__ import annotations
 

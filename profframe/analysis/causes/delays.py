@@ -63,7 +63,7 @@ class Delays:
 
 
 def delays(of: Slices, tree: Trees, part: int, steps: Windows, is_alone: Mask) -> Delays:
-    """The calls of a rank that only its side has."""
+    """Find the calls of a rank that the other side lacks."""
     parent = tree.forest.parent
     own = (tree.part == part) & (tree.row >= 0)
     is_call = own & ~tree.is_work
@@ -86,7 +86,7 @@ def delays(of: Slices, tree: Trees, part: int, steps: Windows, is_alone: Mask) -
 
 
 def _of(column: Ints, row: Ints) -> Ints:
-    """Values of rows; -1 has none."""
+    """Values of rows; -1 for row -1."""
     values: Ints = np.where(row >= 0, np.append(column, -1)[row], -1)
     return values
 
@@ -116,7 +116,7 @@ def _sorts(of: Slices, tree: Trees, part: int, around: Ints, is_alone: Mask) -> 
 def with_delays(
     rows: pl.DataFrame, lost: dict[str, int], counts: dict[str, int], late: list[int]
 ) -> pl.DataFrame:
-    """Pieces, in which time that devices wait for the host belongs to what made the host late.
+    """Pieces with idle time of devices moved to the calls that made the host late.
 
     Parameters
     ----------

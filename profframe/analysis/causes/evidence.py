@@ -1,4 +1,4 @@
-"""Which causes the calls of both sides are evidence of; see `profframe.analysis.stats.calls`."""
+"""Statistical evidence for causes from paired calls; see `profframe.analysis.stats.calls`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def slower(times: CallTimes, mean_ns: int) -> pl.DataFrame:
 
 
 def evidence(times: CallTimes, rows: pl.DataFrame, mean_ns: int) -> pl.DataFrame:
-    """What calls say of each row: columns of `SCHEMA`; rows without calls are left out.
+    """Test each row by its calls: columns of `SCHEMA`; rows without calls are left out.
 
     A row is tested by its own calls and by all calls of the same name, if they change alike.
 

@@ -1,4 +1,4 @@
-"""Waits of devices for the host that slower ops make, although devices wait later, in other ops.
+"""Idle time of devices that slower ops cause later, while the host runs other ops.
 
 While devices still have work, an op that takes longer is not seen; but all that the host launches
 after it comes later, and devices wait then. So of what devices wait longer for the host without a
@@ -20,7 +20,7 @@ from profframe.analysis.causes.slot_rows import SIDES
 def with_hidden_ops(
     rows: pl.DataFrame, slower: pl.DataFrame, times: CallTimes, sides: tuple[Side, Side]
 ) -> pl.DataFrame:
-    """Rows with such waits under the names of ops; each step keeps its sum.
+    """Move such idle time to rows named after the ops; each step keeps its sum.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def _change(rows: pl.DataFrame, sides: tuple[Side, Side]) -> float:
 
 
 def _moved(own: pl.DataFrame, ops: pl.DataFrame, most: float, columns: list[str]) -> pl.DataFrame:
-    """Rows that take from the waits without a name what is of these ops, in each step."""
+    """Subtract what belongs to these ops from the idle time without a name, in each step."""
     shares = np.diff(np.minimum(np.cumsum(ops["ns"].abs().to_numpy()), most), prepend=0.0)
     steps = own.group_by("sample").agg(pl.col("ns").sum(), pl.col("slot").min()).sort("sample")
     whole = steps["ns"].to_numpy().astype(np.float64)

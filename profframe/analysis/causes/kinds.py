@@ -135,7 +135,7 @@ def _is_op(prefix: str) -> pl.Expr:
 
 
 def _regions(slots: pl.DataFrame) -> pl.DataFrame:
-    """The places that sides fill differently: kernels of both except copies, and their calls.
+    """Places where both sides have kernels, but different ones; copies do not count.
 
     A place is a gap between calls that both have; inside an op, an annotation or a module it is all
     of it.
@@ -177,7 +177,7 @@ def _place() -> pl.Expr:
 
 
 def _compiled_regions(slots: pl.DataFrame) -> pl.DataFrame:
-    """Calls in which what one side lacks is compiled, on which of both."""
+    """Calls that are compiled code on a side, around what only one side has."""
     alone = slots.filter(~pl.col("in_both") & pl.col("compiled"))
     return alone.group_by("region").agg(
         pl.col("base_compiled").fill_null(False).any().alias("region_had"),

@@ -1,4 +1,4 @@
-"""What every nanosecond of a step was spent on: device work, or what the host did meanwhile.
+"""Partition of each step's time: every nanosecond belongs to device work or a host slice.
 
 While devices are busy, a moment belongs to their work: computation takes precedence over
 communication, and communication over copies, and among equals, what began first. While none is
@@ -65,7 +65,7 @@ def pieces(of: Slices, steps: Windows) -> Pieces:
 
 
 def _busy(of: Slices, works: Ints, steps: Windows) -> tuple[Ints, Ints]:
-    """Moments at which anything changes, and the work that the time between them belongs to."""
+    """Boundaries of busy time, and the work that owns each interval between two of them."""
     stretches = []
     for number in (COPY, COMMUNICATION, COMPUTE):
         rows = works[of.work[works] == number]
@@ -91,7 +91,7 @@ def _busy(of: Slices, works: Ints, steps: Windows) -> tuple[Ints, Ints]:
 def _idle(  # noqa: PLR0917 -- three of them are the columns of gaps
     of: Slices, works: Ints, steps: Windows, window: Ints, start: Ints, end: Ints
 ) -> list[tuple[Ints, Ints, int, Ints, Ints]]:
-    """Divide gaps: until the launch of the next work for the host, then for the launch."""
+    """Divide idle gaps: host time until the next work is launched, launch latency after that."""
     after = np.searchsorted(of.start_ns[works], end)
     following = np.append(works, -1)[after]
     launch = np.where(following >= 0, of.launch[following], -1)

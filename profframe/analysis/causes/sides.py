@@ -122,7 +122,7 @@ def side(connect: Connect, keys: Sequence[tuple[str, int]]) -> Side:
 
 
 def divided(of: Side) -> list[Pieces]:
-    """What every nanosecond of each part was spent on."""
+    """The partition of each part's time; see `pieces`."""
     return [
         with_waits(pieces(its, steps), until)
         for its, steps, until in zip(of.slices, of.windows, of.waits_until, strict=True)

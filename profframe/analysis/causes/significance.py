@@ -1,4 +1,4 @@
-"""Which rows of causes are more than noise; the rest is one row."""
+"""Separate causes that are significant from noise, which becomes one row."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def is_beyond(change: pl.Expr, whole: pl.Expr, sides: tuple[Side, Side]) -> pl.E
 
 
 def _is_pace(drifts: Drifts, sides: tuple[Side, Side]) -> pl.Expr:
-    """Whether devices wait more or less because one run as a whole was slower, as runs are.
+    """Whether a change in idle time is explained by the pace of a whole run.
 
     A wait is what the host is behind the devices; so a small drift of either changes it by as much
     as a drift of the whole step, however short it is.
@@ -95,7 +95,7 @@ def _mean_change(sides: tuple[Side, Side]) -> pl.Expr:
 def named_or_noise(
     table: pl.DataFrame, values: pl.DataFrame, sides: tuple[Side, Side], drifts: Drifts
 ) -> pl.DataFrame:
-    """Rows that are more than noise, and those of a cause that is so as a whole.
+    """Rows that are significant, alone or because their cause as a whole is; the rest is noise.
 
     Different calls are not noise, however little they take, unless only some steps have them, or
     both sides have them equally often, elsewhere. What is left is one row. If steps differ as a

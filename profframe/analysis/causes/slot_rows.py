@@ -1,4 +1,4 @@
-"""What each slot is on both sides, as rows: names, shapes, calls, and the slots around it."""
+"""Slots as rows: name, shapes and number of calls on both sides, and enclosing slots."""
 
 from __future__ import annotations
 

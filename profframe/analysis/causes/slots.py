@@ -1,4 +1,4 @@
-"""Calls of all steps of two sides, as slots: the same call of the same place has the same slot.
+"""Slots: a number for each call site, shared by all steps of both sides.
 
 One step of each side represents the others, which are aligned to it: the earliest of those that are
 equal most often. The two are then aligned to each other. Unmatched calls are keyed by parent slot,
@@ -64,7 +64,7 @@ def slots(base: Trees, other: Trees) -> Slots:
 
 
 def _order(of: Trees) -> tuple[int, int]:
-    """What distinguishes the sides, whichever comes first."""
+    """A sort key for the two sides, so that results do not depend on their order."""
     return of.row.size, int(np.bitwise_xor.reduce(of.forest.equal[of.root], initial=np.uint64(0)))
 
 
@@ -228,7 +228,7 @@ def _left_over(sides: tuple[Trees, Trees], of: list[Ints], count: int) -> int:
 
 
 def _gaps(sides: tuple[Trees, Trees], of: list[Ints], count: int) -> Ints:
-    """Which slots that one side lacks stand in the same place."""
+    """Number the gaps of unmatched slots; those of both sides in one place share a number."""
     there = [np.zeros(count, np.bool_) for _ in sides]
     for own, mask in zip(of, there, strict=True):
         mask[own] = True
@@ -240,7 +240,7 @@ def _gaps(sides: tuple[Trees, Trees], of: list[Ints], count: int) -> Ints:
 
 
 def _places(of: Forest, own: Ints, both: Mask) -> Ints:
-    """Number of the call around each node that both sides have, and of what is before it there."""
+    """For each node the nearest enclosing matched call, and the last matched child before it."""
     is_shared = both[own]
     around = nearest(of.parent, is_shared)
     rows = np.arange(own.size)

@@ -1,4 +1,4 @@
-"""The aligned call trees of both sides as one: what each call takes with everything in it."""
+"""The merged call tree of both sides, with the inclusive time of each call."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def tree(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[Side, Side]) -> p
 
 
 def parents(of: Ints) -> Ints:
-    """Parents without cycles: what does not lead to a root is put below the first slot, a root.
+    """Break cycles among parents: what does not lead to a root moves below slot 0, a root.
 
     Calls that only some steps have can contain each other, in one step one way and in another step
     the other way.

@@ -1,4 +1,4 @@
-"""What happened in each piece of a step, and in which call."""
+"""Kind, name and enclosing call of each piece of a step."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Units:
 
 
 def units(of: Slices, made: Pieces, tree: Trees, steps: Ints, late: Delays) -> Units:
-    """What the pieces of a rank belong to, for windows of some steps."""
+    """Find the unit of each piece of a rank in windows of some steps."""
     own = np.flatnonzero(tree.part == late.part)
     node_of = tree.node_of(late.part, of.event_id.size)
     row = made.row

@@ -1,4 +1,4 @@
-"""What each rank costs a job: what late ranks did before a collective that others did not.
+"""Blame: what late ranks did before a collective that the others did not, and its cost.
 
 A rank that comes later than the middle one is behind the rank before it. What both did since they
 were last together are two critical paths: they begin together and end when each rank came, so their
@@ -47,7 +47,7 @@ def find(
     step: int | None,
     corrected: bool,
 ) -> pl.DataFrame:
-    """What late ranks of a run did that others did not, and what its collectives took.
+    """Find what late ranks of a run did that others did not, and the transfer time of collectives.
 
     ``gathered`` is everything that they did, by clocks that are ``corrected`` or not.
     """
@@ -62,7 +62,7 @@ def find(
 def slices(
     connect: Connect, gathered: Job, run: str | None, *, step: int | None, corrected: bool
 ) -> pl.DataFrame:
-    """Each time that a rank was late to a collective: since when, and what is to blame.
+    """One slice per late arrival at a collective: since when the rank was late, and why.
 
     One row per rank and collective, by the clock of the rank. ``cost_ns`` is its length, and the
     sum of the causes; ``cause name op module`` describe what costs most there.
@@ -75,7 +75,7 @@ def slices(
 def _compared(
     connect: Connect, gathered: Job, run: str | None, *, step: int | None, corrected: bool
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with what `blamed` reads, while the block lasts."""
+    """Register the two paths of each pair on a connection, as `blamed` reads them."""
     with connect(None) as connection:
         prepare(connection, Answer("blame", f"{MATCHES} {_WAITS} {_PAIRS} {_BLAMED}"), {})
         connection.execute("SET VARIABLE blame_corrected = ?::BOOLEAN", [corrected])
@@ -186,7 +186,7 @@ def _ahead(gathered: Job, ranks: Ints) -> Ints:
 def _stretches(
     gathered: Job, rank: int, walks: Ints, waits: _Columns, first: int
 ) -> dict[str, pa.Array]:
-    """What a rank did before each of some events, back to a moment."""
+    """Critical paths of a rank before each of some events, back to a moment."""
     place = gathered.ranks.index(rank)
     ahead = gathered.meetings.ahead[place]
     is_own = waits["rank"] == rank

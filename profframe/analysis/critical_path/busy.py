@@ -34,7 +34,7 @@ def waiting(rows: Rows, graph: Graph, done: int, until: int) -> Spans:
 
 
 def split_idle(path: RankedStretches, busy: Mapping[int, Spans]) -> RankedStretches:
-    """The path with its idle parts cut where devices of their rank became busy, or idle.
+    """Split idle segments of a path where a device of their rank became busy or idle.
 
     ``busy`` is by rank, from the start of the window.
     """

@@ -1,4 +1,4 @@
-"""Everything that each activity of a rank had to wait for, not only what it waited for last.
+"""All dependencies of a rank's activities, not only the binding ones that `graph` keeps.
 
 Arrays only, as in `graph`: sources and targets are rows of its works and points.
 """
@@ -147,7 +147,7 @@ def _awaited(rows: Rows, order: LaunchOrder) -> tuple[_Columns, _Columns]:
 
 
 def _suggested(graph: Graph, parts: Iterable[_Columns]) -> _Columns:
-    """Waits of the path for other streams that nothing else shows."""
+    """Dependencies on other streams that only the order of the work suggests."""
     size = graph.edge.size
     work = np.flatnonzero(graph.edge == PATH_WAIT)
     pairs = [source * size + target for kind, source, target, *_ in parts if kind != LAUNCH]
@@ -167,7 +167,7 @@ def _in_graphs(rows: Rows, dependencies: tuple[Ints, Ints]) -> tuple[_Columns, _
 
 
 def _ended(rows: Rows, work: Ints, before: Ints) -> tuple[Ints, Ints]:
-    """Those pairs of which the second had ended when the first began."""
+    """Keep pairs whose second member ended before the first began."""
     works = rows.works
     work, before = work[before >= 0], before[before >= 0]
     fits = works.end[before] <= works.start[work]

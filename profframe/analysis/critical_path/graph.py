@@ -1,4 +1,4 @@
-"""What each piece of work, and each moment of a thread, waited for.
+"""Dependency graph of one rank: each work and each point of a thread with its last dependency.
 
 Arrays only. Time is relative to the start of the window, and clipped to it. Activities that take no
 time are not in the graph, so a walk from each activity to what it waited for ends.
@@ -95,7 +95,7 @@ class StreamWaits:
 
 @dataclass(frozen=True, slots=True)
 class WaitCalls:
-    """Such calls with unknown streams: only their thread and time are known."""
+    """Stream waits that are only known as calls: their thread and time, but not the streams."""
 
     thread: Ints
     issued: Ints
@@ -182,7 +182,7 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Each activity with the one that it waited for last.
+    """Activities with the dependency of each that ended last.
 
     ``edge`` and ``before`` belong to works: LAUNCH and a point, QUEUE or WAIT and a work, or
     UNKNOWN. ``latest`` is the work before whose start each work cannot end: for a collective, that

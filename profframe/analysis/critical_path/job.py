@@ -102,7 +102,7 @@ def find(
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the ranks of a run did in a window, on one clock, from ``start_ns`` to ``end_ns``.
+    """Activities of all ranks in a window, on one clock, from ``start_ns`` to ``end_ns``.
 
     For each rank: its own window (None if nothing takes time), its activities, what each of them
     waited for last, and works that others of their graph waited for, if the source recorded them.
@@ -125,7 +125,7 @@ def gather(
     *,
     corrected: bool = True,
 ) -> Job:
-    """Read what the ranks did: in a step, an annotation (which of that name), or all.
+    """Read the activities of all ranks in a step, in an annotation, or in the whole trace.
 
     Times are on their own clocks, unless these are ``corrected``. The window is from the first
     start to the last end on any rank. A step that is whole on all ranks begins, as in `runs`, when
@@ -188,7 +188,7 @@ def _sources(
 
 
 def of_each(count: int, compute: Callable[[int], Value]) -> list[Value]:
-    """The results for each rank by its place, two at a time: arrays and SQL let others run."""
+    """Map a function over ranks, two at a time: NumPy and DuckDB release the GIL."""
     with ThreadPoolExecutor(2, "profframe-ranks") as pool:
         return [*pool.map(compute, range(count))]
 
@@ -306,7 +306,7 @@ def _joined(graphs: Sequence[Graph]) -> Graph:
 
 
 def _behind(own: Graph, works: int, points: int, slices: int) -> Graph:
-    """The graph with its rows after this many others."""
+    """Shift the row numbers of a graph, so that it can follow others."""
 
     def behind(row: Ints, others: Ints | int) -> Ints:
         return np.where(row < 0, row, row + others)

@@ -219,7 +219,7 @@ def _works(columns: Mapping[str, Ints], stream: Ints, some: Mask) -> Works:
 
 
 def graph_waits(source: Source, events: Ints) -> tuple[Ints, Ints]:
-    """Rows of works that other works of their graph had to wait for, and of those others."""
+    """Dependencies between nodes of graphs: rows of the source and of the target."""
     pairs = source.ints("FROM flow_pairs(flows, 'graph_dependency')")
     rows = np.arange(events.size)
     first, then = (last_equal(events, rows, pairs[name]) for name in ("source", "target"))

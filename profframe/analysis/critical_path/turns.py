@@ -1,4 +1,4 @@
-"""Work of a stream, one piece after the other.
+"""Streams as queues: overlapping work of a stream is serialised.
 
 A stream does one thing after the other, whatever times are recorded: a kernel that begins before
 the one before it has ended (programmatic dependent launch, or the ticks of a clock) waits for what
@@ -17,7 +17,7 @@ from profframe.intervals import Ints, last_until
 
 
 def in_turns(works: Works) -> Works:
-    """The works on these streams, each from the end of those before it.
+    """Clip the start of each work to the end of the work before it on its stream.
 
     One that ends no later than those before it stays as it is: it ran beside them.
     """

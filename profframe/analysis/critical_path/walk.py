@@ -1,4 +1,4 @@
-"""The walk from the end of a window back to its start, always to what was waited for last."""
+"""Backward walk through the graph, from the end of a window to its start."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ _WITHOUT_CAPTURES: Final = """
 
 @dataclass(frozen=True, slots=True)
 class ChromeEvents:
-    """The events of one trace, and what else its file says."""
+    """The events of one trace, and the header of its file."""
 
     trace: Mapping[str, Any]
     """The row of `traces`; empty if there is none."""
@@ -221,7 +221,7 @@ def _set_lines(connection: duckdb.DuckDBPyConnection, threads: Sequence[Mapping[
 
 @dataclass(frozen=True, slots=True)
 class _Rare:
-    """Whether there are rows of kinds that few traces have, and that take longer to write."""
+    """Flags of rare kinds of rows, whose queries are skipped where there are none."""
 
     lone_ends: bool
     """Ends without a beginning."""
@@ -370,7 +370,7 @@ _OF_TRACK: Final = Event(
 
 
 def _tracks(form: Form) -> Iterator[str]:
-    """Queries of what is added; it comes last, so that it does not renumber anything."""
+    """Queries of added tracks; they come last, so that event_ids of the trace stay."""
     label = replace(_OF_TRACK, phase="'M'", time_ns="NULL", category=None)
     process = replace(
         label,

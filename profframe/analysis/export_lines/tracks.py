@@ -42,7 +42,7 @@ _SCHEMA: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a track with its own name is made from: an answer, parameters, some columns."""
+    """The definition of a named track: an answer, its parameters, and the columns to use."""
 
     answer: str
     parameters: tuple[tuple[str, object], ...] = ()
@@ -92,7 +92,7 @@ def added_rows(
 
 
 def titled_rows(given: Given, ask: Callable[[str], Rows]) -> list[tuple[str, Rows]]:
-    """What tracks are made from, with their titles; names are asked as answers."""
+    """Rows of tracks with their titles; names are run as answers."""
     rows = [(title, ask(what) if isinstance(what, str) else what) for title, what in _titled(given)]
     for title, what in rows:
         if _frame(what) is None:
