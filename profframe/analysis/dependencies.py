@@ -129,6 +129,7 @@ def _of_meetings(meetings: job.Meetings, ranks: Ints) -> Iterator[_Part]:
     last = last[member]
     for source, target in ((last, member), (member, last)):
         lag = meetings.end[target] - meetings.start[source]
+        # A rank that left before another one came did not wait for it.
         waited = lag >= 0
         source, target = source[waited], target[waited]  # noqa: PLW2901 -- those that waited
         yield {

@@ -49,6 +49,7 @@ def pieces(events: pl.DataFrame, most: int = MOST) -> pl.DataFrame:
     length = int(rows["dur_ns"].sum())
     slots = most
     few = _merged(_in_slots(rows, length, None))
+    # Halving needs few tries, and the finest division that fits is not needed.
     while few.height > most and slots:
         slots //= 2
         few = _merged(_in_slots(rows, length, slots))

@@ -53,6 +53,7 @@ class Delays:
     def before(self, window: Ints, start_ns: Ints) -> Ints:
         """The node of the largest one that ended before a moment of a window, or -1."""
         size = np.minimum(self.ns, (1 << _TIME_BITS) - 1)
+        # One running maximum for all windows: a later window is greater than any size before it.
         key = (self.window << _TIME_BITS) + size
         most = np.maximum.accumulate(key)
         largest = np.maximum.accumulate(np.where(key == most, np.arange(key.size), 0))
@@ -70,12 +71,14 @@ def delays(of: Slices, tree: Trees, part: int, steps: Windows, is_alone: Mask) -
     outermost = is_call & is_alone & ~((parent >= 0) & is_alone[parent])
     around = nearest(parent, outermost)
     node = np.flatnonzero(outermost)
+    # A thread that launches nothing, such as a worker of a loader, cannot make a launch late.
     node = node[np.isin(of.thread[tree.row[node]], _launching(of))]
     row = tree.row[node]
     window = np.searchsorted(steps.start_ns, of.start_ns[row], side="right") - 1
     shared = np.flatnonzero(is_call & ~is_alone & (parent >= 0) & is_alone[parent])
     ns = np.zeros(tree.row.size, np.int64)
     ns[node] = of.dur_ns[row]
+    # A wrapper that only one side has costs what it adds, not what it contains.
     np.subtract.at(ns, around[shared], of.dur_ns[tree.row[shared]])
     inside = (window >= 0) & (of.start_ns[row] < steps.end_ns[window]) & (ns[node] > 0)
     node, row, window = node[inside], row[inside], window[inside]
@@ -108,6 +111,7 @@ def _sorts(of: Slices, tree: Trees, part: int, around: Ints, is_alone: Mask) -> 
     works = np.flatnonzero((tree.part == part) & tree.is_work & is_alone)
     is_kernel = (of.work != COPY)[tree.row[works]]
     launching = around[works[is_kernel]]
+    # A call that launches kernels is there for these, even if it also waits.
     sort[launching[sort[launching] == SYNC]] = NO_SORT
     sort[-1] = NO_SORT
     return np.where(around >= 0, sort[around], NO_SORT)
@@ -150,12 +154,15 @@ def with_delays(
             .select("slot", "delayed", excess=(pl.col(side) - expected).clip(0, pl.col("delayed")))
             .sort("slot")
         )
+        # What devices waited inside these calls is theirs already.
         shown = int(own.filter(is_late & ~pl.col("in_both"))["ns"].sum())
         excess = float(delayed["excess"].sum())
         net = float(totals.select((pl.col(side) - expected).sum()).item())
+        # The calls explain no more than they take, and no more than devices wait longer in all.
         most = max(0.0, min(net, lost[side] - shown))
         scale = min(1.0, most / excess) if excess > 0 else 0.0
         fraction = delayed.select("slot", fraction=pl.col("excess") / pl.col("delayed") * scale)
+        # Rounded down: the rest stays, so each step still adds up to the nanosecond.
         moved = (pl.col("ns") * pl.col("fraction")).floor().cast(pl.Int64).fill_null(0)
         applies = is_shared & (pl.col("delay") >= 0)
         own = own.join(fraction, on="slot", how="left", maintain_order="left").with_columns(

@@ -41,6 +41,7 @@ def with_hidden_ops(
     for number, name in enumerate(SIDES):
         sign = 2 * number - 1
         ops = longer.filter(pl.col("ns") * sign > 0).sort(pl.col("ns").abs(), descending=True)
+        # Only the side on which devices wait longer has time to give to slower ops.
         if change * sign > 0 and ops.height:
             own = of_all.filter(pl.col("side") == name)
             moved.append(_moved(own, ops, abs(change), rows.columns))
@@ -58,6 +59,7 @@ def _longer(
         for name in ops["name"]
     ]
     extra = pl.col("change").sign() * pl.col("took") * (1 - (-pl.col("change").abs()).exp())
+    # What devices waited in the op itself is in its own row already.
     hidden = extra - pl.Series(shown, dtype=pl.Float64)
     return ops.select(
         "name", "slot", ns=pl.when(hidden * extra > 0).then(hidden).otherwise(0.0)
@@ -80,6 +82,7 @@ def _moved(own: pl.DataFrame, ops: pl.DataFrame, most: float, columns: list[str]
     whole = steps["ns"].to_numpy().astype(np.float64)
     until = np.minimum(np.cumsum(shares)[:, None], whole[None, :]).astype(np.int64)
     parts = np.diff(until, axis=0, prepend=0)
+    # Negative pieces are added rather than pieces changed: sums per step and per cause stay exact.
     alike = own.head(1).drop("sample", "slot", "ns", "bundle_kind", "bundle")
     frames = [
         steps.select("sample", "slot").with_columns(

@@ -128,6 +128,8 @@ def named(
     direct = {KINDS.index(kind): cause for kind, cause in _DIRECT.items()}
     cause = pl.coalesce(
         pl.col("kind").replace_strict(direct, default=None, return_dtype=pl.String),
+        # With devices, the host's time counts only where they wait for it: then it is one cause,
+        # whatever op they wait in. Without devices the ops are what takes the time.
         pl.when(launching & pl.col("in_both")).then(pl.lit(kinds.LAUNCH)).otherwise("cause"),
     )
     rows = rows.with_columns(cause=cause)
@@ -136,6 +138,7 @@ def named(
         & ~pl.col("in_both")
         & ~pl.col("op_has_both")
     )
+    # The same work taking longer is no one else's cause: each place has its own row.
     alone = pl.col("cause").is_in([kinds.SAME, kinds.TRANSFER, kinds.WAIT])
     bundle = (
         pl.when(at_place)

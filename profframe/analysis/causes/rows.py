@@ -104,6 +104,7 @@ def windows(connection: duckdb.DuckDBPyConnection, of: Slices) -> Windows:
     ).to_arrow_table()
     step, start, end = (numbers(table, name) for name in ("step", "start_ns", "end_ns"))
     row = last_equal(of.event_id, np.arange(of.event_id.size), numbers(table, "event_id"))
+    # Of steps that overlap the first counts: their common time must not count twice.
     kept = (row >= 0) & (
         start >= np.append(start[:1], np.maximum.accumulate(end)[:-1])[: start.size]
     )

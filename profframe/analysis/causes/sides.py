@@ -136,6 +136,7 @@ def _waits(
     waits: dict[tuple[str, int], tuple[Ints, Ints]] = {}
     for run in dict.fromkeys(run for run, _ in keys):
         ranks = [rank for other, rank in keys if other == run]
+        # One rank alone cannot tell waiting for others from a slow transfer.
         if len(ranks) == 1:
             continue
         with connect(run, None) as connection:

@@ -46,12 +46,15 @@ class Slots:
 
 def slots(base: Trees, other: Trees) -> Slots:
     """Give the nodes of two sides slots; they are the same with the sides exchanged."""
+    # Aligning is greedy, so its result may depend on the order of the sides; an explanation must
+    # only change its signs when they are exchanged.
     if _order(other) < _order(base):
         turned = slots(other, base)
         return Slots(turned.other, turned.base, turned.count, turned.gap)
     sides = base, other
     of = [np.full(side.row.size, NONE, np.int64) for side in sides]
     count = 0
+    # What is in no step (setup, the end) is never the counterpart of a step.
     for in_steps in (True, False):
         kinds = [_roots(side, in_steps) for side in sides]
         chosen = [_representative(side, roots) for side, roots in zip(sides, kinds, strict=True)]
@@ -81,6 +84,8 @@ def _representative(of: Trees, roots: Ints) -> int:
     if not roots.size:
         return NONE
     _, first, count = np.unique(of.forest.equal[roots], return_index=True, return_counts=True)
+    # Warm-up, logging and validation make single steps different: the most frequent form is
+    # typical.
     return int(roots[first[np.lexsort((first, -count))[0]]])
 
 
@@ -102,6 +107,7 @@ def _shared(
     end = node + int(base.forest.size[node])
     if counterpart >= 0:
         pairs = align(base.forest, other.forest, [(node, counterpart)])
+        # Work is paired last: another release may launch the same kernels from other calls.
         _pair_work(sides, pairs, (node, counterpart))
         paired = np.flatnonzero(pairs >= 0)
         of[0][paired] = of[1][pairs[paired]]
@@ -129,6 +135,7 @@ def _pair_work(sides: tuple[Trees, Trees], pairs: Ints, roots: tuple[int, int]) 
     work, other_work = base.is_work, other.is_work
     shapes = [side.detail[side.forest.parent] for side in sides]
     keys = [
+        # Shifted, so that a detail equal to that of its call does not give 0, which means no key.
         (base.detail ^ (shapes[0] >> 1), other.detail ^ (shapes[1] >> 1)),
         (base.detail, other.detail),
         (base.category, other.category),
@@ -153,6 +160,7 @@ def _pair_around(
     work = [np.append(0, np.cumsum(side.is_work)) for side in sides]
     end = roots[0] + int(sides[0].forest.size[roots[0]])
     rows = roots[0] + np.flatnonzero((sides[0].is_work & (pairs >= 0))[roots[0] : end])
+    # From the last to the first, so that inner calls are paired before those around them.
     for row in rows[::-1].tolist():
         node, other = parents[0][row], parents[1][pairs[row]]
         while node >= 0 and other >= 0 and pairs[node] < 0 and back[other] < 0:
@@ -191,6 +199,7 @@ def _spread(of: Forest, own: Ints, roots: Ints, chosen: int) -> None:
     memo: Memo = {}
     for number, place in enumerate(first.tolist()):
         root, size = int(roots[place]), int(of.size[roots[place]])
+        # Steps of one form are aligned once, with the first of them, and copied.
         if root != chosen:
             pairs = align(of, of, [(root, chosen)], memo)[root : root + size]
             own[root : root + size] = np.where(pairs >= 0, own[pairs], NONE)
@@ -206,6 +215,8 @@ def _left_over(sides: tuple[Trees, Trees], of: list[Ints], count: int) -> int:
         around = nearest(side.forest.parent, own >= 0)[rows]
         inside = np.where(around >= 0, own[around], NONE)
         label, tree = side.forest.label[rows], side.tree[rows]
+        # Per tree, so that the n-th extra call of a label has the same slot in all steps of both
+        # sides.
         order = np.lexsort((rows, label, inside, tree))
         same = (tree, inside, label)
         new = np.zeros(rows.size, np.bool_)

@@ -223,6 +223,7 @@ def _apportioned(parts: Ints, denominator: int, total: int) -> Ints:
     """Fractions as integers that add up to a total: the largest remainders are rounded up."""
     whole, rest = parts // denominator, parts % denominator
     missing = total - int(whole.sum())
+    # Rounding each cause by itself would leave a few nanoseconds that no row has.
     up = np.argsort(-rest, kind="stable")[: max(missing, 0)]
     down = np.argsort(rest, kind="stable")[: max(-missing, 0)]
     whole[up] += 1

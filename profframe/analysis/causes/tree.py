@@ -96,6 +96,7 @@ def _per_step(total: Ints, count: int) -> Ints:
     """Means in whole nanoseconds, which add up to the mean of all."""
     if not count:
         return total
+    # Differences of rounded running sums: each mean is off by less than 1 ns, and they add up.
     whole = (2 * np.cumsum(total) + count) // (2 * count)
     means: Ints = np.diff(whole, prepend=0)
     return means

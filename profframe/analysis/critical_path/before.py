@@ -75,6 +75,7 @@ class _Steps:
         while time > limit:
             if work >= 0:
                 start, event = self._start[work], self._event[work]
+                # The path ends where the event begins, so the event is not on it.
                 if not is_first:
                     taken.append((path, event, WORK, max(start, limit), time))
                 edge, came_from, time = self._edge[work], self._before[work], min(start, time)

@@ -44,6 +44,7 @@ def split_idle(path: RankedStretches, busy: Mapping[int, Spans]) -> RankedStretc
     moments = {rank: np.ravel((spans.start, spans.end), "F") for rank, spans in busy.items()}
     for rank, at in moments.items():
         rows = np.flatnonzero(is_idle & (path.rank == rank))
+        # Starts and ends of busy spans alternate, so an odd number before a moment means busy.
         before[rows] = np.searchsorted(at, of.start[rows], "right")
         cuts[rows] = np.searchsorted(at, of.end[rows], "left") - before[rows]
     cuts = np.maximum(cuts, 0)

@@ -151,6 +151,7 @@ def _suggested(graph: Graph, parts: Iterable[_Columns]) -> _Columns:
     size = graph.edge.size
     work = np.flatnonzero(graph.edge == PATH_WAIT)
     pairs = [source * size + target for kind, source, target, *_ in parts if kind != LAUNCH]
+    # The path has pairs that are listed above with a better certainty.
     is_new = ~np.isin(graph.before[work] * size + work, np.concatenate(pairs))
     return _part(WAIT, graph.before[work[is_new]], work[is_new], ORDERED)
 
@@ -161,6 +162,7 @@ def _in_graphs(rows: Rows, dependencies: tuple[Ints, Ints]) -> tuple[_Columns, _
     recorded = _part(GRAPH, before, work, RECORDED)
     work, before = _ended(rows, *launch_targets(rows.works))
     calls = rows.works.call
+    # Recorded edges of a graph are complete: guesses from the order would add false ones.
     is_marked = np.isin(calls[work], calls[recorded[2]])
     other = ~is_marked & (rows.works.stream[work] != rows.works.stream[before])
     return recorded, _part(GRAPH, before[other], work[other], ORDERED)
@@ -190,6 +192,8 @@ def _synchronised(rows: Rows, graph: Graph, order: LaunchOrder) -> _Columns:
     until = slices.end[call]
     parts.append((call[one], last_until(works.stream, works.end, on[one], until[one]), IMPLIED))
     every = np.flatnonzero(~is_marked & (on < 0))
+    # A synchronisation of the device waits for the last work of each stream, not only for the last
+    # of all.
     streams = np.unique(works.stream)
     waiting = np.repeat(every, streams.size)
     of_each = last_until(works.stream, works.end, np.tile(streams, every.size), until[waiting])
@@ -199,6 +203,7 @@ def _synchronised(rows: Rows, graph: Graph, order: LaunchOrder) -> _Columns:
     parts.append((copy_call, copies, IMPLIED))
     joined = _together(*(_sync_part(rows, graph, *part) for part in parts))
     thread = graph.points.thread[joined.target]
+    # A thread that waited for a work once need not wait for it in each later synchronisation.
     first = np.lexsort((joined.target, joined.source, thread))  # recorded ones come first already
     source, thread = joined.source[first], thread[first]
     new = np.append(True, (source[1:] != source[:-1]) | (thread[1:] != thread[:-1]))

@@ -143,6 +143,8 @@ def gather(
             window = rows.window(source, *what)
             windows.append(window and window.moved(-source.ahead_ns))
         end = max((window.end_ns for window in windows if window is not None), default=0)
+        # A step of a job begins when the job completed the one before, not when its first rank
+        # launched it: hosts run ahead.
         if end in intervals:
             windows = [window and window.since(intervals[end]) for window in windows]
         start = min((window.start_ns for window in windows if window is not None), default=0)
@@ -339,6 +341,8 @@ def _with_meetings(whole: Graph, meetings: Meetings, origin: int) -> Graph:
     event = meetings.event + meetings.rank * _EVENTS
     start, end = meetings.start - origin, meetings.end - origin
     last = meetings.last
+    # Strictly: ranks that left two collectives in one nanosecond waited for each other without an
+    # end.
     waits = (start[last] > start) & (end > start[last])
     member, last = np.flatnonzero(waits), last[waits]
 
@@ -384,6 +388,7 @@ def _ranked(path: Stretches, whole: Graph, ranks: Ints) -> RankedStretches:
     end = np.append(start[1:], path.end[-1:])
     place = np.where(path.event < 0, NONE, path.event // _EVENTS)
     after = np.where(place >= 0, np.arange(place.size), place.size - 1)
+    # Segments without an event belong to what follows them.
     place = place[np.minimum.accumulate(after[::-1])[::-1]]
     waiting = np.full(start.size, NONE, np.int64)
     for since, until, rank in waits:  # from the last to the first: the nearest wait counts

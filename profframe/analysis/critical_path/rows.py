@@ -101,7 +101,9 @@ def _step_window(source: Source, step: int) -> Window | None:
         path_end_ns=completed,
     )
     event = NONE
+    # If the host ends later than the devices, the path begins on the host.
     if completed > host_end and works["event_id"].size:
+        # Several works may end in this nanosecond; the one of the latest step is this step's.
         event = int(works["event_id"][np.argmax(works["step"])])
     return Window(began, completed, thread, thread, event, thread, max(host_end, began))
 
@@ -164,6 +166,7 @@ def _whole_window(source: Source) -> Window | None:
     main = next(iter((*linked, *others, *threads)), 0)
     host_end = int(host["end_ns"].max(initial=start))
     last = host["thread"][host["end_ns"] == host_end].tolist() or [main]
+    # On a tie the main thread, which has more to tell.
     thread = main if main in last else min(last)
     if host_end == end:
         return Window(start, end, main, thread, NONE, thread, host_end, pairs)
@@ -184,6 +187,7 @@ def read(source: Source, window: Window) -> Rows:
         (waits["device"], waits["on_stream"]),
     )
     on_stream = np.where(waits["on_stream"] < 0, NONE, on_stream)
+    # Later work keeps devices busy, but nothing in the window waits for its end.
     done = work["end_ns"] <= window.end_ns - window.start_ns
     works = in_turns(_works(work, work_stream, done))
     slices = Slices(
@@ -238,6 +242,7 @@ def _stream_waits(waits: Mapping[str, Ints], stream: Ints, on_stream: Ints) -> S
 def _host_waits(waits: Mapping[str, Ints], on_stream: Ints, synchronising: Ints) -> HostWaits:
     """Waits of threads: from synchronisation events, else from calls by their names."""
     rows = np.flatnonzero((waits["of_stream"] == 0) & (waits["call"] >= 0))
+    # A recorded wait knows its stream; names of calls are for sources without such records.
     calls = np.setdiff1d(synchronising, waits["call"][rows])
     on = on_stream[rows]
     recorded = np.where(on < 0, UNSET, waits["recorded_ns"][rows])

@@ -27,6 +27,8 @@ def in_turns(works: Works) -> Works:
     order = np.lexsort((works.event, works.end, works.start, stream))
     of_stream, start, end = stream[order], works.start[order], works.end[order]
     step = int(end.max()) - min(int(start.min()), 0) + 1
+    # One running maximum for all streams: a step is longer than the window, so none reaches the
+    # next.
     reach = np.maximum.accumulate(of_stream * step + end) - of_stream * step
     before = np.append(NONE, reach[:-1])
     before[np.append(True, of_stream[1:] != of_stream[:-1])] = start.min()
@@ -74,6 +76,7 @@ def _launch_streams(works: Works) -> Ints:
     several = np.flatnonzero(low != high)
     if not several.size:
         return works.stream
+    # Copies may have a stream of their own; a kernel shows the stream that its thread works in.
     alone = launched[(count[call] == 1) & ~works.copy[launched]]
     thread, since = works.call_thread[first[several]], works.call_start[first[several]]
     nearest = last_until(works.call_thread[alone], works.call_start[alone], thread, since)

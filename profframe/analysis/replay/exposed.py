@@ -38,6 +38,7 @@ def _saving(own: Rank, waiting: Spans, new: Lengths) -> int:
     bounds = (start, end, others.start, others.end, waiting.start, waiting.end)
     at = np.unique(np.concatenate(bounds))
     counts = _running(at, start, end, np.ones(start.size))
+    # Where several run at once, the mean of their savings counts: the time is there only once.
     shares = _running(at, start, end, less) / np.maximum(counts, 1)
     is_alone = (counts > 0) & ~_inside(at, others) & _inside(at, waiting)
     return int((np.diff(at, append=at[-1:]) * shares)[is_alone].sum())

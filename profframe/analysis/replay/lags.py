@@ -82,6 +82,7 @@ def lags(parts: Sequence[tuple[Graph, Edges]]) -> list[Lags]:
     for (_, edges, moved, slack, binds), group in zip(timed, groups, strict=True):
         usual_of, most_of = usual[group], most[group]
         own = edges.kind == THREAD
+        # How long a thread takes to wake is between any two different things, so nothing is usual.
         usual_of[own] = most_of[own] = slack[own]
         lag = np.where(binds, slack, np.minimum(slack, usual_of))
         called = np.where(edges.kind == LAUNCH, edges.source, NONE)
@@ -130,8 +131,10 @@ def _from_call_ends(graph: Graph, edges: Edges, binds: Mask) -> Edges:
     start, called, returned = works.start[work], works.call_start[work], works.call_end[work]
     free = binds[rows] & (_ready(graph, edges)[work] <= called) & (called >= 0)
     after_start, after_end = (start - called)[free], (start - returned)[free]
+    # If work begins while its call still runs, the call's end says nothing about it.
     if after_end.size and np.quantile(after_end, 0.05) < 0:
         return edges
+    # The moment that work follows more regularly is the one that it waits for.
     if after_end.size and _spread(after_end) > _spread(after_start):
         return edges
     moved = (returned <= start) & (returned >= 0)
@@ -188,6 +191,8 @@ def _usual(group: Ints, slack: Ints, free: Mask) -> tuple[Ints, Ints]:
             if values.size:
                 low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), method="lower")
                 fence = high + 3 * (high - low) // 2
+                # Tukey's fence alone took one gap of 6 us behind 70 ms of kernels for a wait, and
+                # made 2.0 to 78.7 ms of a prediction of 78.7.
                 usual[number], most[number] = middle, max(fence, middle + _DELAY_NS)
                 break
     return usual, most

@@ -74,6 +74,7 @@ def network(size: int, source: Ints, target: Ints, order: Ints, preference: Ints
     sources, targets, first = sources[first[groups]], targets[first[groups]], begin
     place = np.empty(size, np.int64)
     place[order] = np.arange(size)
+    # The order of recorded times fits, unless times are equal or contradict a dependency.
     if (place[sources] >= place[targets]).any():
         order = _sorted(size, sources, targets, place)
     begin = np.searchsorted(targets, np.arange(size + 1))
@@ -91,6 +92,7 @@ def _sorted(size: int, source: Ints, target: Ints, place: Ints) -> Ints:
     is_done = [False] * size
     rest = iter(np.argsort(place, kind="stable").tolist())
     while len(done) < size:
+        # Contradicting clocks may close a circle: the earliest node breaks it.
         node = ready.pop() if ready else next(rest)
         if is_done[node]:
             continue

@@ -304,9 +304,13 @@ def _of_edges(timed: Lags, lanes: Streams, nodes: Nodes) -> Arrows:
         nodes.tail[edges.source[inside]] < 0
     )
     redundant = ~from_point & to_work & (edges.kind != STREAM)
+    # A recorded wait for the work just before on the same stream adds nothing to the stream's
+    # order.
     redundant[redundant] = lanes.before[edges.target[redundant]] == edges.source[redundant]
     begins = to_work.copy()
     begins[begins] = lanes.begins[edges.target[begins]]
+    # A negative slack contradicts the recorded times, so the dependency did not bind: clocks
+    # differ.
     rows = np.flatnonzero(~inside & ~redundant & ~begins & (timed.slack >= 0))
     source, target = edges.source[rows], edges.target[rows]
     leaves, enters = from_point[rows], to_work[rows]
@@ -391,6 +395,7 @@ def _holds(graph: Graph, timed: Lags, lanes: Streams, nodes: Nodes) -> Arrows:
     arrows = _simple(HOLD, source, target, graph.works.start[work], into=into, certainty=certainty)
     return replace(
         arrows,
+        # Only `changes.held` gives these a length, for the other end of a prediction's range.
         lag=np.full(work.size, NOTHING, np.int64),
         binds=np.zeros(work.size, np.bool_),
     )
@@ -440,6 +445,7 @@ def _own(graph: Graph, timed: Lags, members: Members, call_ends: Ints) -> Ints:
     synced = edges.of(SYNC)
     synced = synced[timed.binds[synced]]
     at = edges.target[synced]
+    # A replay decides how long the wait is; only what follows the device's end is the thread's own.
     own[at] = np.minimum(own[at], timed.slack[synced])
     joined = edges.of(THREAD)
     at, cause = edges.target[joined], edges.source[joined]

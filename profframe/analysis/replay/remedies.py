@@ -74,6 +74,7 @@ def gains(of: Model, remedies: Sequence[Remedy]) -> tuple[list[int], float]:
     gained = []
     for remedy in remedies:
         end = outcome(of.job, change(of, remedy)(of.recorded)).end
+        # Against the unchanged replay, not the recording: errors that both replays have cancel.
         gained.append(max(now - end, 0))
     error = (now - of.length_ns) / of.length_ns if of.length_ns else 0.0
     return gained, error
@@ -109,6 +110,7 @@ def _works(of: Model, parts: Sequence[Changed]) -> Change:
         factors.append(factor)
         work, meeting = _members(own)
         meetings.append(meeting[mask[work] & (factor[work] == 0)])
+    # A transfer takes all ranks: it is hidden on all of them or on none.
     hidden = np.concatenate([*meetings, np.empty(0, np.int64)])
     for own, mask in zip(of.job.ranks, chosen, strict=True):
         work, meeting = _members(own)

@@ -287,7 +287,10 @@ def _range(of: Model, lengths: Sequence[Lengths], end: int) -> tuple[int, int]:
     """
     variants = (changes.held, changes.without_guesses, changes.whole)
     ends = [end, *(outcome(of.job, variant(of.job, lengths)).end for variant in variants)]
+    # A wait that is not recorded may have been for the shortened work: then it saves all the time
+    # in which only that ran and something waited.
     low = min(*ends, of.length_ns - savings(of.job, lengths))
+    # However much is unrecorded: a change of device work cannot save more than devices of no time.
     if low < end and changes.shortens_works_only(of.job, lengths):
         low = min(end, max(low, of.without_devices))
     return low, max(ends)

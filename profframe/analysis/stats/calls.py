@@ -131,6 +131,7 @@ def changes(base: Calls, other: Calls, names: Ints, size_ns: Float64) -> Changes
     for side in sides:
         at, is_paired = _paired(side, places)
         unit[at] = side.unit[is_paired]
+    # The middle of both sides, so that exchanging them only changes the sign.
     reference = (before + after) / 2
     values, drifts = zip(*(_values(side, places, reference, names) for side in sides), strict=True)
     counts = np.bincount(unit, minlength=names.size)
@@ -169,6 +170,7 @@ def _values(of: Calls, places: Ints, reference: Float64, names: Ints) -> tuple[F
     named = _grid(names[unit], cluster, relative, (int(names.max(initial=-1)) + 1, of.clusters))
     drifts = np.zeros(named.shape)
     row, column = np.nonzero(~np.isnan(named))
+    # Without the unit's own name: one kernel that takes most calls would be its own drift.
     drifts[row, column] = np.nan_to_num(median_of_others(named[row, column], column))
     return values, np.where(np.isnan(values), np.nan, drifts[names])
 
@@ -222,6 +224,8 @@ def _chance(change: Float64, error: Float64, freedom: Float64, names: Ints) -> F
     if np.unique(names[tested]).size >= _LEAST_UNITS:
         middle = float(np.median(change[tested]))
         spread = NORMAL * float(np.median(np.abs(change[tested] - middle)))
+        # Two runs of one program differ by more than their steps do: what all units differ by shows
+        # how much. The noise within the sides is counted already.
         between = max(spread**2 - float(np.median(error[tested])), 0.0)
     p = np.full(change.size, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
