@@ -67,6 +67,7 @@ def types_of_lists(events: pa.Table, rows: Ints, of_parameters: Mask) -> tuple[I
     kernels = np.flatnonzero(is_kind(events, ("kernel",)))
     op = numbers(events, "op_id", missing=-1)[kernels]
     element_code = 1 + text_codes(events, "name", kernels[has_list[op]], _element)
+    # Last, so it wins: the kernel's template says what it really works on.
     codes[op[has_list[op]][element_code > 0]] = element_code[element_code > 0]
     return codes, dtypes
 

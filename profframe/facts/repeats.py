@@ -84,6 +84,7 @@ def _best_block(sequence: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
     times = length // period
     covered = times * period
     is_block = (times >= LEAST_TIMES) & (period >= LEAST_LENGTH)
+    # A few kernels that repeat by chance somewhere in a long graph are no layers.
     is_block &= covered * LEAST_PART >= end[start] - begin[start]
     start, period, covered = start[is_block], period[is_block], covered[is_block]
     order = np.lexsort((start, period, -covered, begin[start]))
@@ -96,6 +97,7 @@ def _best_block(sequence: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
     run = of_sequence[begin[places]]
     fits = places + period[run] <= end[places]
     places, run = places[fits], run[fits]
+    # Two overlapping parts of that length cover the block, so two ranks compare it as a whole.
     level = np.frexp(period.astype(np.float64))[1] - 1  # of the longest power of two in the block
     rest = period - (1 << level)
     is_copy = ranks[level[run], places] == ranks[level[run], start[run]]

@@ -125,6 +125,7 @@ class Marks:
         """The outermost markers of phases."""
         phase = numbers(events, "phase_id", missing=_NONE)
         rows = np.flatnonzero(phase == np.arange(phase.size))
+        # Of markers that begin at once the longest is the outer one.
         longest_first = np.argsort(-numbers(events, "dur_ns")[rows], kind="stable")
         marks = cls._at(events, rows[longest_first])
         if not marks.row.size:
@@ -357,6 +358,7 @@ def _held(events: pa.Table, marks: Marks, work: Work) -> Ints:
     for steps in marks.by_process():
         later = np.append(begins[steps][1:], _NEVER)
         begins[steps] = np.minimum.accumulate(later[::-1])[::-1]
+    # Usually a step's work ends before that of the next begins, and nothing has to be searched.
     beside = owned[work.end[owned] > begins[mark[owned]]]
     if not beside.size:
         return held
@@ -369,6 +371,7 @@ def _held(events: pa.Table, marks: Marks, work: Work) -> Ints:
     ):
         step = waiters.next_step(marks, line, of, until)
         nearest = np.minimum(nearest, np.where(step >= 0, step, _NEVER))
+    # Nobody waits for it in the trace: it holds back no step, and is told as `unawaited_work`.
     held[beside] = np.where(nearest == _NEVER, _NONE, nearest - 1)
     return held
 
@@ -385,6 +388,8 @@ def _synchronisations(
     since = np.where((call >= 0) & present(events, "start_ns")[call], start[call], start[syncs])
     mark = marks.home[syncs]
     code, texts = words(events, "name")
+    # A stream that waits for another waits for the work of that one alone; if it is not known, the
+    # wait says nothing.
     of_stream = np.array(["wait" in text.lower() for text in texts] + [False])[code][syncs]
     device, stream, on = (
         numbers(events, name, missing=_NONE) for name in ("device", "stream", "wait_on_stream")
@@ -434,8 +439,12 @@ def _began(marks: Marks, work: Work, before: Ints, reached: Ints, lacks_records:
     That of a first step, and of one behind a step that lacks records, is unknown, too, if its first
     work waited for what was not recorded.
     """
+    # A host that runs ahead begins a step while devices do the one before: trace_04 had 7.5 ms per
+    # step on the host where the devices take 22.8.
     since = np.where(marks.is_first, before, np.roll(reached, 1))
     began = np.where(marks.has_start, np.maximum(marks.start, since), _UNKNOWN)
+    # A first step may have waited a little for what was launched before the profile began: it lacks
+    # a start only if that is a large part of it.
     share = np.where(marks.is_first, _LEAST_SHARE, 0)
     is_behind = marks.is_first | np.roll(lacks_records, 1)
     for step in np.flatnonzero(is_behind & marks.has_start & (reached != _UNKNOWN)):
@@ -453,6 +462,7 @@ def _waited_ns(work: Work, own: Ints) -> int:
     own = own[work.is_launched[own]]
     if not own.size:
         return 0
+    # By launch: only what was launched first cannot have waited for other work of the step.
     piece = own[np.argmin(work.queued[own])]
     start = work.start[piece]
     ends = work.end[work.start < start]
@@ -490,6 +500,7 @@ def _is_cut(events: pa.Table, marks: Marks) -> Mask:
         others = others[marks.end[others] != _UNKNOWN]
         if not others.size or marks.end[last] == _UNKNOWN:
             continue
+        # The program went on after it, so the profile did not end in it.
         if (is_host & (process == marks.process[last]) & (start >= marks.end[last])).any():
             continue
         names, counts = np.unique(inner[np.isin(of_mark, others)], return_counts=True)
@@ -498,6 +509,7 @@ def _is_cut(events: pa.Table, marks: Marks) -> Mask:
         if others.size > 1:
             cut[last] = missing > 0
         else:
+            # One step does not show what is usual, so more has to be missing.
             cut[last] = 2 * missing > usual.size and bool(2 * took[last] < took[others[0]])
     return cut
 
@@ -558,6 +570,7 @@ def _parts(
         return covered(work.start[chosen], work.end[chosen], since, until)
 
     compute, communication, copy = time_of(computes), time_of(talks), time_of(copies)
+    # Each is the union of a growing set; the differences between them add up to the whole.
     both = time_of(~copies) if talks.any() else compute
     busy = time_of(~copies | copies) if copies.any() else both
     # A step whose own calls lost work has no interval.

@@ -68,6 +68,8 @@ def dependencies(nodes: pa.Table, tensors: pa.Table) -> tuple[Ints, Ints, Ints]:
     ids = nodes["node_id"].fill_null(-1).to_numpy()
     distinct, first = np.unique(ids, return_index=True)
     depth, end = _ends(distinct, nodes["parent_id"].fill_null(-1).to_numpy()[first])
+    # An op writes when it ends, after those inside it: the outermost write of a place is the last
+    # one.
     order = np.lexsort((-depth, end))
     written = np.empty(order.size, np.int64)
     written[order] = np.arange(order.size)

@@ -66,6 +66,7 @@ def places_of_stacks(stacks: pa.Table) -> Places:
         return masks
 
     in_module, in_optimizer, in_loader = of_file
+    # Parameters are made outside of calls of a module; inside one, .to() converts activations.
     module = any_of(in_module & calls[name])
     return Places(
         module,
