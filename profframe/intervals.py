@@ -104,7 +104,7 @@ def nest(group: Ints, start: Ints, end: Ints, tie: Ints | None = None) -> Forest
 
 
 def replanted(forest: Forest, parent: Ints, group: Ints, start: Ints, end: Ints) -> Forest:
-    """The same intervals with other parents; siblings keep their order.
+    """Change the parents of intervals; siblings keep their order.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ def child_sums(parent: Ints, values: Ints) -> Ints:
 
 
 def child_overlaps(parent: Ints, last: Ints, preorder: Ints, start: Ints, end: Ints) -> Ints:
-    """Measure what the lengths of each row's direct children have more than the time they cover.
+    """Overlap of each row's direct children: their summed lengths minus the time that they cover.
 
     Parameters
     ----------

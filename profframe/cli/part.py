@@ -79,7 +79,7 @@ _PART: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What to keep of a trace; nothing named is all."""
+    """The selected part of a trace; without options all of it."""
 
     ranks: Integers
     steps: Integers

@@ -1,4 +1,4 @@
-"""What to type instead of a command line that does not work.
+"""Corrections of command lines that do not work.
 
 A command line is corrected step by step, until no step finds anything more: the verb, the order of
 its words, quotes around SQL, options that are parameters, and what an error says was meant. The
@@ -138,7 +138,7 @@ def suggestion(
 
 
 def instead_of(error: BaseException | None) -> tuple[str, str] | None:
-    """What was typed, and what was meant, according to an error or its cause."""
+    """The typed and the suggested word of an error or its cause."""
     while error is not None:
         if isinstance(error, ProfframeError) and error.instead is not None:
             return error.instead

@@ -39,7 +39,7 @@ class Join:
 
 
 def join_of(store: Destination, staged: Sequence[Record], stored: Record | None) -> Join | None:
-    """What to join among the files of one run and rank; None if they stay as they are.
+    """Choose what to join among the files of one run and rank; None for nothing.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ _NONE: Final = -1
 
 
 def device_calls(events: pa.Table) -> tuple[Ints, Ints, Iterable[Note]]:
-    """Rows of slices on a device, for each event the row of its call or -1, and what is odd.
+    """Rows of device slices, the launching call of each event (or -1), and notes.
 
     The call is the last one with the slice's correlation that began before it, and so the innermost
     of nested ones. Correlations are unique in a process, so a slice whose process made calls
@@ -44,7 +44,7 @@ def device_calls(events: pa.Table) -> tuple[Ints, Ints, Iterable[Note]]:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Rows of calls by start, their keys, and the keys of several of which none is in another."""
+    """Calls by start, their keys, and ambiguous keys: of several calls that are not nested."""
 
     row: Ints
     key: Ints
@@ -121,7 +121,7 @@ class _Calls:
 
 
 def _in_order(events: pa.Table, launch: Ints) -> Iterator[Note]:
-    """Fill in the calls of work without a correlation that no other call can have launched.
+    """Match work without a correlation in order, where only one matching is possible.
 
     That is so if all of a kind is on one stream, and as many calls for the kind, each before its
     work, have none.

@@ -84,7 +84,7 @@ def _times(events: pa.Table) -> tuple[Ints, Ints]:
 
 
 def _credited(events: pa.Table) -> tuple[Ints, Ints]:
-    """Rows of busy slices, and the op of each, or its call if it has no op."""
+    """Rows of busy slices, and the op (else the call) that each is credited to."""
     busy = is_kind(events, schema.DEVICE_KINDS) & present(events, "dur_ns")
     launch, op = (numbers(events, name, missing=-1) for name in ("launch_id", "op_id"))
     credited = np.where(op >= 0, op, launch)

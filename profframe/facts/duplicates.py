@@ -1,4 +1,4 @@
-"""Slices that only repeat the slice around them."""
+"""Duplicate slices: only children with their parent's name."""
 
 from __future__ import annotations
 

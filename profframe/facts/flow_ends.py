@@ -192,7 +192,7 @@ def _of_correlation(events: pa.Table, slices: Ints, flows: pa.Table, rows: Ints)
 
 
 def _mixed(parts: list[Ints]) -> Ints:
-    """One number for each row, the same for the same parts and seldom for others."""
+    """Hash the parts of each row."""
     unsigned = (
         part.astype(np.uint64) * factor for part, factor in zip(parts, _FACTORS, strict=True)
     )

@@ -1,4 +1,4 @@
-r"""What a kernel is: ``kernel_category``, by patterns of ``facts/kernel_categories.json``.
+r"""Kernel categories, by the patterns of ``facts/kernel_categories.json``.
 
 An entry of the file, or of the user::
 
@@ -193,7 +193,7 @@ def _texts(texts: pa.Array, codes: Ints) -> Iterator[str | None]:
 
 
 def _compact(codes: Ints, texts: pa.StringArray) -> tuple[Ints, pa.Array]:
-    """Codes of only the texts that are used, and these."""
+    """Codes without unused texts, and the used ones."""
     is_used = np.zeros(len(texts) + 1, np.bool_)
     is_used[codes] = True
     is_used[-1] = False

@@ -1,4 +1,4 @@
-"""Calls that launched work which is not in the trace, and when that work may have run."""
+"""Lost work: calls whose work is not in the trace, and when it may have run."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _fills(events: pa.Table) -> Iterator[Note]:
 
 
 def _without_call(events: pa.Table, rows: Ints) -> Iterator[tuple[Mask, Mask]]:
-    """Which of the calls are for kernels, and for copies; and what of these they may have launched.
+    """For kernels and for copies: the mask of calls, and of unlinked work that may be theirs.
 
     That is work without a correlation or a call which began after the first of them.
     """
@@ -205,7 +205,7 @@ class _Launched:
         return np.stack([device, on, since, np.maximum(since, until)])
 
     def _candidates(self, events: pa.Table, lost: Ints) -> tuple[Ints, Ints, Mask]:
-        """Numbers of lost calls, each with all streams that its work may have been on.
+        """Pairs of lost call and possible stream of its work.
 
         And of which lost calls the stream is certain.
         """
@@ -242,7 +242,7 @@ class _Streams:
         return cls(distinct[1], first, last - first)
 
     def all_of(self, calls: Ints, work: int) -> tuple[Ints, Ints]:
-        """Some of the calls, which follow so many pieces of work, as often as they have streams."""
+        """Repeat calls for each of their streams; their keys follow those of ``work`` pieces."""
         count, first = self.count[work + calls], self.first[work + calls]
         place = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         return np.repeat(calls, count), self.streams[np.repeat(first, count) + place]
@@ -271,7 +271,7 @@ def _common(size: int, group: Ints, values: Ints) -> Ints:
 
 
 def _notes(events: pa.Table, lost: Ints, stream: Ints) -> Iterator[Note]:
-    """How many there are, by step and stream; of some it may be there, without a correlation."""
+    """Notes with the number of lost calls by step and stream."""
     step = numbers(events, "step", missing=_NONE)[lost]
     (steps, streams), counts = np.unique(np.stack([step, stream]), axis=1, return_counts=True)
     parts = [

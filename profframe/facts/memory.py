@@ -1,4 +1,4 @@
-"""Memory allocated and freed inside each host slice, and the op of each record."""
+"""Memory that each host slice allocated and freed, and the op of each record."""
 
 from __future__ import annotations
 

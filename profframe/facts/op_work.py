@@ -1,4 +1,4 @@
-"""Work of ops and kernels, and the op that each kernel works for."""
+"""FLOPs and bytes of ops and kernels, and the op that each kernel works for."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def _distinct_inputs(
 
 
 def _compact(keys: Ints) -> Ints:
-    """Small codes for large keys, so that more can be packed in."""
+    """Renumber keys densely, so that further columns can be packed into them."""
     codes: Ints = pa.array(keys).dictionary_encode().indices.to_numpy().astype(np.int64)
     return codes
 
@@ -440,7 +440,7 @@ def _apportioned(amount: Ints, group: Ints, weight: Ints) -> Ints:
 def _dtypes(
     events: pa.Table, op_work: _Work, kernels: Ints, owner: Ints, shares: Mapping[str, Ints]
 ) -> pa.DictionaryArray:
-    """Type that the work of each row is done in: for a kernel its owner's, else that in its name.
+    """Data type of each row's work: for a kernel that of its owner, else by its name.
 
     fp32 products may be computed in tf32, which the kernel's name says. Then all kernels of its
     owner are tf32, because they share its work: one that adds up parts of a product has a part of

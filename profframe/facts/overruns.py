@@ -1,4 +1,4 @@
-"""Device work with an end that cannot be: after that of what ran behind it on its stream."""
+"""Overruns: device work with an impossible end, after that of later work on its stream."""
 
 from __future__ import annotations
 

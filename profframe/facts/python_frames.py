@@ -1,4 +1,4 @@
-"""Which Python frame called which, by the profiler's own numbers, and where a frame ends."""
+"""Callers of Python frames by the profiler's own numbers; frames end with their callers."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _until(caller: Ints, end: Ints) -> Ints:
 
 
 def _without(events: pa.Table, caller: Ints) -> Ints:
-    """Frames that name a caller of their process, and are not on its thread while it is open."""
+    """Frames whose named caller is on another thread, or closed."""
     named = is_frame(events) & present(events, "python_parent_id") & (caller < 0)
     own, above = numbers(events, "python_id"), numbers(events, "python_parent_id")
     rows = np.flatnonzero(named & (own != above))

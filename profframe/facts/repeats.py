@@ -110,7 +110,7 @@ def _best_block(sequence: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _runs(begin: Ints, end: Ints, codes: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """What repeats in a row at least three times: where, the length of its block and of all of it.
+    """Runs of at least three repetitions: start, length of the block, length of the run.
 
     Parts of a length of a power of two have a rank: equal parts of a sequence, and no others, have
     the same. In what repeats with a period no longer than such a part and longer than its half,

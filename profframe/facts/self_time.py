@@ -40,7 +40,7 @@ def self_time(tables: Tables) -> Output:
 
 
 def self_column(events: pa.Table, overlaps: Ints | int) -> Output:
-    """The column: durations without the sums of those of the children, and what that has twice."""
+    """Durations minus the children's, plus what overlapping children subtract twice."""
     dur = numbers(events, "dur_ns")
     own = dur - child_sums(numbers(events, "parent_id", missing=-1), dur) + overlaps
     busy = is_kind(events, schema.DEVICE_KINDS) & present(events, "dur_ns")

@@ -218,7 +218,7 @@ def _causes(events: pa.Table) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What kept devices busy, with when it was put on its stream.
+    """Device work, with its step and the time at which it was queued.
 
     ``mark`` is that of its step, or -1. ``queued`` is its own start where the launch is not known.
     """
@@ -249,7 +249,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class _Waiters:
-    """What waits for work on lines of devices: the mark of its step, and since when it is there."""
+    """Waiters on streams or devices: the step of each, and since when it waits."""
 
     line: Ints
     mark: Ints
@@ -343,7 +343,7 @@ class Times:
 
 
 def _held(events: pa.Table, marks: Marks, work: Work) -> Ints:
-    """The mark whose completion each piece of work holds back, or -1.
+    """The step that each piece of work delays, as a mark, or -1.
 
     It is that of its own step if the piece ended before any work of a later step began. A piece
     that ran beside later steps, such as the copy of a checkpoint, holds back the last step before
@@ -404,7 +404,7 @@ def _synchronisations(
 
 
 def _before(marks: Marks, work: Work) -> Ints:
-    """When the work that was launched before the first step of each process had ended.
+    """End of the work that was launched before the first step of each process.
 
     It is _UNKNOWN where there is none, and for all other steps. Work without a launch was launched
     before if it began before all work of steps.
@@ -470,7 +470,7 @@ def _waited_ns(work: Work, own: Ints) -> int:
 
 
 def _lack(marks: Marks, is_cut: Mask, lacks_records: Mask, began: Ints) -> npt.NDArray[np.str_]:
-    """What each step lacks; empty if nothing."""
+    """The missing part of each step; empty if none."""
     lacks_start = began == _UNKNOWN
     return np.select([marks.end == _UNKNOWN, is_cut, lacks_records, lacks_start], LACKS, "")
 

@@ -243,7 +243,7 @@ def _fitting(
 
 
 def _neither(limit: Limit, existing: Collection[str]) -> UnknownNameError:
-    """An error for something that neither side has."""
+    """The error for a metric that neither side has."""
     if not existing:
         return UnknownNameError(f"{limit.metric}: neither side has any {limit.kind}")
     error = UnknownNameError.among(limit.kind, limit.name, existing)

@@ -1,4 +1,4 @@
-"""Which traces belong to one program, and the runs of those that do not."""
+"""Programs: which traces belong to one, and run names for those that do not."""
 
 from __future__ import annotations
 

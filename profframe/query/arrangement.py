@@ -68,7 +68,7 @@ class Arrangement:
                     raise error.meaning(missing.instead)
 
     def sql(self, types: Mapping[str, Any], place: str, most_rows: int | None = None) -> str:
-        """What follows ``FROM rows`` to sort and cut them.
+        """ORDER BY and LIMIT for rows.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ def shared(answer: Answer | Analysis) -> tuple[Parameter, ...]:
 def divided(
     answer: Answer, parameters: Mapping[str, object]
 ) -> tuple[Arrangement, dict[str, object]]:
-    """What parameters say about rows and their order, and the answer's own parameters.
+    """Split parameters into ``sort``, ``top``, ``columns`` and the answer's own.
 
     Parameters
     ----------

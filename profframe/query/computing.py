@@ -1,4 +1,4 @@
-"""How rows of one statement are computed: in what order, how many, and what its errors say."""
+"""Running one statement: row order, row limits, and errors in one line."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _UNKNOWN_NAME: Final = re.compile(
 
 
 def most(connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms) -> duckdb.DuckDBPyRelation:
-    """A checked SELECT with the rows that it may have; planned once where it can stand in one."""
+    """A checked SELECT with its row limit applied."""
     if terms.most_rows is None:
         return connection.sql(sql)
     if _PLAIN.fullmatch(sql):

@@ -71,11 +71,11 @@ class Slot(ArrowScanSource):
         self._rows: pa.Table | None = None
 
     def fill(self, rows: pa.Table) -> None:
-        """Hand out rows of the same schema from now on."""
+        """Set the rows that are handed out; their schema is fixed."""
         self._rows = rows
 
     def empty(self) -> None:
-        """Hand out nothing from now on."""
+        """Drop the rows."""
         self._rows = None
 
     def rows(self) -> int:

@@ -257,7 +257,7 @@ def _of_answer(
 
 
 def _of_rows(session: Session, whole: Session | None, analysis: Analysis) -> Iterator[str]:
-    """What the trace lacks, or what arguments and the filter leave out."""
+    """The reason by the trace, the arguments, or the filter."""
     yield from _lacks(session, whole, analysis.recorded)
     given, height = analysis.given, analysis.height
     if height is None:
@@ -272,7 +272,7 @@ def _of_rows(session: Session, whole: Session | None, analysis: Analysis) -> Ite
 def _lacks(
     session: Session, whole: Session | None, recorded: tuple[tuple[str, ...], ...]
 ) -> Iterator[str]:
-    """What the trace lacks, and whether the filter is the reason."""
+    """Missing features of the trace, and whether the filter removed them."""
     has = _recorded(session)
     had = {} if whole is None else _recorded(whole)
     unmet = [names for names in recorded if not any(has[name] for name in names)]
@@ -312,7 +312,7 @@ def _of_tables(
 
 
 def _because(session: Session, name: str | None, has: Mapping[str, bool]) -> str:
-    """What the trace lacks, if it does."""
+    """A sentence about missing features, if any."""
     return "" if name is None or has[name] else f": {_lacking_of(session, (name,))}"
 
 
@@ -329,13 +329,13 @@ def _counts(session: Session, tables: list[str], words: set[str]) -> dict[str, i
 
 
 def _recorded(session: Session) -> dict[str, bool]:
-    """What the rows of a session have; determined once per trace."""
+    """Recorded features of a session's rows; determined once per trace."""
     question = find(sql_directory() / "asking" / "recorded.sql")
     return session.recent("recorded", None, lambda: session.answer(question, {}).row(0, named=True))
 
 
 def _lacking_of(session: Session, names: Iterable[str], *, was_there: bool = False) -> str:
-    """What the trace lacks, and how to record it on the devices that it uses."""
+    """Missing features, and how to record them on the devices in use."""
     text = _lacking([LACKING[name] for name in names], was_there=was_there)
     return text.replace(_CUDA, _activity(session)) if _CUDA in text else text
 
@@ -369,7 +369,7 @@ def _without_stop(text: str) -> str:
 
 
 def sentence(name: str) -> str:
-    """What is lacking, and how to record it, for a page.
+    """A sentence for a page: what is missing, and how to record it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is left of captured ops after a filter has removed some of their replays."""
+"""Captured ops in a filtered trace: how many of their replays remain."""
 
 from __future__ import annotations
 

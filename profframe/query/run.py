@@ -215,7 +215,7 @@ def answered(
 
 
 def _limit(terms: Terms, arrangement: Arrangement) -> str:
-    """What follows a SELECT to compute no more rows than may be returned."""
+    """The LIMIT clause of a SELECT."""
     is_any = terms.most_rows is None or arrangement != AS_IT_IS
     return "" if is_any else f" LIMIT {terms.most_rows}"
 

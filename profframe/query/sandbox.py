@@ -100,7 +100,7 @@ _TREE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a question may read beside the tables of the trace, and its limits."""
+    """Terms of a question: additional tables and files that it may read, and its limits."""
 
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     files: tuple[str, ...] = ()

@@ -79,7 +79,7 @@ def remarks(
     models: Sequence[Sequence[str]] = (),
     lost_calls: Sequence[int] = (),
 ) -> list[str]:
-    """What a reader should know before the numbers, a line each.
+    """Caveats to read before the numbers, a line each.
 
     Devices of different models, what is left out, launches whose work is not in the trace, and
     whether the numbers of calls differ.
@@ -191,7 +191,7 @@ def _devices(names: Sequence[str], models: Sequence[Sequence[str]]) -> list[str]
 
 
 def _left_out(outside: pl.DataFrame) -> str:
-    """What is outside all steps, and how to include it."""
+    """A line about what is outside all steps, and how to include it."""
     parts = [
         f"{_TOTALS[row['what']]} {times(row['base_outside_ns'], row['other_outside_ns'])}"
         for row in outside.sort("what").iter_rows(named=True)

@@ -75,7 +75,7 @@ _DEVICE_KINDS: Final = ("kernel", "memcpy", "memset")
 
 @dataclass(frozen=True, slots=True)
 class TimeParts:
-    """What the devices did with their time: sums over rows of `time_breakdown`.
+    """Device time by class: sums over rows of `time_breakdown`.
 
     They are the rows of steps if all runs have any, else those of whole traces.
     """
@@ -297,7 +297,7 @@ def _cut(finding: str, where: str, room: int | None) -> str:
 
 
 def _of_events(summary: Summary, span_ns: int) -> str:
-    """What a time is of that is not the time of the only step."""
+    """The period that a time refers to, unless it is the only step."""
     steps = summary.steps
     lengths = steps.filter(pl.col("lack").is_null())["step_ns"].to_list()
     is_single = len(lengths) == steps.height == summary.overview.height == 1
@@ -356,7 +356,7 @@ def _models(column: pl.Series, kind: str) -> str:
 
 
 def _recorded(opening: Opening) -> tuple[str, ...]:
-    """What recorded it, with which options, and what ran."""
+    """Recorder, its options, and the framework."""
     traces = opening.summary.traces
     formats = traces["format"].drop_nulls().unique(maintain_order=True)
     by = " and ".join(_RECORDERS.get(n, FORMATS.get(n, units.visible(n))) for n in formats)
@@ -536,7 +536,7 @@ def _step_time(summary: Summary) -> tuple[str, ...]:
 
 
 def _host(self_times: pl.DataFrame) -> tuple[str, ...]:
-    """What took most of the host's time by itself."""
+    """The ops with most of the host's self time."""
     host = self_times.filter(~pl.col("kind").is_in(_DEVICE_KINDS))
     total = int(host["self_ns"].sum())
     sums = (

@@ -1,4 +1,4 @@
-"""Imports that a library does on its own."""
+"""Suppression of imports that libraries do on their own."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def _watcher(process: int) -> _Watcher:  # noqa: ARG001 - a fork has no threads 
 
 @contextmanager
 def within(seconds: float | None) -> Iterator[None]:
-    """End a block that takes longer, as Ctrl-C would; what it waits for in a library is stopped.
+    """Time limit of a block, which ends as by Ctrl-C; running queries are stopped.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def within(seconds: float | None) -> Iterator[None]:
 
 
 class _TimeLimit:
-    """Ends what a thread does when its time is up."""
+    """The time limit of a thread's block."""
 
     def __init__(self, thread: int, until: float) -> None:
         self.until = until
@@ -190,7 +190,7 @@ class _TimeLimit:
 
 
 class _Clock:
-    """A thread that ends what is late, throughout the life of a process."""
+    """The thread of a process that enforces time limits."""
 
     def __init__(self) -> None:
         self._limits: list[_TimeLimit] = []

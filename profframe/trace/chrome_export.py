@@ -66,7 +66,7 @@ _AT_ONCE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a file should have; see `Trace.export_chrome_trace`."""
+    """Options of an export; see `Trace.export_chrome_trace`."""
 
     highlight: CriticalPath | pl.DataFrame | None = None
     tracks: Given | None = None

@@ -55,7 +55,7 @@ _LINES: Final = r"""
 
 @dataclass(frozen=True, slots=True)
 class _Moments:
-    """When slices of one thread open and close, in order; ``cut`` of them close before they end."""
+    """Opening and closing moments of one thread's slices, in order; ``cut`` of them close early."""
 
     opens: Mask
     frame: Ints

@@ -278,7 +278,7 @@ def _slices(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
 
 def _others(rows: pl.DataFrame, *left_out: str | None) -> list[pl.Series]:
-    """The columns that a track was given, except some."""
+    """Columns of a track, without some."""
     return [
         column for column in rows if not column.name.startswith("_") and column.name not in left_out
     ]

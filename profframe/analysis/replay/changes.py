@@ -27,7 +27,7 @@ _ALIKE: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What changes need to know of the activities of a rank.
+    """Attributes of a rank's activities that changes select by.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ def without(of: Job, slices: Sequence[Mask]) -> Change:
 
 
 def at_points(points: Iterable[Mask]) -> Change:
-    """What threads did themselves before some points of each rank takes no time."""
+    """Host time before the chosen points of each rank becomes 0."""
     chosen = [*points]
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
@@ -286,7 +286,7 @@ def _fused(own: Rank, chosen: Mask) -> tuple[Ints, Ints]:
 
 
 def nothing(lengths: Sequence[Lengths]) -> list[Lengths]:
-    """Everything takes as long as before."""
+    """The identity: no duration changes."""
     return [*lengths]
 
 
@@ -388,7 +388,7 @@ def _median(ranks: Sequence[Ints], code: Ints) -> Ints:
 
 
 def whole(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
-    """What began under the end of other work of its stream takes its whole time without that."""
+    """Work that overlapped the one before it takes its whole duration once that one is shorter."""
     changed = []
     for own, new in zip(of.ranks, lengths, strict=True):
         before, recorded = own.streams.before, own.recorded.work
@@ -418,7 +418,7 @@ def shortens_works_only(of: Job, lengths: Sequence[Lengths]) -> bool:
 
 
 def held(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
-    """What came later than usual comes when it came, whatever comes before it."""
+    """Work that came unusually late starts at its recorded time, whatever comes before it."""
     changed = []
     for own, new in zip(of.ranks, lengths, strict=True):
         arrows = own.arrows
@@ -432,7 +432,7 @@ def held(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
 
 
 def without_guesses(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
-    """Waits that only the order suggests do not count: work keeps its distance to its launch."""
+    """Drop dependencies that are only suggested by order; work keeps its distance to its launch."""
     changed = []
     for own, new in zip(of.ranks, lengths, strict=True):
         arrows = own.arrows

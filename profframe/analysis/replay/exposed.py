@@ -1,4 +1,4 @@
-"""How long work of a rank ran by itself while something waited.
+"""Exposed time of work: it runs alone while something waits.
 
 A replay can save less than that only because of what it knows: another reason why the rest came
 when it came. What is not recorded may be such a reason, or none.
@@ -18,7 +18,7 @@ from profframe.intervals import Ints, Mask, union
 
 
 def savings(of: Job, changed: Sequence[Lengths]) -> int:
-    """How much less a job may take if all that waited while only shortened work ran waited for it.
+    """The most that shorter work may save, if all that waited while only it ran waited for it.
 
     That of the rank on which it is least: a job ends with its last rank.
     """

@@ -1,4 +1,4 @@
-"""A job as a network: when it ends if something in it takes a different time."""
+"""A job as a network of dependencies, and its end for given durations."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _BOUNDS: Mapping[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a rank did: its activities, recorded dependencies in graphs, and its own window.
+    """One rank: its activities, recorded dependencies in graphs, and its window.
 
     ``until`` is the end of the window, ``host`` the thread and moment at which its host was done.
     """
@@ -145,7 +145,7 @@ def job(parts: Sequence[Part], meetings: Meetings, origin: int) -> Job:
 
 
 def _preference(own: Rank) -> Ints:
-    """What was waited for last; if several works of a stretch waited for it, by the last one."""
+    """A tie-breaker for arrows: binding ones first; of several into one stretch, the last."""
     arrows = own.arrows
     place = np.append(own.streams.place, 0)[arrows.into]
     return np.where(arrows.binds, 1 + place, 0)
@@ -214,7 +214,7 @@ def outcome(of: Job, changed: Sequence[Lengths]) -> Outcome:
 def totals(
     of: Job, changed: Sequence[Lengths], result: Outcome, classes: Sequence[Ints]
 ) -> dict[str, int]:
-    """What bounds the longest way to the end: nanoseconds by bound.
+    """Decompose the longest path to the end: nanoseconds by bound.
 
     ``classes`` says for each work of each rank which of ``CLASSES`` it is.
     """
@@ -276,7 +276,7 @@ def _add(sums: dict[str, int], own: Rank, new: Lengths, rows: Ints, classes: Int
 
 
 def _add_before(sums: dict[str, int], own: Rank, new: Lengths, rows: Ints, classes: Ints) -> None:
-    """Take off what work had done when the window began."""
+    """Subtract what work had done before the window began."""
     begun = rows[(own.arrows.kind[rows] == BEGIN) & (new.lag[rows] < 0)]
     work = own.arrows.into[begun]
     class_of = np.append(classes, CLASSES.index("communication"))[work]

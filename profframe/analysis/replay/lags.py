@@ -1,4 +1,4 @@
-"""How long after what it waited for something continues, if nothing else holds it up.
+"""Lags of dependencies: from the end of what was waited for until what waited goes on.
 
 What was waited for last shows it: all the time from its end on is its lag. For everything else the
 lag is hidden, so it is taken to be what is usual for its kind, or the time that there was, if that
@@ -116,7 +116,7 @@ def _moments(graph: Graph, rows: Ints, of_point: Mask, of_works: Ints) -> Ints:
 
 
 def _slack(graph: Graph, edges: Edges) -> Ints:
-    """From what came first to what waited for it."""
+    """Time from the source to the target of each edge."""
     from_point = np.isin(edges.kind, (LAUNCH, THREAD))
     to_point = np.isin(edges.kind, (SYNC, THREAD))
     source = _moments(graph, edges.source, from_point, graph.works.end)

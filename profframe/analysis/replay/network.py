@@ -1,4 +1,4 @@
-"""Times of nodes that each wait for others: the longest way to each of them from the beginning.
+"""Longest paths through a network of dependencies: when each node is reached.
 
 Arrays only. Many arrows lead from one node to another; only the longest counts, so those are found
 in arrays, and a loop goes over what is left: nodes at which something waited for something other

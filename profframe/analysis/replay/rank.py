@@ -69,7 +69,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Arrows:
-    """What each node waits for.
+    """Dependencies of nodes, with their lags.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class Arrows:
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """How long everything of a rank takes; changing these makes a prediction.
+    """Durations of one rank; a prediction changes these.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What suggestions of advice mean in a replay, and what they gain.
+"""Suggestions of advice as changes of a simulation, and their gains.
 
 A remedy changes only what its finding is about: the events that a rule names, on the ranks that
 have the finding. So a gain refers to the time that the rule looks at, whatever else is in the
@@ -29,7 +29,7 @@ CAUSES: Final = {"host": "", _INPUT: "", "compute": "compute", "copy": "copy"}
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What a remedy changes on one rank.
+    """The events of one rank that a remedy changes.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What a suggestion means: a word of `REPLAYS`, for each rank that has the finding.
+    """A suggestion as a change: a word of `REPLAYS`, for each rank that has the finding.
 
     ``cause`` is for stragglers: what makes them late.
     """
@@ -95,7 +95,7 @@ def change(of: Model, remedy: Remedy) -> Change:
 
 
 def _works(of: Model, parts: Sequence[Changed]) -> Change:
-    """Works take another time; a transfer that takes none does so on all ranks of it."""
+    """Scale work; a transfer that takes no time takes none on all of its ranks."""
     chosen, factors, meetings = [], [], []
     for own, part in zip(of.job.ranks, parts, strict=True):
         event = own.graph.works.event
@@ -147,7 +147,7 @@ def _launches(of: Model, parts: Sequence[Changed]) -> Change:
 
 
 def _slices(of: Model, parts: Sequence[Changed], word: str) -> Change:
-    """What threads do in slices takes no time; for ``calls`` waits, too, for ``ops`` also work."""
+    """Host time in slices becomes 0; for ``calls`` waits, too, for ``ops`` also work."""
     chosen = [
         np.isin(own.graph.slices.event, part.events)
         for own, part in zip(of.job.ranks, parts, strict=True)

@@ -147,7 +147,7 @@ def changes(base: Calls, other: Calls, names: Ints, size_ns: Float64) -> Changes
 
 
 def _paired(of: Calls, places: Ints) -> tuple[Ints, Mask]:
-    """Numbers of the places of those calls that have one, and which these are."""
+    """Places of paired calls by number, and the mask of these calls."""
     at = np.searchsorted(places, of.place)
     is_paired = np.append(places, -1)[at] == of.place
     return at[is_paired], is_paired

@@ -1,4 +1,4 @@
-"""Data dependencies: which node reads what another one wrote last to the same bytes.
+"""Data dependencies: a node that reads bytes depends on the last one that wrote them.
 
 A node reads when it begins and writes when it ends, after everything that ran in it. So it reads
 from nodes that had ended by then, and dependencies have no cycles. If nested nodes wrote the same,

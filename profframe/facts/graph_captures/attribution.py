@@ -1,4 +1,4 @@
-"""Ops of the work in graphs: those of the captured calls."""
+"""Attribution of replayed work to the ops that launched it while it was captured."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _names_around(
 
 
 def _eager_runs(candidates: Sequence[Candidate], traces: Iterable[Tables]) -> EagerRuns:
-    """What ops of captures without kernel names launched when they ran without a graph."""
+    """Kernels that captured ops launch without a graph, for captures without kernel names."""
     # On CUDA a captured call has no name of its kernel (on ROCm it has), so eager runs of the same
     # op are the only evidence of which kernels it launches.
     keys = {key for c in candidates if not c.capture.is_named for key in c.ops if key}
@@ -261,7 +261,7 @@ def _numbered(values: Sequence[object]) -> list[int]:
 
 
 def _lost(lines: Ints, calls: Ints, capture: Capture, title: str) -> Iterator[Note]:
-    """Which calls of a capture did not run, and which work of its replays is ambiguous."""
+    """Notes on captured calls that did not run, and on ambiguous work."""
     missing = capture.calls.size - calls.size
     if missing > 0:
         detail = f"{missing} of {capture.calls.size} calls of the {title}"

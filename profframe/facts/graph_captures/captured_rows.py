@@ -43,7 +43,7 @@ class CapturedRows:
 
 
 def captured_rows(tables: Tables, capture: Capture, replays: int) -> CapturedRows:
-    """What is around the calls of a capture, but not around its begin, and all ops inside.
+    """Slices around the calls of a capture, but not around its begin, and all ops inside.
 
     What is around the begin is around the launch of a replay, too: device time must not count
     twice.

@@ -1,4 +1,4 @@
-"""What was captured: the calls between the begin and the end of a capture, which ran nothing."""
+"""Captured graphs: calls between the begin and the end of a capture, which ran nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choose the capture of each graph launch among those that fit."""
+"""Choice of the capture that each graph launch replays."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def choose(
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What decides about the captures of a launch.
+    """Properties of a launch that determine its possible captures.
 
     Attributes
     ----------
@@ -252,7 +252,7 @@ def _in_order(match: Match) -> Match:
 def _only(
     way: Sequence[Match], candidates: Sequence[Candidate], *, with_frames: bool
 ) -> Match | None:
-    """The last of several captures of the same ops: captured again, or by several ranks.
+    """The last capture, if all have the same ops: captured again, or by several ranks; else None.
 
     In one file and size, layers may have the same ops: then the frames must be the same, too.
     """

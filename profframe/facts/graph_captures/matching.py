@@ -1,4 +1,4 @@
-"""Which capture a replay belongs to, and which captured call ran each piece of its work."""
+"""Matching of replays with captures: which captured call ran each piece of work."""
 
 from __future__ import annotations
 

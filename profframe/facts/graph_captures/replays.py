@@ -30,7 +30,7 @@ _SIZES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a launch of a graph runs.
+    """The work of a graph launch.
 
     Attributes
     ----------

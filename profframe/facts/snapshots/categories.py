@@ -1,4 +1,4 @@
-"""What memory of a snapshot is for: by when and where it was allocated, and when it was freed."""
+"""Purpose of allocations: by when and where they were made, and when they were freed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the frames of stacks say about memory that was allocated in them."""
+"""Stack frames that reveal the purpose of an allocation."""
 
 from __future__ import annotations
 

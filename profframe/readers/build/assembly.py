@@ -1,4 +1,4 @@
-"""Turn all rows of a source into the tables of its trace, with every source event accounted for."""
+"""Assembly of the tables of a trace from a source's rows; every source event is accounted for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What profframe adds to the traces that it writes, so that they read back unchanged.
+"""Metadata that profframe adds to its exports, so that they read back unchanged.
 
 Viewers ignore it. An event with such a message is a row; one without is there only for viewers,
 such as the ends of slices.
@@ -51,7 +51,7 @@ _MARK: Final = b"\xea\xea\x04"
 
 @dataclass
 class Exported:
-    """What a file from profframe says about itself.
+    """Metadata of an exported file.
 
     Attributes
     ----------

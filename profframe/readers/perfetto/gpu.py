@@ -1,4 +1,4 @@
-"""What ran on devices, from render stages, and counters of devices."""
+"""Device work from render stages, and device counters."""
 
 from __future__ import annotations
 

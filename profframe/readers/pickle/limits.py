@@ -1,4 +1,4 @@
-"""What decoding a pickle may take, whoever wrote it.
+"""Limits of decoding a pickle, whoever wrote it.
 
 A byte of a pickle can ask for much: an empty set takes 200 bytes of memory, and a value is taken
 from the memo any number of times. So what decoding holds is reckoned as it grows, and has a limit,

@@ -109,7 +109,7 @@ def job(context: Context) -> Section | None:
 
 
 def _too_much(ranks: int, events: int) -> str:
-    """What the path and predictions are left out for; empty if they are not."""
+    """Why the path and predictions are left out; empty if they are not."""
     if ranks <= _MOST_RANKS and events <= _MOST_EVENTS:
         return ""
     what = f"{ranks:,} ranks" if ranks > _MOST_RANKS else f"{events:,} events"
