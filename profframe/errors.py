@@ -35,7 +35,7 @@ _LEAST_CALL = 0.6
 
 
 HIDDEN: Final = "***"
-"""What stands for a part of a URL that is secret."""
+"""Replacement for a secret part of a URL."""
 _USER: Final = re.compile(r"([A-Za-z][\w+.-]+:/{1,2})[^/\s?#'\"]*@")  # a path has one slash left
 _SIGNED: Final = re.compile(
     r"""([?&;\#](?:

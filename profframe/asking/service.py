@@ -148,7 +148,7 @@ def _too_long(seconds: float | None) -> str:
 
 
 def sentence(error: Exception) -> str:
-    """What went wrong, in one sentence.
+    """An error as one sentence.
 
     Examples
     --------

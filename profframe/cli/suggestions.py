@@ -51,7 +51,7 @@ class Suggestion:
 
     @property
     def command(self) -> str:
-        """What to type in a shell."""
+        """The suggested command line."""
         return " ".join(["profframe", *map(_quoted, self.words)])
 
 
@@ -373,7 +373,7 @@ _STEPS: Final[tuple[_Step, ...]] = (_verb, _verb_behind, _answer, _sql, _option,
 
 
 def _problem(group: click.Group, line: _Line) -> Exception | None:
-    """What is wrong with a line, as far as can be told without running it."""
+    """The error of a line, as far as it shows without running it."""
     from profframe.cli.questions import check_question, parameter
     from profframe.query import analyses
 

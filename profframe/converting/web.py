@@ -1,4 +1,4 @@
-"""Which servers a URL may lead to.
+"""Rules for the servers that a URL may lead to.
 
 A person has typed the URL, and trusts its host. A server can redirect to another one, and a name
 can stand for any address, so both are checked where the connection is made: nothing is asked for on

@@ -48,7 +48,7 @@ _WORDS: Final = (
     r"(?i)dispatch|combine|all_?to_?all|a2a|all_?reduce|all_?gather|reduce_?scatter|broad_?cast"
     r"|(^|[^a-z])(i?send|i?recv|p2p|rdma|nvlink|put_?mem|get_?mem)"
 )
-"""What communication between devices is often called."""
+"""Words in names of communication between devices."""
 _TEMPLATE: Final = r"<.*|\(.*"
 _LONGEST: Final = 4000
 """Characters of a name that are matched."""

@@ -136,7 +136,7 @@ def _without_call(events: pa.Table, rows: Ints) -> Iterator[tuple[Mask, Mask]]:
 
 
 def _is_captured(events: pa.Table, rows: Ints) -> Mask:
-    """Which of the calls were made while their process captured a graph, on whatever thread."""
+    """Mask of calls that were made while their process captured a graph, on any thread."""
     captured = np.zeros(rows.size, np.bool_)
     begins, ends = (np.flatnonzero(is_call(events, mark)) for mark in (BEGIN, END))
     if not begins.size and not ends.size:
@@ -236,7 +236,7 @@ class _Streams:
 
     @classmethod
     def of(cls, key: Ints, stream: Ints) -> _Streams:
-        """Of keys of the work, whose streams are given, and of calls after it."""
+        """Group streams by key; ``key`` has the keys of the work, then those of the calls."""
         distinct = np.unique(np.stack([key[: stream.size], stream]), axis=1)
         first, last = (np.searchsorted(distinct[0], key, side) for side in ("left", "right"))
         return cls(distinct[1], first, last - first)

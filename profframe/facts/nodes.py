@@ -132,7 +132,7 @@ def check_registry(registry: object) -> None:
 
 
 def _text(value: object) -> str | None:
-    """Text that is not empty, without lone surrogates."""
+    """Non-empty text without lone surrogates, else None."""
     return value.encode(errors="replace").decode() if isinstance(value, str) and value else None
 
 

@@ -162,7 +162,7 @@ _FRAMES: Final = tuple(
 
 
 def mark_of(name: str, *, is_frame: bool) -> Mark | None:
-    """What the name of an annotation or of a Python frame says about a phase.
+    """Parse the name of an annotation or of a Python frame as a phase marker.
 
     Examples
     --------

@@ -30,7 +30,7 @@ MARK: Final = re.compile(r"ProfilerStep#(\d{1,18})")
 """Name of the slice that marks a step."""
 OPEN, CUT, RECORDS, BEFORE = "open", "cut", "records", "before"
 LACKS: Final = (OPEN, CUT, RECORDS, BEFORE)
-"""What a step can lack, by `profiler_steps.lack`."""
+"""Values of `profiler_steps.lack`."""
 _CHECKS: Final = {CUT: "cut_step", RECORDS: "incomplete_step", BEFORE: "unknown_start_of_step"}
 _LEAST_SHARE: Final = 0.05
 """Share of a step from which a difference matters."""
@@ -164,12 +164,12 @@ class Marks:
 
     @property
     def has_start(self) -> Mask:
-        """Which of them have a start."""
+        """Mask of marks with a start."""
         return np.asarray(self.start != _UNKNOWN)
 
     @property
     def is_first(self) -> Mask:
-        """Which of them are the first of their process."""
+        """Mask of the first mark of each process."""
         return np.append(True, self.process[1:] != self.process[:-1])
 
     def by_process(self) -> Iterator[slice]:
@@ -288,7 +288,7 @@ class Times:
 
     @classmethod
     def of(cls, events: pa.Table, marks: Marks, is_cut: Mask) -> Times:
-        """The times of steps, some of which the end of the profile cut."""
+        """Compute the times of steps; ``is_cut`` marks those that the end of the profile cut."""
         work = Work.of(events, marks)
         held = _held(events, marks, work)
         before = _before(marks, work)
@@ -322,7 +322,7 @@ class Times:
         return {f"{name}.{of}": array for of, array in values.items()}
 
     def notes(self, names: Callable[[Ints], str]) -> Iterator[Note]:
-        """What is to be known before they are compared; ``names`` of steps by their rows."""
+        """Notes on steps that should not be compared; ``names`` of steps by their rows."""
         row, work = self.marks.row, self.work
         for word, check in _CHECKS.items():
             of = np.flatnonzero(self.lack == word)
@@ -476,7 +476,7 @@ def _lack(marks: Marks, is_cut: Mask, lacks_records: Mask, began: Ints) -> npt.N
 
 
 def _is_cut(events: pa.Table, marks: Marks) -> Mask:
-    """Which steps the end of the profile cut.
+    """Mask of steps that the end of the profile cut.
 
     torch opens the next step within ``step()``, so a profile that ends elsewhere has a last step
     that is none. It lacks a slice that was directly inside each of the other steps; beside a single
@@ -515,7 +515,7 @@ def _is_cut(events: pa.Table, marks: Marks) -> Mask:
 
 
 def _lacks_records(events: pa.Table, marks: Marks) -> Mask:
-    """Which steps have calls whose work is not in the trace."""
+    """Mask of steps with calls whose work is not in the trace."""
     lost = marks.home[np.flatnonzero(present(events, "lost_start_ns"))]
     lacks = np.zeros(marks.row.size, np.bool_)
     lacks[lost[lost >= 0]] = True
@@ -552,7 +552,7 @@ def _times(
 def _parts(
     events: pa.Table, marks: Marks, work: Work, began: Ints, completed: Ints
 ) -> dict[str, _OptionalInts]:
-    """What the devices did in the interval of each step, in parts that add up to it."""
+    """Device time in the interval of each step, in parts that add up to it."""
     if not work.row.size:
         nothing = np.zeros(marks.row.size, np.int64)
         return dict.fromkeys(_PARTS, (nothing, nothing > 0))

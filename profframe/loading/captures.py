@@ -34,7 +34,7 @@ class Captures:
 
     @property
     def sources(self) -> Sequence[CaptureSource]:
-        """What was captured in each.
+        """The captured graphs of each file.
 
         Raises
         ------

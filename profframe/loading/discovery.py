@@ -48,7 +48,7 @@ class Files:
 
 
 def discover(source: object) -> Profile | StoreFolder | Files:
-    """What a source is.
+    """Recognise a source.
 
     Raises
     ------

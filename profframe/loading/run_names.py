@@ -60,7 +60,7 @@ class NamedTrace:
         return size
 
     def as_cycle(self, run: str) -> NamedTrace:
-        """The same trace as a later cycle with its own run; ``quality`` notes it."""
+        """A copy as a later cycle with its own run; ``quality`` notes it."""
         events = self.raw.tables["events"].num_rows
         note = later_cycle_note(readable(str(self.path)), self.run, self.rank, events)
         quality = pa.concat_tables([self.raw.tables["quality"], note])
@@ -150,7 +150,7 @@ def possible_runs(path: Path, rank: int | None = None) -> tuple[str, ...]:
 
 
 def origin_of(path: Path, rank: int) -> Origin:
-    """What the path of a trace says about its program.
+    """The program of a trace, as far as its path says.
 
     Examples
     --------

@@ -38,9 +38,9 @@ _NEAR: Final = re.compile(
     r"(?:not found in FROM clause! Candidate bindings: |does not exist!? Did you mean )"
     r'"(?:\w+\.)?(?P<right>(?!pg_|duckdb_|sqlite_)\w+)"'
 )
-"""What DuckDB suggests in place of a name, unless that is a table of its own."""
+"""DuckDB's suggestion for a name, unless that is a table of its own."""
 _AFTER: Final = re.compile(r"\nLINE |\n+Stack Trace:")
-"""What follows the sentence of an error: the SQL, and places in DuckDB."""
+"""The rest of an error after its sentence: the SQL, and places in DuckDB."""
 _OUT_OF_REACH: Final = re.compile(r'Permission Error: Cannot access \w+ "([^"]*)"')
 _UNKNOWN_NAME: Final = re.compile(
     r"Table with name .* does not exist|Referenced (column|table) .* not found"

@@ -30,7 +30,7 @@ class Lack:
     what: str
     remedy: str = ""
     place: str = "in"
-    """What comes before `this trace`."""
+    """The words before `this trace`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ LACKING: Final[Mapping[str, Lack]] = {
     ),
     "several_ranks": Lack("second rank of a run", "load the traces of all ranks together"),
 }
-"""What ``sql/asking/recorded.sql`` says about a trace, by its columns."""
+"""Features of a trace, by the columns of ``sql/asking/recorded.sql``."""
 
 _OF_TABLES: Final[Mapping[str, str]] = {
     "events": "slices",
@@ -151,7 +151,7 @@ _ACTIVITY: Final = r"""
         END AS activity
     FROM traces
 """
-"""What its devices, or the names of its calls, say."""
+"""Profiler activities by devices, or by names of calls."""
 _CONTENTS: Final = (
     "slices", "memory", "instants", "counters", "snapshots", "dumps", "nodes",
 )  # fmt: skip
@@ -198,7 +198,7 @@ def of_analysis(session: Session, analysis: Analysis) -> str:
 
 
 def of_part(session: Session, name: str) -> str | None:
-    """Which of `LACKING` a trace lacks, in words; None if it has it."""
+    """The missing feature of `LACKING` in words; None if the trace has it."""
     session, whole = session.unlimited(), session.unfiltered()
     return None if _recorded(session)[name] else next(_lacks(session, whole, ((name,),)))
 

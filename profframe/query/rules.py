@@ -406,7 +406,7 @@ _NOTHING: Final = (
 RAW_FINDINGS: Final = "found"
 """The table with what rules find."""
 SETTLED: Final = f"FROM settled_findings({RAW_FINDINGS}, events, shared_windows)"
-"""What is left of findings once no two claim the same time."""
+"""SQL: findings after no two claim the same time."""
 
 
 def _steps(bodies: Iterable[str]) -> list[tuple[str, str]]:

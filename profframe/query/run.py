@@ -543,7 +543,7 @@ def _advised(
     *,
     in_steps: bool,
 ) -> pa.Table:
-    """What rules find that may apply to the trace, once no two findings claim the same time.
+    """Findings of the rules that may apply to the trace, once no two claim the same time.
 
     In steps, each shared step and each rule is planned by itself, so that its plan serves traces
     that other rules apply to; else one SELECT computes all of them, and spills what is too large.

@@ -42,7 +42,7 @@ def report(
     width: int | None,
     why: RenderableType | None = None,
 ) -> RenderableType:
-    """What changed, in total and by name, and which limits hold.
+    """The report of a comparison: totals, changes by name, and limits.
 
     ``notes`` are `remarks`. ``why`` is shown above the names. ``columns`` are shown instead of a
     default choice, and then for all rows, because what is equal in time may differ in them. With a
@@ -142,7 +142,7 @@ def times(base_ns: int, other_ns: int) -> str:
 
 
 def describe(what: str, name: str | None, base_ns: int, other_ns: int) -> str:
-    """What grew: a row, or the total if there is no name.
+    """A sentence about a growth: of a row, or of the total if there is no name.
 
     Examples
     --------

@@ -131,7 +131,7 @@ class Opening:
 
     @property
     def time_parts(self) -> TimeParts | None:
-        """What the devices did with their time."""
+        """Device time by class."""
         return TimeParts.of(self.breakdown)
 
     @property
@@ -397,7 +397,7 @@ def _on_devices(parts: TimeParts, overview: pl.DataFrame) -> str:
 
 
 def _time(parts: TimeParts, opening: Opening) -> tuple[str, ...]:
-    """What the devices did, as shares of the steps or of the whole time."""
+    """Device time by class, as shares of the steps or of the whole time."""
     if parts.has_steps:
         whole = _mean_step(parts.span_ns, parts.rows, parts.runs)
     else:

@@ -18,7 +18,7 @@ _ACTING: Final = (
 The joiners that scripts and emoji need are not among them.
 """
 _UNSAFE: Final = re.compile(rf"[\x00-\x1f{_ACTING}\ud800-\udfff]")
-"""The same with control bytes, line breaks and lone surrogates."""
+"""These, and control bytes, line breaks and lone surrogates."""
 _ACTING_IN_LINES: Final = re.compile(rf"[\x00-\x08\x0b-\x1f{_ACTING}]")
 ACTING_IN_LINES: Final = re.sub(
     r"\\[uU]0*([0-9a-f]+)", r"\\x{\1}", _ACTING_IN_LINES.pattern

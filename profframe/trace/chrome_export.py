@@ -251,7 +251,7 @@ class _Connections:
         return rows.connection(*key)
 
     def _first(self, some: list[tuple[str, int]]) -> tuple[list[tuple[str, int]], Apart | None]:
-        """As many of some traces of a run, from the first on, as fit into memory together."""
+        """The first traces of a run, as many as fit into memory together."""
         rows = None
         while rows is None and len(some) > 1:
             part = self._session.filter(runs=some[0][0], ranks=[rank for _, rank in some])
@@ -266,7 +266,7 @@ class _Shared:
 
     trace: Trace
     ahead_ns: Mapping[tuple[str, int], int]
-    """What is subtracted from the times of each trace."""
+    """Offsets that are subtracted from the times of each trace."""
     offsets: Mapping[tuple[str, int], int]
     """By how much the clock of each is ahead, if known."""
     clocks: str
@@ -278,7 +278,7 @@ class _Shared:
         return path_line(path.events, self.ahead_ns)
 
     def blame(self) -> pl.DataFrame:
-        """What is to blame for late ranks."""
+        """Slices of `blame` for late ranks."""
         whole, steps = self._whole()
         corrected = self.clocks == CLOCKS[0]
         return job_tracks.blame(whole, steps, self.ahead_ns, corrected=corrected)

@@ -54,7 +54,7 @@ _SCHEMA: Final = pa.schema(
 _BROKEN: Final = (
     ProfframeError, duckdb.Error, ArithmeticError, ValueError, LookupError, MemoryError,
 )  # fmt: skip
-"""What a replay of impossible times may raise."""
+"""Errors of a replay with impossible times."""
 
 
 def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> pl.DataFrame:
@@ -256,7 +256,7 @@ def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _cause(row: Mapping[str, Any]) -> str:
-    """What makes the ranks of a finding late; the host for all other findings."""
+    """The cause of a finding about late ranks; the host for all other findings."""
     is_late = row["replay"] == "stragglers"
     return (row["cause"] or "").removeprefix(_LATE_BY) if is_late else "host"
 

@@ -43,7 +43,7 @@ class CallTimes:
 
     @cached_property
     def by_name(self) -> pl.DataFrame:
-        """What `changes` returns, with one unit per name."""
+        """The result of `changes` with one unit per name."""
         return self.changes(self.names.select("slot", unit="name"))
 
     def changes(self, units: pl.DataFrame) -> pl.DataFrame:

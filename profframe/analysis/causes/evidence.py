@@ -16,7 +16,7 @@ from profframe.analysis.stats.calls import LEAST
 LEVEL: Final = 0.01
 """Expected share of noise among what is called more than that."""
 LEAST_SHARE: Final = 1e-3
-"""What takes a smaller share of a step is not tested: it says nothing about the step."""
+"""Smaller shares of a step are not tested: they say nothing about the step."""
 SCHEMA: Final = {
     "row": pl.Int64,
     "call_change": pl.Float64,

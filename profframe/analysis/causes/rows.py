@@ -71,7 +71,7 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Steps of one (run, rank), none of which overlap: when they ran, and on which thread."""
+    """Disjoint steps of one (run, rank): their times and their thread."""
 
     step: Ints
     start_ns: Ints

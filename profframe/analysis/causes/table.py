@@ -108,7 +108,7 @@ def table(
 def _of_calls(
     rows: pl.DataFrame, keyed: pl.DataFrame, sides: tuple[Side, Side], times: Sequence[CallTimes]
 ) -> pl.DataFrame:
-    """What the calls of a row say of it, where all of it is work or ops that both sides have."""
+    """Evidence from a row's calls, where all of it is work or ops that both sides have."""
     is_paired = pl.col("cause").is_in(WORK) | (pl.col("bundle_kind") == OF_OP)
     slots = rows.filter(is_paired).select("slot", *_BUNDLE).unique()
     of_rows = slots.join(keyed.select(*_BUNDLE, "row"), on=_BUNDLE).select("slot", "row")
@@ -142,7 +142,7 @@ def _bundles(rows: pl.DataFrame, about: pl.DataFrame) -> pl.DataFrame:
 
 
 def _work(name: str) -> list[pl.Expr]:
-    """Work of a side per step: its number, its time, and how much of it other work ran beside.
+    """Work of a side per step: number, time, and the time in which other work overlapped it.
 
     Also the clock and FLOPs of what has known ones, with its time.
     """

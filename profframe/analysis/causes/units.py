@@ -44,7 +44,7 @@ _DELAY_KINDS: Final = np.array([_OF_SORT.get(sort, _OP) for sort in range(max(_O
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What each piece belongs to, in the order of pieces.
+    """Window, node and kind of each piece, in the order of pieces.
 
     Attributes
     ----------

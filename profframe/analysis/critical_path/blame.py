@@ -33,7 +33,7 @@ PER: Final[Mapping[str, tuple[str, ...]]] = {
     "cause": ("rank", "cause", "waits_for_rank"),
     "rank": ("rank",),
 }
-"""What gets its own row, and the columns of that."""
+"""Groupings of the result, and the columns of each."""
 
 _Columns = Mapping[str, Ints]
 

@@ -77,7 +77,7 @@ class Works:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Spans of time in ascending order, none of which touch."""
+    """Disjoint spans of time, ascending."""
 
     start: Ints
     end: Ints

@@ -39,7 +39,7 @@ def in_turns(works: Works) -> Works:
 
 
 def beside(works: Works) -> tuple[Ints, Ints]:
-    """Works that ran beside others on their stream, and what followed them there."""
+    """Works that ended no later than an earlier one of their stream, and their followers."""
     if not works.event.size:
         return works.event, works.event
     recorded = works.end - works.whole

@@ -95,7 +95,7 @@ _WITHOUT_CAPTURES: Final = """
     CREATE TEMP VIEW threads AS
     FROM threads_and_captures
     WHERE thread NOT IN (SELECT thread FROM events_and_captures WHERE replays IS NOT NULL);"""
-"""What was captured belongs to another time, or another file."""
+"""Captured rows are not exported: they belong to another time, or another file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class _Rare:
     lone_ends: bool
     """Ends without a beginning."""
     on_stack: bool
-    """Of those, some of slices on a stack."""
+    """The subset of slices on a stack."""
     apart: bool
     """Asynchronous slices with ids."""
     bound: bool

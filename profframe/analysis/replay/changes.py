@@ -69,7 +69,7 @@ def _where(values: Ints, rows: Mask, factor: float) -> Ints:
 
 
 def host(of: Job, factor: float) -> Change:
-    """Everything that threads do themselves, times a factor."""
+    """Scale all host time."""
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
         return [
@@ -81,7 +81,7 @@ def host(of: Job, factor: float) -> Change:
 
 
 def communication(of: Job, details: Sequence[Details], factor: float) -> Change:
-    """Transfers times a factor; for collectives without the other ranks, their whole time."""
+    """Scale transfers; for collectives without the other ranks, their whole time."""
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
         changed = []
@@ -117,7 +117,7 @@ def transfers(of: Job, sizes: Ints, latency_ns: float, bytes_per_ns: float) -> C
 def works(
     of: Job, chosen: Sequence[Mask], factors: Sequence[NDArray[np.float64] | float]
 ) -> Change:
-    """Chosen works of each rank, times a factor; for collectives with others, the transfers.
+    """Scale chosen works of each rank; for collectives with others, the transfers.
 
     A call in which a host makes a copy changes with the copy.
     """
@@ -174,7 +174,7 @@ def launches(of: Job, details: Sequence[Details]) -> Change:
 
 
 def without(of: Job, slices: Sequence[Mask]) -> Change:
-    """Some slices of each rank take no time of their own."""
+    """Self time of the chosen slices becomes 0."""
     inside = (np.append(NONE, own.graph.points.inside[:-1]) for own in of.ranks)
     return at_points(np.append(rows, False)[at] for rows, at in zip(slices, inside, strict=True))
 
@@ -229,7 +229,7 @@ def launching(own: Rank, details: Details) -> Mask:
 
 
 def copies(of: Job, details: Sequence[Details]) -> Change:
-    """Copies run beside everything else: nothing waits for them."""
+    """Copies take no time: nothing waits for them."""
     chosen = [its.classes == COPY for its in details]
     return works(of, chosen, [0.0] * len(chosen))
 

@@ -146,4 +146,4 @@ _COLUMNS: Final[dict[str, tuple[str, str]]] = {
     "op": ("name", "kind IN ('host_op', 'annotation', 'python')"),
 }
 COLUMNS: Final = (*_COLUMNS,)
-"""What can be chosen by a pattern: kernels by name or category, and host slices by name."""
+"""Columns to choose by a pattern: kernels by name or category, and host slices by name."""

@@ -22,7 +22,7 @@ NEVER: Final = -(2**62)
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Which nodes wait for which.
+    """Nodes and the arrows between them, grouped by source and target.
 
     Attributes
     ----------

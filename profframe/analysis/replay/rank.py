@@ -432,7 +432,7 @@ def _meetings(
 
 
 def _own(graph: Graph, timed: Lags, members: Members, call_ends: Ints) -> Ints:
-    """What each thread did itself since its previous point: all the time except its waits.
+    """Host time of each point since the one before it, without waits.
 
     After a wait for a device only the return is its own. When a thread waits for another one, the
     time until that began and after it was done is its own; a thread that was woken did nothing

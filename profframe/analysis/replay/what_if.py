@@ -101,7 +101,7 @@ class Model:
 
     @property
     def recorded(self) -> list[Lengths]:
-        """What everything took."""
+        """Recorded durations."""
         return [own.recorded for own in self.job.ranks]
 
     @cached_property

@@ -37,7 +37,7 @@ _AGREED: Final = 0.75
 """Share of the calls of a unit that change in one direction."""
 _BATCHES: Final = 5
 _MOST: Final = 4
-"""What is typical of units counts at most as this many times the steps of one of them."""
+"""Most weight of the typical variance, as a multiple of a unit's own steps."""
 _LEAST_CALLS: Final = 3
 """Fewer calls on a side are no evidence: one of them may take many times as long by chance."""
 _LEAST_UNITS: Final = 5
@@ -162,7 +162,7 @@ def _medians(group: Ints, value: Float64) -> tuple[Ints, Float64]:
 
 
 def _values(of: Calls, places: Ints, reference: Float64, names: Ints) -> tuple[Float64, Float64]:
-    """Of each unit in each cluster: the median of its calls, and that of all with other names."""
+    """Medians by unit and cluster: of the unit's calls, and of all calls with other names."""
     at, is_paired = _paired(of, places)
     relative, unit = of.log[is_paired] - reference[at], of.unit[is_paired]
     cluster = of.cluster[is_paired]

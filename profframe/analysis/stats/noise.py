@@ -55,7 +55,7 @@ _UNVARIED: Final = 1e-3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """What a side measured: ``value`` of ``row`` in ``sample``; 0 where there is no value.
+    """Measurements of a side: ``value`` of ``row`` in ``sample``; 0 where there is no value.
 
     Attributes
     ----------
@@ -210,7 +210,7 @@ def _blocks(
 
 
 def _autocorrelation(squares: Float64, products: Float64, number: int) -> Float64:
-    """Of a sample and the next one, by row: at least the median of all, and never below 0.
+    """Autocorrelation at lag 1, by row: at least the median of all rows, and never below 0.
 
     The estimate from few samples is too low by about ``(1 + 3 r) / number``, and mostly chance.
     """

@@ -92,7 +92,7 @@ MISFITS: Final = (
     TypeError,
     ValueError,
 )
-"""What a formula raises if the recorded inputs do not fit it."""
+"""Errors of a formula whose recorded inputs do not fit it."""
 
 _MOST: Final = 1 << 62
 _WRAPPED: Final = re.compile(r"(sglang_profiler::\w+?)(?:_\d+)?")

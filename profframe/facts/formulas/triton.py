@@ -68,7 +68,7 @@ def _tensors(op: Op, least: int) -> list[Tensor]:
 
 
 def _pair_flops(first: Shape, second: Shape, results: Iterable[Tensor]) -> int | None:
-    """Of the product of two shapes, in batches or not, if a result is as large."""
+    """FLOPs of the product of two shapes, in batches or not, if a result is as large."""
     if len(first) not in {2, 3} or len(first) != len(second):
         return None
     if first[:-2] != second[:-2] or first[-1] != second[-2]:

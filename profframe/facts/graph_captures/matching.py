@@ -38,7 +38,7 @@ class EagerRun:
 
 
 EagerRuns = Mapping[OpKey, Collection[EagerRun]]
-"""What ops launched where they ran without a graph."""
+"""Kernels by op, from calls outside of graphs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,14 @@ class Places:
     module: Mask
     """A call of an ``nn.Module``."""
     maker: Mask
-    """What makes or moves the parameters of one."""
+    """Code that makes or moves the parameters of one."""
     optimizer: Mask
     """A step of an optimizer."""
     loader: Mask
     """A ``DataLoader``."""
 
     def of(self, rows: np.ndarray) -> Places:
-        """Those of some rows; -1 is in none."""
+        """Select rows; -1 is in none."""
         none = np.zeros(1, np.bool_)
         return Places(*(np.append(getattr(self, f.name), none)[rows] for f in fields(self)))
 
@@ -77,7 +77,7 @@ def places_of_stacks(stacks: pa.Table) -> Places:
 
 
 class _Files:
-    """Which of some files are torch's modules, optimizers and loaders."""
+    """Masks of files that are torch's modules, optimizers and loaders."""
 
     def __init__(self, paths: list[str]) -> None:
         patterns = (_MODULES, _OPTIMIZERS, _LOADERS)

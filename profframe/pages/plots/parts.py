@@ -163,7 +163,7 @@ class LabelledRows:
         return len(self.labels) > 1
 
     def cut(self, noun: str) -> str:
-        """What was left out, in words; empty for nothing."""
+        """A note on what was left out; empty for nothing."""
         return first(len(self.labels), self.total, units.plural(self.total, noun))
 
 

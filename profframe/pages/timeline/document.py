@@ -27,7 +27,7 @@ _CLOSE: Final = 0.96
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """What a page holds."""
+    """Data of one page."""
 
     head: Mapping[str, Any]
     body: bytes

@@ -183,7 +183,7 @@ def _is_phase(rows: pa.Table, *phases: str) -> Flags:
 
 
 def _note_lone(pairs: _Pairs, event_id: Ints, quality: Quality, detail: str | None = None) -> Flags:
-    """Which ends have no begin event; they and begins without an end are noted."""
+    """Mask of ends without a begin event; these, and begins without an end, are noted."""
     lone_begin, lone_end = pairs.is_begin.copy(), pairs.is_end.copy()
     lone_begin[pairs.begin] = lone_end[pairs.end] = False
     if count := int(lone_begin.sum()):

@@ -102,7 +102,7 @@ _LABELS: Final = (
 
 
 def exported_of(members: Mapping[str, str]) -> Exported | None:
-    """What metadata says about a file from profframe; None if another program wrote it."""
+    """Parse the metadata of an exported file; None if another program wrote it."""
     zero_ns = _loaded(members.get(ZERO_KEY, ""))
     if type(zero_ns) is not int or not -1 << 62 < zero_ns < 1 << 62:
         return None

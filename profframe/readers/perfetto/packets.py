@@ -106,7 +106,7 @@ class Packets:
     monotonic: Ints
 
     def of(self, number: int) -> Fields:
-        """What the packets have in a field; ``owner`` is the packet."""
+        """Values of a field of the packets; ``owner`` is the packet."""
         return self.fields.of(number, LENGTH)
 
 

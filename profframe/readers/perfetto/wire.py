@@ -58,7 +58,7 @@ class Fields:
         return self.where(rows)
 
     def where(self, chosen: Mask | Ints) -> Fields:
-        """Those in a mask, or at these positions."""
+        """Select by a mask or by positions."""
         return Fields(
             *(a[chosen] for a in (self.owner, self.number, self.wire, self.value, self.size))
         )

@@ -646,4 +646,4 @@ _ACTIONS: Final[Mapping[int, _Action]] = MappingProxyType(
         ord("j"): _get(4),
     }
 )
-"""What each opcode of plain data does."""
+"""Handlers of the opcodes of plain data."""

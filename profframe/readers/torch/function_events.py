@@ -304,7 +304,7 @@ def _categories(fields: Fields) -> pa.Array:
 
 
 def _arguments(fields: Fields, quality: Quality) -> pa.Array:
-    """What torch keeps of Kineto's arguments: typed values since 2.14, text before."""
+    """Kineto's arguments as torch keeps them: typed values since 2.14, text before."""
     given = [f"{{{text}}}" if text else None for text in fields["_metadata_json"]]
     if not any(fields["metadata"]):
         return _texts(given)
