@@ -120,6 +120,7 @@ class Fact:
         for table, wanted in _by_table(self.inputs).items():
             if table in tables:
                 rows = tables[table]
+                # This runs for each fact: a table would make a list of all its names each time.
                 names = rows.held if isinstance(rows, Gathering) else {*rows.column_names}
                 if chosen := [name for name in wanted if name in names]:
                     inputs[table] = rows.select(chosen)

@@ -110,6 +110,7 @@ def windows(connection: duckdb.DuckDBPyConnection, of: Slices) -> Windows:
     )
     if kept.any():
         return Windows(step[kept], start[kept], end[kept], int(of.thread[row[kept][0]]))
+    # Without steps, the thread with most host time stands for the main one.
     host = np.flatnonzero(of.work == 0)
     thread = (
         int(np.bincount(of.thread[host] + 1, of.dur_ns[host]).argmax()) - 1 if host.size else -1

@@ -135,6 +135,7 @@ def of_several(
         }
     )
     connection.register("_places", places)
+    # Read once, renumbered and on one clock; every query of a path then reads these copies.
     tables = {name: selected(connection, sql) for name, sql in _TABLES.items()}
     connection.unregister("_places")
     with connection.cursor() as cursor:

@@ -105,6 +105,8 @@ def transfers(of: Job, sizes: Ints, latency_ns: float, bytes_per_ns: float) -> C
         for own, new in zip(of.ranks, lengths, strict=True):
             arrows, lag = own.arrows, new.lag.copy()
             rows = np.flatnonzero(arrows.kind == TRANSFER)
+            # A transfer leaves the node of its collective; these are numbered from 1, after the
+            # origin.
             size = sizes[arrows.source[rows] - 1]
             rows, size = rows[size >= 0], size[size >= 0]
             lag[rows] = rounded(latency_ns + size / bytes_per_ns)

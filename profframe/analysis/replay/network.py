@@ -115,6 +115,7 @@ def times(net: Network, length: Ints) -> Times:
         latest, latest_by = reached[node], -1
         for group in range(begin[node], begin[node + 1]):
             time = reached[source[group]] + lengths[group]
+            # On a tie the first group counts: groups are in the order of their preference.
             if time > latest:
                 latest, latest_by = time, group
         reached[node], by[node] = latest, latest_by

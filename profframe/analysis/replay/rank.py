@@ -450,12 +450,15 @@ def _own(graph: Graph, timed: Lags, members: Members, call_ends: Ints) -> Ints:
     joined = edges.of(THREAD)
     at, cause = edges.target[joined], edges.source[joined]
     idle = points.inside[at - 1] < 0
+    # Waiting ends with the other thread: until that began, and after it was done, this one had
+    # reasons of its own.
     began = points.at(points.thread[cause], points.time[at - 1]) + 1
     since = points.time[np.minimum(began, cause)] - points.time[at - 1]
     waiting = np.maximum(since, 0) + timed.slack[joined]
     own[at] = np.where(idle, 0, np.minimum(own[at], waiting))
     calls = np.flatnonzero(call_ends >= 0)
     at = call_ends[calls]
+    # Of a collective on the host, only what follows the arrival of its last rank.
     left = points.time[at] - members.last[calls]
     waited = left > 0
     own[at[waited]] = np.minimum(own[at[waited]], left[waited])

@@ -218,7 +218,7 @@ def _fused_attention(op: Op) -> Call:
 
 
 def _forward(reader: Reader, *others: int) -> Formula:
-    """The result is written, and the rest is read once."""
+    """A formula of forward attention: inputs are read once, the result is written."""
 
     def bytes_(op: Op) -> int:
         call = reader(op)
