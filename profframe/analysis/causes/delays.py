@@ -1,8 +1,8 @@
 """Calls that only one side has and that make its host late.
 
-Work that was launched before hides such a call until it is done; then devices wait for later
-launches. So the additional time that they wait there is due to these calls: to the largest earlier
-one in the step, and in total at most as long as they take.
+Work that was launched earlier hides such a call until it runs out; then devices wait for later
+launches. So the additional idle time there is attributed to the largest earlier such call of the
+step. In total, these calls get no more time than they take.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Idle time of devices that slower ops cause later, while the host runs other ops.
 
-While devices still have work, an op that takes longer is not seen; but all that the host launches
-after it comes later, and devices wait then. So of what devices wait longer for the host without a
-name, as much is such an op's as it takes longer.
+While devices still have work, a slower op shows nowhere; but all that the host launches after it
+comes later, and then devices wait in other ops. So each slower op gets as much of the additional
+idle time without a name as it takes longer.
 """
 
 from __future__ import annotations

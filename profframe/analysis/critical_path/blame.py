@@ -1,8 +1,8 @@
 """Blame: what late ranks did before a collective that the others did not, and its cost.
 
-A rank that comes later than the middle one is behind the rank before it. What both did since they
-were last together are two critical paths: they begin together and end when each rank came, so their
-differences add up to the time between the two.
+A rank that comes later than the median one is compared with the rank that came before it. Their
+critical paths since both were last together begin at one moment and end when each rank came, so the
+differences of the two add up to the time between the arrivals.
 """
 
 from __future__ import annotations

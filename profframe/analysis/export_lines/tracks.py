@@ -1,7 +1,7 @@
 """Rows of an answer as additional tracks: counters over time, and slices on their own lines.
 
-What is added belongs to a process ``profframe``. Slices have that category, too, by which the
-reader keeps them among the instants, where no answer counts them.
+Added rows belong to a process ``profframe``. Its slices have that category, too: the reader keeps
+these among the instants, where no answer counts them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Changes to a job: other durations of what its ranks did.
 
-Each is a function from durations to durations, so several can be applied in turn.
+A change is a function from durations to durations, so several can be applied in turn.
 """
 
 from __future__ import annotations

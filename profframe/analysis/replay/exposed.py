@@ -1,7 +1,8 @@
 """Exposed time of work: it runs alone while something waits.
 
-A replay can save less than that only because of what it knows: another reason why the rest came
-when it came. What is not recorded may be such a reason, or none.
+A simulation saves less only where it knows another reason why something came when it came. A wait
+that is not recorded may be such a reason, or none: so this is the other end of a prediction's
+range.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Lags of dependencies: from the end of what was waited for until what waited goes on.
 
-What was waited for last shows it: all the time from its end on is its lag. For everything else the
-lag is hidden, so it is taken to be what is usual for its kind, or the time that there was, if that
-is less.
+A binding dependency shows its lag: all the time since its source ended. Other lags are hidden. They
+are assumed to be what is usual for their kind, or the available time if that is less.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One rank as a part of a network: which moments are nodes, and how long everything took.
 
-A thread between two of its waits, and a stream between two works that something else waits for, run
-by themselves: they are not nodes but lengths, sums over what they did.
+Only moments at which something waits for something else are nodes. What runs by itself between two
+of them (a thread between its waits, a stream between works that others wait for) is a length: the
+sum of what it did.
 """
 
 from __future__ import annotations
