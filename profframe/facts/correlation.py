@@ -92,8 +92,9 @@ class _Calls:
     def of_slices(self, events: pa.Table, device: Ints, searched: Ints) -> Ints:
         """The call of each device slice; -1 is none.
 
-        One that began after the slice is its call only if no other one may be, and the clocks of
-        host and device differ: by less than a millisecond, or in most pairs.
+        A call that began after the slice counts only if there is no other candidate, and if the
+        clocks of host and device explain it: they differ by less than a millisecond, or most pairs
+        are like this one.
         """
         start, timed = numbers(events, "start_ns"), present(events, "start_ns")
         launch = last_equal(self.key, self.row, searched)
@@ -123,8 +124,8 @@ class _Calls:
 def _in_order(events: pa.Table, launch: Ints) -> Iterator[Note]:
     """Match work without a correlation in order, where only one matching is possible.
 
-    That is so if all of a kind is on one stream, and as many calls for the kind, each before its
-    work, have none.
+    A matching is the only one if all such work of a kind is on one stream, and if equally many
+    calls for that kind lack work, the n-th of them before the n-th work.
     """
     correlation = numbers(events, "correlation")
     busy = is_kind(events, schema.DEVICE_KINDS)

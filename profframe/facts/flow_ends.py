@@ -42,7 +42,7 @@ def flow_ends(tables: Tables) -> Output:
     end to the next slice of its thread, or to the one around it if the arrow says so. With times in
     whole microseconds, several slices start at once: then an arrow whose id is the correlation of a
     slice is bound to that slice, and one to a backward op to the outermost op with a sequence
-    number. An arrow between graph nodes starts where the one ends, and ends where the other starts.
+    number. An arrow between graph nodes leads from the end of one to the start of the other.
     """
     flows, events = tables["flows"], tables["events"]
     bound = numbers(flows, "event_id", missing=-1).copy()

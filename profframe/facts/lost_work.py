@@ -123,7 +123,7 @@ def _fills(events: pa.Table) -> Iterator[Note]:
 def _without_call(events: pa.Table, rows: Ints) -> Iterator[tuple[Mask, Mask]]:
     """For kernels and for copies: the mask of calls, and of unlinked work that may be theirs.
 
-    That is work without a correlation or a call which began after the first of them.
+    Such work has neither a correlation nor a launch, and began after the first of these calls.
     """
     unlinked = present(events, "start_ns", "dur_ns") & ~present(events, "launch_id")
     unlinked &= numbers(events, "correlation") == 0
@@ -205,10 +205,7 @@ class _Launched:
         return np.stack([device, on, since, np.maximum(since, until)])
 
     def _candidates(self, events: pa.Table, lost: Ints) -> tuple[Ints, Ints, Mask]:
-        """Pairs of lost call and possible stream of its work.
-
-        And of which lost calls the stream is certain.
-        """
+        """Pairs of lost call and possible stream, and which calls have a certain stream."""
         calls = np.concatenate([numbers(events, "launch_id")[self.row], lost])
         thread, process = numbers(events, "thread")[calls], words(events, "pid")[0][calls]
         anything = np.zeros(calls.size, np.int64)

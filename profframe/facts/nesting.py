@@ -77,8 +77,8 @@ def nesting_rows(events: pa.Table) -> Mask:
 def _called(forest: Forest, caller: Ints, frames: Mask, start: Ints, end: Ints) -> Ints:
     """Parents, where a frame with a caller has no other frame between the two.
 
-    If it is in another frame that is in its caller, it is moved beside that one; if it is not in
-    its caller by time, as where another slice took what follows, into the caller itself.
+    A frame inside another callee of its caller is moved beside that callee. A frame that another
+    slice took out of its caller, because the two overlap, is moved into the caller itself.
     """
     around = np.append(nearest(forest.parent, frames), -1)[forest.parent]
     inside = (start[caller] <= start) & (end <= end[caller])

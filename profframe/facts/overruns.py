@@ -47,7 +47,8 @@ def overruns(tables: Tables) -> Output:
 def _second_end(line: Ints, end: Ints) -> Ints:
     """The second of the ends of all later pieces on the line of each piece but the last two.
 
-    Lines are in order. Where a line has no two later ones, it is an end of another line.
+    Pieces are sorted by line. For a piece with fewer than two later ones on its line, the value is
+    an end of another line, so a caller has to ignore it.
     """
     ends, rank = np.unique(end, return_inverse=True)
     key = (line * ends.size + rank.reshape(-1))[::-1]

@@ -112,10 +112,10 @@ def _best_block(sequence: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
 def _runs(begin: Ints, end: Ints, codes: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Runs of at least three repetitions: start, length of the block, length of the run.
 
-    Parts of a length of a power of two have a rank: equal parts of a sequence, and no others, have
-    the same. In what repeats with a period no longer than such a part and longer than its half,
-    the next equal part is one period away from all places but those near the end; so these places
-    follow one another. Before, come the ranks by power and place; -1 where a part is too long.
+    First come the ranks of parts, by power of two and place: equal parts of a sequence, and no
+    others, have the same rank; -1 where a part would go beyond the end. A repetition shows in the
+    parts that are as long as its period or up to twice as long: at each place but those near the
+    end, the next equal part is one period away. So a run is a row of places with one distance.
     """
     count = codes.size
     places = np.arange(count)

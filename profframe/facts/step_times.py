@@ -80,10 +80,10 @@ def step_times(tables: Tables) -> Output:
     outputs=columns(phase_steps=" ".join(schema.PHASE_STEPS.names[2:])),
 )
 def phase_times(tables: Tables) -> Output:
-    """Make the table `phase_steps`: the same for occurrences of phases of inference.
+    """Make the table `phase_steps`: intervals and times of occurrences of phases of inference.
 
-    One that runs within another one of its process is a part of that one's step. They are the steps
-    of a trace only if it has no others: `quality` does not say the same twice.
+    An occurrence within another one of its process is a part of that one's step. Notes for
+    `quality` are made only in a trace without other steps, so that none is made twice.
     """
     events = tables["events"]
     marks = Marks.of_phases(events)
@@ -345,10 +345,10 @@ class Times:
 def _held(events: pa.Table, marks: Marks, work: Work) -> Ints:
     """The step that each piece of work delays, as a mark, or -1.
 
-    It is that of its own step if the piece ended before any work of a later step began. A piece
-    that ran beside later steps, such as the copy of a checkpoint, holds back the last step before
-    one that waits for it: one that put work behind it on its stream, or synchronised with it,
-    before it ended.
+    A piece that ended before any work of a later step began delays its own step. A piece that ran
+    beside later steps, such as the copy of a checkpoint, delays the last step before the first one
+    that waits for it. A step waits for it that put work behind it on its stream, or synchronised
+    with it, before it ended.
     """
     mark = work.mark
     held = mark.copy()
@@ -406,8 +406,8 @@ def _synchronisations(
 def _before(marks: Marks, work: Work) -> Ints:
     """End of the work that was launched before the first step of each process.
 
-    It is _UNKNOWN where there is none, and for all other steps. Work without a launch was launched
-    before if it began before all work of steps.
+    _UNKNOWN where there is no such work, and for all other steps. Work whose launch is not known
+    counts if it began before all work of steps.
     """
     before = np.full(marks.row.size, _UNKNOWN, np.int64)
     for steps in marks.by_process():
@@ -436,8 +436,8 @@ def _reached(marks: Marks, work: Work, held: Ints, before: Ints) -> Ints:
 def _began(marks: Marks, work: Work, before: Ints, reached: Ints, lacks_records: Mask) -> Ints:
     """When the interval of each step began; _UNKNOWN if it has no start.
 
-    That of a first step, and of one behind a step that lacks records, is unknown, too, if its first
-    work waited for what was not recorded.
+    The start of a first step, and of one behind a step that lacks records, is also unknown if its
+    first work waited for something that was not recorded.
     """
     # A host that runs ahead begins a step while devices do the one before: trace_04 had 7.5 ms per
     # step on the host where the devices take 22.8.
@@ -457,7 +457,7 @@ def _began(marks: Marks, work: Work, before: Ints, reached: Ints, lacks_records:
 def _waited_ns(work: Work, own: Ints) -> int:
     """How long the first piece of a step waited although no earlier one was there to wait for.
 
-    Then the device was busy with what is not in the trace.
+    Such a wait shows that the device was busy with work that is not in the trace.
     """
     own = own[work.is_launched[own]]
     if not own.size:
@@ -478,9 +478,9 @@ def _lack(marks: Marks, is_cut: Mask, lacks_records: Mask, began: Ints) -> npt.N
 def _is_cut(events: pa.Table, marks: Marks) -> Mask:
     """Mask of steps that the end of the profile cut.
 
-    torch opens the next step within ``step()``, so a profile that ends elsewhere has a last step
-    that is none. It lacks a slice that was directly inside each of the other steps; beside a single
-    one, it lacks most of them and took less than half the time.
+    torch opens the next step within ``step()``, so the last step of a profile is often a stub. It
+    is cut if it lacks a slice that is directly inside each of the other steps. If there is only one
+    other step, it must lack most of that one's slices and take less than half its time.
     """
     cut = np.zeros(marks.row.size, np.bool_)
     if marks.is_first.all():
@@ -599,8 +599,9 @@ def _parts(
 def is_ahead(host: Ints, step: Ints, lag: Ints) -> bool:
     """Whether the host runs ahead of the devices, by these columns of whole steps in order.
 
-    Then they lag by more than a twentieth of a step, or the paces of the two differ by as much. The
-    pace of a first step says nothing: it began with what was launched before it.
+    The host is ahead if the devices lag by more than a twentieth of a step, or if the paces of the
+    two differ by as much. A first step does not count for the pace: it includes work that was
+    launched before it.
     """
     differs = np.abs(host[1:].sum() - step[1:].sum()) > _LEAST_SHARE * step[1:].sum()
     return bool(differs or (lag > _LEAST_SHARE * step).any())

@@ -139,8 +139,8 @@ def _is_op(prefix: str) -> pl.Expr:
 def _regions(slots: pl.DataFrame) -> pl.DataFrame:
     """Places where both sides have kernels, but different ones; copies do not count.
 
-    A place is a gap between calls that both have; inside an op, an annotation or a module it is all
-    of it.
+    A place is a gap between calls that both have; all gaps of one op, annotation or module are one
+    place.
     """
     alone = slots.filter(~pl.col("in_both")).with_columns(_copies().alias("copies"))
     is_base = pl.col("other_node").is_null()

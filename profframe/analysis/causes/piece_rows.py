@@ -115,8 +115,9 @@ def named(
 ) -> pl.DataFrame:
     """Pieces with their final cause, and the names by which they are added up.
 
-    While devices wait for the host, what it does is one; but ``ops`` (``slot name``), which take
-    more or less time than on the other side, keep their names.
+    Calls and ops for which devices wait add up to one row, ``launch``, if both sides have them; but
+    each of ``ops`` (``slot name``), which take more or less time than on the other side, has its
+    own.
     """
     of_slots = about.select("slot", "in_both", "op_has_both", "place", "group", "cause").join(
         ops.select("slot", op_name="name"), on="slot", how="left"

@@ -32,8 +32,9 @@ def with_evidence(
 ) -> pl.DataFrame:
     """Rows whose calls are evidence of their change are significant.
 
-    Work that both sides have and that only differs in time is not, whatever its steps say, if it
-    does not go beyond the drift of all others. What was not repeated stays without a test.
+    Steps alone show nothing for work that both sides have and that only differs in time: its change
+    must also go beyond the drift of all other calls. Rows of sides without repetitions stay
+    untested.
     """
     table = table.join(of_calls, on="row", how="left", maintain_order="left")
     change = _mean_change(sides)
@@ -59,8 +60,9 @@ def with_evidence(
 def is_beyond(change: pl.Expr, whole: pl.Expr, sides: tuple[Side, Side]) -> pl.Expr:
     """Whether a change goes beyond the drift, of which the ``whole`` one is a part.
 
-    Two runs may differ by a little without a reason, so of one run on a side it is 5 %; where both
-    have several, these show what is noise, and most of the change must not be the drift.
+    Two single runs may differ by a little without a reason, so the least change is 5 %. Where both
+    sides have several runs, their spread shows the noise, and at least half of the change must not
+    be drift.
     """
     if _has_runs(sides):
         return change.abs() >= whole.abs() / 2
@@ -70,8 +72,8 @@ def is_beyond(change: pl.Expr, whole: pl.Expr, sides: tuple[Side, Side]) -> pl.E
 def _is_pace(drifts: Drifts, sides: tuple[Side, Side]) -> pl.Expr:
     """Whether a change in idle time is explained by the pace of a whole run.
 
-    A wait is what the host is behind the devices; so a small drift of either changes it by as much
-    as a drift of the whole step, however short it is.
+    Devices wait for as long as the host is behind them. So a drift of either by 1 % changes the
+    wait by 1 % of the whole step, even where the wait itself is short.
     """
     if _has_runs(sides):
         return pl.lit(False)

@@ -144,7 +144,7 @@ def _bundles(rows: pl.DataFrame, about: pl.DataFrame) -> pl.DataFrame:
 def _work(name: str) -> list[pl.Expr]:
     """Work of a side per step: number, time, and the time in which other work overlapped it.
 
-    Also the clock and FLOPs of what has known ones, with its time.
+    Also the mean clock and FLOPs where they are known, and the time of that part.
     """
     calls = pl.when("is_work").then(f"{name}_calls").otherwise(0.0)
     took = calls * pl.col(f"{name}_call_ns")

@@ -22,9 +22,9 @@ from profframe.intervals import Ints
 def before(graph: Graph, event: Ints, moment: Ints, since: Ints) -> tuple[Stretches, Ints]:
     """The paths from the start of each event, at a moment, back to another moment.
 
-    Each adds up to the time between the two; what comes before the window of the graph is unknown,
-    and so is everything if the event is not in the graph. Besides the segments, it returns the row
-    of the event that each of them leads to.
+    The segments of a path add up to the time between its two moments. Time before the window of the
+    graph is an unknown segment, and so is the whole path of an event that is not in the graph. Each
+    segment comes with the row of the event that its path leads to.
     """
     works, slices = graph.works, graph.slices
     work = last_equal(works.event, np.arange(works.event.size), event)

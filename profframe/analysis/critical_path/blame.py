@@ -49,7 +49,7 @@ def find(
 ) -> pl.DataFrame:
     """Find what late ranks of a run did that others did not, and the transfer time of collectives.
 
-    ``gathered`` is everything that they did, by clocks that are ``corrected`` or not.
+    ``gathered`` is all activity of the ranks; ``corrected`` says whether their clocks were.
     """
     columns = ", ".join(
         f"{name if name in PER[per] else 'NULL'}::{type_} AS {name}"

@@ -20,8 +20,8 @@ from profframe.intervals import union
 def waiting(rows: Rows, graph: Graph, done: int, until: int) -> Spans:
     """When something waits for devices of a rank: launched work, a call, or the end of its window.
 
-    From ``done`` on its host only waits for the end, ``until``. A copy within its call is waited
-    for.
+    From ``done`` on, the host of the rank only waits for the end of the window, ``until``. A call
+    that ends after its copy has waited for the copy.
     """
     works, slices = graph.works, graph.slices
     queued = np.flatnonzero((works.call >= 0) & (works.call_start < works.start))

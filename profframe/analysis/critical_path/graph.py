@@ -283,9 +283,9 @@ def _predecessors(rows: Rows, order: LaunchOrder) -> tuple[Ints, Ints]:
 def ordered_targets(works: Works, ready: Ints, edge: Ints) -> tuple[Ints, Ints]:
     """Works that came late after all that is known, and the last one to end before each.
 
-    Late is what Tukey's fence says for its kind of edge. That one counts if it is on another
-    stream, and ended after everything else was ready: only the order suggests that it was waited
-    for.
+    A work is late if its lag is above Tukey's fence for its kind of edge. The last to end counts if
+    it is on another stream and ended after everything else was ready. No record says that it was
+    waited for: only the order suggests it.
     """
     lag = works.start - ready
     is_late = np.zeros(lag.size, np.bool_)

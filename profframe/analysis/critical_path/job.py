@@ -379,7 +379,7 @@ def _last(whole: Graph, place: int, window: rows.Window, length: int) -> dict[st
 def _ranked(path: Stretches, whole: Graph, ranks: Ints) -> RankedStretches:
     """The path with the rank that it is on, and the rank that waited meanwhile.
 
-    Where nothing is recorded, it is on the rank of what follows.
+    Segments without an event are on the rank of the segment after them.
     """
     waits = _waits(path, whole)
     cuts = np.setdiff1d(np.array([start for start, _, _ in waits], np.int64), path.start)

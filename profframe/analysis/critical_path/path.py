@@ -103,7 +103,7 @@ class CriticalPath:
     def waits(self) -> pl.DataFrame:
         """Waits for other ranks along the path: one row per awaited rank, bound and name.
 
-        ``rank bound name total_ns share``, the longest first; a part of what `bounds` has.
+        ``rank bound name total_ns share``, the longest first; their time is a part of `bounds`.
         """
         waited = self.events.filter(pl.col("waiting_rank").is_not_null())
         total = pl.col("dur_ns").sum()

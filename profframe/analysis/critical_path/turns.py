@@ -19,7 +19,7 @@ from profframe.intervals import Ints, last_until
 def in_turns(works: Works) -> Works:
     """Clip the start of each work to the end of the work before it on its stream.
 
-    One that ends no later than those before it stays as it is: it ran beside them.
+    A work that ends no later than those before it is not clipped: it ran beside them.
     """
     if not works.event.size:
         return works
@@ -60,8 +60,9 @@ def beside(works: Works) -> tuple[Ints, Ints]:
 def _launch_streams(works: Works) -> Ints:
     """The stream that each work was launched into.
 
-    For the work of a graph on several streams it is that of the last work before it, copies apart,
-    that its thread launched by itself and of which the graph has a stream; else that of its first.
+    A graph with several streams was launched into one of them: the stream of the last kernel that
+    the same thread launched outside a graph before it, if the graph uses that stream; else the
+    stream of the graph's first work.
     """
     launched = np.flatnonzero(works.call >= 0)
     if not launched.size:

@@ -299,9 +299,9 @@ def _queries(  # noqa: PLR0917
 def _in_order_of_ends(rows: str, slice_: Event, mark: Event, rare: _Rare, form: Form) -> str:
     """Slices, some of which are operations with a begin and an end, and ends without a begin.
 
-    Threads are numbered as they appear: an end comes before what has a later thread. And it comes
-    before begins at its time, which it would close otherwise, and before ends without a begin,
-    which would take its own.
+    Readers number threads as they appear, so the end of an operation comes before any event of a
+    later thread. It also comes before begins at its time, which it would close otherwise, and
+    before ends without a begin, which would close its own begin.
     """
     begun, ends = form.selected(slice_), ""
     if rare.apart:

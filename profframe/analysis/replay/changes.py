@@ -166,8 +166,8 @@ def _members(own: Rank) -> tuple[Ints, Ints]:
 def launches(of: Job, details: Sequence[Details]) -> Change:
     """Launching takes no time, as in a graph: its calls, the ops around them, and what is between.
 
-    Between them are the interpreter and ops that launch nothing, such as views. What takes longer
-    than is usual for this, or waits, is something else, and stays.
+    Between the calls run the interpreter and ops that launch nothing, such as views. Gaps that take
+    longer than such gaps usually do, or that wait, have another reason, and stay.
     """
     return at_points(
         launch_points(own, launching(own, its), its)
@@ -239,7 +239,7 @@ def copies(of: Job, details: Sequence[Details]) -> Change:
 def fused(of: Job, chosen: Sequence[Mask]) -> Change:
     """All work that each chosen slice launches becomes one, as long as the longest piece.
 
-    ``chosen`` are these slices; what launches the rest of their work takes no time.
+    ``chosen`` are these slices; their other launches take no time.
     """
     parts = [_fused(own, rows) for own, rows in zip(of.ranks, chosen, strict=True)]
 

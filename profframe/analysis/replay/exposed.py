@@ -21,7 +21,7 @@ from profframe.intervals import Ints, Mask, union
 def savings(of: Job, changed: Sequence[Lengths]) -> int:
     """The most that shorter work may save, if all that waited while only it ran waited for it.
 
-    That of the rank on which it is least: a job ends with its last rank.
+    The rank that saves least decides: a job ends with its last rank.
     """
     return min(map(_saving, of.ranks, of.waiting, changed), default=0)
 

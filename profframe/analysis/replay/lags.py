@@ -181,7 +181,8 @@ def _free(graph: Graph, edges: Edges, binds: Mask) -> Mask:
 def _usual(group: Ints, slack: Ints, free: Mask) -> tuple[Ints, Ints]:
     """The median of the free edges of each group, and Tukey's fence above it, or `_DELAY_NS`.
 
-    If all were held up, it is that of the kind, or 0 if nothing shows it.
+    If all edges of a group were held up, the free ones of its kind count; if there are none of
+    these either, both are 0.
     """
     usual, most = np.zeros((2, 2 * len(KINDS)), np.int64)
     for number in np.unique(group).tolist():

@@ -189,7 +189,7 @@ def rank(  # noqa: PLR0917 -- what is known of a rank
 ) -> Rank:
     """Make a rank a part of a network, in which ``first`` is its first node.
 
-    In ``spans`` its devices were busy. ``ends`` are the end of its window, and the point at which
+    ``spans`` are when its devices were busy, ``ends`` the end of its window and the point at which
     its host is done.
     """
     until, end = ends
@@ -469,7 +469,7 @@ def _own(graph: Graph, timed: Lags, members: Members, call_ends: Ints) -> Ints:
 def lengths(rank: Rank, of: Lengths) -> Ints:
     """How long each arrow is: what the thread did from its anchor on, its lag, and what follows.
 
-    What follows is all work from the one that it leads into to the end of the stretch.
+    An arrow into a work has the length of that work and of all after it in its stretch.
     """
     arrows, nodes, lanes, points = rank.arrows, rank.nodes, rank.streams, rank.graph.points
     length = of.lag.copy()

@@ -193,7 +193,7 @@ def _covered(at: Ints, start: Ints, end: Ints) -> Mask:
 def _stragglers(of: Model, parts: Sequence[Changed], late: Sequence[bool], cause: str) -> Change:
     """Late ranks do what makes them late as the median rank does, in the time looked at.
 
-    For a thread that is what it does in calls of a data loader, or everything else.
+    A cause on the host is either the calls of a data loader or all other activity of a thread.
     """
     usual = changes.stragglers(of.job, of.details)
     number = CLASSES.index(CAUSES[cause]) if CAUSES[cause] else None

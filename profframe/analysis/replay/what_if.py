@@ -282,8 +282,8 @@ def _prediction(of: Model, label: str, wanted: Sequence[Change]) -> dict[str, An
 def _range(of: Model, lengths: Sequence[Lengths], end: int) -> tuple[int, int]:
     """The earliest and the latest end, by other assumptions about what is not recorded.
 
-    What waited while only shortened work ran may have waited for it. But no such change gains more
-    than devices that take no time at all.
+    A wait while only shortened work ran may have been for that work, recorded or not. Still, a
+    change of device work gains no more than devices that take no time at all.
     """
     variants = (changes.held, changes.without_guesses, changes.whole)
     ends = [end, *(outcome(of.job, variant(of.job, lengths)).end for variant in variants)]

@@ -111,7 +111,7 @@ def clusters(runs: Ints) -> Ints:
 def changes(base: Calls, other: Calls, names: Ints, size_ns: Float64) -> Changes:
     """Compare the calls of units, of which ``names`` has the name and ``size_ns`` the time.
 
-    The drift is that of what has other names.
+    The drift of a unit is that of the calls with other names.
 
     Examples
     --------
@@ -195,8 +195,8 @@ def _difference(
 ) -> tuple[Float64, Float64, Float64]:
     """Difference of the means of each row, its variance, and the freedom of that.
 
-    Calls of one length are taken to have like noise; so the more ``calls`` a median is of, the less
-    is typical of it.
+    Calls of like length are assumed to have like noise. So the typical variance of a median falls
+    with the number of its ``calls``.
     """
     counts = [(~np.isnan(of)).sum(1) for of in sides]
     means = [_mean(of) for of in sides]

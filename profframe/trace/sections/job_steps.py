@@ -34,7 +34,7 @@ _MOST_STEPS: Final = 200
 _MOST_RANKS: Final = 64
 """The path and predictions of more ranks take longer than a page should."""
 _MOST_EVENTS: Final = 500_000
-"""The same for more events, if they have no steps."""
+"""Without steps, the whole trace counts: of more events, path and predictions take too long."""
 _MOST_BLAMED: Final = 250_000
 """Events: finding who is to blame takes as long as loading them."""
 _LEAST_SHARE: Final = 0.0005
