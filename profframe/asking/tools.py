@@ -62,7 +62,7 @@ _FINDINGS: Final = (
 class Limits:
     """Limits of a question: seconds, memory of DuckDB, and rows.
 
-    DuckDB takes up to 10,000 rows of a query on all cores, and more of them on one.
+    DuckDB uses all cores for a query of up to 10,000 rows, and one core above that.
     """
 
     timeout_s: float | None = 60

@@ -179,7 +179,7 @@ def hold_peaks(limits: Sequence[Limit], rows: pl.DataFrame) -> list[Verdict]:
 def of_each_run(trace: Trace, metric: str) -> pl.DataFrame:
     """A metric of each run, ``run value``, for `profframe.analysis.checks.check`.
 
-    For steps, the mean of the steady ones.
+    For metrics of steps, it is the mean of the steady ones.
     """
     runs = trace.traces.select("run").unique().sort("run")
     options = {"per": "run", "kernel_by": "name", "copies": False, "devices": False, "dtype": None}

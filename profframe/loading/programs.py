@@ -88,9 +88,9 @@ def without_stamp(name: str) -> str:
 def names_of_programs(run: str, origins: Sequence[Origin], *, is_stray: bool = False) -> list[str]:
     """Runs of traces that have one run by what they and their paths say.
 
-    They keep it if they are ranks and cycles of one program, and not a stray among others. Else
-    each is named after its file, so that ranks of one of several jobs in a folder still have one
-    run.
+    Traces keep that run if they are ranks and cycles of one program, and not a stray among others.
+    Else each is named after its file: so the ranks of a job still share a run if other jobs have
+    files in the same folder.
 
     Examples
     --------

@@ -182,7 +182,8 @@ class Session:
     def in_steps(self) -> bool:
         """Whether advice is asked in steps, whose rows no limit of memory counts.
 
-        With a limit this is for few rows only: one SELECT spills.
+        With a memory limit, only advice about few rows is: of more, one SELECT is asked, which can
+        spill to disk.
         """
         if self.terms.memory_limit is None:
             return self.keeps_plans
@@ -216,8 +217,8 @@ class Session:
     def recent(self, what: str, key: object, compute: Callable[[], Value]) -> Value:
         """Cache of one value per name; recomputed when the key changes.
 
-        For what takes long and several questions in a row need; ``compute`` must not depend on
-        anything but the rows and the key.
+        It is for values that take long to compute and that several questions in a row need.
+        ``compute`` must depend on nothing but the rows and the key.
         """
         return self.database.recent(what, (self.selection, key), compute)
 

@@ -60,8 +60,8 @@ def place_of(text: str) -> Place | None:
 def rank_at(place: Place, places: Iterable[Place]) -> int:
     """The rank at a place, among the places of all ranks.
 
-    Ranks of a stage of the pipeline follow each other. Axes that say nothing new do not count: the
-    places in expert parallelism follow from those in tensor parallelism, as a rule.
+    Consecutive ranks belong to one stage of the pipeline. Axes that follow from others do not
+    count: the place in expert parallelism usually follows from that in tensor parallelism.
 
     Examples
     --------

@@ -224,7 +224,7 @@ def _elsewhere(row: Mapping[str, Any], sides: pl.DataFrame) -> str | None:
 def _untold(progress: pl.DataFrame) -> str:
     """Which ranks may be late where no dump lists the ranks of a group; empty if there are none.
 
-    Whoever called nothing in such a group either does not belong to it, or did not arrive.
+    A rank that called nothing in such a group either is not a member of it, or did not arrive.
     """
     loaded: dict[str, set[int]] = {}
     callers: dict[tuple[str, str, str], set[int]] = {}

@@ -176,8 +176,8 @@ def candidates(frame: pl.DataFrame) -> dict[str, str]:
 def apart(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, str]:
     """Distinct short names; equal ones get distinguishing words of their full names.
 
-    That is words that only one of the names has, functors rather than numbers; or, if there are no
-    such words, a number in the order of the names.
+    These are words that only one of the names has, functors rather than numbers. Without such
+    words, the names are numbered in their order.
 
     Examples
     --------

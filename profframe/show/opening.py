@@ -77,7 +77,7 @@ _DEVICE_KINDS: Final = ("kernel", "memcpy", "memset")
 class TimeParts:
     """Device time by class: sums over rows of `time_breakdown`.
 
-    They are the rows of steps if all runs have any, else those of whole traces.
+    The rows are those of steps if all runs have any, else those of whole traces.
     """
 
     rows: int
@@ -153,7 +153,7 @@ class Opening:
 def title(opening: Opening) -> str:
     """Runs, ranks, steps and time.
 
-    For files that no profiler wrote, as in `Summary.title`.
+    For files that no profiler wrote, it is that of `Summary.title`.
     """
     summary, overview = opening.summary, opening.summary.overview
     if summary.words.is_all:
@@ -432,7 +432,8 @@ def _time(parts: TimeParts, opening: Opening) -> tuple[str, ...]:
 def _pace(steps: pl.DataFrame) -> tuple[str, ...]:
     """How far the host runs ahead of the devices in the run where that is most, if it does.
 
-    The first step of a rank is in no pace: the devices may begin it late, with work from before.
+    The first step of a rank does not count: the devices may begin it late, because they still do
+    earlier work.
     """
     whole = steps.filter(pl.col("lack").is_null()).drop_nulls(["step_ns", "host_ns", "lag_ns"])
     lags = {

@@ -31,7 +31,7 @@ _UNWINDING_S: Final = 2.0
 def stopping(stop: Stop, timeout_s: float | None = None) -> Iterator[threading.Event]:
     """Call a function at Ctrl-C, and after a timeout.
 
-    It may be called even after the block. The event is set by the timeout.
+    The function may be called even after the block. The event is set by the timeout.
 
     Examples
     --------
@@ -244,8 +244,8 @@ class _ForgottenError(BaseException):
 def _forget_raised() -> None:
     """Have nothing raised in this thread any longer.
 
-    To raise None would take the error back, too, but CPython would go on looking for one at each
-    call; under a profiler 3.11 then looks for ever.
+    Raising None would also take the error back, but CPython would then look for one at each call;
+    under a profiler, 3.11 does so in an endless loop.
     """
     with contextlib.suppress(_ForgottenError):
         _raise_in(threading.get_ident(), _ForgottenError)

@@ -200,8 +200,8 @@ def _gained(
 ) -> list[dict[str, int]]:
     """The gain of each group of findings; of late ranks it is that of `what_if`, with its range.
 
-    ``named`` is what the suggestions gain themselves. What makes ranks late is often more than the
-    one thing that a finding names.
+    ``named`` has the gains of the suggestions themselves. For late ranks these are too small: a
+    finding names one cause, and ranks are often late for several.
     """
     from profframe.analysis.replay.what_if import saved, without_stragglers
 
@@ -220,7 +220,7 @@ def _of_their_own(
 ) -> tuple[list[Mapping[str, Any]], list[dict[str, Any]]]:
     """Findings minus events already claimed by earlier rules, and findings with nothing left.
 
-    ``but_events`` is what a finding about all of a rank's time excludes.
+    A finding about all of a rank's time excludes its ``but_events``.
     """
     own: list[Mapping[str, Any]] = []
     taken: list[Mapping[str, Any]] = []

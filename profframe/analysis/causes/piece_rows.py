@@ -115,7 +115,7 @@ def named(
 ) -> pl.DataFrame:
     """Pieces with their final cause, and the names by which they are added up.
 
-    Calls and ops for which devices wait add up to one row, ``launch``, if both sides have them; but
+    Calls and ops for which devices wait add up to ``launch_bound`` if both sides have them; but
     each of ``ops`` (``slot name``), which take more or less time than on the other side, has its
     own.
     """

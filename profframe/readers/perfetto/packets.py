@@ -113,7 +113,8 @@ class Packets:
 def joined(parts: Iterable[Packets]) -> Iterator[Packets]:
     """Packets in fewer parts: a pass over events has a fixed cost, however few there are.
 
-    Clocks and compressed packets cut a trace into as many parts as it likes.
+    Without this, a file could force any number of passes: clocks and compressed packets begin new
+    parts.
     """
     group: list[Packets] = []
     size = 0
@@ -307,7 +308,7 @@ class Reading:
     def _losses(self, parts: Fields, sequence: Ints, count: int) -> Mask:
         """Packets before which others of their sequence were dropped.
 
-        The first packet of a sequence says so, too, if the recorder does not know.
+        The first packet of a sequence does not count: a recorder that does not know marks it, too.
         """
         lost = np.zeros(count, np.bool_)
         lost[parts.owner[(parts.number == _LOST) & (parts.value != 0)]] = True
