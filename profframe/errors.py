@@ -35,7 +35,7 @@ _LEAST_CALL = 0.6
 
 
 HIDDEN: Final = "***"
-"""What stands for a part of a URL that is secret."""
+"""Replacement for a secret part of a URL."""
 _USER: Final = re.compile(r"([A-Za-z][\w+.-]+:/{1,2})[^/\s?#'\"]*@")  # a path has one slash left
 _SIGNED: Final = re.compile(
     r"""([?&;\#](?:
@@ -80,7 +80,7 @@ class ProfframeError(Exception):
         super().__init__(*(without_secrets(a) if isinstance(a, str) else a for a in args))
 
     def meaning(self, instead: tuple[str, str] | None) -> Self:
-        """The same error, with what was meant."""
+        """A copy of the error with a suggestion."""
         self.instead = instead
         return self
 
@@ -184,7 +184,7 @@ def naming_arguments(
     elsewhere: Callable[[str, tuple[Any, ...], dict[str, Any]], str | None] = lambda *_: None,
     called: str | None = None,
 ) -> Callable[Arguments, Value]:
-    """The same function, with an error that suggests the right call for a wrong argument.
+    """Decorator: an unknown argument raises an error that suggests the right call.
 
     Parameters
     ----------

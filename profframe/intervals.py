@@ -104,7 +104,7 @@ def nest(group: Ints, start: Ints, end: Ints, tie: Ints | None = None) -> Forest
 
 
 def replanted(forest: Forest, parent: Ints, group: Ints, start: Ints, end: Ints) -> Forest:
-    """The same intervals with other parents; siblings keep their order.
+    """Change the parents of intervals; siblings keep their order.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ def child_sums(parent: Ints, values: Ints) -> Ints:
 
 
 def child_overlaps(parent: Ints, last: Ints, preorder: Ints, start: Ints, end: Ints) -> Ints:
-    """Measure what the lengths of each row's direct children have more than the time they cover.
+    """Overlap of each row's direct children: their summed lengths minus the time that they cover.
 
     Parameters
     ----------
@@ -444,7 +444,8 @@ def _covered_before(start: Ints, end: Ints, at: Ints) -> Ints:
 def _reached(values: Ints, at: Ints) -> Ints:
     """For each point, in ascending order, the number of values up to it.
 
-    The values, in any order, are searched among the points, which are many more.
+    The points are many more than the values: so each value, in any order, is searched among the
+    points and not the other way round.
     """
     first = np.bincount(np.searchsorted(at, values), minlength=at.size + 1)
     return np.cumsum(first[:-1])
@@ -487,8 +488,9 @@ def _order(key: Ints, end: Ints, tie: Ints | None) -> Ints:
 def _parents(group: Ints, start: Ints, end: Ints) -> Ints:
     """Place of the parent of each place of rows in order, by pointer doubling.
 
-    Everything between a place and its candidate is known to end too early, for the place and for
-    all that end no earlier; so a place whose candidate fails may take over the candidate's own.
+    All rows between a place and its candidate end too early to hold it. A candidate that fails ends
+    too early, too, and so do all rows between it and its own candidate: so the place can take over
+    that one.
     """
     size = start.size
     need = end + (end == start)
@@ -597,7 +599,7 @@ def _places(preorder: Ints, rows: Ints) -> Ints:
 def _reach_before(group: Ints, end: Ints) -> Ints:
     """For rows in the order of their groups: the latest end of those before in the group.
 
-    Of the first of a group it is the least number.
+    The first row of a group has none: it gets the smallest int64.
     """
     ends, rank = np.unique(end, return_inverse=True)
     first = np.diff(group, prepend=-1) != 0

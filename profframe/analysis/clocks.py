@@ -1,4 +1,4 @@
-"""By how much the clocks of ranks differ: a question that other analyses ask."""
+"""Clock offsets between ranks, which several analyses subtract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table `dependencies`: what had to wait for what, on all ranks of a run."""
+"""The table `dependencies`: source and target of every wait, on all ranks of a run."""
 
 from __future__ import annotations
 
@@ -129,6 +129,7 @@ def _of_meetings(meetings: job.Meetings, ranks: Ints) -> Iterator[_Part]:
     last = last[member]
     for source, target in ((last, member), (member, last)):
         lag = meetings.end[target] - meetings.start[source]
+        # A rank that left before another one came did not wait for it.
         waited = lag >= 0
         source, target = source[waited], target[waited]  # noqa: PLW2901 -- those that waited
         yield {

@@ -1,4 +1,4 @@
-"""Rows of a comparison between two sides."""
+"""Row-wise comparison of two sides, with confidence intervals and tests."""
 
 from __future__ import annotations
 

@@ -153,6 +153,7 @@ def _excess(outliers: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
 
 def _median_with_zeros() -> pl.Expr:
     """The lower median of the times, with 0 for each sample without one."""
+    # An op that most samples lack is typically 0, not the median of the samples that have it.
     zeros = pl.col("samples") - pl.col("spent_ns").list.len()
     place = (pl.col("samples") - 1) // 2
     inside = (place.cast(pl.Int64) - zeros.cast(pl.Int64)).clip(0)

@@ -49,6 +49,7 @@ def pieces(events: pl.DataFrame, most: int = MOST) -> pl.DataFrame:
     length = int(rows["dur_ns"].sum())
     slots = most
     few = _merged(_in_slots(rows, length, None))
+    # Halving needs few tries, and the finest division that fits is not needed.
     while few.height > most and slots:
         slots //= 2
         few = _merged(_in_slots(rows, length, slots))
@@ -56,7 +57,7 @@ def pieces(events: pl.DataFrame, most: int = MOST) -> pl.DataFrame:
 
 
 def _in_slots(rows: pl.DataFrame, length: int, slots: int | None) -> pl.DataFrame:
-    """Which piece each segment is in: its run, or if that is short, the part of the window."""
+    """Assign segments to pieces: to their run, or if that is short, to a part of the window."""
     if slots is None:
         return rows.with_columns(slot=pl.lit(-1))
     run_ns = pl.col("dur_ns").sum().over("run_of")

@@ -98,6 +98,7 @@ def _matrix(times: pl.DataFrame, number: int) -> Float64:
 
 
 def _frame(what: str, pace: Float64) -> pl.DataFrame:
+    """Paces of ops or of kernels, one row per sample."""
     return (
         pl.DataFrame({"pace": pace})
         .with_row_index("sample")

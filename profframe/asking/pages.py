@@ -72,7 +72,7 @@ class Page:
 
 @dataclass(slots=True)
 class _Part:
-    """What is shown of a section."""
+    """The rows of a section that are shown, and how they were shortened."""
 
     section: Section
     begin: int
@@ -81,7 +81,7 @@ class _Part:
     left_out: list[str]
     rows: list[str] = field(default_factory=list)
     cuts: list[set[str]] = field(default_factory=list)
-    """What was cut in each row."""
+    """Shortened values of each row."""
     heading_cuts: set[str] = field(default_factory=set)
 
     @property
@@ -280,7 +280,7 @@ class _Draft:
         return [*lines, *self._empty, _END, *self._cuts()]
 
     def _cuts(self) -> Iterator[str]:
-        """What the page leaves out, and how to get it."""
+        """Notes on what the page leaves out, and how to get it."""
         ends = {id(part.section): part.end for part in self._parts}
         rest = []
         for section, begin in zip(self._result.sections, self._begin, strict=True):

@@ -1,4 +1,4 @@
-"""What a tool returns: tables with titles in profframe's own words, and maybe a picture."""
+"""Results of tools: tables with titles in profframe's own words, and maybe a picture."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Everything that a tool found.
+    """The tables of a tool's reply, and maybe a picture.
 
     Attributes
     ----------

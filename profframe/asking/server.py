@@ -156,7 +156,7 @@ def _content(reply: Reply) -> CallToolResult:
 
 
 def _complaint(name: str, error: ToolError) -> str:
-    """What is wrong with the arguments of a call."""
+    """The error in the arguments of a call, as a sentence."""
     cause = error.__cause__
     if not isinstance(cause, ValidationError):
         return str(error)

@@ -1,4 +1,4 @@
-"""Questions of a program, one at a time: texts within a budget, pages, and errors as sentences."""
+"""The service behind the server: one question at a time, pages within a budget, plain errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEPT_PAGES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a program gets: text within its budget, maybe a picture."""
+    """One reply: text within the budget, maybe a picture."""
 
     text: str
     picture: bytes | None = None
@@ -148,7 +148,7 @@ def _too_long(seconds: float | None) -> str:
 
 
 def sentence(error: Exception) -> str:
-    """What went wrong, in one sentence.
+    """An error as one sentence.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What can be asked: each tool is a function of a trace that returns a `Result`.
+"""The tools: functions of a trace that return a `Result`.
 
 A tool reads the given trace and nothing else: it opens no file, and SQL runs on the
 closed connection of `profframe.query.sandbox`.
@@ -62,7 +62,7 @@ _FINDINGS: Final = (
 class Limits:
     """Limits of a question: seconds, memory of DuckDB, and rows.
 
-    DuckDB takes up to 10,000 rows of a query on all cores, and more of them on one.
+    DuckDB uses all cores for a query of up to 10,000 rows, and one core above that.
     """
 
     timeout_s: float | None = 60
@@ -130,7 +130,7 @@ def overview(subject: Subject) -> Result:
 
 
 def _times(subject: Subject) -> list[Section]:
-    """What people look for first in a profiler's trace."""
+    """Tables of the overview: findings, device time, steps, kernels, self times."""
     trace = subject.trace
     findings = _findings(trace)
     kernels = trace.kernels(by="short_name").select(
@@ -347,7 +347,7 @@ def _why_empty(rows: pl.DataFrame) -> list[str]:
 
 
 def _lacks(trace: Trace) -> list[str]:
-    """What the trace lacks, so that it cannot say anything about it."""
+    """Sentences about what was not recorded."""
     row = trace.answer(sql_directory() / "asking" / "recorded.sql").row(0, named=True)
     lacking = [words for name, words in _RECORDED.items() if not row[name]]
     return [f"the trace cannot tell, because it has {', '.join(lacking)}"] if lacking else []

@@ -157,7 +157,7 @@ def _of_usage(arguments: Sequence[str], error: click.ClickException) -> int:
 
 
 def _suggesting(message: str, suggested: Suggestion) -> str:
-    """What is wrong, without the long list of known names, and what to type."""
+    """An error without its long list of known names, and a suggestion."""
     reason = suggested.reason or _LISTED.sub("", message)
     return f"{reason}{'' if reason.endswith('?') else ';'} try: {suggested.command}"
 

@@ -1,4 +1,4 @@
-"""What a shell completes: names of answers, their parameters and columns, files, and values.
+"""Shell completion: names of answers, their parameters and columns, files, and values.
 
 Nothing is loaded for it, and no library that takes a while to import: the names come from files and
 their headers.
@@ -109,7 +109,7 @@ def _answer(ctx: click.Context) -> Answer | Analysis | None:
 
 
 def _read(name: str) -> Answer | Analysis | None:
-    """What is known of an answer or an analysis; None if there is none of that name."""
+    """The answer or analysis of a name; None if there is none."""
     if (analysis := analyses.find(name)) is not None:
         return analysis
     path = sql_directory() / "answers" / f"{name}.sql"

@@ -1,4 +1,4 @@
-"""What `profframe` alone says: the traces in this folder, or how to record one."""
+"""Output of `profframe` without arguments: the traces in this folder, or how to record one."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Listing:
-    """What is in a folder, and what was not looked at."""
+    """Traces in a folder, and the entries that were not looked at."""
 
     entries: list[Entry] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -119,7 +119,7 @@ def listing(folder: Path) -> Listing:
 
 
 def _scan(folder: Path) -> list[os.DirEntry[str]]:
-    """What is in a folder, by name; nothing if it cannot be read."""
+    """Entries of a folder, by name; empty if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return sorted(itertools.islice(entries, MOST_ENTRIES + 1), key=lambda entry: entry.name)

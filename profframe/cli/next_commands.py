@@ -1,4 +1,4 @@
-"""What to type next, depending on the trace: commands with paths quoted for a shell."""
+"""Suggested next commands for a trace, with paths quoted for a shell."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _paths(sources: Sequence[str]) -> Iterator[str]:
 
 
 def _common(texts: Sequence[str]) -> str:
-    """What all texts begin with."""
+    """The common prefix of texts."""
     first, last = min(texts), max(texts)
     size = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
     return first if size is None else first[:size]

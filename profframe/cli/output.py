@@ -242,7 +242,7 @@ def with_output(verb: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def with_page(verb: Callable[..., Result]) -> Callable[..., Result]:
-    """The same for a verb that can also write a page, chosen by the suffix of its file."""
+    """`with_output` for verbs that can also write a page, if the file ends in ``.html``."""
     return _with_options(verb, has_page=True)
 
 

@@ -42,7 +42,7 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8
 
 
 def _numbers(_: click.Context, __: click.Parameter, spans: tuple[range, ...]) -> Integers:
-    """One range, of which some numbers may be missing, or all numbers that are named."""
+    """A single span as its range, of which the trace may lack numbers; several as all numbers."""
     if len(spans) == 1 and len(spans[0]) != 1:
         return spans[0]
     if sum(map(len, spans)) > _MOST_NUMBERS:
@@ -79,7 +79,7 @@ _PART: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What to keep of a trace; nothing named is all."""
+    """The selected part of a trace; without options all of it."""
 
     ranks: Integers
     steps: Integers

@@ -176,7 +176,7 @@ def _analysis(name: str) -> Analysis | None:
 def _request(
     analysis: Analysis, values: Mapping[str, str]
 ) -> tuple[Arrangement, Mapping[str, Any]]:
-    """Which of its rows are wanted, and its arguments."""
+    """The arrangement of rows, and the arguments of the question."""
     from profframe.query.arrangement import arranged, shared
 
     names = {parameter.name for parameter in shared(analysis)}

@@ -1,4 +1,4 @@
-"""What to type instead of a command line that does not work.
+"""Corrections of command lines that do not work.
 
 A command line is corrected step by step, until no step finds anything more: the verb, the order of
 its words, quotes around SQL, options that are parameters, and what an error says was meant. The
@@ -51,7 +51,7 @@ class Suggestion:
 
     @property
     def command(self) -> str:
-        """What to type in a shell."""
+        """The suggested command line."""
         return " ".join(["profframe", *map(_quoted, self.words)])
 
 
@@ -138,7 +138,7 @@ def suggestion(
 
 
 def instead_of(error: BaseException | None) -> tuple[str, str] | None:
-    """What was typed, and what was meant, according to an error or its cause."""
+    """The typed and the suggested word of an error or its cause."""
     while error is not None:
         if isinstance(error, ProfframeError) and error.instead is not None:
             return error.instead
@@ -373,7 +373,7 @@ _STEPS: Final[tuple[_Step, ...]] = (_verb, _verb_behind, _answer, _sql, _option,
 
 
 def _problem(group: click.Group, line: _Line) -> Exception | None:
-    """What is wrong with a line, as far as can be told without running it."""
+    """The error of a line, as far as it shows without running it."""
     from profframe.cli.questions import check_question, parameter
     from profframe.query import analyses
 

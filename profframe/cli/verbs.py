@@ -153,7 +153,7 @@ _TERMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a question may read besides its tables, and its limits."""
+    """Terms of a question: frames and files that it may read, and its limits."""
 
     files: tuple[Path, ...]
     timeout: float | None

@@ -100,7 +100,7 @@ def show(
 
 
 def _parts(trace: Trace, opening: Opening, top: int, output: Output) -> list[RenderableType]:
-    """What `show` prints below the first lines."""
+    """Tables that `show` prints below the first lines."""
     from rich.text import Text
 
     from profframe.show import excerpts, terminal
@@ -130,7 +130,7 @@ def _parts(trace: Trace, opening: Opening, top: int, output: Output) -> list[Ren
 
 
 def _opening(trace: Trace, sort: str) -> Opening:
-    """What the first lines need, each computed once."""
+    """Inputs of the first lines, each computed once."""
     import polars as pl
 
     from profframe.show.opening import Opening

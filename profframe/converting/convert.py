@@ -187,7 +187,7 @@ def _fact_choice(
 
 
 def _default_workers(files: Sequence[Item]) -> int:
-    """As many as the machine allows, but none that would take longer to start than to work."""
+    """Number of workers that the machine allows, without those that would hardly get work."""
     worth = max(sum(item.size for item in files) // _WORTH_BYTES, len(files) // _WORTH_FILES)
     return min(default_workers(), 1 + worth)
 

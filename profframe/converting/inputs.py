@@ -66,7 +66,7 @@ class Item:
         return (possible_runs(self.path)[0], origin.program, origin.file)
 
     def with_names(self, run: str | None, rank: int | None, pattern: Pattern | None) -> Item:
-        """The same file with names from the caller or a pattern."""
+        """The item named by the caller or a pattern."""
         if pattern is None:
             return replace(self, run=run, rank=rank)
         if self.error is not None:

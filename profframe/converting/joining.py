@@ -39,7 +39,7 @@ class Join:
 
 
 def join_of(store: Destination, staged: Sequence[Record], stored: Record | None) -> Join | None:
-    """What to join among the files of one run and rank; None if they stay as they are.
+    """Choose what to join among the files of one run and rank; None for nothing.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def _rows(destination: Destination, record: Record, name: str) -> pa.Table:
 
 
 def _spooled(destination: Destination, record: Record, name: str, spool: Spool) -> SpooledTable:
-    """The same on disk."""
+    """Rows on disk."""
     builder = Builder(spool, {field.name: field.type for field in _empty(name).schema})
     for part in destination.parts(record, name, record.run):
         builder.add(part.drop_columns(_KEY))

@@ -288,7 +288,7 @@ class Batch:
                 self._place(index, self._staged(index), may_number=False)
 
     def _of_one_program(self, run: str, indices: Sequence[int]) -> Sequence[int]:
-        """The files of a run without those that get the run of another program, as in `load`."""
+        """Files of a run, except those of other programs, which get their own run as in `load`."""
         own = [
             index
             for index in indices
@@ -347,7 +347,7 @@ class Batch:
         return [index for index in indices if self._items[index].key not in stored.sources]
 
     def _join_of(self, indices: Sequence[int], stored: Record | None) -> Join | None:
-        """What to join among files of one run and rank, except those that already have a number."""
+        """The join among files of one run and rank, except those that already have a number."""
         unnumbered = [
             record
             for index in indices
@@ -445,7 +445,7 @@ class Batch:
         raise AssertionError
 
     def _place_of(self, index: int) -> Record | None:
-        """What the store has from the source of a file, under its name or a numbered one."""
+        """The record of a file's source in the store, under its name or a numbered one."""
         staged = self._staged(index)
         names = {staged.run, *self._items[index].other_runs(staged.rank)}
         for record in self._records.by_source.get(staged.source or "", ()):

@@ -298,7 +298,7 @@ class Destination(ABC):
             return int(metadata.num_rows)
 
     def origin(self, staged: Record, path: Path) -> Origin:
-        """What a staged trace and its path say about its program."""
+        """The program of a staged trace, by its header and path."""
         tables = []
         for name, columns in (("traces", [*ORIGIN_COLUMNS]), ("events", ["kind", "pid"])):
             file = f"{staged.folder}/{name}.parquet"

@@ -1,4 +1,4 @@
-"""Which servers a URL may lead to.
+"""Rules for the servers that a URL may lead to.
 
 A person has typed the URL, and trusts its host. A server can redirect to another one, and a name
 can stand for any address, so both are checked where the connection is made: nothing is asked for on
@@ -37,7 +37,7 @@ _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What a person has typed of a URL, and what it may lead to.
+    """A URL as typed, and the hosts that it may lead to.
 
     Examples
     --------
@@ -54,7 +54,7 @@ refused; give that URL if you trust it
 
     @classmethod
     def of(cls, url: str) -> Typed:
-        """The same of a URL."""
+        """Parse a URL."""
         parts = URL(url)
         return cls(parts.scheme, parts.host or "")
 
@@ -89,7 +89,7 @@ refused; give that URL if you trust it
 
 
 def client(url: str) -> Any:
-    """What makes the client of fsspec's file system for a URL."""
+    """The factory of fsspec's HTTP client for a URL, with checked hosts."""
     return partial(_session, typed=Typed.of(url))
 
 

@@ -65,7 +65,7 @@ def job_header(job: Job) -> dict[str, Any]:
 
 
 def _of_part(part: Part) -> dict[str, Any]:
-    """What a file of several traces says about one."""
+    """Metadata of one trace in a file of several."""
     return {
         "run": part.trace["run"],
         "rank": part.trace["rank"],
@@ -111,7 +111,7 @@ def header_of(trace: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def own_of(events: ChromeEvents, count: int) -> str:
-    """What the file cannot say in Kineto's words, and how many events were written."""
+    """Metadata without a place in Kineto's format, and the number of written events."""
     own = _source(events.trace)
     if events.is_whole:
         accounted = _loaded(events.trace.get("accounted"))
@@ -120,12 +120,12 @@ def own_of(events: ChromeEvents, count: int) -> str:
 
 
 def _source(trace: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file cannot say about its source in Kineto's words."""
+    """Metadata of the source without a place in Kineto's format."""
     return {name: trace[name] for name in _OWN_HEADER if trace.get(name) is not None}
 
 
 def _loaded(text: str | None) -> Any:
-    """What JSON text means; None for NaN, infinity and anything else that is not JSON."""
+    """The value of JSON text; None for NaN, infinity and anything else that is not JSON."""
     try:
         return _DECODER.decode(text or "null")
     except (ValueError, RecursionError):

@@ -51,7 +51,7 @@ def _present(column: pa.ChunkedArray) -> Mask:
 
 
 def _fixed(values: _Array) -> _Array:
-    """An array that nobody can change, as others may get it, too."""
+    """A read-only array, since it is shared."""
     values.setflags(write=False)
     return values
 

@@ -1,4 +1,4 @@
-"""What is impossible in a sound trace: the rules of torch's validator, and what each finds."""
+"""Checks of a trace's consistency: the rules of torch's validator."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ _METADATA: Final = ("collective", "element_type", "in_elements", "out_elements",
     outputs=columns(),
 )
 def consistency(tables: Tables) -> Output:
-    """Count what torch's own validator of traces calls a violation, by its rules.
+    """Count violations of the rules of torch's own trace validator.
 
-    Where those are narrower than their purpose, more is counted: a kernel is compared with its own
-    launch, whatever its name, or with the first one of its external_id if it has none.
+    Some of torch's rules check less than they are meant to; these checks cover more: a kernel is
+    compared with its own launch, whatever its name, or, without one, with the first launch of its
+    external_id.
     """
     events = tables["events"]
     return Output(

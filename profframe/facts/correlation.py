@@ -23,7 +23,7 @@ _NONE: Final = -1
 
 
 def device_calls(events: pa.Table) -> tuple[Ints, Ints, Iterable[Note]]:
-    """Rows of slices on a device, for each event the row of its call or -1, and what is odd.
+    """Rows of device slices, the launching call of each event (or -1), and notes.
 
     The call is the last one with the slice's correlation that began before it, and so the innermost
     of nested ones. Correlations are unique in a process, so a slice whose process made calls
@@ -44,7 +44,7 @@ def device_calls(events: pa.Table) -> tuple[Ints, Ints, Iterable[Note]]:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Rows of calls by start, their keys, and the keys of several of which none is in another."""
+    """Calls by start, their keys, and ambiguous keys: of several calls that are not nested."""
 
     row: Ints
     key: Ints
@@ -58,12 +58,16 @@ class _Calls:
         makes_calls = is_kind(events, schema.LAUNCH_KINDS)
         calls = np.flatnonzero(makes_calls & (correlation != 0))
         preorder, start = (numbers(events, name)[calls] for name in ("preorder", "start_ns"))
+        # Nsight nests cudaLaunchKernel_v7000 in cudaLaunchKernel, both with the correlation and
+        # often with the same times: in preorder the inner one comes last, so it is the launch.
         calls = calls[np.lexsort((preorder, start))]
         names_process = (process[device] >= 0) & ~_on_device_line(events)[device]
         is_caller = names_process & np.isin(process[device], process[makes_calls])
+        # Where no device slice names a process that makes calls, keys need not be built.
         if not is_caller.any():
             return cls._at(events, calls, correlation[calls]), correlation[device]
         # A call is for slices of its own process, and for those that name none.
+        # Correlations are unique in a process only: ranks merged into one file repeat them.
         distinct = np.unique(correlation)
         key = np.searchsorted(distinct, correlation)
         own = (process + 1) * distinct.size + key
@@ -88,8 +92,9 @@ class _Calls:
     def of_slices(self, events: pa.Table, device: Ints, searched: Ints) -> Ints:
         """The call of each device slice; -1 is none.
 
-        One that began after the slice is its call only if no other one may be, and the clocks of
-        host and device differ: by less than a millisecond, or in most pairs.
+        A call that began after the slice counts only if there is no other candidate, and if the
+        clocks of host and device explain it: they differ by less than a millisecond, or most pairs
+        are like this one.
         """
         start, timed = numbers(events, "start_ns"), present(events, "start_ns")
         launch = last_equal(self.key, self.row, searched)
@@ -98,6 +103,8 @@ class _Calls:
             both = (launch[at] >= 0) & timed[launch[at]] & timed[device[at]]
             return np.where(both, start[launch[at]] - start[device[at]], 0)
 
+        # In a sound trace nothing is late: all that follows is for reused correlations and skewed
+        # clocks.
         late = np.flatnonzero(late_by(np.arange(device.size)) > 0)
         if not late.size:
             return launch
@@ -107,16 +114,18 @@ class _Calls:
         is_decided = (place >= 0) | np.isin(searched[late], self.shared)
         launch[late] = np.where(is_decided, np.append(rows, _NONE)[place], launch[late])
         late = late[late_by(late) > 0]
+        # If most work begins before its call, the clocks are apart by an offset, and the pairs are
+        # right.
         if 2 * late.size <= np.count_nonzero(launch >= 0):
             launch[late[late_by(late) > _CLOCK_ERROR_NS]] = _NONE
         return launch
 
 
 def _in_order(events: pa.Table, launch: Ints) -> Iterator[Note]:
-    """Fill in the calls of work without a correlation that no other call can have launched.
+    """Match work without a correlation in order, where only one matching is possible.
 
-    That is so if all of a kind is on one stream, and as many calls for the kind, each before its
-    work, have none.
+    A matching is the only one if all such work of a kind is on one stream, and if equally many
+    calls for that kind lack work, the n-th of them before the n-th work.
     """
     correlation = numbers(events, "correlation")
     busy = is_kind(events, schema.DEVICE_KINDS)
@@ -131,8 +140,10 @@ def _in_order(events: pa.Table, launch: Ints) -> Iterator[Note]:
         rows = rows[np.argsort(start[rows], kind="stable")]
         patterns = (pattern, REPLAY) if kind == "kernel" else (pattern,)
         calls = without_work(events, launch, *patterns)
+        # Work of two streams may start in another order than it was launched in.
         if not rows.size or calls.size != rows.size or (stream[rows] != stream[rows[0]]).any():
             continue
+        # A graph launch runs any number of kernels, so equal counts would prove nothing.
         if (start[calls] <= start[rows]).all() and not is_call(events, REPLAY)[calls].any():
             launch[rows], matched[rows] = calls, True
     yield from note("launch_by_order", np.flatnonzero(matched))
@@ -141,6 +152,8 @@ def _in_order(events: pa.Table, launch: Ints) -> Iterator[Note]:
 def _on_device_line(events: pa.Table) -> Mask:
     """Slices whose process id is the index of their device."""
     codes, texts = words(events, "pid")
+    # MTIA writes the index of the device as the process: taken for a process, no kernel had a
+    # launch.
     index = [int(text) if text.isdecimal() and len(text) < 10 else -2 for text in texts]
     line: Mask = np.array([*index, -2])[codes] == numbers(events, "device", missing=-1)
     return line

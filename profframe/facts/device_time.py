@@ -50,6 +50,7 @@ def time_columns(
     preorder = numbers(events, "preorder")[rows]
     inclusive = self_time.copy()
     inclusive[rows] = np.where(
+        # In torch a call has device time only if no op claims it.
         is_kind(events, schema.LAUNCH_KINDS)[rows],
         subtree_sums(preorder, last, self_time[rows]),
         subtree_sums(preorder, last, nested_time[rows]),
@@ -72,15 +73,18 @@ def _times(events: pa.Table) -> tuple[Ints, Ints]:
     launch = numbers(events, "launch_id", missing=-1)[device]
     self_time, nested_time = np.zeros((2, events.num_rows), np.int64)
     np.add.at(self_time, credited, dur)
+    # At the call and not at the op: annotations and modules between the two contain the call, too.
     np.add.at(nested_time, np.where(launch >= 0, launch, credited), dur)
     if "replays" in events.column_names:
+        # The graph launch is nowhere inside the captured op that gets the time, so that gets it
+        # directly.
         of_graph = (launch >= 0) & present(events, "replays")[credited]
         np.add.at(nested_time, credited[of_graph], dur[of_graph])
     return self_time, nested_time
 
 
 def _credited(events: pa.Table) -> tuple[Ints, Ints]:
-    """Rows of busy slices, and the op of each, or its call if it has no op."""
+    """Rows of busy slices, and the op (else the call) that each is credited to."""
     busy = is_kind(events, schema.DEVICE_KINDS) & present(events, "dur_ns")
     launch, op = (numbers(events, name, missing=-1) for name in ("launch_id", "op_id"))
     credited = np.where(op >= 0, op, launch)

@@ -1,4 +1,4 @@
-"""Slices that only repeat the slice around them."""
+"""Duplicate slices: only children with their parent's name."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ def duplicates(tables: Tables) -> Output:
     events = tables["events"]
     parent = numbers(events, "parent_id", missing=-1)
     name, ignored = _names(tables), is_dropped(events)
+    # torch removes them before it looks for duplicates; left in, aten::is_leaf would keep its
+    # parent.
     if ignored.any():
         ancestor = np.append(nearest(parent, ~ignored), -1)
         parent = np.where(ignored, -1, ancestor[parent])

@@ -41,7 +41,7 @@ class Gathering:
 
     @classmethod
     def of(cls, table: pa.Table) -> Gathering:
-        """The same rows."""
+        """Wrap a table; nothing is copied."""
         names = zip(table.column_names, table.columns, strict=True)
         return cls({}, table.num_rows).with_columns(dict(names))
 
@@ -55,7 +55,7 @@ class Gathering:
         return View({name: self.held[name] for name in names}, self.num_rows)
 
     def with_columns(self, new: Mapping[str, pa.ChunkedArray | pa.Array]) -> Gathering:
-        """The same with additional or replaced columns."""
+        """A copy with additional or replaced columns."""
         held, nulls = dict(self.held), dict(self.nulls)
         for name, values in new.items():
             column = Held.of(values)
@@ -120,6 +120,7 @@ class Fact:
         for table, wanted in _by_table(self.inputs).items():
             if table in tables:
                 rows = tables[table]
+                # This runs for each fact: a table would make a list of all its names each time.
                 names = rows.held if isinstance(rows, Gathering) else {*rows.column_names}
                 if chosen := [name for name in wanted if name in names]:
                     inputs[table] = rows.select(chosen)

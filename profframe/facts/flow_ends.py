@@ -42,7 +42,7 @@ def flow_ends(tables: Tables) -> Output:
     end to the next slice of its thread, or to the one around it if the arrow says so. With times in
     whole microseconds, several slices start at once: then an arrow whose id is the correlation of a
     slice is bound to that slice, and one to a backward op to the outermost op with a sequence
-    number. An arrow between graph nodes starts where the one ends, and ends where the other starts.
+    number. An arrow between graph nodes leads from the end of one to the start of the other.
     """
     flows, events = tables["flows"], tables["events"]
     bound = numbers(flows, "event_id", missing=-1).copy()
@@ -55,6 +55,8 @@ def flow_ends(tables: Tables) -> Output:
     forward = np.flatnonzero(timed & is_text(flows["category"], FORWARD_ARROWS))
     if forward.size:
         ops = np.flatnonzero(on_stack & present(events, "sequence_nr"))
+        # The innermost slice may be a Python frame or a nested op; autograd's arrows are of
+        # numbered ops.
         bound[forward] = starting_at(events, ops, flows.select(_MARKS).take(forward))
     between_nodes = np.flatnonzero(timed & is_text(flows["category"], GRAPH_DEPENDENCIES))
     nodes = np.flatnonzero(on_stack & present(events, "graph_node_id"))
@@ -182,6 +184,7 @@ def _of_correlation(events: pa.Table, slices: Ints, flows: pa.Table, rows: Ints)
     place = last_equal(_mixed(own), np.arange(slices.size), _mixed(searched))
     if not slices.size:
         return place
+    # Equal hashes are not equal keys.
     agrees = (place >= 0) & (number != 0)
     for mine, theirs in zip(own, searched, strict=True):
         agrees &= mine[place] == theirs
@@ -189,7 +192,7 @@ def _of_correlation(events: pa.Table, slices: Ints, flows: pa.Table, rows: Ints)
 
 
 def _mixed(parts: list[Ints]) -> Ints:
-    """One number for each row, the same for the same parts and seldom for others."""
+    """Hash the parts of each row."""
     unsigned = (
         part.astype(np.uint64) * factor for part, factor in zip(parts, _FACTORS, strict=True)
     )

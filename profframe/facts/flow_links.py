@@ -43,6 +43,8 @@ def starting_at(events: pa.Table, rows: Ints, marks: pa.Table) -> Ints:
         return np.full(marks.num_rows, -1, np.int64)
     thread, start = numbers(events, "thread"), numbers(events, "start_ns")
     shortest_first = numbers(events, "dur_ns")[rows]
+    # `last_equal` takes the last of equal keys: the longest slice, or of equal ones the first in
+    # the source.
     rows = rows[np.lexsort((-source_order(events)[rows], shortest_first))]
     moments = np.sort(start[rows])
     keys = thread[rows] * moments.size + np.searchsorted(moments, start[rows])

@@ -58,6 +58,7 @@ def _in_part(launch: Ints, graph: Ints) -> Iterator[Note]:
     pairs, counts = np.unique(np.stack([graph, launch]), axis=1, return_counts=True)
     _, first, launches = np.unique(pairs[0], return_index=True, return_counts=True)
     by_count = counts[np.lexsort((counts, pairs[0]))]
+    # The upper median: of two launches the smaller one has lost work.
     usual = np.repeat(by_count[first + launches // 2], launches)
     less = np.flatnonzero(counts < usual)
     if less.size:
@@ -77,10 +78,14 @@ def _order(launch: Ints, start: Ints) -> Ints:
 def _layers(replay: Ints, codes: Ints, stream: Ints) -> tuple[Ints, Ints]:
     """Block and layer of each member of the replays, which are in their order."""
     block, layer = (np.full(replay.size, -1, np.int64) for _ in range(2))
+    # Work of other streams may fall anywhere between that of the main one, which would hide what
+    # repeats.
     is_main = _is_on_main_stream(replay, stream)
     main = np.flatnonzero(is_main)
     same = _like(replay[main], codes[main] + 1)
     is_first = same == replay[main]
+    # A server replays few graphs thousands of times: blocks are searched once per sequence of
+    # names.
     blocks = repeated_blocks(replay[main][is_first], codes[main][is_first] + 1)
     # A replay with the same names is like the first of them, member by member.
     begin = np.flatnonzero(np.append(True, np.diff(replay[main]) > 0))

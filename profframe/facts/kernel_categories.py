@@ -1,4 +1,4 @@
-r"""What a kernel is: ``kernel_category``, by patterns of ``facts/kernel_categories.json``.
+r"""Kernel categories, by the patterns of ``facts/kernel_categories.json``.
 
 An entry of the file, or of the user::
 
@@ -48,7 +48,7 @@ _WORDS: Final = (
     r"(?i)dispatch|combine|all_?to_?all|a2a|all_?reduce|all_?gather|reduce_?scatter|broad_?cast"
     r"|(^|[^a-z])(i?send|i?recv|p2p|rdma|nvlink|put_?mem|get_?mem)"
 )
-"""What communication between devices is often called."""
+"""Words in names of communication between devices."""
 _TEMPLATE: Final = r"<.*|\(.*"
 _LONGEST: Final = 4000
 """Characters of a name that are matched."""
@@ -164,7 +164,7 @@ class _Kernels:
         return answer
 
     def _first(self, entries: tuple[Entry, ...], left: Ints) -> Ints:
-        """The same for some of the distinct kernels."""
+        """`first` for some of the distinct kernels."""
         answer: Ints = np.full(self.codes[0].size, len(entries), np.int64)
         rows = left
         for number, entry in enumerate(entries):
@@ -193,7 +193,7 @@ def _texts(texts: pa.Array, codes: Ints) -> Iterator[str | None]:
 
 
 def _compact(codes: Ints, texts: pa.StringArray) -> tuple[Ints, pa.Array]:
-    """Codes of only the texts that are used, and these."""
+    """Codes without unused texts, and the used ones."""
     is_used = np.zeros(len(texts) + 1, np.bool_)
     is_used[codes] = True
     is_used[-1] = False

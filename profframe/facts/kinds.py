@@ -183,7 +183,7 @@ def _possible(classifier: Classifier, category: str | None, process: str | None)
 
 @lru_cache(1024)
 def _possible_defaults(category: str | None, process: str | None) -> tuple[Rule, ...]:
-    """The same of the default rules: traces have the same few categories."""
+    """`_possible` for the default rules, cached: traces have the same few categories."""
     return tuple(rule for rule in RULES if _matches_all(rule, category, process))
 
 

@@ -44,6 +44,8 @@ def launches(tables: Tables) -> Output:
     op = _ops_around(events, launch)
     named = naming_ops(events)
     op = np.where(op < 0, named, op)
+    # The External id is the last resort: in half of the real GPU traces these ids are in another
+    # number space, and in some they name a wrong op (`external_id_mismatch`).
     unlaunched = device[(launch[device] < 0) & (op[device] < 0)]
     # A sync's External id is its own correlation, so it means nothing.
     link = np.where(is_kind(events, ("sync",)), 0, numbers(events, "external_id"))
@@ -58,6 +60,8 @@ def with_list_arrows(tables: Tables, launch: Ints, op: Ints) -> tuple[Ints, Ints
     events = tables["events"]
     is_linked = (launch >= 0) | (op >= 0)
     source, notes = list_arrows(tables, int(is_linked.sum()))
+    # Arrows only fill what correlations and ids leave open: all they say is what begins at a
+    # moment.
     source[is_linked] = -1
     is_call = is_kind(events, schema.LAUNCH_KINDS)[source] & (source >= 0)
     calls = np.where(is_call, source, -1)
@@ -72,9 +76,12 @@ def launch_columns(events: pa.Table, launch: Ints, op: Ints, notes: Iterable[Not
     correlation = numbers(events, "correlation")
     unlaunched = busy & (correlation != 0) & (launch < 0)
     makes_calls = is_kind(events, schema.LAUNCH_KINDS) & (correlation != 0)
+    # A source whose calls have no correlations, such as a list of torch's events, links in other
+    # ways.
     unlinked = busy & (correlation == 0) & (launch < 0) & (op < 0) & makes_calls.any()
     external = numbers(events, "external_id")
     has_id = external != 0
+    # Ids of 0 are no ids, and a sync has its own correlation there.
     joined = (launch >= 0) & (op >= 0) & ~is_kind(events, ("sync",))
     mismatch = joined & has_id & has_id[op] & (external[op] != external)
     return of_events(
@@ -138,6 +145,7 @@ def ops_by_external_id(events: pa.Table, rows: Ints, searched: Ints) -> Ints:
         )
         place = last_equal(number, np.arange(number.size), searched)
         exists = pending & (place >= 0)
+        # An id of several ops names none of them, and is not looked up among annotations either.
         unique = exists & (np.append(count, 0)[place] == 1)
         ops[unique] = candidates[first[place[unique]]]
         pending &= ~exists
@@ -147,6 +155,7 @@ def ops_by_external_id(events: pa.Table, rows: Ints, searched: Ints) -> Ints:
 def _follow_arrows(tables: Tables, op: Ints) -> None:
     """Fill in the ops of device slices that only an arrow connects."""
     events = tables["events"]
+    # Only Ascend's traces have such arrows in place of correlations.
     if present(events, "correlation").any():
         return
     on_device = np.flatnonzero(is_kind(events, _ON_DEVICE) & (op < 0))

@@ -1,4 +1,4 @@
-"""Types of the tensors in lists, which no profiler records."""
+"""Data types of tensor lists, which no profiler records."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _UNKNOWN: Final = -1
 
 
 def types_of_lists(events: pa.Table, rows: Ints, of_parameters: Mask) -> tuple[Ints, list[Dtype]]:
-    """Type of the tensors in the lists of these ops, which no profiler records.
+    """Infer the data type of the tensor lists of these ops.
 
     It comes from the names of the kernels, else from the inputs of an op inside that does the same
     with one tensor. Otherwise it is the only type in the trace; if there are several, parameters
@@ -67,6 +67,7 @@ def types_of_lists(events: pa.Table, rows: Ints, of_parameters: Mask) -> tuple[I
     kernels = np.flatnonzero(is_kind(events, ("kernel",)))
     op = numbers(events, "op_id", missing=-1)[kernels]
     element_code = 1 + text_codes(events, "name", kernels[has_list[op]], _element)
+    # Last, so it wins: the kernel's template says what it really works on.
     codes[op[has_list[op]][element_code > 0]] = element_code[element_code > 0]
     return codes, dtypes
 

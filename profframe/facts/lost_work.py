@@ -1,4 +1,4 @@
-"""Calls that launched work which is not in the trace, and when that work may have run."""
+"""Lost work: calls whose work is not in the trace, and when it may have run."""
 
 from __future__ import annotations
 
@@ -67,6 +67,8 @@ def lost_work(tables: Tables) -> Output:
         return of_events(*fills, **nothing)
     work = _Launched.of(events)
     if not work.row.size:
+        # CUPTI's range profiler writes slices with counters in place of kernels: these are not
+        # lost.
         if present(tables["counters"], "event_id").any():  # a slice for each kernel
             return of_events(**nothing)
         ran = is_kind(events, schema.DEVICE_KINDS) & present(events, "start_ns", "dur_ns")
@@ -97,6 +99,8 @@ def lost_calls(events: pa.Table) -> Ints:
     rows = _without_timed_work(events, *_LAUNCHES)
     kept = np.zeros(rows.size, np.bool_)
     for of_kind, later in _without_call(events, rows):
+        # With as much unlinked work as calls, the records are probably there and only lost their
+        # link.
         kept |= of_kind & (np.count_nonzero(of_kind) > np.count_nonzero(later))
     return rows[kept]
 
@@ -111,14 +115,15 @@ def _without_timed_work(events: pa.Table, *patterns: re.Pattern[str]) -> Ints:
 
 def _fills(events: pa.Table) -> Iterator[Note]:
     """How many fills are not in the trace of a device whose kernels are."""
+    # A trace of copies alone may have been recorded without kernels and fills.
     if is_kind(events, ("kernel", "memset")).any():
         yield from note("fill_without_work", _without_timed_work(events, FILL))
 
 
 def _without_call(events: pa.Table, rows: Ints) -> Iterator[tuple[Mask, Mask]]:
-    """Which of the calls are for kernels, and for copies; and what of these they may have launched.
+    """For kernels and for copies: the mask of calls, and of unlinked work that may be theirs.
 
-    That is work without a correlation or a call which began after the first of them.
+    Such work has neither a correlation nor a launch, and began after the first of these calls.
     """
     unlinked = present(events, "start_ns", "dur_ns") & ~present(events, "launch_id")
     unlinked &= numbers(events, "correlation") == 0
@@ -131,7 +136,7 @@ def _without_call(events: pa.Table, rows: Ints) -> Iterator[tuple[Mask, Mask]]:
 
 
 def _is_captured(events: pa.Table, rows: Ints) -> Mask:
-    """Which of the calls were made while their process captured a graph, on whatever thread."""
+    """Mask of calls that were made while their process captured a graph, on any thread."""
     captured = np.zeros(rows.size, np.bool_)
     begins, ends = (np.flatnonzero(is_call(events, mark)) for mark in (BEGIN, END))
     if not begins.size and not ends.size:
@@ -168,6 +173,8 @@ class _Launched:
         start = numbers(events, "start_ns")
         timed = is_kind(events, schema.DEVICE_KINDS) & present(events, "start_ns", "dur_ns")
         row = np.flatnonzero(timed & (launch >= 0))
+        # By launch and not by start: a stream runs in launch order, which brackets when lost work
+        # ran.
         code = combined(stream_codes(events)[row])
         queued = start[launch[row]]
         order = np.lexsort((start[row], queued, code))
@@ -176,6 +183,8 @@ class _Launched:
 
     def places(self, events: pa.Table, lost: Ints) -> Ints:
         """Device, stream, start and end of each lost piece of work; -1 where not known."""
+        # Without any linked work no stream is known: the work may have run until the end of the
+        # trace.
         at = numbers(events, "start_ns")[lost]
         if not self.row.size:
             unknown = np.full(lost.size, _NONE)
@@ -196,13 +205,12 @@ class _Launched:
         return np.stack([device, on, since, np.maximum(since, until)])
 
     def _candidates(self, events: pa.Table, lost: Ints) -> tuple[Ints, Ints, Mask]:
-        """Numbers of lost calls, each with all streams that its work may have been on.
-
-        And of which lost calls the stream is certain.
-        """
+        """Pairs of lost call and possible stream, and which calls have a certain stream."""
         calls = np.concatenate([numbers(events, "launch_id")[self.row], lost])
         thread, process = numbers(events, "thread")[calls], words(events, "pid")[0][calls]
         anything = np.zeros(calls.size, np.int64)
+        # The streams of the same op are a closer guess than those of its thread, these than those
+        # of its process.
         in_op = combined(thread, _labels(events, calls))
         streams = [_Streams.of(key, self.stream) for key in (in_op, thread, process, anything)]
         counts = np.stack([of.count[self.row.size :] for of in streams])
@@ -225,13 +233,13 @@ class _Streams:
 
     @classmethod
     def of(cls, key: Ints, stream: Ints) -> _Streams:
-        """Of keys of the work, whose streams are given, and of calls after it."""
+        """Group streams by key; ``key`` has the keys of the work, then those of the calls."""
         distinct = np.unique(np.stack([key[: stream.size], stream]), axis=1)
         first, last = (np.searchsorted(distinct[0], key, side) for side in ("left", "right"))
         return cls(distinct[1], first, last - first)
 
     def all_of(self, calls: Ints, work: int) -> tuple[Ints, Ints]:
-        """Some of the calls, which follow so many pieces of work, as often as they have streams."""
+        """Repeat calls for each of their streams; their keys follow those of ``work`` pieces."""
         count, first = self.count[work + calls], self.first[work + calls]
         place = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         return np.repeat(calls, count), self.streams[np.repeat(first, count) + place]
@@ -260,7 +268,7 @@ def _common(size: int, group: Ints, values: Ints) -> Ints:
 
 
 def _notes(events: pa.Table, lost: Ints, stream: Ints) -> Iterator[Note]:
-    """How many there are, by step and stream; of some it may be there, without a correlation."""
+    """Notes with the number of lost calls by step and stream."""
     step = numbers(events, "step", missing=_NONE)[lost]
     (steps, streams), counts = np.unique(np.stack([step, stream]), axis=1, return_counts=True)
     parts = [

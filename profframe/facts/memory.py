@@ -1,4 +1,4 @@
-"""Memory allocated and freed inside each host slice, and the op of each record."""
+"""Memory that each host slice allocated and freed, and the op of each record."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ def memory(tables: Tables) -> Output:
         names = (f"events.{own}{name}" for own in ("", "self_") for name in _COLUMNS)
         return Output({**dict.fromkeys(names, unknown), "memory.op_id": unknown[:0]})
     host = _host(events)
+    # Without any record 0 bytes would be a claim; with some, a slice without records allocated
+    # nothing.
     is_counted = host & bool(tables["memory"].num_rows)
     nests, parent = present(events, "preorder"), numbers(events, "parent_id", missing=-1)
     output: dict[str, pa.Array] = {"memory.op_id": ids(_ops(tables))}
@@ -112,5 +114,7 @@ def _ops(tables: Tables) -> Ints:
     any_slice = np.ones(rows.size, np.bool_)
     search(is_op, thread, record_thread)
     search(any_slice, thread, record_thread)
+    # Third rule, for a thread without slices: torch counts records on any thread, so the last slice
+    # that is open anywhere has it.
     search(any_slice, np.zeros_like(thread), np.zeros_like(record_thread))
     return ops

@@ -50,6 +50,9 @@ def nesting_columns(events: pa.Table, group: Ints, caller: Ints | None = None) -
     start, dur = numbers(events, "start_ns")[rows], numbers(events, "dur_ns")[rows]
     intervals = group[rows], start, start + dur
     forest = nest(*intervals, source_order(events)[rows])
+    # By time alone, a frame whose return the profiler missed swallows what follows it: such frames
+    # made self times of seconds, and negative ones around them. The profiler's own numbers say who
+    # called.
     if caller is not None and (caller >= 0).any():
         calling = np.append(_spread(nests, np.arange(rows.size)), -1)[caller[rows]]
         parent = _called(forest, calling, is_frame(events)[rows], start, start + dur)
@@ -74,8 +77,8 @@ def nesting_rows(events: pa.Table) -> Mask:
 def _called(forest: Forest, caller: Ints, frames: Mask, start: Ints, end: Ints) -> Ints:
     """Parents, where a frame with a caller has no other frame between the two.
 
-    If it is in another frame that is in its caller, it is moved beside that one; if it is not in
-    its caller by time, as where another slice took what follows, into the caller itself.
+    A frame inside another callee of its caller is moved beside that callee. A frame that another
+    slice took out of its caller, because the two overlap, is moved into the caller itself.
     """
     around = np.append(nearest(forest.parent, frames), -1)[forest.parent]
     inside = (start[caller] <= start) & (end <= end[caller])
@@ -85,6 +88,7 @@ def _called(forest: Forest, caller: Ints, frames: Mask, start: Ints, end: Ints) 
     rows = np.flatnonzero(moved)
     caller, place = caller[rows], forest.preorder[rows]
     inner = np.flatnonzero(frames & (around >= 0))
+    # The last frame that began before it directly inside the caller: the two become siblings.
     beside = last_until(around[inner], forest.preorder[inner], caller, place)
     below = (forest.preorder[caller] < place) & (place <= forest.preorder[forest.last[caller]])
     within = np.append(forest.parent[inner], -1)[beside]

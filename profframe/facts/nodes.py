@@ -132,7 +132,7 @@ def check_registry(registry: object) -> None:
 
 
 def _text(value: object) -> str | None:
-    """Text that is not empty, without lone surrogates."""
+    """Non-empty text without lone surrogates, else None."""
     return value.encode(errors="replace").decode() if isinstance(value, str) and value else None
 
 
@@ -298,6 +298,7 @@ def _nodes_of_slices(events: pa.Table, lines: _Lines, marks: _Marks, number: Int
     on_host = is_kind(events, schema.HOST_KINDS) & present(events, "start_ns")
     rows = np.flatnonzero(on_host & has_marks[lines.thread])
     place = np.full(events.num_rows, -1, np.int64)
+    # Nodes first; what is in none of them gets the graph.
     for role in (_NODE, _GRAPH):
         mark_rows, role_number = marks.rows[marks.role == role], number[marks.role == role]
         unassigned = place[mark_rows] < 0

@@ -1,4 +1,4 @@
-"""Work of ops and kernels, and the op that each kernel works for."""
+"""FLOPs and bytes of ops and kernels, and the op that each kernel works for."""
 
 from __future__ import annotations
 
@@ -139,6 +139,7 @@ def _op_work(events: pa.Table, formulas: Mapping[str, Formula | None]) -> _Work:
         inner_rows, sizes = _inside(events, rows, names, by_name)
         code, keys, inputs = _distinct_inputs(events, np.append(rows, inner_rows), names, texts)
         sequence, sequences = _sequences(code[rows.size :], sizes)
+        # Formulas are Python: each runs once per distinct call, not per call.
         calls, call = np.unique(code[: rows.size] * len(sequences) + sequence, return_inverse=True)
         counts = []
         for place, inner in (divmod(number, len(sequences)) for number in calls.tolist()):
@@ -189,6 +190,7 @@ def _distinct_inputs(
     codes_by_column.append(list_dtypes[rows])
     key = np.zeros(rows.size, np.int64)
     for codes in codes_by_column:
+        # Packed into one integer: rows of five columns would have to be sorted as such.
         key = _compact(key * (int(codes.max()) + 2) + codes + 1)
     _, first, code = np.unique(key, return_index=True, return_inverse=True)
     keys = list(zip(*(codes[first].tolist() for codes in codes_by_column), strict=True))
@@ -196,7 +198,7 @@ def _distinct_inputs(
 
 
 def _compact(keys: Ints) -> Ints:
-    """Small codes for large keys, so that more can be packed in."""
+    """Renumber keys densely, so that further columns can be packed into them."""
     codes: Ints = pa.array(keys).dictionary_encode().indices.to_numpy().astype(np.int64)
     return codes
 
@@ -273,10 +275,13 @@ def _named_dtype(name: str) -> int:
 def _all_owners(events: pa.Table, op_work: _Work) -> Ints:
     """Owner of each row: the outermost op with known operations, else one with known bytes."""
     in_whole = op_work.flops >= 0
+    # The outermost op with FLOPs, so that aten::linear and the aten::addmm inside it do not both
+    # count.
     owner = _owners(events, in_whole)
     in_part = op_work.has_work & ~in_whole
     if not in_part.any():
         return owner
+    # An op of which only bytes are known must not own kernels whose FLOPs an op inside it explains.
     in_part[np.flatnonzero(in_part)] = ~_computes_inside(events, op_work, np.flatnonzero(in_part))
     return np.where(owner >= 0, owner, _owners(events, in_part))
 
@@ -435,7 +440,7 @@ def _apportioned(amount: Ints, group: Ints, weight: Ints) -> Ints:
 def _dtypes(
     events: pa.Table, op_work: _Work, kernels: Ints, owner: Ints, shares: Mapping[str, Ints]
 ) -> pa.DictionaryArray:
-    """Type that the work of each row is done in: for a kernel its owner's, else that in its name.
+    """Data type of each row's work: for a kernel that of its owner, else by its name.
 
     fp32 products may be computed in tf32, which the kernel's name says. Then all kernels of its
     owner are tf32, because they share its work: one that adds up parts of a product has a part of
@@ -452,6 +457,8 @@ def _dtypes(
     unowned = np.flatnonzero(code < 0)
     dtype_codes = np.array([*(place[dtype.word] for _, dtype in _DTYPE_NAMES), _UNKNOWN], np.int64)
     code[unowned] = dtype_codes[text_codes(events, "name", kernels[unowned], _named_dtype)]
+    # torch allows tf32 for fp32 products by a flag that no profiler records; the kernel's name
+    # tells.
     is_fp32 = code == place["fp32"]
     if is_fp32.any():
         names, distinct = words(events, "name")

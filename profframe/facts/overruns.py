@@ -1,4 +1,4 @@
-"""Device work with an end that cannot be: after that of what ran behind it on its stream."""
+"""Overruns: device work with an impossible end, after that of later work on its stream."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ def overruns(tables: Tables) -> Output:
     order = np.lexsort((-dur[rows], start[rows], line))
     rows, line = rows[order], line[order]
     end, call = start[rows] + dur[rows], numbers(events, "correlation")[rows]
+    # Two later pieces must contradict the end: one alone may itself be the wrong record.
     is_over = end[:-2] > _second_end(line, end)
     for later in (slice(1, -1), slice(2, None)):
+        # Branches of one graph launch may run side by side on what is recorded as one stream.
         is_over &= (line[:-2] == line[later]) & (call[:-2] != call[later])
     over = np.sort(rows[:-2][is_over])
     if not over.size:
@@ -45,7 +47,8 @@ def overruns(tables: Tables) -> Output:
 def _second_end(line: Ints, end: Ints) -> Ints:
     """The second of the ends of all later pieces on the line of each piece but the last two.
 
-    Lines are in order. Where a line has no two later ones, it is an end of another line.
+    Pieces are sorted by line. For a piece with fewer than two later ones on its line, the value is
+    an end of another line, so a caller has to ignore it.
     """
     ends, rank = np.unique(end, return_inverse=True)
     key = (line * ends.size + rank.reshape(-1))[::-1]

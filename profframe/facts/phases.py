@@ -40,7 +40,7 @@ GUESS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the name of a slice says: its phase, None if unknown, and the rank of the mark."""
+    """A phase marker: its phase (None if unknown) and how much it outranks others."""
 
     phase: str | None
     worth: int
@@ -162,7 +162,7 @@ _FRAMES: Final = tuple(
 
 
 def mark_of(name: str, *, is_frame: bool) -> Mark | None:
-    """What the name of an annotation or of a Python frame says about a phase.
+    """Parse the name of an annotation or of a Python frame as a phase marker.
 
     Examples
     --------
@@ -173,6 +173,7 @@ def mark_of(name: str, *, is_frame: bool) -> Mark | None:
     >>> mark_of("aten::mm", is_frame=False)
     """
     if is_frame:
+        # A trace has many names of frames; two substring tests are much cheaper than ten patterns.
         if "sglang" not in name and "vllm" not in name:
             return None
         path = name.replace("\\", "/")
@@ -204,6 +205,8 @@ def phases(tables: Tables) -> Output:
     count = events.num_rows
     owner = np.full(count, -1, np.int64)
     is_host = present(events, "preorder") & (phase >= 0)
+    # Marks on devices mirror those of the host, from their first to their last kernel: they are
+    # needed only without these.
     if is_host.any():
         owner = _on_host(events, np.where(is_host, phase, -1), worth)
     else:
@@ -255,15 +258,18 @@ def _openings(marks: Ints, outer: Ints, depth: Ints, phase: Ints, worth: Ints) -
     for level in levels if marks.size else ():
         inner = marks[level]
         around = np.append(owner, -1)[outer[level]]
+        # A step and the forward pass in it may both be marked, with one phase: that is one
+        # occurrence.
         joins = (around >= 0) & ((phase[around] == phase[inner]) | (worth[around] == WHOLE))
         owner[inner] = np.where(joins, around, inner)
     return owner
 
 
 def _on_devices(events: pa.Table, phase: Ints, worth: Ints) -> Ints:
-    """The same if only devices have marks."""
+    """The opening mark of each row in a trace with marks on devices only."""
     marks = np.flatnonzero(phase >= 0)
     start = numbers(events, "start_ns")
+    # Ends are excluded: the next mark may begin there.
     last = start + np.maximum(numbers(events, "dur_ns"), 1) - 1
     line = stream_codes(events)
     forest = nest(line[marks], start[marks], last[marks] + 1)

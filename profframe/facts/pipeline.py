@@ -1,4 +1,4 @@
-"""All facts of a trace, and how they run: in order, with one of them in parallel."""
+"""The list of facts and the loop that runs them; one may run on a second thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Python frame called which, by the profiler's own numbers, and where a frame ends."""
+"""Callers of Python frames by the profiler's own numbers; frames end with their callers."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ def python_frames(tables: Tables) -> Output:
     caller = callers(events)
     start, dur = numbers(events, "start_ns"), numbers(events, "dur_ns")
     until = _until(caller, start + dur)
+    # A caller that is over, once it is cut itself, called nothing: such pairs go, and ends are
+    # found again without them.
     over = (caller >= 0) & (start > until[caller])
     caller = np.where(over, -1, caller)
     until = _until(caller, start + dur)
@@ -64,6 +66,7 @@ def callers(events: pa.Table) -> Ints:
     number, number_above = _pair_numbers(*places)
     place = last_until(number, start[frames], number_above, start[rows])
     chosen = frames[place]
+    # Of frames that begin at once, the caller has the lower number: numbers are given out in order.
     earlier = (start[chosen] < start[rows]) | (own[chosen] < own[rows])
     is_open = (place >= 0) & earlier & (end[chosen] >= start[rows])
     caller[rows] = np.where(is_open, chosen, -1)
@@ -105,7 +108,7 @@ def _until(caller: Ints, end: Ints) -> Ints:
 
 
 def _without(events: pa.Table, caller: Ints) -> Ints:
-    """Frames that name a caller of their process, and are not on its thread while it is open."""
+    """Frames whose named caller is on another thread, or closed."""
     named = is_frame(events) & present(events, "python_parent_id") & (caller < 0)
     own, above = numbers(events, "python_id"), numbers(events, "python_parent_id")
     rows = np.flatnonzero(named & (own != above))

@@ -40,9 +40,12 @@ def queue_depth(tables: Tables) -> Output:
     launch = numbers(events, "launch_id", missing=-1)[device]
     launched = (launch >= 0) & timed[launch]
     started, called = start[device[launched]], start[launch[launched]]
+    # Clocks that disagree may start work before its call: such a pair never waits, else depth would
+    # be negative.
     depth[rows] = open_at(called, np.maximum(called, started), at)
 
     finished = device[present(events, "dur_ns")[device]]
+    # Time in which lost work may have run is not known to be idle.
     since, until = lost_spans(events)
     since = np.concatenate([start[finished], since])
     until = np.concatenate([(start + dur)[finished], until])

@@ -1,4 +1,4 @@
-"""Whether a slice recomputes what activation checkpointing did not keep."""
+"""Recomputation by activation checkpointing."""
 
 from __future__ import annotations
 

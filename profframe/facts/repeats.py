@@ -84,6 +84,7 @@ def _best_block(sequence: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
     times = length // period
     covered = times * period
     is_block = (times >= LEAST_TIMES) & (period >= LEAST_LENGTH)
+    # A few kernels that repeat by chance somewhere in a long graph are no layers.
     is_block &= covered * LEAST_PART >= end[start] - begin[start]
     start, period, covered = start[is_block], period[is_block], covered[is_block]
     order = np.lexsort((start, period, -covered, begin[start]))
@@ -96,6 +97,7 @@ def _best_block(sequence: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
     run = of_sequence[begin[places]]
     fits = places + period[run] <= end[places]
     places, run = places[fits], run[fits]
+    # Two overlapping parts of that length cover the block, so two ranks compare it as a whole.
     level = np.frexp(period.astype(np.float64))[1] - 1  # of the longest power of two in the block
     rest = period - (1 << level)
     is_copy = ranks[level[run], places] == ranks[level[run], start[run]]
@@ -108,12 +110,12 @@ def _best_block(sequence: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _runs(begin: Ints, end: Ints, codes: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """What repeats in a row at least three times: where, the length of its block and of all of it.
+    """Runs of at least three repetitions: start, length of the block, length of the run.
 
-    Parts of a length of a power of two have a rank: equal parts of a sequence, and no others, have
-    the same. In what repeats with a period no longer than such a part and longer than its half,
-    the next equal part is one period away from all places but those near the end; so these places
-    follow one another. Before, come the ranks by power and place; -1 where a part is too long.
+    First come the ranks of parts, by power of two and place: equal parts of a sequence, and no
+    others, have the same rank; -1 where a part would go beyond the end. A repetition shows in the
+    parts that are as long as its period or up to twice as long: at each place but those near the
+    end, the next equal part is one period away. So a run is a row of places with one distance.
     """
     count = codes.size
     places = np.arange(count)

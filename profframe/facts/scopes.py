@@ -57,6 +57,7 @@ def _backward_functions(tables: Tables, ops: Ints) -> Ints:
     ops = _in_preorder(events, ops)
     function = np.array([*evaluates, -1], np.int64)[names[ops]]
     thread = numbers(events, "thread")[ops]
+    # The engine's slice contains the function's, which is the next in preorder.
     follows = (function[:-1] == names[ops[1:]]) & (function[:-1] >= 0)
     functions: Ints = ops[1:][follows & (thread[:-1] == thread[1:])]
     return functions

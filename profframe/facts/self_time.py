@@ -27,6 +27,8 @@ def self_time(tables: Tables) -> Output:
     place[rows] = np.arange(rows.size)
     start, dur = (numbers(events, name)[rows] for name in ("start_ns", "dur_ns"))
     overlaps = np.zeros(events.num_rows, np.int64)
+    # A record_function may begin in one Python frame and end in the next: what two children share
+    # was subtracted twice from the frame around both, which made negative self times.
     overlaps[rows] = child_overlaps(
         place[numbers(events, "parent_id", missing=-1)[rows]],
         place[numbers(events, "last_descendant_id")[rows]],
@@ -38,7 +40,7 @@ def self_time(tables: Tables) -> Output:
 
 
 def self_column(events: pa.Table, overlaps: Ints | int) -> Output:
-    """The column: durations without the sums of those of the children, and what that has twice."""
+    """Durations minus the children's, plus what overlapping children subtract twice."""
     dur = numbers(events, "dur_ns")
     own = dur - child_sums(numbers(events, "parent_id", missing=-1), dur) + overlaps
     busy = is_kind(events, schema.DEVICE_KINDS) & present(events, "dur_ns")

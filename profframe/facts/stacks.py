@@ -90,6 +90,7 @@ def _without_hidden(texts: pa.StringArray) -> tuple[pa.StringArray, Ints]:
     distinct = sorted({*shortened} - {""})
     texts = pa.concat_arrays([texts, pa.array(distinct, pa.string())])
     number[rows] = pc.fill_null(pc.index_in(pa.array(shortened), value_set=texts), -1).to_numpy()
+    # A stack of hidden frames alone is none.
     number[rows[[text == "" for text in shortened]]] = -1
     return texts, number
 

@@ -40,6 +40,7 @@ def steps(tables: Tables) -> Output:
     is_mark = (number >= 0) & (dur > 0) & present(events, "start_ns", "dur_ns")
     marks = np.flatnonzero(is_mark & is_kind(events, _MARKS))
     rows = np.flatnonzero(is_kind(events, schema.HOST_KINDS) & present(events, "start_ns"))
+    # Steps touch: the next one begins in the nanosecond in which this one ends.
     last_inside = start[marks] + dur[marks] - 1
     group = process + 1
     match = stab(group[marks], start[marks], last_inside, group[rows], start[rows])
@@ -47,8 +48,11 @@ def steps(tables: Tables) -> Output:
     step[rows] = np.append(number[marks], -1)[match]
 
     launch, op = (numbers(events, name, missing=-1) for name in ("launch_id", "op_id"))
+    # Ascend and lists of torch's events link device work to ops only.
     cause = launch if (launch >= 0).any() else op
     caused = np.flatnonzero(cause >= 0)
+    # By launch, not by time: a host that runs ahead launches the next steps before the device gets
+    # there.
     step[caused] = step[cause[caused]]
 
     shown = np.flatnonzero(is_kind(events, ("device_annotation",)) & (launch < 0))

@@ -11,7 +11,7 @@ from profframe.errors import ParameterError
 
 
 def document(parameter: str, given: Any, content: str) -> tuple[str, Any]:
-    """What was given, or the document in the file that it names, with its name for errors.
+    """The given mapping, or the content of the named file, with its name for errors.
 
     Raises
     ------

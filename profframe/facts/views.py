@@ -1,4 +1,4 @@
-"""Columns as facts read them: what one fact has made of a column, the next ones find there."""
+"""Table columns with cached conversions, shared by the facts that read them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ is started. Of more rows it would take too much memory."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """A column, and what was made of it."""
+    """A column and its cached conversions."""
 
     values: pa.ChunkedArray
     is_null: bool
@@ -26,7 +26,7 @@ class Held:
 
     @classmethod
     def of(cls, values: pa.ChunkedArray | pa.Array) -> Held:
-        """That column."""
+        """The column of a name."""
         if isinstance(values, pa.Array):
             values = pa.chunked_array([values])
         count = len(values)
@@ -35,7 +35,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """Some columns of one table; it has what facts need from a `pyarrow.Table`."""
+    """Some columns of one table, with the part of `pyarrow.Table`'s interface that facts use."""
 
     columns: Mapping[str, Held]
     num_rows: int
@@ -53,7 +53,7 @@ class View:
         return View({name: self.columns[name] for name in names}, self.num_rows)
 
     def table(self) -> pa.Table:
-        """The same as a table."""
+        """The columns as a `pyarrow.Table`."""
         return pa.table({name: held.values for name, held in self.columns.items()})
 
     def take(self, rows: Any) -> pa.Table:
@@ -73,7 +73,7 @@ class View:
 def once(
     table: pa.Table | View, name: str, what: Hashable, make: Callable[[pa.ChunkedArray], _T]
 ) -> _T:
-    """What is made of a column, kept with it if it is one of a view; it must not be changed."""
+    """A conversion of a column, cached for columns of a view; callers must not modify it."""
     if not isinstance(table, View):
         return make(table[name])
     held = table.columns[name]

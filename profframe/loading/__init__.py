@@ -1,1 +1,1 @@
-"""What becomes a `Trace`: files, stores, and profiles of torch that are still in memory."""
+"""Sources of a `Trace`: files, stores, and profiles of torch that are still in memory."""

@@ -68,7 +68,7 @@ class GivenFiles:
 
     @cached_property
     def content(self) -> str:
-        """Text that differs for other contents."""
+        """Fingerprint of the files."""
         return " ".join(checksum(path) for path in self.paths)
 
 

@@ -42,7 +42,7 @@ _TORCH_MODULES: Final = {
 _OF_AUTOGRAD: Final = ("use_cuda", "use_device", "use_cpu", "use_kineto", "activity_filters")
 """Arguments that only ``torch.autograd.profiler.profile`` takes."""
 _OF_PROFILER: Final = ("activities", "schedule", "execution_trace_observer")
-"""Those that only ``torch.profiler.profile`` takes."""
+"""Arguments that only ``torch.profiler.profile`` takes."""
 _CONTROLS: Final = (
     "start", "stop", "step", "prepare_trace", "start_trace", "stop_trace", "add_metadata",
     "add_metadata_json", "preset_metadata_json", "toggle_collection_dynamic",
@@ -181,7 +181,7 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
         return getattr(self._profiler if recorder is None else recorder, name)
 
     def __repr__(self) -> str:
-        """What has been recorded."""
+        """The state of the recording."""
         if not self._enabled or not self._cycles:
             return str(self)
         return f"<profframe.profile: {plural(len(self._cycles), 'finished cycle')}, see .trace>"

@@ -34,7 +34,7 @@ class Captures:
 
     @property
     def sources(self) -> Sequence[CaptureSource]:
-        """What was captured in each.
+        """The captured graphs of each file.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class Captures:
 
     @cached_property
     def content(self) -> str:
-        """Text that differs for other contents."""
+        """Fingerprint of the files."""
         return " ".join(checksum(path) for path in self.paths)
 
 

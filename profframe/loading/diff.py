@@ -1,4 +1,4 @@
-"""What changed between two sides, each a trace or many: ops, kernels and annotations by name."""
+"""Comparison of two sides, each a trace or many: ops, kernels and annotations by name."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Read:
-    """What is read from a side: its samples, what is left out, and where it comes from."""
+    """A side as it was read: its samples, what is left out, and its source."""
 
     side: Side
     outside: pl.DataFrame

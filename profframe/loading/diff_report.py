@@ -1,4 +1,4 @@
-"""What changed between two sides, and why, as one page."""
+"""The page of a comparison: what changed, and why."""
 
 from __future__ import annotations
 

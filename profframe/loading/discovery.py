@@ -1,4 +1,4 @@
-"""Find out what a source is: a live profile, a store, or files of traces."""
+"""Recognise a source: a live profile, a store, or files of traces."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Files:
 
 
 def discover(source: object) -> Profile | StoreFolder | Files:
-    """What a source is.
+    """Recognise a source.
 
     Raises
     ------

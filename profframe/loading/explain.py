@@ -1,4 +1,4 @@
-"""Why one side takes longer than the other: the difference of a step as a sum of causes."""
+"""`explain`: the difference of a step between two sides as a sum of causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics that the limits of a comparison refer to, for both sides, sample by sample."""
+"""Samples of each ``--fail-on`` metric, for both sides."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def hold_peaks(limits: Sequence[Limit], rows: pl.DataFrame) -> list[Verdict]:
 def of_each_run(trace: Trace, metric: str) -> pl.DataFrame:
     """A metric of each run, ``run value``, for `profframe.analysis.checks.check`.
 
-    For steps, the mean of the steady ones.
+    For metrics of steps, it is the mean of the steady ones.
     """
     runs = trace.traces.select("run").unique().sort("run")
     options = {"per": "run", "kernel_by": "name", "copies": False, "devices": False, "dtype": None}
@@ -243,7 +243,7 @@ def _fitting(
 
 
 def _neither(limit: Limit, existing: Collection[str]) -> UnknownNameError:
-    """An error for something that neither side has."""
+    """The error for a metric that neither side has."""
     if not existing:
         return UnknownNameError(f"{limit.metric}: neither side has any {limit.kind}")
     error = UnknownNameError.among(limit.kind, limit.name, existing)

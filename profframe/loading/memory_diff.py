@@ -1,4 +1,4 @@
-"""What changed between two memory snapshots: what they hold at the peak and at the end."""
+"""Comparison of two memory snapshots: what they hold at the peak and at the end."""
 
 from __future__ import annotations
 

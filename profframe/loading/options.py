@@ -59,8 +59,8 @@ class FactOptions:
     def add(self, raw: RawTrace, rank: int | None = None, *, is_alone: bool = True) -> RawTrace:
         """The trace with its facts; its rank, if that is known, chooses among captures.
 
-        A trace that is not alone gets the execution trace of its process or rank, and the memory
-        snapshot of its rank, only.
+        An execution trace is for the trace of its process or rank, a memory snapshot for that of
+        its rank. A single trace also takes the only one of each, whatever its rank.
         """
         devices = None if self.devices is None else models(self.devices)
         own = self.kernel_categories
@@ -91,7 +91,7 @@ class FactOptions:
         return replace(raw, tables=tables)
 
     def key(self) -> str:
-        """Text that differs between options that give different facts."""
+        """Cache key of these options."""
         registry = self.fx_metadata
         files = None if registry is None else {f: node_names(registry, f) for f in registry}
         captures = None if self.captures is None else self.captures.content

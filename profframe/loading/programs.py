@@ -1,4 +1,4 @@
-"""Which traces belong to one program, and the runs of those that do not."""
+"""Programs: which traces belong to one, and run names for those that do not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ORIGIN_COLUMNS: Final = ("world_size", "clock", "start_ns", "end_ns", "metadata"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a trace says about the process that it is of.
+    """The process that a trace was recorded in, as far as the trace says.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Origin:
     span: tuple[int, int] | None = None
 
     def with_tables(self, traces: pa.Table, events: pa.Table) -> Origin:
-        """The same with what the tables of the trace say."""
+        """The origin completed from the tables of the trace."""
         row = traces.select([*ORIGIN_COLUMNS]).slice(0, 1).to_pylist()[0]
         start, end = row["start_ns"], row["end_ns"]
         is_dated = row["clock"] == "utc" and start is not None and end is not None
@@ -88,9 +88,9 @@ def without_stamp(name: str) -> str:
 def names_of_programs(run: str, origins: Sequence[Origin], *, is_stray: bool = False) -> list[str]:
     """Runs of traces that have one run by what they and their paths say.
 
-    They keep it if they are ranks and cycles of one program, and not a stray among others. Else
-    each is named after its file, so that ranks of one of several jobs in a folder still have one
-    run.
+    Traces keep that run if they are ranks and cycles of one program, and not a stray among others.
+    Else each is named after its file: so the ranks of a job still share a run if other jobs have
+    files in the same folder.
 
     Examples
     --------

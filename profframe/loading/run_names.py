@@ -60,7 +60,7 @@ class NamedTrace:
         return size
 
     def as_cycle(self, run: str) -> NamedTrace:
-        """The same trace as a later cycle with its own run; ``quality`` notes it."""
+        """A copy as a later cycle with its own run; ``quality`` notes it."""
         events = self.raw.tables["events"].num_rows
         note = later_cycle_note(readable(str(self.path)), self.run, self.rank, events)
         quality = pa.concat_tables([self.raw.tables["quality"], note])
@@ -150,7 +150,7 @@ def possible_runs(path: Path, rank: int | None = None) -> tuple[str, ...]:
 
 
 def origin_of(path: Path, rank: int) -> Origin:
-    """What the path of a trace says about its program.
+    """The program of a trace, as far as its path says.
 
     Examples
     --------
@@ -278,7 +278,8 @@ def has_trace_suffix(path: Path) -> bool:
 def joined(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
     """Traces, with the tables of a dump or a snapshot added to the trace of its run and rank.
 
-    Only if there is one such trace, and no table except stacks would be there twice.
+    A dump or a snapshot stays apart if there is not exactly one such trace, or if a table other
+    than stacks would be there twice.
     """
     groups: dict[tuple[str, int], list[NamedTrace]] = {}
     for trace in traces:
@@ -328,8 +329,8 @@ def _origin(trace: NamedTrace) -> Origin:
 def cycles(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
     """Number traces that share run and rank by start: they are cycles of one run, .1, .2, ...
 
-    Separate programs have runs of their own by then. A dump or a snapshot is joined with
-    the trace of its run and rank, if there is exactly one.
+    Traces of separate programs already have different runs here. A dump or a snapshot is joined
+    with the trace of its run and rank, if there is exactly one.
     """
     traces = _by_program(traces)
     names = {(t.run, t.rank) for t in traces}

@@ -101,7 +101,7 @@ class Analysis:
 
     @property
     def call(self) -> str:
-        """Which call has it."""
+        """The call that has it, for messages."""
         is_method = _FILES[self.name].startswith("trace/")
         return f"it is {'Trace' if is_method else 'profframe'}.{self.name}(), which has no SQL"
 
@@ -195,7 +195,7 @@ def _parameters(function: ast.FunctionDef, text: str) -> Iterator[Parameter]:
 
 
 def _meanings(text: str) -> dict[str, str]:
-    """What the section of parameters of a docstring says of each."""
+    """Descriptions by name, from the section of parameters of a docstring."""
     section = text.partition("Parameters\n----------\n")[2].partition("\n\n")[0] + "\n"
     return {
         name: " ".join(match["text"].split())

@@ -1,4 +1,4 @@
-"""Rows of several traces, read once and kept apart by (run, rank).
+"""Rows of several traces, read in one query and split by (run, rank).
 
 Opening a connection to the rows of one trace takes as long as reading a small trace: it lists the
 columns of each table and looks up its files. It is better to read many small ones all at once.

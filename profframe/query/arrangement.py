@@ -1,4 +1,4 @@
-"""Which rows and columns of an answer are wanted, in which order: ``sort``, ``top``, ``columns``.
+"""Arrangement of an answer's rows and columns: ``sort``, ``top``, ``columns``.
 
 Every answer takes these three, unless it declares a parameter of that name itself.
 They are applied where rows are computed, before a row limit cuts any off.
@@ -30,7 +30,7 @@ PARAMETERS: Final = (
     Parameter("top", "BIGINT", 0, "at most this many rows, the first in that order; 0 for all"),
     Parameter("columns", "VARCHAR", None, "only these columns, in this order, such as name,dur_ns"),
 )
-"""What every answer takes besides its own parameters."""
+"""Parameters that every answer takes besides its own."""
 _NAMES: Final = tuple(parameter.name for parameter in PARAMETERS)
 _SIGNS: Final[Mapping[str, bool]] = {"-": True, "+": False}
 _PLACE: Final = "_place"
@@ -38,7 +38,7 @@ _PLACE: Final = "_place"
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """Which rows and columns of a result, and in which order.
+    """The wanted rows and columns of a result, and their order.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Arrangement:
                     raise error.meaning(missing.instead)
 
     def sql(self, types: Mapping[str, Any], place: str, most_rows: int | None = None) -> str:
-        """What follows ``FROM rows`` to sort and cut them.
+        """ORDER BY and LIMIT for rows.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ def shared(answer: Answer | Analysis) -> tuple[Parameter, ...]:
 def divided(
     answer: Answer, parameters: Mapping[str, object]
 ) -> tuple[Arrangement, dict[str, object]]:
-    """What parameters say about rows and their order, and the answer's own parameters.
+    """Split parameters into ``sort``, ``top``, ``columns`` and the answer's own.
 
     Parameters
     ----------

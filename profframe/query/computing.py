@@ -1,4 +1,4 @@
-"""How rows of one statement are computed: in what order, how many, and what its errors say."""
+"""Running one statement: row order, row limits, and errors in one line."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _NEAR: Final = re.compile(
     r"(?:not found in FROM clause! Candidate bindings: |does not exist!? Did you mean )"
     r'"(?:\w+\.)?(?P<right>(?!pg_|duckdb_|sqlite_)\w+)"'
 )
-"""What DuckDB suggests in place of a name, unless that is a table of its own."""
+"""DuckDB's suggestion for a name, unless that is a table of its own."""
 _AFTER: Final = re.compile(r"\nLINE |\n+Stack Trace:")
-"""What follows the sentence of an error: the SQL, and places in DuckDB."""
+"""The rest of an error after its sentence: the SQL, and places in DuckDB."""
 _OUT_OF_REACH: Final = re.compile(r'Permission Error: Cannot access \w+ "([^"]*)"')
 _UNKNOWN_NAME: Final = re.compile(
     r"Table with name .* does not exist|Referenced (column|table) .* not found"
@@ -49,7 +49,7 @@ _UNKNOWN_NAME: Final = re.compile(
 
 
 def most(connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms) -> duckdb.DuckDBPyRelation:
-    """A checked SELECT with the rows that it may have; planned once where it can stand in one."""
+    """A checked SELECT with its row limit applied."""
     if terms.most_rows is None:
         return connection.sql(sql)
     if _PLAIN.fullmatch(sql):
@@ -122,7 +122,7 @@ def check_columns(answer: Answer, relation: duckdb.DuckDBPyRelation) -> None:
 
 
 def check_arrow_columns(answer: Answer, rows: pa.Table) -> None:
-    """The same as `check_columns` for a result in Arrow's types."""
+    """`check_columns` for a result in Arrow's types."""
     declared = [(column.name, _ARROW[column.type]) for column in answer.columns]
     actual = [(column.name, column.type) for column in rows.schema]
     if declared != actual:

@@ -67,7 +67,7 @@ class Database:
         self._reset()
 
     def recent(self, what: str, key: object, compute: Callable[[], Value]) -> Value:
-        """What was computed last under a name, if for the same key; else it is computed."""
+        """Cache of one value per name; recomputed when the key changes."""
         kept_key, value = self._recent.get(what, (None, None))
         if kept_key != key:
             self._recent.pop(what, None)

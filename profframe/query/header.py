@@ -76,9 +76,9 @@ class Answer:
     parameters: tuple[Parameter, ...] = ()
     columns: tuple[AnswerColumn, ...] = ()
     recorded: tuple[tuple[str, ...], ...] = ()
-    """What it needs to have rows, by the names of `profframe.query.reasons`: one of each group."""
+    """Features that it needs, by the names of `profframe.query.reasons`: one of each group."""
     otherwise: str = ""
-    """What is true if all of that is there and it still has no rows."""
+    """The reason for no rows if all of these are there."""
 
     @property
     def shared(self) -> tuple[str, ...]:
@@ -274,4 +274,4 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "JSON": """a list of texts such as ["a", "b"]""",
     }
 )
-"""What values of these types are, for messages."""
+"""Names of types, for messages."""

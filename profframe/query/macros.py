@@ -110,7 +110,8 @@ def load(connection: duckdb.DuckDBPyConnection, sql: str, *, reuse: bool = False
 def load_apart(connection: duckdb.DuckDBPyConnection, sql: str, steps: Mapping[str, str]) -> None:
     """Create the macros that SQL calls on a connection of `share`.
 
-    ``steps`` has SQL for the rows of some of them, which are in tables of the connection.
+    ``steps`` has the SQL that replaces some of these macros: it reads their rows from tables of the
+    connection.
     """
     shared = _STATES[connection].shared
     if shared is None:

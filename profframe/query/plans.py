@@ -36,7 +36,7 @@ Tables: TypeAlias = Mapping[str, pa.Table]
 NO_TABLES: Final[Tables] = MappingProxyType({})
 
 MOST_ROWS: Final = 1 << 17
-"""Of a larger table no plan is kept: to run it takes longer than to plan it."""
+"""Plans for larger tables are not kept: running takes longer than planning."""
 _ROWS_OF_ONE_THREAD: Final = 1 << 14
 """Smaller tables are read by the calling thread: to wake others costs more than they save."""
 _FOR_FEW_ROWS: Final = (
@@ -54,7 +54,7 @@ _KEPT: Final = 128
 """Most plans that are kept; each takes one to two megabytes."""
 _NAME: Final = "plan"
 _HUGEINT: Final = pa.decimal128(38, 0)
-"""What Arrow gets for DuckDB's sums, which it would divide in another way."""
+"""The Arrow type of DuckDB's 128-bit sums, which Arrow would divide in another way."""
 _RUN_ONCE: Final = ("ASOF_JOIN", "IE_JOIN")
 """Operators that keep the rows of their first run (DuckDB 2.0): another run fails."""
 
@@ -71,11 +71,11 @@ class Slot(ArrowScanSource):
         self._rows: pa.Table | None = None
 
     def fill(self, rows: pa.Table) -> None:
-        """Hand out rows of the same schema from now on."""
+        """Set the rows that are handed out; their schema is fixed."""
         self._rows = rows
 
     def empty(self) -> None:
-        """Hand out nothing from now on."""
+        """Drop the rows."""
         self._rows = None
 
     def rows(self) -> int:
@@ -106,14 +106,14 @@ class Slot(ArrowScanSource):
 
 
 _Place: TypeAlias = "tuple[bool, str | None]"
-"""Which database a plan is in: whether that runs on one thread, and its limit of memory."""
+"""Key of a plan's database: whether it runs on one thread, and its memory limit."""
 _Key: TypeAlias = "tuple[Question, bool, _Place]"
-"""What a plan is for, whether its tables are large, by which the planner estimates, and where."""
+"""Key of plans: the question, whether its tables are large, and the database."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a plan is for, besides the types of its tables.
+    """Cache key of a plan, apart from the types of its tables.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ class Lack:
     what: str
     remedy: str = ""
     place: str = "in"
-    """What comes before `this trace`."""
+    """The words before `this trace`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ LACKING: Final[Mapping[str, Lack]] = {
     ),
     "several_ranks": Lack("second rank of a run", "load the traces of all ranks together"),
 }
-"""What ``sql/asking/recorded.sql`` says about a trace, by its columns."""
+"""Features of a trace, by the columns of ``sql/asking/recorded.sql``."""
 
 _OF_TABLES: Final[Mapping[str, str]] = {
     "events": "slices",
@@ -151,7 +151,7 @@ _ACTIVITY: Final = r"""
         END AS activity
     FROM traces
 """
-"""What its devices, or the names of its calls, say."""
+"""Profiler activities by devices, or by names of calls."""
 _CONTENTS: Final = (
     "slices", "memory", "instants", "counters", "snapshots", "dumps", "nodes",
 )  # fmt: skip
@@ -209,7 +209,7 @@ def of_analysis(session: Session, analysis: Analysis) -> str:
 
 
 def of_part(session: Session, name: str) -> str | None:
-    """Which of `LACKING` a trace lacks, in words; None if it has it."""
+    """The missing feature of `LACKING` in words; None if the trace has it."""
     session, whole = session.unlimited(), session.unfiltered()
     return None if _recorded(session)[name] else next(_lacks(session, whole, ((name,),)))
 
@@ -268,7 +268,7 @@ def _of_answer(
 
 
 def _of_rows(session: Session, whole: Session | None, analysis: Analysis) -> Iterator[str]:
-    """What the trace lacks, or what arguments and the filter leave out."""
+    """The reason by the trace, the arguments, or the filter."""
     yield from _lacks(session, whole, analysis.recorded)
     given, height = analysis.given, analysis.height
     if height is None:
@@ -283,7 +283,7 @@ def _of_rows(session: Session, whole: Session | None, analysis: Analysis) -> Ite
 def _lacks(
     session: Session, whole: Session | None, recorded: tuple[tuple[str, ...], ...]
 ) -> Iterator[str]:
-    """What the trace lacks, and whether the filter is the reason."""
+    """Missing features of the trace, and whether the filter removed them."""
     has = _recorded(session)
     had = {} if whole is None else _recorded(whole)
     unmet = [names for names in recorded if not any(has[name] for name in names)]
@@ -323,7 +323,7 @@ def _of_tables(
 
 
 def _because(session: Session, name: str | None, has: Mapping[str, bool]) -> str:
-    """What the trace lacks, if it does."""
+    """A sentence about missing features, if any."""
     return "" if name is None or has[name] else f": {_lacking_of(session, (name,))}"
 
 
@@ -340,13 +340,13 @@ def _counts(session: Session, tables: list[str], words: set[str]) -> dict[str, i
 
 
 def _recorded(session: Session) -> dict[str, bool]:
-    """What the rows of a session have; determined once per trace."""
+    """Recorded features of a session's rows; determined once per trace."""
     question = find(sql_directory() / "asking" / "recorded.sql")
     return session.recent("recorded", None, lambda: session.answer(question, {}).row(0, named=True))
 
 
 def _lacking_of(session: Session, names: Iterable[str], *, was_there: bool = False) -> str:
-    """What the trace lacks, and how to record it on the devices that it uses."""
+    """Missing features, and how to record them on the devices in use."""
     text = _lacking([LACKING[name] for name in names], was_there=was_there)
     return text.replace(_CUDA, _activity(session)) if _CUDA in text else text
 
@@ -380,7 +380,7 @@ def _without_stop(text: str) -> str:
 
 
 def sentence(name: str) -> str:
-    """What is lacking, and how to record it, for a page.
+    """A sentence for a page: what is missing, and how to record it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is left of captured ops after a filter has removed some of their replays."""
+"""Captured ops in a filtered trace: how many of their replays remain."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _COLUMNS: Final = (
 def with_remaining_replays(events: pa.Table) -> pa.Table:
     """Rows of ``events`` whose captured ops count the replays that are among the rows.
 
-    ``replays self_device_ns device_ns`` of captured slices are those of the work that is left;
-    what is not replayed any more is dropped.
+    ``replays self_device_ns device_ns`` of captured slices count only the work among the rows;
+    captured slices without a replay among them are dropped.
     """
     rows = pl.DataFrame(events.select(list(_COLUMNS))).with_row_index("row")
     captured = rows.filter(pl.col("replays").is_not_null())

@@ -158,7 +158,7 @@ class Advice(Answer):
 
     @property
     def parts(self) -> dict[str, Answer]:
-        """The same with one rule each, by the path of the rule."""
+        """The answer split into one per rule, by the path of the rule."""
         return {str(rule.path): self.only([rule]) for rule in self.rules}
 
     @property
@@ -178,7 +178,7 @@ class Advice(Answer):
         return _with(steps) + "\nUNION ALL\n".join(parts)
 
     def only(self, rules: Iterable[Rule]) -> Advice:
-        """The same with some of the rules."""
+        """The answer with some of the rules."""
         return assemble(self.base or self, rules)
 
 
@@ -406,7 +406,7 @@ _NOTHING: Final = (
 RAW_FINDINGS: Final = "found"
 """The table with what rules find."""
 SETTLED: Final = f"FROM settled_findings({RAW_FINDINGS}, events, shared_windows)"
-"""What is left of findings once no two claim the same time."""
+"""SQL: findings after no two claim the same time."""
 
 
 def _steps(bodies: Iterable[str]) -> list[tuple[str, str]]:

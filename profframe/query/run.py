@@ -215,7 +215,7 @@ def answered(
 
 
 def _limit(terms: Terms, arrangement: Arrangement) -> str:
-    """What follows a SELECT to compute no more rows than may be returned."""
+    """The LIMIT clause of a SELECT."""
     is_any = terms.most_rows is None or arrangement != AS_IT_IS
     return "" if is_any else f" LIMIT {terms.most_rows}"
 
@@ -370,7 +370,7 @@ def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What rules of advice found, before replays say what it is worth.
+    """Findings of the advice rules, before replays compute their gains.
 
     Attributes
     ----------
@@ -543,7 +543,7 @@ def _advised(
     *,
     in_steps: bool,
 ) -> pa.Table:
-    """What rules find that may apply to the trace, once no two findings claim the same time.
+    """Findings of the rules that may apply to the trace, once no two claim the same time.
 
     In steps, each shared step and each rule is planned by itself, so that its plan serves traces
     that other rules apply to; else one SELECT computes all of them, and spills what is too large.
@@ -586,7 +586,7 @@ def user_findings(
     *,
     in_steps: bool = False,
 ) -> Findings:
-    """The same as `findings` of rules that the user has added to, once they are checked."""
+    """`findings` with rules of the user's, which are checked first."""
     _check_rules(connection, answer, terms)
     set_variables(connection, answer, parameters)
     with _naming_rules(connection, answer, terms):

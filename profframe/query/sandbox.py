@@ -53,21 +53,21 @@ _CONFIG: Final[Mapping[str, Any]] = MappingProxyType(
         "show_behavior": "TABLE",
     }
 )
-"""What a connection starts with."""
+"""Settings of a new connection."""
 
 _HINT: Final = "tables={...} or files=... (--files) let it read more"
 _TABLE_FUNCTIONS: Final = frozenset((
     "generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "summary",
     "unnest",
 ))  # fmt: skip
-"""Those that only compute; all others read files, memory, SQL or the state of DuckDB."""
+"""Table functions that only compute; all others read files, memory, SQL or DuckDB's state."""
 _FILE_FUNCTIONS: Final = frozenset((
     "glob", "parquet_file_metadata", "parquet_kv_metadata", "parquet_metadata", "parquet_scan",
     "parquet_schema", "read_blob", "read_csv", "read_csv_auto", "read_json", "read_json_auto",
     "read_json_objects", "read_json_objects_auto", "read_ndjson", "read_ndjson_auto",
     "read_ndjson_objects", "read_parquet", "read_text", "sniff_csv",
 ))  # fmt: skip
-"""Those that read the files of their argument; the connection allows only some files."""
+"""Table functions that read the files of their argument; the connection allows only some files."""
 _REFUSED: Final = frozenset((
     "combine", "current_setting", "finalize", "get_block_size", "getenv", "index_key",
     "json_serialize_plan", "pg_get_viewdef", "to_aggregate_state", "write_log",
@@ -100,7 +100,7 @@ _TREE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a question may read beside the tables of the trace, and its limits."""
+    """Terms of a question: additional tables and files that it may read, and its limits."""
 
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     files: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ class Terms:
         *,
         cut_rows: bool = False,
     ) -> Terms:
-        """The same with these limits; a ParameterError names a wrong one."""
+        """The terms with other limits; a ParameterError names a wrong one."""
         if memory_limit is not None and not _BYTES.fullmatch(str(memory_limit)):
             raise ParameterError(
                 f"memory_limit: needs a number of bytes, such as '2GB', got {memory_limit!r}"

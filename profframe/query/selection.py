@@ -1,4 +1,4 @@
-"""Which rows of each table a trace holds, written once as SQL that DuckDB and polars both read."""
+"""Selection of rows of each table, as SQL that both DuckDB and polars read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Window = tuple[str, int, int, int | None]
 
 _LEAST_FILTER: Final = 0.7
 FILTERS: Final = ("steps", "ranks", "runs", "kinds", "phase", "start_ns", "end_ns")
-"""What `Trace.filter` takes."""
+"""Parameters of `Trace.filter`."""
 TIME: Final[Mapping[str, str]] = MappingProxyType(
     {"events": "start_ns", "profiler_steps": "start_ns", "phase_steps": "start_ns"}
     | dict.fromkeys(("memory", "flows", "counters", "instants"), "time_ns")

@@ -139,23 +139,23 @@ class Session:
         return Session.of, (self.source, self.selection, self.terms, self.whole)
 
     def with_source(self, source: Source) -> Session:
-        """The same over another source."""
+        """The session over another source."""
         if source is self.source:
             return self
         return Session.of(source, self.selection, self.terms, self.whole)
 
     def with_terms(self, terms: Terms) -> Session:
-        """The same on other terms."""
+        """The session with other terms: files, tables and limits of questions."""
         if terms.shares_connection(self.terms):
             return replace(self, terms=terms)
         return Session.of(self.source, self.selection, terms, self.whole)
 
     def unlimited(self) -> Session:
-        """The same for profframe's own questions, without a limit of rows."""
+        """The session without a row limit, for profframe's own questions."""
         return self.with_terms(replace(self.terms, rows=None))
 
     def with_selection(self, selection: Selection) -> Session:
-        """The same with other rows of the source."""
+        """The session with another selection of the source's rows."""
         if selection == self.selection:
             return self
         if self.answers is None:
@@ -164,25 +164,26 @@ class Session:
         return Session.of(self.source, selection, self.terms, self.whole)
 
     def alone(self) -> Session:
-        """The same for longer than the block of `remembering` lasts."""
+        """The session without the shared cache, usable after the block ends."""
         return self if self.outside is None else self.outside.with_terms(self.terms)
 
     def unfiltered(self) -> Session | None:
-        """All rows that there were before any filter, without a limit of them; None without one."""
+        """The session before any filter and without a row limit; None if it is not filtered."""
         if self.whole is None:
             return None
         return self.whole.with_terms(replace(self.terms, rows=None))
 
     @property
     def keeps_plans(self) -> bool:
-        """Whether plans of profframe's own questions are kept: the rows are in memory."""
+        """Whether query plans are cached: only for rows in memory."""
         return self.source.held({}) is not None
 
     @property
     def in_steps(self) -> bool:
         """Whether advice is asked in steps, whose rows no limit of memory counts.
 
-        With a limit this is for few rows only: one SELECT spills.
+        With a memory limit, only advice about few rows is: of more, one SELECT is asked, which can
+        spill to disk.
         """
         if self.terms.memory_limit is None:
             return self.keeps_plans
@@ -191,7 +192,7 @@ class Session:
 
     @contextmanager
     def remembering(self, at_once: int = 1) -> Iterator[Session]:
-        """The same for a block; keeps answers, and the steps that they share.
+        """The session with a cache of answers and their shared steps, for a block.
 
         Parameters
         ----------
@@ -214,10 +215,10 @@ class Session:
         return ask() if self.answers is None else self.answers.once(question, ask)
 
     def recent(self, what: str, key: object, compute: Callable[[], Value]) -> Value:
-        """What was computed last of these rows under a name, if for the same key.
+        """Cache of one value per name; recomputed when the key changes.
 
-        For what takes long and several questions in a row need; ``compute`` must not depend on
-        anything but the rows and the key.
+        It is for values that take long to compute and that several questions in a row need.
+        ``compute`` must depend on nothing but the rows and the key.
         """
         return self.database.recent(what, (self.selection, key), compute)
 
@@ -335,7 +336,7 @@ class Session:
         start_ns: int | None = None,
         end_ns: int | None = None,
     ) -> Session:
-        """The same with a part of the rows; see `Trace.filter`."""
+        """The session with fewer rows; see `Trace.filter`."""
         selection, source = self.selection, self.source
         if runs is not None:
             names = texts("runs", runs)

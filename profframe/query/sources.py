@@ -142,7 +142,7 @@ class InMemory:
         pass
 
     def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Source:  # noqa: ARG002
-        """The same without batches of other ranks; the same object if there are none."""
+        """The source without batches of other ranks; itself if there are none."""
         if ranks is None:
             return self
         ordered = ranks if isinstance(ranks, range) and ranks.step == 1 else sorted(ranks)

@@ -313,7 +313,7 @@ def is_pipe(path: Path) -> bool:
 
 
 def _chunks(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in small chunks, since a damaged chunk is lost as a whole.
+    """Bytes in small chunks, since a damaged chunk is lost as a whole.
 
     The end is a chunk of its own, so that a wrong checksum there costs nothing.
     """

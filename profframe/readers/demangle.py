@@ -1,8 +1,8 @@
 """Demangle C++ names.
 
-A part of a mangled name can refer to earlier parts, and these again to earlier ones, so that a name
-of 300 characters has more of them than a memory can hold. Names that refer so often stay mangled,
-and all that are longer together than a trace has any use for.
+A part of a mangled name can refer to earlier parts, and these again to earlier ones, so 300
+characters can demangle to more than any memory holds. Names with so many references stay mangled,
+and so do all names that are too long together for any real trace.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files of other tools that are not traces, recognised by how they begin, and what to do instead.
+"""Files of other tools that are not traces: how each begins, and the advice for it.
 
 A format that profframe learns to read leaves this list and gets its reader.
 """

@@ -15,7 +15,7 @@ _OF_PROCESS: Final = re.compile(r"(?<![a-z])rank[-_ :=#]*[\[(]?(\d+)", re.IGNORE
 PLACES: Final = re.compile(r"(?<![A-Za-z0-9])(?:TP|DP|PP|EP|CP)-\d+(?:-[A-Z]+-\d+)*")
 """Places in the names of SGLang's files."""
 _LABEL: Final = re.compile(r"[A-Z]{2,3}\d+(?:-[A-Z]{2,3}\d+)*")
-"""The same in the ids of processes in the file that it merges."""
+"""A rank in the ids of processes of a merged file."""
 _AXIS: Final = re.compile(r"([A-Z]+)-?(\d+)")
 _AXES: Final = ("DP", "PP", "EP", "TP")
 """From the slowest to the fastest."""
@@ -60,8 +60,8 @@ def place_of(text: str) -> Place | None:
 def rank_at(place: Place, places: Iterable[Place]) -> int:
     """The rank at a place, among the places of all ranks.
 
-    Ranks of a stage of the pipeline follow each other. Axes that say nothing new do not count: the
-    places in expert parallelism follow from those in tensor parallelism, as a rule.
+    Consecutive ranks belong to one stage of the pipeline. Axes that follow from others do not
+    count: the place in expert parallelism usually follows from that in tensor parallelism.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What each rank costs a job, as text: a sentence and a table per part."""
+"""`blame` as text: a sentence and a table per part."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def sentences(rows: pl.DataFrame) -> list[str]:
 
 
 def _sentence(rows: pl.DataFrame, rank: int, cost: int, steps: int) -> str:
-    """What a rank costs, and why it is late."""
+    """The sentence about a rank: its cost, and why it is late."""
     reasons = (
         rows.filter(pl.col("cause").is_not_null())
         .group_by("cause", "waits_for_rank")

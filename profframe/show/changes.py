@@ -42,7 +42,7 @@ def report(
     width: int | None,
     why: RenderableType | None = None,
 ) -> RenderableType:
-    """What changed, in total and by name, and which limits hold.
+    """The report of a comparison: totals, changes by name, and limits.
 
     ``notes`` are `remarks`. ``why`` is shown above the names. ``columns`` are shown instead of a
     default choice, and then for all rows, because what is equal in time may differ in them. With a
@@ -79,7 +79,7 @@ def remarks(
     models: Sequence[Sequence[str]] = (),
     lost_calls: Sequence[int] = (),
 ) -> list[str]:
-    """What a reader should know before the numbers, a line each.
+    """Caveats to read before the numbers, a line each.
 
     Devices of different models, what is left out, launches whose work is not in the trace, and
     whether the numbers of calls differ.
@@ -142,7 +142,7 @@ def times(base_ns: int, other_ns: int) -> str:
 
 
 def describe(what: str, name: str | None, base_ns: int, other_ns: int) -> str:
-    """What grew: a row, or the total if there is no name.
+    """A sentence about a growth: of a row, or of the total if there is no name.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def _devices(names: Sequence[str], models: Sequence[Sequence[str]]) -> list[str]
 
 
 def _left_out(outside: pl.DataFrame) -> str:
-    """What is outside all steps, and how to include it."""
+    """A line about what is outside all steps, and how to include it."""
     parts = [
         f"{_TOTALS[row['what']]} {times(row['base_outside_ns'], row['other_outside_ns'])}"
         for row in outside.sort("what").iter_rows(named=True)

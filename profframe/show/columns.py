@@ -123,8 +123,8 @@ def unit_of(column: pl.Series) -> Unit | None:
 def texts(frame: pl.DataFrame, name: str) -> list[str]:
     """Values of a column in human units.
 
-    In rows with a ``metric``, values and what they are compared with are in the unit of the metric,
-    those of ops and kernels in units of time.
+    In rows with a ``metric``, values and the values that they are compared with are in the unit of
+    that metric; metrics of ops and kernels are times.
 
     Examples
     --------

@@ -258,7 +258,7 @@ def _verdict(verdict: Verdict) -> list[str]:
 
 
 def _subject(metric: str) -> str:
-    """What a limit applies to."""
+    """The subject of a limit."""
     kind, colon, name = metric.partition(":")
     if not colon:
         return escaped(metric)

@@ -199,7 +199,7 @@ def roofline_headline(rows: pl.DataFrame, devices: pl.DataFrame) -> str:
 
 
 def _lost(measured: pl.DataFrame) -> str:
-    """What was lost of known work, or of the part of it that has a limit."""
+    """The lost time of known work, or of the part of it that has a limit."""
     limited = measured.drop_nulls("lost_ns")
     if not limited.height:
         return ""

@@ -1,4 +1,4 @@
-"""What an execution trace says, in words: rows of its answers."""
+"""Execution traces in words, from rows of their answers."""
 
 from __future__ import annotations
 

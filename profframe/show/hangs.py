@@ -1,4 +1,4 @@
-"""What hangs, in words: rows of the answer `hangs` and their sides."""
+"""Hangs in words, from rows of the answer `hangs` and their sides."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def contents(row: Mapping[str, Any]) -> str:
 
 
 def lacking(sizes: pl.DataFrame, hangs: pl.DataFrame) -> str:
-    """What to do if dumps of ranks are missing; empty if none is.
+    """Advice if dumps of ranks are missing; empty if none is.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def _other(row: Mapping[str, Any], sides: pl.DataFrame) -> str | None:
 
 
 def _elsewhere(row: Mapping[str, Any], sides: pl.DataFrame) -> str | None:
-    """For what all arrived at and some have not ended: who has ended, and who has not begun."""
+    """For a collective at which all arrived: who has ended it, and who has not begun."""
     if row["finding"] != "not_ended":
         return None
     firsts = {side["rank"]: side for side in reversed(_sides(row, sides)) if _called(side)}
@@ -224,7 +224,7 @@ def _elsewhere(row: Mapping[str, Any], sides: pl.DataFrame) -> str | None:
 def _untold(progress: pl.DataFrame) -> str:
     """Which ranks may be late where no dump lists the ranks of a group; empty if there are none.
 
-    Whoever called nothing in such a group either does not belong to it, or did not arrive.
+    A rank that called nothing in such a group either is not a member of it, or did not arrive.
     """
     loaded: dict[str, set[int]] = {}
     callers: dict[tuple[str, str, str], set[int]] = {}

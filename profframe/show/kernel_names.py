@@ -138,7 +138,7 @@ def shortened(frame: pl.DataFrame, *columns: str, kernels: pl.Expr | None = None
 def told_apart(
     frame: pl.DataFrame, column: str = "name", kernels: pl.Expr | None = None
 ) -> pl.DataFrame:
-    """A frame with short names in a column, as `apart` has them; rows of one name have one text.
+    """Replace kernel names in a column by distinct short names.
 
     Examples
     --------
@@ -174,10 +174,10 @@ def candidates(frame: pl.DataFrame) -> dict[str, str]:
 
 
 def apart(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, str]:
-    """Replacements for names; if several in the column ``name`` have the same one, they get more.
+    """Distinct short names; equal ones get distinguishing words of their full names.
 
-    That is words that only one of the names has, functors rather than numbers; or, if there are no
-    such words, a number in the order of the names.
+    These are words that only one of the names has, functors rather than numbers. Without such
+    words, the names are numbered in their order.
 
     Examples
     --------
@@ -219,7 +219,7 @@ def _words_apart(names: Sequence[str]) -> dict[str, str]:
 
 
 def _chosen(words: Sequence[str], having: Mapping[str, int], own: int) -> list[str]:
-    """Words that only the name ``own`` has all of; none if that takes too many."""
+    """The fewest words that only ``own`` has together; none if that takes too many."""
     picked: list[str] = []
     left = -1
     for are_numbers in (False, True):

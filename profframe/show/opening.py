@@ -69,15 +69,15 @@ _LEAST_FINDING: Final = 30
 _FOLDER: Final = re.compile(
     r"(?<![\w./\\~-])(?:~|[A-Za-z]:)?[/\\]?(?:[\w.@+~-]+[/\\]){2,}(?=[\w.@+-])"
 )
-"""The folders of a file, which take a line and say less than its name."""
+"""Matches leading folders of a path, which are dropped."""
 _DEVICE_KINDS: Final = ("kernel", "memcpy", "memset")
 
 
 @dataclass(frozen=True, slots=True)
 class TimeParts:
-    """What the devices did with their time: sums over rows of `time_breakdown`.
+    """Device time by class: sums over rows of `time_breakdown`.
 
-    They are the rows of steps if all runs have any, else those of whole traces.
+    The rows are those of steps if all runs have any, else those of whole traces.
     """
 
     rows: int
@@ -131,7 +131,7 @@ class Opening:
 
     @property
     def time_parts(self) -> TimeParts | None:
-        """What the devices did with their time."""
+        """Device time by class."""
         return TimeParts.of(self.breakdown)
 
     @property
@@ -153,7 +153,7 @@ class Opening:
 def title(opening: Opening) -> str:
     """Runs, ranks, steps and time.
 
-    For files that no profiler wrote, as in `Summary.title`.
+    For files that no profiler wrote, it is that of `Summary.title`.
     """
     summary, overview = opening.summary, opening.summary.overview
     if summary.words.is_all:
@@ -297,7 +297,7 @@ def _cut(finding: str, where: str, room: int | None) -> str:
 
 
 def _of_events(summary: Summary, span_ns: int) -> str:
-    """What a time is of that is not the time of the only step."""
+    """The period that a time refers to, unless it is the only step."""
     steps = summary.steps
     lengths = steps.filter(pl.col("lack").is_null())["step_ns"].to_list()
     is_single = len(lengths) == steps.height == summary.overview.height == 1
@@ -356,7 +356,7 @@ def _models(column: pl.Series, kind: str) -> str:
 
 
 def _recorded(opening: Opening) -> tuple[str, ...]:
-    """What recorded it, with which options, and what ran."""
+    """Recorder, its options, and the framework."""
     traces = opening.summary.traces
     formats = traces["format"].drop_nulls().unique(maintain_order=True)
     by = " and ".join(_RECORDERS.get(n, FORMATS.get(n, units.visible(n))) for n in formats)
@@ -397,7 +397,7 @@ def _on_devices(parts: TimeParts, overview: pl.DataFrame) -> str:
 
 
 def _time(parts: TimeParts, opening: Opening) -> tuple[str, ...]:
-    """What the devices did, as shares of the steps or of the whole time."""
+    """Device time by class, as shares of the steps or of the whole time."""
     if parts.has_steps:
         whole = _mean_step(parts.span_ns, parts.rows, parts.runs)
     else:
@@ -432,7 +432,8 @@ def _time(parts: TimeParts, opening: Opening) -> tuple[str, ...]:
 def _pace(steps: pl.DataFrame) -> tuple[str, ...]:
     """How far the host runs ahead of the devices in the run where that is most, if it does.
 
-    The first step of a rank is in no pace: the devices may begin it late, with work from before.
+    The first step of a rank does not count: the devices may begin it late, because they still do
+    earlier work.
     """
     whole = steps.filter(pl.col("lack").is_null()).drop_nulls(["step_ns", "host_ns", "lag_ns"])
     lags = {
@@ -536,7 +537,7 @@ def _step_time(summary: Summary) -> tuple[str, ...]:
 
 
 def _host(self_times: pl.DataFrame) -> tuple[str, ...]:
-    """What took most of the host's time by itself."""
+    """The ops with most of the host's self time."""
     host = self_times.filter(~pl.col("kind").is_in(_DEVICE_KINDS))
     total = int(host["self_ns"].sum())
     sums = (

@@ -26,7 +26,7 @@ class ShownPath(CriticalPath):
 
     @classmethod
     def of(cls, path: CriticalPath, why: Callable[[], str | None] | None = None) -> ShownPath:
-        """The same path; ``why`` says why there is nothing on it, if so."""
+        """Wrap a path; ``why`` says why it is empty, if it is."""
         values = {field.name: getattr(path, field.name) for field in fields(path)}
         return cls(**values | {"events": frame(path.events, path.starts.lazy(), why=why)})
 
@@ -51,7 +51,7 @@ class ShownPath(CriticalPath):
 
     @property
     def headline(self) -> str:
-        """What the path covers, and its length."""
+        """A title with the subject of the path, and its length."""
         if self.run is None:
             return f"nothing: {why_empty(self.events) or 'there is no event'}"
         what = "the whole of"
@@ -86,7 +86,7 @@ class ShownPath(CriticalPath):
 
 
 def shortened_waits(path: CriticalPath, *, full_names: bool = False) -> pl.DataFrame:
-    """What ranks waited for on others, with words for what has no name or was not recorded."""
+    """Waits for other ranks with short names, and words for what has none or was not recorded."""
     labelled = pl.DataFrame(path.events).with_columns(pl.col("name").fill_null(_unnamed()))
     named = replace(path, events=labelled).waits
     return named if full_names else shortened(named, "name", kernels=pl.col("bound") != "host")

@@ -1,4 +1,4 @@
-"""What a memory snapshot says, in words: rows of its answers."""
+"""Memory snapshots in words, from rows of their answers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def table(stacks: pl.DataFrame) -> pl.DataFrame:
 
 
 def changes(rows: pl.DataFrame) -> tuple[str, pl.DataFrame]:
-    """What changed between two snapshots, in a sentence, and the rows that changed.
+    """The difference of two snapshots as a sentence, and the rows that changed.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _NARROWEST: Final = 28
 """Text is cut to this width before a column is left out."""
 _NARROWEST_NAME: Final = 40
-"""The same for names in the first column, which tell rows apart."""
+"""Minimum width of names in the first column, which identify rows."""
 PIPE_WIDTH: Final = 160
 """Width of output that does not go to a terminal."""
 _GAP: Final = 2
@@ -100,7 +100,7 @@ def table(
 
 
 def no_rows(why: str | None) -> str:
-    """What is shown instead of rows.
+    """The text in place of rows.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def console(*, error: bool = False) -> Console:
 
 
 def text(part: RenderableType, width: int | None = None) -> str:
-    """What `rich` would print, as plain text of a width; None for any."""
+    """Rich output as plain text of a width; None for any."""
     file = io.StringIO()
     plain = Console(
         file=file,

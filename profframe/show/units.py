@@ -18,7 +18,7 @@ _ACTING: Final = (
 The joiners that scripts and emoji need are not among them.
 """
 _UNSAFE: Final = re.compile(rf"[\x00-\x1f{_ACTING}\ud800-\udfff]")
-"""The same with control bytes, line breaks and lone surrogates."""
+"""These, and control bytes, line breaks and lone surrogates."""
 _ACTING_IN_LINES: Final = re.compile(rf"[\x00-\x08\x0b-\x1f{_ACTING}]")
 ACTING_IN_LINES: Final = re.sub(
     r"\\[uU]0*([0-9a-f]+)", r"\\x{\1}", _ACTING_IN_LINES.pattern
@@ -159,7 +159,7 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str, shown: Callable[[str], str] = visible) -> str:
-    r"""The same for a text that keeps its tabs and line breaks; ``shown`` is given each character.
+    r"""`visible`, but tabs and line breaks stay; ``shown`` is called with each escaped character.
 
     Examples
     --------

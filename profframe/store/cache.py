@@ -26,7 +26,8 @@ def cache_folder(folder: Path) -> Path:
 def _private_folder(folder: Path) -> Path:
     """A folder that only this user can write to, created if it does not exist.
 
-    Whoever else can write there can say what files contain, and where this process writes.
+    Any other user who can write there could forge the contents of files, and choose where this
+    process writes.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Find the file of a store that made a question fail."""
+"""Locate the damaged file behind a failed query."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def temporary(root: Path) -> Iterator[Path]:
 
 
 def identity(folder: Path) -> str:
-    """Text that differs for a folder and its replacement; empty if there is no folder."""
+    """Fingerprint of a folder, which its replacement does not share; empty without a folder."""
     try:
         stat = (folder / "traces.parquet").stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""What writers of a store leave that were killed or interrupted, and when it can be removed."""
+"""Leftovers of killed or interrupted writers of a store, and when they can be removed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def remove_drafts(root: Path) -> int:
 def remove_leftovers(root: Path) -> int:
     """Remove drafts of ended writers, and staged folders if no batch is at work, and log it.
 
-    Every batch has a draft as long as it runs, which keeps the staged folders that it waits for.
-    One that starts at this moment converts their files again.
+    Every batch has a draft as long as it runs, and staged folders stay while there is one. A batch
+    that starts during the removal converts the removed files again.
     """
     removed = remove_drafts(root)
     if not _drafts(root):

@@ -292,7 +292,7 @@ def rows_to_write(name: str, parts: Iterable[pa.Table]) -> Iterable[pa.Table] | 
 
 
 def _with_own_texts(rows: pa.Table) -> pa.Table:
-    """The same rows with only their own distinct texts: Arrow writes whole dictionaries."""
+    """Rows whose dictionaries have only their own texts: Arrow writes whole dictionaries."""
     for place, field in enumerate(rows.schema):
         if not pa.types.is_dictionary(field.type):
             continue

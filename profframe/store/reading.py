@@ -211,7 +211,7 @@ class Store:
         return replace(self, places=tuple(parts) or self.places[:1])
 
     def successor(self) -> Store | None:
-        """The same (run, rank)s in their current files; None if unchanged, or gone."""
+        """A store of these (run, rank)s in their current files; None if unchanged, or gone."""
         names = {name for place in self.places for name in place.names}
         current = [
             replace(

@@ -98,7 +98,7 @@ def lazy(places: Sequence[Place], table: str) -> pl.LazyFrame:
 
 
 def _read_ahead(parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same parts, each read while the previous one is used."""
+    """Iterate over parts, each read ahead while the previous one is used."""
     with ThreadPoolExecutor(1, "profframe-read") as pool:
         future = pool.submit(next, parts, None)
         while (part := future.result()) is not None:

@@ -1,1 +1,1 @@
-"""What a process shares: memory and its limits, interrupts, tables on disk, atomic files."""
+"""Process-wide services: memory and its limits, interrupts, tables on disk, atomic files."""

@@ -63,7 +63,7 @@ class Spool:
     def table(self, parts: Iterable[pa.Table]) -> SpooledTable:
         """The rows of some tables, in their order; missing columns are NULL.
 
-        There is at least one table, from which the types of columns are taken.
+        At least one table is required: the types of columns are taken from it.
         """
         builder = Builder(self, {})
         for part in parts:

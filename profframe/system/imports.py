@@ -1,4 +1,4 @@
-"""Imports that a library does on its own."""
+"""Suppression of imports that libraries do on their own."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class _NoPandas(MetaPathFinder):
 def without_pandas() -> Iterator[None]:
     """Hide pandas for a block, in a process of profframe's own.
 
-    PyArrow imports it at the first list that it converts, to see whether that is one of pandas'
-    series: a fifth of a first screen. A later ``to_pandas()`` finds it all the same.
+    PyArrow imports pandas at the first list that it converts, to see whether that is a pandas
+    series: this takes a fifth of the time to a first screen. A later ``to_pandas()`` still finds
+    pandas.
     """
     finder = _NoPandas()
     sys.meta_path.insert(0, finder)

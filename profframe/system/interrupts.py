@@ -31,7 +31,7 @@ _UNWINDING_S: Final = 2.0
 def stopping(stop: Stop, timeout_s: float | None = None) -> Iterator[threading.Event]:
     """Call a function at Ctrl-C, and after a timeout.
 
-    It may be called even after the block. The event is set by the timeout.
+    The function may be called even after the block. The event is set by the timeout.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def _watcher(process: int) -> _Watcher:  # noqa: ARG001 - a fork has no threads 
 
 @contextmanager
 def within(seconds: float | None) -> Iterator[None]:
-    """End a block that takes longer, as Ctrl-C would; what it waits for in a library is stopped.
+    """Time limit of a block, which ends as by Ctrl-C; running queries are stopped.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def within(seconds: float | None) -> Iterator[None]:
 
 
 class _TimeLimit:
-    """Ends what a thread does when its time is up."""
+    """The time limit of a thread's block."""
 
     def __init__(self, thread: int, until: float) -> None:
         self.until = until
@@ -190,7 +190,7 @@ class _TimeLimit:
 
 
 class _Clock:
-    """A thread that ends what is late, throughout the life of a process."""
+    """The thread of a process that enforces time limits."""
 
     def __init__(self) -> None:
         self._limits: list[_TimeLimit] = []
@@ -238,14 +238,14 @@ _LIMIT: Final = _Limit()
 
 
 class _ForgottenError(BaseException):
-    """Takes the place of an error that is still to be raised."""
+    """A placeholder that replaces an error scheduled in a thread."""
 
 
 def _forget_raised() -> None:
     """Have nothing raised in this thread any longer.
 
-    To raise None would take the error back, too, but CPython would go on looking for one at each
-    call; under a profiler 3.11 then looks for ever.
+    Raising None would also take the error back, but CPython would then look for one at each call;
+    under a profiler, 3.11 does so in an endless loop.
     """
     with contextlib.suppress(_ForgottenError):
         _raise_in(threading.get_ident(), _ForgottenError)

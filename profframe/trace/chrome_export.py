@@ -1,4 +1,4 @@
-"""A Chrome trace of what a `Trace` holds: of one (run, rank), or of several together."""
+"""A Chrome trace of a `Trace`: of one (run, rank), or of several together."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _AT_ONCE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a file should have; see `Trace.export_chrome_trace`."""
+    """Options of an export; see `Trace.export_chrome_trace`."""
 
     highlight: CriticalPath | pl.DataFrame | None = None
     tracks: Given | None = None
@@ -92,7 +92,7 @@ class Wanted:
         )
 
     def on_own_clocks(self, offsets: Mapping[tuple[str, int], int]) -> Wanted:
-        """The same, with paths over several ranks on the clock of each rank, like events."""
+        """The options with paths over several ranks on the clock of each rank, like events."""
         tracks = self.tracks
         if isinstance(tracks, Mapping):
             tracks = {title: _on_own_clocks(what, offsets) for title, what in tracks.items()}
@@ -251,7 +251,7 @@ class _Connections:
         return rows.connection(*key)
 
     def _first(self, some: list[tuple[str, int]]) -> tuple[list[tuple[str, int]], Apart | None]:
-        """As many of some traces of a run, from the first on, as fit into memory together."""
+        """The first traces of a run, as many as fit into memory together."""
         rows = None
         while rows is None and len(some) > 1:
             part = self._session.filter(runs=some[0][0], ranks=[rank for _, rank in some])
@@ -262,11 +262,11 @@ class _Connections:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What tracks of all ranks together are made from."""
+    """The job-wide data that tracks are made from, computed once."""
 
     trace: Trace
     ahead_ns: Mapping[tuple[str, int], int]
-    """What is subtracted from the times of each trace."""
+    """Offsets that are subtracted from the times of each trace."""
     offsets: Mapping[tuple[str, int], int]
     """By how much the clock of each is ahead, if known."""
     clocks: str
@@ -278,7 +278,7 @@ class _Shared:
         return path_line(path.events, self.ahead_ns)
 
     def blame(self) -> pl.DataFrame:
-        """What is to blame for late ranks."""
+        """Slices of `blame` for late ranks."""
         whole, steps = self._whole()
         corrected = self.clocks == CLOCKS[0]
         return job_tracks.blame(whole, steps, self.ahead_ns, corrected=corrected)

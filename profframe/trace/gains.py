@@ -54,7 +54,7 @@ _SCHEMA: Final = pa.schema(
 _BROKEN: Final = (
     ProfframeError, duckdb.Error, ArithmeticError, ValueError, LookupError, MemoryError,
 )  # fmt: skip
-"""What a replay of impossible times may raise."""
+"""Errors of a replay with impossible times."""
 
 
 def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> pl.DataFrame:
@@ -94,7 +94,7 @@ def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> p
 
 
 def _gains(self: Trace, everything: Findings) -> list[dict[str, Any]]:
-    """What replays say about findings, or why there is no replay."""
+    """Gains of findings by replay, or why there is no replay."""
     wanted = _to_replay(everything.rows)
     if not wanted:
         return []
@@ -153,7 +153,7 @@ def _of_run(
     rows: Sequence[Mapping[str, Any]],
     windows: Mapping[tuple[Any, Any], Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """What the replay of a run says: one row for each cause, with all ranks that have it."""
+    """Gains in one run: one row for each cause, with all ranks that have it."""
     from profframe.analysis.replay.remedies import CAUSES, gains
 
     rows, result = _of_their_own(rows)
@@ -200,8 +200,8 @@ def _gained(
 ) -> list[dict[str, int]]:
     """The gain of each group of findings; of late ranks it is that of `what_if`, with its range.
 
-    ``named`` is what the suggestions gain themselves. What makes ranks late is often more than the
-    one thing that a finding names.
+    ``named`` has the gains of the suggestions themselves. For late ranks these are too small: a
+    finding names one cause, and ranks are often late for several.
     """
     from profframe.analysis.replay.what_if import saved, without_stragglers
 
@@ -218,9 +218,9 @@ def _gained(
 def _of_their_own(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], list[dict[str, Any]]]:
-    """Findings without the events that earlier rules change in the same way, and what is left.
+    """Findings minus events already claimed by earlier rules, and findings with nothing left.
 
-    ``but_events`` is what a finding about all of a rank's time excludes.
+    A finding about all of a rank's time excludes its ``but_events``.
     """
     own: list[Mapping[str, Any]] = []
     taken: list[Mapping[str, Any]] = []
@@ -249,14 +249,14 @@ def _of_their_own(
 
 
 def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
-    """What findings of several ranks share if they are one finding, as in the answer."""
+    """The grouping key of findings: equal for ranks that share one finding, as in the answer."""
     if row["cause"] is not None:
         return row["rule"], row["cause"]
     return row["rule"], None, row["where"], row["suggestion"]
 
 
 def _cause(row: Mapping[str, Any]) -> str:
-    """What makes the ranks of a finding late; the host for all other findings."""
+    """The cause of a finding about late ranks; the host for all other findings."""
     is_late = row["replay"] == "stragglers"
     return (row["cause"] or "").removeprefix(_LATE_BY) if is_late else "host"
 

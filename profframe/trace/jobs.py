@@ -189,7 +189,7 @@ def late_slices(self: Trace, run: str, step: int | None, *, corrected: bool) -> 
 def _late(
     self: Trace, run: str | None, *, corrected: bool
 ) -> Iterator[tuple[job.Connect, job.Job, str | None]]:
-    """What all ranks of a run did, with connections to their rows, and its name."""
+    """Yield connections, job data and the name of the run."""
     session, name, ranks = _job(self, run, "blame")
     with _connections(session, ranks) as connect:
         gathered = _gathered(session, connect, ranks, (None, None, 0), corrected=corrected)
@@ -219,7 +219,7 @@ def _gathered(
     *,
     corrected: bool = True,
 ) -> job.Job:
-    """What ranks did, which several questions need."""
+    """The gathered rows of all ranks, cached, since several questions need them."""
     from profframe.analysis.critical_path.job import gather
 
     return session.recent(
@@ -504,7 +504,7 @@ def _assert_recorded(trace: Trace, session: Session, step: int | None) -> None:
 def replayed(
     self: Trace, step: int | None, run: str | None
 ) -> tuple[replay.Model, job.Connect, Session]:
-    """What can be replayed of a run, built once, with connections to its rows and its session."""
+    """The replay model of a run, built once, with connections to its rows and its session."""
     from profframe.analysis.replay import what_if as replay
 
     session, _, ranks = _job(self, run, "a prediction")

@@ -175,7 +175,7 @@ def _why_empty(self: Trace, query: str) -> str | None:
 
 
 def _with_derived(session: Session, query: str) -> Session:
-    """The session with the table `dependencies` added, if the SQL names it."""
+    """Add the table `dependencies` to a session, if the SQL names it."""
     if not _DEPENDENCIES.search(query):
         return session
     rows = dependency_table(session.unlimited())

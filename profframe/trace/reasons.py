@@ -41,7 +41,7 @@ def late_reason(self: Trace, why: Callable[[Session], str | None]) -> Why:
 
 
 def lack_of(self: Trace, name: str) -> str | None:
-    """Which of `profframe.query.reasons.LACKING` a trace lacks, in words; None if it has it."""
+    """A missing feature of `profframe.query.reasons.LACKING` in words; None if it is there."""
     return reasons.of_part(self._session, name)
 
 

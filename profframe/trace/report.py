@@ -74,7 +74,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class _Scopes:
-    """What different sections cover."""
+    """Extents of sections."""
 
     everything: Trace
     ranks: Trace
@@ -177,7 +177,7 @@ def _name(traces: pl.DataFrame) -> str:
 
 
 def summary(traces: pl.DataFrame) -> str:
-    """What was loaded, in a line."""
+    """A line about what was loaded."""
     runs = traces["run"].n_unique()
     sources = traces["source"].unique(maintain_order=True)
     parts = [

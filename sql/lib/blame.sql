@@ -41,6 +41,7 @@ members AS (
     LEFT JOIN of_ranks AS work ON ranks.lane = work.lane AND waits.event_id = work.event_id
     LEFT JOIN of_hosts AS launch ON ranks.lane = launch.lane AND work.launch_id = launch.event_id
     UNION ALL BY NAME
+    -- Steps divide a program that has few collectives: their numbers are negative, so that they equal no match.
     SELECT ranks.lane, -dense_rank() OVER (ORDER BY mark.run, mark.name) AS match, mark.start_ns AS at_ns, false AS is_blocking
     FROM query_table(events) AS mark
     JOIN ranks ON mark.run = ranks.run AND mark.rank = ranks.rank
@@ -135,6 +136,8 @@ own AS (
 beyond AS (
     SELECT
         lane, match, place, behind_ns, late_since_ns, since, is_alike,
+        -- The greater of the two, not their sum: an op that takes longer makes its host take longer, too. Where other ranks were
+        -- blocked meanwhile without a record, only the ops show it.
         greatest(
             host_ns - lower_median(list(host_ns) OVER of_match), self_ns - lower_median(list(self_ns) OVER of_match), 0
         )

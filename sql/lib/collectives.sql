@@ -96,6 +96,7 @@ CREATE OR REPLACE TEMP MACRO collective_slices(events) AS TABLE
 WITH host_names AS (
     SELECT name
     FROM query_table(events)
+    -- Patterns are tried on the distinct names: a trace has millions of slices and thousands of names.
     WHERE is_op(kind) AND name IS NOT NULL
     GROUP BY name
     HAVING regexp_matches(any_value(name), '^(gloo|mpi):\w+$')
@@ -246,6 +247,8 @@ WITH slices AS (
     FROM collective_slices(events)
     WINDOW of_group AS (PARTITION BY run, process_group)
 ),
+-- Both sides of a message number it on their own, so numbers need not agree. They are used only where they pair up at least as
+-- often as the side with fewer messages has them.
 pairs AS (
     SELECT
         run, process_group, group_ranks, line,
@@ -290,12 +293,15 @@ parts AS (
         keyed.run, rank, keyed.process_group, keyed.group_ranks, line,
         CASE
             WHEN shared_number IS NOT NULL THEN shared_number
+            -- A message whose peer is not known must match nothing.
             WHEN line = 'any' THEN 'rank ' || rank
             WHEN line <> '' THEN ''
+            -- Counting anew in each step, one lost record shifts the matches of one step only.
             WHEN stepped.run IS NOT NULL AND NOT is_host THEN keyed.word || ' in ' || coalesce(step::VARCHAR, 'none')
             ELSE keyed.word
         END AS key,
         shared_number IS NOT NULL AS is_numbered,
+        -- NCCL may run one collective as several kernels; without a description of the op, each kernel is taken for one.
         CASE WHEN op_id IS NOT NULL AND (is_recorded OR shared_number IS NOT NULL) THEN op_id ELSE -1 - event_id END AS unit,
         count(*) AS kernels,
         min(start_ns) AS start_ns,
@@ -372,6 +378,7 @@ matches AS (
         min(element_type) AS element_type,
         max(group_size) AS group_size,
         count(*) AS ranks,
+        -- min < max says whether values differ, without a count(DISTINCT) in each group.
         coalesce(min(own_kind) < max(own_kind), false) AS has_kinds,
         coalesce(min(lower(element_type)) < max(lower(element_type)), false)
         OR coalesce(min(element_bytes(element_type)) < max(element_bytes(element_type)), false) AS has_types,
@@ -475,7 +482,9 @@ WITH RECURSIVE ends AS (
     FROM query_table(matches)
     WHERE
         ranks > 1
+        -- A broadcast or a reduce lets some ranks leave before others have come, so their ends say nothing about clocks.
         AND kind IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier')
+        -- What does not fit was perhaps matched with another collective.
         AND NOT regexp_matches(coalesce(mismatch, ''), 'collective|size|dtype')
 ),
 medians AS (
@@ -490,6 +499,7 @@ pairs AS MATERIALIZED (
         run, from_rank, to_rank,
         any_value(median_ns) AS offset_ns,
         count(*) AS collectives,
+        -- 1.4826 turns a median distance into a standard deviation, and the median has 1.2533 times the error of a mean.
         CASE WHEN count(*) > 1 THEN 1.858 * quantile_disc(abs(ahead_ns - median_ns), 0.5) / sqrt(count(*)) END AS error_ns
     FROM medians
     GROUP BY run, from_rank, to_rank
@@ -601,6 +611,7 @@ wholes AS (
         count(*) > 1
         AND (
             bool_and(offset_ns IS NOT NULL)
+            -- Clocks of one origin may be off a little, but they compare; those of different origins do not.
             OR min(clock) IS NOT DISTINCT FROM max(clock) AND min(clock) IS DISTINCT FROM 'unknown'
         ) AS is_comparable
     FROM members
@@ -630,6 +641,7 @@ arrivals AS (
     SELECT
         match, rank,
         lag(rank) OVER arrival AS before_rank,
+        -- Half of the ranks may come before the median one, and are not late.
         CASE WHEN row_number() OVER arrival > (ranks + 1) // 2 THEN came_ns - lag(came_ns) OVER arrival ELSE 0 END AS behind_ns,
         CASE
             WHEN row_number() OVER arrival = ranks THEN lag(came_ns) OVER arrival
@@ -644,6 +656,7 @@ SELECT
     clocked.call_thread, clocked.call_ns, clocked.is_corrected,
     came_ns,
     last_ns - came_ns AS wait_ns,
+    -- A rank may leave before the last one came, by its own clock: then nothing of its time was transfer.
     greatest(clocked.end_ns - clocked.start_ns - (last_ns - came_ns), 0) AS transfer_ns,
     came_ns - first_ns AS late_ns,
     CASE WHEN came_ns IS NOT NULL THEN held_up(came_ns, arrivals.others_ns) END AS held_up_ns,
@@ -681,6 +694,7 @@ WITH members AS (
     WHERE group_ranks IS NOT NULL OR member.peer_rank IS NOT NULL
 ),
 sized AS (
+    -- Splits of 0 mean that nothing was sent, whatever size the op records.
     SELECT * REPLACE (CASE WHEN list_sum(splits) = 0 THEN 0 ELSE in_bytes END AS in_bytes)
     FROM members
     WHERE

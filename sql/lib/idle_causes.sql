@@ -25,6 +25,7 @@ WITH waits AS MATERIALIZED (
         wait.wait_on_stream, wait.wait_on_correlation,
         call.start_ns IS NOT NULL AS by_call, coalesce(call.start_ns, wait.start_ns) AS at_ns,
         CASE
+            -- On CUDA this row is the host's call: it does not show when the stream went on.
             WHEN call.start_ns + call.dur_ns >= wait.start_ns + wait.dur_ns THEN NULL
             ELSE wait.start_ns + wait.dur_ns
         END AS end_ns
@@ -52,6 +53,7 @@ queues AS MATERIALIZED (
         run, rank, coalesce(device, -1) AS device, coalesce(stream, -1) AS stream,
         event_id, start_ns, end_ns, coalesce(queued_ns, start_ns) AS queued_ns
     FROM query_table(work)
+    -- Few traces have such waits: without any, no work is sorted.
     WHERE end_ns IS NOT NULL AND (SELECT count(*) > 0 FROM waits)
 ),
 awaited AS (

@@ -1,1 +1,1 @@
-"""Which nodes of two call forests are the same call: arrays of nodes in, pairs of them out."""
+"""Alignment of two call forests: arrays of nodes in, pairs of equal calls out."""

@@ -1,4 +1,4 @@
-"""What two sequences have in common, in order."""
+"""A common subsequence of two sequences of integers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_CELLS: Final = 250_000
 
 
 def common(left: Sequence[int], right: Sequence[int]) -> Pairs:
-    """Places of equal values, ascending on both sides, as many as are cheap to find.
+    """Pairs of places with equal values, ascending on both sides; long, but not always the longest.
 
     What both begin and end with is paired first. Values that occur once on each side divide the
     rest (Cohen's patience diff), and what is left between them is compared as a whole.
@@ -64,6 +64,7 @@ def _once_in_both(left: Sequence[int], right: Sequence[int]) -> Pairs:
 def _repeated(left: Sequence[int], right: Sequence[int]) -> Pairs:
     """Values that come several times."""
     if len(left) * len(right) <= _MOST_CELLS:
+        # autojunk would ignore values that are frequent, which kernels of repeated layers are.
         blocks = SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()
         return [(i + k, j + k) for i, j, size in blocks for k in range(size)]
     places: dict[tuple[int, int], int] = {}
@@ -71,6 +72,7 @@ def _repeated(left: Sequence[int], right: Sequence[int]) -> Pairs:
     for place, value in enumerate(right):
         places[value, times[value]] = place
         times[value] += 1
+    # Too many ways to try: the n-th of a value on the left is taken for the n-th on the right.
     times.clear()
     pairs = []
     for i, value in enumerate(left):

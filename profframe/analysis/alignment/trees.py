@@ -44,10 +44,12 @@ def align(
     while todo:
         node, other = todo.pop()
         size = int(left.size[node])
+        # Most of two steps is equal: a hash pairs whole layers without looking into them.
         if left.alike[node] == right.alike[other] and size == right.size[other]:
             pairs[node : node + size] = np.arange(other, other + size)
             continue
         pairs[node] = other
+        # Layers repeat: the same two different subtrees are aligned once, and moved to each place.
         key = int(left.equal[node]), int(right.equal[other])
         if key not in memo:
             below = _siblings(left, right, left.children(node), right.children(other))
@@ -66,6 +68,8 @@ def _siblings(
         gap = todo.pop()
         by_equality = _in_stages(left, right, ("equal", "alike", "label"), gap)
         ways = [by_equality]
+        # Equal calls may be paired far apart, which leaves what is between them alone; by labels
+        # alone, with the calls that do work first, more may fit.
         if len(by_equality[0]) < min(map(len, gap)):
             ways.append(_in_stages(left, right, ("heavy", "label"), gap))
         some, gaps = max(ways, key=lambda way: _paired(left, right, way[0]))
@@ -82,7 +86,7 @@ def _siblings(
 def _in_stages(
     left: Forest, right: Forest, columns: Sequence[str], gap: Gap
 ) -> tuple[list[tuple[int, int]], list[Gap]]:
-    """Pairs by one column after the other, and what is left between them."""
+    """Pair by one column after the other; each stage works in the gaps that the one before left."""
     pairs: list[tuple[int, int]] = []
     gaps = [gap]
     for column in columns:
@@ -92,7 +96,7 @@ def _in_stages(
 
 
 def _paired(left: Forest, right: Forest, pairs: list[tuple[int, int]]) -> int:
-    """How much is paired: nodes of both sides."""
+    """Number of paired nodes."""
     if not pairs:
         return 0
     nodes, others = map(list, zip(*pairs, strict=True))
@@ -105,11 +109,12 @@ def _divided(
     gap: Gap,
     pairs: list[tuple[int, int]],
 ) -> list[Gap]:
-    """What is left between the pairs of a gap that have a key in common; the pairs are appended."""
+    """Split a gap at pairs with equal keys, which are added to ``pairs``; returns smaller gaps."""
     nodes, others = gap
     if not nodes or not others:
         return []
     values, other_values = left_key[nodes].tolist(), right_key[others].tolist()
+    # A key of 0 means that there is none, as for calls without work.
     matched = [(i, j) for i, j in common(values, other_values) if values[i]]
     pairs += [(nodes[i], others[j]) for i, j in matched]
     bounds = [(-1, -1), *matched, (len(nodes), len(others))]
@@ -121,10 +126,12 @@ def _divided(
 
 
 def _opened(of: Forest, other: Forest, nodes: list[int], others: list[int]) -> list[int]:
-    """The nodes, with the children of each below which something has a label of the others."""
+    """Replace nodes by their children if a descendant has a label of the other side."""
     labels = np.unique(other.label[others])
     opened: list[int] = []
     for node in nodes:
+        # The root of a step contains every label: without a bound each level would search all of it
+        # again.
         end = node + min(int(of.size[node]), _NEAR)
         inside = bool(np.isin(of.label[node + 1 : end], labels).any())
         opened += of.children(node) if inside else [node]

@@ -1,4 +1,4 @@
-"""What calls of both sides take in each step, and which of them take longer: kernels and ops."""
+"""Durations of paired kernels and ops in each step, and tests of which take longer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CallTimes:
 
     @cached_property
     def by_name(self) -> pl.DataFrame:
-        """What `changes` returns, with one unit per name."""
+        """The result of `changes` with one unit per name."""
         return self.changes(self.names.select("slot", unit="name"))
 
     def changes(self, units: pl.DataFrame) -> pl.DataFrame:
@@ -115,6 +115,7 @@ def _of_side(of: Side, own: Ints, is_wanted: np.ndarray) -> pl.DataFrame:
         here = np.flatnonzero(trees.part[node] == part)
         ns[here] = _own_ns(its)[trees.row[node[here]]]
         samples = of_sample[of.samples_of_windows[part]]
+        # Windows without steps have the number -1, which is also that of what is in no step.
         if steps.step.size and steps.step[0] < 0:  # all of the trace is one
             cluster[here] = samples[0]
             continue
@@ -132,6 +133,7 @@ def _own_ns(of: Slices) -> Ints:
     above = np.append(of.sort, 0)[of.parent]
     is_inner = of.is_call | ((of.sort == CALL) & (above != CALL))
     around = np.append(of.call, -1)[of.parent]
+    # Calls to the runtime are no nodes of the tree, but their time is the driver's, not the op's.
     inner = np.flatnonzero((of.work == 0) & is_inner & (around >= 0))
     np.subtract.at(own, around[inner], of.dur_ns[inner])
     return own

@@ -1,4 +1,4 @@
-"""The conditions under which work ran: the clock of its device, and what ran beside it."""
+"""Conditions under which device work ran: the clock of the device, and overlapping work."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def conditions(connection: duckdb.DuckDBPyConnection, of: Slices) -> Conditions:
 
 
 def _beside(start: Ints, end: Ints) -> Ints:
-    """How long at least one other interval runs during each."""
+    """For each interval the time in which at least one other runs."""
     times = np.concatenate([start, end])
     order = np.argsort(times, kind="stable")
     times, change = times[order], np.repeat([1, -1], start.size)[order]

@@ -1,8 +1,8 @@
 """Calls that only one side has and that make its host late.
 
-Work that was launched before hides such a call until it is done; then devices wait for later
-launches. So the additional time that they wait there is due to these calls: to the largest earlier
-one in the step, and in total at most as long as they take.
+Work that was launched earlier hides such a call until it runs out; then devices wait for later
+launches. So the additional idle time there is attributed to the largest earlier such call of the
+step. In total, these calls get no more time than they take.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Delays:
     def before(self, window: Ints, start_ns: Ints) -> Ints:
         """The node of the largest one that ended before a moment of a window, or -1."""
         size = np.minimum(self.ns, (1 << _TIME_BITS) - 1)
+        # One running maximum for all windows: a later window is greater than any size before it.
         key = (self.window << _TIME_BITS) + size
         most = np.maximum.accumulate(key)
         largest = np.maximum.accumulate(np.where(key == most, np.arange(key.size), 0))
@@ -63,19 +64,21 @@ class Delays:
 
 
 def delays(of: Slices, tree: Trees, part: int, steps: Windows, is_alone: Mask) -> Delays:
-    """The calls of a rank that only its side has."""
+    """Find the calls of a rank that the other side lacks."""
     parent = tree.forest.parent
     own = (tree.part == part) & (tree.row >= 0)
     is_call = own & ~tree.is_work
     outermost = is_call & is_alone & ~((parent >= 0) & is_alone[parent])
     around = nearest(parent, outermost)
     node = np.flatnonzero(outermost)
+    # A thread that launches nothing, such as a worker of a loader, cannot make a launch late.
     node = node[np.isin(of.thread[tree.row[node]], _launching(of))]
     row = tree.row[node]
     window = np.searchsorted(steps.start_ns, of.start_ns[row], side="right") - 1
     shared = np.flatnonzero(is_call & ~is_alone & (parent >= 0) & is_alone[parent])
     ns = np.zeros(tree.row.size, np.int64)
     ns[node] = of.dur_ns[row]
+    # A wrapper that only one side has costs what it adds, not what it contains.
     np.subtract.at(ns, around[shared], of.dur_ns[tree.row[shared]])
     inside = (window >= 0) & (of.start_ns[row] < steps.end_ns[window]) & (ns[node] > 0)
     node, row, window = node[inside], row[inside], window[inside]
@@ -86,7 +89,7 @@ def delays(of: Slices, tree: Trees, part: int, steps: Windows, is_alone: Mask) -
 
 
 def _of(column: Ints, row: Ints) -> Ints:
-    """Values of rows; -1 has none."""
+    """Values of rows; -1 for row -1."""
     values: Ints = np.where(row >= 0, np.append(column, -1)[row], -1)
     return values
 
@@ -108,6 +111,7 @@ def _sorts(of: Slices, tree: Trees, part: int, around: Ints, is_alone: Mask) -> 
     works = np.flatnonzero((tree.part == part) & tree.is_work & is_alone)
     is_kernel = (of.work != COPY)[tree.row[works]]
     launching = around[works[is_kernel]]
+    # A call that launches kernels is there for these, even if it also waits.
     sort[launching[sort[launching] == SYNC]] = NO_SORT
     sort[-1] = NO_SORT
     return np.where(around >= 0, sort[around], NO_SORT)
@@ -116,7 +120,7 @@ def _sorts(of: Slices, tree: Trees, part: int, around: Ints, is_alone: Mask) -> 
 def with_delays(
     rows: pl.DataFrame, lost: dict[str, int], counts: dict[str, int], late: list[int]
 ) -> pl.DataFrame:
-    """Pieces, in which time that devices wait for the host belongs to what made the host late.
+    """Pieces with idle time of devices moved to the calls that made the host late.
 
     Parameters
     ----------
@@ -150,12 +154,15 @@ def with_delays(
             .select("slot", "delayed", excess=(pl.col(side) - expected).clip(0, pl.col("delayed")))
             .sort("slot")
         )
+        # What devices waited inside these calls is theirs already.
         shown = int(own.filter(is_late & ~pl.col("in_both"))["ns"].sum())
         excess = float(delayed["excess"].sum())
         net = float(totals.select((pl.col(side) - expected).sum()).item())
+        # The calls explain no more than they take, and no more than devices wait longer in all.
         most = max(0.0, min(net, lost[side] - shown))
         scale = min(1.0, most / excess) if excess > 0 else 0.0
         fraction = delayed.select("slot", fraction=pl.col("excess") / pl.col("delayed") * scale)
+        # Rounded down: the rest stays, so each step still adds up to the nanosecond.
         moved = (pl.col("ns") * pl.col("fraction")).floor().cast(pl.Int64).fill_null(0)
         applies = is_shared & (pl.col("delay") >= 0)
         own = own.join(fraction, on="slot", how="left", maintain_order="left").with_columns(

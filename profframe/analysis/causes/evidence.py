@@ -1,4 +1,4 @@
-"""Which causes the calls of both sides are evidence of; see `profframe.analysis.stats.calls`."""
+"""Statistical evidence for causes from paired calls; see `profframe.analysis.stats.calls`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from profframe.analysis.stats.calls import LEAST
 LEVEL: Final = 0.01
 """Expected share of noise among what is called more than that."""
 LEAST_SHARE: Final = 1e-3
-"""What takes a smaller share of a step is not tested: it says nothing about the step."""
+"""Smaller shares of a step are not tested: they say nothing about the step."""
 SCHEMA: Final = {
     "row": pl.Int64,
     "call_change": pl.Float64,
@@ -46,7 +46,7 @@ def slower(times: CallTimes, mean_ns: int) -> pl.DataFrame:
 
 
 def evidence(times: CallTimes, rows: pl.DataFrame, mean_ns: int) -> pl.DataFrame:
-    """What calls say of each row: columns of `SCHEMA`; rows without calls are left out.
+    """Test each row by its calls: columns of `SCHEMA`; rows without calls are left out.
 
     A row is tested by its own calls and by all calls of the same name, if they change alike.
 
@@ -64,6 +64,8 @@ def evidence(times: CallTimes, rows: pl.DataFrame, mean_ns: int) -> pl.DataFrame
         return pl.DataFrame(schema=SCHEMA)
     units = rows.with_columns(unit=pl.col("row").rank("dense").cast(pl.Int64) - 1)
     of_rows = times.changes(units.select("slot", "unit"))
+    # A kernel of many layers is a slot in each, with few calls: all calls of its name together may
+    # show what none of the slots shows alone.
     of_names = times.by_name
     both = pl.concat([of_rows, of_names], how="vertical")
     tested = _tested(both, mean_ns)
@@ -71,6 +73,7 @@ def evidence(times: CallTimes, rows: pl.DataFrame, mean_ns: int) -> pl.DataFrame
         "name", name_change="change", name_p="p", is_name="is_evidence"
     )
     made = tested.head(of_rows.height).join(of_names, on="name", maintain_order="left")
+    # A row profits from its name only if it changes in the same direction.
     alike = pl.col("change") * pl.col("name_change").sign() >= LEAST
     by_name = pl.col("is_name") & alike & ~pl.col("is_evidence")
     numbers = units.group_by("unit").agg(pl.col("row").first())

@@ -71,10 +71,12 @@ def explanation(
     """
     _check([len(of_side) for of_side in keys])
     with ThreadPoolExecutor(1, "profframe-explain") as pool:
+        # The first import of SciPy takes 0.2 s of processor time.
         pool.submit(import_module, "scipy.special")  # while DuckDB reads, nothing waits for it
         base, other = of_each(2, lambda number: side(connects[number], keys[number]))
         sides = base, other
         _check([its.count for its in sides])
+        # Pieces do not depend on the alignment, which runs meanwhile in this thread.
         dividing = [pool.submit(divided, its) for its in sides]
         of = slots(base.trees, other.trees)
     made = [future.result() for future in dividing]

@@ -1,8 +1,8 @@
-"""Waits of devices for the host that slower ops make, although devices wait later, in other ops.
+"""Idle time of devices that slower ops cause later, while the host runs other ops.
 
-While devices still have work, an op that takes longer is not seen; but all that the host launches
-after it comes later, and devices wait then. So of what devices wait longer for the host without a
-name, as much is such an op's as it takes longer.
+While devices still have work, a slower op shows nowhere; but all that the host launches after it
+comes later, and then devices wait in other ops. So each slower op gets as much of the additional
+idle time without a name as it takes longer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from profframe.analysis.causes.slot_rows import SIDES
 def with_hidden_ops(
     rows: pl.DataFrame, slower: pl.DataFrame, times: CallTimes, sides: tuple[Side, Side]
 ) -> pl.DataFrame:
-    """Rows with such waits under the names of ops; each step keeps its sum.
+    """Move such idle time to rows named after the ops; each step keeps its sum.
 
     Parameters
     ----------
@@ -41,6 +41,7 @@ def with_hidden_ops(
     for number, name in enumerate(SIDES):
         sign = 2 * number - 1
         ops = longer.filter(pl.col("ns") * sign > 0).sort(pl.col("ns").abs(), descending=True)
+        # Only the side on which devices wait longer has time to give to slower ops.
         if change * sign > 0 and ops.height:
             own = of_all.filter(pl.col("side") == name)
             moved.append(_moved(own, ops, abs(change), rows.columns))
@@ -58,6 +59,7 @@ def _longer(
         for name in ops["name"]
     ]
     extra = pl.col("change").sign() * pl.col("took") * (1 - (-pl.col("change").abs()).exp())
+    # What devices waited in the op itself is in its own row already.
     hidden = extra - pl.Series(shown, dtype=pl.Float64)
     return ops.select(
         "name", "slot", ns=pl.when(hidden * extra > 0).then(hidden).otherwise(0.0)
@@ -74,12 +76,13 @@ def _change(rows: pl.DataFrame, sides: tuple[Side, Side]) -> float:
 
 
 def _moved(own: pl.DataFrame, ops: pl.DataFrame, most: float, columns: list[str]) -> pl.DataFrame:
-    """Rows that take from the waits without a name what is of these ops, in each step."""
+    """Subtract what belongs to these ops from the idle time without a name, in each step."""
     shares = np.diff(np.minimum(np.cumsum(ops["ns"].abs().to_numpy()), most), prepend=0.0)
     steps = own.group_by("sample").agg(pl.col("ns").sum(), pl.col("slot").min()).sort("sample")
     whole = steps["ns"].to_numpy().astype(np.float64)
     until = np.minimum(np.cumsum(shares)[:, None], whole[None, :]).astype(np.int64)
     parts = np.diff(until, axis=0, prepend=0)
+    # Negative pieces are added rather than pieces changed: sums per step and per cause stay exact.
     alike = own.head(1).drop("sample", "slot", "ns", "bundle_kind", "bundle")
     frames = [
         steps.select("sample", "slot").with_columns(

@@ -43,6 +43,7 @@ def with_causes(slots: pl.DataFrame) -> pl.DataFrame:
         pl.col("region_had", "region_has", "region_compiled").fill_null(False)
     )
     slots = slots.with_columns(place=_place())
+    # Calls that one side lacks get their cause from what is in their place on the other side.
     slots = slots.join(_gaps(slots), on="gap", how="left")
     slots = slots.join(_regions(slots), on="place", how="left")
     slots = slots.with_columns(
@@ -78,6 +79,7 @@ def _with_ops(slots: pl.DataFrame) -> pl.DataFrame:
         own = pl.when("is_work").then(f"{side}_parent").otherwise("slot")
         slots = slots.with_columns(own.alias(f"{side}_op")).join(names, on=f"{side}_op", how="left")
     is_one = pl.col("base_op") == pl.col("other_op")
+    # A wait inside an op (aten::item) is named after the op, which people can find in their code.
     is_inner = pl.col("is_work") | _is_wait_of_op(slots)
     slots = slots.with_columns(op=pl.when(is_inner).then("parent").otherwise("slot"))
     shared = slots.select(pl.col("slot").alias("op"), pl.col("in_both").alias("op_in_both"))
@@ -135,10 +137,10 @@ def _is_op(prefix: str) -> pl.Expr:
 
 
 def _regions(slots: pl.DataFrame) -> pl.DataFrame:
-    """The places that sides fill differently: kernels of both except copies, and their calls.
+    """Places where both sides have kernels, but different ones; copies do not count.
 
-    A place is a gap between calls that both have; inside an op, an annotation or a module it is all
-    of it.
+    A place is a gap between calls that both have; all gaps of one op, annotation or module are one
+    place.
     """
     alone = slots.filter(~pl.col("in_both")).with_columns(_copies().alias("copies"))
     is_base = pl.col("other_node").is_null()
@@ -177,7 +179,7 @@ def _place() -> pl.Expr:
 
 
 def _compiled_regions(slots: pl.DataFrame) -> pl.DataFrame:
-    """Calls in which what one side lacks is compiled, on which of both."""
+    """Calls that are compiled code on a side, around what only one side has."""
     alone = slots.filter(~pl.col("in_both") & pl.col("compiled"))
     return alone.group_by("region").agg(
         pl.col("base_compiled").fill_null(False).any().alias("region_had"),
@@ -201,6 +203,8 @@ def _cause() -> pl.Expr:
     shapes = _differs("op", "shapes")
     types = _differs("op", "types") | pl.col("op_types")
     renamed = is_work & (pl.col("base_name") != pl.col("other_name")).fill_null(False)
+    # Order matters: other shapes or types usually bring other kernels, too, and are the reason of
+    # these.
     both = _first(
         (pl.col("work") == COMMUNICATION, TRANSFER),
         (shapes, SHAPES),
@@ -216,6 +220,9 @@ def _cause() -> pl.Expr:
     region_is_op = pl.col("region_is_op")
     replaced = (pl.col("gap_base") > 0) & (pl.col("gap_other") > 0)
     generated = pl.col("place_base_any") & pl.col("place_other_any")
+    # As above inside calls of both sides; then compiled regions, whose kernels have no counterparts
+    # one by one; then what replaces what in one place; at last, calls that are only added or
+    # removed.
     alone = _first(
         (in_op & shapes, SHAPES),
         (in_op & types, TYPES),
@@ -228,6 +235,7 @@ def _cause() -> pl.Expr:
         (copies & ~replaced, COPIES),
         (region_is_op & pl.col("region_shapes"), SHAPES),
         (region_is_op & pl.col("region_types"), TYPES),
+        # As many kernels instead of others are swapped, fewer are fused.
         (several & (region_is_op | (base == other)), SWAPPED),
         (several & (other < base), FUSED),
         (several, UNFUSED),

@@ -115,8 +115,9 @@ def named(
 ) -> pl.DataFrame:
     """Pieces with their final cause, and the names by which they are added up.
 
-    While devices wait for the host, what it does is one; but ``ops`` (``slot name``), which take
-    more or less time than on the other side, keep their names.
+    Calls and ops for which devices wait add up to ``launch_bound`` if both sides have them; but
+    each of ``ops`` (``slot name``), which take more or less time than on the other side, has its
+    own.
     """
     of_slots = about.select("slot", "in_both", "op_has_both", "place", "group", "cause").join(
         ops.select("slot", op_name="name"), on="slot", how="left"
@@ -128,6 +129,8 @@ def named(
     direct = {KINDS.index(kind): cause for kind, cause in _DIRECT.items()}
     cause = pl.coalesce(
         pl.col("kind").replace_strict(direct, default=None, return_dtype=pl.String),
+        # With devices, the host's time counts only where they wait for it: then it is one cause,
+        # whatever op they wait in. Without devices the ops are what takes the time.
         pl.when(launching & pl.col("in_both")).then(pl.lit(kinds.LAUNCH)).otherwise("cause"),
     )
     rows = rows.with_columns(cause=cause)
@@ -136,6 +139,7 @@ def named(
         & ~pl.col("in_both")
         & ~pl.col("op_has_both")
     )
+    # The same work taking longer is no one else's cause: each place has its own row.
     alone = pl.col("cause").is_in([kinds.SAME, kinds.TRANSFER, kinds.WAIT])
     bundle = (
         pl.when(at_place)

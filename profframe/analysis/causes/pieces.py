@@ -1,4 +1,4 @@
-"""What every nanosecond of a step was spent on: device work, or what the host did meanwhile.
+"""Partition of each step's time: every nanosecond belongs to device work or a host slice.
 
 While devices are busy, a moment belongs to their work: computation takes precedence over
 communication, and communication over copies, and among equals, what began first. While none is
@@ -45,6 +45,7 @@ class Pieces:
 def pieces(of: Slices, steps: Windows) -> Pieces:
     """Divide windows among slices."""
     works = np.flatnonzero(of.work > 0)
+    # Of works that begin at once, content decides and not the row, so that all steps divide alike.
     ties = (works, of.detail[works], of.label[works], of.end_ns[works], of.start_ns[works])
     works = works[np.lexsort(ties)]
     grid, owner = _busy(of, works, steps)
@@ -65,8 +66,9 @@ def pieces(of: Slices, steps: Windows) -> Pieces:
 
 
 def _busy(of: Slices, works: Ints, steps: Windows) -> tuple[Ints, Ints]:
-    """Moments at which anything changes, and the work that the time between them belongs to."""
+    """Boundaries of busy time, and the work that owns each interval between two of them."""
     stretches = []
+    # The most important class last: it overwrites the owner of what it overlaps.
     for number in (COPY, COMMUNICATION, COMPUTE):
         rows = works[of.work[works] == number]
         start, end = of.start_ns[rows], of.end_ns[rows]
@@ -91,7 +93,9 @@ def _busy(of: Slices, works: Ints, steps: Windows) -> tuple[Ints, Ints]:
 def _idle(  # noqa: PLR0917 -- three of them are the columns of gaps
     of: Slices, works: Ints, steps: Windows, window: Ints, start: Ints, end: Ints
 ) -> list[tuple[Ints, Ints, int, Ints, Ints]]:
-    """Divide gaps: until the launch of the next work for the host, then for the launch."""
+    """Divide idle gaps: host time until the next work is launched, launch latency after that."""
+    # A gap belongs to the work that ends it: until that was launched, devices waited for its
+    # thread.
     after = np.searchsorted(of.start_ns[works], end)
     following = np.append(works, -1)[after]
     launch = np.where(following >= 0, of.launch[following], -1)
@@ -102,6 +106,7 @@ def _idle(  # noqa: PLR0917 -- three of them are the columns of gaps
     parts = [(window, following, LAUNCH, launched, end)]
     threads = _Threads(of)
     gap, row, begun, ended = threads.inside(thread, start, launched)
+    # A thread in no slice does nothing itself: what the main thread did meanwhile counts.
     lost = (row < 0) & (thread[gap] != steps.thread)
     parts.append((window[gap[~lost]], row[~lost], HOST, begun[~lost], ended[~lost]))
     main = np.full(np.count_nonzero(lost), steps.thread)

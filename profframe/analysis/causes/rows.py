@@ -71,7 +71,7 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Steps of one (run, rank), none of which overlap: when they ran, and on which thread."""
+    """Disjoint steps of one (run, rank): their times and their thread."""
 
     step: Ints
     start_ns: Ints
@@ -104,11 +104,13 @@ def windows(connection: duckdb.DuckDBPyConnection, of: Slices) -> Windows:
     ).to_arrow_table()
     step, start, end = (numbers(table, name) for name in ("step", "start_ns", "end_ns"))
     row = last_equal(of.event_id, np.arange(of.event_id.size), numbers(table, "event_id"))
+    # Of steps that overlap the first counts: their common time must not count twice.
     kept = (row >= 0) & (
         start >= np.append(start[:1], np.maximum.accumulate(end)[:-1])[: start.size]
     )
     if kept.any():
         return Windows(step[kept], start[kept], end[kept], int(of.thread[row[kept][0]]))
+    # Without steps, the thread with most host time stands for the main one.
     host = np.flatnonzero(of.work == 0)
     thread = (
         int(np.bincount(of.thread[host] + 1, of.dur_ns[host]).argmax()) - 1 if host.size else -1

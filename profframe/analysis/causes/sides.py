@@ -122,7 +122,7 @@ def side(connect: Connect, keys: Sequence[tuple[str, int]]) -> Side:
 
 
 def divided(of: Side) -> list[Pieces]:
-    """What every nanosecond of each part was spent on."""
+    """The partition of each part's time; see `pieces`."""
     return [
         with_waits(pieces(its, steps), until)
         for its, steps, until in zip(of.slices, of.windows, of.waits_until, strict=True)
@@ -136,6 +136,7 @@ def _waits(
     waits: dict[tuple[str, int], tuple[Ints, Ints]] = {}
     for run in dict.fromkeys(run for run, _ in keys):
         ranks = [rank for other, rank in keys if other == run]
+        # One rank alone cannot tell waiting for others from a slow transfer.
         if len(ranks) == 1:
             continue
         with connect(run, None) as connection:

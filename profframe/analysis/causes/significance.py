@@ -1,4 +1,4 @@
-"""Which rows of causes are more than noise; the rest is one row."""
+"""Separate causes that are significant from noise, which becomes one row."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def with_evidence(
 ) -> pl.DataFrame:
     """Rows whose calls are evidence of their change are significant.
 
-    Work that both sides have and that only differs in time is not, whatever its steps say, if it
-    does not go beyond the drift of all others. What was not repeated stays without a test.
+    Steps alone show nothing for work that both sides have and that only differs in time: its change
+    must also go beyond the drift of all other calls. Rows of sides without repetitions stay
+    untested.
     """
     table = table.join(of_calls, on="row", how="left", maintain_order="left")
     change = _mean_change(sides)
@@ -59,8 +60,9 @@ def with_evidence(
 def is_beyond(change: pl.Expr, whole: pl.Expr, sides: tuple[Side, Side]) -> pl.Expr:
     """Whether a change goes beyond the drift, of which the ``whole`` one is a part.
 
-    Two runs may differ by a little without a reason, so of one run on a side it is 5 %; where both
-    have several, these show what is noise, and most of the change must not be the drift.
+    Two single runs may differ by a little without a reason, so the least change is 5 %. Where both
+    sides have several runs, their spread shows the noise, and at least half of the change must not
+    be drift.
     """
     if _has_runs(sides):
         return change.abs() >= whole.abs() / 2
@@ -68,10 +70,10 @@ def is_beyond(change: pl.Expr, whole: pl.Expr, sides: tuple[Side, Side]) -> pl.E
 
 
 def _is_pace(drifts: Drifts, sides: tuple[Side, Side]) -> pl.Expr:
-    """Whether devices wait more or less because one run as a whole was slower, as runs are.
+    """Whether a change in idle time is explained by the pace of a whole run.
 
-    A wait is what the host is behind the devices; so a small drift of either changes it by as much
-    as a drift of the whole step, however short it is.
+    Devices wait for as long as the host is behind them. So a drift of either by 1 % changes the
+    wait by 1 % of the whole step, even where the wait itself is short.
     """
     if _has_runs(sides):
         return pl.lit(False)
@@ -95,7 +97,7 @@ def _mean_change(sides: tuple[Side, Side]) -> pl.Expr:
 def named_or_noise(
     table: pl.DataFrame, values: pl.DataFrame, sides: tuple[Side, Side], drifts: Drifts
 ) -> pl.DataFrame:
-    """Rows that are more than noise, and those of a cause that is so as a whole.
+    """Rows that are significant, alone or because their cause as a whole is; the rest is noise.
 
     Different calls are not noise, however little they take, unless only some steps have them, or
     both sides have them equally often, elsewhere. What is left is one row. If steps differ as a
@@ -185,6 +187,7 @@ def tests(values: pl.DataFrame, height: int, sides: tuple[Side, Side]) -> pl.Dat
                 for name, of in zip(SIDES, sides, strict=True)
             )
         )
+        # Thousands of tiny rows would only raise the bar for those that matter.
         large = sizes >= LEAST_SHARE * max(of.mean_ns for of in sides)
         q = np.ones(height)
         q[large] = noise.false_discovery(result.p[large])

@@ -1,4 +1,4 @@
-"""What each slot is on both sides, as rows: names, shapes, calls, and the slots around it."""
+"""Slots as rows: name, shapes and number of calls on both sides, and enclosing slots."""
 
 from __future__ import annotations
 
@@ -93,6 +93,7 @@ def _of_side(name: str, side: Side, own: Ints, of: Slots, connect: Connect) -> p
     in_steps = trees.step[trees.tree] >= 0
     if not in_steps.any():
         in_steps[:] = True
+    # Examples are from steps where there are any: what is outside of them may differ.
     order = np.lexsort((np.arange(own.size), ~in_steps))
     slot, first = np.unique(own[order], return_index=True)
     node = order[first]
@@ -108,6 +109,7 @@ def _of_side(name: str, side: Side, own: Ints, of: Slots, connect: Connect) -> p
         dur[here] = slices.dur_ns[trees.row[here]]
         beside[here] = side.conditions[part].beside_ns[trees.row[here]]
         clock[here] = side.conditions[part].clock_mhz[trees.row[here]]
+    # What is outside of steps counts in no mean per step.
     calls = np.bincount(own[in_steps], minlength=of.count)[slot]
     total, total_beside = (
         np.bincount(own[in_steps], column[in_steps], minlength=of.count)[slot]

@@ -1,8 +1,8 @@
-"""Calls of all steps of two sides, as slots: the same call of the same place has the same slot.
+"""Slots: a number for each call site, shared by all steps of both sides.
 
 One step of each side represents the others, which are aligned to it: the earliest of those that are
-equal most often. The two are then aligned to each other. What else a step has gets slots by what it
-is in, what it is, and how often that occurred before.
+equal most often. The two are then aligned to each other. Unmatched calls are keyed by parent slot,
+label and occurrence number.
 """
 
 from __future__ import annotations
@@ -46,12 +46,15 @@ class Slots:
 
 def slots(base: Trees, other: Trees) -> Slots:
     """Give the nodes of two sides slots; they are the same with the sides exchanged."""
+    # Aligning is greedy, so its result may depend on the order of the sides; an explanation must
+    # only change its signs when they are exchanged.
     if _order(other) < _order(base):
         turned = slots(other, base)
         return Slots(turned.other, turned.base, turned.count, turned.gap)
     sides = base, other
     of = [np.full(side.row.size, NONE, np.int64) for side in sides]
     count = 0
+    # What is in no step (setup, the end) is never the counterpart of a step.
     for in_steps in (True, False):
         kinds = [_roots(side, in_steps) for side in sides]
         chosen = [_representative(side, roots) for side, roots in zip(sides, kinds, strict=True)]
@@ -64,7 +67,7 @@ def slots(base: Trees, other: Trees) -> Slots:
 
 
 def _order(of: Trees) -> tuple[int, int]:
-    """What distinguishes the sides, whichever comes first."""
+    """A sort key for the two sides, so that results do not depend on their order."""
     return of.row.size, int(np.bitwise_xor.reduce(of.forest.equal[of.root], initial=np.uint64(0)))
 
 
@@ -81,6 +84,8 @@ def _representative(of: Trees, roots: Ints) -> int:
     if not roots.size:
         return NONE
     _, first, count = np.unique(of.forest.equal[roots], return_index=True, return_counts=True)
+    # Warm-up, logging and validation make single steps different: the most frequent form is
+    # typical.
     return int(roots[first[np.lexsort((first, -count))[0]]])
 
 
@@ -102,6 +107,7 @@ def _shared(
     end = node + int(base.forest.size[node])
     if counterpart >= 0:
         pairs = align(base.forest, other.forest, [(node, counterpart)])
+        # Work is paired last: another release may launch the same kernels from other calls.
         _pair_work(sides, pairs, (node, counterpart))
         paired = np.flatnonzero(pairs >= 0)
         of[0][paired] = of[1][pairs[paired]]
@@ -129,6 +135,7 @@ def _pair_work(sides: tuple[Trees, Trees], pairs: Ints, roots: tuple[int, int]) 
     work, other_work = base.is_work, other.is_work
     shapes = [side.detail[side.forest.parent] for side in sides]
     keys = [
+        # Shifted, so that a detail equal to that of its call does not give 0, which means no key.
         (base.detail ^ (shapes[0] >> 1), other.detail ^ (shapes[1] >> 1)),
         (base.detail, other.detail),
         (base.category, other.category),
@@ -148,11 +155,12 @@ def _pair_work(sides: tuple[Trees, Trees], pairs: Ints, roots: tuple[int, int]) 
 def _pair_around(
     sides: tuple[Trees, Trees], pairs: Ints, back: Ints, roots: tuple[int, int]
 ) -> None:
-    """Pair calls whose work is paired and that do about as much of it, in place."""
+    """Pair parents of paired work if their work is within 4x. Modifies the arguments."""
     parents = [side.forest.parent for side in sides]
     work = [np.append(0, np.cumsum(side.is_work)) for side in sides]
     end = roots[0] + int(sides[0].forest.size[roots[0]])
     rows = roots[0] + np.flatnonzero((sides[0].is_work & (pairs >= 0))[roots[0] : end])
+    # From the last to the first, so that inner calls are paired before those around them.
     for row in rows[::-1].tolist():
         node, other = parents[0][row], parents[1][pairs[row]]
         while node >= 0 and other >= 0 and pairs[node] < 0 and back[other] < 0:
@@ -191,6 +199,7 @@ def _spread(of: Forest, own: Ints, roots: Ints, chosen: int) -> None:
     memo: Memo = {}
     for number, place in enumerate(first.tolist()):
         root, size = int(roots[place]), int(of.size[roots[place]])
+        # Steps of one form are aligned once, with the first of them, and copied.
         if root != chosen:
             pairs = align(of, of, [(root, chosen)], memo)[root : root + size]
             own[root : root + size] = np.where(pairs >= 0, own[pairs], NONE)
@@ -206,6 +215,8 @@ def _left_over(sides: tuple[Trees, Trees], of: list[Ints], count: int) -> int:
         around = nearest(side.forest.parent, own >= 0)[rows]
         inside = np.where(around >= 0, own[around], NONE)
         label, tree = side.forest.label[rows], side.tree[rows]
+        # Per tree, so that the n-th extra call of a label has the same slot in all steps of both
+        # sides.
         order = np.lexsort((rows, label, inside, tree))
         same = (tree, inside, label)
         new = np.zeros(rows.size, np.bool_)
@@ -228,7 +239,7 @@ def _left_over(sides: tuple[Trees, Trees], of: list[Ints], count: int) -> int:
 
 
 def _gaps(sides: tuple[Trees, Trees], of: list[Ints], count: int) -> Ints:
-    """Which slots that one side lacks stand in the same place."""
+    """Number the gaps of unmatched slots; those of both sides in one place share a number."""
     there = [np.zeros(count, np.bool_) for _ in sides]
     for own, mask in zip(of, there, strict=True):
         mask[own] = True
@@ -240,7 +251,7 @@ def _gaps(sides: tuple[Trees, Trees], of: list[Ints], count: int) -> Ints:
 
 
 def _places(of: Forest, own: Ints, both: Mask) -> Ints:
-    """Number of the call around each node that both sides have, and of what is before it there."""
+    """For each node the nearest enclosing matched call, and the last matched child before it."""
     is_shared = both[own]
     around = nearest(of.parent, is_shared)
     rows = np.arange(own.size)

@@ -108,7 +108,7 @@ def table(
 def _of_calls(
     rows: pl.DataFrame, keyed: pl.DataFrame, sides: tuple[Side, Side], times: Sequence[CallTimes]
 ) -> pl.DataFrame:
-    """What the calls of a row say of it, where all of it is work or ops that both sides have."""
+    """Evidence from a row's calls, where all of it is work or ops that both sides have."""
     is_paired = pl.col("cause").is_in(WORK) | (pl.col("bundle_kind") == OF_OP)
     slots = rows.filter(is_paired).select("slot", *_BUNDLE).unique()
     of_rows = slots.join(keyed.select(*_BUNDLE, "row"), on=_BUNDLE).select("slot", "row")
@@ -142,9 +142,9 @@ def _bundles(rows: pl.DataFrame, about: pl.DataFrame) -> pl.DataFrame:
 
 
 def _work(name: str) -> list[pl.Expr]:
-    """Work of a side per step: its number, its time, and how much of it other work ran beside.
+    """Work of a side per step: number, time, and the time in which other work overlapped it.
 
-    Also the clock and FLOPs of what has known ones, with its time.
+    Also the mean clock and FLOPs where they are known, and the time of that part.
     """
     calls = pl.when("is_work").then(f"{name}_calls").otherwise(0.0)
     took = calls * pl.col(f"{name}_call_ns")
@@ -223,6 +223,7 @@ def _apportioned(parts: Ints, denominator: int, total: int) -> Ints:
     """Fractions as integers that add up to a total: the largest remainders are rounded up."""
     whole, rest = parts // denominator, parts % denominator
     missing = total - int(whole.sum())
+    # Rounding each cause by itself would leave a few nanoseconds that no row has.
     up = np.argsort(-rest, kind="stable")[: max(missing, 0)]
     down = np.argsort(rest, kind="stable")[: max(-missing, 0)]
     whole[up] += 1

@@ -1,4 +1,4 @@
-"""The aligned call trees of both sides as one: what each call takes with everything in it."""
+"""The merged call tree of both sides, with the inclusive time of each call."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def tree(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[Side, Side]) -> p
 
 
 def parents(of: Ints) -> Ints:
-    """Parents without cycles: what does not lead to a root is put below the first slot, a root.
+    """Break cycles among parents: what does not lead to a root moves below slot 0, a root.
 
     Calls that only some steps have can contain each other, in one step one way and in another step
     the other way.
@@ -96,6 +96,7 @@ def _per_step(total: Ints, count: int) -> Ints:
     """Means in whole nanoseconds, which add up to the mean of all."""
     if not count:
         return total
+    # Differences of rounded running sums: each mean is off by less than 1 ns, and they add up.
     whole = (2 * np.cumsum(total) + count) // (2 * count)
     means: Ints = np.diff(whole, prepend=0)
     return means

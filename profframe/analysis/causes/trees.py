@@ -81,6 +81,7 @@ def _nodes(of: Slices, steps: Windows) -> tuple[Ints, Ints, Ints]:
     step = of.step[node]
     parent = np.where(work, np.where(launch >= 0, of.call[launch], -1), of.call[of.parent[node]])
     parent[~work & (of.parent[node] < 0)] = -1
+    # An annotation around several steps is in none of their trees: each begins anew.
     parent = np.where((parent >= 0) & (of.step[parent] == step), parent, -1)
     above = np.full(of.event_id.size, -1, np.int64)
     above[node] = parent
@@ -89,8 +90,11 @@ def _nodes(of: Slices, steps: Windows) -> tuple[Ints, Ints, Ints]:
     time = np.where(launch >= 0, of.start_ns[launch], of.start_ns[node])
     role = np.where(thread == steps.thread, 0, 2)
     backward = np.unique(of.thread[(of.backward > 0) & (of.work == 0)])
+    # Threads have other numbers in each process; their role is the same: main, backward, others.
     role[(role > 0) & np.isin(thread, backward)] = 1
     place = _places(step, thread, time, np.stack([role, of.label[node]]))
+    # Work comes after the calls of its moment, so that it becomes a leaf of the call that launched
+    # it.
     raw = np.where(work, _DEEPEST, of.depth[node])
     order = np.lexsort((node, of.graph_position[node], of.start_ns[node], raw, time, place, step))
     node, depth, step = node[order], depth[order] + 1, step[order]

@@ -1,4 +1,4 @@
-"""What happened in each piece of a step, and in which call."""
+"""Kind, name and enclosing call of each piece of a step."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _DELAY_KINDS: Final = np.array([_OF_SORT.get(sort, _OP) for sort in range(max(_O
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What each piece belongs to, in the order of pieces.
+    """Window, node and kind of each piece, in the order of pieces.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Units:
 
 
 def units(of: Slices, made: Pieces, tree: Trees, steps: Ints, late: Delays) -> Units:
-    """What the pieces of a rank belong to, for windows of some steps."""
+    """Find the unit of each piece of a rank in windows of some steps."""
     own = np.flatnonzero(tree.part == late.part)
     node_of = tree.node_of(late.part, of.event_id.size)
     row = made.row
@@ -79,6 +79,7 @@ def units(of: Slices, made: Pieces, tree: Trees, steps: Ints, late: Delays) -> U
     roots = own[tree.row[own] < 0]
     root_of = dict(zip(tree.step[tree.tree[roots]].tolist(), roots.tolist(), strict=True))
     fallback = np.array([root_of.get(step, roots[0]) for step in steps.tolist()] or [0], np.int64)
+    # What is in no call belongs to the step itself.
     node = np.where(node >= 0, node, fallback[made.window])
     kind = np.select(
         [made.what == BUSY, made.what == WAIT, made.what == LAUNCH, made.what == NOTHING],
@@ -112,6 +113,7 @@ def _kinds(of: Slices) -> Ints:
     host = of.work == 0
     kind = np.full(of.sort.size, _CODE, np.int64)
     inside_op = nearest(of.parent, host & (of.sort == OP)) >= 0
+    # Python frames inside an op are the op's: code is only what runs outside of ops.
     kind[inside_op | ((of.sort > FRAME) & host)] = _OP
     marked = host & np.isin(of.sort, [*_OF_SORT])
     mark = nearest(of.parent, marked)

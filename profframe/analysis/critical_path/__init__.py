@@ -1,4 +1,4 @@
-"""The critical path: what the end of a step had to wait for, back to its beginning.
+"""The critical path of a step: the chain of dependencies that determines when it ends.
 
 Each activity of the window is a node of a graph: device work, and the segments of every thread
 between two moments at which one of its slices begins or ends. Each begins after the last activity

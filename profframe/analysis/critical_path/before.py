@@ -1,4 +1,4 @@
-"""What a rank did before given moments: its own critical path back from each of them."""
+"""Critical path of one rank, walked backwards from given times."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from profframe.intervals import Ints
 def before(graph: Graph, event: Ints, moment: Ints, since: Ints) -> tuple[Stretches, Ints]:
     """The paths from the start of each event, at a moment, back to another moment.
 
-    Each adds up to the time between the two; what comes before the window of the graph is unknown,
-    and so is everything if the event is not in the graph. Besides the segments, it returns the row
-    of the event that each of them leads to.
+    The segments of a path add up to the time between its two moments. Time before the window of the
+    graph is an unknown segment, and so is the whole path of an event that is not in the graph. Each
+    segment comes with the row of the event that its path leads to.
     """
     works, slices = graph.works, graph.slices
     work = last_equal(works.event, np.arange(works.event.size), event)
@@ -75,6 +75,7 @@ class _Steps:
         while time > limit:
             if work >= 0:
                 start, event = self._start[work], self._event[work]
+                # The path ends where the event begins, so the event is not on it.
                 if not is_first:
                     taken.append((path, event, WORK, max(start, limit), time))
                 edge, came_from, time = self._edge[work], self._before[work], min(start, time)

@@ -20,8 +20,8 @@ from profframe.intervals import union
 def waiting(rows: Rows, graph: Graph, done: int, until: int) -> Spans:
     """When something waits for devices of a rank: launched work, a call, or the end of its window.
 
-    From ``done`` on its host only waits for the end, ``until``. A copy within its call is waited
-    for.
+    From ``done`` on, the host of the rank only waits for the end of the window, ``until``. A call
+    that ends after its copy has waited for the copy.
     """
     works, slices = graph.works, graph.slices
     queued = np.flatnonzero((works.call >= 0) & (works.call_start < works.start))
@@ -34,7 +34,7 @@ def waiting(rows: Rows, graph: Graph, done: int, until: int) -> Spans:
 
 
 def split_idle(path: RankedStretches, busy: Mapping[int, Spans]) -> RankedStretches:
-    """The path with its idle parts cut where devices of their rank became busy, or idle.
+    """Split idle segments of a path where a device of their rank became busy or idle.
 
     ``busy`` is by rank, from the start of the window.
     """
@@ -44,6 +44,7 @@ def split_idle(path: RankedStretches, busy: Mapping[int, Spans]) -> RankedStretc
     moments = {rank: np.ravel((spans.start, spans.end), "F") for rank, spans in busy.items()}
     for rank, at in moments.items():
         rows = np.flatnonzero(is_idle & (path.rank == rank))
+        # Starts and ends of busy spans alternate, so an odd number before a moment means busy.
         before[rows] = np.searchsorted(at, of.start[rows], "right")
         cuts[rows] = np.searchsorted(at, of.end[rows], "left") - before[rows]
     cuts = np.maximum(cuts, 0)

@@ -1,4 +1,4 @@
-"""Everything that each activity of a rank had to wait for, not only what it waited for last.
+"""All dependencies of a rank's activities, not only the binding ones that `graph` keeps.
 
 Arrays only, as in `graph`: sources and targets are rows of its works and points.
 """
@@ -147,10 +147,11 @@ def _awaited(rows: Rows, order: LaunchOrder) -> tuple[_Columns, _Columns]:
 
 
 def _suggested(graph: Graph, parts: Iterable[_Columns]) -> _Columns:
-    """Waits of the path for other streams that nothing else shows."""
+    """Dependencies on other streams that only the order of the work suggests."""
     size = graph.edge.size
     work = np.flatnonzero(graph.edge == PATH_WAIT)
     pairs = [source * size + target for kind, source, target, *_ in parts if kind != LAUNCH]
+    # The path has pairs that are listed above with a better certainty.
     is_new = ~np.isin(graph.before[work] * size + work, np.concatenate(pairs))
     return _part(WAIT, graph.before[work[is_new]], work[is_new], ORDERED)
 
@@ -161,13 +162,14 @@ def _in_graphs(rows: Rows, dependencies: tuple[Ints, Ints]) -> tuple[_Columns, _
     recorded = _part(GRAPH, before, work, RECORDED)
     work, before = _ended(rows, *launch_targets(rows.works))
     calls = rows.works.call
+    # Recorded edges of a graph are complete: guesses from the order would add false ones.
     is_marked = np.isin(calls[work], calls[recorded[2]])
     other = ~is_marked & (rows.works.stream[work] != rows.works.stream[before])
     return recorded, _part(GRAPH, before[other], work[other], ORDERED)
 
 
 def _ended(rows: Rows, work: Ints, before: Ints) -> tuple[Ints, Ints]:
-    """Those pairs of which the second had ended when the first began."""
+    """Keep pairs whose second member ended before the first began."""
     works = rows.works
     work, before = work[before >= 0], before[before >= 0]
     fits = works.end[before] <= works.start[work]
@@ -190,6 +192,8 @@ def _synchronised(rows: Rows, graph: Graph, order: LaunchOrder) -> _Columns:
     until = slices.end[call]
     parts.append((call[one], last_until(works.stream, works.end, on[one], until[one]), IMPLIED))
     every = np.flatnonzero(~is_marked & (on < 0))
+    # A synchronisation of the device waits for the last work of each stream, not only for the last
+    # of all.
     streams = np.unique(works.stream)
     waiting = np.repeat(every, streams.size)
     of_each = last_until(works.stream, works.end, np.tile(streams, every.size), until[waiting])
@@ -199,6 +203,7 @@ def _synchronised(rows: Rows, graph: Graph, order: LaunchOrder) -> _Columns:
     parts.append((copy_call, copies, IMPLIED))
     joined = _together(*(_sync_part(rows, graph, *part) for part in parts))
     thread = graph.points.thread[joined.target]
+    # A thread that waited for a work once need not wait for it in each later synchronisation.
     first = np.lexsort((joined.target, joined.source, thread))  # recorded ones come first already
     source, thread = joined.source[first], thread[first]
     new = np.append(True, (source[1:] != source[:-1]) | (thread[1:] != thread[:-1]))

@@ -1,4 +1,4 @@
-"""What each piece of work, and each moment of a thread, waited for.
+"""Dependency graph of one rank: each work and each point of a thread with its last dependency.
 
 Arrays only. Time is relative to the start of the window, and clipped to it. Activities that take no
 time are not in the graph, so a walk from each activity to what it waited for ends.
@@ -77,7 +77,7 @@ class Works:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Spans of time in ascending order, none of which touch."""
+    """Disjoint spans of time, ascending."""
 
     start: Ints
     end: Ints
@@ -95,7 +95,7 @@ class StreamWaits:
 
 @dataclass(frozen=True, slots=True)
 class WaitCalls:
-    """Such calls with unknown streams: only their thread and time are known."""
+    """Stream waits that are only known as calls: their thread and time, but not the streams."""
 
     thread: Ints
     issued: Ints
@@ -124,9 +124,12 @@ class Threads:
 
     def callers(self, threads: Iterable[int]) -> dict[int, int]:
         """The thread that wakes each thread except the main one, without cycles."""
+        # Nothing records who wakes a thread: unless a pair says otherwise, it is taken to be the
+        # main one.
         callers = {thread: self.main for thread in threads if thread != self.main}
         for forward, backward in self.pairs:
             caller = forward
+            # A pair that would close a circle is left out: a walk from thread to thread has to end.
             while caller not in {self.main, backward} and caller in callers:
                 caller = callers[caller]
             if backward in callers and caller == self.main:
@@ -182,7 +185,7 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Each activity with the one that it waited for last.
+    """Activities with the dependency of each that ended last.
 
     ``edge`` and ``before`` belong to works: LAUNCH and a point, QUEUE or WAIT and a work, or
     UNKNOWN. ``latest`` is the work before whose start each work cannot end: for a collective, that
@@ -233,9 +236,11 @@ class LaunchOrder:
 
 def launch_order(works: Works) -> LaunchOrder:
     """Works in the order of their launches on each stream."""
+    # Clocks that disagree may put a launch after its work; a stream's order must not.
     launched = np.minimum(works.call_start, works.start)
     row = np.lexsort((works.start, launched, works.stream))
     stream, size = works.stream[row], row.size
+    # Kernels of one stream may overlap, so the last in launch order need not be the last to end.
     by_end = np.argsort(works.end, kind="stable")
     rank = np.empty(size, np.int64)
     rank[by_end] = np.arange(size)
@@ -255,10 +260,12 @@ def _predecessors(rows: Rows, order: LaunchOrder) -> tuple[Ints, Ints]:
     queued = last_until(works.stream, works.end, works.stream, works.start)
     awaited = _last_awaited(rows, order)
     ends = np.append(works.end, NONE)
+    # On a tie the stream's own order is the certain one.
     by_queue = ends[queued] >= ends[awaited]
     before = np.where(by_queue, queued, awaited)
     edge = np.where(by_queue, QUEUE, WAIT)
     has_call = works.call >= 0
+    # While a call goes on its work may begin: then the launch took from the call's start.
     returned = works.call_end <= works.start
     arrival = np.where(returned, works.call_end, works.call_start)
     arrival[~has_call | (works.call_start > works.start)] = NONE
@@ -276,9 +283,9 @@ def _predecessors(rows: Rows, order: LaunchOrder) -> tuple[Ints, Ints]:
 def ordered_targets(works: Works, ready: Ints, edge: Ints) -> tuple[Ints, Ints]:
     """Works that came late after all that is known, and the last one to end before each.
 
-    Late is what Tukey's fence says for its kind of edge. That one counts if it is on another
-    stream, and ended after everything else was ready: only the order suggests that it was waited
-    for.
+    A work is late if its lag is above Tukey's fence for its kind of edge. The last to end counts if
+    it is on another stream and ended after everything else was ready. No record says that it was
+    waited for: only the order suggests it.
     """
     lag = works.start - ready
     is_late = np.zeros(lag.size, np.bool_)
@@ -286,6 +293,8 @@ def ordered_targets(works: Works, ready: Ints, edge: Ints) -> tuple[Ints, Ints]:
         rows = np.flatnonzero((edge == kind) & (lag >= 0) & (ready >= 0))
         if rows.size:
             low, high = np.quantile(lag[rows], (0.25, 0.75), method="lower")
+            # Work that comes late waited for something: in a run-ahead ResNet whose streams wait
+            # without a record, 23 of 87 ms of the path were idle while the devices worked.
             is_late[rows] = lag[rows] > high + 3 * (high - low) // 2
     late = np.flatnonzero(is_late)
     anywhere = np.zeros(works.event.size, np.int64)
@@ -362,6 +371,7 @@ def _points(rows: Rows, last: tuple[int, int]) -> Points:
     thread, time = thread[order], time[order]
     new = np.append(True, (thread[1:] != thread[:-1]) | (time[1:] != time[:-1]))
     thread, time = thread[new], time[new]
+    # Ends are excluded: at the end of a slice its thread is in the next one already.
     inside = stab(slices.thread, slices.start, slices.end - 1, thread, time)
     none = np.full(time.size, NONE, np.int64)
     return Points(thread, time, inside, none, none, none)
@@ -413,6 +423,7 @@ def _sync_joins(points: Points, rows: Rows, order: LaunchOrder) -> tuple[Ints, I
     copies, copy_call = copies[copy_call >= 0], copy_call[copy_call >= 0]
     call, work = np.append(call, copy_call), np.append(work, copies)
     ends = np.append(works.end, NONE)[work]
+    # A call that came after the end of the work, or returned before it, did not wait for it.
     blocked = (work >= 0) & (ends > slices.start[call]) & (ends <= slices.end[call])
     call, work = call[blocked], work[blocked]
     at = points.at(slices.thread[call], slices.end[call])
@@ -432,6 +443,8 @@ def _backward_joins(points: Points, slices: Slices, at: Ints, backward: int) -> 
     zero = np.zeros(roots.size, np.int64)
     place = last_until(zero, slices.end[roots], np.zeros(at.size, np.int64), points.time[at] - 1)
     row = np.append(roots, NONE)[place]
+    # backward() blocks its caller: all that the other thread begins and ends meanwhile is waited
+    # for.
     within = (row >= 0) & (np.append(slices.start, NONE)[row] >= points.time[at - 1])
     row = row[within]
     return at[within], points.at(slices.thread[row], slices.end[row])

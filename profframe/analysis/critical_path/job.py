@@ -102,7 +102,7 @@ def find(
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the ranks of a run did in a window, on one clock, from ``start_ns`` to ``end_ns``.
+    """Activities of all ranks in a window, on one clock, from ``start_ns`` to ``end_ns``.
 
     For each rank: its own window (None if nothing takes time), its activities, what each of them
     waited for last, and works that others of their graph waited for, if the source recorded them.
@@ -125,7 +125,7 @@ def gather(
     *,
     corrected: bool = True,
 ) -> Job:
-    """Read what the ranks did: in a step, an annotation (which of that name), or all.
+    """Read the activities of all ranks in a step, in an annotation, or in the whole trace.
 
     Times are on their own clocks, unless these are ``corrected``. The window is from the first
     start to the last end on any rank. A step that is whole on all ranks begins, as in `runs`, when
@@ -143,6 +143,8 @@ def gather(
             window = rows.window(source, *what)
             windows.append(window and window.moved(-source.ahead_ns))
         end = max((window.end_ns for window in windows if window is not None), default=0)
+        # A step of a job begins when the job completed the one before, not when its first rank
+        # launched it: hosts run ahead.
         if end in intervals:
             windows = [window and window.since(intervals[end]) for window in windows]
         start = min((window.start_ns for window in windows if window is not None), default=0)
@@ -188,7 +190,7 @@ def _sources(
 
 
 def of_each(count: int, compute: Callable[[int], Value]) -> list[Value]:
-    """The results for each rank by its place, two at a time: arrays and SQL let others run."""
+    """Map a function over ranks, two at a time: NumPy and DuckDB release the GIL."""
     with ThreadPoolExecutor(2, "profframe-ranks") as pool:
         return [*pool.map(compute, range(count))]
 
@@ -306,7 +308,7 @@ def _joined(graphs: Sequence[Graph]) -> Graph:
 
 
 def _behind(own: Graph, works: int, points: int, slices: int) -> Graph:
-    """The graph with its rows after this many others."""
+    """Shift the row numbers of a graph, so that it can follow others."""
 
     def behind(row: Ints, others: Ints | int) -> Ints:
         return np.where(row < 0, row, row + others)
@@ -339,6 +341,8 @@ def _with_meetings(whole: Graph, meetings: Meetings, origin: int) -> Graph:
     event = meetings.event + meetings.rank * _EVENTS
     start, end = meetings.start - origin, meetings.end - origin
     last = meetings.last
+    # Strictly: ranks that left two collectives in one nanosecond waited for each other without an
+    # end.
     waits = (start[last] > start) & (end > start[last])
     member, last = np.flatnonzero(waits), last[waits]
 
@@ -375,7 +379,7 @@ def _last(whole: Graph, place: int, window: rows.Window, length: int) -> dict[st
 def _ranked(path: Stretches, whole: Graph, ranks: Ints) -> RankedStretches:
     """The path with the rank that it is on, and the rank that waited meanwhile.
 
-    Where nothing is recorded, it is on the rank of what follows.
+    Segments without an event are on the rank of the segment after them.
     """
     waits = _waits(path, whole)
     cuts = np.setdiff1d(np.array([start for start, _, _ in waits], np.int64), path.start)
@@ -384,6 +388,7 @@ def _ranked(path: Stretches, whole: Graph, ranks: Ints) -> RankedStretches:
     end = np.append(start[1:], path.end[-1:])
     place = np.where(path.event < 0, NONE, path.event // _EVENTS)
     after = np.where(place >= 0, np.arange(place.size), place.size - 1)
+    # Segments without an event belong to what follows them.
     place = place[np.minimum.accumulate(after[::-1])[::-1]]
     waiting = np.full(start.size, NONE, np.int64)
     for since, until, rank in waits:  # from the last to the first: the nearest wait counts

@@ -37,7 +37,7 @@ EDGES: Final = (*BOUNDS_OF_EDGES,)
 
 @dataclass(frozen=True, eq=False)
 class CriticalPath:
-    """What a step waited for, from its start to the end of its last activity.
+    """The critical path of a step, from its start to the end of its last activity.
 
     Attributes
     ----------
@@ -101,9 +101,9 @@ class CriticalPath:
 
     @cached_property
     def waits(self) -> pl.DataFrame:
-        """What ranks waited for on the path: one row per awaited rank, bound and name.
+        """Waits for other ranks along the path: one row per awaited rank, bound and name.
 
-        ``rank bound name total_ns share``, the longest first; a part of what `bounds` has.
+        ``rank bound name total_ns share``, the longest first; their time is a part of `bounds`.
         """
         waited = self.events.filter(pl.col("waiting_rank").is_not_null())
         total = pl.col("dur_ns").sum()

@@ -46,13 +46,13 @@ class Window:
     pairs: Mapping[str, Ints] | None = None
 
     def moved(self, by_ns: int) -> Window:
-        """The same on another clock."""
+        """The window on another clock."""
         moments = (self.start_ns, self.end_ns, self.host_end_ns)
         start, end, host_end = (moment + by_ns for moment in moments)
         return replace(self, start_ns=start, end_ns=end, host_end_ns=host_end)
 
     def since(self, moment_ns: int) -> Window | None:
-        """The part of it from a moment on; None if it had ended by then."""
+        """The window from a later start on; None if it had ended by then."""
         if self.end_ns <= moment_ns:
             return None
         start, host_end = (max(at, moment_ns) for at in (self.start_ns, self.host_end_ns))
@@ -101,7 +101,9 @@ def _step_window(source: Source, step: int) -> Window | None:
         path_end_ns=completed,
     )
     event = NONE
+    # If the host ends later than the devices, the path begins on the host.
     if completed > host_end and works["event_id"].size:
+        # Several works may end in this nanosecond; the one of the latest step is this step's.
         event = int(works["event_id"][np.argmax(works["step"])])
     return Window(began, completed, thread, thread, event, thread, max(host_end, began))
 
@@ -164,6 +166,7 @@ def _whole_window(source: Source) -> Window | None:
     main = next(iter((*linked, *others, *threads)), 0)
     host_end = int(host["end_ns"].max(initial=start))
     last = host["thread"][host["end_ns"] == host_end].tolist() or [main]
+    # On a tie the main thread, which has more to tell.
     thread = main if main in last else min(last)
     if host_end == end:
         return Window(start, end, main, thread, NONE, thread, host_end, pairs)
@@ -184,6 +187,7 @@ def read(source: Source, window: Window) -> Rows:
         (waits["device"], waits["on_stream"]),
     )
     on_stream = np.where(waits["on_stream"] < 0, NONE, on_stream)
+    # Later work keeps devices busy, but nothing in the window waits for its end.
     done = work["end_ns"] <= window.end_ns - window.start_ns
     works = in_turns(_works(work, work_stream, done))
     slices = Slices(
@@ -219,7 +223,7 @@ def _works(columns: Mapping[str, Ints], stream: Ints, some: Mask) -> Works:
 
 
 def graph_waits(source: Source, events: Ints) -> tuple[Ints, Ints]:
-    """Rows of works that other works of their graph had to wait for, and of those others."""
+    """Dependencies between nodes of graphs: rows of the source and of the target."""
     pairs = source.ints("FROM flow_pairs(flows, 'graph_dependency')")
     rows = np.arange(events.size)
     first, then = (last_equal(events, rows, pairs[name]) for name in ("source", "target"))
@@ -238,6 +242,7 @@ def _stream_waits(waits: Mapping[str, Ints], stream: Ints, on_stream: Ints) -> S
 def _host_waits(waits: Mapping[str, Ints], on_stream: Ints, synchronising: Ints) -> HostWaits:
     """Waits of threads: from synchronisation events, else from calls by their names."""
     rows = np.flatnonzero((waits["of_stream"] == 0) & (waits["call"] >= 0))
+    # A recorded wait knows its stream; names of calls are for sources without such records.
     calls = np.setdiff1d(synchronising, waits["call"][rows])
     on = on_stream[rows]
     recorded = np.where(on < 0, UNSET, waits["recorded_ns"][rows])

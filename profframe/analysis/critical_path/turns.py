@@ -1,4 +1,4 @@
-"""Work of a stream, one piece after the other.
+"""Streams as queues: overlapping work of a stream is serialised.
 
 A stream does one thing after the other, whatever times are recorded: a kernel that begins before
 the one before it has ended (programmatic dependent launch, or the ticks of a clock) waits for what
@@ -17,9 +17,9 @@ from profframe.intervals import Ints, last_until
 
 
 def in_turns(works: Works) -> Works:
-    """The works on these streams, each from the end of those before it.
+    """Clip the start of each work to the end of the work before it on its stream.
 
-    One that ends no later than those before it stays as it is: it ran beside them.
+    A work that ends no later than those before it is not clipped: it ran beside them.
     """
     if not works.event.size:
         return works
@@ -27,6 +27,8 @@ def in_turns(works: Works) -> Works:
     order = np.lexsort((works.event, works.end, works.start, stream))
     of_stream, start, end = stream[order], works.start[order], works.end[order]
     step = int(end.max()) - min(int(start.min()), 0) + 1
+    # One running maximum for all streams: a step is longer than the window, so none reaches the
+    # next.
     reach = np.maximum.accumulate(of_stream * step + end) - of_stream * step
     before = np.append(NONE, reach[:-1])
     before[np.append(True, of_stream[1:] != of_stream[:-1])] = start.min()
@@ -37,7 +39,7 @@ def in_turns(works: Works) -> Works:
 
 
 def beside(works: Works) -> tuple[Ints, Ints]:
-    """Works that ran beside others on their stream, and what followed them there."""
+    """Works that ended no later than an earlier one of their stream, and their followers."""
     if not works.event.size:
         return works.event, works.event
     recorded = works.end - works.whole
@@ -58,8 +60,9 @@ def beside(works: Works) -> tuple[Ints, Ints]:
 def _launch_streams(works: Works) -> Ints:
     """The stream that each work was launched into.
 
-    For the work of a graph on several streams it is that of the last work before it, copies apart,
-    that its thread launched by itself and of which the graph has a stream; else that of its first.
+    A graph with several streams was launched into one of them: the stream of the last kernel that
+    the same thread launched outside a graph before it, if the graph uses that stream; else the
+    stream of the graph's first work.
     """
     launched = np.flatnonzero(works.call >= 0)
     if not launched.size:
@@ -74,6 +77,7 @@ def _launch_streams(works: Works) -> Ints:
     several = np.flatnonzero(low != high)
     if not several.size:
         return works.stream
+    # Copies may have a stream of their own; a kernel shows the stream that its thread works in.
     alone = launched[(count[call] == 1) & ~works.copy[launched]]
     thread, since = works.call_thread[first[several]], works.call_start[first[several]]
     nearest = last_until(works.call_thread[alone], works.call_start[alone], thread, since)

@@ -1,4 +1,4 @@
-"""The walk from the end of a window back to its start, always to what was waited for last."""
+"""Backward walk through the graph, from the end of a window to its start."""
 
 from __future__ import annotations
 
@@ -51,6 +51,8 @@ def walk(graph: Graph, *, work: int = NONE, point: int = NONE) -> Stretches:
     time = max(end[work] if work >= 0 else int(points.time[point]), 0)
     while time > 0:
         if work >= 0:
+            # In a collective the path leaves to the rank that came last, if that came before the
+            # path's moment.
             latest = latest_of[work] if start[latest_of[work]] < time else work
             stretches.append((event[work], WORK, start[latest], time))
             edge, before, time = edge_of[latest], before_of[latest], start[latest]
@@ -71,6 +73,8 @@ def walk(graph: Graph, *, work: int = NONE, point: int = NONE) -> Stretches:
                 since, point = int(points.time[before]), before
         if time > 0:
             stretches.append((waiting, edge, since, time))
+            # Clocks of host and device may disagree by a little: the path never goes forward in
+            # time.
             time = min(since, time)
     expanded, _ = expand(graph, *np.array([(NONE, UNKNOWN, 0, 0), *stretches[::-1]]).T)
     return _merged(expanded)

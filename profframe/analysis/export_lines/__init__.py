@@ -1,4 +1,4 @@
-"""What files for other tools are made of: lines as Arrow text, a batch at a time.
+"""Content of files for other tools: lines as Arrow text, a batch at a time.
 
 DuckDB makes the lines, and no event becomes a Python object. `profframe.export` writes them.
 """

@@ -1,4 +1,4 @@
-"""Work of ops and kernels, and how close it came to the device's limits, among their arguments.
+"""FLOPs, bytes and achieved shares of the peak, written into the arguments of events.
 
 The names are those of ``torch._inductor.analysis``. Arguments without them keep their text; from
 others they are removed first, so that a trace can be augmented again.

@@ -95,12 +95,12 @@ _WITHOUT_CAPTURES: Final = """
     CREATE TEMP VIEW threads AS
     FROM threads_and_captures
     WHERE thread NOT IN (SELECT thread FROM events_and_captures WHERE replays IS NOT NULL);"""
-"""What was captured belongs to another time, or another file."""
+"""Captured rows are not exported: they belong to another time, or another file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChromeEvents:
-    """The events of one trace, and what else its file says."""
+    """The events of one trace, and the header of its file."""
 
     trace: Mapping[str, Any]
     """The row of `traces`; empty if there is none."""
@@ -221,12 +221,12 @@ def _set_lines(connection: duckdb.DuckDBPyConnection, threads: Sequence[Mapping[
 
 @dataclass(frozen=True, slots=True)
 class _Rare:
-    """Whether there are rows of kinds that few traces have, and that take longer to write."""
+    """Flags of rare kinds of rows, whose queries are skipped where there are none."""
 
     lone_ends: bool
     """Ends without a beginning."""
     on_stack: bool
-    """Of those, some of slices on a stack."""
+    """The subset of slices on a stack."""
     apart: bool
     """Asynchronous slices with ids."""
     bound: bool
@@ -299,9 +299,9 @@ def _queries(  # noqa: PLR0917
 def _in_order_of_ends(rows: str, slice_: Event, mark: Event, rare: _Rare, form: Form) -> str:
     """Slices, some of which are operations with a begin and an end, and ends without a begin.
 
-    Threads are numbered as they appear: an end comes before what has a later thread. And it comes
-    before begins at its time, which it would close otherwise, and before ends without a begin,
-    which would take its own.
+    Readers number threads as they appear, so the end of an operation comes before any event of a
+    later thread. It also comes before begins at its time, which it would close otherwise, and
+    before ends without a begin, which would close its own begin.
     """
     begun, ends = form.selected(slice_), ""
     if rare.apart:
@@ -370,7 +370,7 @@ _OF_TRACK: Final = Event(
 
 
 def _tracks(form: Form) -> Iterator[str]:
-    """Queries of what is added; it comes last, so that it does not renumber anything."""
+    """Queries of added tracks; they come last, so that event_ids of the trace stay."""
     label = replace(_OF_TRACK, phase="'M'", time_ns="NULL", category=None)
     process = replace(
         label,

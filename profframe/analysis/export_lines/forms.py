@@ -1,4 +1,4 @@
-"""What is written of an event, in two forms: a line of JSON, or a row of columns."""
+"""Two forms of an exported event: a line of JSON, or a row of columns."""
 
 from __future__ import annotations
 

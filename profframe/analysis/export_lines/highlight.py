@@ -16,7 +16,7 @@ from profframe.analysis.export_lines.forms import Event, Form
 from profframe.errors import ParameterError
 
 MARK: Final = '"critical":1'
-"""What is added to the arguments of a marked event."""
+"""The argument that marks an event."""
 CATEGORY: Final = "critical_path"
 """Category of the arrows."""
 

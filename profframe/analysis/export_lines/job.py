@@ -168,7 +168,7 @@ Connect: TypeAlias = "Callable[[Row | None], AbstractContextManager[duckdb.DuckD
 
 @dataclass(slots=True)
 class Job:
-    """Everything that one file holds; call `events` for each part, and then `between`."""
+    """The content of one file; call `events` for each part, and then `between`."""
 
     parts: Sequence[Part]
     clocks: str
@@ -220,7 +220,7 @@ class Job:
 
     @contextmanager
     def between(self) -> Iterator[Lines]:
-        """What belongs to no single trace: arrows between traces, and tracks of all of them.
+        """Content of no single trace: arrows between traces, and tracks of the whole job.
 
         Raises
         ------

@@ -151,7 +151,7 @@ def _is_crossing(thread: Ints, start: Ints, end: Ints) -> Mask:
 
 
 def _is_around_earlier(thread: Ints, start: Ints, end: Ints) -> Mask:
-    """Slices that follow a shorter one in the file that begins with them."""
+    """Slices that begin with a shorter one which stands before them in the file."""
     order = np.lexsort((start, thread))  # stable: slices with one start keep their order
     same = np.diff(thread[order]) == 0
     same &= np.diff(start[order]) == 0

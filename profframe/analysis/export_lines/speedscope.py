@@ -19,7 +19,7 @@ from profframe.intervals import Forest, Ints, Mask, nest, subtree_sums
 METRICS: Final[Mapping[str, str]] = MappingProxyType(
     {"self_ns": "host time", "self_device_ns": "device time"}
 )
-"""What the width of a profile means."""
+"""The metrics that may be the width of a profile."""
 
 _FUNCTION: Final = re.compile(r"(?P<file>.{1,1000})\((?P<line>\d{1,9})\): (?P<name>.+)", re.DOTALL)
 """How the profiler names a Python function."""
@@ -55,7 +55,7 @@ _LINES: Final = r"""
 
 @dataclass(frozen=True, slots=True)
 class _Moments:
-    """When slices of one thread open and close, in order; ``cut`` of them close before they end."""
+    """Opening and closing moments of one thread's slices, in order; ``cut`` of them close early."""
 
     opens: Mask
     frame: Ints

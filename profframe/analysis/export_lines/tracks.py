@@ -1,7 +1,7 @@
 """Rows of an answer as additional tracks: counters over time, and slices on their own lines.
 
-What is added belongs to a process ``profframe``. Slices have that category, too, by which the
-reader keeps them among the instants, where no answer counts them.
+Added rows belong to a process ``profframe``. Its slices have that category, too: the reader keeps
+these among the instants, where no answer counts them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SCHEMA: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a track with its own name is made from: an answer, parameters, some columns."""
+    """The definition of a named track: an answer, its parameters, and the columns to use."""
 
     answer: str
     parameters: tuple[tuple[str, object], ...] = ()
@@ -92,7 +92,7 @@ def added_rows(
 
 
 def titled_rows(given: Given, ask: Callable[[str], Rows]) -> list[tuple[str, Rows]]:
-    """What tracks are made from, with their titles; names are asked as answers."""
+    """Rows of tracks with their titles; names are run as answers."""
     rows = [(title, ask(what) if isinstance(what, str) else what) for title, what in _titled(given)]
     for title, what in rows:
         if _frame(what) is None:
@@ -278,7 +278,7 @@ def _slices(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
 
 def _others(rows: pl.DataFrame, *left_out: str | None) -> list[pl.Series]:
-    """The columns that a track was given, except some."""
+    """Columns of a track, without some."""
     return [
         column for column in rows if not column.name.startswith("_") and column.name not in left_out
     ]

@@ -1,1 +1,1 @@
-"""What a job would take after a change: what happened, replayed with other durations."""
+"""Simulation: how long a job would take if some of its activities had other durations."""

@@ -1,4 +1,4 @@
-"""What changes need to know about activities: classes, names, categories, limits of devices."""
+"""Attributes of activities that changes select by: classes, names, categories, device limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MACROS: Final = "device_class() is_busy() is_call() is_data_load() kernel_limits
 
 
 def details(connection: duckdb.DuckDBPyConnection, graph: Graph) -> Details:
-    """Read what changes need to know about a rank."""
+    """Read the attributes of a rank's activities."""
     classes, work_name = _of(connection, graph.works.event, _WORKS, "class", "name")
     name, kind, load = _of(connection, graph.slices.event, _SLICES, "name", "kind", "is_load")
     return Details(classes, work_name, name, kind == _CALL, kind == _OP, load == 1)
@@ -146,4 +146,4 @@ _COLUMNS: Final[dict[str, tuple[str, str]]] = {
     "op": ("name", "kind IN ('host_op', 'annotation', 'python')"),
 }
 COLUMNS: Final = (*_COLUMNS,)
-"""What can be chosen by a pattern: kernels by name or category, and host slices by name."""
+"""Columns to choose by a pattern: kernels by name or category, and host slices by name."""

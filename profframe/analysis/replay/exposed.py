@@ -1,7 +1,8 @@
-"""How long work of a rank ran by itself while something waited.
+"""Exposed time of work: it runs alone while something waits.
 
-A replay can save less than that only because of what it knows: another reason why the rest came
-when it came. What is not recorded may be such a reason, or none.
+A simulation saves less only where it knows another reason why something came when it came. A wait
+that is not recorded may be such a reason, or none: so this is the other end of a prediction's
+range.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from profframe.intervals import Ints, Mask, union
 
 
 def savings(of: Job, changed: Sequence[Lengths]) -> int:
-    """How much less a job may take if all that waited while only shortened work ran waited for it.
+    """The most that shorter work may save, if all that waited while only it ran waited for it.
 
-    That of the rank on which it is least: a job ends with its last rank.
+    The rank that saves least decides: a job ends with its last rank.
     """
     return min(map(_saving, of.ranks, of.waiting, changed), default=0)
 
@@ -38,6 +39,7 @@ def _saving(own: Rank, waiting: Spans, new: Lengths) -> int:
     bounds = (start, end, others.start, others.end, waiting.start, waiting.end)
     at = np.unique(np.concatenate(bounds))
     counts = _running(at, start, end, np.ones(start.size))
+    # Where several run at once, the mean of their savings counts: the time is there only once.
     shares = _running(at, start, end, less) / np.maximum(counts, 1)
     is_alone = (counts > 0) & ~_inside(at, others) & _inside(at, waiting)
     return int((np.diff(at, append=at[-1:]) * shares)[is_alone].sum())

@@ -1,8 +1,7 @@
-"""How long after what it waited for something continues, if nothing else holds it up.
+"""Lags of dependencies: from the end of what was waited for until what waited goes on.
 
-What was waited for last shows it: all the time from its end on is its lag. For everything else the
-lag is hidden, so it is taken to be what is usual for its kind, or the time that there was, if that
-is less.
+A binding dependency shows its lag: all the time since its source ended. Other lags are hidden. They
+are assumed to be what is usual for their kind, or the available time if that is less.
 """
 
 from __future__ import annotations
@@ -82,6 +81,7 @@ def lags(parts: Sequence[tuple[Graph, Edges]]) -> list[Lags]:
     for (_, edges, moved, slack, binds), group in zip(timed, groups, strict=True):
         usual_of, most_of = usual[group], most[group]
         own = edges.kind == THREAD
+        # How long a thread takes to wake is between any two different things, so nothing is usual.
         usual_of[own] = most_of[own] = slack[own]
         lag = np.where(binds, slack, np.minimum(slack, usual_of))
         called = np.where(edges.kind == LAUNCH, edges.source, NONE)
@@ -115,7 +115,7 @@ def _moments(graph: Graph, rows: Ints, of_point: Mask, of_works: Ints) -> Ints:
 
 
 def _slack(graph: Graph, edges: Edges) -> Ints:
-    """From what came first to what waited for it."""
+    """Time from the source to the target of each edge."""
     from_point = np.isin(edges.kind, (LAUNCH, THREAD))
     to_point = np.isin(edges.kind, (SYNC, THREAD))
     source = _moments(graph, edges.source, from_point, graph.works.end)
@@ -130,8 +130,10 @@ def _from_call_ends(graph: Graph, edges: Edges, binds: Mask) -> Edges:
     start, called, returned = works.start[work], works.call_start[work], works.call_end[work]
     free = binds[rows] & (_ready(graph, edges)[work] <= called) & (called >= 0)
     after_start, after_end = (start - called)[free], (start - returned)[free]
+    # If work begins while its call still runs, the call's end says nothing about it.
     if after_end.size and np.quantile(after_end, 0.05) < 0:
         return edges
+    # The moment that work follows more regularly is the one that it waits for.
     if after_end.size and _spread(after_end) > _spread(after_start):
         return edges
     moved = (returned <= start) & (returned >= 0)
@@ -179,7 +181,8 @@ def _free(graph: Graph, edges: Edges, binds: Mask) -> Mask:
 def _usual(group: Ints, slack: Ints, free: Mask) -> tuple[Ints, Ints]:
     """The median of the free edges of each group, and Tukey's fence above it, or `_DELAY_NS`.
 
-    If all were held up, it is that of the kind, or 0 if nothing shows it.
+    If all edges of a group were held up, the free ones of its kind count; if there are none of
+    these either, both are 0.
     """
     usual, most = np.zeros((2, 2 * len(KINDS)), np.int64)
     for number in np.unique(group).tolist():
@@ -188,6 +191,8 @@ def _usual(group: Ints, slack: Ints, free: Mask) -> tuple[Ints, Ints]:
             if values.size:
                 low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), method="lower")
                 fence = high + 3 * (high - low) // 2
+                # Tukey's fence alone took one gap of 6 us behind 70 ms of kernels for a wait, and
+                # made 2.0 to 78.7 ms of a prediction of 78.7.
                 usual[number], most[number] = middle, max(fence, middle + _DELAY_NS)
                 break
     return usual, most

@@ -1,4 +1,4 @@
-"""Times of nodes that each wait for others: the longest way to each of them from the beginning.
+"""Longest paths through a network of dependencies: when each node is reached.
 
 Arrays only. Many arrows lead from one node to another; only the longest counts, so those are found
 in arrays, and a loop goes over what is left: nodes at which something waited for something other
@@ -22,7 +22,7 @@ NEVER: Final = -(2**62)
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Which nodes wait for which.
+    """Nodes and the arrows between them, grouped by source and target.
 
     Attributes
     ----------
@@ -74,6 +74,7 @@ def network(size: int, source: Ints, target: Ints, order: Ints, preference: Ints
     sources, targets, first = sources[first[groups]], targets[first[groups]], begin
     place = np.empty(size, np.int64)
     place[order] = np.arange(size)
+    # The order of recorded times fits, unless times are equal or contradict a dependency.
     if (place[sources] >= place[targets]).any():
         order = _sorted(size, sources, targets, place)
     begin = np.searchsorted(targets, np.arange(size + 1))
@@ -91,6 +92,7 @@ def _sorted(size: int, source: Ints, target: Ints, place: Ints) -> Ints:
     is_done = [False] * size
     rest = iter(np.argsort(place, kind="stable").tolist())
     while len(done) < size:
+        # Contradicting clocks may close a circle: the earliest node breaks it.
         node = ready.pop() if ready else next(rest)
         if is_done[node]:
             continue
@@ -113,6 +115,7 @@ def times(net: Network, length: Ints) -> Times:
         latest, latest_by = reached[node], -1
         for group in range(begin[node], begin[node + 1]):
             time = reached[source[group]] + lengths[group]
+            # On a tie the first group counts: groups are in the order of their preference.
             if time > latest:
                 latest, latest_by = time, group
         reached[node], by[node] = latest, latest_by

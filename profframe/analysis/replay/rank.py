@@ -1,7 +1,8 @@
 """One rank as a part of a network: which moments are nodes, and how long everything took.
 
-A thread between two of its waits, and a stream between two works that something else waits for, run
-by themselves: they are not nodes but lengths, sums over what they did.
+Only moments at which something waits for something else are nodes. What runs by itself between two
+of them (a thread between its waits, a stream between works that others wait for) is a length: the
+sum of what it did.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Arrows:
-    """What each node waits for.
+    """Dependencies of nodes, with their lags.
 
     Attributes
     ----------
@@ -107,7 +108,7 @@ class Arrows:
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """How long everything of a rank takes; changing these makes a prediction.
+    """Durations of one rank; a prediction changes these.
 
     Attributes
     ----------
@@ -188,7 +189,7 @@ def rank(  # noqa: PLR0917 -- what is known of a rank
 ) -> Rank:
     """Make a rank a part of a network, in which ``first`` is its first node.
 
-    In ``spans`` its devices were busy. ``ends`` are the end of its window, and the point at which
+    ``spans`` are when its devices were busy, ``ends`` the end of its window and the point at which
     its host is done.
     """
     until, end = ends
@@ -304,9 +305,13 @@ def _of_edges(timed: Lags, lanes: Streams, nodes: Nodes) -> Arrows:
         nodes.tail[edges.source[inside]] < 0
     )
     redundant = ~from_point & to_work & (edges.kind != STREAM)
+    # A recorded wait for the work just before on the same stream adds nothing to the stream's
+    # order.
     redundant[redundant] = lanes.before[edges.target[redundant]] == edges.source[redundant]
     begins = to_work.copy()
     begins[begins] = lanes.begins[edges.target[begins]]
+    # A negative slack contradicts the recorded times, so the dependency did not bind: clocks
+    # differ.
     rows = np.flatnonzero(~inside & ~redundant & ~begins & (timed.slack >= 0))
     source, target = edges.source[rows], edges.target[rows]
     leaves, enters = from_point[rows], to_work[rows]
@@ -391,6 +396,7 @@ def _holds(graph: Graph, timed: Lags, lanes: Streams, nodes: Nodes) -> Arrows:
     arrows = _simple(HOLD, source, target, graph.works.start[work], into=into, certainty=certainty)
     return replace(
         arrows,
+        # Only `changes.held` gives these a length, for the other end of a prediction's range.
         lag=np.full(work.size, NOTHING, np.int64),
         binds=np.zeros(work.size, np.bool_),
     )
@@ -427,7 +433,7 @@ def _meetings(
 
 
 def _own(graph: Graph, timed: Lags, members: Members, call_ends: Ints) -> Ints:
-    """What each thread did itself since its previous point: all the time except its waits.
+    """Host time of each point since the one before it, without waits.
 
     After a wait for a device only the return is its own. When a thread waits for another one, the
     time until that began and after it was done is its own; a thread that was woken did nothing
@@ -440,16 +446,20 @@ def _own(graph: Graph, timed: Lags, members: Members, call_ends: Ints) -> Ints:
     synced = edges.of(SYNC)
     synced = synced[timed.binds[synced]]
     at = edges.target[synced]
+    # A replay decides how long the wait is; only what follows the device's end is the thread's own.
     own[at] = np.minimum(own[at], timed.slack[synced])
     joined = edges.of(THREAD)
     at, cause = edges.target[joined], edges.source[joined]
     idle = points.inside[at - 1] < 0
+    # Waiting ends with the other thread: until that began, and after it was done, this one had
+    # reasons of its own.
     began = points.at(points.thread[cause], points.time[at - 1]) + 1
     since = points.time[np.minimum(began, cause)] - points.time[at - 1]
     waiting = np.maximum(since, 0) + timed.slack[joined]
     own[at] = np.where(idle, 0, np.minimum(own[at], waiting))
     calls = np.flatnonzero(call_ends >= 0)
     at = call_ends[calls]
+    # Of a collective on the host, only what follows the arrival of its last rank.
     left = points.time[at] - members.last[calls]
     waited = left > 0
     own[at[waited]] = np.minimum(own[at[waited]], left[waited])
@@ -459,7 +469,7 @@ def _own(graph: Graph, timed: Lags, members: Members, call_ends: Ints) -> Ints:
 def lengths(rank: Rank, of: Lengths) -> Ints:
     """How long each arrow is: what the thread did from its anchor on, its lag, and what follows.
 
-    What follows is all work from the one that it leads into to the end of the stretch.
+    An arrow into a work has the length of that work and of all after it in its stretch.
     """
     arrows, nodes, lanes, points = rank.arrows, rank.nodes, rank.streams, rank.graph.points
     length = of.lag.copy()

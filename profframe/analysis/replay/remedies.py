@@ -1,4 +1,4 @@
-"""What suggestions of advice mean in a replay, and what they gain.
+"""Suggestions of advice as changes of a simulation, and their gains.
 
 A remedy changes only what its finding is about: the events that a rule names, on the ranks that
 have the finding. So a gain refers to the time that the rule looks at, whatever else is in the
@@ -29,7 +29,7 @@ CAUSES: Final = {"host": "", _INPUT: "", "compute": "compute", "copy": "copy"}
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What a remedy changes on one rank.
+    """The events of one rank that a remedy changes.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What a suggestion means: a word of `REPLAYS`, for each rank that has the finding.
+    """A suggestion as a change: a word of `REPLAYS`, for each rank that has the finding.
 
     ``cause`` is for stragglers: what makes them late.
     """
@@ -74,6 +74,7 @@ def gains(of: Model, remedies: Sequence[Remedy]) -> tuple[list[int], float]:
     gained = []
     for remedy in remedies:
         end = outcome(of.job, change(of, remedy)(of.recorded)).end
+        # Against the unchanged replay, not the recording: errors that both replays have cancel.
         gained.append(max(now - end, 0))
     error = (now - of.length_ns) / of.length_ns if of.length_ns else 0.0
     return gained, error
@@ -94,7 +95,7 @@ def change(of: Model, remedy: Remedy) -> Change:
 
 
 def _works(of: Model, parts: Sequence[Changed]) -> Change:
-    """Works take another time; a transfer that takes none does so on all ranks of it."""
+    """Scale work; a transfer that takes no time takes none on all of its ranks."""
     chosen, factors, meetings = [], [], []
     for own, part in zip(of.job.ranks, parts, strict=True):
         event = own.graph.works.event
@@ -109,6 +110,7 @@ def _works(of: Model, parts: Sequence[Changed]) -> Change:
         factors.append(factor)
         work, meeting = _members(own)
         meetings.append(meeting[mask[work] & (factor[work] == 0)])
+    # A transfer takes all ranks: it is hidden on all of them or on none.
     hidden = np.concatenate([*meetings, np.empty(0, np.int64)])
     for own, mask in zip(of.job.ranks, chosen, strict=True):
         work, meeting = _members(own)
@@ -145,7 +147,7 @@ def _launches(of: Model, parts: Sequence[Changed]) -> Change:
 
 
 def _slices(of: Model, parts: Sequence[Changed], word: str) -> Change:
-    """What threads do in slices takes no time; for ``calls`` waits, too, for ``ops`` also work."""
+    """Host time in slices becomes 0; for ``calls`` waits, too, for ``ops`` also work."""
     chosen = [
         np.isin(own.graph.slices.event, part.events)
         for own, part in zip(of.job.ranks, parts, strict=True)
@@ -191,7 +193,7 @@ def _covered(at: Ints, start: Ints, end: Ints) -> Mask:
 def _stragglers(of: Model, parts: Sequence[Changed], late: Sequence[bool], cause: str) -> Change:
     """Late ranks do what makes them late as the median rank does, in the time looked at.
 
-    For a thread that is what it does in calls of a data loader, or everything else.
+    A cause on the host is either the calls of a data loader or all other activity of a thread.
     """
     usual = changes.stragglers(of.job, of.details)
     number = CLASSES.index(CAUSES[cause]) if CAUSES[cause] else None

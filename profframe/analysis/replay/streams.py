@@ -65,6 +65,7 @@ def streams(graph: Graph, edges: Edges, members: Ints, until: int) -> Streams:
     is_head[members] = True
     is_tail = np.zeros(size, np.bool_)
     is_tail[edges.source[extra]] = True
+    # Only where something else waits is a node needed: the loop of `network.times` runs over nodes.
     is_tail[edges.source[edges.of(SYNC)]] = True
     is_tail[members] = True
     is_tail[neighbour[is_head & (neighbour >= 0)]] = True

@@ -1,4 +1,4 @@
-"""What a job would take if something in it were different."""
+"""What-if predictions: a job replayed with changes, and the range of each result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MOST: Final = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What is to be different; see `Trace.what_if`."""
+    """The requested changes; see `Trace.what_if`."""
 
     communication: float | None = None
     latency_us: float | None = None
@@ -101,7 +101,7 @@ class Model:
 
     @property
     def recorded(self) -> list[Lengths]:
-        """What everything took."""
+        """Recorded durations."""
         return [own.recorded for own in self.job.ranks]
 
     @cached_property
@@ -113,7 +113,7 @@ class Model:
 
 
 def model(connect: whole.Connect, gathered: whole.Job) -> Model:
-    """What can be replayed of what ranks did."""
+    """Build the simulation of what ranks did."""
     start, parts = gathered.start_ns, []
     for place, graph in enumerate(gathered.graphs):
         window = gathered.windows[place]
@@ -248,7 +248,7 @@ def saved(of: Model, change: Change) -> tuple[int, int, int]:
 
 
 def _others(devices: pa.Table, name: str, user_models: Devices | None) -> pa.Table:
-    """The devices, as if each had another model."""
+    """The devices with the peaks of another model."""
     choices = models(user_models)
     if name not in choices:
         raise UnknownNameError.among("device", name, choices)
@@ -259,7 +259,7 @@ def _others(devices: pa.Table, name: str, user_models: Devices | None) -> pa.Tab
 
 
 def _prediction(of: Model, label: str, wanted: Sequence[Change]) -> dict[str, Any]:
-    """Replay a job with changes, and with two other assumptions about what is not recorded."""
+    """Simulate a job with changes, and its range by other assumptions about unrecorded waits."""
     lengths: Sequence[Lengths] = of.recorded
     for change in wanted:
         lengths = change(lengths)
@@ -282,12 +282,15 @@ def _prediction(of: Model, label: str, wanted: Sequence[Change]) -> dict[str, An
 def _range(of: Model, lengths: Sequence[Lengths], end: int) -> tuple[int, int]:
     """The earliest and the latest end, by other assumptions about what is not recorded.
 
-    What waited while only shortened work ran may have waited for it. But no such change gains more
-    than devices that take no time at all.
+    A wait while only shortened work ran may have been for that work, recorded or not. Still, a
+    change of device work gains no more than devices that take no time at all.
     """
     variants = (changes.held, changes.without_guesses, changes.whole)
     ends = [end, *(outcome(of.job, variant(of.job, lengths)).end for variant in variants)]
+    # A wait that is not recorded may have been for the shortened work: then it saves all the time
+    # in which only that ran and something waited.
     low = min(*ends, of.length_ns - savings(of.job, lengths))
+    # However much is unrecorded: a change of device work cannot save more than devices of no time.
     if low < end and changes.shortens_works_only(of.job, lengths):
         low = min(end, max(low, of.without_devices))
     return low, max(ends)

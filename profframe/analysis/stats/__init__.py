@@ -1,1 +1,1 @@
-"""Whether a difference is more than noise."""
+"""Statistics: is a difference more than noise."""

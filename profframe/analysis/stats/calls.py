@@ -37,7 +37,7 @@ _AGREED: Final = 0.75
 """Share of the calls of a unit that change in one direction."""
 _BATCHES: Final = 5
 _MOST: Final = 4
-"""What is typical of units counts at most as this many times the steps of one of them."""
+"""Most weight of the typical variance, as a multiple of a unit's own steps."""
 _LEAST_CALLS: Final = 3
 """Fewer calls on a side are no evidence: one of them may take many times as long by chance."""
 _LEAST_UNITS: Final = 5
@@ -111,7 +111,7 @@ def clusters(runs: Ints) -> Ints:
 def changes(base: Calls, other: Calls, names: Ints, size_ns: Float64) -> Changes:
     """Compare the calls of units, of which ``names`` has the name and ``size_ns`` the time.
 
-    The drift is that of what has other names.
+    The drift of a unit is that of the calls with other names.
 
     Examples
     --------
@@ -131,6 +131,7 @@ def changes(base: Calls, other: Calls, names: Ints, size_ns: Float64) -> Changes
     for side in sides:
         at, is_paired = _paired(side, places)
         unit[at] = side.unit[is_paired]
+    # The middle of both sides, so that exchanging them only changes the sign.
     reference = (before + after) / 2
     values, drifts = zip(*(_values(side, places, reference, names) for side in sides), strict=True)
     counts = np.bincount(unit, minlength=names.size)
@@ -146,7 +147,7 @@ def changes(base: Calls, other: Calls, names: Ints, size_ns: Float64) -> Changes
 
 
 def _paired(of: Calls, places: Ints) -> tuple[Ints, Mask]:
-    """Numbers of the places of those calls that have one, and which these are."""
+    """Places of paired calls by number, and the mask of these calls."""
     at = np.searchsorted(places, of.place)
     is_paired = np.append(places, -1)[at] == of.place
     return at[is_paired], is_paired
@@ -161,7 +162,7 @@ def _medians(group: Ints, value: Float64) -> tuple[Ints, Float64]:
 
 
 def _values(of: Calls, places: Ints, reference: Float64, names: Ints) -> tuple[Float64, Float64]:
-    """Of each unit in each cluster: the median of its calls, and that of all with other names."""
+    """Medians by unit and cluster: of the unit's calls, and of all calls with other names."""
     at, is_paired = _paired(of, places)
     relative, unit = of.log[is_paired] - reference[at], of.unit[is_paired]
     cluster = of.cluster[is_paired]
@@ -169,6 +170,7 @@ def _values(of: Calls, places: Ints, reference: Float64, names: Ints) -> tuple[F
     named = _grid(names[unit], cluster, relative, (int(names.max(initial=-1)) + 1, of.clusters))
     drifts = np.zeros(named.shape)
     row, column = np.nonzero(~np.isnan(named))
+    # Without the unit's own name: one kernel that takes most calls would be its own drift.
     drifts[row, column] = np.nan_to_num(median_of_others(named[row, column], column))
     return values, np.where(np.isnan(values), np.nan, drifts[names])
 
@@ -193,8 +195,8 @@ def _difference(
 ) -> tuple[Float64, Float64, Float64]:
     """Difference of the means of each row, its variance, and the freedom of that.
 
-    Calls of one length are taken to have like noise; so the more ``calls`` a median is of, the less
-    is typical of it.
+    Calls of like length are assumed to have like noise. So the typical variance of a median falls
+    with the number of its ``calls``.
     """
     counts = [(~np.isnan(of)).sum(1) for of in sides]
     means = [_mean(of) for of in sides]
@@ -222,6 +224,8 @@ def _chance(change: Float64, error: Float64, freedom: Float64, names: Ints) -> F
     if np.unique(names[tested]).size >= _LEAST_UNITS:
         middle = float(np.median(change[tested]))
         spread = NORMAL * float(np.median(np.abs(change[tested] - middle)))
+        # Two runs of one program differ by more than their steps do: what all units differ by shows
+        # how much. The noise within the sides is counted already.
         between = max(spread**2 - float(np.median(error[tested])), 0.0)
     p = np.full(change.size, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):

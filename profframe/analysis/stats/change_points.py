@@ -68,6 +68,7 @@ def changes(values: Float64, level: float = LEVEL, series: int | None = None) ->
     stretches = list(_stretches(length))
     if not stretches or not number:
         return [[] for _ in range(number)]
+    # Bonferroni over every place that is looked at; stretches overlap, so this is an upper bound.
     places = (series or number) * sum(end - start - 2 * LEAST + 1 for start, end in stretches)
     use_ranks = length >= _RANKS_FROM
     scores = _ranks(values) if use_ranks else values
@@ -102,6 +103,7 @@ def _best(scores: Float64, use_ranks: bool) -> tuple[Ints, Float64]:
     between = sums**2 * length / (before * (length - before))
     place = between.argmax(1)
     best, total = between[np.arange(len(between)), place], (centred**2).sum(1)
+    # Rounding alone makes a constant series vary a little.
     constant = total <= _CONSTANT * (scores**2).sum(1)
     with np.errstate(invalid="ignore", divide="ignore"):
         if use_ranks:
@@ -118,6 +120,7 @@ def _clearest(bounds: Ints, at: Ints, p: Float64, level: float) -> list[Change]:
     candidates = p <= level
     while candidates.any():
         rows = np.flatnonzero(candidates)
+        # Of equally clear stretches the shortest: it holds the fewest other changes.
         row = rows[np.lexsort((bounds[rows, 1] - bounds[rows, 0], p[rows]))[0]]
         changes.append(Change(int(at[row]), float(p[row])))
         candidates &= (bounds[:, 0] >= at[row]) | (bounds[:, 1] <= at[row])

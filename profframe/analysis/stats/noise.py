@@ -55,7 +55,7 @@ _UNVARIED: Final = 1e-3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """What a side measured: ``value`` of ``row`` in ``sample``; 0 where there is no value.
+    """Measurements of a side: ``value`` of ``row`` in ``sample``; 0 where there is no value.
 
     Attributes
     ----------
@@ -133,10 +133,14 @@ def compare(base: Samples, other: Samples) -> Comparison:
         error = a + b
         with np.errstate(invalid="ignore", divide="ignore"):
             freedom = error**2 / (a**2 / df_a + b**2 / df_b)
+            # Welch's formula adds the freedoms of both sides; that of the smaller one must bound
+            # the result, or a long run would make up for a single repetition on the other side.
             freedom = np.minimum(freedom, 2 * np.minimum(df_a, df_b))
     else:
         repeated = sides[0] if base.is_repeated else sides[1]
         error, freedom = _moderated(repeated, size)
+        # The variance of the mean, plus that of the single sample, which is `effective` times as
+        # large.
         error = error * (1 + repeated.effective)
     with np.errstate(invalid="ignore", divide="ignore"):
         welch = 2 * special.stdtr(freedom, -np.abs(change) / np.sqrt(error))
@@ -206,13 +210,14 @@ def _blocks(
 
 
 def _autocorrelation(squares: Float64, products: Float64, number: int) -> Float64:
-    """Of a sample and the next one, by row: at least the median of all, and never below 0.
+    """Autocorrelation at lag 1, by row: at least the median of all rows, and never below 0.
 
     The estimate from few samples is too low by about ``(1 + 3 r) / number``, and mostly chance.
     """
     correlations = np.divide(
         products, squares, out=np.full(squares.size, -1 / number), where=squares > 0
     )
+    # Undo the bias of the estimate; the bound keeps it finite for few samples.
     correlations = (correlations + 1 / number) / max(1 - 3 / number, 1 / 6)
     varied = correlations[squares > 0]
     median = max(float(np.median(varied)), 0.0) if varied.size else 0.0
@@ -225,9 +230,12 @@ def _moderated(side: _Side, size: Float64) -> tuple[Float64, Float64]:
     error, freedom = side.error, side.freedom
     relative = np.divide(error, size**2, out=np.zeros(size.size), where=size > 0)
     usable = (relative > 0) & (freedom >= 1)
+    # Too few rows to say what is typical: each stands for itself.
     if np.count_nonzero(usable) < _LEAST_ROWS:
         return error, freedom
     typical, weight = typical_variance(relative[usable], size[usable], freedom[usable], size)
+    # Limma takes the weighted mean of both; the greater of the two errs on the safe side, since
+    # some rows really are noisier than others of their size.
     return np.maximum(error, typical * size**2), freedom + np.minimum(weight, freedom)
 
 
@@ -241,6 +249,8 @@ def typical_variance(
     """
     from scipy import special
 
+    # A row that hardly varies by chance would otherwise pull the mean of logarithms down without
+    # bound.
     floor = _LEAST_RATIO * float(np.median(relative))
     half = freedom / 2
     log = np.log(np.maximum(relative, floor)) - special.digamma(half) + np.log(half)

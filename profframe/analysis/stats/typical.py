@@ -82,6 +82,7 @@ def deviation(
     if usable.size < _LEAST_SAMPLES:
         return score, chance
     samples, middle = values[usable], typical[usable]
+    # Times vary by a share of their size, so ratios make short and long ones comparable.
     ratios = bool((samples > 0).all() and (middle > 0).all())
     distance = np.log(samples / middle) if ratios else samples - middle
     size = 1.0 if ratios else scale or float(np.median(np.abs(middle))) or 1.0
@@ -121,6 +122,7 @@ def pace(values: Float64, groups: Float64) -> Float64:
         relative = logs - np.nanmedian(logs[:, first], axis=1, keepdims=True)
         shift = np.nan_to_num(np.nanmedian(relative, axis=0))
         before, after = (_within(array, groups) for array in (relative, relative - shift))
+    # If rows do not move together, dividing by a pace would only add the noise of its estimate.
     if not after < _LEAST_GAIN * before:
         return none
     paces: Float64 = np.exp(shift - np.median(shift[first]))

@@ -1,1 +1,1 @@
-"""What torch's own table has in its rows, as numbers; `profframe.show.torch_table` prints them."""
+"""The numbers of torch's own table; `profframe.show.torch_table` prints them."""

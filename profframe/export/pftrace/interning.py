@@ -55,6 +55,6 @@ class Interned:
         return numbers
 
     def take(self) -> bytes | None:
-        """What the next packet must say about new texts."""
+        """Definitions of new texts, for the next packet."""
         new, self.new = self.new, []
         return b"".join(new) or None

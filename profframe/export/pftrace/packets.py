@@ -257,7 +257,7 @@ class _Encoded:
         return [*shown, wire.spread(wire.joined(whole), at, self.count)]
 
     def _own(self, arguments: Members, is_slice: Mask, is_counter: Mask) -> Message:
-        """What only profframe reads."""
+        """Fields that only profframe reads."""
         rows = self.rows
         duration = pc.fill_null(rows["dur_ns"], 0).to_numpy()
         parts = numbers(exported.DURATION, duration, _has(rows["dur_ns"]))
@@ -291,7 +291,7 @@ class _Encoded:
         return comes.astype(np.int64) | goes.astype(np.int64) << 1
 
     def _legacy(self, is_legacy: Mask) -> Message:
-        """What viewers know in the words of Chrome's JSON: arrows, and operations with ids."""
+        """Legacy fields, as Chrome's JSON has them: arrows, and operations with ids."""
         at = np.flatnonzero(is_legacy)
         bound = np.flatnonzero(_has(self.rows["bind_id"]))
         shown: Message = []

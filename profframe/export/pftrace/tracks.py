@@ -23,7 +23,7 @@ LABELS: Final = {
 
 
 class Key(NamedTuple):
-    """What has its own track."""
+    """Identity of a track."""
 
     pid: str | None
     tid: str | None

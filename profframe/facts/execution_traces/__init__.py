@@ -1,4 +1,4 @@
-"""What an execution trace says about the slices of a trace: tensors, and who reads them."""
+"""Execution traces joined with a trace: tensors of slices, and data dependencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data dependencies: which node reads what another one wrote last to the same bytes.
+"""Data dependencies: a node that reads bytes depends on the last one that wrote them.
 
 A node reads when it begins and writes when it ends, after everything that ran in it. So it reads
 from nodes that had ended by then, and dependencies have no cycles. If nested nodes wrote the same,
@@ -68,6 +68,8 @@ def dependencies(nodes: pa.Table, tensors: pa.Table) -> tuple[Ints, Ints, Ints]:
     ids = nodes["node_id"].fill_null(-1).to_numpy()
     distinct, first = np.unique(ids, return_index=True)
     depth, end = _ends(distinct, nodes["parent_id"].fill_null(-1).to_numpy()[first])
+    # An op writes when it ends, after those inside it: the outermost write of a place is the last
+    # one.
     order = np.lexsort((-depth, end))
     written = np.empty(order.size, np.int64)
     written[order] = np.arange(order.size)

@@ -49,6 +49,8 @@ def join_nodes(tables: Tables, nodes: pa.Table, tensors: pa.Table, record_functi
     of_tensor = np.searchsorted(distinct, tensors["node_id"].fill_null(-1).to_numpy())
     tensor_events = event_id[first[of_tensor]] if tensors.num_rows else np.empty(0, np.int64)
     alone = not events.num_rows
+    # Workers of a DataLoader write into the file of their parent, with its numbers: half of the
+    # dependencies of such a file led from one process to another.
     if _is_of_several_processes(tables):
         pairs = _dependencies_of_slices(nodes, tensors, event_id)
     else:
@@ -132,6 +134,7 @@ def _links(nodes: pa.Table, events: pa.Table, record_function: Ints) -> tuple[Li
     event_thread = numbers(events, "thread")
     chosen = chosen[np.lexsort((preorder[chosen], event_thread[chosen]))]
     code = {text: number for number, text in enumerate(event_texts)}
+    # Names that no slice has get codes of their own, which match nothing.
     codes = np.array([code.get(text, -2 - n) for n, text in enumerate(texts)] + [-1], np.int64)
     record = nodes["record_function_id"].fill_null(-1).to_numpy()
     wanted = Nodes(rows, ids[rows], codes[name[rows]], thread[rows], record[rows])

@@ -119,6 +119,7 @@ def _by_order(nodes: Nodes, slices: Slices) -> Links:
     threads, counts = np.unique(nodes.thread, return_counts=True)
     window: tuple[int, int] | None = None
     places = 1
+    # The longest thread fits in the fewest places; it says when the others ran.
     for thread in threads[np.argsort(-counts, kind="stable")]:
         rows = np.flatnonzero(nodes.thread == thread)
         shifts, scores = _shifts(nodes.name[rows], slices)
@@ -170,6 +171,7 @@ def _shifts(names: Ints, slices: Slices) -> tuple[Ints, Ints]:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     own, theirs = _keys(names, length), _keys(slices.name, length)
     distinct, first, counts = np.unique(own, return_index=True, return_counts=True)
+    # Keys that are rare in the nodes vote for few shifts; those of a loop would vote for each turn.
     rare = counts == counts.min()
     distinct, first = distinct[rare], first[rare]
     place = np.searchsorted(distinct, theirs).clip(max=distinct.size - 1)

@@ -92,7 +92,7 @@ MISFITS: Final = (
     TypeError,
     ValueError,
 )
-"""What a formula raises if the recorded inputs do not fit it."""
+"""Errors of a formula whose recorded inputs do not fit it."""
 
 _MOST: Final = 1 << 62
 _WRAPPED: Final = re.compile(r"(sglang_profiler::\w+?)(?:_\d+)?")
@@ -140,7 +140,7 @@ def count(formula: Count | None, op: Op) -> int | None:
 
 
 def counted(formula: Count | None, op: Op) -> tuple[int | None, bool]:
-    """The same, and whether it is unknown because of sequence lengths that no profiler records."""
+    """The count, and whether it is NULL because no profiler records sequence lengths."""
     if formula is None:
         return None, False
     try:

@@ -118,7 +118,7 @@ def _pad_bytes(op: Op) -> int:
 
 
 def _constant_pad_bytes(op: Op) -> int:
-    """What is cut off is not read."""
+    """A pad with negative widths does not read the elements that it cuts off."""
     source = op.tensor(0)
     return min(source.bytes, _padded(op) * source.size) + _padded(op) * source.size
 

@@ -82,7 +82,7 @@ def _list_counts(each: int) -> Count:
 
 
 def _list_of(each: int, lists: int) -> Formula:
-    """The same for lists of tensors, the first of which has the number of elements.
+    """A ``foreach`` op: elementwise over lists of tensors, the first of which has the size.
 
     New results and results in place write the same number of bytes.
     """

@@ -65,7 +65,7 @@ def _packing(width: int, stored: int) -> int:
 def _pair(rows: Tensor, width: int, first: Tensor, second: Tensor, choices: int) -> Layer:
     """Both products of gate, up and down: ``(experts, inner, width)``, ``(experts, width, inner)``.
 
-    The first has one or, with a gate, two rows for each number in between.
+    The first product has one row for each inner number, or two with a gate.
     """
     experts, outputs, stored = first.shape
     packing = _packing(width, stored)
@@ -133,8 +133,7 @@ def _grouped(op: Op) -> Layer:
 def _ogs(op: Op) -> Layer:
     """A layer around ``triton_kernels``, whose weights are seen inside, as views of themselves.
 
-    The routing inside says how many experts a row has. Weights stored as bytes hold two numbers
-    each.
+    The routing op inside says how many experts a row has. A byte of a weight holds two numbers.
     """
     rows, logits = op.tensor(0), op.tensor(1)
     routing = [call for call in op.inside if call.name == "TopK"]

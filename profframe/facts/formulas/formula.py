@@ -112,7 +112,7 @@ def size(dtype: Dtype | None) -> int:
 
 
 def broadcast(shapes: Iterable[Shape]) -> Shape:
-    """The shape to which all of these are expanded; raises Unknown if they do not fit."""
+    """The common broadcast shape; raises Unknown if shapes do not fit."""
     result = []
     for sizes in zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1):
         lengths = {n for n in sizes if n != 1}
@@ -123,7 +123,7 @@ def broadcast(shapes: Iterable[Shape]) -> Shape:
 
 
 def meet(tensors: Iterable[Tensor]) -> Dtype | None:
-    """The type to which these are promoted: a single number counts only if its kind is higher."""
+    """The promoted type: a single number counts only if its kind is higher."""
     candidates = [(tensor.dtype, bool(tensor.shape)) for tensor in tensors]
     dtypes = [(dtype, shaped) for dtype, shaped in candidates if dtype is not None]
     if not dtypes or len(dtypes) < len(candidates):
@@ -134,7 +134,7 @@ def meet(tensors: Iterable[Tensor]) -> Dtype | None:
 
 
 def product(numbers: Iterable[int]) -> int:
-    """Product of all; raises Unknown if one is negative."""
+    """Product of sizes; raises Unknown if one is negative."""
     numbers = tuple(numbers)
     if any(n < 0 for n in numbers):
         raise Unknown

@@ -82,9 +82,9 @@ def _lengths(
 ) -> tuple[int, tuple[int, int] | None]:
     """Number of sequences, and the lengths of queries and keys if all are alike.
 
-    For keys in pages the number of rows is None: the last queries of a sequence look at all its
-    keys, and there are at least as many of them as queries. So their number is the same, if no
-    sequence has more.
+    Keys in pages have None as their number of rows. A sequence has at least as many keys as
+    queries; so where the longest has no more keys than queries, and all sequences are as long as
+    it, each has equally many of both.
     """
     if ends is None or ends.count < 2:
         raise Unknown
@@ -201,7 +201,8 @@ def _paged(query: int) -> Reader:
 def _fused_attention(op: Op) -> Call:
     """Transformer Engine's: the first three in a row of three dimensions or more.
 
-    Of the dimensions before the heads, the one as long as the longest sequence is the length.
+    One of the dimensions before the heads must be as long as the longest sequence: the other is the
+    number of sequences.
     """
     tensors = [op.optional(place) for place in range(len(op.dims))]
     wide = [place for place, tensor in enumerate(tensors) if tensor and len(tensor.shape) > 2]
@@ -218,7 +219,7 @@ def _fused_attention(op: Op) -> Call:
 
 
 def _forward(reader: Reader, *others: int) -> Formula:
-    """The result is written, and the rest is read once."""
+    """A formula of forward attention: inputs are read once, the result is written."""
 
     def bytes_(op: Op) -> int:
         call = reader(op)

@@ -68,7 +68,7 @@ def _tensors(op: Op, least: int) -> list[Tensor]:
 
 
 def _pair_flops(first: Shape, second: Shape, results: Iterable[Tensor]) -> int | None:
-    """Of the product of two shapes, in batches or not, if a result is as large."""
+    """FLOPs of the product of two shapes, in batches or not, if a result is as large."""
     if len(first) not in {2, 3} or len(first) != len(second):
         return None
     if first[:-2] != second[:-2] or first[-1] != second[-2]:
@@ -80,7 +80,8 @@ def _pair_flops(first: Shape, second: Shape, results: Iterable[Tensor]) -> int |
 def _products(shapes: Sequence[Shape]) -> int:
     """How many products are added: two if a second pair is like the first.
 
-    Square tensors may also be what is added to one product, element by element.
+    Square tensors are ambiguous: the second pair may also be added to one product, element by
+    element.
     """
     if shapes[:2] != shapes[2:4]:
         return 1
@@ -105,8 +106,9 @@ def _reading(op: Op, tensors: Sequence[Tensor], place: int) -> int | None:
 def _product_flops(op: Op) -> int:
     """The factors are side by side; where a tensor is added, its place is before them.
 
-    What an epilogue changes in place is before all others, and is the result. Of an added tensor
-    that has become part of an epilogue only the name is left. If two readings fit, they must agree.
+    A tensor that an epilogue changes in place comes before all others, and is the result. An added
+    tensor that has become part of an epilogue is no argument any more: only the name shows it. If
+    two readings fit, they must agree.
     """
     tensors = _tensors(op, 3)
     flops = {_reading(op, tensors, place) for place in range(min(3, len(tensors) - 1))} - {None}

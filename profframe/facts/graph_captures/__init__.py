@@ -1,1 +1,1 @@
-"""Graphs of kernels: what was captured once, and which device work replays it."""
+"""CUDA and HIP graphs: replayed work gets the ops of the calls that were captured."""

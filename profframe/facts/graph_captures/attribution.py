@@ -1,4 +1,4 @@
-"""Ops of the work in graphs: those of the captured calls."""
+"""Attribution of replayed work to the ops that launched it while it was captured."""
 
 from __future__ import annotations
 
@@ -140,7 +140,9 @@ def _names_around(
 
 
 def _eager_runs(candidates: Sequence[Candidate], traces: Iterable[Tables]) -> EagerRuns:
-    """What ops of captures without kernel names launched when they ran without a graph."""
+    """Kernels that captured ops launch without a graph, for captures without kernel names."""
+    # On CUDA a captured call has no name of its kernel (on ROCm it has), so eager runs of the same
+    # op are the only evidence of which kernels it launches.
     keys = {key for c in candidates if not c.capture.is_named for key in c.ops if key}
     runs: dict[OpKey, set[EagerRun]] = {}
     if keys:
@@ -195,6 +197,8 @@ def _attributed(
     for number, launches in _groups([None if m is None else m.capture for m in choice.match]):
         source, capture = graphs[number]
         part = _Part(captured_rows(source.tables, capture, launches.size), _title(number, graphs))
+        # A decode graph is replayed thousands of times: equal replays are handled as one array of
+        # lines.
         of_part = [(n, match) for n in launches.tolist() if (match := choice.match[n])]
         ways = [(runs.work[n], match.by) for n, match in of_part]
         for _, places in _groups(_numbered(ways)):
@@ -224,6 +228,7 @@ def _attributed(
             op[lines[:, has_op]] = first + ops[has_op]
             way[lines[:, has_op]] = words_.index(word)
         first += part.captured.rows.num_rows
+    # New rows come after all others, so that every event_id of the trace stays.
     if parts:
         tables = with_rows(tables, [p.captured for p in parts], [p.title for p in parts])
     op, way = (np.append(values, np.full(first - values.size, -1)) for values in (op, way))
@@ -256,7 +261,7 @@ def _numbered(values: Sequence[object]) -> list[int]:
 
 
 def _lost(lines: Ints, calls: Ints, capture: Capture, title: str) -> Iterator[Note]:
-    """Which calls of a capture did not run, and which work of its replays is ambiguous."""
+    """Notes on captured calls that did not run, and on ambiguous work."""
     missing = capture.calls.size - calls.size
     if missing > 0:
         detail = f"{missing} of {capture.calls.size} calls of the {title}"

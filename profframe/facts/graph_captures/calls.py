@@ -36,6 +36,7 @@ def outermost(events: pa.Table, *patterns: re.Pattern[str]) -> Mask:
     calls = is_call(events, *patterns) & present(events, "preorder")
     if calls.any():
         parent = numbers(events, "parent_id", missing=-1)
+        # Nsight nests a call of the driver in one of the runtime: that is one launch, not two.
         calls &= np.append(nearest(parent, calls), -1)[parent] < 0
     return calls
 

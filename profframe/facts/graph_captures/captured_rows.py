@@ -43,7 +43,7 @@ class CapturedRows:
 
 
 def captured_rows(tables: Tables, capture: Capture, replays: int) -> CapturedRows:
-    """What is around the calls of a capture, but not around its begin, and all ops inside.
+    """Slices around the calls of a capture, but not around its begin, and all ops inside.
 
     What is around the begin is around the launch of a replay, too: device time must not count
     twice.
@@ -52,6 +52,8 @@ def captured_rows(tables: Tables, capture: Capture, replays: int) -> CapturedRow
     parent = numbers(events, "parent_id", missing=-1)
     is_kept = np.zeros(events.num_rows + 1, np.bool_)
     stop = np.zeros(events.num_rows + 1, np.bool_)
+    # What is around the begin of the capture is around its replays, too: it has their device time
+    # already.
     stop[capture.outside] = stop[-1] = True
     around = np.unique(parent[capture.calls])
     while (around := around[~stop[around] & ~is_kept[around]]).size:

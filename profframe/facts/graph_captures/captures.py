@@ -1,4 +1,4 @@
-"""What was captured: the calls between the begin and the end of a capture, which ran nothing."""
+"""Captured graphs: calls between the begin and the end of a capture, which ran nothing."""
 
 from __future__ import annotations
 
@@ -88,6 +88,7 @@ def captures(tables: Tables, size: int | None = None) -> list[Capture]:
         return []
     begins, ends = _regions(events)
     if not begins.size:
+        # An end without its begin: nothing says which calls before it were captured.
         groups = [calls] if not is_call(events, END).any() else []
         begins = np.full(len(groups), -1, np.int64)
     else:
@@ -138,6 +139,7 @@ def _grouped(events: pa.Table, calls: Ints, begins: Ints, ends: Ints) -> list[In
         others = rows[~mine & ~own[rows]]
         owner[others] = number
         count[others] += 1
+    # Two captures run at once on different threads: a call of autograd's thread may be of either.
     owner[~own & (count > 1)] = -1
     return [calls[owner == number] for number in range(begins.size)]
 
@@ -145,6 +147,7 @@ def _grouped(events: pa.Table, calls: Ints, begins: Ints, ends: Ints) -> list[In
 def _names(events: pa.Table, calls: Ints) -> list[str | None]:
     is_copy, is_fill = (is_call(events, pattern)[calls] for pattern in (COPY, FILL))
     args = pl.Series(events["args"].take(pa.array(calls)), dtype=pl.String)
+    # ROCm writes the kernel among the arguments of the call; CUPTI has only cbid and correlation.
     kernels = args.str.extract(r'"kernel"\s*:\s*"((?:[^"\\]|\\.)*)"').to_list()
     plain = demangled(kernels)
     names = []
@@ -167,6 +170,7 @@ def _ops(events: pa.Table, calls: Ints) -> Ints:
     """For each row the innermost op around it, if it is one of the calls; else -1."""
     parent = numbers(events, "parent_id", missing=-1)
     ops = np.full(events.num_rows, -1, np.int64)
+    # Ops come second and overwrite: an annotation stands in only where no op is around.
     for kind in ("annotation", "host_op"):
         around = nearest(parent, is_kind(events, (kind,)))[calls]
         ops[calls[around >= 0]] = around[around >= 0]

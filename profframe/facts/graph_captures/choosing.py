@@ -1,4 +1,4 @@
-"""Choose the capture of each graph launch among those that fit."""
+"""Choice of the capture that each graph launch replays."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def choose(
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What decides about the captures of a launch.
+    """Properties of a launch that determine its possible captures.
 
     Attributes
     ----------
@@ -134,6 +134,7 @@ def _keys(
     ]
     start = numbers(events, "start_ns")
     own = [candidate for candidate in candidates if candidate.is_trusted]
+    # A graph cannot be replayed before its capture is complete.
     complete = np.maximum.accumulate([0, *(start[c.capture.calls[-1]] for c in own)])[1:]
     until = np.searchsorted(complete, start[runs.launches])
     columns = np.stack((runs.work, np.array(sizes, np.int64)[place], until))
@@ -158,6 +159,7 @@ class _Case:
             if match.capture < key.until or not candidates[match.capture].is_trusted
         ]
         fitting = _of_size(like, key.size, candidates)
+        # Ranks capture alike, so several fit; that of its own rank is the one.
         of_rank = [match for match in fitting if candidates[match.capture].is_of_rank]
         return cls(key, like, of_rank or fitting)
 
@@ -227,7 +229,10 @@ class _Order:
         for row in self.rows:
             in_row = [{m.capture for m in of} & set(row) for of in fitting]
             of_row = [n for n, captures in enumerate(in_row) if captures]
+            # Piecewise graphs: vLLM launches 25 per step, of which 23 have the same kernels. Only
+            # their place in the order of captures says which is which.
             begins = offsets([in_row[n] for n in of_row], row) if of_row else []
+            # Whole passes within one annotation begin with the first graph.
             if len(begins) > 1 and is_whole and begins[0] == 0 and len(of_row) % len(row) == 0:
                 begins = [0]
             if len(begins) == 1:
@@ -247,7 +252,7 @@ def _in_order(match: Match) -> Match:
 def _only(
     way: Sequence[Match], candidates: Sequence[Candidate], *, with_frames: bool
 ) -> Match | None:
-    """The last of several captures of the same ops: captured again, or by several ranks.
+    """The last capture, if all have the same ops: captured again, or by several ranks; else None.
 
     In one file and size, layers may have the same ops: then the frames must be the same, too.
     """
@@ -298,6 +303,7 @@ class _Reasons:
             return None
         work = self.runs.works[case.key.work]
         distance = [abs(len(c.capture.names) - len(work.names)) for c in self.candidates]
+        # Compare with the capture of the nearest length: its difference tells a reader most.
         like = int(np.argmin(distance))
         why = difference(work, self.candidates[like], self.eager)
         return "other_capture", f"{why}, {self._place(like)}"

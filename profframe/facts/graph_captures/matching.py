@@ -1,4 +1,4 @@
-"""Which capture a replay belongs to, and which captured call ran each piece of its work."""
+"""Matching of replays with captures: which captured call ran each piece of work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class EagerRun:
 
 
 EagerRuns = Mapping[OpKey, Collection[EagerRun]]
-"""What ops launched where they ran without a graph."""
+"""Kernels by op, from calls outside of graphs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,8 @@ class Candidate:
 def matches(work: Work, candidates: Sequence[Candidate], eager: EagerRuns) -> list[Match]:
     """All captures that a replay may belong to; only those with exactly the same calls, if any."""
     exact = [m for n, c in enumerate(candidates) for m in _matches(work, n, c, eager)]
+    # A short piecewise graph is also the beginning of a longer one (12 of 15 kernels in vLLM), so
+    # captures of exactly this length come first.
     if exact:
         return exact
     blocks = [m for n, c in enumerate(candidates) for m in _blocks(work, n, c)]
@@ -165,6 +167,7 @@ def _by_order(work: Work, number: int, candidate: Candidate, eager: EagerRuns) -
                 other_grids += len(of_op)
             else:
                 confirmed += len(of_op)
+    # The same kernels with other grids: a capture for another number of tokens.
     if other_grids > MOST_OTHER_GRIDS * (confirmed + other_grids):
         return
     names_of_regions = {label for labels in candidate.labels for label in labels}
@@ -230,6 +233,7 @@ def _on_streams(work: Work, names: Sequence[str | None]) -> Ints | None:
         ran = [work.names[row] for row in rows]
         possible = [n for n, name in enumerate(names) if stream in of_name[name or ""]]
         own = {n for n in possible if len(of_name[names[n] or ""]) == 1}
+        # Greedy from the front and from the back: where both give one call, no other is possible.
         first = _way(ran, possible, names, own)
         last = _way(ran[::-1], possible[::-1], names, own)
         if first is None or last is None:
@@ -273,6 +277,7 @@ def _blocks(work: Work, number: int, candidate: Candidate) -> Iterator[Match]:
     for offset in np.flatnonzero((windows == ran).all(axis=1)).tolist():
         calls = np.arange(offset, offset + size)
         differs = np.append(np.flatnonzero(np.diff(ran)) + 1, size)
+        # Only at the edges of the block: in its middle the names on both sides fix each call.
         if offset and captured[offset - 1] == ran[0]:  # any call of this run may be the lost one
             calls[: differs[0]] = -1
         if extra > offset and captured[offset + size] == ran[-1]:

@@ -30,7 +30,7 @@ _SIZES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a launch of a graph runs.
+    """The work of a graph launch.
 
     Attributes
     ----------
@@ -107,6 +107,7 @@ def replays(events: pa.Table) -> Replays | None:
     order = np.lexsort((start[rows], group))
     rows, group = rows[order], group[order]
     node = _nodes(events, rows, group)
+    # Numbers of nodes give one order for all streams; without them only each stream is in order.
     stream = np.where(node >= 0, 0, _streams(events, rows, group))
     if (node >= 0).any() or stream.any():
         order = np.lexsort((node, stream, group))
@@ -120,6 +121,7 @@ def replays(events: pa.Table) -> Replays | None:
     works = []
     for at in first.tolist():
         part = slice(bounds[at], bounds[at + 1])
+        # Arguments are parsed for one launch of each kind, not for each.
         labels = _labels(events, rows[part]) if has_nodes(events) else ()
         works.append(
             Work(
@@ -216,6 +218,8 @@ def same_groups(code: Ints, bounds: Ints) -> Ints:
     """
     size = np.diff(bounds)
     place = np.arange(code.size) - np.repeat(bounds[:-1], size)
+    # Groups are compared by a random sum, then for equality: a sort of pairs took half of a load
+    # with captures (640 ms for a million kernels, 46 ms this way).
     weight = np.random.default_rng(0).integers(1, 1 << 63, int(size.max()), np.uint64) * 2 + 1
     mixed = (code.astype(np.uint64) + np.uint64(1)) * weight[place]
     mixed ^= mixed >> np.uint64(29)

@@ -1,4 +1,4 @@
-"""What a trace says about the allocations of a memory snapshot: op, step and category."""
+"""Memory snapshots joined with a trace: op, step and category of allocations."""
 
 from profframe.facts.snapshots.joining import join_snapshot
 

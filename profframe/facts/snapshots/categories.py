@@ -1,4 +1,4 @@
-"""What memory of a snapshot is for: by when and where it was allocated, and when it was freed."""
+"""Purpose of allocations: by when and where they were made, and when they were freed."""
 
 from __future__ import annotations
 
@@ -143,6 +143,8 @@ def categories(events: pa.Table, stacks: pa.Table, allocations: pa.Table) -> Int
     in_step = places.optimizer | (step >= 0)
     step_end = np.append(phases.steps.end, -1)[step]
     is_over = (step >= 0) & (freed <= step_end)
+    # Order matters: the first rule that holds decides, and those that need most evidence come
+    # first.
     put("temporary", in_step & is_over)
     put("optimizer_state", in_step & ((step >= 0) | (freed == _LAST)))
     backward = np.where(has_time, phases.backward.at(made), -1)
@@ -150,15 +152,18 @@ def categories(events: pa.Table, stacks: pa.Table, allocations: pa.Table) -> Int
     ends = np.append(phases.backward.end, -1)[backward]
     put("temporary", in_backward & (freed <= ends))
     put("gradient", in_backward)
+    # Parameters live to the end; what their makers allocate and free is scratch space.
     put("parameter", places.maker & (freed == _LAST))
     is_copy = _copies(events)
     comes_in = places.loader | np.append(is_copy, False)[op]
     put("input", comes_in & ~places.module & ~places.maker)
     is_seen = has_time & (made >= phases.starts_ns)
     in_forward = is_seen & (places.module | np.append(phases.in_forward, False)[op])
+    # An activation is kept for backward; what is freed before it begins was temporary.
     turns = phases.backward.next_start(made)
     put("activation", in_forward & (turns < _LAST) & (freed >= turns))
     put("temporary", in_forward & (freed < turns))
+    # Without stacks: what lived before training began, and is as large as some gradient.
     has_gradient = np.isin(size, size[category == _CODE["gradient"]])
     put(
         "parameter",

@@ -1,4 +1,4 @@
-"""What the frames of stacks say about memory that was allocated in them."""
+"""Stack frames that reveal the purpose of an allocation."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Places:
     module: Mask
     """A call of an ``nn.Module``."""
     maker: Mask
-    """What makes or moves the parameters of one."""
+    """Code that makes or moves the parameters of one."""
     optimizer: Mask
     """A step of an optimizer."""
     loader: Mask
     """A ``DataLoader``."""
 
     def of(self, rows: np.ndarray) -> Places:
-        """Those of some rows; -1 is in none."""
+        """Select rows; -1 is in none."""
         none = np.zeros(1, np.bool_)
         return Places(*(np.append(getattr(self, f.name), none)[rows] for f in fields(self)))
 
@@ -66,6 +66,7 @@ def places_of_stacks(stacks: pa.Table) -> Places:
         return masks
 
     in_module, in_optimizer, in_loader = of_file
+    # Parameters are made outside of calls of a module; inside one, .to() converts activations.
     module = any_of(in_module & calls[name])
     return Places(
         module,
@@ -76,7 +77,7 @@ def places_of_stacks(stacks: pa.Table) -> Places:
 
 
 class _Files:
-    """Which of some files are torch's modules, optimizers and loaders."""
+    """Masks of files that are torch's modules, optimizers and loaders."""
 
     def __init__(self, paths: list[str]) -> None:
         patterns = (_MODULES, _OPTIMIZERS, _LOADERS)

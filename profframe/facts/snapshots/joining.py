@@ -1,4 +1,4 @@
-"""Put what a trace says about a memory snapshot into the tables of the snapshot."""
+"""Fill in op, step and category of a snapshot's rows from a trace."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _STEP: Final = "ProfilerStep#"
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What is known about each allocator record; -1 if nothing is.
+    """Op, step and profiler record of each allocator record; -1 if unknown.
 
     ``several`` marks records whose op is unknown because several threads were inside ops.
     """

@@ -34,7 +34,7 @@ from profframe.facts.torch_compat.releases import NEWEST, Release
 from profframe.intervals import Ints
 
 _OF_NODE: Final = re.compile(r".*thread_id:")
-"""What precedes torch's number of a thread of another node."""
+"""The prefix of a thread id of another node, before torch's number."""
 _NO_OPS: Final = ("MTIA", "HPU")
 """Devices whose work torch assigns to no op."""
 

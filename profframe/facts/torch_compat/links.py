@@ -1,4 +1,4 @@
-"""The op of a device slice as torch finds it: the one with its External id.
+"""Links from device slices to ops as torch makes them: by External id.
 
 Only ``compat="torch"`` needs this. In half of the traces the number is that of an op; in others it
 is something else that may equal an op's number by chance. A call without a link to an op has the

@@ -163,7 +163,7 @@ class LabelledRows:
         return len(self.labels) > 1
 
     def cut(self, noun: str) -> str:
-        """What was left out, in words; empty for nothing."""
+        """A note on what was left out; empty for nothing."""
         return first(len(self.labels), self.total, units.plural(self.total, noun))
 
 
@@ -207,7 +207,8 @@ def _part(key: str, value: str | int | None) -> str:
 def non_empty(frame: pl.DataFrame, chart: str, lack: str | None = None) -> pl.DataFrame:
     """The frame, which must have rows.
 
-    Else a `ParameterError` says what the trace lacks, by default as the frame has it.
+    Without rows, a `ParameterError` says what the trace lacks; by default this is the frame's own
+    reason.
     """
     if frame.is_empty():
         raise ParameterError(f"{chart}: {lack or why_empty(frame) or 'there is nothing to draw'}")

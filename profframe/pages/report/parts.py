@@ -53,7 +53,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """What matters most in a file."""
+    """Sentences about what matters most in a file."""
 
     template: ClassVar[str] = "sentences.html"
     title: str
@@ -194,7 +194,7 @@ class Node:
     is_open: bool
     has_children: bool
     closes: int
-    """Of how many of its ancestors it is the last node."""
+    """Number of its ancestors that end with it."""
 
 
 @dataclass(frozen=True, slots=True)

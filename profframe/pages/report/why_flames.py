@@ -59,9 +59,9 @@ def section(of: Explanation, names: tuple[str, str]) -> Section:
 def nodes(tree: pl.DataFrame, side: str) -> pl.DataFrame:
     """Rows of one side as ``flameGraph`` takes them, each after that around it.
 
-    Times are those of a step. A call with different parents on the two sides can be in one that
-    this side lacks, which then has the other side's name. What is left out is ``others`` inside its
-    parent.
+    Times are those of a step. A call can have a parent that this side lacks, because the two sides
+    nest it differently; such a parent has the other side's name. Calls that are left out are one
+    node ``others`` inside their parent.
     """
     own, inside = (pl.col(f"{side}_{of}") for of in ("self_ns", "ns"))
     name = pl.coalesce(f"{side}_name", "base_name", "other_name")

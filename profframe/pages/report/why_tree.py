@@ -58,7 +58,7 @@ def least_change(of: Explanation) -> int:
 
 
 def selected(tree: pl.DataFrame, least: int) -> pl.DataFrame:
-    """What is shown, with everything around it.
+    """Select the nodes to show, with all of their ancestors.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def _node(  # noqa: PLR0917 -- what is known of a node, and where it stands
 
 
 def _name(row: _Row, *, short: bool) -> str:
-    """What it is on both sides, if that differs."""
+    """The name of a node; both names if the sides differ."""
     present = [row[f"{side}_name"] for side in ("base", "other") if row[f"{side}_name"] is not None]
     if not present:
         return "Outside steps" if row["slot"] else "Step"

@@ -56,7 +56,7 @@ def columns(content: Content) -> list[Column]:
 
 
 def bounds(path: pl.DataFrame) -> list[str]:
-    """What segments of a path are bound by, in the order of their numbers."""
+    """Bounds of path segments, in the order of their numbers."""
     return path["bound"].unique().sort().to_list() if path.height else []
 
 

@@ -1,4 +1,4 @@
-"""Slices of a page, and what both their columns and the heads of the page are made from."""
+"""The slices of a timeline, with derived arrays computed once."""
 
 from __future__ import annotations
 

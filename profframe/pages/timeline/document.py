@@ -1,4 +1,4 @@
-"""Everything that a page holds of a timeline: heads as JSON, and columns as bytes."""
+"""The data of a timeline page: metadata as JSON, and columns as bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CLOSE: Final = 0.96
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """What a page holds."""
+    """Data of one page."""
 
     head: Mapping[str, Any]
     body: bytes
@@ -64,7 +64,7 @@ def document(rows: TimelineRows, most_bytes: int | None = BUDGET_BYTES) -> Docum
 def _others(
     content: Content, room: int | None
 ) -> tuple[list[dict[str, Any]], bytes, dict[str, Any]]:
-    """All other columns, if there is room for them: heads, bytes, and how to read them."""
+    """Further columns, if there is room: metadata, bytes, and how to read them."""
     if content.rows.others is None:
         return [], b"", NO_OTHERS
     made, how = others(content)

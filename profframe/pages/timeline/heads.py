@@ -1,4 +1,4 @@
-"""What a page has of a timeline besides columns of slices: lanes, texts, counters, marks."""
+"""Timeline metadata: lanes, names, counters, findings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GREY: Final = palette.CLASSES["others"]
 
 
 def head(content: Content, whole: Placed) -> dict[str, Any]:
-    """Everything but the columns; ``whole`` has the slices that are left out, too."""
+    """The metadata; ``whole`` also has the slices that are left out."""
     slices, rows, texts = content.slices, content.rows, content.whats[1]
     return {
         "slices": int(slices.begin.size),
@@ -48,7 +48,7 @@ def head(content: Content, whole: Placed) -> dict[str, Any]:
 
 
 def _path(content: Content) -> dict[str, Any]:
-    """What the critical path covers, and which traces it is on."""
+    """The extent of the critical path, and its traces."""
     path = content.rows.path
     on = trace_numbers(content.rows.traces, path).unique().sort() if path.height else pl.Series()
     return {

@@ -1,4 +1,4 @@
-"""Where each slice is drawn: its trace, its lane, and its row in that."""
+"""Layout of a timeline: trace, lane and row of each slice."""
 
 from __future__ import annotations
 

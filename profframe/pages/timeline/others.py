@@ -1,4 +1,4 @@
-"""All other columns of the slices, for the table of one slice: numbers, and texts by number."""
+"""Further columns for the table of a selected slice: numbers, and texts by number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turn all rows of a source into the tables of its trace, with every source event accounted for."""
+"""Assembly of the tables of a trace from a source's rows; every source event is accounted for."""
 
 from __future__ import annotations
 
@@ -232,8 +232,8 @@ def _note_rounded(rows: Mapping[Table, pa.Table], quality: Quality) -> None:
 def _plausible(times: pa.ChunkedArray, base_ns: int) -> tuple[int, int]:
     """The earliest and the latest time that an event may have, on the source's own clock.
 
-    A month without an event parts times that belong together from those that were never set; and
-    zero is none where all others are later than a day.
+    Timestamps that were never set lie far from all others, with a month or more without an event
+    between. Zero is one of these if all other times are later than a day.
     """
     earliest, latest = 1 - LONGEST_NS, LONGEST_NS - base_ns - 1
     limits = pc.min_max(times).as_py()

@@ -61,8 +61,8 @@ def pair(
     A begin event gets the duration up to its end event, and that event's arguments after its own.
     One without an end stays, without a duration. An end closes the last open begin of its name on
     its thread, or in its asynchronous operation; an end without a name, or with one that nothing
-    before it there has, closes the last open begin of any. Ends that
-    may be in the order of their begins close those if the rows have such runs of both.
+    before it there has, closes the last open begin of any name. Where ends may have the order of
+    their begins, runs of both are matched first (`match_runs`).
     """
     phase = rows["phase"]
     if not _PAIRED & set(phase.chunk(0).dictionary.to_pylist()):
@@ -183,7 +183,7 @@ def _is_phase(rows: pa.Table, *phases: str) -> Flags:
 
 
 def _note_lone(pairs: _Pairs, event_id: Ints, quality: Quality, detail: str | None = None) -> Flags:
-    """Which ends have no begin event; they and begins without an end are noted."""
+    """Mask of ends without a begin event; these, and begins without an end, are noted."""
     lone_begin, lone_end = pairs.is_begin.copy(), pairs.is_end.copy()
     lone_begin[pairs.begin] = lone_end[pairs.end] = False
     if count := int(lone_begin.sum()):
@@ -247,8 +247,9 @@ def match_named(
 ) -> tuple[Ints, Ints]:
     """Row numbers of matching begin and end events of threads whose slices cross.
 
-    An end with a name closes the last open begin of that name on its thread; one without, whose
-    name is 0, the last open begin of any. Where a thread has both, they are matched one by one.
+    An end with a name closes the last open begin of that name on its thread. An end without one
+    (its name is 0) closes the last open begin of any name. Where a thread has both kinds, its
+    events are matched one by one.
 
     Examples
     --------
@@ -292,10 +293,10 @@ def match_runs(
 ) -> tuple[Ints, Ints]:
     """Row numbers of begin and end events of runs in which the ends have the order of the begins.
 
-    A run of begins matches the run of as many ends after it, if their threads are the same one by
-    one and no end is before its begin. As long as the rows of each thread are in the order of time,
-    they may just as well belong to a stack, and none are matched. Threads need no common order:
-    several writers take turns.
+    A run of begins matches the run of equally many ends after it, if the threads of both are equal
+    one by one and no end is before its begin. Nothing is matched if the rows of each thread are in
+    the order of time: then the events may just as well be those of a stack. Rows of different
+    threads need no common order, because several writers take turns.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The name of torch's backend for devices that torch itself does not know."""
+"""The name of torch's PrivateUse1 backend."""
 
 from __future__ import annotations
 

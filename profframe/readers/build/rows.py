@@ -244,7 +244,7 @@ def earliest(rows: Rows) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a source says about itself: the columns of `traces` from a reader."""
+    """The header of a source: the columns of `traces` from a reader."""
 
     format: str
     clock: str

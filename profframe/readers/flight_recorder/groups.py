@@ -55,8 +55,8 @@ class Groups:
     def of(dump: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> Groups:
         """The groups that have a configuration, an entry or a status.
 
-        gloo gives all of them the empty name: the configuration there is that of the group of all
-        ranks, if the dump knows no other.
+        gloo gives every group the empty name. The configuration of that name is the one of the
+        group of all ranks, if the dump knows no other.
         """
         config, status = _object(dump.get("pg_config")), _object(dump.get("pg_status"))
         groups: dict[str | None, Group] = {}

@@ -113,7 +113,7 @@ def _columns(  # noqa: PLR0917
 
 
 def _among(blocks: pa.Table, device: npt.NDArray[np.int16], address: Ints) -> npt.NDArray[np.bool_]:
-    """Which blocks are one of these allocations."""
+    """Mask of blocks that are one of these allocations."""
     addresses, devices = blocks["address"].to_numpy(), blocks["device"].to_numpy()
     is_made = np.zeros(len(addresses), np.bool_)
     for one in np.unique(devices):

@@ -362,7 +362,7 @@ def _frames_of_stacks(stacks: list[bytes], first: int, frames: Mapping[str, pa.A
 def _annotations(value: Any, source: ByteSource) -> tuple[dict[str, pa.Array], int]:
     """Begin and end of annotations of the program, as slices of a thread for each device.
 
-    Also the number of odd values among them.
+    The second result is the number of values that could not be read.
     """
     values = _counted(value, _ANNOTATIONS, source) if isinstance(value, list) else []
     rows = [row for row in values if isinstance(row, dict) and _phase(row) is not None]

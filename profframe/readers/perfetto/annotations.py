@@ -77,7 +77,7 @@ def _named(  # noqa: PLR0917
 ) -> tuple[pa.Array, pa.Array, int]:
     """Names and values of annotations, as JSON, and how many could not be read.
 
-    Those in lists of lists, at any depth, are empty lists if they have no value.
+    An annotation in a list of lists, at any depth, is an empty list if it has no value.
     """
     count = messages.owner.size
     parts, damaged = fields(buffer, messages.value, messages.value + messages.size)

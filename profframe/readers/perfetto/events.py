@@ -351,7 +351,7 @@ class Events:
         return {Table.COUNTERS: conform(Table.COUNTERS, columns)}
 
     def _arrows(self, buffer: Bytes, parts: Fields, members: dict[str, pa.Array]) -> None:
-        """Remember what launches what, and the arrows that events name."""
+        """Collect launches and the arrows that events name."""
         launched = parts.of(_LAUNCHED, LENGTH)
         if launched.owner.size:
             inside, damaged = fields(buffer, launched.value, launched.value + launched.size)

@@ -1,4 +1,4 @@
-"""What profframe adds to the traces that it writes, so that they read back unchanged.
+"""Metadata that profframe adds to its exports, so that they read back unchanged.
 
 Viewers ignore it. An event with such a message is a row; one without is there only for viewers,
 such as the ends of slices.
@@ -51,7 +51,7 @@ _MARK: Final = b"\xea\xea\x04"
 
 @dataclass
 class Exported:
-    """What a file from profframe says about itself.
+    """Metadata of an exported file.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ _LABELS: Final = (
 
 
 def exported_of(members: Mapping[str, str]) -> Exported | None:
-    """What metadata says about a file from profframe; None if another program wrote it."""
+    """Parse the metadata of an exported file; None if another program wrote it."""
     zero_ns = _loaded(members.get(ZERO_KEY, ""))
     if type(zero_ns) is not int or not -1 << 62 < zero_ns < 1 << 62:
         return None

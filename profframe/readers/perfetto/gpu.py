@@ -1,4 +1,4 @@
-"""What ran on devices, from render stages, and counters of devices."""
+"""Device work from render stages, and device counters."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ class Stages:
     def _extra(self, buffer: Bytes, parts: Fields) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Additional data of events, as members of an object.
 
-        The streams that they ran on come last: an annotation may have a member of that name, too.
+        The stream comes last, so that it counts if an annotation has a member of that name, too.
         """
         extra = parts.of(_EXTRA, LENGTH)
         inside, damaged = fields(buffer, extra.value, extra.value + extra.size)

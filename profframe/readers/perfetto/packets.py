@@ -106,14 +106,15 @@ class Packets:
     monotonic: Ints
 
     def of(self, number: int) -> Fields:
-        """What the packets have in a field; ``owner`` is the packet."""
+        """Values of a field of the packets; ``owner`` is the packet."""
         return self.fields.of(number, LENGTH)
 
 
 def joined(parts: Iterable[Packets]) -> Iterator[Packets]:
-    """The same packets in fewer parts: a pass over events takes long, however few there are.
+    """Packets in fewer parts: a pass over events has a fixed cost, however few there are.
 
-    Clocks and compressed packets cut a trace into as many parts as it likes.
+    Without this, a file could force any number of passes: clocks and compressed packets begin new
+    parts.
     """
     group: list[Packets] = []
     size = 0
@@ -129,7 +130,7 @@ def joined(parts: Iterable[Packets]) -> Iterator[Packets]:
 
 
 def _joined(group: Sequence[Packets]) -> Packets:
-    """The same in one part, whose buffer has those of all parts one behind the other."""
+    """Packets as one part; its buffer is the concatenation of theirs."""
     if len(group) == 1:
         return group[0]
     buffers = {id(part.buffer): part.buffer for part in group}
@@ -307,7 +308,7 @@ class Reading:
     def _losses(self, parts: Fields, sequence: Ints, count: int) -> Mask:
         """Packets before which others of their sequence were dropped.
 
-        The first packet of a sequence says so, too, if the recorder does not know.
+        The first packet of a sequence does not count: a recorder that does not know marks it, too.
         """
         lost = np.zeros(count, np.bool_)
         lost[parts.owner[(parts.number == _LOST) & (parts.value != 0)]] = True

@@ -1,4 +1,4 @@
-"""What rocprofv3 says in its own words: device, stream, correlation and bytes of its slices."""
+"""Arguments of rocprofv3: device, stream, correlation and bytes of its slices."""
 
 from __future__ import annotations
 

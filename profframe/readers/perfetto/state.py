@@ -1,4 +1,4 @@
-"""What packets set for those that follow them: interned texts, tracks, clocks, defaults."""
+"""Sequence state that packets set for later ones: interned texts, tracks, clocks, defaults."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class State:
         self.valid &= current
 
     def values(self, kind: str, epoch: Ints, iid: Ints) -> list[Any]:
-        """What was interned under these numbers; None where nothing was."""
+        """Interned values of these numbers; None where there are none."""
         pairs, place = distinct_rows(epoch, iid)
         nothing: Mapping[str, Mapping[int, Any]] = {}
         looked_up = [self.interned.get(e, nothing).get(kind, {}).get(i) for e, i in pairs.tolist()]

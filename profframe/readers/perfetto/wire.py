@@ -58,7 +58,7 @@ class Fields:
         return self.where(rows)
 
     def where(self, chosen: Mask | Ints) -> Fields:
-        """Those in a mask, or at these positions."""
+        """Select by a mask or by positions."""
         return Fields(
             *(a[chosen] for a in (self.owner, self.number, self.wire, self.value, self.size))
         )
@@ -227,7 +227,7 @@ def fields(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Fields, Mask]:
 def _alone(
     buffer: Bytes, cursor: Ints, ends: Ints, message: int, passes: int
 ) -> list[tuple[int, ...]] | None:
-    """The fields of one message that are left after some, as rows of `Fields`; None if damaged."""
+    """Remaining fields of one message, as rows of `Fields`; None if damaged."""
     begin = int(cursor[message])
     text = bytearray(buffer[begin : int(ends[message])])
     rows, at, end = list[tuple[int, ...]](), 0, len(text)

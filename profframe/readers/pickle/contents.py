@@ -169,7 +169,7 @@ class Contents:
     # What was cut out of runs.
 
     def lost(self, index: int) -> Any:
-        """What the memo has at a place, if it was cut out of a run; else None."""
+        """The memoised value at a place, if it was cut out of a run; else None."""
         place = np.array([index])
         numbers = {kind: int(self._memo.get(kind, place)[0]) for kind in _CODES}
         if (number := numbers["text"]) != _NOTHING:

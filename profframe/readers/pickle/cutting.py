@@ -69,7 +69,7 @@ class Dicts:
 
 @dataclass(slots=True)
 class Items:
-    """What is in lists, list by list."""
+    """Items of lists, list by list."""
 
     counts: Ints
     """Items of each list."""

@@ -1,9 +1,9 @@
-"""What decoding a pickle may take, whoever wrote it.
+"""Limits of decoding a pickle, whoever wrote it.
 
 A byte of a pickle can ask for much: an empty set takes 200 bytes of memory, and a value is taken
-from the memo any number of times. So what decoding holds is reckoned as it grows, and has a limit,
-however much the file unpacks to. What records become is not in it: they are columns, in proportion
-to their bytes.
+from the memo any number of times. So the memory of decoded values is estimated as it grows, and has
+a limit, however much the file unpacks to. Records do not count: they become columns, whose size is
+in proportion to their bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The stack machine of a pickle, for opcodes of plain data in protocols 0 to 5.
 
-`pickletools` describes the opcodes. A value inside another one is never changed again: so no list
-can contain itself, and each value is weighed once, as the tree that a reader would walk.
+`pickletools` describes the opcodes. A container is sealed once nested, which rules out cycles; its
+expanded size is then counted once.
 """
 
 from __future__ import annotations
@@ -646,4 +646,4 @@ _ACTIONS: Final[Mapping[int, _Action]] = MappingProxyType(
         ord("j"): _get(4),
     }
 )
-"""What each opcode of plain data does."""
+"""Handlers of the opcodes of plain data."""

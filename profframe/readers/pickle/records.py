@@ -128,7 +128,7 @@ class RecordMachine(Machine):
     # What differs from a `Machine`.
 
     def value(self) -> Any:
-        """Everything except the rows of the lists."""
+        """The value without the rows of the lists."""
         value = super().value()
         self.flush()
         return value
@@ -153,7 +153,7 @@ class RecordMachine(Machine):
             self.hold_bytes(limits.PLACE)
 
     def lost(self, index: int) -> Any:
-        """What was cut out of a run."""
+        """A memoised value that was cut out of a run."""
         self.flush()
         value = self.contents.lost(index)
         if value is None:

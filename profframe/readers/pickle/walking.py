@@ -132,7 +132,7 @@ class Lying:
 
     @classmethod
     def of(cls, starts: Ints, ends: Ints, memoised: Ints) -> Lying:
-        """Those with these places and numbers of values in the memo."""
+        """Make the rows from their places and numbers of memoised values."""
         follows = ends[:-1] == starts[1:]
         breaks = np.append(np.flatnonzero(~follows), len(starts) - 1)
         return cls(starts, ends, np.append([0], np.cumsum(memoised)), breaks)
@@ -147,7 +147,7 @@ class Lying:
 
 @dataclass(slots=True)
 class Pieces:
-    """What lists consist of, list by list: dicts in a row, or places in the memo."""
+    """Parts of lists, list by list: dicts in a row, or places in the memo."""
 
     firsts: Ints
     """Row of the first dict; -1 for a place in the memo."""
@@ -157,7 +157,7 @@ class Pieces:
 
     @classmethod
     def of(cls, parts: Sequence[Pieces] = ()) -> Pieces:
-        """Those of several, one after the other."""
+        """Concatenate several."""
         none = np.empty(0, np.int64)
         columns = zip((none,) * 3, *((p.firsts, p.counts, p.numbers) for p in parts), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
@@ -177,7 +177,7 @@ class Values:
     pieces: Pieces = field(default_factory=Pieces.of)
 
     def of(self, rows: Ints) -> Values:
-        """Those of some dicts."""
+        """Select some dicts."""
         return Values(
             self.state[rows],
             self.numbers[rows],
@@ -418,7 +418,7 @@ class Walk:
 
 
 def _are_one(starts: Ints, stops: Ints, pieces: Pieces) -> Ints:
-    """Which lists have one item."""
+    """Mask of lists with one item."""
     kept: Ints = np.flatnonzero(stops - starts == 1)
     ones: Ints = kept[pieces.counts[starts[kept]] == 1]
     return ones

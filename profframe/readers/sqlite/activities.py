@@ -1,4 +1,4 @@
-"""What nvprof and Nsight Systems share: a table for each kind of activity, each read in batches.
+"""The common part of nvprof and Nsight Systems: tables by kind of activity, read in batches.
 
 A reader describes its tables as `Activity` and adds what only its source has.
 """
@@ -135,7 +135,7 @@ class Activities(ABC):
 
     @abstractmethod
     def header(self, *, is_utc: bool) -> Header:
-        """What the database says about itself; ``is_utc`` is about its times."""
+        """The header of the database; ``is_utc`` is about its times."""
 
     def open(self, name: str) -> SourceTable:
         """Look up a table by name, and mark it as loaded."""
@@ -269,7 +269,7 @@ def device_properties(row: Mapping[str, Any], keys: Mapping[str, str]) -> dict[s
 
 
 def constant(text: str | None, count: int) -> pa.Array:
-    """The same text for every row."""
+    """A column of one text."""
     return pa.repeat(pa.scalar(text, TEXT), count)
 
 

@@ -46,7 +46,7 @@ def knows(source: object) -> bool:
 
 
 def fx_metadata() -> Mapping[str, Mapping[str, object]] | None:
-    """What torch recorded about graph nodes in this process; None if it recorded nothing."""
+    """Torch's registry of graph nodes in this process; None if it is empty."""
     traceback = sys.modules.get("torch.fx.traceback")
     registry = getattr(traceback, "_FX_METADATA_REGISTRY", None)
     return registry if isinstance(registry, Mapping) and registry else None

@@ -76,7 +76,7 @@ _PYTHON_IDS: Final = ("python_id", "python_parent_id", "python_module_id")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an ``EventList`` says besides its events; None for a plain list.
+    """Settings of an ``EventList``; None for a plain list.
 
     ``has_cycles`` if it may have several cycles, each in order.
     """
@@ -138,7 +138,8 @@ def read(events: Sequence[Any], settings: Settings) -> RawTrace:
 def _device_type(events: Sequence[Any], fields: Fields, settings: Settings) -> str | None:
     """Type of the devices: as the list names them, else its events, else torch.
 
-    Without device slices it is that of memory that ops took on a device, as the first event says.
+    A list without device slices may still have ops that allocated device memory: then the first
+    event says the type.
     """
     types = dict.fromkeys(t for t in fields["device_type.name"] if t != _HOST)
     type_ = next(iter(types), None)
@@ -187,10 +188,10 @@ def _nanoseconds(microseconds: npt.NDArray[np.float64]) -> tuple[Ints, Flags]:
 def _put_cycles_apart(fields: Fields, quality: Quality) -> None:
     """Put the cycles of one list (`acc_events`), which has the newest first, in the order of time.
 
-    The times of each begin at its own start, so the cycles overlap. A cycle ends where all ids,
-    which continue from cycle to cycle, are greater than those that follow: where times step back,
-    or else at the next op. A list in which times also step back elsewhere, or in which the times of
-    no two cycles overlap or continue, is in the user's own order.
+    The times of each cycle begin at its own start, so the cycles overlap. Ids continue from cycle
+    to cycle: a cycle ends where all ids so far are greater than all that follow, at the place where
+    times step back, or else at the next op. A list in which times also step back elsewhere, or in
+    which the times of no two cycles overlap or continue, was sorted by the user: it stays as it is.
     """
     start, end = fields["start"], fields["end"]
     ids = np.where(
@@ -304,7 +305,7 @@ def _categories(fields: Fields) -> pa.Array:
 
 
 def _arguments(fields: Fields, quality: Quality) -> pa.Array:
-    """What torch keeps of Kineto's arguments: typed values since 2.14, text before."""
+    """Kineto's arguments as torch keeps them: typed values since 2.14, text before."""
     given = [f"{{{text}}}" if text else None for text in fields["_metadata_json"]]
     if not any(fields["metadata"]):
         return _texts(given)
@@ -354,8 +355,8 @@ def _category(on_host: bool, is_annotation: bool | None, is_python: bool, name: 
 def _line_columns(fields: Fields) -> dict[str, pa.Array]:
     """Process and thread, device and stream.
 
-    The system's numbers if Kineto recorded the event, else torch's own. Threads of another node are
-    named as in torch's own export.
+    Numbers are the system's if Kineto recorded the event, else torch's. Threads of another node are
+    named as in torch's export.
     """
     system = [
         resource if activity is not None and resource is not None else thread

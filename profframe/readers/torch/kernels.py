@@ -27,7 +27,8 @@ _LONGEST_US: Final = 2.0**62 / 1000
 def kernel_columns(fields: Fields, is_operation: Flags, quality: Quality) -> dict[str, pa.Array]:
     """Columns ``kernel_ns``, the time of kernels that are not slices, and ``named_by`` of slices.
 
-    A call names the same as its op, so it counts only if no op and no slice is like it.
+    A runtime call repeats the kernels of its op, so its kernels count only if no op names them and
+    no slice is like them.
     """
     lists = [kernels or () for kernels in fields["kernels"]]
     counts = np.fromiter(map(len, lists), np.int64, len(lists))

@@ -107,7 +107,7 @@ _NON_FINITE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the profiler says besides its results.
+    """Settings of the profiler, which its results do not have.
 
     Attributes
     ----------

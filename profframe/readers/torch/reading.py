@@ -130,7 +130,7 @@ def _flags(profiler: Any) -> dict[str, int]:
 
 
 def _metadata(profiler: Any) -> dict[str, object]:
-    """What the user and torch have added to a ``torch.profiler.profile``."""
+    """Metadata that the user and torch have added to a ``torch.profiler.profile``."""
     texts: dict[str, object] = {}
     for attribute in ("preset_metadata", "_trace_metadata"):
         texts |= getattr(profiler, attribute, None) or {}
@@ -187,7 +187,7 @@ def _header(
     metadata: Mapping[str, object] | None = None,
     distributed: object = None,
 ) -> Header:
-    """What is recorded about the job, or what this process knows about it and its devices."""
+    """The header: as recorded, else what this process knows about its job and devices."""
     recorded = distributed_job(distributed)
     rank, world_size, backend = recorded if recorded[0] is not None else _job()
     devices = _devices()

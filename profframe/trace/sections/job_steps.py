@@ -34,7 +34,7 @@ _MOST_STEPS: Final = 200
 _MOST_RANKS: Final = 64
 """The path and predictions of more ranks take longer than a page should."""
 _MOST_EVENTS: Final = 500_000
-"""The same for more events, if they have no steps."""
+"""Without steps, the whole trace counts: of more events, path and predictions take too long."""
 _MOST_BLAMED: Final = 250_000
 """Events: finding who is to blame takes as long as loading them."""
 _LEAST_SHARE: Final = 0.0005
@@ -109,7 +109,7 @@ def job(context: Context) -> Section | None:
 
 
 def _too_much(ranks: int, events: int) -> str:
-    """What the path and predictions are left out for; empty if they are not."""
+    """Why the path and predictions are left out; empty if they are not."""
     if ranks <= _MOST_RANKS and events <= _MOST_EVENTS:
         return ""
     what = f"{ranks:,} ranks" if ranks > _MOST_RANKS else f"{events:,} events"
