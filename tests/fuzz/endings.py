@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -35,7 +35,10 @@ from tests.places import ROOT
 from tests.until import computed_s, until
 
 LIMIT_S: Final = 60
-"""Against a hang: two seconds are promised, of a machine that does nothing else."""
+"""Against a hang."""
+MOST_S: Final = 2.0
+"""CPU seconds of all its processes after an interrupt: two seconds are promised, of a machine that
+does nothing else."""
 BAD: Final = ("Traceback", "internal:", "panicked", "nanobind", "Exception")
 _BEGINNING: Final = """
 import os, pathlib, signal, sys
@@ -81,12 +84,13 @@ _CALLS: Final = "".join(
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a command ended, and how many seconds after its signal."""
+    """How a command ended, and after how many seconds since its signal; ``cpu_s`` it computed."""
 
     work: str
     by: signal.Signals
     code: int
     seconds: float
+    cpu_s: float
 
 
 def case(seed: int) -> None:
@@ -109,11 +113,15 @@ def ended(seed: int) -> Ending:
                 child.stdin.flush()
             moment = chance.uniform(0, _duration_s(name))
             until(lambda: child.poll() is not None or computed_s(child.pid) > moment)
-            begun = time.monotonic()
+            begun, computed = time.monotonic(), computed_s(child.pid)
             with suppress(ProcessLookupError):  # it has ended
                 os.killpg(child.pid, by) if by == signal.SIGINT else child.kill()
-            child.wait(LIMIT_S)
-            ending = Ending(name, by, child.returncode, time.monotonic() - begun)
+            ended_with = partial(
+                os.waitid, os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG
+            )
+            until(lambda: child.returncode is not None or ended_with() is not None, LIMIT_S)
+            seconds, cpu_s = time.monotonic() - begun, computed_s(child.pid) - computed
+            ending = Ending(name, by, child.wait(), seconds, cpu_s)
         what = f"{ending}, after {moment:.2f} s of computing"
         told = (place / "log").read_text()
         _check_end(ending, told, f"{what}: {told}")
@@ -131,6 +139,7 @@ def _check_end(ending: Ending, told: str, what: str) -> None:
         assert ending.code in {0, -signal.SIGKILL}, what
         return
     assert ending.code in {0, INTERRUPTED}, what
+    assert ending.code == 0 or ending.cpu_s <= MOST_S, what
     assert not any(word in told for word in BAD), what
     assert len(told.splitlines()) <= 1, what
 
