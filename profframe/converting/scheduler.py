@@ -30,9 +30,9 @@ from profframe.converting.staging import (
 )
 from profframe.converting.worker import Report, Task, convert_file, join, rename, this_process
 from profframe.errors import StoreError
-from profframe.loading.beside import FORMATS
 from profframe.loading.programs import may_differ, names_of_programs
 from profframe.loading.run_names import RankedFile, is_stray
+from profframe.readers.formats import JOINED_FORMATS
 
 Status = Literal["written", "joined", "unchanged", "skipped", "failed"]
 _Trace = tuple[str, int]
@@ -292,7 +292,7 @@ class Batch:
         own = [
             index
             for index in indices
-            if self._items[index].run is None and self._staged(index).format not in FORMATS
+            if self._items[index].run is None and self._staged(index).format not in JOINED_FORMATS
         ]
         staged = [self._staged(index) for index in own]
         is_lone = len(own) == 1 and is_stray(self._ranked(own[0]), map(self._ranked, self._reports))

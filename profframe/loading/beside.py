@@ -14,12 +14,10 @@ import pyarrow.compute as pc
 
 from profframe import schema
 from profframe.facts.fact import Note, Tables
-from profframe.readers import RawTrace, execution_trace, flight_recorder, memory_snapshot, read
+from profframe.readers import RawTrace, read
 from profframe.readers.json import exact
 from profframe.store.layout import checksum
 
-FORMATS: Final = (flight_recorder.FORMAT, memory_snapshot.FORMAT, execution_trace.FORMAT)
-"""Formats of such files."""
 _SHARED: Final = "stacks"
 """The only table that several of them may have rows of."""
 _OF_EVENTS: Final = ("event_id", "linked_by")
