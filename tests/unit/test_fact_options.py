@@ -85,7 +85,7 @@ def test_flags_become_arguments_of_load_and_words_of_a_command() -> None:
     ]  # fmt: skip
     verb.main(words, standalone_mode=False)
     verb.main([], standalone_mode=False)
-    assert given[0] == {
+    assert given[0] == dict.fromkeys(FLAGS) | {
         "compat": "torch",
         "captures": ["a.json", "b.json"],
         "execution_trace": ["et.json"],
