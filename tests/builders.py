@@ -32,7 +32,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts import Options, Registry, Tables, add_facts
+from profframe.facts import Registry, Tables, add_facts
 from profframe.facts.kernel_categories import kernel_categories
 from profframe.facts.step_times import step_times
 from profframe.trace.trace import Trace
@@ -91,7 +91,7 @@ def facts(
     **others: Any,
 ) -> Tables:
     """The tables of one trace with their facts; ``others`` as `tables` takes them."""
-    return add_facts(tables(*events, **others), Options(compat, registry=registry))
+    return add_facts(tables(*events, **others), compat=compat, registry=registry)
 
 
 def column(of: Tables, name: str, table: str = "events") -> list[object]:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts import Options, Tables, add_facts
+from profframe.facts import Tables, add_facts
 from profframe.facts.graph_captures.attribution import CaptureSource
 from profframe.facts.graph_captures.captures import captures
 from profframe.facts.pipeline import captured
@@ -156,7 +156,7 @@ def trace(rows: Sequence[Row], *sources: CaptureSource) -> Trace:
 
 def with_facts(rows: Sequence[Row], *sources: CaptureSource) -> Tables:
     """The tables of a trace of replays, with all facts."""
-    return add_facts(tables(*rows), Options(captures=sources))
+    return add_facts(tables(*rows), captures=sources)
 
 
 def attributed(rows: Sequence[Row], *sources: CaptureSource) -> list[str | None]:

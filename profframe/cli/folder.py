@@ -25,23 +25,7 @@ DEPTH: Final = 2
 _SHOWN: Final = 20
 _LONGEST_PATH: Final = 72
 _SKIPPED: Final = frozenset(("node_modules", "__pycache__", "site-packages", "venv"))
-_ENDINGS: Final = (
-    ".json", ".json.gz", ".json.zst", ".sqlite", ".sqlite3", ".db", ".sql", ".nvvp", ".nvprof",
-    ".pickle", ".pkl", ".pftrace", ".pftrace.gz", ".perfetto-trace", ".perfetto-trace.gz", ".trace",
-)  # fmt: skip
-_WORDS: Final = {
-    "kineto": "torch's profiler",
-    "chrome": "Chrome trace JSON",
-    "nsys": "Nsight Systems",
-    "nvprof": "nvprof",
-    "perfetto": "Perfetto's protobuf",
-    "memory_snapshot": "memory snapshot",
-    "memory_timeline": "memory timeline",
-    "execution_trace": "execution trace",
-    "flight_recorder": "flight recorder",
-    "store": "store",
-}
-_WITHOUT_TIMES: Final = frozenset(("memory_snapshot", "memory_timeline", "execution_trace"))
+_COMPRESSIONS: Final = (".gz", ".zst")
 _RECORDING: Final = """\
 Record one around a few steps of your program:
 
@@ -62,10 +46,11 @@ class Entry:
     """A trace or a store."""
 
     path: str
-    form: str
+    words: str
     bytes: int | None
     """None for a store."""
     changed_s: float
+    has_times: bool = True
 
 
 @dataclass(slots=True)
@@ -81,8 +66,9 @@ def listing(folder: Path) -> Listing:
 
     It stops after `MOST_ENTRIES` names, `MOST_FILES` files that may be traces, or `MOST_S` seconds.
     """
-    from profframe.readers.recognition import format_of  # before the time starts to count
+    from profframe.readers.formats import FORMATS, format_of  # before the time starts to count
 
+    endings = tuple({ending for form in FORMATS.values() for ending in form.endings})
     result = Listing()
     entries = result.entries
     deadline = time.monotonic() + MOST_S
@@ -106,12 +92,13 @@ def listing(folder: Path) -> Listing:
                     waiting.append((Path(entry.path), level + 1))
                 else:
                     deeper += 1
-            elif _may_be_trace(entry):
+            elif _may_be_trace(entry, endings):
                 read += 1
-                form = format_of(Path(entry.path))
-                if form:
-                    about = entry.stat()
-                    entries.append(Entry(path, form, about.st_size, about.st_mtime))
+                name = format_of(Path(entry.path))
+                if name:
+                    form, about = FORMATS[name], entry.stat()
+                    size_, changed_s = about.st_size, about.st_mtime
+                    entries.append(Entry(path, form.words, size_, changed_s, form.has_times))
     if deeper:
         result.left_out.append(f"{plural(deeper, 'folder')} more than {DEPTH} levels below")
     entries.sort(key=lambda entry: (-entry.changed_s, entry.path))
@@ -127,12 +114,14 @@ def _scan(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _may_be_trace(entry: os.DirEntry[str]) -> bool:
+def _may_be_trace(entry: os.DirEntry[str], endings: tuple[str, ...]) -> bool:
     """Whether it is a file with the name of a trace, or without a suffix."""
     name = entry.name.lower()
     if name.startswith(".") or not entry.is_file():
         return False
-    return name.endswith(_ENDINGS) or "." not in name
+    for compression in _COMPRESSIONS:
+        name = name.removesuffix(compression)
+    return name.endswith(endings) or "." not in name
 
 
 def _is_store(path: str) -> bool:
@@ -167,7 +156,7 @@ def text(result: Listing, width: int) -> str:
     rows = []
     for entry in entries[:_SHOWN]:
         bytes_ = "" if entry.bytes is None else size(entry.bytes).strip()
-        rows.append((middle(visible(entry.path), room), bytes_, _WORDS[entry.form]))
+        rows.append((middle(visible(entry.path), room), bytes_, entry.words))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     lines = [f"{path:<{widths[0]}}  {bytes_:>{widths[1]}}  {what}" for path, bytes_, what in rows]
     if len(entries) > _SHOWN:
@@ -179,7 +168,7 @@ def text(result: Listing, width: int) -> str:
 
 def _commands(entries: list[Entry], width: int) -> Iterator[str]:
     """Commands for the latest trace, and for the folder with the most traces of a profiler."""
-    timed = [entry for entry in entries if entry.form not in _WITHOUT_TIMES]
+    timed = [entry for entry in entries if entry.has_times]
     latest = (timed or entries)[0]
     yield _command(latest.path, width)
     folders = Counter(os.path.dirname(e.path) for e in timed if e.bytes is not None)  # noqa: PTH120

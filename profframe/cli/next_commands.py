@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from profframe.cli.shell import folded
+from profframe.loading.options import FLAGS
 from profframe.show.opening import INDENT
 
 if TYPE_CHECKING:
@@ -28,13 +29,6 @@ _OF_PARTS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("tree",): ("answer", "flame"),
 }
 """Answers that take a part of a trace, for verbs that do not."""
-_FACTS: Final = {
-    "captures": "--captures",
-    "execution_trace": "--execution-trace",
-    "memory": "--memory-snapshot",
-    "compat": "--compat",
-    "kernel_categories": "--kernel-categories",
-}
 
 
 def next_commands(
@@ -116,10 +110,10 @@ def _question(opening: Opening, parts: TimeParts | None) -> tuple[tuple[str, ...
 
 
 def _options(facts: Mapping[str, Any]) -> Iterator[str]:
-    for name, option in _FACTS.items():
+    for name, flag in FLAGS.items():
         given = facts.get(name) or []
         for value in given if isinstance(given, list) else [given]:
-            yield option
+            yield flag.name
             yield str(value)
 
 

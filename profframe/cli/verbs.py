@@ -15,6 +15,7 @@ import click
 
 from profframe import __version__
 from profframe.errors import ParameterError, UnknownNameError
+from profframe.loading.options import FLAGS, Flag
 from profframe.show.units import visible
 
 if TYPE_CHECKING:
@@ -97,39 +98,6 @@ def _only(_: click.Context, option: click.Parameter, values: tuple[Any, ...]) ->
 
 
 takes_sources = click.argument("sources", metavar="TRACE...", nargs=-1, required=True, type=SOURCE)
-_FACTS: Final = (
-    click.option(
-        "--compat",
-        type=click.Choice(["torch"]),
-        help="Facts as in torch, even where torch is wrong.",
-    ),
-    click.option(
-        "--captures",
-        multiple=True,
-        metavar="TRACE",
-        help="A trace, glob or folder that recorded the capture of the replayed graphs.",
-    ),
-    click.option(
-        "--execution-trace",
-        "execution_traces",
-        multiple=True,
-        metavar="FILE",
-        help="A file from torch's ExecutionTraceObserver in the same process; can be repeated.",
-    ),
-    click.option(
-        "--memory-snapshot",
-        "memory_snapshots",
-        multiple=True,
-        metavar="FILE",
-        help="A memory snapshot of the same process; can be repeated.",
-    ),
-    one_option(
-        "--kernel-categories",
-        type=FILE,
-        metavar="FILE",
-        help="JSON file with your own kernel categories.",
-    ),
-)
 takes_dtype = click.option(
     "--dtype", metavar="TYPE", help="Type assumed for work of unknown type: bf16, float16, ..."
 )
@@ -183,18 +151,24 @@ def with_facts(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(verb)
     def wrapper(**others: Any) -> Any:
-        facts = {name: others.pop(name) for name in ("compat", "kernel_categories")}
-        files = {
-            "captures": "captures",
-            "execution_trace": "execution_traces",
-            "memory": "memory_snapshots",
-        }
-        facts |= {name: [*others.pop(option)] or None for name, option in files.items()}
-        return verb(**others, facts=facts)
+        values = {name: others.pop(f"facts_{name}") for name in FLAGS}
+        lists = {name: [*values[name]] or None for name in FLAGS if FLAGS[name].is_repeatable}
+        return verb(**others, facts=values | lists)
 
-    for option in reversed(_FACTS):
-        wrapper = option(wrapper)
-    return wrapper
+    result: Callable[..., Any] = wrapper
+    for name in reversed([*FLAGS]):
+        result = _option_of(name, FLAGS[name])(result)
+    return result
+
+
+def _option_of(name: str, flag: Flag) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    about: dict[str, Any] = {"help": flag.help, "metavar": flag.metavar}
+    words = (flag.name, f"facts_{name}")
+    if flag.is_repeatable:
+        return click.option(*words, multiple=True, **about)
+    if flag.choices:
+        return click.option(*words, type=click.Choice(flag.choices), **about)
+    return one_option(*words, type=FILE, **about)
 
 
 def with_terms(verb: Callable[..., None]) -> Callable[..., None]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -18,14 +18,10 @@ from profframe.converting.inputs import Item, Source, as_list, items
 from profframe.converting.pattern import Pattern
 from profframe.converting.pool import LocalPool, cores, default_workers
 from profframe.converting.scheduler import Batch, InlineExecutor, Progress
-from profframe.converting.staging import FactChoice, Folder
+from profframe.converting.staging import Folder
 from profframe.errors import ParameterError, naming_arguments
-from profframe.facts.kernel_categories import Categories, Entry, entries_of
-from profframe.loading.captures import capture_files
-from profframe.loading.execution_traces import execution_trace_files
-from profframe.loading.memory_snapshots import memory_snapshot_files
-from profframe.loading.options import check_names
-from profframe.query.selection import check_compat
+from profframe.facts.kernel_categories import Categories
+from profframe.loading.options import FLAGS, check_names, fact_options
 from profframe.show.frame import Frame
 from profframe.trace.query import own_rows
 from profframe.trace.trace import Trace
@@ -61,9 +57,9 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     workers: int | None = None,
     compat: str | None = None,
     captures: Source | Iterable[Source] | None = None,
-    kernel_categories: Categories | None = None,
     execution_trace: Source | Iterable[Source] | None = None,
     memory: Source | Iterable[Source] | None = None,
+    kernel_categories: Categories | None = None,
 ) -> pl.DataFrame:
     """Convert many traces into one Parquet store, in parallel.
 
@@ -98,7 +94,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         Called with a `Progress` at the start and after each file.
     workers
         Processes on this machine; by default one per core, fewer for a few small files.
-    compat, captures, kernel_categories, execution_trace, memory
+    compat, captures, execution_trace, memory, kernel_categories
         As for `load`. Workers must see these files, too.
 
     Returns
@@ -128,9 +124,8 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     >>> first["status"].item(), again["status"].item(), first["run"].item()
     ('written', 'unchanged', 'cpu_training')
     """
+    facts = fact_options(locals())
     check_names(run, rank)
-    check_compat(compat)
-    categories = None if kernel_categories is None else entries_of(kernel_categories)
     for name, number in (("threads", threads), ("workers", workers)):
         if number is not None and not (type(number) is int and number > 0):
             raise ParameterError(f"{name}: needs an integer above 0, not {number!r}")
@@ -140,12 +135,10 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         )
     target, paths = destination(store), as_list(sources)
     if len(paths) == 1 and stores.is_store(Path(paths[0])):
-        given = (run, rank, pattern, compat, captures, categories, execution_trace, memory)
-        if any(value is not None for value in given):
+        if facts.given or any(value is not None for value in (run, rank, pattern)):
             raise ParameterError(
                 "a store already has names and facts, so it takes none of run, rank, pattern, "
-                "compat, captures, "
-                "kernel_categories, execution_trace, memory"
+                f"{', '.join(FLAGS)}"
             )
         if not isinstance(target, Folder):
             raise ParameterError(f"{os.fspath(store)}: a store can only be copied to a folder")
@@ -153,37 +146,8 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     files = items(paths, run, rank, None if pattern is None else Pattern.of(pattern))
     target.prepare()
     with target.at_work(), _engine(executor, files, workers, threads) as engine:
-        facts = _fact_choice(compat, captures, categories)
-        if execution_trace is not None:
-            nodes = execution_trace_files(as_list(execution_trace))
-            facts = replace(
-                facts,
-                execution_traces=tuple(map(str, nodes.paths)),
-                execution_traces_content=nodes.content,
-                is_alone=len(files) == 1,
-            )
-        if memory is not None:
-            snapshots = memory_snapshot_files(as_list(memory))
-            facts = replace(
-                facts,
-                memory=tuple(map(str, snapshots.paths)),
-                memory_content=snapshots.content,
-                is_alone=len(files) == 1,
-            )
         batch = Batch(target, files, engine, facts=facts, threads=threads, progress=progress)
         return Frame([asdict(outcome) for outcome in batch.run()], _SCHEMA)
-
-
-def _fact_choice(
-    compat: str | None,
-    captures: Source | Iterable[Source] | None,
-    categories: tuple[Entry, ...] | None,
-) -> FactChoice:
-    if captures is None:
-        return FactChoice(compat, categories)
-    files = capture_files(as_list(captures))
-    paths, optional = (tuple(map(str, part)) for part in (files.paths, sorted(files.optional)))
-    return FactChoice(compat, categories, paths, optional, files.content)
 
 
 def _default_workers(files: Sequence[Item]) -> int:

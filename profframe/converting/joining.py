@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from profframe import schema, store
 from profframe.converting.staging import Destination, JoinedFile, Record, staging_key
-from profframe.loading.beside import FORMATS, fit_together, with_rows_of
+from profframe.loading.beside import fit_together, with_rows_of
 from profframe.readers import Header, RawTrace
+from profframe.readers.formats import JOINED_FORMATS
 from profframe.system.disk_tables import Builder, Spool, SpooledTable
 
 _KEY: Final = ("run", "rank")
@@ -50,8 +51,8 @@ def join_of(store: Destination, staged: Sequence[Record], stored: Record | None)
     stored
         What the store has under their name.
     """
-    traces = [record for record in staged if record.format not in FORMATS]
-    beside = [record for record in staged if record.format in FORMATS]
+    traces = [record for record in staged if record.format not in JOINED_FORMATS]
+    beside = [record for record in staged if record.format in JOINED_FORMATS]
     is_other = (
         stored is not None
         and stored.content is not None
@@ -59,9 +60,9 @@ def join_of(store: Destination, staged: Sequence[Record], stored: Record | None)
     )
     choices = []
     if stored is not None and is_other:
-        if beside and not traces and stored.format not in FORMATS:
+        if beside and not traces and stored.format not in JOINED_FORMATS:
             choices.append(Join(stored, tuple(beside), stored))
-        elif len(traces) == 1 and stored.format in FORMATS:
+        elif len(traces) == 1 and stored.format in JOINED_FORMATS:
             choices.append(Join(traces[0], (stored, *beside), stored))
     if len(traces) == 1 and beside:
         choices.append(Join(traces[0], tuple(beside)))

@@ -22,7 +22,6 @@ from profframe.converting.inputs import Item
 from profframe.converting.joining import Join, join_of
 from profframe.converting.staging import (
     Destination,
-    FactChoice,
     Record,
     Records,
     folder_of,
@@ -30,9 +29,10 @@ from profframe.converting.staging import (
 )
 from profframe.converting.worker import Report, Task, convert_file, join, rename, this_process
 from profframe.errors import StoreError
-from profframe.loading.beside import FORMATS
+from profframe.loading.options import FactOptions
 from profframe.loading.programs import may_differ, names_of_programs
 from profframe.loading.run_names import RankedFile, is_stray
+from profframe.readers.formats import JOINED_FORMATS
 
 Status = Literal["written", "joined", "unchanged", "skipped", "failed"]
 _Trace = tuple[str, int]
@@ -123,7 +123,7 @@ class Batch:
         items: Sequence[Item],
         executor: Executor,
         *,
-        facts: FactChoice,
+        facts: FactOptions,
         threads: int | None,
         progress: Callable[[Progress], None] | None,
     ) -> None:
@@ -181,6 +181,7 @@ class Batch:
             item.rank,
             item.rank_is_in_path,
             self._facts,
+            len(self._items) == 1,
             self._threads,
             frozenset(
                 record.content
@@ -292,7 +293,7 @@ class Batch:
         own = [
             index
             for index in indices
-            if self._items[index].run is None and self._staged(index).format not in FORMATS
+            if self._items[index].run is None and self._staged(index).format not in JOINED_FORMATS
         ]
         staged = [self._staged(index) for index in own]
         is_lone = len(own) == 1 and is_stray(self._ranked(own[0]), map(self._ranked, self._reports))

@@ -27,8 +27,7 @@ import pyarrow.parquet as pq
 
 from profframe import schema, store
 from profframe.errors import StoreError
-from profframe.facts.kernel_categories import Entry
-from profframe.facts.torch_compat.releases import installed
+from profframe.loading.options import FactOptions
 from profframe.loading.programs import ORIGIN_COLUMNS, Origin
 from profframe.loading.run_names import later_cycle_note, origin_of
 from profframe.store import layout, lock, manifest
@@ -131,67 +130,17 @@ class Records:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class FactChoice:
-    """Options that change the facts of a converted file.
-
-    Attributes
-    ----------
-    compat : str, optional
-        As for `load`.
-    categories : tuple of Entry, optional
-        The user's entries for ``kernel_category``.
-    captures : tuple of str
-        Files of captures.
-    optional_captures : tuple of str
-        Those of them that may have no captures.
-    captures_content : str, optional
-        Text that differs if their contents do.
-    execution_traces : tuple of str
-        Files of execution traces.
-    execution_traces_content : str, optional
-        Text that differs if their contents do.
-    memory : tuple of str
-        Files of memory snapshots.
-    memory_content : str, optional
-        Text that differs if their contents do.
-    is_alone : bool
-        Whether there is only one file to convert: an execution trace or memory snapshot is then its
-        own.
-    """
-
-    compat: str | None = None
-    categories: tuple[Entry, ...] | None = None
-    captures: tuple[str, ...] = ()
-    optional_captures: tuple[str, ...] = ()
-    captures_content: str | None = None
-    execution_traces: tuple[str, ...] = ()
-    execution_traces_content: str | None = None
-    memory: tuple[str, ...] = ()
-    memory_content: str | None = None
-    is_alone: bool = True
-
-
-def options_text(run: str | None, rank: int | None, facts: FactChoice) -> str:
+def options_text(run: str | None, rank: int | None, facts: FactOptions) -> str:
     """Options that determine the rows of a converted file, as JSON text.
 
     Examples
     --------
-    >>> options_text("nightly", None, FactChoice())
+    >>> options_text("nightly", None, FactOptions())
     '{"run":"nightly"}'
     """
-    options = {
-        "run": run,
-        "rank": rank,
-        "compat": facts.compat,
-        "release": installed() if facts.compat == "torch" else None,
-        "kernel_categories": None if facts.categories is None else _digest(repr(facts.categories)),
-        "captures": facts.captures_content,
-        "execution_traces": facts.execution_traces_content,
-        "memory": facts.memory_content,
-    }
-    present = {name: value for name, value in options.items() if value is not None}
-    return json.dumps(present, separators=(",", ":"))
+    names = {"run": run, "rank": rank}
+    given = {name: value for name, value in names.items() if value is not None}
+    return json.dumps(given | facts.contents(), separators=(",", ":"))
 
 
 def staging_key(source: str, content: str, options: str) -> str:

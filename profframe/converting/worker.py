@@ -20,7 +20,7 @@ from profframe.system.memory_limit import is_memory_error, refusal_message
 
 if TYPE_CHECKING:
     from profframe.converting.joining import Join
-    from profframe.converting.staging import Destination, FactChoice, Record
+    from profframe.converting.staging import Destination, Record
     from profframe.loading.options import FactOptions
     from profframe.readers.bytes import Progress
 
@@ -45,7 +45,8 @@ class Task:
     run: str | None
     rank: int | None
     rank_is_in_path: bool
-    facts: FactChoice
+    facts: FactOptions
+    is_alone: bool
     threads: int | None
     contents: frozenset[str]
     coordinator: tuple[str, int]
@@ -152,9 +153,9 @@ def _write(
         path,
         task.run,
         task.rank,
-        _fact_options(task.facts),
+        _shared(task.facts),
         progress,
-        is_alone=task.facts.is_alone,
+        is_alone=task.is_alone,
         spool_folder=draft.parent,
         threads=task.threads,
     )
@@ -167,22 +168,9 @@ def _write(
 
 
 @cache
-def _fact_options(facts: FactChoice) -> FactOptions:
-    """The options of facts; captures are read once in a process."""
-    from profframe.loading.captures import Captures
-    from profframe.loading.execution_traces import ExecutionTraces
-    from profframe.loading.memory_snapshots import MemorySnapshots
-    from profframe.loading.options import fact_options
-
-    paths, optional = (tuple(map(Path, part)) for part in (facts.captures, facts.optional_captures))
-    nodes, memory = (tuple(map(Path, part)) for part in (facts.execution_traces, facts.memory))
-    return replace(
-        fact_options(compat=facts.compat),
-        captures=Captures(paths, frozenset(optional)) if paths else None,
-        kernel_categories=facts.categories,
-        execution_traces=ExecutionTraces(nodes) if nodes else None,
-        memory=MemorySnapshots(memory) if memory else None,
-    )
+def _shared(facts: FactOptions) -> FactOptions:
+    """The first equal options of this process, which have read their files."""
+    return facts
 
 
 @contextmanager

@@ -72,7 +72,7 @@ class Entry:
     outputs=columns(events="kernel_category computes_and_communicates"),
     options=("categories",),
 )
-def kernel_categories(tables: Tables, categories: tuple[Entry, ...] | None = None) -> Output:
+def kernel_categories(tables: Tables, categories: tuple[Entry, ...] = ()) -> Output:
     """Add ``kernel_category`` and ``computes_and_communicates``.
 
     Patterns are tried once for each distinct (name, op, collective), never for each kernel. Kernels
@@ -83,14 +83,14 @@ def kernel_categories(tables: Tables, categories: tuple[Entry, ...] | None = Non
     tables : Tables
         The tables of one trace.
     categories : tuple of Entry, optional
-        Entries in the order in which they are tried; by default the built-in ones.
+        The user's own, in the order in which they are tried, before the built-in ones.
     """
     events = tables["events"]
     rows = np.flatnonzero(is_kind(events, ("kernel",)))
     copies = np.flatnonzero(is_kind(events, ("memcpy", "memset")))
     if not rows.size and not copies.size:
         return Output()
-    entries = builtin() if categories is None else categories
+    entries = categories + builtin()
     kernels = _Kernels.of(events, rows)
     entry = kernels.first(entries, _matched(categories))
     words = (*schema.KERNEL_CATEGORIES,)
@@ -236,7 +236,7 @@ def _unknown(kernels: _Kernels, is_other: Mask, rows: Ints) -> Iterator[Note]:
 
 
 @lru_cache(maxsize=8)
-def _matched(_categories: tuple[Entry, ...] | None) -> dict[_Kernel, int]:
+def _matched(_categories: tuple[Entry, ...]) -> dict[_Kernel, int]:
     """The entries of kernels so far: for each call Arrow compiles all patterns again.
 
     In a small trace that takes longer than all other facts, and traces of one job have the same

@@ -116,10 +116,14 @@ def node_names(registry: Registry, file: str) -> NodeNames | None:
     }
 
 
-def check_registry(registry: object) -> None:
-    """Raise `ParameterError` unless it has the form of torch's registry, or is None."""
-    if registry is None:
-        return
+def registry_of(registry: object) -> Registry:
+    """The names and stack traces of a registry; raises `ParameterError` for any other form.
+
+    Examples
+    --------
+    >>> registry_of({"graph.py": {"node_metadata": {"0": {"name": "relu", "type": "op"}}}})
+    {'graph.py': {'node_metadata': {0: {'name': 'relu', 'stack_trace': None}}}}
+    """
     if not isinstance(registry, Mapping):
         raise ParameterError(f"{_FORM}; not {type(registry).__name__}")
     for file, entry in registry.items():
@@ -129,6 +133,15 @@ def check_registry(registry: object) -> None:
         for number, node in metadata.items():
             if not isinstance(node, Mapping) or not _NUMBER.fullmatch(str(number)):
                 raise ParameterError(f"{_FORM}; {file!r} has {number!r}: {node!r:.60}")
+    return {
+        file: {
+            "node_metadata": {
+                number: {"name": name, "stack_trace": stack}
+                for number, (name, stack) in (node_names(registry, file) or {}).items()
+            }
+        }
+        for file in registry
+    }
 
 
 def _text(value: object) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -16,7 +15,6 @@ from profframe.facts.devices import devices
 from profframe.facts.duplicates import duplicates
 from profframe.facts.fact import Fact, Gathering, Output, Tables, with_output
 from profframe.facts.flow_ends import flow_ends
-from profframe.facts.formulas import Formula
 from profframe.facts.forward import forward
 from profframe.facts.graph_captures.attribution import (
     CaptureSource,
@@ -24,15 +22,14 @@ from profframe.facts.graph_captures.attribution import (
     may_attribute,
 )
 from profframe.facts.graphs import graphs
-from profframe.facts.kernel_categories import Entry, kernel_categories
-from profframe.facts.kinds import Classifier, kinds
+from profframe.facts.kernel_categories import kernel_categories
+from profframe.facts.kinds import kinds
 from profframe.facts.launches import launches
 from profframe.facts.limits import limits
 from profframe.facts.lost_work import lost_work
 from profframe.facts.memory import memory
-from profframe.facts.models import Model
 from profframe.facts.nesting import nesting
-from profframe.facts.nodes import Registry, nodes
+from profframe.facts.nodes import nodes
 from profframe.facts.op_work import work
 from profframe.facts.overruns import overruns
 from profframe.facts.phases import phases
@@ -49,7 +46,6 @@ from profframe.facts.surroundings import surroundings
 from profframe.facts.torch_compat.alternatives import ALTERNATIVES
 from profframe.facts.torch_compat.flops import flops
 from profframe.facts.torch_compat.overloads import overloads
-from profframe.facts.torch_compat.releases import Release
 from profframe.facts.views import FEW
 from profframe.system.disk_tables import SpooledTable
 
@@ -111,50 +107,10 @@ _WIDE: Final = frozenset(column.partition(".")[0] for fact in FACTS for column i
 """Tables that get columns of facts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Options of a user; None means the default of the fact.
-
-    Attributes
-    ----------
-    compat : str, optional
-        ``"torch"`` for the values of torch's own ``events()``, even where they are wrong: device
-        time by External id, Python frames by time and as long as recorded, self times that lose
-        twice what two children share, stacks of backward functions without a sequence number, and
-        FLOPs of convolutions as in its reports, without padding.
-    classifier : Classifier, optional
-        Rules for ``kind`` instead of `profframe.facts.kinds.RULES`.
-    registry : Registry, optional
-        Names and stack traces of the nodes of graphs.
-    formulas : Mapping[str, Formula | None], optional
-        Work of ops by their names, before those of `profframe.facts.formulas.FORMULAS`; None for
-        unknown.
-    models : Mapping[str, Model], optional
-        Models of devices instead of the built-in ones.
-    categories : tuple of Entry, optional
-        Entries for ``kernel_category`` instead of the built-in ones.
-    release : Release, optional
-        Release of torch that ``compat="torch"`` follows.
-    captures : Sequence of CaptureSource
-        Other traces, in which graphs were captured.
-    rank : int, optional
-        Rank of the trace, if that is known, to choose among captures of several ranks.
-    """
-
-    compat: str | None = None
-    classifier: Classifier | None = None
-    registry: Registry | None = None
-    formulas: Mapping[str, Formula | None] | None = None
-    models: Mapping[str, Model] | None = None
-    categories: tuple[Entry, ...] | None = None
-    release: Release | None = None
-    captures: Sequence[CaptureSource] = ()
-    rank: int | None = None
-
-    def of(self, fact: Fact) -> dict[str, object]:
-        """The options that a fact takes, without defaults."""
-        values = {name: getattr(self, name) for name in fact.options}
-        return {name: value for name, value in values.items() if value is not None}
+OPTIONS: Final = frozenset(
+    name for fact in (*FACTS, *ALTERNATIVES.values()) for name in fact.options
+)
+"""Options that facts take."""
 
 
 def facts_of(compat: str | None = None) -> tuple[Fact, ...]:
@@ -162,42 +118,65 @@ def facts_of(compat: str | None = None) -> tuple[Fact, ...]:
     return FACTS if compat is None else tuple(ALTERNATIVES.get(fact, fact) for fact in FACTS)
 
 
-def add_facts(tables: Tables, options: Options = Options()) -> Tables:
+def add_facts(
+    tables: Tables,
+    *,
+    compat: str | None = None,
+    captures: Sequence[CaptureSource] = (),
+    rank: int | None = None,
+    **options: object,
+) -> Tables:
     """Add every fact to the tables of one trace.
 
     Parameters
     ----------
     tables : Tables
         As a reader gives them; row ``i`` of ``events`` has ``event_id`` ``i``.
-    options : Options
-        Options of a user.
+    compat : str, optional
+        ``"torch"`` for the values of torch's own ``events()``, even where they are wrong: device
+        time by External id, Python frames by time and as long as recorded, self times that lose
+        twice what two children share, stacks of backward functions without a sequence number, and
+        FLOPs of convolutions as in its reports, without padding.
+    captures : Sequence of CaptureSource
+        Other traces, in which graphs were captured.
+    rank : int, optional
+        Rank of the trace, if that is known, to choose among captures of several ranks.
+    **options
+        `OPTIONS` of a user; None means the default of the fact.
 
     Returns
     -------
     Tables
         The tables with the columns of the facts, and their notes in ``quality``.
     """
+    if unknown := options.keys() - OPTIONS:
+        raise TypeError(f"no fact takes {', '.join(sorted(unknown))}")
     events = tables["events"]
     is_worth_it = not isinstance(events, SpooledTable) and events.num_rows > FEW
     parallel = PARALLEL if is_worth_it else frozenset[Fact]()
     tables = _gathering(tables)
     running: dict[Fact, Future[Output]] = {}
     with ThreadPoolExecutor(1, "profframe-facts") as pool:
-        for place, fact in enumerate(facts_of(options.compat)):
+        for place, fact in enumerate(facts_of(compat)):
             for other in [other for other in running if fact.conflicts_with(other)]:
                 tables = with_output(tables, running.pop(other).result())
             if fact in parallel:
-                running[fact] = pool.submit(fact.output, tables, **options.of(fact))
+                running[fact] = pool.submit(fact.output, tables, **_options_of(fact, options))
             else:
-                tables = fact(tables, **options.of(fact))
-            if FACTS[place] is launches and may_attribute(_whole(tables), options.captures):
+                tables = fact(tables, **_options_of(fact, options))
+            if FACTS[place] is launches and may_attribute(_whole(tables), captures):
                 for other in [*running]:  # there will be more rows
                     tables = with_output(tables, running.pop(other).result())
-                whole = attribute_replays(_whole(tables), options.captures, options.rank)
+                whole = attribute_replays(_whole(tables), captures, rank)
                 tables = _gathering(whole)
         for future in running.values():
             tables = with_output(tables, future.result())
     return _whole(tables)
+
+
+def _options_of(fact: Fact, options: Mapping[str, object]) -> dict[str, object]:
+    """The options that a fact takes, without defaults."""
+    return {name: options[name] for name in fact.options if options.get(name) is not None}
 
 
 def _gathering(tables: Tables) -> Tables:
@@ -215,8 +194,8 @@ def _whole(tables: Tables) -> Tables:
     }
 
 
-def captured(tables: Tables, options: Options = Options()) -> Tables:
+def captured(tables: Tables) -> Tables:
     """Add the facts that say what was captured into graphs."""
     for fact in CAPTURE_FACTS:
-        tables = fact(tables, **options.of(fact))
+        tables = fact(tables)
     return tables

@@ -3,40 +3,90 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
+from profframe.errors import NotATraceError
 from profframe.facts.fact import Note, Tables
-from profframe.readers import RawTrace, execution_trace, flight_recorder, memory_snapshot, read
+from profframe.loading.discovery import Source, paths_of, trace_files
+from profframe.readers import RawTrace, read
 from profframe.readers.json import exact
 from profframe.store.layout import checksum
 
-FORMATS: Final = (flight_recorder.FORMAT, memory_snapshot.FORMAT, execution_trace.FORMAT)
-"""Formats of such files."""
 _SHARED: Final = "stacks"
 """The only table that several of them may have rows of."""
 _OF_EVENTS: Final = ("event_id", "linked_by")
 """Columns of an execution trace that link its nodes to events."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GivenFiles:
-    """Files that are given with traces, and read only once.
+    """Files that are given with traces; equal if their contents are.
 
     Attributes
     ----------
     paths : tuple of pathlib.Path
         The files.
+    optional : frozenset of pathlib.Path
+        Those that a folder or a pattern led to.
     """
 
     paths: tuple[Path, ...]
+    optional: frozenset[Path] = frozenset()
+
+    @classmethod
+    def of(cls, source: Source | Iterable[Source]) -> Self:
+        """The files that a path, glob or folder, or several of these, leads to.
+
+        Raises
+        ------
+        NoTraceFoundError
+            It leads to no file.
+        ParameterError
+            It is not a path, or it is a store.
+        """
+        is_one = isinstance(source, (str, bytes, os.PathLike)) or not isinstance(source, Iterable)
+        files = trace_files(paths_of(source if is_one else list(source)))  # type: ignore[arg-type]
+        return cls(files.paths, files.optional)
+
+    @cached_property
+    def content(self) -> str:
+        """Fingerprint of the files."""
+        return " ".join(checksum(path) for path in self.paths)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The files and their fingerprint, without what was read of them."""
+        return {"paths": self.paths, "optional": self.optional, "content": self.content}
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return self.paths, self.optional, self.content
+
+
+class JoinedFiles(GivenFiles):
+    """Files of one format whose tables join those of a trace."""
+
+    format: ClassVar[str]
+    described: ClassVar[str]
+    """Their format in words, and what writes them."""
+    table: ClassVar[str]
+    """A table that a trace has of them."""
+    owners: ClassVar[str]
+    """What of a trace says whether they belong to it."""
 
     @cached_property
     def sources(self) -> Sequence[tuple[Path, RawTrace]]:
@@ -49,27 +99,15 @@ class GivenFiles:
         """
         sources = [(path, read(path)) for path in self.paths]
         for path, raw in sources:
-            self.check_format(path, raw)
+            if raw.header.format != self.format:
+                raise NotATraceError(
+                    f"{path}: a trace of format {raw.header.format!r}, not {self.described}"
+                )
         return sources
 
-    def check_format(self, path: Path, raw: RawTrace) -> None:
-        """Raise an error for a file of another format."""
+    def join(self, tables: Tables, rank: int | None, *, is_alone: bool) -> Tables:
+        """Tables of a trace with those of its file; a trace that is alone has the only file."""
         raise NotImplementedError
-
-    def check(self) -> None:
-        """Read all of them.
-
-        Raises
-        ------
-        SourceError
-            A file cannot be read, or is of another format.
-        """
-        _ = self.sources
-
-    @cached_property
-    def content(self) -> str:
-        """Fingerprint of the files."""
-        return " ".join(checksum(path) for path in self.paths)
 
 
 def own_tables(tables: Tables) -> list[str]:

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import pyarrow as pa
+
+from profframe import schema
 from profframe.errors import NotATraceError, SourceError
+from profframe.facts.fact import Tables
 from profframe.facts.graph_captures.attribution import CaptureSource
 from profframe.facts.graph_captures.captures import captures, size_in
 from profframe.facts.pipeline import captured
-from profframe.loading.discovery import Source, paths_of, trace_files
+from profframe.loading.beside import GivenFiles
 from profframe.loading.run_names import known_rank, readable
+from profframe.loading.tables import skipped_file
 from profframe.readers import read_parts
-from profframe.store.layout import checksum
 
 
-@dataclass(frozen=True)
-class Captures:
-    """Files of captures, which are read once.
-
-    Attributes
-    ----------
-    paths : tuple of pathlib.Path
-        The files.
-    optional : frozenset of pathlib.Path
-        Those that may not be traces, or have no captures.
-    """
-
-    paths: tuple[Path, ...]
-    optional: frozenset[Path]
+class Captures(GivenFiles):
+    """Files of captures, which are read once; optional ones need not be traces with captures."""
 
     @property
     def sources(self) -> Sequence[CaptureSource]:
@@ -66,24 +57,13 @@ class Captures:
             )
         return sources, skipped
 
-    @cached_property
-    def content(self) -> str:
-        """Fingerprint of the files."""
-        return " ".join(checksum(path) for path in self.paths)
 
-
-def capture_files(source: Source | Sequence[Source]) -> Captures:
-    """The files that a path, glob or folder, or a list of these, leads to.
-
-    Raises
-    ------
-    NoTraceFoundError
-        It leads to no file.
-    ParameterError
-        It is not a path, or it is a store.
-    """
-    files = trace_files(paths_of(source))
-    return Captures(files.paths, files.optional)
+def with_skipped(tables: Tables, captures: Captures) -> Tables:
+    """Tables whose `quality` says which optional files have no captures."""
+    if not captures.skipped:
+        return tables
+    notes = schema.quality_rows(*map(skipped_file, captures.skipped))
+    return {**tables, "quality": pa.concat_tables([tables["quality"], notes])}
 
 
 def _sources(path: Path) -> list[CaptureSource]:

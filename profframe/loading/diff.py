@@ -12,7 +12,8 @@ import polars as pl
 from profframe.analysis.differences import Side, compare
 from profframe.errors import ParameterError, UnknownNameError, naming_arguments
 from profframe.loading.load import load
-from profframe.loading.memory_diff import FORMATS, diff_memory
+from profframe.loading.memory_diff import diff_memory
+from profframe.readers.formats import contents_of
 from profframe.show.frame import frame, why_empty
 from profframe.trace.file_summaries import question, without_times
 from profframe.trace.trace import Trace
@@ -219,7 +220,7 @@ def comparison(
         "dtype": dtype,
     }
     sides = [_side(source, outside, steps, options) for source in (base, other)]
-    is_of_memory = all(side.formats and side.formats <= FORMATS for side in sides)
+    is_of_memory = all(contents_of(side.formats) == {"snapshots"} for side in sides)
     for name, read in zip(names, sides, strict=True):
         if not is_of_memory and (text := without_times(read.formats)):
             raise ParameterError(f"{name} ({read.source}): {text}")

@@ -187,20 +187,17 @@ def _named(
 
 def _check_use(facts: FactOptions, traces: Sequence[NamedTrace]) -> None:
     """Raise an error for given files that belong to none of the traces."""
-    given = (
-        ("execution_trace", facts.execution_traces, "nodes", "processes and ranks"),
-        ("memory", facts.memory, "allocations", "ranks"),
-    )
-    for name, files, table, owners in given:
-        if files is not None and not any(table in trace.raw.tables for trace in traces):
+    for name, files in facts.joined.items():
+        if not any(files.table in trace.raw.tables for trace in traces):
             shown = ", ".join(map(str, files.paths))
-            raise ParameterError(f"{name}: {shown}: belongs to none of the {owners} of the traces")
+            raise ParameterError(
+                f"{name}: {shown}: belongs to none of the {files.owners} of the traces"
+            )
 
 
 def _without_given(files: Files, facts: FactOptions) -> Files:
     """Files of a folder or a pattern, without the execution traces and snapshots among them."""
-    sets = [part for part in (facts.execution_traces, facts.memory) if part is not None]
-    given = {path.resolve() for part in sets for path in part.paths}
+    given = {path.resolve() for part in facts.joined.values() for path in part.paths}
     if not given:
         return files
     paths = [p for p in files.paths if p not in files.optional or p.resolve() not in given]

@@ -131,18 +131,8 @@ def load(
     >>> trace.self_times().columns[:4]
     ['run', 'rank', 'name', 'kind']
     """
+    facts = fact_options(locals())
     check_threads()
-    facts = fact_options(
-        kinds,
-        compat,
-        fx_metadata,
-        formulas,
-        devices,
-        kernel_categories,
-        captures,
-        execution_trace,
-        memory,
-    )
     options = LoadOptions(run, rank, cache, facts, runs, ranks, steps, memory_limit, progress)
     match discover(source):
         case Profile(profile):

@@ -10,10 +10,7 @@ import polars as pl
 from profframe.errors import ParameterError, UnknownNameError, naming_arguments
 from profframe.loading.load import load
 from profframe.show.frame import frame, why_empty
-from profframe.show.snapshots import FORMATS
 from profframe.trace.trace import Trace
-
-__all__ = ["FORMATS", "diff_memory"]
 
 BY: Final = ("stack", "frame", "module", "category")
 _SIDES: Final = ("base", "other")

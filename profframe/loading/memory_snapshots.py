@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from profframe.errors import NotATraceError
 from profframe.facts.fact import Tables
-from profframe.loading.beside import GivenFiles, fit_together, own_tables, with_rows_of
-from profframe.loading.discovery import Source, paths_of, trace_files
+from profframe.loading.beside import JoinedFiles, fit_together, own_tables, with_rows_of
 from profframe.loading.run_names import known_rank, readable
 from profframe.readers import RawTrace, memory_snapshot
 
 
-class MemorySnapshots(GivenFiles):
+class MemorySnapshots(JoinedFiles):
     """Files of memory snapshots, which are read only once."""
 
-    def check_format(self, path: Path, raw: RawTrace) -> None:
-        """Raise an error for a file of another format."""
-        if raw.header.format != memory_snapshot.FORMAT:
-            raise NotATraceError(
-                f"{path}: a trace of format {raw.header.format!r}, not a memory snapshot from "
-                "torch.cuda.memory._dump_snapshot"
-            )
+    format = memory_snapshot.FORMAT
+    described = "a memory snapshot from torch.cuda.memory._dump_snapshot"
+    table = "allocations"
+    owners = "ranks"
 
     def join(self, tables: Tables, rank: int | None, *, is_alone: bool) -> Tables:
         """Tables of a trace with the snapshot of its rank; for a single trace, the only one."""
@@ -41,16 +35,3 @@ class MemorySnapshots(GivenFiles):
         if len(of_rank) == 1:
             return of_rank[0]
         return self.sources[0] if is_alone and len(self.sources) == 1 else None
-
-
-def memory_snapshot_files(source: Source | Sequence[Source]) -> MemorySnapshots:
-    """The files that a path or a glob, or a list of these, leads to.
-
-    Raises
-    ------
-    NoTraceFoundError
-        It leads to no file.
-    ParameterError
-        It is not a path, or it is a store.
-    """
-    return MemorySnapshots(trace_files(paths_of(source)).paths)

@@ -1,39 +1,29 @@
-"""Checked options of loading."""
+"""Options of loading. Those that decide facts are listed once: as fields of `FactOptions`."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
+from importlib import import_module
+from operator import attrgetter
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
-from profframe import schema
 from profframe.errors import ParameterError
-from profframe.facts import Options, add_facts
-from profframe.facts.formulas import check_formulas
-from profframe.facts.kernel_categories import Categories, Entry, builtin, entries_of
-from profframe.facts.models import Devices, entries, models
-from profframe.facts.nodes import check_registry, node_names
-from profframe.facts.torch_compat.releases import Release, installed
-from profframe.loading.beside import with_nodes
-from profframe.loading.captures import Captures, capture_files
-from profframe.loading.execution_traces import (
-    ExecutionTraces,
-    execution_trace_files,
-    with_execution_trace,
-)
-from profframe.loading.memory_snapshots import MemorySnapshots, memory_snapshot_files
-from profframe.loading.tables import skipped_file
-from profframe.query.selection import Numbers, Text, check_compat
 
 if TYPE_CHECKING:
     from profframe.facts.formulas import Formula
+    from profframe.facts.kernel_categories import Entry
     from profframe.facts.kinds import Rule
     from profframe.facts.nodes import Registry
-    from profframe.loading.discovery import Source
+    from profframe.loading.beside import JoinedFiles
+    from profframe.loading.captures import Captures
+    from profframe.loading.execution_traces import ExecutionTraces
+    from profframe.loading.memory_snapshots import MemorySnapshots
+    from profframe.query.selection import Numbers, Text
     from profframe.readers import RawTrace
     from profframe.trace.trace import Trace
 
@@ -41,20 +31,167 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class FactOptions:
-    """Options that change the facts of a trace; `profframe.load` describes each."""
+class Flag:
+    """An option of the command line.
 
-    kinds: Sequence[Rule] | None = None
-    compat: str | None = None
-    fx_metadata: Registry | None = None
-    formulas: Mapping[str, Formula | None] | None = None
-    devices: Mapping[str, Any] | None = None
-    """Models by name, as `profframe.facts.models.entries` gives them."""
-    kernel_categories: tuple[Entry, ...] | None = None
-    """The user's own, as `profframe.facts.kernel_categories.entries_of` gives them."""
-    captures: Captures | None = None
-    execution_traces: ExecutionTraces | None = None
-    memory: MemorySnapshots | None = None
+    Attributes
+    ----------
+    name, help, metavar
+        As `click` has them.
+    choices
+        The values that it takes; empty for a path.
+    is_repeatable
+        Whether it can be given more than once.
+    """
+
+    name: str
+    help: str
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    is_repeatable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FactOption:
+    """What is known of an option that decides facts.
+
+    Attributes
+    ----------
+    reason
+        Why a store does not take it, after its name.
+    check
+        What makes the value of the field from that of a user, as ``module:name``; it is imported
+        only when the option is given. None if any value will do.
+    parameter
+        What facts call it, if not by its name.
+    flag
+        Its option on the command line, and in `convert`; None if it has none.
+    """
+
+    reason: str
+    check: str | None = None
+    parameter: str | None = None
+    flag: Flag | None = None
+
+    def checked(self, value: object) -> Any:
+        """The value of the field, from that of a user."""
+        if self.check is None:
+            return value
+        module, _, name = self.check.partition(":")
+        return attrgetter(name)(import_module(f"profframe.{module}"))(value)
+
+
+def _about(*args: Any, **kwargs: Any) -> Mapping[str, FactOption]:
+    return {"option": FactOption(*args, **kwargs)}
+
+
+@dataclass(frozen=True, slots=True)
+class FactOptions:
+    """Options that decide the facts of a trace; `profframe.load` describes each.
+
+    Workers get them as they are. Files are read only once, and only where they are needed.
+    """
+
+    compat: str | None = field(
+        default=None,
+        metadata=_about(
+            "changes what is computed when a trace is loaded; a store has that already",
+            "query.selection:check_compat",
+            flag=Flag(
+                "--compat", "Facts as in torch, even where torch is wrong.", choices=("torch",)
+            ),
+        ),
+    )
+    captures: Captures | None = field(
+        default=None,
+        metadata=_about(
+            "are matched with replays when a trace is loaded; a store has their calls already",
+            "loading.captures:Captures.of",
+            flag=Flag(
+                "--captures",
+                "A trace, glob or folder that recorded the capture of the replayed graphs.",
+                "TRACE",
+                is_repeatable=True,
+            ),
+        ),
+    )
+    execution_trace: ExecutionTraces | None = field(
+        default=None,
+        metadata=_about(
+            "is joined when a trace is loaded; a store has its tables already",
+            "loading.execution_traces:ExecutionTraces.of",
+            flag=Flag(
+                "--execution-trace",
+                "A file from torch's ExecutionTraceObserver in the same process; can be repeated.",
+                "FILE",
+                is_repeatable=True,
+            ),
+        ),
+    )
+    memory: MemorySnapshots | None = field(
+        default=None,
+        metadata=_about(
+            "is joined when a trace is loaded; a store has its tables already",
+            "loading.memory_snapshots:MemorySnapshots.of",
+            flag=Flag(
+                "--memory-snapshot",
+                "A memory snapshot of the same process; can be repeated.",
+                "FILE",
+                is_repeatable=True,
+            ),
+        ),
+    )
+    kernel_categories: tuple[Entry, ...] | None = field(
+        default=None,
+        metadata=_about(
+            "are given to kernels when a trace is loaded; a store has them already",
+            "facts.kernel_categories:entries_of",
+            parameter="categories",
+            flag=Flag("--kernel-categories", "JSON file with your own kernel categories.", "FILE"),
+        ),
+    )
+    kinds: Sequence[Rule] | None = field(
+        default=None,
+        metadata=_about(
+            "are found when a trace is loaded; a store has them already", parameter="classifier"
+        ),
+    )
+    fx_metadata: Registry | None = field(
+        default=None,
+        metadata=_about(
+            "names the nodes of graphs when a trace is loaded; a store has them already",
+            "facts.nodes:registry_of",
+            parameter="registry",
+        ),
+    )
+    formulas: Mapping[str, Formula | None] | None = field(
+        default=None,
+        metadata=_about(
+            "count work when a trace is loaded; a store has the numbers already",
+            "facts.formulas:checked_formulas",
+        ),
+    )
+    devices: Mapping[str, Mapping[str, Any]] | None = field(
+        default=None,
+        metadata=_about(
+            "are matched when a trace is loaded; for a store, use .roofline(devices=)",
+            "facts.models:entries",
+            parameter="models",
+        ),
+    )
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Options by name, without those that have no value."""
+        values = {name: getattr(self, name) for name in FACT_OPTIONS}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def joined(self) -> dict[str, JoinedFiles]:
+        """Those that are files whose tables join those of a trace."""
+        from profframe.loading.beside import JoinedFiles
+
+        return {name: value for name, value in self.given.items() if isinstance(value, JoinedFiles)}
 
     def add(self, raw: RawTrace, rank: int | None = None, *, is_alone: bool = True) -> RawTrace:
         """The trace with its facts; its rank, if that is known, chooses among captures.
@@ -62,49 +199,82 @@ class FactOptions:
         An execution trace is for the trace of its process or rank, a memory snapshot for that of
         its rank. A single trace also takes the only one of each, whatever its rank.
         """
-        devices = None if self.devices is None else models(self.devices)
-        own = self.kernel_categories
-        options = Options(
-            compat=self.compat,
-            classifier=self.kinds,
-            registry=self.fx_metadata,
-            formulas=self.formulas,
-            models=devices,
-            categories=None if own is None else own + builtin(),
-            release=self._release,
-            captures=() if self.captures is None else self.captures.sources,
-            rank=rank,
-        )
-        tables = dict(add_facts(raw.tables, options))
-        if self.captures is not None and self.captures.skipped:
-            notes = schema.quality_rows(*map(skipped_file, self.captures.skipped))
-            tables["quality"] = pa.concat_tables([tables["quality"], notes])
-        if self.execution_traces is not None:
-            self.execution_traces.check()
+        from profframe.facts import add_facts
+        from profframe.facts.models import models
+        from profframe.loading.beside import with_nodes
+        from profframe.loading.captures import with_skipped
+
+        joined, given = self.joined, self.given
+        options: dict[str, Any] = {
+            FACT_OPTIONS[name].parameter or name: value
+            for name, value in given.items()
+            if name not in joined
+        }
+        if self.captures is not None:
+            options["captures"] = self.captures.sources
+        if self.devices is not None:
+            options["models"] = models(self.devices)
+        if self.compat is not None:
+            options["release"] = _release()
+        tables = add_facts(raw.tables, rank=rank, **options)
+        if self.captures is not None:
+            tables = with_skipped(tables, self.captures)
         if "nodes" in tables:
-            tables = dict(with_nodes(tables))
-        elif self.execution_traces is not None:
-            other = self.execution_traces.of(tables, rank, is_alone=is_alone)
-            tables = tables if other is None else dict(with_execution_trace(tables, other))
-        if self.memory is not None:
-            tables = dict(self.memory.join(tables, rank, is_alone=is_alone))
-        return replace(raw, tables=tables)
+            tables = with_nodes(tables)
+        for files in joined.values():
+            tables = files.join(tables, rank, is_alone=is_alone)
+        return replace(raw, tables=dict(tables))
+
+    def contents(self) -> dict[str, Any]:
+        """For each option that is given, what differs if its facts do, as JSON has it."""
+        contents = {name: _content(value) for name, value in self.given.items()}
+        return contents if self.compat is None else contents | {"release": _release()}
 
     def key(self) -> str:
         """Cache key of these options."""
-        registry = self.fx_metadata
-        files = None if registry is None else {f: node_names(registry, f) for f in registry}
-        captures = None if self.captures is None else self.captures.content
-        nodes = None if self.execution_traces is None else self.execution_traces.content
-        memory = None if self.memory is None else self.memory.content
-        own = (self.kinds, self.devices, self.kernel_categories)
-        options = (*own, self.compat, self._release, captures, nodes, memory)
-        return f"{options!r}{json.dumps(files, sort_keys=True)}"
+        return json.dumps(self.contents())
 
-    @property
-    def _release(self) -> Release | None:
-        """The release of torch whose facts these are."""
-        return installed() if self.compat == "torch" else None
+
+FACT_OPTIONS: Final[Mapping[str, FactOption]] = MappingProxyType(
+    {one.name: one.metadata["option"] for one in fields(FactOptions)}
+)
+"""What is known of each of `FactOptions`, by name."""
+FLAGS: Final[Mapping[str, Flag]] = MappingProxyType(
+    {name: option.flag for name, option in FACT_OPTIONS.items() if option.flag is not None}
+)
+"""Those of the command line."""
+
+
+def _content(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    content = getattr(value, "content", None)
+    if isinstance(content, str):
+        return content
+    text = repr(value).encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def _release() -> tuple[int, int]:
+    """The release of torch whose facts ``compat`` asks for."""
+    from profframe.facts.torch_compat.releases import installed
+
+    return installed()
+
+
+def fact_options(arguments: Mapping[str, Any]) -> FactOptions:
+    """Check the options of facts among the arguments of a function.
+
+    Raises
+    ------
+    ParameterError
+        A value is not valid.
+    NoTraceFoundError
+        There is no file of captures, no execution trace, or no memory snapshot.
+    """
+    given = {name: arguments.get(name) for name in FACT_OPTIONS}
+    checked = {n: FACT_OPTIONS[n].checked(v) for n, v in given.items() if v is not None}
+    return FactOptions(**checked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,39 +320,6 @@ class LoadOptions:
         return trace.limited(self.memory_limit).filter(
             runs=self.runs, ranks=self.ranks, steps=self.steps
         )
-
-
-def fact_options(  # noqa: PLR0917 - in the order of the arguments of `load`
-    kinds: Sequence[Rule] | None = None,
-    compat: str | None = None,
-    fx_metadata: Registry | None = None,
-    formulas: Mapping[str, Formula | None] | None = None,
-    devices: Devices | None = None,
-    kernel_categories: Categories | None = None,
-    captures: Source | Sequence[Source] | None = None,
-    execution_trace: Source | Sequence[Source] | None = None,
-    memory: Source | Sequence[Source] | None = None,
-) -> FactOptions:
-    """Check the options of facts.
-
-    Raises
-    ------
-    ParameterError
-        A value is not valid.
-    NoTraceFoundError
-        There is no file of captures, no execution trace, or no memory snapshot.
-    """
-    check_compat(compat)
-    check_registry(fx_metadata)
-    check_formulas(formulas)
-    models_by_name = None if devices is None else entries(devices)
-    own = None if kernel_categories is None else entries_of(kernel_categories)
-    files = None if captures is None else capture_files(captures)
-    nodes = None if execution_trace is None else execution_trace_files(execution_trace)
-    snapshots = None if memory is None else memory_snapshot_files(memory)
-    return FactOptions(
-        kinds, compat, fx_metadata, formulas, models_by_name, own, files, nodes, snapshots
-    )
 
 
 def check_names(run: str | None, rank: int | None) -> None:

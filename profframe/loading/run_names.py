@@ -14,10 +14,11 @@ import pyarrow as pa
 from profframe import schema
 from profframe.errors import ParameterError
 from profframe.facts.fact import Tables
-from profframe.loading.beside import FORMATS, fit_together, own_tables, with_rows_of
+from profframe.loading.beside import fit_together, own_tables, with_rows_of
 from profframe.loading.programs import Origin, may_differ, names_of_programs, without_stamp
 from profframe.readers import RawTrace, members_of
 from profframe.readers.archives import archive_of, without_suffix
+from profframe.readers.formats import JOINED_FORMATS
 from profframe.readers.ranks import PLACES, PLAIN, Place, place_of, rank_at, rank_of
 
 RankedFile: TypeAlias = tuple[Path, str | None, str | None]
@@ -240,7 +241,7 @@ def is_stray(own: RankedFile, others: Iterable[RankedFile]) -> bool:
         return False
     return any(
         source == "assumed"
-        and form not in FORMATS
+        and form not in JOINED_FORMATS
         and other != path
         and other.parent == path.parent
         for other, source, form in others
@@ -289,8 +290,8 @@ def joined(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
 
 def _joined(group: Sequence[NamedTrace]) -> Sequence[NamedTrace]:
     """Traces of one run and rank."""
-    beside = [t for t in group if t.raw.header.format in FORMATS]
-    traces = [t for t in group if t.raw.header.format not in FORMATS]
+    beside = [t for t in group if t.raw.header.format in JOINED_FORMATS]
+    traces = [t for t in group if t.raw.header.format not in JOINED_FORMATS]
     if not beside or len(traces) != 1 or not fit_together(own_tables(t.raw.tables) for t in group):
         return group
     tables: Tables = traces[0].raw.tables
@@ -304,7 +305,7 @@ def _by_program(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
     named = [*traces]
     runs: dict[str, list[int]] = {}
     for place, trace in enumerate(traces):
-        if trace.is_run_of_path and trace.raw.header.format not in FORMATS:
+        if trace.is_run_of_path and trace.raw.header.format not in JOINED_FORMATS:
             runs.setdefault(trace.run, []).append(place)
     for run, places in runs.items():
         group = [traces[place] for place in places]

@@ -225,8 +225,8 @@ def check_numbers(column: str, values: Integers, trace_values: Iterable[int]) ->
         raise UnknownNameError(f"no {column} {missing}{hint}")
 
 
-def check_compat(compat: str | None) -> None:
-    """Raise an error for a ``compat`` that is neither None nor torch.
+def check_compat(compat: str | None) -> str | None:
+    """A value of ``compat``; raises an error if it is neither None nor torch.
 
     Raises
     ------
@@ -241,6 +241,7 @@ def check_compat(compat: str | None) -> None:
     """
     if compat not in {None, "torch"}:
         raise ParameterError(f"compat: needs None or 'torch', got {compat!r}")
+    return compat
 
 
 def spans(values: Iterable[int]) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -14,15 +12,13 @@ from profframe.readers.archives import ArchiveError, archive_kind, members
 from profframe.readers.build.rows import Header, RawTrace
 from profframe.readers.bytes import ByteSource, Progress, decompressed, is_pipe
 from profframe.readers.foreign import database_refusal, refusal
-from profframe.readers.recognition import OTHERS
+from profframe.readers.formats import FORMATS, format_of_tables, format_of_text
 from profframe.system.disk_tables import Spool
 
 __all__ = [
     "ArchiveError", "Header", "RawTrace", "is_pipe", "members_of", "read", "read_parts",
 ]  # fmt: skip
 
-Reader = Callable[[ByteSource, "Spool | None", "int | None"], RawTrace]
-"""Reads a file into tables, which go to the spool, on this many threads."""
 _MOST_TABLES: Final = 6
 
 
@@ -64,13 +60,12 @@ def read(
                 )
             with source.file() as file:
                 return _read_database(file, progress, spool)
-        text = head.plain.removeprefix(b"\xef\xbb\xbf")
-        for name, knows in OTHERS:
-            if knows(text):
-                return _reader(name)(source, spool, threads)
-        if reason := refusal(path, head.plain):
+        name = format_of_text(head.plain)
+        reader = chrome if name is None else FORMATS[name].module
+        if reader is chrome and (reason := refusal(path, head.plain)):
             raise NotATraceError(f"{path}: not a trace: {reason}")
-        return chrome.read(source, spool, threads)
+        raw: RawTrace = reader.read(source, spool, threads)
+        return raw
 
 
 def read_parts(path: Path, progress: Progress | None = None) -> list[RawTrace]:
@@ -107,22 +102,14 @@ def members_of(path: Path) -> list[Path]:
     return members(path, decompressed)
 
 
-def _reader(name: str) -> Reader:
-    """The reader of a format, which is imported when it is needed."""
-    reader: Reader = import_module(f"profframe.readers.{name}.reading").read
-    return reader
-
-
 def _read_database(path: Path, progress: Progress | None, spool: Spool | None) -> RawTrace:
-    from profframe.readers.sqlite import nsys, nvprof
     from profframe.readers.sqlite.database import open_database
 
     with open_database(path, progress) as database:
-        for reader in (nsys, nvprof):
-            if reader.knows(database):
-                raw: RawTrace = reader.read(database, spool)
-                database.finish()
-                return raw
+        if name := format_of_tables(database):
+            raw: RawTrace = FORMATS[name].module.read(database, spool)
+            database.finish()
+            return raw
         names = sorted(database.tables)
     if reason := database_refusal(names):
         raise NotATraceError(f"{path}: not a trace: {reason}")

@@ -16,11 +16,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from profframe.facts.step_times import is_ahead
+from profframe.readers.formats import FORMATS
 from profframe.show import units
 from profframe.show.columns import KEYS
 from profframe.show.excerpts import with_copies_apart
 from profframe.show.findings import STYLES, gain_of, ranks_of
-from profframe.show.summary import FORMATS, Summary
+from profframe.show.summary import Summary
 
 TOP: Final = 3
 """Findings among the first lines."""
@@ -29,17 +30,6 @@ MOST_LINES: Final = 10
 PHASES: Final = "phases"
 INDENT: Final = 13
 """Columns of the labels of the first lines."""
-_RECORDERS: Final = MappingProxyType(
-    {
-        "kineto": "torch's profiler",
-        "torch": "torch's profiler, live",
-        "chrome": "Chrome trace JSON",
-        "nsys": "Nsight Systems",
-        "nvprof": "nvprof",
-        "flight_recorder": "flight recorder dump",
-        "execution_trace": "execution trace of torch",
-    }
-)
 _FLAGS: Final = MappingProxyType(
     {
         "record_shapes": "shapes",
@@ -359,7 +349,7 @@ def _recorded(opening: Opening) -> tuple[str, ...]:
     """Recorder, its options, and the framework."""
     traces = opening.summary.traces
     formats = traces["format"].drop_nulls().unique(maintain_order=True)
-    by = " and ".join(_RECORDERS.get(n, FORMATS.get(n, units.visible(n))) for n in formats)
+    by = " and ".join(FORMATS[n].words if n in FORMATS else units.visible(n) for n in formats)
     flags = _flags(traces["profiler_flags"])
     full = f"{by} with {', '.join(flags)}" if flags else by
     ran = opening.frameworks["framework"].to_list()

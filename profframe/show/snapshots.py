@@ -13,8 +13,6 @@ from profframe.show.hangs import moment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FORMATS: Final = frozenset({"memory_snapshot", "memory_timeline"})
-"""Formats of sources that have memory and nothing else."""
 _SHOWN: Final = (
     "run", "rank", "device", "name", "peak_bytes", "peak_blocks", "peak_share", "end_bytes",
     "unfreed_bytes", "allocations",

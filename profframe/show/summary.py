@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 import polars as pl
 
 from profframe.query.selection import spans
+from profframe.readers.formats import FORMATS
 from profframe.show import units
 from profframe.show.special_files import FileSummaries
 
-FORMATS: Final = MappingProxyType(
-    {
-        "memory_snapshot": "memory snapshot",
-        "memory_timeline": "memory timeline of the profiler",
-        "nsys": "Nsight Systems export",
-        "nvprof": "nvprof database",
-        "perfetto": "Perfetto's protobuf",
-    }
-)
-"""Formats in words, without Chrome's JSON and those that a line below names."""
+_USUAL: Final = ("chrome", "torch")
+"""Readers of what torch's profiler records."""
+_NAMED_BELOW: Final = ("dumps", "execution_traces")
+"""Contents whose line says what they are."""
 _LONGEST_NAME = 60
 _MOST_RUNS = 5
 _MOST_CATEGORIES = 6
@@ -66,8 +60,13 @@ class Summary:
 
     def _formats(self) -> str:
         """Where it is from, if that is not the usual format of torch's profiler."""
-        formats = sorted({*self.traces["format"].drop_nulls()} & FORMATS.keys())
-        return ", ".join(FORMATS[name] for name in formats)
+        names = sorted({*self.traces["format"].drop_nulls()} & FORMATS.keys())
+        formats = [FORMATS[name] for name in names]
+        return ", ".join(
+            form.words
+            for form in formats
+            if form.reader not in _USUAL and form.contents not in _NAMED_BELOW
+        )
 
     def _runs(self) -> str:
         ranks: dict[str, list[int]] = {}

@@ -14,6 +14,7 @@ import polars as pl
 
 from profframe.query.header import sql_directory
 from profframe.query.selection import spans
+from profframe.readers.formats import Contents, contents_of
 from profframe.show import execution_traces, hangs, snapshots, units
 from profframe.show.special_files import FileSummaries, FileSummary
 
@@ -35,8 +36,6 @@ _MEMORY_BY: Final = MappingProxyType(
 class View:
     """A kind of file."""
 
-    formats: frozenset[str]
-    """Formats of sources that have this and nothing else."""
     words: Callable[[Trace], FileSummary]
     without_times: str
     """A sentence that it has no times of ops and devices, and what to ask instead."""
@@ -52,11 +51,10 @@ def file_summaries(trace: Trace, formats: Iterable[str | None]) -> FileSummaries
     formats
         The formats of its sources.
     """
-    own = {*formats}
+    own = contents_of(formats)
     counts = question(trace, "contents").row(0, named=True)
-    parts = [v.words(trace) for n, v in VIEWS.items() if counts[n] or own & v.formats]
-    alone = frozenset[str]().union(*(view.formats for view in VIEWS.values()))
-    return FileSummaries(tuple(parts), is_all=bool(own) and own <= alone)
+    parts = [view.words(trace) for name, view in VIEWS.items() if counts[name] or name in own]
+    return FileSummaries(tuple(parts), is_all=bool(own) and own <= VIEWS.keys())
 
 
 def without_times(formats: Iterable[str | None]) -> str:
@@ -67,11 +65,10 @@ def without_times(formats: Iterable[str | None]) -> str:
     formats
         Those of the sources.
     """
-    own = {*formats}
-    views = [view for view in VIEWS.values() if own & view.formats]
-    if not own or own - frozenset[str]().union(*(view.formats for view in views)):
+    own = contents_of(formats)
+    if not own <= VIEWS.keys():
         return ""
-    return "; ".join(view.without_times for view in views)
+    return "; ".join(view.without_times for name, view in VIEWS.items() if name in own)
 
 
 def dumps(trace: Trace) -> FileSummary:
@@ -162,28 +159,25 @@ def execution(trace: Trace) -> FileSummary:
     )
 
 
-VIEWS: Final[Mapping[str, View]] = MappingProxyType(
+VIEWS: Final[Mapping[Contents, View]] = MappingProxyType(
     {
         "dumps": View(
-            frozenset({"flight_recorder"}),
             dumps,
             "flight recorder dumps have no times of ops or devices (profframe hang says who "
             "is late)",
         ),
         "snapshots": View(
-            snapshots.FORMATS,
             memory,
             "a memory snapshot has no times of ops or devices (two of them can be compared)",
         ),
         "execution_traces": View(
-            frozenset({"execution_trace"}),
             execution,
             "an execution trace has no times (--execution-trace joins it with a trace of the same "
             "process)",
         ),
     }
 )
-"""A view for each column of `sql/first_words/contents.sql`."""
+"""A view for each column of `sql/first_words/contents.sql`, by the contents of formats."""
 
 
 def question(trace: Trace, name: str) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from profframe.facts import Options, add_facts
+from profframe.facts import add_facts
 from profframe.facts.formulas import Formula
 from tests.builders import event, tables
 
@@ -59,6 +59,6 @@ def measured(
     name: str, row: Mapping[str, Any], formulas: Mapping[str, Formula | None] | None = None
 ) -> tuple[int | None, int | None]:
     """FLOPs and bytes of an op with these columns, by the whole way of a trace."""
-    events = add_facts(tables(event(name, 0, 1, **row)), Options(formulas=formulas))["events"]
+    events = add_facts(tables(event(name, 0, 1, **row)), formulas=formulas)["events"]
     flops, bytes_ = (events[column][0].as_py() for column in ("flops", "bytes"))
     return flops, bytes_

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.facts import Options, Tables, add_facts
+from profframe.facts import Tables, add_facts
 from tests.builders import Row, event, tables
 from tests.oracles.nodes import nodes
 
@@ -67,7 +67,7 @@ def columns(of: Tables, name: str) -> list[object]:
 def test_nodes_are_those_of_a_stack(
     source: list[Row], known: dict[str, dict[int, tuple[str | None, str | None]]] | None
 ) -> None:
-    got = add_facts(tables(*source), Options(registry=None if known is None else registry(known)))
+    got = add_facts(tables(*source), registry=None if known is None else registry(known))
     expected, wrong = nodes(got["events"].to_pylist(), known)
     names = ("node", "node_index", "node_file", "stack_trace")
     assert list(zip(*(columns(got, name) for name in names), strict=True)) == expected

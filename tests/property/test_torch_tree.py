@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.facts import Options, add_facts
+from profframe.facts import add_facts
 from tests import needs
 from tests.builders import Row, event, tables
 
@@ -105,7 +105,7 @@ def by_facts(events: list[One], compat: str | None) -> list[dict[str, Any]]:
         for dur in one.kernels
     ]
     lines = [{"thread": thread, "tid": str(thread)} for thread in THREADS]
-    got = add_facts(tables(*rows, *kernels, threads=lines), Options(compat))
+    got = add_facts(tables(*rows, *kernels, threads=lines), compat=compat)
     found: list[dict[str, Any]] = got["events"].to_pylist()[: len(events)]
     return found
 

@@ -408,7 +408,7 @@ def test_stores_convert_cache_filter_and_command_line(
     assert command_line(["info", str(et)]) == 0
     assert "tensors" in capsys.readouterr().out
     assert command_line([str(et)]) == 0
-    with pytest.raises(ParameterError, match="a store has their tables already"):
+    with pytest.raises(ParameterError, match="execution_trace is joined when"):
         load(tmp_path / "own", execution_trace=et)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from profframe.facts import Options, add_facts
+from profframe.facts import add_facts
 from tests.builders import Row, event, tables
 
 SOURCE: tuple[Row, ...] = (
@@ -22,7 +22,7 @@ SOURCE: tuple[Row, ...] = (
 def times(*events: Row, device_type: str | None = "CUDA", compat: str | None = None) -> Any:
     """``device_ns`` and ``self_device_ns`` of each row."""
     source = tables(*events, header={"device_type": device_type})
-    made = add_facts(source, Options(compat))["events"]
+    made = add_facts(source, compat=compat)["events"]
     return [made[name].to_pylist() for name in ("device_ns", "self_device_ns")]
 
 

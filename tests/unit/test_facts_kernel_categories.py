@@ -259,6 +259,6 @@ def test_the_built_in_file_has_the_form_and_sources() -> None:
 def test_options_with_other_entries_have_another_key() -> None:
     plain, mine = (
         FactOptions(),
-        fact_options(None, None, None, None, None, kernel_categories={"a": "gemm"}),
+        fact_options({"kernel_categories": {"a": "gemm"}}),
     )
     assert len({plain.key(), mine.key()}) == 2

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from profframe.facts import RULES, Options, Rule, add_facts
+from profframe.facts import RULES, Rule, add_facts
 from profframe.facts.kinds import kinds
 from tests.builders import event, tables
 
@@ -149,7 +149,7 @@ def test_a_category_without_a_process_is_enough() -> None:
 def test_own_rules_take_the_place_of_the_default_ones() -> None:
     source = tables(event("mine::a", 0, 1), event("aten::mm", 1, 2), event(None, 2, 3))
     mine = (Rule("annotation", name=r"mine::.*"), *RULES)
-    assert add_facts(source, Options(classifier=mine))["events"]["kind"].to_pylist() == [
+    assert add_facts(source, classifier=mine)["events"]["kind"].to_pylist() == [
         "annotation",
         "host_op",
         "host_op",

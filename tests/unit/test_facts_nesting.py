@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from profframe.facts import Options, add_facts
+from profframe.facts import add_facts
 from tests.builders import column, event, facts, tables
 
 
@@ -61,7 +61,7 @@ def test_with_torchs_rules_a_call_is_on_the_thread_of_its_op() -> None:
         event("cudaLaunchKernel", 10, 20, category="cuda_runtime", thread=1, external_id=1),
     )
     assert column(add_facts(source), "parent_id") == [None, None]
-    assert column(add_facts(source, Options("torch")), "parent_id") == [None, 0]
+    assert column(add_facts(source, compat="torch"), "parent_id") == [None, 0]
 
 
 def test_what_never_ended_has_no_time_of_its_own() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from profframe import schema
-from profframe.facts import FACTS, Fact, Options, Tables, add_facts, pipeline
+from profframe.facts import FACTS, Fact, Tables, add_facts, pipeline
 from profframe.facts.fact import Output, columns, fact, with_output
 from profframe.facts.graph_captures.attribution import CaptureSource, attribute_replays
 from profframe.facts.launches import launches
@@ -208,7 +208,7 @@ def assert_declared(
     source: Tables, compat: str | None, captures: Sequence[CaptureSource] = ()
 ) -> None:
     """Each fact makes of its inputs alone what the pipeline makes of everything."""
-    whole = add_facts(source, Options(compat, captures=captures))
+    whole = add_facts(source, compat=compat, captures=captures)
     made = source
     for each in facts_of(compat):
         output = each.compute(only(made, each.inputs))
@@ -341,11 +341,11 @@ def test_facts_conflict_where_one_gives_what_the_other_reads_or_gives() -> None:
 def test_whatever_runs_beside_the_others_the_facts_are_the_same(
     name: str, compat: str | None, sources: Mapping[str, Tables], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = add_facts(sources[name], Options(compat))
+    expected = add_facts(sources[name], compat=compat)
     monkeypatch.setattr(pipeline, "FEW", 0)
     for beside in (facts_of(compat), facts_of(compat)[::2], facts_of(compat)[1::2], ()):
         monkeypatch.setattr(pipeline, "PARALLEL", frozenset(beside))
-        made = add_facts(sources[name], Options(compat))
+        made = add_facts(sources[name], compat=compat)
         for table, rows in expected.items():
             assert made[table].select(rows.column_names).equals(rows) or table == "quality"
             assert sorted(made[table].column_names) == sorted(rows.column_names)

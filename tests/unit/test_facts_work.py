@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from profframe.facts import Options, add_facts
+from profframe.facts import add_facts
 from profframe.facts.formulas import Formula
 from tests.builders import Row, event, tables
 
@@ -56,7 +56,7 @@ def facts(
         if given is not None:
             values = [given.get(i, {}).get(name) for i in range(rows.num_rows)]
             rows = rows.append_column(name, pa.array(values, pa.int64()))
-    found = add_facts({**source, "events": rows}, Options(**options))["events"]
+    found = add_facts({**source, "events": rows}, **options)["events"]
     of_work: list[dict[str, Any]] = found.select(COLUMNS).to_pylist()
     return of_work
 
@@ -470,7 +470,7 @@ FILL = inputs("[[10],[]]", "float", "Scalar")
 
 
 def notes(*events: Row) -> list[tuple[object, ...]]:
-    rows = add_facts(tables(*events), Options())["quality"].to_pylist()
+    rows = add_facts(tables(*events))["quality"].to_pylist()
     checks = [row for row in rows if row["check"] == "work_needs_lengths"]
     return [(row["events"], row["example_event_id"], row["detail"]) for row in checks]
 

@@ -16,7 +16,7 @@ from profframe.facts.formulas import (
     Formula,
     Op,
     Unknown,
-    check_formulas,
+    checked_formulas,
     count,
     counted,
     formula_of,
@@ -531,12 +531,12 @@ def test_a_value_of_the_greatest_length_is_read(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_formulas_are_checked() -> None:
-    check_formulas(None)
-    check_formulas({"a": Formula(), "b": None})
+    right = {"a": Formula(), "b": None}
+    assert checked_formulas(right) is right
     odd: list[Any] = [[], {"a": 1}, {1: None}, {"a": len}]
     for wrong in odd:
         with pytest.raises(ParameterError, match="formulas map names of ops to Formula"):
-            check_formulas(wrong)
+            checked_formulas(wrong)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from profframe.facts import Options, add_facts
+from profframe.facts import add_facts
 from tests.builders import event, tables
 from tests.graphs import (
     COPY,
@@ -147,7 +147,7 @@ def test_captures_of_several_ranks_whose_shapes_differ() -> None:
         for n in range(3)
     ]
     for rank, op in ((1, "of_1"), (2, "of_2"), (7, None), (None, None)):
-        table = add_facts(tables(*replay(["mm"])), Options(captures=ranks, rank=rank))["events"]
+        table = add_facts(tables(*replay(["mm"])), captures=ranks, rank=rank)["events"]
         names = table["name"].to_pylist()
         [row] = [row for row in table["op_id"].to_pylist() if row is not None] or [None]
         assert (None if row is None else names[row]) == op

@@ -287,7 +287,7 @@ def test_options_of_facts_are_repeated(first: opening.Opening) -> None:
     facts = {"compat": "torch", "memory": ["snap shot.pickle"], "captures": None}
     ((command, _), *_) = next_commands(first, ["-x.json"], facts, (), None)
     words = shlex.split(command)
-    assert words[-5:] == ["./-x.json", "--memory-snapshot", "snap shot.pickle", "--compat", "torch"]
+    assert words[-5:] == ["./-x.json", "--compat", "torch", "--memory-snapshot", "snap shot.pickle"]
 
 
 def test_names_of_a_hostile_trace_do_nothing(hostile_file: Path, run: Run) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profframe.facts import Options, add_facts
+from profframe.facts import add_facts
 from profframe.intervals import nest
 from tests import needs
 from tests.builders import Row, event, tables
@@ -46,7 +46,7 @@ def test_parents_self_times_and_duplicates(seed: int, profiler: Any) -> None:
     kept = {one.id for one in events}
 
     source: list[Row] = [event(name, start, end, thread=on) for on, start, end, name in rows]
-    got = add_facts(tables(*source), Options("torch"))["events"]
+    got = add_facts(tables(*source), compat="torch")["events"]
     group, start, end = np.array([row[:3] for row in rows], np.int64).T
     assert nest(group, start, end).parent.tolist() == parents
     assert got["self_ns"].to_pylist() == [own[i] for i in range(len(rows))]

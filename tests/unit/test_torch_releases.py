@@ -16,7 +16,7 @@ from tests.members import few
 
 PLACES = (
     "profframe.query.parameters.installed",
-    "profframe.loading.options.installed",
+    "profframe.facts.torch_compat.releases.installed",
     "profframe.analysis.torch_table.rows.installed",
 )
 

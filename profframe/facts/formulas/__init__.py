@@ -46,7 +46,7 @@ __all__ = [
     "Tensor",
     "Unknown",
     "UnknownLengths",
-    "check_formulas",
+    "checked_formulas",
     "count",
     "formula_of",
     "like",
@@ -113,10 +113,8 @@ def formula_of(name: str) -> Formula | None:
     return FORMULAS.get(name) or next(matches, None)
 
 
-def check_formulas(formulas: object) -> None:
-    """Raise `ParameterError` unless it is None, or maps names of ops to formulas."""
-    if formulas is None:
-        return
+def checked_formulas(formulas: object) -> Mapping[str, Formula | None]:
+    """Formulas by names of ops, checked; raises `ParameterError` for anything else."""
     if not isinstance(formulas, Mapping):
         raise ParameterError(f"formulas map names of ops to Formula, not {formulas!r}")
     for name, formula in formulas.items():
@@ -124,6 +122,7 @@ def check_formulas(formulas: object) -> None:
             raise ParameterError(
                 f"formulas map names of ops to Formula or None, not {name!r} to {formula!r}"
             )
+    return formulas
 
 
 def count(formula: Count | None, op: Op) -> int | None:
