@@ -888,6 +888,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("cut_frame", "Python frames that end after the frame that called them, as where the profiler missed their return", "cut at the end of their caller"),
             Check("frame_of_another_thread", "Python frames whose caller, by the profiler's numbers, is on another thread or was over", "nested by time"),
             Check("overrun", "work of devices that ends after two pieces behind it on its stream have ended", "dur_ns is NULL"),
+            Check("doubtful_overrun", "work of devices that ends more than 2 us after one piece behind it on its stream: one of the two has a wrong time", "kept: nothing says which"),
             Check("kernel_without_launch", "device slices whose correlation matches no call of their process", "kept, launch_id is NULL"),
             Check("kernel_without_correlation", "device slices without a correlation that nothing else links to an op, beside calls that have one", "kept, launch_id and op_id are NULL"),
             Check("ambiguous_launch", "device slices whose correlation several calls of their process have", "launch_id is the last of them before the slice"),
