@@ -90,6 +90,11 @@ def test_it_ends_after_one_only(end: int, behind: tuple[Row, ...], *, is_doubtfu
     assert [row for row in notes if "overrun" in row["check"]] == [told] * is_doubtful
 
 
+def test_parts_of_one_graph_launch_may_be_on_branches() -> None:
+    made = facts(work(0, 9_000, 7, 1, "1"), work(4_000, 5_000, 7, 1, "1"))
+    assert not any("overrun" in check for check in made["quality"]["check"].to_pylist())
+
+
 def test_several_that_end_at_once() -> None:
     """As where a profiler closes at its own end what it has no end of."""
     ends = [1_000, 1_000, 60, 80, 100, 2_000]
