@@ -196,6 +196,8 @@ def test_frames_around_regions_steps_and_optimizers_have_their_own_time() -> Non
     events = profframe.load(profiler).events
     own, spans = (events[name].to_list() for name in ("self_ns", "dur_ns"))
     assert min(each for each in own if each is not None) >= 0
+    roots = events.filter(events["depth"] == 0)
+    assert events["self_ns"].sum() == roots["dur_ns"].sum()
     framed = events.filter(events["python_id"].is_not_null())
     frames = dict(framed.select("python_id", "event_id").rows())
     parents, numbers = (events[name].to_list() for name in ("parent_id", "python_id"))

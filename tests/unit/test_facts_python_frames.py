@@ -70,7 +70,7 @@ def test_a_region_that_begins_in_one_frame_and_ends_in_another() -> None:
     )
     got = facts(*with_record_function)
     assert column(got, "parent_id") == [None, 0, 0, 1, 2, 0]
-    assert column(got, "self_ns") == [20, 17, 50, 3, 10, 20]
+    assert column(got, "self_ns") == [20, 17, 30, 3, 10, 20]
     of_torch = facts(*with_record_function, compat="torch")
     assert column(of_torch, "parent_id") == [None, 0, 0, 2, 2, 0]
     assert column(of_torch, "self_ns") == [0, 20, 47, 3, 10, 20]
