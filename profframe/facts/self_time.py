@@ -16,14 +16,14 @@ from profframe.intervals import Ints, Mask, child_overlaps, child_sums, last_unt
     inputs=columns(
         events="kind start_ns dur_ns thread node_id parent_id depth preorder last_descendant_id"
     ),
-    outputs=columns(events="self_ns"),
+    outputs=columns(events="self_ns shared_ns"),
 )
 def self_time(tables: Tables) -> Output:
-    """Add ``self_ns``: the duration without the time that direct children cover.
+    """Add ``self_ns``: the duration without the time that direct children cover, and ``shared_ns``.
 
-    Where two children overlap, their common time counts once. What a slice has in common with a
-    Python frame beside it is the frame's: a region begins in one frame and ends in another. Device
-    slices have no children: their self time is their duration.
+    Where two children overlap, their common time counts once. What a slice shares with a Python
+    frame beside it is the frame's: a region begins in one frame and ends in another. Device slices
+    have no children: their self time is their duration.
     """
     events = tables["events"]
     rows = np.flatnonzero(present(events, "depth"))
@@ -31,7 +31,7 @@ def self_time(tables: Tables) -> Output:
     place[rows] = np.arange(rows.size)
     start, dur = (numbers(events, name)[rows] for name in ("start_ns", "dur_ns"))
     parent = place[numbers(events, "parent_id", missing=-1)[rows]]
-    twice = np.zeros(events.num_rows, np.int64)
+    twice, shared = np.zeros((2, events.num_rows), np.int64)
     twice[rows] = child_overlaps(
         parent,
         place[numbers(events, "last_descendant_id")[rows]],
@@ -42,8 +42,8 @@ def self_time(tables: Tables) -> Output:
     frames = is_kind(events, ("python",))[rows]
     if frames.any():
         thread = by_node(events, numbers(events, "thread"))[rows]
-        twice[rows] -= _of_frames(parent, thread, frames, start, start + dur)
-    return self_column(events, twice)
+        shared[rows] = _of_frames(parent, thread, frames, start, start + dur)
+    return self_columns(events, twice - shared, shared)
 
 
 def _of_frames(parent: Ints, thread: Ints, frames: Mask, start: Ints, end: Ints) -> Ints:
@@ -72,9 +72,12 @@ def _of_frames(parent: Ints, thread: Ints, frames: Mask, start: Ints, end: Ints)
     return both - inside
 
 
-def self_column(events: pa.Table, twice: Ints | int) -> Output:
-    """The column: durations without the sums of those of the children, and what that has twice."""
+def self_columns(events: pa.Table, twice: Ints, shared: Ints) -> Output:
+    """Durations without the sums of those of the children, and what that has twice."""
     dur = numbers(events, "dur_ns")
     own = dur - child_sums(numbers(events, "parent_id", missing=-1), dur) + twice
     busy = is_kind(events, schema.DEVICE_KINDS) & present(events, "dur_ns")
-    return of_events(self_ns=column("self_ns", own, present(events, "depth") | busy))
+    return of_events(
+        self_ns=column("self_ns", own, present(events, "depth") | busy),
+        shared_ns=column("shared_ns", shared, shared > 0),
+    )
