@@ -374,6 +374,24 @@ def child_overlaps(parent: Ints, last: Ints, preorder: Ints, start: Ints, end: I
     return overlaps
 
 
+def union_lengths(size: int, group: Ints, start: Ints, end: Ints) -> Ints:
+    """Measure how much the intervals of each group cover; overlaps count once.
+
+    Examples
+    --------
+    >>> group, start, end = np.array([1, 1, 0]), np.array([5, 0, 3]), np.array([9, 6, 4])
+    >>> union_lengths(3, group, start, end).tolist()
+    [1, 9, 0]
+    """
+    lengths = np.zeros(size, np.int64)
+    if group.size:
+        order = np.lexsort((start, group))
+        group, start, end = group[order], start[order], end[order]
+        added = end - np.clip(_reach_before(group, end), start, end)
+        np.add.at(lengths, group, added)
+    return lengths
+
+
 def subtree_sums(preorder: Ints, last: Ints, values: Ints) -> Ints:
     """Sum the values of each row and all its descendants.
 

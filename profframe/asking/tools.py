@@ -23,6 +23,7 @@ from profframe.query.catalogue import catalogue as all_answers
 from profframe.query.catalogue import find
 from profframe.query.header import Answer, sql_directory
 from profframe.query.rules import Advice
+from profframe.show.causes import remark
 from profframe.show.frame import why_empty
 from profframe.show.terminal import no_rows
 from profframe.trace.file_summaries import file_summaries
@@ -299,6 +300,8 @@ def diff(
     )
     causes = why.causes.select(_CAUSES)
     notes = ["change_ns of all causes adds up to the change of the mean step; noise is one of them"]
+    if lost := remark(why):
+        notes.append(lost)
     if not causes.filter(pl.col("cause") != "noise").height:
         notes.append("no cause is more than noise: the sides do not differ")
     return Result(

@@ -254,7 +254,14 @@ def explain(
 
     result = explain_sides(load((base,), facts=facts), load((other,), facts=facts))
     output, name_width = _whole_names(output, name_width)
-    output.emit(result.causes, lambda width: causes.report(result, top, name_width, width), top=top)
+    note = causes.remark(result)
+    if note and (output.form != "table" or output.columns):
+        click.echo(note, err=True)
+    output.emit(
+        result.causes,
+        lambda width: causes.report(result, top, name_width, width, note),
+        top=top,
+    )
 
 
 @verbs.command()

@@ -55,10 +55,12 @@ def lost_work(tables: Tables) -> Output:
     A call that launches a kernel, a copy or a graph has lost it if none with a time is in the
     trace; but not while a graph was captured, and not if as much later work has no correlation: if
     less has none, all of these calls may have lost it, and ``quality`` counts how many have. Fills
-    say nothing: those of some sizes are never recorded. Its stream is that of all that its thread
-    launched in the same op, if that is one; else it may be any of its thread's. The work may have
-    run from its launch, and the end of the work before it on its stream, until the start of the
-    work after it there; without any work, until the end of the trace.
+    say nothing: those of some sizes are never recorded. Nor does a launch of a graph with any work,
+    though it may have lost a part: only others of its graph tell, which `graphs` counts. The stream
+    is that of all that its thread launched in the same op, if that is one; else it may be any of
+    its thread's. The work may have run from its launch, and the end of the work before it on its
+    stream, until the start of the work after it there; without any work, until the end of the
+    trace.
     """
     events = tables["events"]
     lost, fills = lost_calls(events), tuple(_fills(events))

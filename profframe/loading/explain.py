@@ -23,8 +23,8 @@ def explain(base: Any, other: Any) -> Explanation:
     by what a call is, what it contains and where it is, not by kernel names. Each nanosecond of a
     step belongs to one piece of device work, or to what the host did while no device was busy. The
     time of a call on both sides has one cause, so the causes add up exactly to the difference of
-    the mean steps. Warm-up steps, as in `Trace.steps`, are left out; without profiler steps the
-    whole trace is one step.
+    the mean steps. Warm-up steps, as in `Trace.steps`, and those with launches whose work is not in
+    the trace are left out; without any profiler step of known length the whole trace is one step.
 
     Parameters
     ----------
@@ -34,8 +34,9 @@ def explain(base: Any, other: Any) -> Explanation:
     Returns
     -------
     Explanation
-        ``base_ns`` and ``other_ns``, the mean length of a step, the number of steps, and
-        ``causes``, one row each, the largest change first:
+        ``base_ns`` and ``other_ns``, the mean length of a step, the number of steps,
+        ``base_lost_calls`` and ``other_lost_calls``, how many launches in them have work that is
+        not in the trace, and ``causes``, one row each, the largest change first:
 
         ``cause``
             ``kernel_swapped``, ``kernel_time`` (the same kernel takes more or less time),
@@ -43,8 +44,10 @@ def explain(base: Any, other: Any) -> Explanation:
             ``fusion_made``, ``fusion_lost``, ``graph_break``, ``recompile``,
             ``collective_transfer``, ``collective_wait`` (for another rank), ``launch_bound``
             (devices wait for ops and launches), ``data_loading``, ``synchronization``,
-            ``host_code`` (devices wait for code between ops); and ``noise``: everything that
-            differs no more than steps of one side differ from each other, as one row.
+            ``host_code`` (devices wait for code between ops); ``unrecorded`` (work that is not in
+            the trace may have run, or a side lacks work where a launch of its call lost some); and
+            ``noise``: everything that differs no more than steps of one side differ from each
+            other, as one row.
         ``base_op other_op base_kernel other_kernel``
             Calls and kernels of both sides; NULL if a side has none. For ``host_code``, the Python
             frame or annotation.

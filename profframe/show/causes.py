@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from rich.console import Group
 from rich.text import Text
 
 from profframe.show import terminal, units
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import polars as pl
     from rich.console import RenderableType
 
@@ -32,6 +35,7 @@ WORDS: Final = {
     "data_loading": "data loading",
     "synchronization": "synchronisation",
     "host_code": "host code",
+    "unrecorded": "not recorded",
     "noise": "noise",
 }
 """The words for each cause."""
@@ -57,12 +61,40 @@ def title(of: Explanation) -> str:
     change = of.other_ns - of.base_ns
     how = "more time" if change > 0 else "less time" if change < 0 else "as long"
     share = f" ({100 * change / of.base_ns:+,.1f} %)" if of.base_ns else ""
-    counts = f"mean of {of.base_steps:,} and {of.other_steps:,} steps"
-    return f"Why a step takes {how}: {base}{_ARROW}{other}{share}, {counts}"
+    return f"Why a step takes {how}: {base}{_ARROW}{other}{share}, {_counted(of)}"
 
 
-def report(of: Explanation, top: int, name_width: int, width: int | None) -> RenderableType:
-    """The largest causes as a table; without a ``width``, lines can have any length."""
+def _counted(of: Explanation) -> str:
+    """What the means are of."""
+    if of.base_is_whole == of.other_is_whole:
+        return f"mean of {of.base_steps:,} and {of.other_steps:,} steps"
+    base, other = (
+        units.plural(count, "whole trace" if is_whole else "step")
+        for count, is_whole in (
+            (of.base_steps, of.base_is_whole),
+            (of.other_steps, of.other_is_whole),
+        )
+    )
+    return f"mean of {base} and {other}"
+
+
+def remark(of: Explanation, names: Sequence[str] = ("base", "other")) -> str:
+    """How many launches of each side lost their work; empty if none did."""
+    counts = of.base_lost_calls, of.other_lost_calls
+    if not any(counts):
+        return ""
+    return f"warning: {units.lost_work(names, counts)}: no cause has its time"
+
+
+def report(
+    of: Explanation, top: int, name_width: int, width: int | None, note: str = ""
+) -> RenderableType:
+    """The largest causes as a table, below a note; without a ``width``, lines can be long."""
+    causes = _causes(of, top, name_width, width)
+    return Group(Text(note), Text(), causes) if note else causes
+
+
+def _causes(of: Explanation, top: int, name_width: int, width: int | None) -> RenderableType:
     if of.causes.is_empty():
         return Text(f"{title(of)}: nothing changed", style="bold cyan")
     more = of.causes.height - top

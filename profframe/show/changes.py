@@ -101,12 +101,7 @@ def remarks(
     if outside.height:
         lines.append(_left_out(outside))
     if any(lost_calls):
-        sides = " and ".join(
-            f"{calls:,} launch{'es' * (calls > 1)} of {units.visible(name)}"
-            for name, calls in zip(names, lost_calls, strict=True)
-            if calls
-        )
-        lines.append(f"warning: the work of {sides} was not recorded: no number here has it")
+        lines.append(f"warning: {units.lost_work(names, lost_calls)}: no number here has it")
     differ = rows["warning"].count()
     if differ:
         rest = "a row's" if differ == 1 else f"{differ:,} rows'"

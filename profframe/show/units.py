@@ -147,6 +147,22 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def lost_work(names: Sequence[str], calls: Sequence[int]) -> str:
+    """How many launches of each side have work that was not recorded.
+
+    Examples
+    --------
+    >>> lost_work(["base", "other"], [1, 20])
+    'the work of 1 launch of base and 20 launches of other was not recorded'
+    """
+    sides = " and ".join(
+        f"{number:,} launch{'es' * (number > 1)} of {visible(name)}"
+        for name, number in zip(names, calls, strict=True)
+        if number
+    )
+    return f"the work of {sides} was not recorded"
+
+
 def visible(text: str) -> str:
     r"""Text in which what a terminal would interpret is escaped.
 

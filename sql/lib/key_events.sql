@@ -35,16 +35,19 @@ CASE
 END;
 
 -- with_own_times: events with the self times that torch has: durations without the whole time of each direct child, so that what
--- two children share is subtracted twice. Children that a part does not have stay subtracted. Without as_torch they are as in
--- events.
+-- two children share is subtracted twice, and what a region shares with frames beside it is its own, too. Children that a part
+-- does not have stay subtracted. Without as_torch they are as in events.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter as_torch BOOLEAN  whether self times are torch's
 -- column *  as in events
 -- example: FROM with_own_times(events, true)
 CREATE OR REPLACE TEMP MACRO with_own_times(events, as_torch) AS TABLE
 SELECT given.* REPLACE (
-    CASE WHEN as_torch AND given.depth IS NOT NULL THEN least(given.self_ns, given.dur_ns - children.dur_ns) ELSE given.self_ns END
-    AS self_ns
+    CASE
+        WHEN as_torch AND given.depth IS NOT NULL
+            THEN least(given.self_ns + coalesce(given.shared_ns, 0), given.dur_ns - children.dur_ns)
+        ELSE given.self_ns
+    END AS self_ns
 )
 FROM query_table(events) AS given
 LEFT JOIN (

@@ -302,6 +302,15 @@ def test_the_command_line_has_the_same_overview(run: Run, cuda: Service) -> None
     assert tokens(out) <= 1201
 
 
+def test_diff_says_what_was_not_recorded() -> None:
+    launch: dict[str, Any] = {"category": "cuda_runtime", "correlation": 1}
+    rows = [event("aten::mm", 0, 60), event("cudaLaunchKernel", 20, 30, **launch)]
+    kernel = event("k", 40, 90, category="kernel", device=0, stream=7, correlation=1)
+    trace = together(loaded(*rows, kernel, run="all"), loaded(*rows, run="part"))
+    text = Service(trace).reply(lambda subject: tools.diff(subject, "all", "part")).text
+    assert "the work of 1 launch of other was not recorded: no cause has its time" in text
+
+
 def test_diff_of_two_ranks_of_a_run(tmp_path: Path) -> None:
     service = Service(load([hostile.written(tmp_path, rank) for rank in (0, 1)], run="job"))
     reply = service.reply(lambda subject: tools.diff(subject, None, None, 0, 1))

@@ -49,9 +49,28 @@ def _until(place: int, rows: Sequence[Row], above: Sequence[int | None]) -> int:
     return end if over is None else min(end, _until(over, rows, above))
 
 
-def own_time(place: int, spans: Sequence[tuple[int, int]], parents: Sequence[int | None]) -> int:
-    """Moments of a slice that are in none of its children."""
+def own_time(
+    place: int,
+    rows: Sequence[Row],
+    spans: Sequence[tuple[int, int]],
+    parents: Sequence[int | None],
+) -> int:
+    """Moments of a slice that are in none of its children, nor in the frames beside it.
+
+    Those are the last before it and the first that is not; what frames share is that of both.
+    """
     inside = [span for span, parent in zip(spans, parents, strict=True) if parent == place]
+    if rows[place]["category"] != "python_function":
+        beside = [
+            (span[0], n)
+            for n, (row, span, parent) in enumerate(zip(rows, spans, parents, strict=True))
+            if row["category"] == "python_function"
+            and (parent, row["thread"]) == (parents[place], rows[place]["thread"])
+        ]
+        before = [one for one in beside if one[0] < spans[place][0]]
+        others = [one for one in beside if one[0] >= spans[place][0]]
+        near = (*sorted(before)[-1:], *sorted(others)[:1])
+        inside += [spans[n] for _, n in near]
     return sum(
         not any(start <= moment < end for start, end in inside) for moment in range(*spans[place])
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -14,8 +15,16 @@ from hypothesis import strategies as st
 import profframe
 from profframe.analysis.causes import rows
 from profframe.analysis.causes.delays import NO_SORT, Delays, delays
-from profframe.analysis.causes.pieces import BUSY, HOST, LAUNCH, NOTHING, pieces
-from profframe.analysis.causes.rows import COMPILE, LOAD, RESUME, SYNC, Slices, Windows
+from profframe.analysis.causes.pieces import BUSY, HOST, LAUNCH, NOTHING, UNRECORDED, pieces
+from profframe.analysis.causes.rows import (
+    COMPILE,
+    LOAD,
+    RESUME,
+    SYNC,
+    Lost,
+    Slices,
+    Windows,
+)
 from profframe.analysis.causes.trees import trees
 from profframe.errors import AnswerError
 from profframe.query.header import Answer
@@ -31,13 +40,13 @@ RESUMING: Final = "torch_dynamo_resume_in_forward_at_7"
 KERNEL: Final[dict[str, Any]] = {"category": "kernel", "device": 0, "thread": 9}
 
 
-def read(trace: Trace) -> tuple[Slices, Windows]:
+def read(trace: Trace) -> tuple[Slices, Windows, Lost]:
     parts = parts_of(trace)
     (key,), connect = parts.keys, parts.connection
     with connect(*key) as connection:
         prepare(connection, Answer("causes", rows.MACROS), {})
         of = rows.slices(connection)
-        return of, rows.windows(connection, of)
+        return of, rows.windows(connection, of), rows.lost(connection, of)
 
 
 def program(seed: int) -> list[Row]:
@@ -75,7 +84,18 @@ def program(seed: int) -> list[Row]:
     return events
 
 
-def owners(of: Slices, steps: Windows) -> dict[int, tuple[int, int]]:
+def incomplete(seed: int) -> list[Row]:
+    """The same without some of the kernels, and for most seeds without steps."""
+    rng = random.Random(seed)  # noqa: S311 -- not for secrets
+    return [
+        row
+        for row in program(seed)
+        if not (row["category"] == "kernel" and rng.random() < 0.3)
+        and not (seed % 3 and str(row["name"]).startswith("ProfilerStep"))
+    ]
+
+
+def owners(of: Slices, steps: Windows, lost: Lost) -> dict[int, tuple[int, int]]:
     """What each nanosecond belongs to, by a loop."""
     end_ns = of.end_ns
 
@@ -101,6 +121,9 @@ def owners(of: Slices, steps: Windows) -> dict[int, tuple[int, int]]:
             if running:
                 result[at] = BUSY, min(running, key=lambda row: of.work[row])
                 continue
+            if any(a <= at < b for a, b in zip(lost.start_ns, lost.end_ns, strict=True)):
+                result[at] = UNRECORDED, -1
+                continue
             following = next((row for row in works if of.start_ns[row] > at), -1)
             launch = int(of.launch[following]) if following >= 0 else -1
             if launch >= 0 and at >= of.start_ns[launch]:
@@ -113,10 +136,12 @@ def owners(of: Slices, steps: Windows) -> dict[int, tuple[int, int]]:
 
 
 @settings(deadline=None)
-@given(SEEDS)
-def test_pieces_are_those_of_a_loop_over_nanoseconds(seed: int) -> None:
-    of, steps = read(loaded(*program(seed)))
-    made = pieces(of, steps)
+@given(SEEDS, st.sampled_from([program, incomplete]))
+def test_pieces_are_those_of_a_loop_over_nanoseconds(
+    seed: int, of_seed: Callable[[int], list[Row]]
+) -> None:
+    of, steps, lost = read(loaded(*of_seed(seed)))
+    made = pieces(of, steps, lost)
     columns = (made.start_ns, made.ns, made.what, made.row, made.window)
     taken = {}
     for start, ns, what, row, window in zip(*(column.tolist() for column in columns), strict=True):
@@ -124,7 +149,24 @@ def test_pieces_are_those_of_a_loop_over_nanoseconds(seed: int) -> None:
             assert at not in taken
             assert steps.start_ns[window] <= at < steps.end_ns[window]
             taken[at] = what, row
-    assert taken == owners(of, steps)
+    assert taken == owners(of, steps, lost)
+
+
+@settings(deadline=None)
+@given(SEEDS)
+def test_lost_calls_are_those_of_a_loop_over_steps(seed: int) -> None:
+    """In a step they were made, or their work may have run."""
+    of, steps, lost = read(loaded(*incomplete(seed)))
+    moments = [
+        set(range(begin, end))
+        for begin, end in zip(steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True)
+    ]
+    launched = of.start_ns[lost.row].tolist()
+    spans = zip(launched, lost.start_ns.tolist(), lost.end_ns.tolist(), strict=True)
+    expected = sum(
+        any(step & {launch, *range(begin, end)} for step in moments) for launch, begin, end in spans
+    )
+    assert lost.in_windows(of, steps) == expected
 
 
 def changed(events: list[Row], seed: int) -> list[Row]:
@@ -143,6 +185,16 @@ def changed(events: list[Row], seed: int) -> list[Row]:
 def test_causes_add_up_and_are_reversed_with_the_sides(seed: int) -> None:
     events = program(seed)
     sides = loaded(*events), loaded(*changed(events, seed))
+    check_sums(*sides)
+
+
+@settings(deadline=None, max_examples=max(1, settings().max_examples // 2))
+@given(SEEDS)
+def test_causes_add_up_where_work_was_lost(seed: int) -> None:
+    check_sums(loaded(*program(seed)), loaded(*incomplete(seed)))
+
+
+def check_sums(*sides: Trace) -> None:
     there, back = profframe.explain(*sides), profframe.explain(*sides[::-1])
     assert there.causes["change_ns"].sum() == there.other_ns - there.base_ns
     assert (there.base_ns, there.other_ns) == (back.other_ns, back.base_ns)
@@ -278,7 +330,7 @@ def test_a_piece_is_due_to_the_largest_call_that_ended_before_it_in_its_step() -
 
 def alone(*rows: Row) -> Delays:
     """The calls of a trace that the other side has nothing of, on a thread that also launches."""
-    of, steps = read(
+    of, steps, _ = read(
         loaded(
             *rows,
             event("cudaLaunchKernel", 900, 905, category="cuda_runtime", correlation=1),
@@ -322,3 +374,66 @@ def test_a_side_without_nodes_has_one_step_and_one_without_slices_is_an_error() 
         profframe.explain(of, nothing)
     with pytest.raises(AnswerError, match=r"^base: nothing to explain"):
         profframe.explain(nothing, of)
+
+
+class TestLostWork:
+    """Two ops with a kernel each, of 20 us; on the other side that of the second is not there."""
+
+    @pytest.fixture
+    def whole(self) -> Trace:
+        return loaded(*self.rows())
+
+    @pytest.fixture
+    def incomplete(self) -> Trace:
+        return loaded(*self.rows()[:-1])
+
+    def rows(self, begin: int = 0) -> list[Row]:
+        made: list[Row] = [event("aten::last", begin + 95_000, begin + 100_000)]
+        for at, name in ((begin + 1_000, "mm"), (begin + 41_000, "add")):
+            launch: dict[str, Any] = {"correlation": at}
+            made += [
+                event(f"aten::{name}", at, at + 3_000),
+                event(
+                    "cudaLaunchKernel", at + 1_000, at + 2_000, category="cuda_runtime", **launch
+                ),
+                event(name, at + 9_000, at + 29_000, **KERNEL, stream=7, **launch),
+            ]
+        return made
+
+    def test_its_time_is_not_recorded(self, whole: Trace, incomplete: Trace) -> None:
+        """From its launch at 42 us on it may have run, in 8 us of waiting and 20 us there."""
+        why = profframe.explain(whole, incomplete)
+        assert (why.base_lost_calls, why.other_lost_calls) == (0, 1)
+        changes = why.causes.select("cause", "base_op", "base_kernel", "change_ns").rows()
+        assert changes == [
+            ("unrecorded", None, None, 58_000),
+            ("unrecorded", "aten::add", "add", -28_000),
+            ("host_code", None, None, -25_000),
+            ("launch_bound", None, None, -5_000),
+        ]
+
+    def test_of_both_sides_it_is_no_change(self, incomplete: Trace) -> None:
+        why = profframe.explain(incomplete, incomplete)
+        assert (why.base_lost_calls, why.other_lost_calls) == (1, 1)
+        assert why.causes.is_empty()
+
+    def test_without_device_work_on_both_sides_all_time_is_the_host_s(self) -> None:
+        host = [row for row in self.rows() if row["category"] != "kernel"]
+        longer = event("aten::last", 95_000, 105_000)
+        why = profframe.explain(loaded(*host), loaded(longer, *host[1:]))
+        assert (why.base_lost_calls, why.other_lost_calls) == (2, 2)
+        assert why.causes.select("cause", "change_ns").rows() == [("kernel_time", 5_000)]
+
+    def test_steps_with_it_do_not_count(self, whole: Trace) -> None:
+        """Of three, the last lost a kernel, which may have run until its end."""
+        rows = [row for step in range(3) for row in self.rows(200_000 * step)][:-1]
+        steps = [
+            event(
+                f"ProfilerStep#{n}", 200_000 * n, 200_000 * n + 150_000, category="user_annotation"
+            )
+            for n in range(3)
+        ]
+        why = profframe.explain(loaded(*rows, *steps), whole)
+        assert (why.base_steps, why.other_steps) == (2, 1)
+        assert (why.base_lost_calls, why.other_lost_calls) == (0, 0)
+        assert (why.base_is_whole, why.other_is_whole) == (False, True)

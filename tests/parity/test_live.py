@@ -185,17 +185,20 @@ def test_frames_around_regions_steps_and_optimizers_have_their_own_time() -> Non
     torch = needs.torch()
     model = torch.nn.Linear(8, 8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], with_stack=True
-    ) as profiler:
-        for _ in range(2):
-            with torch.profiler.record_function("region"):
-                model(torch.ones(4, 8)).sum().backward()
-            optimizer.step()
-            profiler.step()
+    for _ in range(2):  # torch forgets names of what it imports in the first
+        with torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU], with_stack=True
+        ) as profiler:
+            for _ in range(2):
+                with torch.profiler.record_function("region"):
+                    model(torch.ones(4, 8)).sum().backward()
+                optimizer.step()
+                profiler.step()
     events = profframe.load(profiler).events
     own, spans = (events[name].to_list() for name in ("self_ns", "dur_ns"))
     assert min(each for each in own if each is not None) >= 0
+    roots = events.filter(events["depth"] == 0)
+    assert events["self_ns"].sum() == roots["dur_ns"].sum()
     framed = events.filter(events["python_id"].is_not_null())
     frames = dict(framed.select("python_id", "event_id").rows())
     parents, numbers = (events[name].to_list() for name in ("parent_id", "python_id"))
@@ -204,6 +207,16 @@ def test_frames_around_regions_steps_and_optimizers_have_their_own_time() -> Non
         while around is not None and numbers[around] is None:
             around = parents[around]
         assert around == frames.get(row["python_parent_id"])
+    theirs = profiler.key_averages().table(row_limit=-1, max_name_column_width=200)
+    options: Any = {"compat": "torch", "row_limit": -1, "max_name_column_width": 200}
+    lines = [
+        str(profframe.load(profiler, compat=compat).table(**options)).splitlines()
+        for compat in (None, "torch")
+    ]
+    assert lines[1] == theirs.splitlines()
+    differ = [one for one, other in zip(*lines, strict=True) if one != other]
+    names = {line.strip().split("  ")[0].rpartition(": ")[2] for line in differ}
+    assert names <= {"region", "ProfilerStep*", "Optimizer.step#SGD.step", "__enter__"}
     as_torch = profframe.load(profiler, compat="torch").events
     assert min(as_torch["self_ns"].drop_nulls().to_list()) < 0
     assert as_torch["dur_ns"].to_list() == spans

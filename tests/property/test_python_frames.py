@@ -41,7 +41,7 @@ def test_frames_are_in_their_callers_and_no_time_is_below_zero(rows: list[dict[s
     ).parents
     cut = [{**row, "dur_ns": end - start} for row, (start, end) in zip(rows, spans, strict=True)]
     for place, (row, around) in enumerate(zip(cut, parents, strict=True)):
-        assert column(got, "self_ns")[place] == oracle.own_time(place, spans, parents)
+        assert column(got, "self_ns")[place] == oracle.own_time(place, rows, spans, parents)
         if around is not None:
             assert spans[around][0] <= spans[place][0]
             assert spans[place][1] <= spans[around][1]

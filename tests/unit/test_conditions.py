@@ -31,7 +31,7 @@ def test_time_beside_other_work_is_that_of_a_loop(seed: int) -> None:
         where = KERNEL | {"stream": number, "device": rng.randrange(2), "correlation": number + 1}
         works.append(event("gemm", start, end, **where))
     trace = loaded(*works)
-    of, _ = read(trace)
+    of, *_ = read(trace)
     with trace._session.connection(dict.fromkeys(("events", "counters"))) as connection:
         made = conditions(connection, of)
     for row in range(of.event_id.size):

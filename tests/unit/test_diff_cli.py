@@ -144,6 +144,28 @@ class TestLostWork:
         assert "was not recorded" not in run("diff", *sides, "--per", "step")[1]
         assert self.SAID in run("diff", *sides, "--per", "step", "--steps", "all")[1].splitlines()
 
+    def test_causes_say_it(self, run: Run, tmp_path: Path) -> None:
+        """Without steps, which would not count, the traces as a whole are compared."""
+        rows = [
+            event("aten::mm", 10, 60),
+            call_of("cudaLaunchKernel", 20, 30, 1),
+            event("aten::last", 3_000, 3_010),
+        ]
+        loaded(*rows).to_parquet(tmp_path / "a")
+        loaded(*rows, work("k", 1_000, 2_000, 7, 1)).to_parquet(tmp_path / "b")
+        sides = str(tmp_path / "a"), str(tmp_path / "b")
+        said = "warning: the work of 1 launch of base was not recorded: no cause has its time"
+        code, out, err = run("explain", *sides)
+        assert (code, out.splitlines()[0], err) == (0, said, "")
+        assert "not recorded" in out.partition("Why a step")[2]
+        code, out, err = run("explain", *sides, "--format", "json")
+        assert (code, err) == (0, said + "\n")
+        assert {row["cause"] for row in json.loads(out)} >= {"unrecorded"}
+        assert "warning" not in run("explain", sides[1], sides[1])[1]
+        page = tmp_path / "page.html"
+        assert run("diff", *sides, "--names", "old,new", "-o", str(page))[0] == 0
+        assert said.replace("warning", "Warning").replace("base", "old") in page.read_text()
+
     def test_where_nothing_is_lost(self, run: Run, sides: tuple[str, str]) -> None:
         assert "was not recorded" not in run("diff", sides[1], sides[1])[1]
 

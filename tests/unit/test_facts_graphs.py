@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.builders import Row, column, event, facts
 
 
@@ -84,3 +86,16 @@ def test_replays_with_less_work_than_most_of_their_graph() -> None:
         "graph_launch_in_part", 1, 4
     )  # fmt: skip
     assert note["detail"].endswith(": 1 of 4, 1 missing in all")
+
+
+@pytest.mark.parametrize("graph", [None, 5])
+def test_a_replay_of_which_a_part_is_there_has_not_lost_its_work(graph: int | None) -> None:
+    """With the number of its graph it is counted; without, nothing shows it."""
+    rows = []
+    for n, names in enumerate(["abc", "ab", "abc"]):
+        rows.append(launch(1_000 * n, n + 1))
+        rows += [{**row, "graph_id": graph} for row in work(names, 1_000 * n + 100, n + 1)]
+    tables = facts(*rows)
+    assert set(column(tables, "lost_start_ns")) == {None}
+    counted = tables["quality"]["check"].to_pylist()
+    assert counted == ([] if graph is None else ["graph_launch_in_part"])

@@ -70,10 +70,12 @@ def test_a_region_that_begins_in_one_frame_and_ends_in_another() -> None:
     )
     got = facts(*with_record_function)
     assert column(got, "parent_id") == [None, 0, 0, 1, 2, 0]
-    assert column(got, "self_ns") == [20, 17, 50, 3, 10, 20]
+    assert column(got, "self_ns") == [20, 17, 30, 3, 10, 20]
+    assert column(got, "shared_ns") == [None, None, 20, None, None, None]
     of_torch = facts(*with_record_function, compat="torch")
     assert column(of_torch, "parent_id") == [None, 0, 0, 2, 2, 0]
     assert column(of_torch, "self_ns") == [0, 20, 47, 3, 10, 20]
+    assert set(column(of_torch, "shared_ns")) == {None}
 
 
 def test_a_frame_without_length_at_the_end_of_its_caller() -> None:

@@ -37,6 +37,10 @@ class Explanation:
         Mean length of a step.
     base_steps, other_steps : int
         Number of steps, of all ranks.
+    base_lost_calls, other_lost_calls : int
+        Launches whose work may have run in these steps, and is not in the trace.
+    base_is_whole, other_is_whole : bool
+        A step is a whole trace, because no step of it has a known length.
     tree : polars.DataFrame
         One row per place of the call trees, both sides aligned; see `profframe.explain`.
     """
@@ -46,6 +50,10 @@ class Explanation:
     other_ns: int
     base_steps: int
     other_steps: int
+    base_lost_calls: int
+    other_lost_calls: int
+    base_is_whole: bool
+    other_is_whole: bool
     tree: pl.DataFrame
 
 
@@ -76,8 +84,9 @@ def explanation(
         base, other = of_each(2, lambda number: side(connects[number], keys[number]))
         sides = base, other
         _check([its.count for its in sides])
+        has_devices = base.has_devices or other.has_devices
         # Pieces do not depend on the alignment, which runs meanwhile in this thread.
-        dividing = [pool.submit(divided, its) for its in sides]
+        dividing = [pool.submit(divided, its, has_devices=has_devices) for its in sides]
         of = slots(base.trees, other.trees)
     made = [future.result() for future in dividing]
     about = kinds.with_causes(slot_rows(sides, of, connects))
@@ -93,12 +102,16 @@ def explanation(
     rows = with_delays(rows, lost, counts, LATE)
     times = [call_times(sides, owns, of_slots) for of_slots in (kernels(about), ops(about))]
     slow = slower(times[1], max(base.mean_ns, other.mean_ns))
-    rows = named(rows, about, slow, has_devices=base.has_devices or other.has_devices)
+    rows = named(rows, about, slow, has_devices=has_devices)
     return Explanation(
         table(with_hidden_ops(rows, slow, times[1], sides), about, sides, times),
         base_ns=base.mean_ns,
         other_ns=other.mean_ns,
         base_steps=base.count,
         other_steps=other.count,
+        base_lost_calls=base.lost_calls,
+        other_lost_calls=other.lost_calls,
+        base_is_whole=base.is_whole,
+        other_is_whole=other.is_whole,
         tree=tree(rows, about, sides),
     )

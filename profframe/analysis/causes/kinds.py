@@ -2,6 +2,7 @@
 
 If both sides have a call, its shapes decide first, then its types, then its kernels. If one lacks
 it, what is in the same place on the other side decides: fewer kernels instead of more is fusion.
+Work that one side lacks where the call around it lost some there says nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ADDED, REMOVED, COPIES = "calls_added", "calls_removed", "copies"
 FUSED, UNFUSED, BREAK, RECOMPILE = "fusion_made", "fusion_lost", "graph_break", "recompile"
 TRANSFER, WAIT = "collective_transfer", "collective_wait"
 LAUNCH, LOADING, SYNC, CODE = "launch_bound", "data_loading", "synchronization", "host_code"
-NOISE = "noise"
+UNRECORDED, NOISE = "unrecorded", "noise"
 _GENERATED: Final = r"^triton_|fused"
 _COPYING: Final = (
     r"^aten::(copy_|_to_copy|to|contiguous|clone|cpu|cuda|pin_memory)$|^ToCopyBackward|"
@@ -82,7 +83,8 @@ def _with_ops(slots: pl.DataFrame) -> pl.DataFrame:
     # A wait inside an op (aten::item) is named after the op, which people can find in their code.
     is_inner = pl.col("is_work") | _is_wait_of_op(slots)
     slots = slots.with_columns(op=pl.when(is_inner).then("parent").otherwise("slot"))
-    shared = slots.select(pl.col("slot").alias("op"), pl.col("in_both").alias("op_in_both"))
+    lost = [f"{side}_lost" for side in SIDES]
+    shared = slots.select(pl.col("slot").alias("op"), pl.col("in_both", *lost).name.prefix("op_"))
     renamed = (pl.col("base_name") != pl.col("other_name")).fill_null(False)
     works = (
         slots.filter("is_work")
@@ -94,7 +96,10 @@ def _with_ops(slots: pl.DataFrame) -> pl.DataFrame:
         )
     )
     works = works.with_columns((pl.col("op_base") & pl.col("op_other")).alias("op_has_both"))
-    flags = ("op_has_both", "op_types", "op_swapped", "op_in_both")
+    flags = (
+        *("op_has_both", "op_types", "op_swapped", "op_in_both"),
+        *(f"op_{name}" for name in lost),
+    )
     return (
         slots.join(shared, on="op", how="left")
         .join(works, on="op", how="left")
@@ -220,10 +225,14 @@ def _cause() -> pl.Expr:
     region_is_op = pl.col("region_is_op")
     replaced = (pl.col("gap_base") > 0) & (pl.col("gap_other") > 0)
     generated = pl.col("place_base_any") & pl.col("place_other_any")
+    is_lost = is_work & pl.any_horizontal(
+        pl.col(f"{side}_node").is_null() & pl.col(f"op_{side}_lost") for side in SIDES
+    )
     # As above inside calls of both sides; then compiled regions, whose kernels have no counterparts
     # one by one; then what replaces what in one place; at last, calls that are only added or
     # removed.
     alone = _first(
+        (is_lost, UNRECORDED),
         (in_op & shapes, SHAPES),
         (in_op & types, TYPES),
         (in_op, SWAPPED),

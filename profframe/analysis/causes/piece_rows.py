@@ -24,10 +24,12 @@ _DIRECT: Final = {
     "recompile": kinds.RECOMPILE,
     "graph_break": kinds.BREAK,
     "nothing": kinds.CODE,
+    "unrecorded": kinds.UNRECORDED,
 }
 """Kinds of pieces that have one cause, whatever slot they are in."""
 OF_ALL, OF_OP = 2, 4
-"""Numbers of the bundle of all that makes devices wait for the host, and of those of ops."""
+"""Numbers of bundles: all that makes devices wait for the host, or all that is not recorded; and
+those of ops."""
 _COLUMNS: Final = (
     "sample",
     "slot",
@@ -148,7 +150,7 @@ def named(
         .then(_bundle(1, "slot"))
         .when((pl.col("cause") == kinds.LAUNCH) & pl.col("op_name").is_not_null())
         .then(_bundle(OF_OP, "op_name"))
-        .when(pl.col("cause") == kinds.LAUNCH)
+        .when((pl.col("cause") == kinds.LAUNCH) | (pl.col("kind") == KINDS.index("unrecorded")))
         .then(_bundle(OF_ALL, pl.lit(0, pl.Int64)))
         .when(pl.col("line_name").is_not_null())
         .then(_bundle(3, "line"))

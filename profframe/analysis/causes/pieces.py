@@ -3,7 +3,8 @@
 While devices are busy, a moment belongs to their work: computation takes precedence over
 communication, and communication over copies, and among equals, what began first. While none is
 busy, it belongs to what the thread that launched the next work did, up to that launch, and after
-that to the launch. A thread that does nothing waits for the main thread of the steps.
+that to the launch. A thread that does nothing waits for the main thread of the steps. But while
+work may have run that is not in the trace, nobody knows whether a device was busy.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from typing import Final
 
 import numpy as np
 
-from profframe.analysis.causes.rows import COMMUNICATION, COMPUTE, COPY, Slices, Windows
-from profframe.intervals import Ints
+from profframe.analysis.causes.rows import COMMUNICATION, COMPUTE, COPY, Lost, Slices, Windows
+from profframe.intervals import Ints, open_at
 
-BUSY, WAIT, LAUNCH, HOST, NOTHING = range(5)
-"""Device work, a collective's wait for a rank, a launch until its work begins, the host, none."""
+BUSY, WAIT, LAUNCH, HOST, NOTHING, UNRECORDED = range(6)
+"""Device work, a collective's wait for a rank, a launch until its work begins, the host, none, and
+time in which work may have run that is not in the trace."""
 _TIME_BITS: Final = 48
 
 
@@ -30,7 +32,7 @@ class Pieces:
     window, row : Ints
         Number of the window, and row of the slice that it belongs to, or -1.
     what : Ints
-        BUSY, LAUNCH, HOST or NOTHING; WAIT is a part of BUSY, as `with_waits` determines.
+        BUSY, LAUNCH, HOST, NOTHING or UNRECORDED; WAIT is a part of BUSY, as `with_waits` finds.
     start_ns, ns : Ints
         When it begins, and how long it is.
     """
@@ -42,18 +44,24 @@ class Pieces:
     ns: Ints
 
 
-def pieces(of: Slices, steps: Windows) -> Pieces:
+def pieces(of: Slices, steps: Windows, lost: Lost) -> Pieces:
     """Divide windows among slices."""
     works = np.flatnonzero(of.work > 0)
     # Of works that begin at once, content decides and not the row, so that all steps divide alike.
     ties = (works, of.detail[works], of.label[works], of.end_ns[works], of.start_ns[works])
     works = works[np.lexsort(ties)]
-    grid, owner = _busy(of, works, steps)
+    marks = [steps.start_ns, steps.end_ns, lost.start_ns, lost.end_ns]
+    grid, owner = _busy(of, works, marks)
+    is_lost = open_at(lost.start_ns, lost.end_ns, grid[:-1]) > 0
     window = np.searchsorted(steps.start_ns, grid[:-1], side="right") - 1
     inside = (window >= 0) & (grid[:-1] < steps.end_ns[np.maximum(window, 0)])
     start, end, owner, window = grid[:-1][inside], grid[1:][inside], owner[inside], window[inside]
-    busy, idle = owner >= 0, owner < 0
-    parts = [(window[busy], owner[busy], BUSY, start[busy], end[busy])]
+    is_lost = is_lost[inside] & (owner < 0)
+    busy, idle = owner >= 0, (owner < 0) & ~is_lost
+    parts = [
+        (window[of_them], owner[of_them], what, start[of_them], end[of_them])
+        for of_them, what in ((busy, BUSY), (is_lost, UNRECORDED))
+    ]
     parts += _idle(of, works, steps, window[idle], start[idle], end[idle])
     columns = [
         *zip(*((w, r, np.full(w.size, what), s, e - s) for w, r, what, s, e in parts), strict=True)
@@ -65,7 +73,7 @@ def pieces(of: Slices, steps: Windows) -> Pieces:
     )
 
 
-def _busy(of: Slices, works: Ints, steps: Windows) -> tuple[Ints, Ints]:
+def _busy(of: Slices, works: Ints, marks: list[Ints]) -> tuple[Ints, Ints]:
     """Boundaries of busy time, and the work that owns each interval between two of them."""
     stretches = []
     # The most important class last: it overwrites the owner of what it overlaps.
@@ -77,7 +85,7 @@ def _busy(of: Slices, works: Ints, steps: Windows) -> tuple[Ints, Ints]:
         )
         own = start < end
         stretches.append((rows[own], start[own], end[own]))
-    bounds = [steps.start_ns, steps.end_ns, *(column for part in stretches for column in part[1:])]
+    bounds = [*marks, *(column for part in stretches for column in part[1:])]
     grid = np.sort(np.concatenate(bounds))
     grid = grid[np.append(True, grid[1:] != grid[:-1])[: grid.size]]
     owner = np.full(max(grid.size - 1, 0), -1, np.int64)

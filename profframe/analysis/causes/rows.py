@@ -79,6 +79,21 @@ class Windows:
     thread: int
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Work that is not in the trace, by its launches: their rows, and when it may have run."""
+
+    row: Ints
+    start_ns: Ints
+    end_ns: Ints
+
+    def in_windows(self, of: Slices, steps: Windows) -> int:
+        """How many launches are in windows, or have work that may have run in them."""
+        since = np.where(self.row >= 0, np.append(of.start_ns, 0)[self.row], self.start_ns)
+        is_launched = _may_meet(since, since + 1, steps)
+        return int(np.count_nonzero(is_launched | _may_meet(self.start_ns, self.end_ns, steps)))
+
+
 def slices(connection: duckdb.DuckDBPyConnection) -> Slices:
     """Read the slices of a connection that has one (run, rank)."""
     table = selected(connection, "FROM call_nodes(events)")
@@ -91,6 +106,17 @@ def slices(connection: duckdb.DuckDBPyConnection) -> Slices:
     for name in ("parent", "launch"):
         columns[name] = last_equal(event_id, np.arange(event_id.size), columns[name])
     return Slices(**columns)
+
+
+def lost(connection: duckdb.DuckDBPyConnection, of: Slices) -> Lost:
+    """Read the launches whose work is not in the trace."""
+    table = selected(
+        connection,
+        """SELECT event_id, lost_start_ns AS start_ns, lost_end_ns AS end_ns FROM events
+        WHERE lost_start_ns IS NOT NULL ORDER BY event_id""",
+    )
+    event_id, start, end = (numbers(table, name) for name in ("event_id", "start_ns", "end_ns"))
+    return Lost(last_equal(of.event_id, np.arange(of.event_id.size), event_id), start, end)
 
 
 def windows(connection: duckdb.DuckDBPyConnection, of: Slices) -> Windows:
@@ -118,3 +144,10 @@ def windows(connection: duckdb.DuckDBPyConnection, of: Slices) -> Windows:
     whole = np.zeros(min(of.start_ns.size, 1), np.int64)
     begin = whole + of.start_ns.min(initial=_LATEST)
     return Windows(whole - 1, begin, whole + of.end_ns.max(initial=-_LATEST), thread)
+
+
+def _may_meet(start: Ints, end: Ints, steps: Windows) -> Mask:
+    """Which intervals have time in common with a window."""
+    after = np.searchsorted(steps.end_ns, start, side="right")
+    found: Mask = (start < end) & (np.append(steps.start_ns, _LATEST)[after] < end)
+    return found

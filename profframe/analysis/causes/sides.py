@@ -15,7 +15,7 @@ import pyarrow as pa
 from profframe.analysis.causes import rows
 from profframe.analysis.causes.conditions import Conditions, conditions
 from profframe.analysis.causes.pieces import Pieces, pieces, with_waits
-from profframe.analysis.causes.rows import Slices, Windows
+from profframe.analysis.causes.rows import Lost, Slices, Windows
 from profframe.analysis.causes.trees import Trees, trees
 from profframe.analysis.clocks import MATCHES
 from profframe.facts.columns import last_equal, numbers
@@ -37,6 +37,8 @@ class Side:
         (run, rank) of each part.
     slices, windows : list
         What each part did, and when its steps ran.
+    lost : list of Lost
+        Work of each part that is not in the trace.
     trees : Trees
         Call trees of all parts.
     waits_until : list of Ints
@@ -48,6 +50,7 @@ class Side:
     keys: list[tuple[str, int]]
     slices: list[Slices]
     windows: list[Windows]
+    lost: list[Lost]
     trees: Trees
     waits_until: list[Ints]
     conditions: list[Conditions]
@@ -61,6 +64,17 @@ class Side:
     def count(self) -> int:
         """Number of windows."""
         return sum(its.step.size for its in self.windows)
+
+    @property
+    def lost_calls(self) -> int:
+        """Number of launches whose work may have run in its windows, and is not in the trace."""
+        parts = zip(self.lost, self.slices, self.windows, strict=True)
+        return sum(lost.in_windows(of, steps) for lost, of, steps in parts)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its windows are whole traces, because none of their steps has a known length."""
+        return any(bool((its.step < 0).any()) for its in self.windows)
 
     @property
     def samples(self) -> list[tuple[str, int]]:
@@ -107,25 +121,31 @@ class Side:
 
 def side(connect: Connect, keys: Sequence[tuple[str, int]]) -> Side:
     """Read a side."""
-    read, under = [], []
+    read, lost, under = [], [], []
     for run, rank in keys:
         with connect(run, rank) as connection:
             prepare(connection, Answer("causes", rows.MACROS), {})
             of = rows.slices(connection)
             read.append((of, rows.windows(connection, of)))
+            lost.append(rows.lost(connection, of))
             under.append(conditions(connection, of))
     forest = trees(read)
     waits = _waits(connect, keys)
     until = [_waits_until(of, waits.get(key)) for key, (of, _) in zip(keys, read, strict=True)]
     slices, windows = ([*column] for column in zip(*read, strict=True))
-    return Side([*keys], slices, windows, forest, until, under)
+    return Side([*keys], slices, windows, lost, forest, until, under)
 
 
-def divided(of: Side) -> list[Pieces]:
-    """The partition of each part's time; see `pieces`."""
+def divided(of: Side, *, has_devices: bool) -> list[Pieces]:
+    """The partition of each part's time; see `pieces`.
+
+    Without device work on either side all time is the host's, whatever was lost.
+    """
+    none = Lost(*np.zeros((3, 0), np.int64))
+    parts = zip(of.slices, of.windows, of.lost, of.waits_until, strict=True)
     return [
-        with_waits(pieces(its, steps), until)
-        for its, steps, until in zip(of.slices, of.windows, of.waits_until, strict=True)
+        with_waits(pieces(its, steps, lost if has_devices else none), until)
+        for its, steps, lost, until in parts
     ]
 
 

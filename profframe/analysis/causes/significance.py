@@ -21,7 +21,7 @@ _LARGE: Final = 0.05
 """A cause with at least this share of a significant change is named, even if it may be noise."""
 _STRUCTURAL: Final = (
     *(kinds.SWAPPED, kinds.ADDED, kinds.REMOVED, kinds.SHAPES, kinds.TYPES),
-    *(kinds.FUSED, kinds.UNFUSED, kinds.BREAK, kinds.SYNC),
+    *(kinds.FUSED, kinds.UNFUSED, kinds.BREAK, kinds.SYNC, kinds.UNRECORDED),
 )
 _WAITING: Final = (kinds.LAUNCH, kinds.CODE, kinds.SYNC)
 """Causes of time in which devices wait for the host: what it is behind, not what it takes."""

@@ -41,7 +41,8 @@ def slot_rows(
     that one side lacks, else itself), ``is_work``, ``in_both``, ``compiled``, ``is_other`` (the
     steps of both sides have it, or the call around the work, another number of times), and of each
     side ``{side}_node``, ``_calls`` (per step), ``_call_ns``, ``_beside_ns``, ``_clock_mhz``,
-    ``_flops`` (of a call) and the attributes of an event of it.
+    ``_flops`` (of a call), ``_lost`` (the call launched work that is not in the trace) and the
+    attributes of an event of it.
     """
     frame = pl.DataFrame({"slot": np.arange(of.count), "gap": of.gap})
     others = _others(sides)
@@ -102,6 +103,7 @@ def _of_side(name: str, side: Side, own: Ints, of: Slots, connect: Connect) -> p
     shared_above = (forest.parent < 0) | ~lacks[forest.parent]
     top = nearest(forest.parent, lacks & shared_above)
     work, dur, beside = np.zeros((3, own.size), np.int64)
+    has_lost = np.zeros(of.count, np.bool_)
     clock = np.full(own.size, np.nan)
     for part, slices in enumerate(side.slices):
         here = np.flatnonzero((trees.part == part) & (trees.row >= 0))
@@ -109,6 +111,9 @@ def _of_side(name: str, side: Side, own: Ints, of: Slots, connect: Connect) -> p
         dur[here] = slices.dur_ns[trees.row[here]]
         beside[here] = side.conditions[part].beside_ns[trees.row[here]]
         clock[here] = side.conditions[part].clock_mhz[trees.row[here]]
+        lost = side.lost[part].row
+        around = trees.node_of(part, slices.event_id.size)[np.append(slices.call, -1)[lost]]
+        has_lost[own[around[around >= 0]]] = True
     # What is outside of steps counts in no mean per step.
     calls = np.bincount(own[in_steps], minlength=of.count)[slot]
     total, total_beside = (
@@ -128,6 +133,7 @@ def _of_side(name: str, side: Side, own: Ints, of: Slots, connect: Connect) -> p
             f"{name}_calls": calls / max(side.count, 1),
             f"{name}_call_ns": total / np.maximum(calls, 1),
             f"{name}_beside_ns": total_beside / np.maximum(calls, 1),
+            f"{name}_lost": has_lost[slot],
             f"{name}_clock_mhz": np.where(clocks > 0, sums / np.maximum(clocks, 1), np.nan),
         }
     ).with_columns(pl.col(f"{name}_clock_mhz").fill_nan(None))

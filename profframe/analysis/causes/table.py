@@ -11,7 +11,7 @@ import polars as pl
 from profframe.analysis.causes import kinds
 from profframe.analysis.causes.call_times import WORK, CallTimes
 from profframe.analysis.causes.evidence import drifts, evidence
-from profframe.analysis.causes.piece_rows import OF_OP
+from profframe.analysis.causes.piece_rows import OF_ALL, OF_OP
 from profframe.analysis.causes.sides import Side
 from profframe.analysis.causes.significance import named_or_noise, tests, with_evidence
 from profframe.analysis.causes.slot_rows import SIDES
@@ -56,11 +56,11 @@ def table(
     names = names.join(lines, on=_BUNDLE, how="left")
     has_line = pl.any_horizontal(pl.col(f"{name}_line").is_not_null() for name in SIDES)
     is_code = pl.col("cause").is_in([kinds.CODE, kinds.LOADING, kinds.RECOMPILE])
-    is_launch = (pl.col("cause") == kinds.LAUNCH) & (pl.col("bundle_kind") != OF_OP)
+    is_of_all = pl.col("bundle_kind") == OF_ALL
     names = names.with_columns(
         pl.when(is_code & has_line)
         .then(f"{name}_line")
-        .when(is_launch)
+        .when(is_of_all)
         .then(None)
         .otherwise(f"{name}_op")
         .alias(f"{name}_op")

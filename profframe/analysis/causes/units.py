@@ -9,7 +9,15 @@ from typing import Final
 import numpy as np
 
 from profframe.analysis.causes.delays import Delays
-from profframe.analysis.causes.pieces import BUSY, HOST, LAUNCH, NOTHING, WAIT, Pieces
+from profframe.analysis.causes.pieces import (
+    BUSY,
+    HOST,
+    LAUNCH,
+    NOTHING,
+    UNRECORDED,
+    WAIT,
+    Pieces,
+)
 from profframe.analysis.causes.rows import (
     COMPILE,
     FRAME,
@@ -33,11 +41,22 @@ KINDS: Final = (
     "recompile",
     "graph_break",
     "nothing",
+    "unrecorded",
 )
 """What happens in a piece; a collective waits for another rank, code is everything but ops."""
-_WORK, _WAIT, _LAUNCH, _OP, _CODE, _SYNC, _LOAD, _COMPILE, _RESUME, _NOTHING = range(len(KINDS))
+_WORK, _WAIT, _LAUNCH, _OP, _CODE, _SYNC, _LOAD, _COMPILE, _RESUME, _NOTHING, _UNRECORDED = range(
+    len(KINDS)
+)
 LATE: Final = [KINDS.index(kind) for kind in ("launch", "op", "code", "nothing")]
 """Kinds of pieces in which a device may wait because the host was late before."""
+_OF_PIECE: Final = {
+    BUSY: _WORK,
+    WAIT: _WAIT,
+    LAUNCH: _LAUNCH,
+    HOST: _CODE,  # or what `_kinds` says
+    NOTHING: _NOTHING,
+    UNRECORDED: _UNRECORDED,
+}
 _OF_SORT: Final = {SYNC: _SYNC, LOAD: _LOAD, COMPILE: _COMPILE, RESUME: _RESUME}
 _DELAY_KINDS: Final = np.array([_OF_SORT.get(sort, _OP) for sort in range(max(_OF_SORT) + 1)])
 
@@ -81,11 +100,7 @@ def units(of: Slices, made: Pieces, tree: Trees, steps: Ints, late: Delays) -> U
     fallback = np.array([root_of.get(step, roots[0]) for step in steps.tolist()] or [0], np.int64)
     # What is in no call belongs to the step itself.
     node = np.where(node >= 0, node, fallback[made.window])
-    kind = np.select(
-        [made.what == BUSY, made.what == WAIT, made.what == LAUNCH, made.what == NOTHING],
-        [_WORK, _WAIT, _LAUNCH, _NOTHING],
-        _CODE,
-    )
+    kind = np.array([_OF_PIECE[what] for what in range(len(_OF_PIECE))])[made.what]
     host = np.flatnonzero(made.what == HOST)
     kind[host] = _kinds(of)[row[host]]
     kind[(kind == _SYNC) & (late.around[node] >= 0) & (late.sort[node] != SYNC)] = _OP

@@ -18,9 +18,9 @@ from profframe.system.disk_tables import SpooledTable
 
 _NOT_KEPT: Final = (
     "start_ns", "dur_ns", "tid", "device", "stream", "correlation", "external_id",
-    "python_id", "python_parent_id", "self_ns", "merged_into", "launch_id", "op_id", "cpu_bytes",
-    "self_cpu_bytes", "device_bytes", "self_device_bytes", "named_by", "ev_idx", "kernel_ns",
-    "fwd_id", "attributed_by", "node_id",
+    "python_id", "python_parent_id", "self_ns", "shared_ns", "merged_into", "launch_id", "op_id",
+    "cpu_bytes", "self_cpu_bytes", "device_bytes", "self_device_bytes", "named_by", "ev_idx",
+    "kernel_ns", "fwd_id", "attributed_by", "node_id",
 )  # fmt: skip
 """Columns that say when and where the capture ran."""
 _PROCESS: Final = "captured graphs"

@@ -27,7 +27,7 @@ from profframe.facts.launches import (
 from profframe.facts.nesting import BY_TIME, nesting, nesting_columns, nesting_rows
 from profframe.facts.op_work import NO_FORMULAS, work
 from profframe.facts.python_frames import python_frames
-from profframe.facts.self_time import self_column, self_time
+from profframe.facts.self_time import self_columns, self_time
 from profframe.facts.stacks import stack_column, stacks
 from profframe.facts.torch_compat.links import LINKS, has_numbers, torch_links, torch_threads
 from profframe.facts.torch_compat.releases import NEWEST, Release
@@ -49,7 +49,9 @@ def torch_frames(tables: Tables) -> Output:
 @fact(inputs=columns(events="kind dur_ns parent_id depth"), outputs=self_time.outputs)
 def torch_self_time(tables: Tables) -> Output:
     """Take the whole duration of each direct child, so that what two share counts twice."""
-    return self_column(tables["events"], 0)
+    events = tables["events"]
+    nothing = np.zeros(events.num_rows, np.int64)
+    return self_columns(events, nothing, nothing)
 
 
 @fact(

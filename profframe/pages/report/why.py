@@ -89,7 +89,8 @@ def _step(of: Explanation, names: tuple[str, str]) -> Section:
         parts.append(Sentences("What changed", ("Nothing changed.",), (), "", (CALL,)))
     else:
         parts.append(waterfalls(of, names))
-    about = f"{causes.title(of)}."
+    texts = (causes.title(of), causes.remark(of, names))
+    about = " ".join(f"{text[:1].upper()}{text[1:]}." for text in texts if text)
     return Section("Step", about, tuple(parts))
 
 
