@@ -37,7 +37,7 @@ _COLUMN: Final = re.compile(
 
 
 _RECORDED: Final = "recorded:"
-_OTHERWISE: Final = "no rows:"
+_WHEN_EMPTY: Final = "no rows:"
 _SHARED: Final = re.compile(r"In a bare shell read from `sql/lib` first: ([\w, ]+)\.")
 
 
@@ -77,7 +77,7 @@ class Answer:
     columns: tuple[AnswerColumn, ...] = ()
     recorded: tuple[tuple[str, ...], ...] = ()
     """What it needs to have rows, by the names of `profframe.query.reasons`: one of each group."""
-    otherwise: str = ""
+    when_empty: str = ""
     """What is true if all of that is there and it still has no rows."""
 
     @property
@@ -140,11 +140,11 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
     if needs_at < 2 or not lines[1].startswith("One row per "):
         raise AnswerError(f"{name}.sql, line 2: the header needs the grain, '-- One row per ...'")
     fields = list(enumerate(lines[needs_at + 1 :], start=needs_at + 2))
-    recorded, otherwise = "", ""
+    recorded, when_empty = "", ""
     if fields and fields[0][1].startswith(_RECORDED):
         recorded = fields.pop(0)[1].removeprefix(_RECORDED)
-    if fields and fields[0][1].startswith(_OTHERWISE):
-        otherwise = fields.pop(0)[1].removeprefix(_OTHERWISE).strip()
+    if fields and fields[0][1].startswith(_WHEN_EMPTY):
+        when_empty = fields.pop(0)[1].removeprefix(_WHEN_EMPTY).strip()
     parameters = tuple(
         _parameter(name, number, line) for number, line in fields if line.startswith("parameter ")
     )
@@ -163,7 +163,7 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
         parameters=parameters,
         columns=columns,
         recorded=tuple(tuple(re.findall(r"\w+", names)) for names in recorded.split(",") if names),
-        otherwise=otherwise,
+        when_empty=when_empty,
     )
 
 

@@ -78,8 +78,8 @@ def categories(rows: pl.DataFrame) -> pl.DataFrame:
 
 def kernels(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of `kernels` with their category instead of their class; shares are of all kernels."""
-    empty = {name for name in ("fuses",) if rows[name].is_null().all()}
-    rows = rows.drop("short_name", "class", "class_share", "does_both", *empty)
+    empty = {name for name in ("fused_ops",) if rows[name].is_null().all()}
+    rows = rows.drop("short_name", "class", "class_share", "is_mixed", *empty)
     return rows.rename({"share": "kernels_share"})
 
 

@@ -76,7 +76,7 @@ def collective_progress(
     polars.DataFrame
         One row per (run, rank, process_group, group_ranks), by run, group and rank. Columns: ``run
         rank process_group process_group_description group_ranks is_loaded first_seq last_seq
-        completed_seq behind kind state created_ns stack``.
+        completed_seq missing_calls kind state created_ns stack``.
     """
     return self.answer("collective_progress", sort=sort, top=top, columns=columns)
 
@@ -718,7 +718,7 @@ def kernels(
         One row per (run, rank, name, class), the largest total_ns first, then by run, rank, name,
         class; `others` last. Columns: ``run rank name calls total_ns mean_ns std_ns min_ns max_ns
         share top_op top_op_share launch_site launch_site_share class class_share short_name
-        category fuses does_both``.
+        category fused_ops is_mixed``.
     """
     return self.answer("kernels", by=by, top=top, copies=copies, sort=sort, columns=columns)
 

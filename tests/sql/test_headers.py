@@ -159,7 +159,7 @@ def test_columns_are_fixed() -> None:
         ),
         "collective_progress": (
             "process_group process_group_description group_ranks is_loaded first_seq last_seq "
-            "completed_seq behind kind state created_ns stack"
+            "completed_seq missing_calls kind state created_ns stack"
         ),
         "hangs": (
             "process_group process_group_description group_ranks kind collective_seq line finding "
@@ -277,7 +277,7 @@ def test_columns_are_fixed() -> None:
         "kernel_types": "classes total_ns share",
         "kernels": (
             "name calls total_ns mean_ns std_ns min_ns max_ns share top_op top_op_share "
-            "launch_site launch_site_share class class_share short_name category fuses does_both"
+            "launch_site launch_site_share class class_share short_name category fused_ops is_mixed"
         ),
         "key_averages": (
             f"name kind device_type input_dims stack overload_name {sums} node_id first_event_id"

@@ -233,7 +233,7 @@ def test_each_cycle_is_a_run_of_its_own_in_the_store(tmp_path: Path) -> None:
     found = stored.steps().select("run", "rank", "step").rows()
     first, second = "night/ly", "night/ly.1"
     assert found == [(first, 3, 2), (first, 3, 3), (second, 3, 6), (second, 3, 7)]
-    noted = stored.quality.filter(stored.quality["check"] == "same_run_and_rank")
+    noted = stored.quality.filter(stored.quality["issue"] == "same_run_and_rank")
     assert noted["run"].to_list() == [second]
     assert prof.key_averages()
 

@@ -81,7 +81,7 @@ def test_others_have_no_op_and_are_counted(tmp_path: Path) -> None:
     assert ops(trace) == [("r", None, None)]
     assert trace.op_counters().select("op", "total").rows() == [(None, 3.0)]
     (row,) = trace.quality.to_dicts()
-    assert (row["check"], row["events"], row["example_event_id"]) == (
+    assert (row["issue"], row["events"], row["example_event_id"]) == (
         "counted_slice_without_launch", 1, 5,
     )  # fmt: skip
     assert row["detail"].endswith("1 slices, 2 launches")

@@ -80,7 +80,7 @@ def test_replays_with_less_work_than_most_of_their_graph() -> None:
         rows.append(launch(1_000 * n, n + 1))
         rows += [{**row, "graph_id": graph} for row in work(names, 1_000 * n + 100, n + 1)]
     (note,) = facts(*rows)["quality"].to_pylist()
-    assert (note["check"], note["events"], note["example_event_id"]) == (
+    assert (note["issue"], note["events"], note["example_event_id"]) == (
         "graph_launch_in_part", 1, 4
     )  # fmt: skip
     assert note["detail"].endswith(": 1 of 4, 1 missing in all")

@@ -209,7 +209,7 @@ def check_reason(trace: Trace, name: str, reason: str) -> None:
         assert all(any(HAS[need](trace) for need in names) for names in question.recorded)
         assert not whole.answer(name).height
         grain = f"the trace has nothing to make a row of ({question.grain.rstrip('.')})"
-        assert reason == (question.otherwise or grain)
+        assert reason == (question.when_empty or grain)
 
 
 def _named(recorded: tuple[tuple[str, ...], ...], reason: str) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ _CATEGORIES: Final = (
     "category", "class", "calls", "total_ns", "share", "busy_ns", "exposed_ns", "both_ns",
 )  # fmt: skip
 _KERNELS: Final = (
-    "short_name", "category", "fuses", "calls", "total_ns", "share", "mean_ns", "min_ns", "max_ns",
-    "top_op",
+    "short_name", "category", "fused_ops", "calls", "total_ns", "share", "mean_ns", "min_ns",
+    "max_ns", "top_op",
 )  # fmt: skip
 _COPIES: Final = (
     "device", "kind", "name", "calls", "bytes", "total_ns", "bytes_per_s", "busy_share",

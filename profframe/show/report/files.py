@@ -17,7 +17,7 @@ _SIDES: Final = (
 )  # fmt: skip
 _PROGRESS: Final = (
     "process_group_description", "process_group", "is_loaded", "first_seq", "last_seq",
-    "completed_seq", "behind", "kind", "state", "created_ns", "stack",
+    "completed_seq", "missing_calls", "kind", "state", "created_ns", "stack",
 )  # fmt: skip
 _TRAFFIC: Final = (
     "name", "collective", "process_group_description", "calls", "read_bytes", "written_bytes",
