@@ -365,7 +365,7 @@ def _parameters(line: _Line) -> list[str]:
         parameter.name
         for question in questions
         if question.name == line.words[0]
-        for parameter in question.parameters
+        for parameter in question.all_parameters
     ]
 
 

@@ -370,7 +370,7 @@ def _device_rankings(
     yield f"Device time{whole}", times
     yield "Time of the devices by category", excerpts.categories(opening.categories)
     yield f"Idle time of the devices, {excerpts.WHOLE}", excerpts.causes(opening.idle)
-    yield "Idle time by line of your code", excerpts.owners(trace.idle_owners())
+    yield "Idle time by line of your code", excerpts.owners(trace.idle(by="line", per="device"))
     limit = min(top, _MAX_GAPS)
     gaps = columns.since_start(excerpts.gaps(trace.gaps(top=limit), limit), trace.traces)
     yield "Largest gaps", columns.compact(gaps)

@@ -82,6 +82,11 @@ class Analysis:
     verb: str = ""
 
     @property
+    def all_parameters(self) -> tuple[Parameter, ...]:
+        """As of an answer."""
+        return self.parameters
+
+    @property
     def call(self) -> str:
         """Which call has it."""
         is_method = _FILES[self.name].startswith("trace/")

@@ -6,16 +6,43 @@ its (new) name.
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 Words = Mapping[str, str]
 
-ANSWERS: Final[Words] = MappingProxyType({})
-"""Answers and analyses."""
-COLUMNS: Final[Mapping[str, Words]] = MappingProxyType({})
+ANSWERS: Final[Mapping[str, tuple[str, Words]]] = MappingProxyType(
+    {
+        "collective_summary": ("collectives", {"per": "size"}),
+        "communication_parts": ("step_communication", {}),
+        "counter_summary": ("counter_series", {"per": "counter"}),
+        "evaluation": ("op_idle_queue", {}),
+        "hang_sides": ("hangs", {"per": "rank"}),
+        "idle_owners": ("idle", {"by": "line", "per": "device"}),
+        "kernel_shapes": ("kernels", {"by": "launch"}),
+        "kernel_types": ("time_breakdown", {"per": "combination"}),
+        "memory_growth": ("memory_stacks", {"at": "change"}),
+        "op_counters": ("counters_by_op", {}),
+        "queue_summary": ("queue_depth", {"per": "stream"}),
+        "samples": ("run_samples", {}),
+        "segment_map": ("fragmentation", {"per": "piece"}),
+        "steps": ("step_times", {}),
+        "total_average": ("key_averages", {"per": "all"}),
+        "unfreed": ("memory_peak", {"per": "block"}),
+    }
+)
+"""Answers, with parameters that the new one needs to give the same rows."""
+COLUMNS: Final[Mapping[str, Words]] = MappingProxyType(
+    {
+        "collective_progress": {"behind": "missing_calls"},
+        "kernels": {"does_both": "is_mixed", "fuses": "fused_ops"},
+        "quality": {"check": "issue"},
+    }
+)
 """Columns by table or answer."""
 OPTIONS: Final[Mapping[str, Words]] = MappingProxyType(
     {"report": {"--rows": "--top"}, "tree": {"--rows": "--top"}}
@@ -26,10 +53,17 @@ PARAMETERS: Final[Mapping[str, Words]] = MappingProxyType(
 )
 """Parameters by answer, method or function."""
 _NONE: Final[Words] = MappingProxyType({})
+_PACKAGE: Final = str(Path(__file__).parent.parent)
+Warn = Callable[[str], None]
+"""Called with a sentence for each old word."""
 
 
-def _future_warning(text: str) -> None:
-    warnings.warn(text, FutureWarning, stacklevel=4)
+def future_warning(text: str) -> None:
+    """Warn of the line outside of profframe."""
+    level, frame = 1, sys._getframe()  # noqa: SLF001 -- as logging does; 3.12 has skip_file_prefixes
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, FutureWarning, stacklevel=level)
 
 
 def options(verb: str | None) -> Words:
@@ -57,7 +91,7 @@ def with_new_names(
     owner: str,
     given: Mapping[str, Any],
     known: Container[str] = (),
-    warn: Callable[[str], None] = _future_warning,
+    warn: Warn = future_warning,
 ) -> dict[str, Any]:
     """Parameters by their new names; a warning names each old one.
 
@@ -84,3 +118,28 @@ def with_new_names(
             warn(sentence(owner, name, new))
         result[new] = value
     return result
+
+
+def with_new_columns(owner: str, given: Any, warn: Warn = future_warning) -> Any:
+    """Columns of an answer to show or to sort by, by their new names.
+
+    Examples
+    --------
+    >>> with_new_columns("kernels", ["name", "-fuses"], print)
+    kernels: fuses is now called fused_ops
+    ['name', '-fused_ops']
+    """
+    new_names = COLUMNS.get(owner, _NONE)
+    names = given.split(",") if isinstance(given, str) else given
+    if not new_names or not isinstance(names, Sequence):
+        return given
+
+    def renamed(name: object) -> object:
+        old = str(name).strip().lstrip("+-")
+        if old not in new_names:
+            return name
+        warn(sentence(owner, old, new_names[old]))
+        return str(name).replace(old, new_names[old])
+
+    result = [renamed(name) for name in names]
+    return ",".join(map(str, result)) if isinstance(given, str) else result

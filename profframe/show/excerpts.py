@@ -132,7 +132,7 @@ def phases(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def owners(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of `idle_owners`, the time in no line of the user's own last; none without lines."""
+    """Rows of `idle` by line, the time in no line of the user's own last; none without lines."""
     import polars as pl
 
     if rows["name"].null_count() == rows.height:

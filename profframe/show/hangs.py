@@ -47,7 +47,7 @@ def finding(row: Mapping[str, Any], sides: pl.DataFrame) -> str:
     row
         The row.
     sides
-        Rows of `hang_sides`; they may include those of other hangs.
+        Rows of `hangs` by rank; they may include those of other hangs.
     """
     parts = (_late(row), _other(row, sides), _waiting(row), _elsewhere(row, sides))
     text = "; ".join(part for part in parts if part)

@@ -158,7 +158,7 @@ def summary(self: Trace) -> Summary:
     return Summary(
         overview=trace.overview(),
         kinds=own_rows(trace, _KINDS),
-        steps=trace.steps(),
+        steps=trace.step_times(),
         traces=traces,
         categories=own_rows(trace, _CATEGORIES),
         quality=trace.quality,

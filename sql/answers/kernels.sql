@@ -7,9 +7,9 @@
 -- In a bare shell read from `sql/lib` first: devices, kernel_names, frames, phase_names, sites.
 -- needs: events
 -- recorded: kernels
--- parameter by      VARCHAR(name|short_name|category|class) = name  short_name: no return type, template arguments, parameters
--- parameter top     BIGINT = 0                             N: the N largest per rank, and one row `others`; 0: all
--- parameter copies  BOOLEAN = false                        include memory copies and fills
+-- parameter by      VARCHAR(name|short_name|category|class|launch) = name  what each row is; launch: grid, block, registers
+-- parameter top     BIGINT = 0                                    N: the N largest per rank, and one row `others`; 0: all
+-- parameter copies  BOOLEAN = false                               include memory copies and fills
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run
 -- name              VARCHAR        name, short name, category or class of the kernels; NULL if the source has none

@@ -45,7 +45,7 @@ def test_a_trace_of_all_cycles_is_torchs_own_list() -> None:
     trace, events = prof.trace, prof.events()
     ours = trace.events.filter(trace.events["kind"] != "profiler")
     assert ours["name"].str.starts_with("ProfilerStep#").sum() == 3
-    assert sorted(trace.steps()["step"]) == [1, 3, 5]
+    assert sorted(trace.step_times()["step"]) == [1, 3, 5]
     theirs = Counter((e.id, round(e.time_range.elapsed_us() * 1000)) for e in events)
     assert not theirs - Counter(ours.select("external_id", "dur_ns").rows())
     averages = {
@@ -98,7 +98,7 @@ def test_torchs_profiler_has_lost_earlier_cycles_and_that_is_counted(tmp_path: P
     assert 2 * row["events"] == len(prof.events())
     stored = profframe.load(tmp_path)  # each cycle is a run, and none is lost
     assert "earlier_cycles" not in stored.quality["issue"].to_list()
-    assert stored.steps().select("run", "step").rows() == [("r", 1), ("r.1", 3)]
+    assert stored.step_times().select("run", "step").rows() == [("r", 1), ("r.1", 3)]
 
 
 def test_cycles_of_one_list_do_not_lie_over_one_another() -> None:

@@ -157,7 +157,7 @@ class TestGloo:
         ]
 
     def test_stacks_of_each_side(self, trace: profframe.Trace) -> None:
-        sides = trace.hang_sides().filter(process_group_description="sizes")
+        sides = trace.hangs(per="rank").filter(process_group_description="sizes")
         assert sides.sort("rank")["input_sizes"].to_list() == ["[[4]]", "[[4]]", "[[8]]"]
         for stack in sides["stack"]:
             assert re.match(r"[^;]*gloo_ranks\.py\(\d+\): reduce;", stack)

@@ -69,7 +69,7 @@ def time(context: Context) -> Section | None:
         context.table(breakdown, "Time breakdown", _BREAKDOWN, about=about),
     ]
     if breakdown.frame.select(pl.sum_horizontal(pl.col(_HIDDEN).sum())).item():
-        overlaps = context.answer("kernel_types")
+        overlaps = context.answer("time_breakdown", per="combination")
         title = "What ran at the same time"
         parts.append(context.table(overlaps, "What ran together", title=title))
     return Section(
@@ -140,7 +140,7 @@ def idle(context: Context) -> Section | None:
         parts += context.chart("idle", "Idle time by cause")
         title = "Idle time by cause"
         parts.append(context.table(causes, title, _IDLE, "idle_ns", title=title))
-    owners = context.answer("idle_owners")
+    owners = context.answer("idle", by="line", per="device")
     if owners and owners.frame["name"].null_count() < owners.frame.height:
         title = "What the host did meanwhile, by line of your own code"
         parts.append(context.table(owners, "Idle by line", _OWNERS, "idle_ns", title=title))
@@ -162,7 +162,7 @@ def idle(context: Context) -> Section | None:
 
 def queues(context: Context) -> Section | None:
     """How much work was waiting."""
-    summary = context.answer("queue_summary")
+    summary = context.answer("queue_depth", per="stream")
     if not summary:
         return None
     return Section(

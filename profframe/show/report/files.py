@@ -33,7 +33,7 @@ def hangs(context: Context) -> Section | None:
     parts: list[Part] = []
     if rows := context.answer("hangs"):
         parts.append(context.table(rows, "What hangs", _HANGS, title="What hangs"))
-    if sides := context.answer("hang_sides"):
+    if sides := context.answer("hangs", per="rank"):
         title = "The side of each rank"
         parts.append(context.table(sides, title, _SIDES, title=title))
     title = "How far each rank got"

@@ -35,7 +35,7 @@ def ranks(context: Context) -> Section | None:
     """Who waits for whom, how even ranks are, and how fast collectives are."""
     several = "rank" not in context.constant_keys
     parts = _rank_parts(context) if several else []
-    if _communicates(context) and (collectives := context.answer("collective_summary")):
+    if _communicates(context) and (collectives := context.answer("collectives", per="size")):
         parts.append(
             context.table(collectives, "Collectives", _COLLECTIVES, "total_ns", title="Collectives")
         )

@@ -87,7 +87,7 @@ def memory(context: Context) -> Section | None:
     if owners := context.answer("memory_owners"):
         title = "What was allocated at the peak, by the op that requested it"
         tables.append(context.table(owners, "Owners of the peak", _OWNERS, "bytes", title=title))
-    if blocks := context.answer("unfreed"):
+    if blocks := context.answer("memory_peak", per="block"):
         title = "The largest blocks that were never freed"
         about = "The 100 largest of each rank."
         tables.append(
