@@ -56,6 +56,11 @@ ASKED: Final[dict[str, Callable[[Trace], pl.DataFrame]]] = {
     "memory_bandwidth": Trace.memory_bandwidth,
     "idle": Trace.idle,
     "gaps": Trace.gaps,
+    "utilization": lambda trace: _whole(trace.utilization()),
+    "python_lines": Trace.python_lines,
+    "counter_series.counter": lambda trace: trace.counter_series(per="counter"),
+    "step_communication": lambda trace: _whole(trace.step_communication()),
+    "collective_traffic": Trace.collective_traffic,
     "launches": Trace.launches,
     "queue_depth.stream": lambda trace: trace.queue_depth(per="stream"),
     "memory_peak": Trace.memory_peak,
@@ -123,6 +128,10 @@ def check_numbers(tables: Mapping[str, Rows], trace: Trace) -> None:
                 answer = ASKED[name](asked)
                 is_whole = "short_name" in answer.columns
                 check_rows(name, rows, answer if is_whole else of_answer(name, answer))
+
+
+def _whole(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.filter(pl.col("step").is_null())
 
 
 def _with_short_names(rows: pl.DataFrame) -> pl.DataFrame:

@@ -21,8 +21,8 @@ from profframe.show.units import visible
 
 SECTIONS: Final = (
     "overview", "advice", "timeline", "time", "inference", "operators", "kernels", "idle", "queues",
-    "memory", "snapshot", "hangs", "execution", "regions", "flame", "roofline", "ranks", "job",
-    "runs", "quality", "provenance",
+    "counters", "memory", "snapshot", "hangs", "execution", "regions", "flame", "roofline", "ranks",
+    "job", "runs", "quality", "provenance",
 )  # fmt: skip
 """Sections of a report, for completion; importing the code of reports takes a second."""
 

@@ -261,8 +261,9 @@ def report(
         Title of the page; by default the name of the run, or the number of runs.
     sections
         Only these: ``"overview"``, ``"advice"``, ``"timeline"``, ``"time"``, ``"operators"``,
-        ``"kernels"``, ``"idle"``, ``"queues"``, ``"memory"``, ``"regions"``, ``"flame"``,
-        ``"roofline"``, ``"ranks"``, ``"job"``, ``"runs"``, ``"quality"``, ``"provenance"``.
+        ``"kernels"``, ``"idle"``, ``"queues"``, ``"counters"``, ``"memory"``, ``"regions"``,
+        ``"flame"``, ``"roofline"``, ``"ranks"``, ``"job"``, ``"runs"``, ``"quality"``,
+        ``"provenance"``.
         Sections without data are always left out.
     top
         Maximum rows per table.

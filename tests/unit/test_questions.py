@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+import profframe
 from profframe import Trace
 from profframe.query.arrangement import shared
 from profframe.query.catalogue import catalogue, find
@@ -52,3 +54,19 @@ def test_a_method_takes_what_the_header_declares(name: str) -> None:
 def test_every_answer_takes_order_number_and_columns(name: str) -> None:
     parameters = inspect.signature(getattr(Trace, name)).parameters
     assert name == "advice" or {"sort", "top", "columns"} <= parameters.keys()
+
+
+FROZEN = {"op_idle_queue", "optimizable_events"}
+"""What modules of torch have: for those who know them."""
+
+
+def test_every_answer_is_on_a_screen() -> None:
+    """A verb, a page, a chart or a tool asks it, or says its name."""
+    package = Path(profframe.__file__).parent
+    elsewhere = {package / "trace" / name for name in ("questions.py", "trace.py")}
+    elsewhere.add(package / "query" / "renamed.py")
+    text = "\n".join(
+        path.read_text(encoding="utf-8") for path in package.rglob("*.py") if path not in elsewhere
+    )
+    unseen = {name for name in NAMES if not re.search(rf'"{name}"|\.{name}\(', text)}
+    assert unseen == FROZEN

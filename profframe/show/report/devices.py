@@ -9,7 +9,7 @@ import polars as pl
 
 from profframe.show.kernel_names import shortened
 from profframe.show.report.parts import Part, Section
-from profframe.show.report.replies import Context
+from profframe.show.report.replies import Context, whole
 
 _BREAKDOWN: Final = (
     "step", "span_ns", "compute_ns", "exposed_communication_ns", "exposed_copy_ns",
@@ -19,6 +19,9 @@ _HIDDEN: Final = ("hidden_communication_ns", "hidden_copy_ns")
 _STEPS: Final = (
     "step", "start_ns", "step_ns", "host_ns", "lag_ns", "busy_ns", "compute_ns",
     "exposed_communication_ns", "exposed_copy_ns", "idle_ns", "busy_share",
+)  # fmt: skip
+_USED: Final = (
+    "device", "step", "span_ns", "kernel_share", "busy_share", "sm_efficiency", "occupancy",
 )  # fmt: skip
 _CATEGORIES: Final = (
     "category", "class", "calls", "total_ns", "share", "busy_ns", "exposed_ns", "both_ns",
@@ -72,6 +75,9 @@ def time(context: Context) -> Section | None:
         overlaps = context.answer("time_breakdown", per="combination")
         title = "What ran at the same time"
         parts.append(context.table(overlaps, "What ran together", title=title))
+    if used := whole(context.answer("utilization")):
+        title = "How much of each device was used"
+        parts.append(context.table(used, "Utilization", _USED, title=title))
     return Section(
         "Time breakdown",
         "How the devices spent their time, overall and in each step; the parts add up.",
@@ -170,6 +176,20 @@ def queues(context: Context) -> Section | None:
         "How much work was launched but not begun, on each stream.",
         (*context.chart("queue_depth", "Queue depth over time"), context.table(summary, "Queues")),
     )
+
+
+def counters(context: Context) -> Section | None:
+    """Counters over time, and hardware counters of ops."""
+    parts: list[Part] = []
+    if series := context.answer("counter_series", per="counter"):
+        title = "Range and mean of each counter"
+        parts.append(context.table(series, "Counters", title=title))
+    if ops := context.answer("counters_by_op"):
+        title = "Hardware counters by op"
+        parts.append(context.table(ops, title, title=title))
+    if not parts:
+        return None
+    return Section("Counters", "What counters of the trace measured.", tuple(parts))
 
 
 def roofline(context: Context) -> Section | None:

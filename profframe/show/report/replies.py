@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from threading import Lock
@@ -227,6 +227,14 @@ def call_text(name: str, **parameters: object) -> str:
         for name, value in parameters.items()
     )
     return f"trace.{name}({arguments})"
+
+
+def whole(reply: Reply) -> Reply:
+    """The rows about whole traces of an answer that also has rows about steps, if it has any."""
+    if "step" not in reply.frame.columns:
+        return reply
+    rows = reply.frame.filter(pl.col("step").is_null())
+    return replace(reply, frame=rows) if rows.height else reply
 
 
 def docs(name: str) -> dict[str, str]:
