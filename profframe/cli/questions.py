@@ -193,11 +193,11 @@ def check_question(name: str | Answer, parameters: Mapping[str, object]) -> None
     """Check a question before loading a large trace for it."""
     import duckdb
 
-    from profframe.query.catalogue import find
+    from profframe.query.catalogue import asked
     from profframe.query.run import prepare
 
     with usage_errors(), duckdb.connect() as connection:
-        prepare(connection, find(name), parameters)
+        prepare(connection, *asked(name, parameters, lambda _: None))
 
 
 def parameter(text: str) -> tuple[str, str]:

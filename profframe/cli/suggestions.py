@@ -18,6 +18,7 @@ import click
 
 from profframe.cli.shell import shell_word
 from profframe.errors import ProfframeError, nearest
+from profframe.query import renamed
 
 if TYPE_CHECKING:
     from profframe.query.analyses import Analysis
@@ -262,6 +263,8 @@ def _answer(line: _Line) -> tuple[_Line, str] | None:
     """The name of an answer after the trace, or a wrong one: `profframe answer TRACE gaps`."""
     words, answers = line.words, _answers()
     if line.verb != _ANSWER or not words or words[0] in answers or words[0].endswith(".sql"):
+        return None
+    if words[0] in renamed.ANSWERS:
         return None
     first, *others = words
     behind = next((word for word in others if word in answers), None)

@@ -143,3 +143,14 @@ def with_new_columns(owner: str, given: Any, warn: Warn = future_warning) -> Any
 
     result = [renamed(name) for name in names]
     return ",".join(map(str, result)) if isinstance(given, str) else result
+
+
+def new_column(old: str) -> str | None:
+    """The new name of a column of any table; None if it has no other.
+
+    Examples
+    --------
+    >>> new_column("check"), new_column("rank")
+    ('issue', None)
+    """
+    return next((words[old] for words in COLUMNS.values() if old in words), None)

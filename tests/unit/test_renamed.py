@@ -127,3 +127,17 @@ def test_tools_for_programs_take_old_answers() -> None:
 
 def test_quality_can_be_asked_without_quotes() -> None:
     assert profframe.load(CPU).sql("SELECT issue FROM quality").columns == ["issue"]
+
+
+@pytest.mark.parametrize("column", ['"check"', "q.check"])
+def test_sql_with_an_old_column_says_the_new_one(column: str, run: Run) -> None:
+    code, _, err = run("sql", CPU, f"SELECT {column} FROM quality AS q")
+    assert code == 2
+    assert "'check' is now called issue; try: profframe sql" in err
+    assert 'issue" FROM quality AS q' in err or "issue FROM quality AS q" in err
+
+
+def test_another_mistake_beside_an_old_answer_is_what_is_told(run: Run) -> None:
+    code, _, err = run("answer", "hang_sides", CPU, "-p", "tpo=3")
+    assert code == 2
+    assert "no parameter named 'tpo'; did you mean 'top'" in err
