@@ -71,13 +71,13 @@ def median_seconds(work: Callable[[], object], rounds: int) -> float:
 def measure(path: Path, rounds: int) -> dict[str, float]:
     """Seconds of loading, of every answer, and of the critical path of a step."""
     import profframe
-    from profframe.query.catalogue import catalogue
+    from profframe.query.catalogue import selects
 
     seconds = {"load": median_seconds(lambda: profframe.load(path), min(rounds, 3))}
     trace = profframe.load(path)
-    for answer in catalogue():
+    for answer in selects():
         seconds[answer.name] = median_seconds(lambda: trace.answer(answer.name), rounds)  # noqa: B023
-    steps = trace.steps()["step"].drop_nulls()
+    steps = trace.step_times()["step"].drop_nulls()
     step = steps[len(steps) // 2] if len(steps) else None
     seconds["critical_path"] = median_seconds(lambda: trace.critical_path(step=step), rounds)
     return seconds

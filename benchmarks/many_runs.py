@@ -86,7 +86,7 @@ class Template:
         tile(source, events * everything // slices, path)
         trace = load(path)
         path.unlink()
-        samples = trace.samples().filter(pl.col("what") != "annotation")
+        samples = trace.run_samples().filter(pl.col("what") != "annotation")
         planted = samples.filter(what="op").sort("spent_ns", descending=True)["name"][2]
         return cls(trace.tables, samples, planted)
 
@@ -172,7 +172,7 @@ def in_own_process(store: Path) -> dict[str, Any]:
 
 
 def simulated(template: Template, runs: int, rng: np.random.Generator, kind: str) -> pl.DataFrame:
-    """What `samples` gives for runs that differ in nothing but noise of a kind."""
+    """What `run_samples` gives for runs that differ in nothing but noise of a kind."""
     samples = template.samples
     shape = samples.height, runs
     each = {

@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 12
+SCHEMA_VERSION: Final = 13
 """Version of the tables below; a store of another version is refused."""
 
 TEXT: Final = pa.string()
@@ -663,7 +663,7 @@ QUALITY = Table(
     "What was repaired, dropped or doubtful. Nothing is lost silently.",
     (
         *_KEY,
-        Column("check", NAME, "Name of the check; see below."),
+        Column("issue", NAME, "What was found; see below."),
         Column("events", INT64, "Number of events affected."),
         Column("example_event_id", INT64, "One of them.", null="not about a row of `events`"),
         Column("action", TEXT, "What was done."),
@@ -798,9 +798,9 @@ def conform(name: str, rows: pa.Table, run: str, rank: int) -> pa.Table:
 
     Examples
     --------
-    >>> rows = pa.table({"check": ["truncated"], "events": [1], "action": ["kept"]})
-    >>> conform("quality", rows, "nightly", 3).select(["run", "rank", "check"]).to_pylist()
-    [{'run': 'nightly', 'rank': 3, 'check': 'truncated'}]
+    >>> rows = pa.table({"issue": ["truncated"], "events": [1], "action": ["kept"]})
+    >>> conform("quality", rows, "nightly", 3).select(["run", "rank", "issue"]).to_pylist()
+    [{'run': 'nightly', 'rank': 3, 'issue': 'truncated'}]
     """
     count = rows.num_rows
     if not count:
@@ -953,7 +953,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
 
 
 def quality_rows(*notes: tuple[str, int, str | None, int | None]) -> pa.Table:
-    """Rows of `quality`, without run and rank, of (check, events, detail, example_event_id).
+    """Rows of `quality`, without run and rank, of (issue, events, detail, example_event_id).
 
     Examples
     --------
@@ -962,13 +962,13 @@ def quality_rows(*notes: tuple[str, int, str | None, int | None]) -> pa.Table:
     """
     rows = [
         {
-            "check": check,
+            "issue": issue,
             "events": events,
             "example_event_id": example,
-            "action": CHECKS[check].action,
-            "detail": CHECKS[check].finds if detail is None else f"{CHECKS[check].finds}: {detail}",
+            "action": CHECKS[issue].action,
+            "detail": CHECKS[issue].finds if detail is None else f"{CHECKS[issue].finds}: {detail}",
         }
-        for check, events, detail, example in notes
+        for issue, events, detail, example in notes
     ]
     return pa.Table.from_pylist(rows, QUALITY.arrow.remove(0).remove(0))
 

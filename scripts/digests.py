@@ -149,7 +149,7 @@ def _texts(trace: Trace, folder: Path, note: Callable[[str, Callable[[], str]], 
         return digest(file.read_bytes())
 
     def path() -> str:
-        numbers = trace.steps()["step"].drop_nulls()
+        numbers = trace.step_times()["step"].drop_nulls()
         found = trace.critical_path(step=numbers[len(numbers) // 2] if len(numbers) else None)
         return f"{found.length_ns} {of_frame(found.bounds)} {of_frame(found.events)}"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from profframe.query.arrangement import shared
@@ -59,9 +60,11 @@ _POSITIONAL: Final = 5
 
 
 def _function(answer: Answer) -> Iterator[str]:
-    arguments = ['self: "Trace"', *map(_argument, answer.parameters)]
+    declared = [_declared(answer, parameter) for parameter in answer.all_parameters]
+    further = [p for p in shared(answer) if p.name not in {one.name for one in declared}]
+    arguments = ['self: "Trace"', *map(_argument, declared)]
     arguments.insert(min(len(arguments), _POSITIONAL), "*")
-    arguments += [f"{p.name}: {_SHARED[p.name]} | None = None" for p in shared(answer)]
+    arguments += [f"{p.name}: {_SHARED[p.name]} | None = None" for p in further]
     signature = f"def {answer.name}({', '.join(arguments)}) -> pl.DataFrame:"
     if len(signature) <= _WIDTH:
         yield signature
@@ -72,16 +75,21 @@ def _function(answer: Answer) -> Iterator[str]:
         yield ") -> pl.DataFrame:"
     yield f'    """{_sentence(answer.sentence)}'
     yield from ("", "    Parameters", "    ----------")
-    for parameter in answer.parameters:
+    for parameter in declared:
         yield f"    {parameter.name}"
-        yield from _paragraph(_meaning(parameter), 8)
-    yield f"    {', '.join(p.name for p in shared(answer))}"
+        yield from _paragraph(_meaning(answer, parameter), 8)
+    yield f"    {', '.join(p.name for p in further)}"
     yield "        Order, number and columns of the rows, as for `answer`."
     yield from ("", "    Returns", "    -------", "    polars.DataFrame")
-    columns = " ".join(column.name for column in answer.columns)
-    yield from _paragraph(f"{_sentence(answer.grain)} Columns: ``{columns}``.", 8)
+    for select in answer.selects:
+        columns = " ".join(column.name for column in select.columns)
+        rows = f"{_sentence(select.grain)} Columns: ``{columns}``."
+        if select.choice is not None:
+            yield ""
+            rows = f"With ``{select.choice}``: {select.sentence} {rows}"
+        yield from _paragraph(rows, 8)
     yield '    """'
-    given = [f"{p.name}={p.name}" for p in (*answer.parameters, *shared(answer))]
+    given = [f"{p.name}={p.name}" for p in (*declared, *further)]
     call = f"    return self.answer({', '.join([_text(answer.name), *given])})"
     if len(call) <= _WIDTH:
         yield call
@@ -96,6 +104,18 @@ def _function(answer: Answer) -> Iterator[str]:
     yield "    )"
 
 
+def _declared(answer: Answer, parameter: Parameter) -> Parameter:
+    """A parameter; without a default if not all SELECTs that take it have the same one."""
+    if parameter.name in {form.choice.parameter for form in answer.forms if form.choice}:
+        return parameter
+    taking = [
+        next((own for own in (*one.parameters, *shared(one)) if own.name == parameter.name), None)
+        for one in answer.selects
+    ]
+    is_one = {own.default for own in taking if own is not None} == {parameter.default}
+    return parameter if is_one else replace(parameter, default=None)
+
+
 def _argument(parameter: Parameter) -> str:
     default = parameter.default
     if parameter.type == "JSON":
@@ -106,12 +126,21 @@ def _argument(parameter: Parameter) -> str:
         text = f"{default:_}" if default >= 10_000 else str(default)
     else:
         text = repr(default)
-    return f"{parameter.name}: {_TYPES[parameter.type]} = {text}"
+    kind = _TYPES[parameter.type] + (" | None" if default is None else "")
+    return f"{parameter.name}: {kind} = {text}"
 
 
-def _meaning(parameter: Parameter) -> str:
+def _meaning(answer: Answer, parameter: Parameter) -> str:
     choices = ", ".join(f"``{_text(choice)}``" for choice in parameter.choices)
-    return f"{_sentence(parameter.doc)} One of {choices}." if choices else _sentence(parameter.doc)
+    text = f"{_sentence(parameter.doc)} One of {choices}." if choices else _sentence(parameter.doc)
+    if not _takes(answer, parameter.name):
+        only = [str(form.choice) for form in answer.forms if _takes(form, parameter.name)]
+        text += f" Only with ``{'`` or ``'.join(only)}``."
+    return text
+
+
+def _takes(select: Answer, name: str) -> bool:
+    return any(parameter.name == name for parameter in select.parameters)
 
 
 def _sentence(text: str) -> str:

@@ -61,4 +61,4 @@ def accounted(trace: Trace) -> dict[str, int]:
 
 
 def found(trace: Trace) -> dict[str, int]:
-    return dict(trace.quality.select("check", "events").rows())
+    return dict(trace.quality.select("issue", "events").rows())

@@ -180,7 +180,7 @@ def checks(rows: Sequence[Row], *sources: CaptureSource) -> dict[str, int]:
     quality = with_facts(rows, *sources)["quality"]
     counts: dict[str, int] = {}
     for name, count in zip(
-        quality["check"].to_pylist(), quality["events"].to_pylist(), strict=True
+        quality["issue"].to_pylist(), quality["events"].to_pylist(), strict=True
     ):
         if name in {"other_capture", "ambiguous_capture", "lost_replay_work"}:
             counts[name] = counts.get(name, 0) + count

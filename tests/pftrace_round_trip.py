@@ -34,7 +34,7 @@ def differences_of_forms(trace: Trace, folder: Path, **options: Any) -> list[str
     for name in TABLES:
         one, other = (getattr(trace, name) for trace in read)
         if name == "quality":  # a text that has a member twice is repaired where it is JSON
-            one, other = (rows.filter(pl.col("check") != "doubled_member") for rows in (one, other))
+            one, other = (rows.filter(pl.col("issue") != "doubled_member") for rows in (one, other))
         found += _of_table(name, one, other)
     return found
 

@@ -47,7 +47,7 @@ LONGEST: Final = 2000
 ASKED: Final[dict[str, Callable[[Trace], pl.DataFrame]]] = {
     "overview": Trace.overview,
     "time_breakdown": Trace.time_breakdown,
-    "kernel_types": Trace.kernel_types,
+    "time_breakdown.combination": lambda trace: trace.time_breakdown(per="combination"),
     "step_times": Trace.step_times,
     "self_times": Trace.self_times,
     "operators-0": Trace.key_averages,
@@ -56,17 +56,22 @@ ASKED: Final[dict[str, Callable[[Trace], pl.DataFrame]]] = {
     "memory_bandwidth": Trace.memory_bandwidth,
     "idle": Trace.idle,
     "gaps": Trace.gaps,
+    "utilization": lambda trace: _whole(trace.utilization()),
+    "python_lines": Trace.python_lines,
+    "counter_series.counter": lambda trace: trace.counter_series(per="counter"),
+    "step_communication": lambda trace: _whole(trace.step_communication()),
+    "collective_traffic": Trace.collective_traffic,
     "launches": Trace.launches,
-    "queue_summary": Trace.queue_summary,
+    "queue_depth.stream": lambda trace: trace.queue_depth(per="stream"),
     "memory_peak": Trace.memory_peak,
     "memory_owners": Trace.memory_owners,
-    "unfreed": Trace.unfreed,
+    "memory_peak.block": lambda trace: trace.memory_peak(per="block"),
     "modules": Trace.modules,
     "annotations": Trace.annotations,
     "roofline": lambda trace: _with_short_names(trace.roofline()),
     "stragglers": Trace.stragglers,
     "clock_skew": Trace.clock_skew,
-    "collective_summary": Trace.collective_summary,
+    "collectives.size": lambda trace: trace.collectives(per="size"),
     "advice": lambda trace: trace.answer("advice"),
     "quality": lambda trace: trace.quality,
 }
@@ -123,6 +128,10 @@ def check_numbers(tables: Mapping[str, Rows], trace: Trace) -> None:
                 answer = ASKED[name](asked)
                 is_whole = "short_name" in answer.columns
                 check_rows(name, rows, answer if is_whole else of_answer(name, answer))
+
+
+def _whole(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.filter(pl.col("step").is_null())
 
 
 def _with_short_names(rows: pl.DataFrame) -> pl.DataFrame:

@@ -362,7 +362,7 @@ LOADED: Final[dict[str, Case]] = {
 
 def found(loaded: Trace) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for check, events in loaded.quality.select("check", "events").rows():
+    for check, events in loaded.quality.select("issue", "events").rows():
         counts[check] = counts.get(check, 0) + events
     return counts
 
@@ -499,7 +499,7 @@ def test_the_clock_of_kineto_without_its_base_is_unknown(tmp_path: Path) -> None
 )
 def test_the_place_of_damage_is_named(tmp_path: Path, damaged: str, check: str, place: str) -> None:
     text = trace(event("é"), event("日本"), damaged)
-    ((named, detail),) = load(tmp_path, text).quality.select("check", "detail").rows()
+    ((named, detail),) = load(tmp_path, text).quality.select("issue", "detail").rows()
     assert named == check
     assert detail.endswith(f"first at byte {text.encode().index(place.encode()):,}")
 
@@ -558,7 +558,7 @@ def test_a_gzip_file_cut_anywhere_keeps_the_events_before(
         count = loaded.events.height
         assert loaded.events["name"].to_list() == names[:count]
         (note,) = loaded.quality.to_dicts()
-        assert (note["check"], note["events"]) in {("truncated", 0), ("truncated", 1)}
+        assert (note["issue"], note["events"]) in {("truncated", 0), ("truncated", 1)}
         assert note["detail"].endswith("; the gzip stream ends early")
         counts.append(count)
     assert counts == sorted(counts)

@@ -64,7 +64,7 @@ def test_huge_numbers(number: str, tmp_path: Path) -> None:
 
     trace = profframe.load(path)
     assert sum(json.loads(trace.traces["accounted"].item()).values()) == len(EVENTS)
-    assert {"odd_number", "hex_number"} <= {*trace.quality["check"]}
+    assert {"odd_number", "hex_number"} <= {*trace.quality["issue"]}
     for loaded in (trace, profframe.load(path, compat="torch")):
         assert loaded.key_averages().height
     trace.export_chrome_trace(tmp_path / "out.json")

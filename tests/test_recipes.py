@@ -47,7 +47,7 @@ def follow(word: str) -> dict[str, Any]:
 def test_training() -> None:
     follow('export_chrome_trace("trace.json.gz")')
     trace = profframe.load("trace.json.gz")
-    assert trace.steps()["step"].to_list() == [4, 5, 6, 7]
+    assert trace.step_times()["step"].to_list() == [4, 5, 6, 7]
     assert trace.annotations().filter(name="forward")["calls"].to_list() == [1, 1, 1, 1]
     assert trace.events["input_dims"].null_count() < trace.events.height
 
@@ -63,7 +63,7 @@ def test_inference() -> None:
 def test_without_a_file() -> None:
     follow("profframe.trace_handler")
     assert profframe.load("store").runs()["run"].to_list() == ["night"]
-    assert profframe.load("store").steps().height == 2
+    assert profframe.load("store").step_times().height == 2
 
 
 @pytest.mark.long
@@ -75,7 +75,7 @@ def test_two_processes_and_one_store(folder: Path) -> None:
     profframe.convert("traces/123", "store", pattern="{run}/rank{rank}.json.gz")
     store = profframe.load("store", runs="123")
     assert store.traces.select("run", "rank").rows() == [("123", 0), ("123", 1)]
-    assert store.steps()["step"].to_list() == [4, 5, 6, 7] * 2
+    assert store.step_times()["step"].to_list() == [4, 5, 6, 7] * 2
 
 
 def test_modules_come_with_stacks_alone() -> None:

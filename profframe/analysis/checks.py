@@ -131,7 +131,7 @@ def check(
     Parameters
     ----------
     traces, samples
-        The table `traces` and the answer `samples` of all runs.
+        The table `traces` and the answer `run_samples` of all runs.
     totals
         Returns the answer `runs` of them; called if a metric needs it.
     baseline, runs

@@ -27,7 +27,7 @@ class Side:
     Attributes
     ----------
     rows
-        ``sample what name``, and columns of the answer `samples`: one row per rank.
+        ``sample what name``, and columns of the answer `run_samples`: one row per rank.
     samples
         ``sample run step``: all runs, or all steps, ascending.
     pace

@@ -17,10 +17,10 @@ from profframe import schema
 from profframe.asking.result import Result, Section
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.loading.explain import explain
-from profframe.query import analyses
+from profframe.query import analyses, renamed
 from profframe.query.analyses import Analysis
+from profframe.query.catalogue import asked, find
 from profframe.query.catalogue import catalogue as all_answers
-from profframe.query.catalogue import find
 from profframe.query.header import Answer, sql_directory
 from profframe.query.rules import Advice
 from profframe.show.causes import remark
@@ -184,12 +184,11 @@ def catalogue(about: str = "") -> Result:
     if analysis := _analysis(about):
         return _documentation(f"{about}: {analysis.sentence}", _parameters(analysis))
     if about:
-        question = _shipped(about)
-        columns_of = [(c.name, c.type, c.unit, c.doc) for c in question.columns]
+        question, _ = _shipped(about, {}, [])
         return _documentation(
-            f"{about}: {question.sentence}",
+            f"{question.name}: {question.sentence}",
             _parameters(question),
-            Section("its columns", _frame(("name", "type", "unit", "meaning"), columns_of)),
+            *map(_columns, question.selects),
             notes=(question.grain, *question.notes[:4]),
         )
     askable: tuple[Answer | Analysis, ...] = (
@@ -197,7 +196,7 @@ def catalogue(about: str = "") -> Result:
         *(one for one in analyses.analyses() if not one.verb),
     )
     questions = [
-        (one.name, one.sentence, [parameter.name for parameter in one.parameters])
+        (one.name, one.sentence, [parameter.name for parameter in one.all_parameters])
         for one in askable
     ]
     short = [
@@ -222,15 +221,16 @@ def answer(
 ) -> Result:
     """The rows of one answer of the catalogue."""
     given = {} if parameters is None else dict(parameters)
+    notes: list[str] = []
     if analysis := _analysis(name):
         sections, sentence = _tables(subject, analysis, given), analysis.sentence
     else:
-        question = _shipped(name)
+        question, given = _shipped(name, given, notes)
         trace = subject.trace if isinstance(question, Advice) else subject.cut
         sections, sentence = [(name, trace.answer(question, **given))], question.sentence
     shown = tuple(subject.section(title, _chosen(rows, columns)) for title, rows in sections)
     is_empty = not any(section.rows.height for section in shown)
-    notes = [note for _, rows in sections for note in _why_empty(rows)]
+    notes += [note for _, rows in sections for note in _why_empty(rows)]
     notes += _lacks(subject.trace) if is_empty else []
     return Result(f"{name}: {sentence}", shown, (*notes,))
 
@@ -378,18 +378,27 @@ def _tables(
 
 
 def _parameters(question: Answer | Analysis) -> Section:
-    rows = [(p.name, p.type, str(p.default), p.doc) for p in question.parameters]
+    rows = [(p.name, p.type, str(p.default), p.doc) for p in question.all_parameters]
     return Section("its parameters", _frame(("name", "type", "default", "meaning"), rows))
 
 
-def _shipped(name: str) -> Any:
-    """An answer of the catalogue; never one of a file."""
+def _columns(select: Answer) -> Section:
+    """Columns of an answer, or of a form of it."""
+    title = f"columns with {select.choice}: {select.sentence}" if select.choice else "its columns"
+    rows = [(c.name, c.type, c.unit, c.doc) for c in select.columns]
+    return Section(title, _frame(("name", "type", "unit", "meaning"), rows))
+
+
+def _shipped(
+    name: str, given: Mapping[str, object], notes: list[str]
+) -> tuple[Answer, dict[str, object]]:
+    """An answer of the catalogue, never one of a file, and its parameters; notes of old names."""
     names = [question.name for question in all_answers()]
-    if name not in names:
+    if name not in names and name not in renamed.ANSWERS:
         raise UnknownNameError.among(
             "answer or table", name, [*names, *analyses.names(), *schema.TABLES]
         )
-    return find(name)
+    return asked(name, given, notes.append)
 
 
 def _chosen(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:

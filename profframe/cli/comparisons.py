@@ -153,7 +153,7 @@ def diff(
     if outside != "none" and per != "step":
         raise click.UsageError(f"--outside {outside}: only with --per step")
     if dtype is not None:
-        check_question("samples", {"dtype": dtype})
+        check_question("run_samples", {"dtype": dtype})
     if output.is_page:
         check_installed()
     output, name_width = _whole_names(output, name_width)
@@ -331,7 +331,7 @@ def check(
     base, others = _some_runs(baseline, names), _some_runs(runs, names) if runs else None
     with trace.asking() as session:  # limits ask for the same rows
         result = check_runs(
-            *(traces, session.samples(), partial(session.runs, per_step), base, others),
+            *(traces, session.run_samples(), partial(session.runs, per_step), base, others),
             limit=limits,
             measure=partial(of_each_run, session),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 import click
@@ -62,9 +63,10 @@ def columns(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Com
         return []
     begun, comma, last = incomplete.rpartition(",")
     named = {*begun.split(",")}
+    columns_of = {c.name: c for select in reversed(answer.selects) for c in select.columns}
     return [
         CompletionItem(f"{begun}{comma}{column.name}", help=column.doc)
-        for column in answer.columns
+        for column in columns_of.values()
         if column.name.startswith(last) and column.name not in named
     ]
 
@@ -93,7 +95,8 @@ def _file(incomplete: str) -> list[CompletionItem]:
 
 def _names() -> set[str]:
     """Names of all that `answer` takes."""
-    return {path.stem for path in (sql_directory() / "answers").glob("*.sql")} | {*analyses.names()}
+    stems = {path.stem for path in (sql_directory() / "answers").glob("*.sql")}
+    return {stem for stem in stems if "." not in stem} | {*analyses.names()}
 
 
 def _sentence(name: str) -> str:
@@ -112,16 +115,20 @@ def _read(name: str) -> Answer | Analysis | None:
     """The answer or analysis of a name; None if there is none."""
     if (analysis := analyses.find(name)) is not None:
         return analysis
-    path = sql_directory() / "answers" / f"{name}.sql"
-    if not name.isidentifier() or not path.is_file():
+    folder = sql_directory() / "answers"
+    if not name.isidentifier() or not (folder / f"{name}.sql").is_file():
         return None
     with suppress(AnswerError):
-        return parse(read_sql(path, "answer"), name)
+        answer, *forms = (
+            parse(read_sql(path, "answer"), path.stem)
+            for path in (folder / f"{name}.sql", *sorted(folder.glob(f"{name}.*.sql")))
+        )
+        return replace(answer, forms=(*forms,))
     return None
 
 
 def _settings(answer: Answer | Analysis) -> Iterator[CompletionItem]:
-    for parameter in answer.parameters:
+    for parameter in answer.all_parameters:
         values = parameter.choices or ("",)
         for value in values:
             yield CompletionItem(f"{parameter.name}={value}", help=parameter.doc)

@@ -38,7 +38,7 @@ def load(
         trace = load_traces([*sources], run=run, rank=rank, progress=bar, **facts)
     if not is_store(Path(sources[0])):
         quality = trace.quality
-        for detail in quality["detail"].filter(quality["check"] == UNREADABLE_FILE):
+        for detail in quality["detail"].filter(quality["issue"] == UNREADABLE_FILE):
             warn(detail)
     return trace
 

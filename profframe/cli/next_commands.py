@@ -99,7 +99,11 @@ def _question(opening: Opening, parts: TimeParts | None) -> tuple[tuple[str, ...
     has_peak = has_kernels and bool(opening.used_devices["has_peak"].any())
     questions = (
         (waits and max(exposed, idle) >= _MUCH, ("blame",), "which ranks hold up the others"),
-        (exposed >= max(idle, _MUCH), ("answer", "collective_summary"), "how fast collectives are"),
+        (
+            exposed >= max(idle, _MUCH),
+            ("answer", "collectives", "-p", "per=size"),
+            "how fast collectives are",
+        ),
         (copies >= max(idle, _MUCH), ("answer", "memory_bandwidth"), "how fast copies are"),
         (idle >= _MUCH, ("answer", "gaps"), "what the devices waited for"),
         (has_peak, ("roofline",), "how close kernels come to the limits of the device"),

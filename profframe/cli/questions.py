@@ -79,30 +79,27 @@ def answer(
         catalogue = answers()
         output.emit(catalogue, as_prose(catalogue.drop("needs")))
         return
-    values = _values(parameters, sort=sort, top=top)
+    given = _values(parameters, sort=sort, top=top)
     analysis = _analysis(name)
     if analysis is None:
-        values, output = _checked(name, values, output, is_asked=bool(sources))
+        select, values, output = _checked(name, given, output, is_asked=bool(sources))
     elif as_sql:
         raise click.UsageError(f"--sql: {name} has no SQL")
     else:
-        arrangement, arguments = _request(analysis, values)
+        arrangement, arguments = _request(analysis, given)
     if as_sql:
-        from profframe.query.catalogue import find
         from profframe.query.run import script
 
         chosen = {"columns": ",".join(output.columns)} if output.columns else {}
-        click.echo(script(find(name), values | chosen), nl=False)
+        click.echo(script(select, values | chosen), nl=False)
         return
     if not sources:
-        from profframe.query.catalogue import find
-
-        columns_of = _columns(find(name) if analysis is None else analysis)
+        columns_of = _columns(select if analysis is None else analysis)
         output.emit(columns_of, as_prose(columns_of))
         return
     trace = terms.apply(part.apply(load(sources, facts=facts), sources))
     if analysis is None:
-        rows = trace.answer(name, **values)
+        rows = trace.answer(select, **values)
     else:
         result = getattr(trace, name)(**arguments)
         rows = arrangement.of_frame(name, result.events if name == "critical_path" else result)
@@ -147,20 +144,26 @@ def _values(given: tuple[str, ...], **options: str | None) -> dict[str, str]:
 
 
 def _checked(
-    name: str, values: dict[str, str], output: Output, *, is_asked: bool
-) -> tuple[dict[str, str], Output]:
-    """Checked parameters, and the columns that they or the output name."""
-    check_question(name, values)
+    name: str, given: Mapping[str, str], output: Output, *, is_asked: bool
+) -> tuple[Answer, dict[str, object], Output]:
+    """The SELECT, checked parameters, and the columns that they or the output name."""
+    from profframe.cli.output import warn
     from profframe.query.arrangement import divided
-    from profframe.query.catalogue import find
+    from profframe.query.catalogue import asked
+    from profframe.query.renamed import with_new_columns
 
-    arrangement, own = divided(find(name), values)
+    with usage_errors():
+        question, values = asked(name, given, warn)
+    check_question(question, values)
+    named = with_new_columns(question.name, output.columns, warn)
+    output = replace(output, columns=tuple(named))
+    arrangement, own = divided(question, values)
     if arrangement.columns:
         output = replace(output, columns=arrangement.columns, is_asked_for=True)
         values = {key: value for key, value in values.items() if key != "columns" or key in own}
     elif output.columns and is_asked and "columns" not in own:
-        check_question(name, values | {"columns": ",".join(output.columns)})
-    return values, output
+        check_question(question, values | {"columns": ",".join(output.columns)})
+    return question, values, output
 
 
 def _analysis(name: str) -> Analysis | None:
@@ -190,11 +193,11 @@ def check_question(name: str | Answer, parameters: Mapping[str, object]) -> None
     """Check a question before loading a large trace for it."""
     import duckdb
 
-    from profframe.query.catalogue import find
+    from profframe.query.catalogue import asked
     from profframe.query.run import prepare
 
     with usage_errors(), duckdb.connect() as connection:
-        prepare(connection, find(name), parameters)
+        prepare(connection, *asked(name, parameters, lambda _: None))
 
 
 def parameter(text: str) -> tuple[str, str]:
@@ -212,9 +215,14 @@ def _columns(question: Answer | Analysis) -> pl.DataFrame:
     from profframe.query.arrangement import shared
     from profframe.query.header import Answer
 
-    columns = question.columns if isinstance(question, Answer) else ()
-    rows = [("column", c.name, c.type, c.unit, c.doc) for c in columns]
-    parameters = [*question.parameters, *shared(question)]
+    selects = question.selects if isinstance(question, Answer) else ()
+    rows = [
+        (f"column, {select.choice}" if select.choice else "column", c.name, c.type, c.unit, c.doc)
+        for select in selects
+        for c in select.columns
+    ]
+    parameters = [*question.all_parameters]
+    parameters += [p for p in shared(question) if p.name not in {one.name for one in parameters}]
     defaults = ["" if p.default is None else p.default for p in parameters]
     rows += [
         ("parameter", p.name, p.type, f"={default}", p.doc)

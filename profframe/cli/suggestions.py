@@ -18,6 +18,7 @@ import click
 
 from profframe.cli.shell import shell_word
 from profframe.errors import ProfframeError, nearest
+from profframe.query import renamed
 
 if TYPE_CHECKING:
     from profframe.query.analyses import Analysis
@@ -263,6 +264,8 @@ def _answer(line: _Line) -> tuple[_Line, str] | None:
     words, answers = line.words, _answers()
     if line.verb != _ANSWER or not words or words[0] in answers or words[0].endswith(".sql"):
         return None
+    if words[0] in renamed.ANSWERS:
+        return None
     first, *others = words
     behind = next((word for word in others if word in answers), None)
     if behind is None and Path(first).exists():
@@ -365,7 +368,7 @@ def _parameters(line: _Line) -> list[str]:
         parameter.name
         for question in questions
         if question.name == line.words[0]
-        for parameter in question.parameters
+        for parameter in question.all_parameters
     ]
 
 

@@ -64,7 +64,7 @@ class Entry:
 
     category: str
     match: tuple[tuple[str | None, ...], ...]
-    does_both: bool = False
+    is_mixed: bool = False
 
 
 @fact(
@@ -98,15 +98,15 @@ def kernel_categories(tables: Tables, categories: tuple[Entry, ...] = ()) -> Out
     codes = np.full(events.num_rows, -1, np.int64)
     codes[copies] = words.index("copy")
     codes[rows] = of_entry[entry][kernels.place]
-    both = np.array([*(e.does_both for e in entries), False])
-    does_both = np.zeros(events.num_rows, np.bool_)
-    does_both[rows] = both[entry][kernels.place]
+    both = np.array([*(e.is_mixed for e in entries), False])
+    is_mixed = np.zeros(events.num_rows, np.bool_)
+    is_mixed[rows] = both[entry][kernels.place]
     is_kernel = np.zeros(events.num_rows, np.bool_)
     is_kernel[rows] = True
     return Output(
         {
             "events.kernel_category": encoded(codes, words),
-            "events.computes_and_communicates": pa.array(does_both, pa.bool_(), mask=~is_kernel),
+            "events.computes_and_communicates": pa.array(is_mixed, pa.bool_(), mask=~is_kernel),
         },
         tuple(_unknown(kernels, entry == len(entries), rows)),
     )

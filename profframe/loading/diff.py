@@ -293,7 +293,7 @@ def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Re
     """Read a side; its trace is then released."""
     trace = source if isinstance(source, Trace) else load(source)
     is_by_step = options["per"] == "step"
-    rows = trace.samples(**options, outside="all" if is_by_step else "none")
+    rows = trace.run_samples(**options, outside="all" if is_by_step else "none")
     why = why_empty(rows)
     left_out = rows.clear()
     spread = None
@@ -330,7 +330,7 @@ def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Re
 
 def unsteady(trace: Trace, steps: str) -> pl.DataFrame:
     """Steps that do not count, ``run step``: not steady on some rank; none if no step is steady."""
-    marks = trace.steps()
+    marks = trace.step_times()
     left_out = marks.filter(~pl.col("is_steady")).select("run", "step").unique()
     is_all = left_out.height == marks.select("run", "step").n_unique()
     return pl.DataFrame(left_out.clear() if steps == "all" or is_all else left_out)

@@ -52,9 +52,9 @@ class _Side:
         return bool(self.options["per"] == "step")
 
     def rows(self, kernel_by: str, *, copies: bool) -> pl.DataFrame:
-        """The answer `samples`; rows that the comparison has already computed are reused."""
+        """The answer `run_samples`; rows that the comparison has already computed are reused."""
         options = {**self.options, "kernel_by": kernel_by, "copies": copies}
-        return self.trace.samples(**options, outside="all" if self.is_by_step else "none")
+        return self.trace.run_samples(**options, outside="all" if self.is_by_step else "none")
 
     def sums(self, rows: pl.DataFrame, column: str) -> Sampled:
         """Sums of a column in each sample; what is missing takes no time."""

@@ -100,6 +100,11 @@ class Analysis:
     verb: str = ""
 
     @property
+    def all_parameters(self) -> tuple[Parameter, ...]:
+        """As of an answer."""
+        return self.parameters
+
+    @property
     def call(self) -> str:
         """The call that has it, for messages."""
         is_method = _FILES[self.name].startswith("trace/")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, lru_cache
 from os import PathLike
 from pathlib import Path
@@ -15,16 +16,15 @@ from types import MappingProxyType
 from typing import Final
 
 from profframe import schema
-from profframe.errors import UnknownNameError
-from profframe.query import analyses, macros
-from profframe.query.header import Answer, parse, read_sql, sql_directory
+from profframe.errors import ParameterError, UnknownNameError
+from profframe.query import analyses, macros, renamed
+from profframe.query.arrangement import shared
+from profframe.query.header import CONVERT, Answer, Parameter, parse, read_sql, sql_directory
 from profframe.query.rules import ANSWER, SHARED_FIRST, Advice, Paths, assemble
 from profframe.query.rules import rules as all_rules
 from profframe.query.sources import tables_for
 
 _WORD: Final = re.compile(r"\w+")
-ALIASES: Final[Mapping[str, str]] = MappingProxyType({"steps": "step_times"})
-"""Other names of answers."""
 
 
 def catalogue() -> tuple[Answer, ...]:
@@ -35,7 +35,18 @@ def catalogue() -> tuple[Answer, ...]:
     >>> [answer.name for answer in catalogue()][:2]
     ['advice', 'annotations']
     """
-    return tuple(_shipped(name) for name in sorted(_files()))
+    return tuple(_shipped(name) for name in sorted(_files()) if "." not in name)
+
+
+def selects() -> tuple[Answer, ...]:
+    """All answers and forms of them, each with its SQL, by name.
+
+    Examples
+    --------
+    >>> [select.name for select in selects() if select.choice][:2]
+    ['collectives.size', 'counter_series.counter']
+    """
+    return tuple(select for answer in catalogue() for select in answer.selects)
 
 
 def find(name_or_path: str | PathLike[str] | Answer) -> Answer:
@@ -70,12 +81,82 @@ def find(name_or_path: str | PathLike[str] | Answer) -> Answer:
         path = Path(name_or_path)
         return _read_once(path) if path == _inner().get(path.stem) else _read(path)
     files = _files()
-    name = ALIASES.get(name_or_path, name_or_path)
+    name = name_or_path
     if name not in files:
         if (analysis := analyses.find(name)) is not None:
             raise UnknownNameError(f"no answer named {name!r}: {analysis.call}")
-        raise UnknownNameError.among("answer", name, files)
+        raise UnknownNameError.among("answer", name, [one for one in files if "." not in one])
     return _shipped(name)
+
+
+def asked(
+    name_or_path: str | PathLike[str] | Answer,
+    parameters: Mapping[str, object],
+    warn: renamed.Warn = renamed.future_warning,
+) -> tuple[Answer, dict[str, object]]:
+    """The SELECT that parameters choose, and those of them that it takes.
+
+    Parameters
+    ----------
+    name_or_path
+        As for `find`.
+    parameters
+        Value by name; None is the default. Old names of answers, parameters and columns become new
+        ones.
+    warn
+        Called with a sentence for each old name; by default it becomes a FutureWarning.
+
+    Raises
+    ------
+    UnknownNameError, AnswerError
+        As of `find`.
+    ParameterError
+        A parameter is of another form of the answer.
+
+    Examples
+    --------
+    >>> select, own = asked("hangs", {"per": "rank", "top": 5})
+    >>> select.name, own
+    ('hangs.rank', {'top': 5})
+    """
+    if isinstance(name_or_path, str) and name_or_path in renamed.ANSWERS:
+        new, chosen = renamed.ANSWERS[name_or_path]
+        call = ", ".join([repr(new), *(f"{name}={value!r}" for name, value in chosen.items())])
+        warn(f"{name_or_path} is now answer({call})")
+        name_or_path, parameters = new, {**chosen, **parameters}
+    answer = find(name_or_path)
+    known = {parameter.name for parameter in answer.all_parameters}
+    given = renamed.with_new_names(answer.name, parameters, known, warn)
+    for name in given.keys() & {"sort", "columns"} - known:
+        given[name] = renamed.with_new_columns(answer.name, given[name], warn)
+    chosen_form = next((form for form in answer.forms if _is_chosen(form, given)), answer)
+    return chosen_form, _own(answer, chosen_form, given)
+
+
+def _is_chosen(form: Answer, given: Mapping[str, object]) -> bool:
+    return form.choice is not None and given.get(form.choice.parameter) in form.choice.values
+
+
+def _own(answer: Answer, chosen: Answer, given: dict[str, object]) -> dict[str, object]:
+    """Parameters that a SELECT takes; others must have their defaults."""
+    own = {parameter.name for parameter in (*chosen.parameters, *shared(chosen))}
+    foreign = {p.name: p for p in answer.all_parameters if p.name not in own}
+    for name, value in given.items():
+        if name in foreign and _is_given(foreign[name], value, chosen):
+            taking = [one.choice for one in answer.selects if foreign[name] in one.parameters]
+            where = f"with {taking[0]}" if taking[0] else f"without {chosen.choice}"
+            raise ParameterError(f"answer {answer.name!r}: {name} can be given only {where}")
+    return {name: value for name, value in given.items() if name not in foreign}
+
+
+def _is_given(parameter: Parameter, value: object, chosen: Answer) -> bool:
+    """Whether a parameter that a SELECT does not take has another value than its default."""
+    if value is None or (chosen.choice is not None and chosen.choice.parameter == parameter.name):
+        return False
+    try:
+        return CONVERT[parameter.type](value) != parameter.default
+    except (TypeError, ValueError):
+        return True
 
 
 def advice(rules: Paths = ()) -> Advice:
@@ -133,13 +214,18 @@ def reads(answer: Answer) -> Mapping[str, frozenset[str] | None]:
 
 def is_shipped(answer: Answer) -> bool:
     """Whether it came with profframe: then its SQL is known to be one SELECT over the tables."""
-    path = _files().get(answer.name) or _inner().get(answer.name)
+    if answer.name in _files():
+        return answer == _shipped(answer.name)
+    path = _inner().get(answer.name)
     return path is not None and answer == _read_once(path)
 
 
+@cache
 def _shipped(name: str) -> Answer:
-    """An answer that comes with profframe."""
-    return _read_once(_files()[name])
+    """An answer that comes with profframe, with its forms, or a form."""
+    answer = _read_once(_files()[name])
+    forms = [_shipped(other) for other in sorted(_files()) if other.startswith(f"{name}.")]
+    return replace(answer, forms=(*forms,)) if forms else answer
 
 
 @cache

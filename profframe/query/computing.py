@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.errors import AnswerError, UnknownNameError
+from profframe.query import renamed
 from profframe.query.arrangement import AS_IT_IS, Arrangement
 from profframe.query.header import Answer
 from profframe.query.sandbox import Terms
@@ -156,10 +157,15 @@ def one_line_errors(where: str, terms: Terms = FREE) -> Iterator[None]:
             ) from error
         message = _AFTER.split(str(error), maxsplit=1)[0]
         line = " ".join(message.split()).replace("Candidate bindings: :", "Candidate bindings:")
-        if member := _UNKNOWN_MEMBER.search(line):
+        near = _NEAR.search(line)
+        member = _UNKNOWN_MEMBER.search(line)
+        old = member[1] if member else near["wrong"] if near else ""
+        if new := renamed.new_column(old):
+            missing = UnknownNameError(f"{where}: {renamed.sentence('columns', repr(old), new)}")
+            raise missing.meaning((old, new)) from error
+        if member:
             columns = {column.name for table in schema.TABLES.values() for column in table}
             raise UnknownNameError.among("column", member.group(1), columns) from error
         kind = UnknownNameError if _UNKNOWN_NAME.search(line) else AnswerError
-        near = _NEAR.search(line)
         instead = (near["wrong"], near["right"]) if near else None
         raise kind(f"{where}: {line}").meaning(instead) from error

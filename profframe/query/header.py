@@ -25,7 +25,9 @@ PARAMETER_TYPES: Final = (*TYPES, "JSON")
 COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
 """A line that is a comment."""
 
-_FIRST_LINE: Final = re.compile(r"(?P<name>\w+): (?P<sentence>\S.*)")
+_FIRST_LINE: Final = re.compile(
+    r"(?P<name>\w+)(\((?P<parameter>\w+)=(?P<values>\w+(\|\w+)*)\))?: (?P<sentence>\S.*)"
+)
 _PARAMETER: Final = re.compile(
     rf"parameter (?P<name>\w+) +(?P<type>{'|'.join(PARAMETER_TYPES)})"
     r"(\((?P<choices>\w+(\|\w+)*)\))? += (?P<default>\S+)  +(?P<doc>\S.*)"
@@ -37,7 +39,7 @@ _COLUMN: Final = re.compile(
 
 
 _RECORDED: Final = "recorded:"
-_OTHERWISE: Final = "no rows:"
+_WHEN_EMPTY: Final = "no rows:"
 _SHARED: Final = re.compile(r"In a bare shell read from `sql/lib` first: ([\w, ]+)\.")
 
 
@@ -64,8 +66,24 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """Values of a parameter that choose a form of an answer, such as ``per=rank``."""
+
+    parameter: str
+    values: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.parameter}={'|'.join(self.values)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """One SELECT and its contract. A user's file without a header has only a name and SQL."""
+    """One SELECT and its contract. A user's file without a header has only a name and SQL.
+
+    An answer may have forms: other SELECTs, with rows and columns of their own, that a value of a
+    parameter chooses. The file of a form is ``ANSWER.FORM.sql``, and its header begins with
+    ``ANSWER(PARAMETER=VALUE):``.
+    """
 
     name: str
     sql: str
@@ -77,8 +95,25 @@ class Answer:
     columns: tuple[AnswerColumn, ...] = ()
     recorded: tuple[tuple[str, ...], ...] = ()
     """Features that it needs, by the names of `profframe.query.reasons`: one of each group."""
-    otherwise: str = ""
+    when_empty: str = ""
     """The reason for no rows if all of these are there."""
+    choice: Choice | None = None
+    """Of a form, what chooses it."""
+    forms: tuple[Answer, ...] = ()
+
+    @property
+    def selects(self) -> tuple[Answer, ...]:
+        """The answer and its forms."""
+        return (self, *self.forms)
+
+    @property
+    def all_parameters(self) -> tuple[Parameter, ...]:
+        """Its parameters, then those that only forms of it have."""
+        every: dict[str, Parameter] = {}
+        for select in self.selects:
+            for parameter in select.parameters:
+                every.setdefault(parameter.name, parameter)
+        return (*every.values(),)
 
     @property
     def shared(self) -> tuple[str, ...]:
@@ -111,7 +146,8 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
     sql
         Text of the file.
     name
-        Name of the file without ``.sql``. There is a header if the first line starts with it.
+        Name of the file without ``.sql``. There is a header if the first line starts with it, or
+        for a form with what stands before its dot.
     has_columns
         The header declares the output columns.
 
@@ -132,7 +168,7 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
     """
     lines = comment_lines(sql)
     first = _FIRST_LINE.fullmatch(lines[0]) if lines else None
-    if first is None or first["name"] != name:
+    if first is None or first["name"] != name.partition(".")[0]:
         return Answer(name, sql)
     needs_at = next((i for i, line in enumerate(lines) if line.startswith("needs:")), None)
     if needs_at is None:
@@ -140,11 +176,11 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
     if needs_at < 2 or not lines[1].startswith("One row per "):
         raise AnswerError(f"{name}.sql, line 2: the header needs the grain, '-- One row per ...'")
     fields = list(enumerate(lines[needs_at + 1 :], start=needs_at + 2))
-    recorded, otherwise = "", ""
+    recorded, when_empty = "", ""
     if fields and fields[0][1].startswith(_RECORDED):
         recorded = fields.pop(0)[1].removeprefix(_RECORDED)
-    if fields and fields[0][1].startswith(_OTHERWISE):
-        otherwise = fields.pop(0)[1].removeprefix(_OTHERWISE).strip()
+    if fields and fields[0][1].startswith(_WHEN_EMPTY):
+        when_empty = fields.pop(0)[1].removeprefix(_WHEN_EMPTY).strip()
     parameters = tuple(
         _parameter(name, number, line) for number, line in fields if line.startswith("parameter ")
     )
@@ -163,7 +199,10 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
         parameters=parameters,
         columns=columns,
         recorded=tuple(tuple(re.findall(r"\w+", names)) for names in recorded.split(",") if names),
-        otherwise=otherwise,
+        when_empty=when_empty,
+        choice=Choice(first["parameter"], (*first["values"].split("|"),))
+        if first["parameter"]
+        else None,
     )
 
 

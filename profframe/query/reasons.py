@@ -41,7 +41,7 @@ class Analysis:
     ----------
     recorded
         Names of `LACKING` that it needs to have rows; one of each group is enough.
-    otherwise
+    when_empty
         What is true if all of that is there and it still has no rows.
     height
         Number of its rows for another session and other arguments; None if these cannot be the
@@ -51,7 +51,7 @@ class Analysis:
     """
 
     recorded: tuple[tuple[str, ...], ...]
-    otherwise: str
+    when_empty: str
     height: Callable[[Session, Mapping[str, object]], int] | None = None
     given: Mapping[str, object] = field(default_factory=dict)
 
@@ -205,7 +205,7 @@ def of_analysis(session: Session, analysis: Analysis) -> str:
     """
     session, whole = session.unlimited(), session.unfiltered()
     reason = next(_of_rows(session, whole, analysis), None)
-    return analysis.otherwise if reason is None else reason
+    return analysis.when_empty if reason is None else reason
 
 
 def of_part(session: Session, name: str) -> str | None:
@@ -256,10 +256,10 @@ def _of_answer(
     def height(session: Session, values: Mapping[str, object]) -> int:
         return session.answer(question, values).height
 
-    analysis = Analysis(question.recorded, question.otherwise, height, given)
+    analysis = Analysis(question.recorded, question.when_empty, height, given)
     yield from _of_rows(session, whole, analysis)
-    if question.otherwise:
-        yield question.otherwise
+    if question.when_empty:
+        yield question.when_empty
     if question.grain:
         yield f"the trace has nothing to make a row of ({_without_stop(question.grain)})"
     words = {word.lower() for word in _WORD.findall(question.sql)}

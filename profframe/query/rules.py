@@ -334,7 +334,7 @@ def assemble(answer: Answer, rules: Iterable[Rule]) -> Advice:
         parameters=tuple(parameter for rule in rules for parameter in rule.parameters),
         columns=answer.columns,
         recorded=answer.recorded,
-        otherwise=answer.otherwise,
+        when_empty=answer.when_empty,
         base=answer,
         rules=rules,
     )

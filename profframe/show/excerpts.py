@@ -78,8 +78,8 @@ def categories(rows: pl.DataFrame) -> pl.DataFrame:
 
 def kernels(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of `kernels` with their category instead of their class; shares are of all kernels."""
-    empty = {name for name in ("fuses",) if rows[name].is_null().all()}
-    rows = rows.drop("short_name", "class", "class_share", "does_both", *empty)
+    empty = {name for name in ("fused_ops",) if rows[name].is_null().all()}
+    rows = rows.drop("short_name", "class", "class_share", "is_mixed", *empty)
     return rows.rename({"share": "kernels_share"})
 
 
@@ -132,7 +132,7 @@ def phases(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def owners(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of `idle_owners`, the time in no line of the user's own last; none without lines."""
+    """Rows of `idle` by line, the time in no line of the user's own last; none without lines."""
     import polars as pl
 
     if rows["name"].null_count() == rows.height:

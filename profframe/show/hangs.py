@@ -47,7 +47,7 @@ def finding(row: Mapping[str, Any], sides: pl.DataFrame) -> str:
     row
         The row.
     sides
-        Rows of `hang_sides`; they may include those of other hangs.
+        Rows of `hangs` by rank; they may include those of other hangs.
     """
     parts = (_late(row), _other(row, sides), _waiting(row), _elsewhere(row, sides))
     text = "; ".join(part for part in parts if part)
@@ -263,12 +263,15 @@ def _nothing(progress: pl.DataFrame, loaded: pl.DataFrame, untold: str) -> str:
     far = f"{number}{of} got equally far in {groups}, and their calls match"
     if untold:
         far = f"the calls of {number}{of} in {groups} match, but {untold}"
-    late = loaded.filter(loaded["behind"] > 0).sort("behind", descending=True, maintain_order=True)
+    late = loaded.filter(loaded["missing_calls"] > 0).sort(
+        "missing_calls", descending=True, maintain_order=True
+    )
     if late.height:
         row = late.row(0, named=True)
+        missing_calls = plural(row["missing_calls"], "collective")
         far = (
             f"the calls of {number}{of} in {groups} match and have ended, but rank "
-            f"{row['rank']} is {plural(row['behind'], 'collective')} behind in group {group(row)}"
+            f"{row['rank']} is {missing_calls} behind in group {group(row)}"
             f"{f', and {untold}' if untold else ''}"
         )
     without = {*progress.filter(~progress["is_loaded"])["rank"].to_list()} if runs == 1 else set()

@@ -91,7 +91,7 @@ def trace_html(summary: Summary) -> str:
         parts.append(_table_html(summary.overview.select(names), options))
     if summary.quality.height:
         parts.append(
-            _table_html(summary.quality.select("check", "events", "action", "detail"), options)
+            _table_html(summary.quality.select("issue", "events", "action", "detail"), options)
         )
     return _block(*parts)
 

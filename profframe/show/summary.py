@@ -99,7 +99,7 @@ class Summary:
         return ", ".join([*parts[:_MOST_CATEGORIES], *more])
 
     def _quality(self) -> str:
-        counts = self.quality.group_by("check", maintain_order=True).agg(
+        counts = self.quality.group_by("issue", maintain_order=True).agg(
             events=pl.max_horizontal(pl.col("events").sum(), pl.len())
         )
         return ", ".join(f"{units.visible(c)} {units.count(n)}" for c, n in counts.iter_rows())

@@ -133,7 +133,7 @@ def notes(quality: pl.DataFrame, width: int | None) -> RenderableType:
         where = "" if single else f" [{row['run']}, rank {row['rank']}]"
         note = row["action"] if row["detail"] is None else f"{row['action']}: {row['detail']}"
         lines.add_row(
-            Text(units.visible(row["check"])),
+            Text(units.visible(row["issue"])),
             Text(units.count(row["events"])),
             Text(units.visible(note + where)),
         )

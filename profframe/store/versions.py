@@ -26,7 +26,7 @@ def note() -> Mapping[str, str]:
     return {
         "run": "run",
         "rank": "rank",
-        "check": literal(_CHECK.name),
+        "issue": literal(_CHECK.name),
         "events": "source_events",
         "example_event_id": "CAST(NULL AS BIGINT)",
         "action": literal(_CHECK.action),

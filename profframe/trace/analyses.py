@@ -70,7 +70,7 @@ def trend(self: Trace, metric: Text = "step_p50_ns", per_step: int = 0) -> pl.Da
         [*dict.fromkeys(texts("metric", metric))],
         order,
         runs=lambda: self.runs(per_step),
-        samples=self.samples,
+        samples=self.run_samples,
     )
     rows = trends.trend(order, list(values.items()))
     return frame(rows, why=reasons.of_trend(self, len(values)))
@@ -145,7 +145,7 @@ change, found 1 of 1
     from profframe.analysis import regressions as slower
 
     base, others = selecting.sides(_order(self)["run"].to_list(), baseline, runs)
-    samples = self.samples(kernel_by=kernel_by, copies=copies)
+    samples = self.run_samples(kernel_by=kernel_by, copies=copies)
     rows = slower.compare_runs(samples, base, others)
     return frame(
         slower.answer_rows(rows) if every else slower.regressions(rows),
@@ -210,7 +210,7 @@ def outliers(self: Trace, per: str = "run", top: int = 10, ops: int = 3) -> pl.D
         every = self.step_times()
         rows = unlike.outlying_steps(every, top)
         trace = self.filter(runs=rows["run"].unique().to_list())
-    samples = (trace if rows.height else self.filter(runs=())).samples(per=per)
+    samples = (trace if rows.height else self.filter(runs=())).run_samples(per=per)
     why = reasons.of_outliers(self, per, every, top)
     return frame(unlike.with_ops(rows, samples, ops), why=why)
 

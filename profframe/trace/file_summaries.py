@@ -88,7 +88,7 @@ def dumps(trace: Trace) -> FileSummary:
     if not records and not rows.height:
         hint = "TORCH_FR_BUFFER_SIZE=2000 makes torch record (TORCH_NCCL_TRACE_BUFFER_SIZE before)"
         return _words(label, what, facts, ("it has no records",), hint=hint)
-    sentences = hangs.headline(rows, trace.answer("hang_sides"), progress).split("\n")
+    sentences = hangs.headline(rows, trace.answer("hangs", per="rank"), progress).split("\n")
     excerpts = []
     if rows.height:
         first = rows.row(0, named=True)

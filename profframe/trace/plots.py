@@ -240,7 +240,7 @@ class Plots:
         Returns
         -------
         altair.Chart or altair.FacetChart
-            A bar for each of the largest segments, from `segment_map`.
+            A bar for each of the largest segments, from `fragmentation`.
 
         Raises
         ------
@@ -254,7 +254,7 @@ class Plots:
                 self.trace, "SELECT count(DISTINCT (run, rank, device)) FROM segments"
             ).item()
             pieces = parts.MOST_ROWS // max(min(devices, parts.MOST_PANELS), 1)
-            rows = self.trace.answer("segment_map", pieces=min(pieces, 2000))
+            rows = self.trace.answer("fragmentation", per="piece", pieces=min(pieces, 2000))
             return snapshots.segments(parts.non_empty(rows, "segments"))
 
     def queue_depth(self, points: int | None = None) -> AnyChart:
@@ -435,7 +435,7 @@ class Plots:
         Returns
         -------
         altair.Chart or altair.VConcatChart
-            Bars and points of `collective_summary`.
+            Bars and points of `collectives` by size.
 
         Raises
         ------
@@ -445,7 +445,7 @@ class Plots:
         with drawing():
             from profframe.pages.plots import jobs, parts
 
-            rows = self.trace.answer("collective_summary", corrected=corrected)
+            rows = self.trace.answer("collectives", per="size", corrected=corrected)
             parts.non_empty(rows, "collectives")
             return jobs.collectives(rows, _at_least_one("top", top))
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Final
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from profframe import schema
+from profframe.errors import ParameterError
 from profframe.facts.models import Devices
-from profframe.query import analyses, reasons
+from profframe.query import analyses, reasons, renamed
 from profframe.query.analyses import Analysis
 from profframe.query.catalogue import advice as with_rules
-from profframe.query.catalogue import catalogue, find
+from profframe.query.catalogue import asked, catalogue
 from profframe.query.header import Answer
 from profframe.query.result import plain
 from profframe.query.rules import Advice
@@ -74,7 +75,7 @@ def answer(
     >>> trace.answer("self_times", sort="calls", top=2, columns=["name", "calls"]).rows()
     [('aten::copy_', 459), ('aten::empty_strided', 405)]
     """
-    question = find(answer)
+    question, parameters = asked(answer, parameters)
     session = self._session
     docs = {column.name: column.doc for column in question.columns}
     values = {parameter.name: parameter.default for parameter in question.parameters} | parameters
@@ -94,6 +95,20 @@ def _rows(self: Trace, question: Answer, parameters: Mapping[str, object]) -> pl
     if isinstance(question, Advice):
         return gained.advice(self, question, parameters)
     return self._session.answer(question, parameters)
+
+
+def renamed_method(self: Trace, name: str) -> Callable[..., pl.DataFrame]:
+    """The method of an answer that has another name now."""
+    new, chosen = renamed.ANSWERS[name]
+    select, _ = asked(new, chosen)
+    names = [parameter.name for parameter in select.parameters]
+
+    def method(*args: object, **kwargs: object) -> pl.DataFrame:
+        if len(args) > len(names):
+            raise ParameterError(f"{name}: takes at most {len(names)} arguments without a name")
+        return self.answer(name, **dict(zip(names, args, strict=False)), **kwargs)
+
+    return method
 
 
 def sql(
@@ -218,6 +233,7 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
     include_python_functions: bool | None = None,
     compat: str | None = None,
     *,
+    per: str = "name",
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
@@ -234,6 +250,8 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
         installed.
     compat
         ``"torch"``: exactly torch's rows, which distinguish no kinds except user annotations.
+    per
+        What each row is: ``"name"``, or ``"all"``, as in `total_average`.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
 
@@ -255,10 +273,30 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
         group_by_overload_name=group_by_overload_name,
         include_python_functions=include_python_functions,
         compat=compat,
+        per=per,
         sort=sort,
         top=top,
         columns=columns,
     )
+
+
+def total_average(
+    self: Trace, *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+) -> pl.DataFrame:
+    """The sums of all rows of `key_averages`, as torch's ``total_average`` gives them.
+
+    Parameters
+    ----------
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per run and rank; `docs/answers.md` has its columns (`key_averages` with
+        ``per=all``).
+    """
+    return self.answer("key_averages", per="all", sort=sort, top=top, columns=columns)
 
 
 def roofline(
@@ -322,7 +360,7 @@ def answers() -> pl.DataFrame:
             one.name,
             kind,
             one.sentence,
-            ", ".join(f"{p.name}={p.default}" for p in one.parameters),
+            ", ".join(f"{p.name}={p.default}" for p in one.all_parameters),
             reasons.needed(one.recorded),
         )
         for kind, one in sorted(questions, key=lambda question: question[1].name)

@@ -76,39 +76,9 @@ def collective_progress(
     polars.DataFrame
         One row per (run, rank, process_group, group_ranks), by run, group and rank. Columns: ``run
         rank process_group process_group_description group_ranks is_loaded first_seq last_seq
-        completed_seq behind kind state created_ns stack``.
+        completed_seq missing_calls kind state created_ns stack``.
     """
     return self.answer("collective_progress", sort=sort, top=top, columns=columns)
-
-
-def collective_summary(
-    self: "Trace",
-    corrected: bool = True,
-    *,
-    sort: Text | None = None,
-    top: int | None = None,
-    columns: Text | None = None,
-) -> pl.DataFrame:
-    """How fast collectives are, by group, operation, data type and size.
-
-    Parameters
-    ----------
-    corrected
-        Correct clocks by the offsets of clock_skew, if all are known.
-    sort, top, columns
-        Order, number and columns of the rows, as for `answer`.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per (run, process_group, collective, dtype, bytes), the most time first, then by run
-        and these columns. Columns: ``run ranks process_group collective dtype bytes calls
-        mismatches total_ns mean_ns min_ns p50_ns max_ns skew_ns max_skew_ns algorithm_gb_per_s
-        bus_gb_per_s is_corrected``.
-    """
-    return self.answer(
-        "collective_summary", corrected=corrected, sort=sort, top=top, columns=columns
-    )
 
 
 def collective_traffic(
@@ -145,7 +115,8 @@ def collectives(
     Parameters
     ----------
     per
-        What each row is. One of ``"collective"``, ``"rank"``.
+        What each row is; size: a group, operation, data type and size. One of ``"collective"``,
+        ``"rank"``, ``"size"``.
     mismatched
         Only collectives with a mismatch other than not_loaded.
     corrected
@@ -161,6 +132,12 @@ def collectives(
         expected_ranks missing_ranks mismatch step dtype bytes imbalance event_id kernels start_ns
         dur_ns wait_ns transfer_ns start_skew_ns end_skew_ns last_rank latency_ns algorithm_gb_per_s
         bus_gb_per_s is_corrected``.
+
+        With ``per=size``: how fast collectives are, by group, operation, data type and size. One
+        row per (run, process_group, collective, dtype, bytes), the most time first, then by run and
+        these columns. Columns: ``run ranks process_group collective dtype bytes calls mismatches
+        total_ns mean_ns min_ns p50_ns max_ns skew_ns max_skew_ns algorithm_gb_per_s bus_gb_per_s
+        is_corrected``.
     """
     return self.answer(
         "collectives",
@@ -173,49 +150,10 @@ def collectives(
     )
 
 
-def communication_parts(
-    self: "Trace",
-    window: str = "step",
-    corrected: bool = True,
-    *,
-    sort: Text | None = None,
-    top: int | None = None,
-    columns: Text | None = None,
-) -> pl.DataFrame:
-    """What ranks compute and communicate in each step, and how much of it is waiting.
-
-    Parameters
-    ----------
-    window
-        What a step is: its interval, as in `step_times`, or its slice on the host. One of
-        ``"step"``, ``"host"``.
-    corrected
-        Correct clocks by the offsets of clock_skew, if all are known.
-    sort, top, columns
-        Order, number and columns of the rows, as for `answer`.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per (run, step, rank) that used devices, by run, the rows without a step first, then
-        by step and rank. Columns: ``run rank step ranks start_ns span_ns compute_ns
-        communication_ns hidden_ns exposed_ns wait_ns transfer_ns unknown_ns hidden_share
-        exposed_share wait_share compute_over_mean exposed_over_mean wait_over_mean step_ns host_ns
-        device_start_ns device_window_ns lag_ns``.
-    """
-    return self.answer(
-        "communication_parts",
-        window=window,
-        corrected=corrected,
-        sort=sort,
-        top=top,
-        columns=columns,
-    )
-
-
 def counter_series(
     self: "Trace",
     name: str = "",
+    per: str = "value",
     *,
     sort: Text | None = None,
     top: int | None = None,
@@ -227,6 +165,8 @@ def counter_series(
     ----------
     name
         Only counters with this text in their name, taken literally.
+    per
+        What each row is. One of ``"value"``, ``"counter"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
 
@@ -236,41 +176,19 @@ def counter_series(
         One row per value, by run, rank, name, series, process, counter_id, device, unit and time,
         then by value. Columns: ``run rank name series pid thread counter_id device unit time_ns
         value``.
+
+        With ``per=counter``: range and time-weighted mean of every counter. One row per (run, rank,
+        name, series, pid, counter_id, device, unit), in this order. Columns: ``run rank name series
+        pid counter_id device unit samples start_ns span_ns mean_value min_value max_value
+        last_value``.
     """
-    return self.answer("counter_series", name=name, sort=sort, top=top, columns=columns)
+    return self.answer("counter_series", name=name, per=per, sort=sort, top=top, columns=columns)
 
 
-def counter_summary(
-    self: "Trace",
-    name: str = "",
-    *,
-    sort: Text | None = None,
-    top: int | None = None,
-    columns: Text | None = None,
-) -> pl.DataFrame:
-    """Range and time-weighted mean of every counter.
-
-    Parameters
-    ----------
-    name
-        Only counters with this text in their name, taken literally.
-    sort, top, columns
-        Order, number and columns of the rows, as for `answer`.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per (run, rank, name, series, pid, counter_id, device, unit), in this order.
-        Columns: ``run rank name series pid counter_id device unit samples start_ns span_ns
-        mean_value min_value max_value last_value``.
-    """
-    return self.answer("counter_summary", name=name, sort=sort, top=top, columns=columns)
-
-
-def evaluation(
+def counters_by_op(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """Self time of each host slice, and whether the devices had work meanwhile.
+    """Hardware counters by op, from CUPTI's range profiler.
 
     Parameters
     ----------
@@ -280,10 +198,11 @@ def evaluation(
     Returns
     -------
     polars.DataFrame
-        One row per host slice that nests, by run, rank, start and event_id. Columns: ``run rank
-        event_id parent_id name kind step start_ns dur_ns self_ns idle_ns idle_share queue_depth``.
+        One row per (run, rank, op, series), by run, rank, the op's first slice with counters, op,
+        series. Columns: ``run rank op series matched_by ops ranges total mean_value min_value
+        max_value``.
     """
-    return self.answer("evaluation", sort=sort, top=top, columns=columns)
+    return self.answer("counters_by_op", sort=sort, top=top, columns=columns)
 
 
 def expert_balance(
@@ -371,6 +290,9 @@ def flame(
 def fragmentation(
     self: "Trace",
     request_bytes: int = 0,
+    per: str = "segment",
+    segments: int = 32,
+    pieces: int = 2000,
     *,
     sort: Text | None = None,
     top: int | None = None,
@@ -381,7 +303,13 @@ def fragmentation(
     Parameters
     ----------
     request_bytes
-        A request to place, in bytes; 0 for the largest that failed on the device.
+        A request to place; 0 for the largest that failed on the device.
+    per
+        What each row is. One of ``"segment"``, ``"piece"``.
+    segments
+        Maximum segments per (run, rank, device), the largest; 0 for all. Only with ``per=piece``.
+    pieces
+        Maximum pieces per (run, rank, device), the largest; 0 for all. Only with ``per=piece``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
 
@@ -392,9 +320,21 @@ def fragmentation(
         then by segment_id. Columns: ``run rank device segment_id segment_type pool stream bytes
         active_bytes inactive_bytes free_blocks largest_free_bytes unused_bytes inactive_share
         request_bytes fits_block fits_segment is_releasable``.
+
+        With ``per=piece``: how the segments of a memory snapshot are divided into blocks. One row
+        per piece, per (run, rank, device), by device, the largest segments first, then by
+        segment_id and place in the segment. Columns: ``run rank device segment_id segment_type
+        segment_bytes offset_bytes bytes state blocks segments pieces``.
     """
     return self.answer(
-        "fragmentation", request_bytes=request_bytes, sort=sort, top=top, columns=columns
+        "fragmentation",
+        request_bytes=request_bytes,
+        per=per,
+        segments=segments,
+        pieces=pieces,
+        sort=sort,
+        top=top,
+        columns=columns,
     )
 
 
@@ -462,34 +402,20 @@ def graph_layers(
     return self.answer("graph_layers", per=per, sort=sort, top=top, columns=columns)
 
 
-def hang_sides(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
-) -> pl.DataFrame:
-    """Each rank's side of a hang: its call, sizes, types, time and stack.
-
-    Parameters
-    ----------
-    sort, top, columns
-        Order, number and columns of the rows, as for `answer`.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per (run, rank, process_group, collective_seq, line) of `hangs`, by run, group,
-        number and rank. Columns: ``run rank process_group process_group_description collective_seq
-        line finding role record_id kind called_group called_seq input_sizes input_dtypes
-        output_sizes output_dtypes state created_ns stack``.
-    """
-    return self.answer("hang_sides", sort=sort, top=top, columns=columns)
-
-
 def hangs(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: "Trace",
+    per: str = "collective",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """Collectives that a rank did not reach, that ranks disagree about, or that did not end.
 
     Parameters
     ----------
+    per
+        What each row is; rank: a rank's side of a collective. One of ``"collective"``, ``"rank"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
 
@@ -500,14 +426,21 @@ def hangs(
         first, then by time. Columns: ``run ranks process_group process_group_description
         group_ranks kind collective_seq line finding late_ranks waiting_ranks other_ranks
         not_loaded_ranks since_ns all_waiting_ns is_cause late_at waiting_stack late_stack``.
+
+        With ``per=rank``: each rank's side of a hang: its call, sizes, types, time and stack. One
+        row per (run, rank, process_group, collective_seq, line) of `hangs`, by run, group, number
+        and rank. Columns: ``run rank process_group process_group_description collective_seq line
+        finding role record_id kind called_group called_seq input_sizes input_dtypes output_sizes
+        output_dtypes state created_ns stack``.
     """
-    return self.answer("hangs", sort=sort, top=top, columns=columns)
+    return self.answer("hangs", per=per, sort=sort, top=top, columns=columns)
 
 
 def idle(
     self: "Trace",
     per: str = "stream",
     kernel_wait_ns: int = 30_000,
+    by: str = "cause",
     *,
     sort: Text | None = None,
     top: int | None = None,
@@ -521,6 +454,9 @@ def idle(
         Gaps of each stream, or of each device as a whole. One of ``"stream"``, ``"device"``.
     kernel_wait_ns
         Gaps of at least this, in ns, are not kernel_wait.
+    by
+        What each row is; others: what the host was in. One of ``"cause"``, ``"line"``,
+        ``"module"``, ``"op"``, ``"annotation"``, ``"frame"``, ``"call"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
 
@@ -531,41 +467,15 @@ def idle(
         the longest idle_ns first. Columns: ``run rank device stream cause gaps idle_ns mean_ns
         max_ns share span_share busy_ns span_ns line_name line_ns module_name module_ns op_name
         op_ns annotation_name annotation_ns launch_wait_ns``.
+
+        With ``by=line|module|op|annotation|frame|call``: what the host did while the devices had
+        nothing to do. One row per (run, rank, device, stream, name), by run, rank, device and
+        stream, the longest idle_ns first, then by name. Columns: ``run rank device stream name gaps
+        idle_ns share max_ns max_id``.
     """
     return self.answer(
-        "idle", per=per, kernel_wait_ns=kernel_wait_ns, sort=sort, top=top, columns=columns
+        "idle", per=per, kernel_wait_ns=kernel_wait_ns, by=by, sort=sort, top=top, columns=columns
     )
-
-
-def idle_owners(
-    self: "Trace",
-    by: str = "line",
-    per: str = "device",
-    *,
-    sort: Text | None = None,
-    top: int | None = None,
-    columns: Text | None = None,
-) -> pl.DataFrame:
-    """What the host did while the devices had nothing to do, by line of the user's own code.
-
-    Parameters
-    ----------
-    by
-        What each row is. One of ``"line"``, ``"module"``, ``"op"``, ``"annotation"``, ``"frame"``,
-        ``"call"``.
-    per
-        Gaps of each device as a whole, or of each stream. One of ``"device"``, ``"stream"``.
-    sort, top, columns
-        Order, number and columns of the rows, as for `answer`.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per (run, rank, device, stream, name), by run, rank, device and stream, the longest
-        idle_ns first, then by name. Columns: ``run rank device stream name gaps idle_ns share
-        max_ns max_id``.
-    """
-    return self.answer("idle_owners", by=by, per=per, sort=sort, top=top, columns=columns)
 
 
 def input_balance(
@@ -643,57 +553,12 @@ def kernel_overlap(
     return self.answer("kernel_overlap", per=per, sort=sort, top=top, columns=columns)
 
 
-def kernel_shapes(
-    self: "Trace",
-    per_op: bool = False,
-    *,
-    sort: Text | None = None,
-    top: int | None = None,
-    columns: Text | None = None,
-) -> pl.DataFrame:
-    """Device time of kernels by how they were launched: grid, block, registers and shared memory.
-
-    Parameters
-    ----------
-    per_op
-        Also split rows by the op that launched the kernel.
-    sort, top, columns
-        Order, number and columns of the rows, as for `answer`.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per (run, rank, name, grid, block, registers, shared_memory_bytes, op), the largest
-        total_ns first, then in this order. Columns: ``run rank name grid block registers
-        shared_memory_bytes op calls total_ns mean_ns min_ns max_ns share blocks_per_sm occupancy``.
-    """
-    return self.answer("kernel_shapes", per_op=per_op, sort=sort, top=top, columns=columns)
-
-
-def kernel_types(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
-) -> pl.DataFrame:
-    """How long the devices of each trace computed, communicated and copied, alone and together.
-
-    Parameters
-    ----------
-    sort, top, columns
-        Order, number and columns of the rows, as for `answer`.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per (run, rank, what was running together), the longest first, then by run, rank and
-        classes. Columns: ``run rank classes total_ns share``.
-    """
-    return self.answer("kernel_types", sort=sort, top=top, columns=columns)
-
-
 def kernels(
     self: "Trace",
     by: str = "name",
     top: int = 0,
     copies: bool = False,
+    per_op: bool = False,
     *,
     sort: Text | None = None,
     columns: Text | None = None,
@@ -703,12 +568,14 @@ def kernels(
     Parameters
     ----------
     by
-        Short_name: no return type, template arguments, parameters. One of ``"name"``,
-        ``"short_name"``, ``"category"``, ``"class"``.
+        What each row is; launch: grid, block, registers. One of ``"name"``, ``"short_name"``,
+        ``"category"``, ``"class"``, ``"launch"``.
     top
         N: the N largest per rank, and one row `others`; 0: all.
     copies
         Include memory copies and fills.
+    per_op
+        Also split rows by the op that launched the kernel. Only with ``by=launch``.
     sort, columns
         Order, number and columns of the rows, as for `answer`.
 
@@ -718,9 +585,17 @@ def kernels(
         One row per (run, rank, name, class), the largest total_ns first, then by run, rank, name,
         class; `others` last. Columns: ``run rank name calls total_ns mean_ns std_ns min_ns max_ns
         share top_op top_op_share launch_site launch_site_share class class_share short_name
-        category fuses does_both``.
+        category fused_ops is_mixed``.
+
+        With ``by=launch``: device time of kernels by how they were launched: grid, block, registers
+        and shared memory. One row per (run, rank, name, grid, block, registers,
+        shared_memory_bytes, op), the largest total_ns first, then in this order. Columns: ``run
+        rank name grid block registers shared_memory_bytes op calls total_ns mean_ns min_ns max_ns
+        share blocks_per_sm occupancy``.
     """
-    return self.answer("kernels", by=by, top=top, copies=copies, sort=sort, columns=columns)
+    return self.answer(
+        "kernels", by=by, top=top, copies=copies, per_op=per_op, sort=sort, columns=columns
+    )
 
 
 def launches(
@@ -788,57 +663,6 @@ def memory_bandwidth(
     return self.answer("memory_bandwidth", by=by, sort=sort, top=top, columns=columns)
 
 
-def memory_growth(
-    self: "Trace",
-    by: str = "stack",
-    from_ns: int = 0,
-    to_ns: int = 0,
-    since: str = "",
-    *,
-    until: str = "",
-    top: int = 100,
-    sort: Text | None = None,
-    columns: Text | None = None,
-) -> pl.DataFrame:
-    """What a memory snapshot holds more of at one time than at another.
-
-    Parameters
-    ----------
-    by
-        What each row is. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
-    from_ns
-        From this time, on the clock that traces.clock names; 0 for the beginning.
-    to_ns
-        To this time; 0 for the end.
-    since
-        From the first start of an annotation of this name.
-    until
-        To the last end of an annotation of this name.
-    top
-        Maximum rows per (run, rank, device); 0 for all.
-    sort, columns
-        Order, number and columns of the rows, as for `answer`.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per name, per (run, rank, device), with memory allocated or freed for good in
-        between, by device, largest change first. Columns: ``run rank device stack_id name
-        from_bytes to_bytes change_bytes made_bytes made_blocks freed_bytes freed_blocks stack``.
-    """
-    return self.answer(
-        "memory_growth",
-        by=by,
-        from_ns=from_ns,
-        to_ns=to_ns,
-        since=since,
-        until=until,
-        top=top,
-        sort=sort,
-        columns=columns,
-    )
-
-
 def memory_owners(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
@@ -860,13 +684,22 @@ def memory_owners(
 
 
 def memory_peak(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: "Trace",
+    per: str = "device",
+    top: int | None = None,
+    *,
+    sort: Text | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """When the most memory was allocated on each device, by which op, and what was never freed.
 
     Parameters
     ----------
-    sort, top, columns
+    per
+        What each row is; block: one that was never freed. One of ``"device"``, ``"block"``.
+    top
+        Maximum rows per (run, rank); 0 for all. Only with ``per=block``.
+    sort, columns
         Order, number and columns of the rows, as for `answer`.
 
     Returns
@@ -875,8 +708,13 @@ def memory_peak(
         One row per (run, rank, device_type, device), in this order; on a tie the earliest record.
         Columns: ``run rank device_type device allocated_bytes reserved_bytes time_ns op_id op_name
         annotation_id annotation_name unfreed_blocks unfreed_bytes source``.
+
+        With ``per=block``: the largest blocks that were allocated in the trace and never freed, and
+        the op of each. One row per block, per (run, rank, device_type, device), the largest first,
+        then by run, rank, time, device and address. Columns: ``run rank device_type device address
+        bytes time_ns op_id op_name annotation_id annotation_name``.
     """
-    return self.answer("memory_peak", sort=sort, top=top, columns=columns)
+    return self.answer("memory_peak", per=per, top=top, sort=sort, columns=columns)
 
 
 def memory_stacks(
@@ -884,7 +722,11 @@ def memory_stacks(
     by: str = "stack",
     at: str = "peak",
     top: int = 100,
+    from_ns: int = 0,
     *,
+    to_ns: int = 0,
+    since: str = "",
+    until: str = "",
     sort: Text | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
@@ -895,10 +737,19 @@ def memory_stacks(
     by
         What each row is. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
     at
-        Which moment peak columns describe: the peak, or the last time that memory ran out. One of
-        ``"peak"``, ``"oom"``.
+        Peak, or the last time that memory ran out; change: from one moment to another. One of
+        ``"peak"``, ``"oom"``, ``"change"``.
     top
         Maximum rows per (run, rank, device); 0 for all.
+    from_ns
+        From this time, on the clock that traces.clock names; 0 for the beginning. Only with
+        ``at=change``.
+    to_ns
+        To this time; 0 for the end. Only with ``at=change``.
+    since
+        From the first start of an annotation of this name. Only with ``at=change``.
+    until
+        To the last end of an annotation of this name. Only with ``at=change``.
     sort, columns
         Order, number and columns of the rows, as for `answer`.
 
@@ -909,8 +760,24 @@ def memory_stacks(
         at the end, then by name. Columns: ``run rank device stack_id name peak_ns peak_bytes
         peak_blocks peak_share end_bytes end_blocks unfreed_bytes unfreed_blocks allocations
         allocated_bytes stack``.
+
+        With ``at=change``: what a memory snapshot holds more of at one time than at another. One
+        row per name, per (run, rank, device), with memory allocated or freed for good in between,
+        by device, largest change first. Columns: ``run rank device stack_id name from_bytes
+        to_bytes change_bytes made_bytes made_blocks freed_bytes freed_blocks stack``.
     """
-    return self.answer("memory_stacks", by=by, at=at, top=top, sort=sort, columns=columns)
+    return self.answer(
+        "memory_stacks",
+        by=by,
+        at=at,
+        top=top,
+        from_ns=from_ns,
+        to_ns=to_ns,
+        since=since,
+        until=until,
+        sort=sort,
+        columns=columns,
+    )
 
 
 def memory_timeline(
@@ -972,10 +839,10 @@ def modules(
     return self.answer("modules", per=per, together=together, sort=sort, top=top, columns=columns)
 
 
-def op_counters(
+def op_idle_queue(
     self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
 ) -> pl.DataFrame:
-    """Hardware counters by op, from CUPTI's range profiler.
+    """Self time of each host slice, and whether the devices had work meanwhile.
 
     Parameters
     ----------
@@ -985,11 +852,10 @@ def op_counters(
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, op, series), by run, rank, the op's first slice with counters, op,
-        series. Columns: ``run rank op series matched_by ops ranges total mean_value min_value
-        max_value``.
+        One row per host slice that nests, by run, rank, start and event_id. Columns: ``run rank
+        event_id parent_id name kind step start_ns dur_ns self_ns idle_ns idle_share queue_depth``.
     """
-    return self.answer("op_counters", sort=sort, top=top, columns=columns)
+    return self.answer("op_idle_queue", sort=sort, top=top, columns=columns)
 
 
 def op_kernels(
@@ -1199,6 +1065,8 @@ def python_lines(
 def queue_depth(
     self: "Trace",
     points: int = 0,
+    per: str = "change",
+    full_depth: int = 1024,
     *,
     sort: Text | None = None,
     top: int | None = None,
@@ -1210,6 +1078,10 @@ def queue_depth(
     ----------
     points
         Maximum rows per stream, from 2; 0 for every change.
+    per
+        What each row is. One of ``"change"``, ``"stream"``.
+    full_depth
+        Depth from which a queue counts as full, so that a launch blocks. Only with ``per=stream``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
 
@@ -1218,35 +1090,21 @@ def queue_depth(
     polars.DataFrame
         One row per (run, rank, device, stream, moment in which the number changes), in this order.
         Columns: ``run rank device stream time_ns depth``.
-    """
-    return self.answer("queue_depth", points=points, sort=sort, top=top, columns=columns)
 
-
-def queue_summary(
-    self: "Trace",
-    full_depth: int = 1024,
-    *,
-    sort: Text | None = None,
-    top: int | None = None,
-    columns: Text | None = None,
-) -> pl.DataFrame:
-    """How full the queue of each stream was, every depth weighted by its time.
-
-    Parameters
-    ----------
-    full_depth
-        Depth from which a queue counts as full, so that a launch blocks.
-    sort, top, columns
-        Order, number and columns of the rows, as for `answer`.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per (run, rank, device, stream) for which work was waiting, in this order. Columns:
-        ``run rank device stream span_ns mean_depth min_depth max_depth p50_depth p90_depth
+        With ``per=stream``: how full the queue of each stream was, every depth weighted by its
+        time. One row per (run, rank, device, stream) for which work was waiting, in this order.
+        Columns: ``run rank device stream span_ns mean_depth min_depth max_depth p50_depth p90_depth
         p99_depth empty_ns empty_share blocked_ns blocked_share``.
     """
-    return self.answer("queue_summary", full_depth=full_depth, sort=sort, top=top, columns=columns)
+    return self.answer(
+        "queue_depth",
+        points=points,
+        per=per,
+        full_depth=full_depth,
+        sort=sort,
+        top=top,
+        columns=columns,
+    )
 
 
 def rank_balance(
@@ -1288,36 +1146,7 @@ def recompute(
     return self.answer("recompute", sort=sort, top=top, columns=columns)
 
 
-def runs(
-    self: "Trace",
-    per_step: int = 0,
-    *,
-    sort: Text | None = None,
-    top: int | None = None,
-    columns: Text | None = None,
-) -> pl.DataFrame:
-    """How long each run and its steps took, what its devices did, and its memory peak.
-
-    Parameters
-    ----------
-    per_step
-        Tokens, samples or other units that a step processes on all ranks together; 0: not known.
-    sort, top, columns
-        Order, number and columns of the rows, as for `answer`.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per run, by run. Columns: ``run ranks clock start_ns events kernels span_ns steps
-        step_mean_ns step_min_ns step_p50_ns step_p90_ns step_p99_ns step_max_ns throughput_per_s
-        op_self_ns kernel_ns device_span_ns compute_ns exposed_communication_ns exposed_copy_ns
-        unrecorded_ns idle_ns busy_ns busy_share exposed_communication_share peak_device_bytes
-        peak_host_bytes``.
-    """
-    return self.answer("runs", per_step=per_step, sort=sort, top=top, columns=columns)
-
-
-def samples(
+def run_samples(
     self: "Trace",
     per: str = "run",
     kernel_by: str = "name",
@@ -1360,7 +1189,7 @@ def samples(
         device_ns flops flops_ns bytes bytes_ns compute_ps compute_ns memory_ps memory_ns``.
     """
     return self.answer(
-        "samples",
+        "run_samples",
         per=per,
         kernel_by=kernel_by,
         copies=copies,
@@ -1373,36 +1202,33 @@ def samples(
     )
 
 
-def segment_map(
+def runs(
     self: "Trace",
-    segments: int = 32,
-    pieces: int = 2000,
+    per_step: int = 0,
     *,
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """How the segments of a memory snapshot are divided into blocks.
+    """How long each run and its steps took, what its devices did, and its memory peak.
 
     Parameters
     ----------
-    segments
-        Maximum segments per (run, rank, device), the largest; 0 for all.
-    pieces
-        Maximum pieces per (run, rank, device), the largest; 0 for all.
+    per_step
+        Tokens, samples or other units that a step processes on all ranks together; 0: not known.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per piece, per (run, rank, device), by device, the largest segments first, then by
-        segment_id and place in the segment. Columns: ``run rank device segment_id segment_type
-        segment_bytes offset_bytes bytes state blocks segments pieces``.
+        One row per run, by run. Columns: ``run ranks clock start_ns events kernels span_ns steps
+        step_mean_ns step_min_ns step_p50_ns step_p90_ns step_p99_ns step_max_ns throughput_per_s
+        op_self_ns kernel_ns device_span_ns compute_ns exposed_communication_ns exposed_copy_ns
+        unrecorded_ns idle_ns busy_ns busy_share exposed_communication_share peak_device_bytes
+        peak_host_bytes``.
     """
-    return self.answer(
-        "segment_map", segments=segments, pieces=pieces, sort=sort, top=top, columns=columns
-    )
+    return self.answer("runs", per_step=per_step, sort=sort, top=top, columns=columns)
 
 
 def self_times(
@@ -1503,6 +1329,46 @@ def snapshot_timeline(
     )
 
 
+def step_communication(
+    self: "Trace",
+    window: str = "step",
+    corrected: bool = True,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
+    """What ranks compute and communicate in each step, and how much of it is waiting.
+
+    Parameters
+    ----------
+    window
+        What a step is: its interval, as in `step_times`, or its slice on the host. One of
+        ``"step"``, ``"host"``.
+    corrected
+        Correct clocks by the offsets of clock_skew, if all are known.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, step, rank) that used devices, by run, the rows without a step first, then
+        by step and rank. Columns: ``run rank step ranks start_ns span_ns compute_ns
+        communication_ns hidden_ns exposed_ns wait_ns transfer_ns unknown_ns hidden_share
+        exposed_share wait_share compute_over_mean exposed_over_mean wait_over_mean step_ns host_ns
+        device_start_ns device_window_ns lag_ns``.
+    """
+    return self.answer(
+        "step_communication",
+        window=window,
+        corrected=corrected,
+        sort=sort,
+        top=top,
+        columns=columns,
+    )
+
+
 def step_times(
     self: "Trace",
     window: str = "step",
@@ -1590,6 +1456,7 @@ def tensor_traffic(
 def time_breakdown(
     self: "Trace",
     window: str = "step",
+    per: str = "step",
     *,
     sort: Text | None = None,
     top: int | None = None,
@@ -1601,6 +1468,9 @@ def time_breakdown(
     ----------
     window
         What a step is: its interval, or its slice on the host. One of ``"step"``, ``"host"``.
+    per
+        What each row is; combination: of classes that ran at once. One of ``"step"``,
+        ``"combination"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
 
@@ -1612,50 +1482,14 @@ def time_breakdown(
         exposed_communication_ns exposed_copy_ns unrecorded_ns idle_ns hidden_communication_ns
         hidden_copy_ns other_steps_ns step_ns host_ns device_start_ns device_window_ns lag_ns
         lack``.
+
+        With ``per=combination``: how long the devices of each trace computed, communicated and
+        copied, alone and together. One row per (run, rank, what was running together), the longest
+        first, then by run, rank and classes. Columns: ``run rank classes total_ns share``.
     """
-    return self.answer("time_breakdown", window=window, sort=sort, top=top, columns=columns)
-
-
-def total_average(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
-) -> pl.DataFrame:
-    """The sums of all rows of key_averages.
-
-    Parameters
-    ----------
-    sort, top, columns
-        Order, number and columns of the rows, as for `answer`.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per (run, rank) that has events, by run and rank. Columns: ``run rank name calls
-        cpu_ns self_cpu_ns device_ns self_device_ns cpu_bytes self_cpu_bytes device_bytes
-        self_device_bytes torch_flops``.
-    """
-    return self.answer("total_average", sort=sort, top=top, columns=columns)
-
-
-def unfreed(
-    self: "Trace", top: int = 100, *, sort: Text | None = None, columns: Text | None = None
-) -> pl.DataFrame:
-    """The largest blocks that were allocated in the trace and never freed, and the op of each.
-
-    Parameters
-    ----------
-    top
-        Maximum rows per (run, rank); 0 for all.
-    sort, columns
-        Order, number and columns of the rows, as for `answer`.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per block, per (run, rank, device_type, device), the largest first, then by run,
-        rank, time, device and address. Columns: ``run rank device_type device address bytes time_ns
-        op_id op_name annotation_id annotation_name``.
-    """
-    return self.answer("unfreed", top=top, sort=sort, columns=columns)
+    return self.answer(
+        "time_breakdown", window=window, per=per, sort=sort, top=top, columns=columns
+    )
 
 
 def utilization(

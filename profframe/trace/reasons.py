@@ -100,8 +100,8 @@ def of_blame(self: Trace, run: str | None, step: int | None, *, corrected: bool)
             return type(self)(session).blame("rank", run, **chosen, corrected=corrected).height
 
         given = {} if step is None else {"step": step}
-        otherwise = "no rank is late to a collective, and no collective takes time"
-        return reasons.of_analysis(session, Analysis((), otherwise, height, given))
+        when_empty = "no rank is late to a collective, and no collective takes time"
+        return reasons.of_analysis(session, Analysis((), when_empty, height, given))
 
     return late_reason(self, why)
 
@@ -112,8 +112,8 @@ def of_dependencies(self: Trace) -> Why:
     def height(session: Session, _: Mapping[str, object]) -> int:
         return type(self)(session).dependencies().height
 
-    otherwise = "nothing in this trace waited for anything else in it"
-    return _of(self, Analysis(analyses.recorded("dependencies"), otherwise, height))
+    when_empty = "nothing in this trace waited for anything else in it"
+    return _of(self, Analysis(analyses.recorded("dependencies"), when_empty, height))
 
 
 def of_path(self: Trace, run: str | None, rank: int | None, *, across_ranks: bool) -> Why:
@@ -123,14 +123,12 @@ def of_path(self: Trace, run: str | None, rank: int | None, *, across_ranks: boo
         path = type(self)(session).critical_path(run=run, rank=rank, across_ranks=across_ranks)
         return path.events.height
 
-    otherwise = "no host slice or device work has both a start and a duration"
-    return _of(self, Analysis(analyses.recorded("critical_path"), otherwise, height))
+    when_empty = "no host slice or device work has both a start and a duration"
+    return _of(self, Analysis(analyses.recorded("critical_path"), when_empty, height))
 
 
-def of_tree(self: Trace, row_limit: int) -> Why:
+def of_tree(self: Trace) -> Why:
     """Why a call tree has no slices."""
-    if not row_limit:
-        return lambda: "row_limit=0 draws no slice"
     return _of(self, Analysis(analyses.recorded("tree"), "the call tree contains no host slices"))
 
 

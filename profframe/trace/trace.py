@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.errors import no_attribute
+from profframe.query import renamed
 from profframe.query.session import Session
 from profframe.show import notebook
 from profframe.trace import analyses, exports, jobs, query, questions, rows, views
@@ -50,7 +51,9 @@ class Trace:
 
     if not TYPE_CHECKING:  # a type checker would accept any name as an existing one
 
-        def __getattr__(self, name: str) -> NoReturn:
+        def __getattr__(self, name: str) -> object:
+            if name in renamed.ANSWERS:
+                return query.renamed_method(self, name)
             raise no_attribute(self, "a Trace", "trace", name)
 
     def __reduce__(self) -> tuple[type[Self], tuple[Session]]:
@@ -188,26 +191,21 @@ class Trace:
     annotations = questions.annotations
     clock_skew = questions.clock_skew
     collective_progress = questions.collective_progress
-    collective_summary = questions.collective_summary
     collective_traffic = questions.collective_traffic
     collectives = questions.collectives
-    communication_parts = questions.communication_parts
     counter_series = questions.counter_series
-    counter_summary = questions.counter_summary
-    evaluation = questions.evaluation
+    counters_by_op = questions.counters_by_op
+    evaluation = questions.op_idle_queue
+    op_idle_queue = questions.op_idle_queue
     expert_balance = questions.expert_balance
     exposed_communication = questions.exposed_communication
     flame = questions.flame
     gaps = questions.gaps
     graph_layers = questions.graph_layers
-    hang_sides = questions.hang_sides
     hangs = questions.hangs
     idle = questions.idle
-    idle_owners = questions.idle_owners
     input_balance = questions.input_balance
     kernel_overlap = questions.kernel_overlap
-    kernel_shapes = questions.kernel_shapes
-    kernel_types = questions.kernel_types
     kernel_categories = questions.kernel_categories
     kernels = questions.kernels
     key_averages = query.key_averages
@@ -217,7 +215,6 @@ class Trace:
     memory_peak = questions.memory_peak
     memory_timeline = questions.memory_timeline
     modules = questions.modules
-    op_counters = questions.op_counters
     op_kernels = questions.op_kernels
     optimizable_events = questions.optimizable_events
     overview = questions.overview
@@ -226,27 +223,23 @@ class Trace:
     pipeline_bubbles = questions.pipeline_bubbles
     python_lines = questions.python_lines
     queue_depth = questions.queue_depth
-    queue_summary = questions.queue_summary
     rank_balance = questions.rank_balance
     recompute = questions.recompute
     roofline = query.roofline
+    run_samples = questions.run_samples
     runs = questions.runs
-    samples = questions.samples
     self_times = questions.self_times
     sequences = questions.sequences
     step_times = questions.step_times
-    steps = questions.step_times
+    step_communication = questions.step_communication
     stragglers = questions.stragglers
     tensor_traffic = questions.tensor_traffic
     time_breakdown = questions.time_breakdown
-    total_average = questions.total_average
-    unfreed = questions.unfreed
+    total_average = query.total_average
     memory_stacks = questions.memory_stacks
     out_of_memory = questions.out_of_memory
     fragmentation = questions.fragmentation
-    memory_growth = questions.memory_growth
     snapshot_timeline = questions.snapshot_timeline
-    segment_map = questions.segment_map
     utilization = questions.utilization
     work_rates = questions.work_rates
 

@@ -42,15 +42,22 @@ def page() -> str:
         if isinstance(answer, Advice):
             lines += ["", "Its parameters are the thresholds of the [rules](rules.md)."]
         else:
-            lines += _parameters(answer.parameters)
-        lines += ["", "| column | type | unit | what it is |", "|---|---|---|---|"]
-        lines += [f"| `{c.name}` | {c.type} | {c.unit or ''} | {c.doc} |" for c in answer.columns]
+            lines += _parameters(answer.all_parameters)
+        lines += _columns(answer)
+        for form in answer.forms:
+            lines += ["", f"### {answer.name}, {form.choice}", "", _capital(form.sentence)]
+            lines += ["", form.grain, *form.notes, "", *_without_rows(form), *_columns(form)]
     lines += ["", "## Analyses", "", *_ANALYSES]
     for analysis in analyses():
         lines += ["", f"### `{analysis.name}`", "", analysis.sentence]
         lines += ["", f"On the command line: `profframe {analysis.verb}`."] if analysis.verb else []
         lines += _parameters(analysis.parameters)
     return "\n".join(lines) + "\n"
+
+
+def _columns(select: Answer) -> list[str]:
+    heads = ["", "| column | type | unit | what it is |", "|---|---|---|---|"]
+    return heads + [f"| `{c.name}` | {c.type} | {c.unit or ''} | {c.doc} |" for c in select.columns]
 
 
 def _parameters(parameters: Sequence[Parameter]) -> list[str]:

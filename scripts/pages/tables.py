@@ -40,11 +40,11 @@ def page() -> str:
         "## Checks",
         "",
         (
-            "The values of `quality.check`. A comma before a closing bracket loses nothing and is "
+            "The values of `quality.issue`. A comma before a closing bracket loses nothing and is "
             "not counted."
         ),
         "",
     ]
-    lines += ["| check | what it finds | what is done |", "|---|---|---|"]
+    lines += ["| issue | what it is | what is done |", "|---|---|---|"]
     lines += [f"| `{c.name}` | {c.finds} | {c.action} |" for c in CHECKS.values()]
     return "\n".join(lines) + "\n"

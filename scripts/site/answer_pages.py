@@ -20,18 +20,15 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "Host": (
             "self_times",
             "key_averages",
-            "total_average",
             "flame",
             "python_lines",
-            "evaluation",
+            "op_idle_queue",
             "optimizable_events",
         ),
         "Devices": (
             "time_breakdown",
-            "kernel_types",
             "kernel_categories",
             "kernels",
-            "kernel_shapes",
             "utilization",
             "op_kernels",
             "sequences",
@@ -45,9 +42,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "Launches and idle time": (
             "launches",
             "queue_depth",
-            "queue_summary",
             "idle",
-            "idle_owners",
             "gaps",
         ),
         "Inference": ("phases", "graph_layers"),
@@ -55,31 +50,27 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "memory_peak",
             "memory_owners",
             "memory_timeline",
-            "unfreed",
             "memory_stacks",
-            "memory_growth",
             "snapshot_timeline",
             "out_of_memory",
             "fragmentation",
-            "segment_map",
         ),
         "Annotations and modules": ("annotations", "modules"),
         "Ranks of one job": (
             "collectives",
-            "collective_summary",
             "collective_traffic",
             "stragglers",
             "rank_balance",
-            "communication_parts",
+            "step_communication",
             "pipeline_bubbles",
             "pipeline_actions",
             "expert_balance",
             "input_balance",
             "clock_skew",
         ),
-        "Flight recorder dumps": ("hangs", "hang_sides", "collective_progress"),
-        "Many runs": ("runs", "samples"),
-        "Counters": ("counter_series", "counter_summary", "op_counters"),
+        "Flight recorder dumps": ("hangs", "collective_progress"),
+        "Many runs": ("runs", "run_samples"),
+        "Counters": ("counter_series", "counters_by_op"),
     }
 )
 """Where the list of answers has each of them."""
@@ -95,10 +86,9 @@ ASKED: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
         "memory_timeline": {"points": 20},
         "optimizable_events": {"n": 5},
         "roofline": {"by": "op"},
-        "samples": {"per": "step"},
+        "run_samples": {"per": "step"},
         "sequences": {"min_kernels": 2, "top": 5},
         "snapshot_timeline": {"by": "frame", "points": 20, "top": 3},
-        "unfreed": {"top": 5},
     }
 )
 """Parameters that examples of calls have, where the defaults show less."""
@@ -178,21 +168,31 @@ def page(answer: Answer, sources: Sequence[Source]) -> str:
     for paragraph in markup.paragraphs([answer.grain, *_said(answer)]):
         lines += ["", markup.prose(paragraph)]
     lines += ["", f"Needs {needs}."]
-    if answer.parameters:
-        lines += ["", "## Parameters", "", *parameters(answer.parameters)]
+    if answer.all_parameters:
+        lines += ["", "## Parameters", "", *parameters(answer.all_parameters)]
+    lines += ["", "## Columns", "", *_columns(answer)]
+    for form in answer.forms:
+        lines += ["", f"## With {markup.plain(str(form.choice))}", "", sentence(form.sentence)]
+        for paragraph in markup.paragraphs([form.grain, *_said(form)]):
+            lines += ["", markup.prose(paragraph)]
+        lines += ["", *_columns(form)]
+    lines += [*_shown(answer, sources), "", "## SQL"]
+    for select in answer.selects:
+        file = sql_directory() / "answers" / f"{select.name}.sql"
+        lines += ["", f"`sql/{file.name}`"]
+        if answer.name == ADVICE:
+            lines += ["", "`findings` are the rows of all [rules](../rules.md)."]
+        lines += ["", *markup.fence(without_header(file.read_text(encoding="utf-8")), "sql")]
+    return "\n".join(lines) + "\n"
+
+
+def _columns(select: Answer) -> list[str]:
     heads = ("column", "type", "unit", "what it is")
     columns = (
         (markup.code(c.name), c.type, markup.plain(c.unit or ""), markup.prose(c.doc))
-        for c in answer.columns
+        for c in select.columns
     )
-    lines += ["", "## Columns", "", *markup.table(heads, columns)]
-    lines += _shown(answer, sources)
-    file = sql_directory() / "answers" / f"{answer.name}.sql"
-    lines += ["", "## SQL", "", f"`sql/{file.name}`"]
-    if answer.name == ADVICE:
-        lines += ["", "`findings` are the rows of all [rules](../rules.md)."]
-    text = without_header(file.read_text(encoding="utf-8"))
-    return "\n".join([*lines, "", *markup.fence(text, "sql")]) + "\n"
+    return markup.table(heads, columns)
 
 
 def calls(answer: Answer, source: str) -> tuple[str, str, str]:

@@ -13,7 +13,7 @@
 -- first_seq                 BIGINT        lowest collective number that its recorder still had; NULL if there is none
 -- last_seq                  BIGINT        highest collective number that it called; 0 if it called none; NULL if not known
 -- completed_seq             BIGINT        highest number of a collective that ended there; NULL if not known
--- behind                    BIGINT        number of collectives by which it is behind the leading rank; NULL if not known
+-- missing_calls             BIGINT        number of collectives by which it is behind the leading rank; NULL if not known
 -- kind                      VARCHAR       its last call in the group; NULL if no record is left
 -- state                     VARCHAR       how far that call came, as in recorded_collectives
 -- created_ns                BIGINT  ns    when it made that call
@@ -35,7 +35,7 @@ SELECT
     members.last_seq,
     members.completed_seq,
     max(members.last_seq) OVER (PARTITION BY members.run, members.process_group, members.group_ranks)
-    - members.last_seq AS behind,
+    - members.last_seq AS missing_calls,
     calls.kind,
     calls.state,
     calls.created_ns,

@@ -16,9 +16,9 @@
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces
 -- recorded: collective_calls
--- parameter per        VARCHAR(collective|rank) = collective  what each row is
--- parameter mismatched BOOLEAN                  = false       only collectives with a mismatch other than not_loaded
--- parameter corrected  BOOLEAN                  = true        correct clocks by the offsets of clock_skew, if all are known
+-- parameter per        VARCHAR(collective|rank|size) = collective  what each row is; size: a group, operation, data type and size
+-- parameter mismatched BOOLEAN                       = false       only collectives with a mismatch other than not_loaded
+-- parameter corrected  BOOLEAN                       = true        correct clocks by the offsets of clock_skew, if all are known
 -- run                VARCHAR        run that the traces belong to
 -- ranks              BIGINT         number of ranks that took part
 -- number             BIGINT         number of the collective in its run, by start on its lowest rank

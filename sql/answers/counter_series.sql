@@ -1,10 +1,11 @@
 -- counter_series: every counter of the trace over time.
 -- One row per value, by run, rank, name, series, process, counter_id, device, unit and time, then by value.
 -- A value holds until the next one of the same name, series, pid, counter_id, device and unit.
--- Hardware counters of slices are in `op_counters`.
+-- Hardware counters of slices are in `counters_by_op`.
 -- needs: counters
 -- recorded: counter_values
--- parameter name  VARCHAR = ''  only counters with this text in their name, taken literally
+-- parameter name  VARCHAR                = ''     only counters with this text in their name, taken literally
+-- parameter per   VARCHAR(value|counter) = value  what each row is
 -- run         VARCHAR      run that the trace belongs to
 -- rank        INTEGER      rank within the run
 -- name        VARCHAR      name of the counter; NULL if the source has none

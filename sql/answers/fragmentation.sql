@@ -5,7 +5,8 @@
 -- needs: segments, blocks, allocator_events
 -- recorded: segments
 -- no rows: no segment has blocks
--- parameter request_bytes BIGINT = 0  a request to place, in bytes; 0 for the largest that failed on the device
+-- parameter request_bytes BIGINT                 = 0        a request to place; 0 for the largest that failed on the device
+-- parameter per           VARCHAR(segment|piece) = segment  what each row is
 -- run                  VARCHAR         run that the snapshot belongs to
 -- rank                 INTEGER         rank within the run
 -- device               INTEGER         index of the device; NULL if the source does not say

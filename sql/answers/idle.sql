@@ -9,13 +9,15 @@
 -- other: neither, and longer. A launch that is not in the trace is assumed to have come before the gap.
 -- unrecorded: a call launched work that is not in the trace, and which may have run then: nobody knows whether it was a gap.
 -- What the host did is the line of the user's own code, the module, op and annotation that it was in for most of these gaps, as
--- in `gaps`; all with the same name count together, and `ProfilerStep#N` is `ProfilerStep*`. `idle_owners` lists all of them.
+-- in `gaps`; all with the same name count together, and `ProfilerStep#N` is `ProfilerStep*`. With by=line, ...
+-- they all have a row.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, idle_causes, gap_owners.
 -- needs: events
 -- recorded: device_work
 -- no rows: there is no gap between two pieces of work of a stream
 -- parameter per            VARCHAR(stream|device) = stream  gaps of each stream, or of each device as a whole
 -- parameter kernel_wait_ns BIGINT = 30000  gaps of at least this, in ns, are not kernel_wait
+-- parameter by  VARCHAR(cause|line|module|op|annotation|frame|call) = cause  what each row is; others: what the host was in
 -- run              VARCHAR        run that the trace belongs to
 -- rank             INTEGER        rank within the run
 -- device           INTEGER        index of the device; NULL if the source does not say

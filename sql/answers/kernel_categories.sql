@@ -26,7 +26,7 @@
 WITH work AS MATERIALIZED (
     SELECT
         run, rank, event_id, start_ns, end_ns, class, kernel_category AS category,
-        coalesce(computes_and_communicates, false) AS does_both,
+        coalesce(computes_and_communicates, false) AS is_mixed,
         CASE WHEN coalesce(getvariable('per'), 'rank') = 'step' THEN step END AS step,
         CASE WHEN coalesce(getvariable('per'), 'rank') = 'stream' THEN device END AS device,
         CASE WHEN coalesce(getvariable('per'), 'rank') = 'stream' THEN stream END AS stream
@@ -39,7 +39,7 @@ groups AS MATERIALIZED (
             run, rank, step, device, stream, category, class,
             count(*) AS calls,
             sum((end_ns - start_ns)::HUGEINT) AS total_ns,
-            sum((end_ns - start_ns)::HUGEINT) FILTER (does_both) AS both_ns
+            sum((end_ns - start_ns)::HUGEINT) FILTER (is_mixed) AS both_ns
         FROM work
         GROUP BY run, rank, step, device, stream, category, class
     )

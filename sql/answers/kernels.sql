@@ -7,9 +7,9 @@
 -- In a bare shell read from `sql/lib` first: devices, kernel_names, frames, phase_names, sites.
 -- needs: events
 -- recorded: kernels
--- parameter by      VARCHAR(name|short_name|category|class) = name  short_name: no return type, template arguments, parameters
--- parameter top     BIGINT = 0                             N: the N largest per rank, and one row `others`; 0: all
--- parameter copies  BOOLEAN = false                        include memory copies and fills
+-- parameter by      VARCHAR(name|short_name|category|class|launch) = name  what each row is; launch: grid, block, registers
+-- parameter top     BIGINT = 0                                    N: the N largest per rank, and one row `others`; 0: all
+-- parameter copies  BOOLEAN = false                               include memory copies and fills
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run
 -- name              VARCHAR        name, short name, category or class of the kernels; NULL if the source has none
@@ -28,8 +28,8 @@
 -- class_share       DOUBLE   0..1  total_ns over all rows of the run, rank and class; NULL if that is 0, and in `others`
 -- short_name        VARCHAR        name without return type, template arguments, parameters; NULL in `others` and for groups
 -- category          VARCHAR        kernel_category of most of total_ns, the first by name on a tie; NULL in `others`
--- fuses             VARCHAR        what an Inductor kernel fuses, from its name or that of top_op; NULL for other kernels
--- does_both         BOOLEAN        whether some of the kernels compute and communicate at once; class says what they count as
+-- fused_ops         VARCHAR        what an Inductor kernel fuses, from its name or that of top_op; NULL for other kernels
+-- is_mixed          BOOLEAN        whether some of the kernels compute and communicate at once; class says what they count as
 WITH kernels AS MATERIALIZED (
     FROM work_by_name(events)
     WHERE kind = 'kernel' OR coalesce(getvariable('copies'), false)
@@ -145,7 +145,7 @@ times AS (
         round(sqrt(sum(spread + timed * (mean_ns - row_mean_ns) ** 2) / nullif(sum(timed) - 1, 0)))::BIGINT AS std_ns,
         min(min_ns) AS min_ns,
         max(max_ns) AS max_ns,
-        bool_or(does_both) AS does_both
+        bool_or(is_mixed) AS is_mixed
     FROM members
     GROUP BY run, rank, place
 ),
@@ -186,8 +186,8 @@ SELECT
     categories.category,
     CASE
         WHEN categories.category = 'triton_fused' THEN coalesce(fused_ops(rows.name), fused_ops(tops.top.op))
-    END AS fuses,
-    times.does_both
+    END AS fused_ops,
+    times.is_mixed
 FROM rows
 JOIN times ON rows.run = times.run AND rows.rank = times.rank AND rows.place = times.place
 LEFT JOIN tops ON rows.run = tops.run AND rows.rank = tops.rank AND rows.place = tops.place

@@ -15,6 +15,7 @@
 -- parameter group_by_overload_name   BOOLEAN = false  different overloads of an operator are separate rows
 -- parameter include_python_functions BOOLEAN = true   include Python functions; with compat=torch as in the installed torch
 -- parameter compat                   VARCHAR(none|torch) = none  torch: merge rows exactly as torch does
+-- parameter per                      VARCHAR(name|all)   = name  what each row is; all: the sums over all names
 -- run                VARCHAR         run that the trace belongs to
 -- rank               INTEGER         rank within the run
 -- name               VARCHAR         name of the slices; NULL if the source has none

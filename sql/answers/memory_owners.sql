@@ -1,6 +1,6 @@
 -- memory_owners: what was allocated at the memory peak, by the op that requested it.
 -- One row per (run, rank, device_type, device, origin, op_name), by device, the most bytes first, then by name.
--- The moment is that of memory_peak. Counts what was allocated until then and not freed; blocks are told apart as in unfreed.
+-- The moment is that of memory_peak. Counts what was allocated until then and not freed; blocks are told apart as in memory_peak.
 -- origin: op: allocated inside op_name; no_op: in the trace, but outside ops; before_trace: the rest of the allocated memory,
 -- which has no record in the trace, if the source gives totals; records without an address or a time are part of that rest.
 -- Records come from the profile or, for a rank whose profile has none for a device, from the memory snapshot beside it. The

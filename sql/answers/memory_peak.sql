@@ -1,13 +1,14 @@
 -- memory_peak: when the most memory was allocated on each device, by which op, and what was never freed.
 -- One row per (run, rank, device_type, device), in this order; on a tie the earliest record.
 -- If the source gives no totals, they are the sum of bytes since the trace began, with records of one instant taken together.
--- `unfreed` lists the blocks that were never freed. A `ProfilerStep#N` counts as an annotation. Records come from the profile or,
+-- With per=block, the blocks that were never freed. A `ProfilerStep#N` counts as an annotation. Records come from the profile or,
 -- for a rank whose profile has none for a device, from the memory snapshot beside it, in which an allocation counts until its
 -- memory can be used again.
 -- In a bare shell read from `sql/lib` first: memory.
 -- needs: events, memory, allocations
 -- recorded: memory|allocations
 -- no rows: no record of memory has a time
+-- parameter per  VARCHAR(device|block) = device  what each row is; block: one that was never freed
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
 -- device_type      VARCHAR         CPU, CUDA, ...; NULL if the source does not say

@@ -10,7 +10,7 @@
 -- needs: allocations, allocator_events, stacks, events
 -- recorded: allocations
 -- parameter by   VARCHAR(stack|frame|module|category) = stack  what each row is
--- parameter at   VARCHAR(peak|oom) = peak  which moment peak columns describe: the peak, or the last time that memory ran out
+-- parameter at   VARCHAR(peak|oom|change) = peak  peak, or the last time that memory ran out; change: from one moment to another
 -- parameter top  BIGINT = 100  maximum rows per (run, rank, device); 0 for all
 -- run              VARCHAR         run that the snapshot belongs to
 -- rank             INTEGER         rank within the run

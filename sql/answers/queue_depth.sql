@@ -9,7 +9,8 @@
 -- needs: events
 -- recorded: launches
 -- no rows: no device work has both a start and the start of its launch
--- parameter points  BIGINT = 0  maximum rows per stream, from 2; 0 for every change
+-- parameter points  BIGINT                 = 0       maximum rows per stream, from 2; 0 for every change
+-- parameter per     VARCHAR(change|stream) = change  what each row is
 -- run      VARCHAR      run that the trace belongs to
 -- rank     INTEGER      rank within the run
 -- device   INTEGER      index of the device; NULL if the source does not say

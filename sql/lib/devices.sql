@@ -86,7 +86,7 @@ WHERE is_busy(busy.kind) AND busy.start_ns IS NOT NULL;
 -- sum of squared deviations of durations from their mean.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, kind, name, kernel_category  as in events
--- column does_both BOOLEAN  whether one of them computes and communicates at once
+-- column is_mixed BOOLEAN  whether one of them computes and communicates at once
 -- column calls BIGINT  number of pieces of work
 -- column timed BIGINT  number of those with a duration
 -- column total_ns HUGEINT  sum of their durations
@@ -98,7 +98,7 @@ WHERE is_busy(busy.kind) AND busy.start_ns IS NOT NULL;
 CREATE OR REPLACE TEMP MACRO work_by_name(events) AS TABLE
 SELECT
     run, rank, kind, name, kernel_category,
-    coalesce(bool_or(computes_and_communicates), false) AS does_both,
+    coalesce(bool_or(computes_and_communicates), false) AS is_mixed,
     count(*) AS calls, count(dur_ns) AS timed, sum(dur_ns) AS total_ns, min(dur_ns) AS min_ns, max(dur_ns) AS max_ns,
     avg(dur_ns) AS mean_ns, count(dur_ns) * var_pop(dur_ns) AS spread
 FROM query_table(events)

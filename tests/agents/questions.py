@@ -328,7 +328,7 @@ WITH_ANSWER: Final = (
         lambda texts: next(
             row["events"]
             for row in _rows(texts, "quality")
-            if row["check"] == "kernel_without_launch"
+            if row["issue"] == "kernel_without_launch"
         ),
         lambda files: sum(
             work["args"]["correlation"] not in raw.launches(files[0]) for work in files[0].work

@@ -109,7 +109,7 @@ def test_two_files_never_overwrite_each_other_in_two_batches(tmp_path: Path) -> 
 
     assert names(store) == [("r", 0, "a"), ("r.1", 0, "b"), ("r.2", 0, "c")]
     (check,) = profframe.load(store).quality.filter(run="r.2").rows(named=True)
-    assert check["check"] == "same_run_and_rank"
+    assert check["issue"] == "same_run_and_rank"
     assert str(tmp_path / "c" / "t.json") in check["detail"]
 
 

@@ -148,7 +148,7 @@ def test_one_that_comes_later_joins_what_is_there(order: Sequence[int], tmp_path
     assert stored.traces.height == 1
     assert stored.allocations["step"].to_list() == [7]
     assert stored.recorded_collectives.height == 2
-    assert stored.quality.filter(check="joined_file").height == 2
+    assert stored.quality.filter(issue="joined_file").height == 2
     assert statuses(convert(paths, store)) == ["unchanged"] * 3
 
 

@@ -299,7 +299,7 @@ def _check(path: Path, trace: Trace) -> None:
     count = _rows(path)
     assert count in {None, row["source_events"]}, (count, row["accounted"])
     assert trace.events.height <= accounted.get("events", 0)
-    noted = dict(trace.quality.group_by("check").agg(pl.col("events").sum()).rows())
+    noted = dict(trace.quality.group_by("issue").agg(pl.col("events").sum()).rows())
     lost = trace.events["dur_ns"].null_count()
     assert lost <= sum(noted.get(check, 0) for check in DUR_CHECKS), noted
     timeless = sum(
@@ -371,7 +371,7 @@ def _check_kernels(path: Path, trace: Trace) -> None:
     found = sorted(kernels.select("start_ns", "dur_ns").drop_nulls().rows())
     possible = trace.events["start_ns"].drop_nulls().to_list()
     first, last = min(possible, default=0) - APART_NS, max(possible, default=0) + APART_NS
-    overruns = trace.quality.filter(check="overrun")["events"].sum()
+    overruns = trace.quality.filter(issue="overrun")["events"].sum()
     near = [(at, dur) for at, dur in sound if at and first <= at <= at + dur <= last]
     gone = Counter(near) - Counter(found)
     assert not Counter(found) - Counter(sound), (found[:5], sound[:5])

@@ -247,7 +247,7 @@ def _compare(trace: RawTrace, plain: oracle.Plain) -> None:
     assert json.loads(row["accounted"]) == plain.accounted, row["accounted"]
     noted: Counter[str] = Counter()
     for note in trace.tables["quality"].to_pylist():
-        noted[note["check"]] += note["events"]
+        noted[note["issue"]] += note["events"]
     assert noted == plain.found, (noted, plain.found)
     header = {k: v for k, v in plain.header.items() if k != "baseTimeNanoseconds"}
     assert oracle.DECODE(row["metadata"] or "{}") == header, row["metadata"]

@@ -81,12 +81,12 @@ def _check(trace: profframe.Trace, sound: int, plain: bytes | None) -> None:
     events = events.filter(pl.col("pid").ne_missing("captured graphs"))
     trace.sql("SELECT count(*), min(time_ns) FROM flows")
     trace.key_averages()
-    checks = set(trace.quality["check"].to_list())
+    checks = set(trace.quality["issue"].to_list())
     if plain is None:
         assert events.height >= sound or checks, (events.height, sound)
         return
     whole, damaged, hidden, is_cut = _slices(plain)
-    unread = trace.quality.filter(check="unreadable_event")["events"].sum()
+    unread = trace.quality.filter(issue="unreadable_event")["events"].sum()
     assert whole - unread <= events.height <= whole + damaged + hidden, (whole, events.height)
     if damaged:
         assert checks & _NAMED, (damaged, checks)

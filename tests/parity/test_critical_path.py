@@ -626,7 +626,7 @@ def check_idle(trace: Trace, path: CriticalPath) -> None:
 @given(st.lists(slices(), min_size=8, max_size=20))
 def test_it_is_the_longest_path(events: list[Row]) -> None:
     trace = trace_of(*events)
-    steps = trace.steps().filter(pl.col("host_ns") > 0)["step"].unique().to_list()
+    steps = trace.step_times().filter(pl.col("host_ns") > 0)["step"].unique().to_list()
     for number in [None, *steps]:
         check_oracle(trace, trace.critical_path(number))
 
@@ -730,7 +730,7 @@ def test_real_paths_have_no_gaps(name: str) -> None:
     trace = real(name)
     own_end = pl.col("start_ns") + pl.col("dur_ns")
     events = trace.events.select("event_id", own_start="start_ns", own_end=own_end)
-    for number in [None, *trace.steps()["step"].unique().sort().head(2)]:
+    for number in [None, *trace.step_times()["step"].unique().sort().head(2)]:
         path = trace.critical_path(number)
         check_shape(path)
         end = pl.col("start_ns") + pl.col("dur_ns")

@@ -138,7 +138,7 @@ def test_ranks_that_leave_as_the_other_one_comes_do_not_wait_in_a_circle() -> No
 
 def test_of_one_rank_it_is_that_of_the_rank() -> None:
     trace = profframe.load("examples/gpu_training.json.gz")
-    for step in (None, trace.steps()["step"][0]):
+    for step in (None, trace.step_times()["step"][0]):
         alone, across = trace.critical_path(step), trace.critical_path(step, across_ranks=True)
         assert alone.events.equals(across.events)
         assert (alone.start_ns, alone.end_ns) == (across.start_ns, across.end_ns)

@@ -157,7 +157,7 @@ def test_where_nothing_changed_nothing_is_significant(count: int) -> None:
 def test_steps_of_one_run_do_not_differ(traces: Path, source: str) -> None:
     """The first steps against the last ones, and every other one."""
     trace = profframe.load(traces / source)
-    steps = trace.steps().filter(pl.col("is_steady").fill_null(True))["step"].unique().sort()
+    steps = trace.step_times().filter(pl.col("is_steady").fill_null(True))["step"].unique().sort()
     half = len(steps) // 2
     for base, other in ((steps[:half], steps[half:]), (steps[::2], steps[1::2])):
         sides = [trace.filter(steps=part.to_list()) for part in (base, other)]

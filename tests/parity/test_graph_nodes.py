@@ -48,7 +48,7 @@ def by_us(trace: profframe.Trace) -> list[Found]:
 
 
 def wrong_markers(trace: profframe.Trace) -> list[str]:
-    return [check for check in trace.quality["check"] if "graph" in check]
+    return [check for check in trace.quality["issue"] if "graph" in check]
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["ops", "frames"])

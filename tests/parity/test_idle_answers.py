@@ -385,7 +385,10 @@ def assert_gaps(got: Sequence[Row], rows: Sequence[Row], gaps: Iterable[Row], to
 @given(slices=SLICES)
 def test_queues_are_those_of_loops(slices: list[Row]) -> None:
     rows = drawn_rows(slices)
-    series, summary = answered("queue_depth", rows), answered("queue_summary", rows, full_depth=2)
+    series, summary = (
+        answered("queue_depth", rows),
+        answered("queue_depth.stream", rows, full_depth=2),
+    )
     for rank, mine in ranks(rows):
         assert_queues(
             [row for row in series if row["rank"] == rank],
@@ -565,5 +568,5 @@ def check_real(trace: Trace) -> None:
         idle = {(*[*row.values()][2:13], row["launch_wait_ns"]) for row in rows_of}
         assert idle == idle_by_hand(rows, per, gaps)
         assert_gaps(trace.gaps(per=per, top=5).to_dicts(), rows, gaps, top=5)
-    series, summary = trace.queue_depth().to_dicts(), trace.queue_summary().to_dicts()
+    series, summary = trace.queue_depth().to_dicts(), trace.queue_depth(per="stream").to_dicts()
     assert_queues(series, summary, rows, full=1024)

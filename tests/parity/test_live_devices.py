@@ -66,7 +66,7 @@ def test_numbers_that_are_not_of_json_become_null_and_are_counted() -> None:
     args = dict(rows(trace, "name", "args"))
     assert json.loads(args["sgemm"])["warps per SM"] is None
     checks = [("non_finite_number", 1), ("collective_without_metadata", 1)]
-    assert trace.quality.select("check", "events").rows() == checks
+    assert trace.quality.select("issue", "events").rows() == checks
 
 
 def test_arguments_that_are_no_json_are_mended() -> None:
@@ -81,14 +81,14 @@ def test_arguments_that_are_no_json_are_mended() -> None:
         ("first", None, 1),
         ("second", 'f.py(1): say "hi";g.py(2): run', 2),
     ]
-    assert "raw_quote" in trace.quality["check"].to_list()
+    assert "raw_quote" in trace.quality["issue"].to_list()
 
 
 def test_arguments_beyond_repair_are_kept_as_text() -> None:
     trace = profframe.load(taken({"at": 0, "lasts": 5, "metadata_json": '"a": 1}, {"b": 2'}))
     ((args,),) = rows(trace, "args")
     assert json.loads(args) == {"args": '{"a": 1}, {"b": 2, "Ev Idx": 0}'}
-    assert trace.quality.select("check", "events").rows() == [("unreadable_arguments", 1)]
+    assert trace.quality.select("issue", "events").rows() == [("unreadable_arguments", 1)]
 
 
 def test_a_file_by_torchs_python_exporter_has_the_same(
@@ -169,7 +169,7 @@ def test_events_that_fit_no_activities_are_left_out(spoil: Callable[[Results], o
     spoil(results)
     trace = profframe.load(results)
     assert set(trace.events["is_async"]) == {None}
-    assert "unmatched_live_events" in trace.quality["check"].to_list()
+    assert "unmatched_live_events" in trace.quality["issue"].to_list()
     assert rows(trace, "name")[0] == ("step",)
 
 
@@ -179,7 +179,7 @@ def test_a_profile_that_was_only_traced_has_what_its_file_has() -> None:
     trace = profframe.load(results)
     assert len(rows(trace, "name")) == 12
     assert set(trace.events["is_async"]) == {None}
-    assert "unmatched_live_events" not in trace.quality["check"].to_list()
+    assert "unmatched_live_events" not in trace.quality["issue"].to_list()
 
 
 def test_text_that_is_no_unicode_is_replaced() -> None:
@@ -192,7 +192,7 @@ def test_text_that_is_no_unicode_is_replaced() -> None:
     results.activities[0].__class__ = Broken
     trace = profframe.load(results)
     assert rows(trace, "name") == [("caf\N{REPLACEMENT CHARACTER}",)]
-    assert trace.quality.select("check", "events").rows() == [("invalid_utf8", 1)]
+    assert trace.quality.select("issue", "events").rows() == [("invalid_utf8", 1)]
 
 
 def test_the_exporter_is_left_to_the_user() -> None:

@@ -219,7 +219,7 @@ def test_times_that_cannot_be() -> None:
         ("back", 9000, None),
     ]
     assert {"impossible_time", "impossible_duration", "negative_duration"} <= {
-        *trace.quality["check"]
+        *trace.quality["issue"]
     }
 
 
@@ -244,7 +244,7 @@ def test_events_without_names_or_shapes() -> None:
 def test_an_empty_list_of_events_is_an_empty_trace() -> None:
     trace = profframe.load(EventList())
     assert len(trace.events) == 0
-    assert trace.quality["check"].to_list() == ["no_events"]
+    assert trace.quality["issue"].to_list() == ["no_events"]
 
 
 def averages() -> Any:

@@ -356,7 +356,7 @@ def check_memory(trace: Trace, records: Rows, events: Rows) -> None:
         ]
         assert peak["annotation_id"] in {annotation_at(r, events) for r in holders}
     assert not groups
-    blocks = trace.unfreed(top=0).to_dicts()
+    blocks = trace.memory_peak(per="block", top=0).to_dicts()
     assert sorted((repr(device_of(b)), b["address"], b["bytes"], b["time_ns"]) for b in blocks) == (
         sorted((repr(device), *block) for device, *block in left)
     )
@@ -442,7 +442,7 @@ def check_real_memory(trace: Trace) -> None:
     whole = trace.memory_timeline(points=0)
     assert whole.height == len(records)
     few = by_device(trace.memory_timeline(points=50).to_dicts())
-    blocks = by_device(trace.unfreed(top=0).to_dicts())
+    blocks = by_device(trace.memory_peak(per="block", top=0).to_dicts())
     for peak in trace.memory_peak().to_dicts():
         rows = by_device(records)[device_of(peak)]
         assert peak["allocated_bytes"] == max(r["total_allocated_bytes"] for r in rows)
@@ -473,7 +473,7 @@ def check_counters(trace: Trace, rows: Rows) -> None:
     assert len(series) == len(rows)
     seen = list(dict.fromkeys(tuple(row[k] for k in keys) for row in series))
     assert set(seen) == set(groups)
-    found = trace.counter_summary().to_dicts()
+    found = trace.counter_series(per="counter").to_dicts()
     assert [tuple(row[k] for k in keys) for row in found] == seen
     for summary in found:
         key = tuple(summary[k] for k in keys)
@@ -530,7 +530,7 @@ def test_counters_of_real_traces(path: str, traces: Path) -> None:
     trace = real_trace(traces / path)
     series = trace.counter_series()
     assert series.height == trace.counters.height > 0
-    assert trace.counter_summary()["samples"].sum() == series.height
-    for row in trace.counter_summary().drop_nulls("mean_value").to_dicts():
+    assert trace.counter_series(per="counter")["samples"].sum() == series.height
+    for row in trace.counter_series(per="counter").drop_nulls("mean_value").to_dicts():
         assert row["min_value"] <= row["mean_value"] * (1 + 1e-9)
         assert row["mean_value"] <= row["max_value"] * (1 + 1e-9)

@@ -108,7 +108,7 @@ def test_what_a_call_names_is_its_ops() -> None:
 def test_a_kernel_of_no_possible_time_is_counted() -> None:
     trace = profframe.load([op("f", 0, 1, ("k", 0, float("nan")), ("k", 0, -1), ("k", 0, 2))])
     assert trace.events["device_ns"].to_list() == [2000]
-    assert trace.quality.select("check", "events").rows() == [("impossible_duration", 2)]
+    assert trace.quality.select("issue", "events").rows() == [("impossible_duration", 2)]
 
 
 def test_kernels_without_times_are_refused() -> None:
@@ -145,7 +145,7 @@ def test_typed_metadata_are_arguments() -> None:
         '{"hsa_queue": 3, "grid": [1, 2], "share": null, "text": "a\\"b"}',
         None,
     ]
-    assert trace.quality.select("check", "events").rows() == [("non_finite_number", 1)]
+    assert trace.quality.select("issue", "events").rows() == [("non_finite_number", 1)]
     assert trace.sql("SELECT args->>'hsa_queue' AS queue FROM events WHERE name = 'f'").rows() == [
         ("3",)
     ]

@@ -133,7 +133,7 @@ def test_counts_of_hta_for_the_first_step(
 ) -> None:
     """Its default: what begins in the first step; kernels by their launch."""
     expected = [counts(first_step(slices)) for slices in sources]
-    control, test = (side.filter(steps=side.steps()["step"][0]) for side in sides)
+    control, test = (side.filter(steps=side.step_times()["step"][0]) for side in sides)
     found = profframe.diff(control, test).select("what", "name", "base_calls", "other_calls")
     got = {(of, name): (base, other) for of, name, base, other in found.iter_rows() if of == what}
     base, other = expected
@@ -180,6 +180,6 @@ def test_steps_differ_significantly_only_between_the_traces(sides: tuple[Trace, 
     found = profframe.diff(*sides, per="step")
     large = found.filter(what="op").head(10)
     assert large["significant"].sum() >= 8
-    steps = sides[0].steps()["step"].to_list()
+    steps = sides[0].step_times()["step"].to_list()
     early, late = (sides[0].filter(steps=some) for some in (steps[:3], steps[3:]))
     assert not profframe.diff(early, late, per="step")["significant"].any()

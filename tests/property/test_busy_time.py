@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profframe import Trace, schema
-from profframe.query.catalogue import advice, catalogue
+from profframe.query.catalogue import advice, selects
 from profframe.query.rules import shipped_rules
 from tests.builders import Row, event, loaded_ranks
 from tests.oracles.intervals import Span, merged, shared, when
@@ -261,9 +261,9 @@ SPECS: Final[dict[str, Spec]] = {
         ),
         rank_balance,
     ),
-    "kernel_types": (sums(*TRACE, of="total_ns"), kernel_types),
+    "time_breakdown.combination": (sums(*TRACE, of="total_ns"), kernel_types),
     "exposed_communication": (sums(*TRACE, of="dur_ns"), exposed_communication),
-    "evaluation": (columns(*TRACE, "event_id", "idle_ns"), evaluation),
+    "op_idle_queue": (columns(*TRACE, "event_id", "idle_ns"), evaluation),
     "advice": (
         lambda frame: frame.filter(pl.col("rule") == "low_gpu_use").select(TRACE),
         low_gpu_use,
@@ -282,7 +282,7 @@ ELSEWHERE: Final = {
         "modules",
     ),  # tests/parity/test_kernel_answers.py
     *("gaps", "idle"),  # tests/parity/test_idle_answers.py
-    "idle_owners",  # tests/traces/test_sums.py: what idle has, and not a nanosecond else
+    "idle.owner",  # tests/traces/test_sums.py: what idle has, and not a nanosecond else
     "memory_bandwidth",  # tests/parity/test_memory_answers.py
     *("optimizable_events", "phases"),  # below
     *("pipeline_actions", "pipeline_bubbles"),  # tests/property/test_pipelines.py
@@ -317,5 +317,5 @@ def test_time_is_that_of_a_plain_union(ranks: list[list[Row]]) -> None:
 
 def test_no_answer_is_left_out() -> None:
     shows = re.compile(r"(.*_)?(busy|idle)(_ns|_share)")
-    found = {a.name for a in catalogue() if any(shows.fullmatch(c.name) for c in a.columns)}
+    found = {a.name for a in selects() if any(shows.fullmatch(c.name) for c in a.columns)}
     assert found <= SPECS.keys() | ELSEWHERE

@@ -56,7 +56,7 @@ def test_any_slices(rows: list[Row]) -> None:
     assert {row["event_id"]: row["launch_id"] for row in read if row["event_id"] in of_slices} == (
         of_slices
     )
-    counts = dict(zip(*(made["quality"][n].to_pylist() for n in ("check", "events")), strict=True))
+    counts = dict(zip(*(made["quality"][n].to_pylist() for n in ("issue", "events")), strict=True))
     assert counts.get("ambiguous_launch", 0) == correlation.ambiguous(read)
 
 

@@ -41,7 +41,7 @@ def headline(groups: Groups, *, listed: bool) -> str:
             contents = dump(*records(rank, groups), pg_config=config if listed else {})
             (Path(folder) / f"dump_rank_{rank}.json").write_text(json.dumps(contents))
         trace = profframe.load(folder)
-    return hangs.headline(trace.hangs(), trace.hang_sides(), trace.collective_progress())
+    return hangs.headline(trace.hangs(), trace.hangs(per="rank"), trace.collective_progress())
 
 
 def check(groups: Groups) -> None:

@@ -47,6 +47,6 @@ def test_they_are_told_apart(program: tuple[list[int], list[int]], order: object
     rows = trace.events
     assert rows.filter(name="own")["start_ns"].null_count() == 0
     assert rows.filter(name="stray")["start_ns"].null_count() == len(strays)
-    assert trace.quality.filter(check="impossible_time")["events"].sum() == len(strays)
+    assert trace.quality.filter(issue="impossible_time")["events"].sum() == len(strays)
     times = trace.traces.select(pl.col("end_ns") - pl.col("start_ns")).item()
     assert times == 1000 * (max(own) - min(own) + 1)

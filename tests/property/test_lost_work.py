@@ -219,7 +219,7 @@ def test_a_stream_of_which_everything_is_lost_is_not_known() -> None:
 def test_of_work_without_a_number_as_much_may_be_there() -> None:
     calls = [call_of("cudaLaunchKernel", 10 * n, 10 * n + 2, n) for n in range(1, 5)]
     rows = [*calls, work("k", 50, 55, 7, 4), work("k", 60, 65, 7, 0), work("k", 70, 75, 8, 0)]
-    (row,) = loaded(*rows).quality.filter(check="launch_without_work").to_dicts()
+    (row,) = loaded(*rows).quality.filter(issue="launch_without_work").to_dicts()
     assert row["events"] == 1
     assert row["detail"].endswith(
         "1 of 4: of these 3 calls, some work has no correlation: 3 on stream 7"
@@ -234,6 +234,6 @@ def test_fills_that_are_not_there_are_counted() -> None:
         {**work("Memset", 60, 65, 7, 2), "category": "gpu_memset"},
     ]
     trace = loaded(*rows)
-    (row,) = trace.quality.filter(check="fill_without_work").to_dicts()
+    (row,) = trace.quality.filter(issue="fill_without_work").to_dicts()
     assert row["events"] == 2
-    assert not loaded(*calls).quality.filter(check="fill_without_work").height
+    assert not loaded(*calls).quality.filter(issue="fill_without_work").height

@@ -86,7 +86,7 @@ def sums(rows: list[Life]) -> dict[str | None, tuple[int, int]]:
 
 def compare(trace: Trace, snapshot: dict[str, Any]) -> None:
     by_frame = trace.memory_stacks(by="frame", top=0)
-    growth = trace.memory_growth(by="frame", top=0)
+    growth = trace.memory_stacks(at="change", by="frame", top=0)
     timeline = trace.snapshot_timeline(points=0)
     few = trace.snapshot_timeline(points=8)
     named = trace.snapshot_timeline(by="frame", points=8, top=2)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import profframe
 from profframe import Trace
 from profframe.errors import ProfframeError, SourceError
-from profframe.query.catalogue import catalogue
+from profframe.query.catalogue import selects
 from tests import mergers
 from tests.mergers import COLLECTIVE, Document, Event
 
@@ -114,7 +114,7 @@ def test_a_merged_file_is_its_parts(way: str, seed: int, count: int) -> None:
 @given(way=st.sampled_from([*WAYS]), seed=SEEDS, count=st.integers(2, 3))
 @settings(max_examples=50)
 def test_in_every_answer(way: str, seed: int, count: int) -> None:
-    check(way, range(count), seed, [answer.name for answer in catalogue()])
+    check(way, range(count), seed, [answer.name for answer in selects()])
 
 
 @pytest.mark.parametrize("way", ["SGLang", "TraceLens", "Triton-distributed", "one process"])

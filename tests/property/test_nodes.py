@@ -71,5 +71,5 @@ def test_nodes_are_those_of_a_stack(
     expected, wrong = nodes(got["events"].to_pylist(), known)
     names = ("node", "node_index", "node_file", "stack_trace")
     assert list(zip(*(columns(got, name) for name in names), strict=True)) == expected
-    notes = {row["check"]: row["events"] for row in got["quality"].to_pylist()}
+    notes = {row["issue"]: row["events"] for row in got["quality"].to_pylist()}
     assert {check: count for check, count in notes.items() if check in CHECKS} == wrong

@@ -23,7 +23,7 @@ def loaded(path: Path, content: bytes) -> profframe.Trace:
 
 
 def checks(trace: profframe.Trace) -> dict[str, int]:
-    return dict(trace.quality.select("check", "events").iter_rows())
+    return dict(trace.quality.select("issue", "events").iter_rows())
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -68,7 +68,7 @@ def test_any_pieces(rows: list[Row]) -> None:
     wanted = [None if n in gone else row["dur_ns"] for n, row in enumerate(rows)]
     assert column(made, "dur_ns") == wanted
     assert column(made, "self_ns") == wanted
-    counts = dict(zip(*(made["quality"][n].to_pylist() for n in ("check", "events")), strict=True))
+    counts = dict(zip(*(made["quality"][n].to_pylist() for n in ("issue", "events")), strict=True))
     assert counts.get("overrun", 0) == wanted.count(None)
     assert counts.get("doubtful_overrun", 0) == len({*over(rows, 1, by=2_000)} - {*gone})
 
@@ -136,7 +136,7 @@ def test_times_that_cannot_be(tmp_path: Path, times: list[int], without: list[in
     trace = loaded(tmp_path, times)
     is_null = trace.events["start_ns"].is_null().to_list()
     assert [n for n, null in enumerate(is_null) if null] == without
-    counts = dict(trace.quality.select("check", "events").iter_rows())
+    counts = dict(trace.quality.select("issue", "events").iter_rows())
     assert counts.get("impossible_time", 0) == len(without)
     assert trace.events["dur_ns"].to_list() == [10_000] * len(times)
 
@@ -163,7 +163,7 @@ def test_a_record_at_zero_among_absolute_times(tmp_path: Path, row: str) -> None
     path.write_text(json.dumps({"traceEvents": rows}), encoding="utf-8")
     trace = profframe.load(path)
     assert trace.tables[row]["time_ns"].is_null().to_pylist() == [True, False]
-    assert trace.quality.select("check", "events", "detail").rows() == [
+    assert trace.quality.select("issue", "events", "detail").rows() == [
         ("impossible_time", 1, trace.quality["detail"][0])
     ]
 
@@ -180,5 +180,5 @@ def test_a_duration_that_ends_a_month_after_all_others_begin(
     path.write_text(json.dumps({"traceEvents": rows}), encoding="utf-8")
     trace = profframe.load(path)
     assert (trace.events["dur_ns"][1] is not None) == is_known
-    counts = dict(trace.quality.select("check", "events").iter_rows())
+    counts = dict(trace.quality.select("issue", "events").iter_rows())
     assert counts.get("impossible_duration", 0) == (not is_known)

@@ -114,7 +114,7 @@ def test_a_step_is_as_long_as_the_device_takes_for_it() -> None:
     last = trace.phases(per="occurrence").to_dicts()[-1]
     assert (last["span_ns"], last["step_ns"], last["lag_ns"]) == (865, 250, 765)
     assert (last["device_start_ns"], last["device_window_ns"]) == (1015, 250)
-    assert trace.quality.filter(check="host_ahead")["events"].to_list() == [5]
+    assert trace.quality.filter(issue="host_ahead")["events"].to_list() == [5]
 
 
 def test_a_draft_inside_a_step_is_a_part_of_it() -> None:
@@ -135,7 +135,7 @@ def test_steps_of_the_profiler_stay_the_steps_of_a_trace() -> None:
     trace = ahead(whole)
     assert trace.step_times().select("step", "step_ns").rows() == [(0, 1265)]
     assert trace.phase_steps.height == 5
-    assert trace.quality.filter(check="host_ahead")["events"].to_list() == [1]
+    assert trace.quality.filter(issue="host_ahead")["events"].to_list() == [1]
 
 
 def test_a_part_of_a_trace_keeps_how_long_its_steps_took() -> None:

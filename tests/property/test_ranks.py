@@ -146,7 +146,7 @@ def test_no_collectives() -> None:
     assert trace.collectives().is_empty()
     assert trace.stragglers().is_empty()
     assert trace.collective_traffic().is_empty()
-    assert trace.collective_summary().is_empty()
+    assert trace.collectives(per="size").is_empty()
     assert trace.rank_balance().is_empty()
     assert trace.clock_skew()["note"].to_list() == [None, None]
 
@@ -167,7 +167,7 @@ def test_rows_of_any_order_and_a_store(tmp_path_factory: pytest.TempPathFactory)
     mixed = {**trace.tables, "events": trace.tables["events"].take(pa.array(range(79, -1, -1)))}
     store = tmp_path_factory.mktemp("ranks") / "store"
     trace.to_parquet(store)
-    for answer in ("collectives", "stragglers", "clock_skew", "collective_summary"):
+    for answer in ("collectives", "stragglers", "clock_skew", "collectives.size"):
         expected = trace.answer(answer)
         assert expected.equals(Trace.from_tables(mixed).answer(answer))
         assert expected.equals(Trace.from_store(store).answer(answer))

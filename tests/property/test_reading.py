@@ -221,7 +221,7 @@ def raw(content: str | bytes) -> RawTrace:
 def found(tables: Mapping[str, pa.Table]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for row in tables["quality"].to_pylist():
-        counts[row["check"]] += row["events"]
+        counts[row["issue"]] += row["events"]
     return counts
 
 

@@ -155,7 +155,7 @@ def test_real_traces_have_a_roofline_and_reasons(name: str, traces: Path) -> Non
 
 
 def check_real(trace: Trace) -> None:
-    checks = set(trace.quality["check"])
+    checks = set(trace.quality["issue"])
     for by in BY:
         rows = trace.roofline(by=by)
         known = rows.drop_nulls("lost_ns")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from profframe.query.catalogue import catalogue, find
+from profframe.query.catalogue import find, selects
 from tests.cases import all_beside, read_case, result
 from tests.members import few
 
 ACROSS_RANKS = frozenset(
     {
-        *("clock_skew", "collective_progress", "collective_traffic", "hang_sides", "hangs"),
-        *("communication_parts", "expert_balance", "input_balance", "pipeline_bubbles"),
+        *("clock_skew", "collective_progress", "collective_traffic", "hangs.rank", "hangs"),
+        *("step_communication", "expert_balance", "input_balance", "pipeline_bubbles"),
         "advice",
         "stragglers",
     }
@@ -52,7 +52,7 @@ class TestGolden:
         assert result(case, case.tables) == case.rows
 
 
-@pytest.mark.parametrize("name", [answer.name for answer in catalogue()])
+@pytest.mark.parametrize("name", [answer.name for answer in selects()])
 def test_other_traces_beside_it_and_another_order_of_rows_change_nothing(name: str) -> None:
     """All cases of an answer that are asked alike stand beside each other."""
     answer = find(name)
@@ -64,4 +64,4 @@ def test_other_traces_beside_it_and_another_order_of_rows_change_nothing(name: s
 
 
 def test_every_answer_has_a_case() -> None:
-    assert {path.parent.name for path in CASES} == {answer.name for answer in catalogue()}
+    assert {path.parent.name for path in CASES} == {answer.name for answer in selects()}

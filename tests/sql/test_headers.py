@@ -9,29 +9,29 @@ import pytest
 
 from profframe import schema
 from profframe.errors import UnknownNameError
-from profframe.query.catalogue import catalogue
+from profframe.query.catalogue import selects
 from profframe.query.header import Answer, sql_directory
 from profframe.query.run import run
 from tests.cases import bare
 
-ANSWERS = catalogue()
+ANSWERS = selects()
 PLACES = {
-    "collective_summary": ("run", "process_group", "collective", "dtype", "bytes", "ranks"),
+    "collectives.size": ("run", "process_group", "collective", "dtype", "bytes", "ranks"),
     "collectives": ("run", "number", "rank"),
     "expert_balance": ("run", "step", "collective", "process_group", "number", "rank"),
     "exposed_communication": ("run", "rank", "start_ns"),
     "flame": ("run", "rank", "node_id"),
-    "kernel_types": ("run", "rank", "classes"),
+    "time_breakdown.combination": ("run", "rank", "classes"),
     "key_averages": ("run", "rank", "first_occurrence"),
     "op_kernels": ("run", "rank", "first_event_id"),
     "phases": ("run", "rank", "start_ns", "event_id"),
     "pipeline_actions": ("run", "rank", "start_ns", "event_id", "stage", "microbatch"),
     "queue_depth": ("run", "rank", "device", "stream", "time_ns"),
     "rank_balance": ("run", "step", "place"),
-    "samples": ("run", "rank", "step", "what", "label"),
+    "run_samples": ("run", "rank", "step", "what", "label"),
     "sequences": ("run", "rank", "first_event_id"),
     "step_times": ("run", "rank", "start_ns", "event_id"),
-    "segment_map": ("run", "rank", "device", "segment_id", "piece"),
+    "fragmentation.piece": ("run", "rank", "device", "segment_id", "piece"),
     "snapshot_timeline": ("run", "rank", "device", "event_id", "place"),
     "stragglers": ("run", "rank", "before_op", "before_kernel"),
     "work_rates": ("run", "rank", "device", "time_ns"),
@@ -95,7 +95,9 @@ class TestHeader:
     def test_every_variable_is_a_parameter_with_its_default(self, answer: Answer) -> None:
         used = set(re.findall(r"coalesce\(getvariable\('(\w+)'\), '?([\w.\[\]]*)'?\)", answer.sql))
         declared = {(p.name, str(p.default).lower()) for p in answer.parameters}
-        assert used == declared
+        choosing = {form.choice.parameter for form in answer.forms if form.choice}
+        assert used <= declared
+        assert {name for name, _ in declared - used} <= choosing
         assert answer.sql.count("getvariable") == len(
             re.findall(r"coalesce\(getvariable\('", answer.sql)
         )
@@ -127,6 +129,27 @@ class TestHeader:
         assert max(map(len, text.splitlines())) <= 130
 
 
+@pytest.mark.parametrize("answer", [one for one in ANSWERS if one.forms], ids=lambda one: one.name)
+class TestForms:
+    def test_each_value_chooses_one_select(self, answer: Answer) -> None:
+        choices = [form.choice for form in answer.forms if form.choice]
+        assert len(choices) == len(answer.forms)
+        assert len({choice.parameter for choice in choices}) == 1
+        (parameter,) = (p for p in answer.parameters if p.name == choices[0].parameter)
+        values = [value for choice in choices for value in choice.values]
+        assert len({*values}) == len(values)
+        assert {*values} < {*parameter.choices}
+        assert parameter.default not in values
+
+    def test_a_parameter_is_one_in_all_of_them(self, answer: Answer) -> None:
+        choosing = {form.choice.parameter for form in answer.forms if form.choice}
+        declared: dict[str, set[tuple[str, object]]] = {}
+        for select in answer.selects:
+            for one in select.parameters:
+                declared.setdefault(one.name, set()).add((one.type, one.default))
+        assert all(len(found) == 1 for name, found in declared.items() if name not in choosing)
+
+
 def test_answers_that_compare_ranks_have_one_default_for_clocks() -> None:
     found = {
         answer.name: (parameter.default, parameter.doc)
@@ -153,20 +176,20 @@ def test_columns_are_fixed() -> None:
             "suggestion link ranks steps"
         ),
         "clock_skew": "clock base_ns reference_rank offset_ns error_ns collectives note",
-        "collective_summary": (
+        "collectives.size": (
             "process_group collective dtype bytes calls mismatches total_ns mean_ns min_ns p50_ns "
             "max_ns skew_ns max_skew_ns algorithm_gb_per_s bus_gb_per_s is_corrected"
         ),
         "collective_progress": (
             "process_group process_group_description group_ranks is_loaded first_seq last_seq "
-            "completed_seq behind kind state created_ns stack"
+            "completed_seq missing_calls kind state created_ns stack"
         ),
         "hangs": (
             "process_group process_group_description group_ranks kind collective_seq line finding "
             "late_ranks waiting_ranks other_ranks not_loaded_ranks since_ns all_waiting_ns "
             "is_cause late_at waiting_stack late_stack"
         ),
-        "hang_sides": (
+        "hangs.rank": (
             "process_group process_group_description collective_seq line finding role record_id "
             "kind called_group called_seq input_sizes input_dtypes output_sizes output_dtypes "
             "state created_ns stack"
@@ -178,7 +201,7 @@ def test_columns_are_fixed() -> None:
             "wait_ns transfer_ns start_skew_ns end_skew_ns last_rank latency_ns algorithm_gb_per_s "
             "bus_gb_per_s is_corrected"
         ),
-        "communication_parts": (
+        "step_communication": (
             "step ranks start_ns span_ns compute_ns communication_ns hidden_ns exposed_ns "
             "wait_ns transfer_ns unknown_ns hidden_share exposed_share wait_share "
             "compute_over_mean exposed_over_mean wait_over_mean step_ns host_ns device_start_ns "
@@ -214,7 +237,7 @@ def test_columns_are_fixed() -> None:
             "idle_ns busy_ns busy_share exposed_communication_share peak_device_bytes "
             "peak_host_bytes"
         ),
-        "samples": (
+        "run_samples": (
             "step what name device calls spent_ns device_ns flops flops_ns bytes bytes_ns "
             "compute_ps compute_ns memory_ps memory_ns"
         ),
@@ -224,11 +247,11 @@ def test_columns_are_fixed() -> None:
             "other_steps_ns busy_share is_steady lack"
         ),
         "counter_series": "name series pid thread counter_id device unit time_ns value",
-        "counter_summary": (
+        "counter_series.counter": (
             "name series pid counter_id device unit samples start_ns span_ns "
             "mean_value min_value max_value last_value"
         ),
-        "evaluation": (
+        "op_idle_queue": (
             "event_id parent_id name kind step start_ns dur_ns self_ns idle_ns idle_share "
             "queue_depth"
         ),
@@ -253,7 +276,7 @@ def test_columns_are_fixed() -> None:
             "line_name line_ns module_name module_ns op_name op_ns annotation_name annotation_ns "
             "launch_wait_ns"
         ),
-        "idle_owners": "device stream name gaps idle_ns share max_ns max_id",
+        "idle.owner": "device stream name gaps idle_ns share max_ns max_id",
         "annotations": (
             "step name calls host_ns kernels device_ns busy_ns device_start_ns device_window_ns "
             "exposed_communication_ns idle_ns step_ns lag_ns"
@@ -270,14 +293,14 @@ def test_columns_are_fixed() -> None:
         "kernel_categories": (
             "step device stream category class calls total_ns share busy_ns exposed_ns both_ns"
         ),
-        "kernel_shapes": (
+        "kernels.launch": (
             "name grid block registers shared_memory_bytes op calls total_ns mean_ns min_ns max_ns "
             "share blocks_per_sm occupancy"
         ),
-        "kernel_types": "classes total_ns share",
+        "time_breakdown.combination": "classes total_ns share",
         "kernels": (
             "name calls total_ns mean_ns std_ns min_ns max_ns share top_op top_op_share "
-            "launch_site launch_site_share class class_share short_name category fuses does_both"
+            "launch_site launch_site_share class class_share short_name category fused_ops is_mixed"
         ),
         "key_averages": (
             f"name kind device_type input_dims stack overload_name {sums} node_id first_event_id"
@@ -308,7 +331,7 @@ def test_columns_are_fixed() -> None:
         "optimizable_events": (
             "event_id name kind start_ns dur_ns self_ns idle_ns idle_share score source_location"
         ),
-        "op_counters": ("op series matched_by ops ranges total mean_value min_value max_value"),
+        "counters_by_op": ("op series matched_by ops ranges total mean_value min_value max_value"),
         "graph_layers": (
             "graph block layer phase replays kernels layers layer_kernels before after device_ns "
             "layers_ns share mean_ns p50_ns max_ns mean_span_ns before_ns after_ns slowest_layer "
@@ -327,7 +350,7 @@ def test_columns_are_fixed() -> None:
         ),
         "overview": "events span_ns threads devices kernels device_busy_ns steps",
         "queue_depth": "device stream time_ns depth",
-        "queue_summary": (
+        "queue_depth.stream": (
             "device stream span_ns mean_depth min_depth max_depth p50_depth p90_depth p99_depth "
             "empty_ns empty_share blocked_ns blocked_share"
         ),
@@ -340,11 +363,11 @@ def test_columns_are_fixed() -> None:
             "device stack_id name peak_ns peak_bytes peak_blocks peak_share end_bytes "
             "end_blocks unfreed_bytes unfreed_blocks allocations allocated_bytes stack"
         ),
-        "memory_growth": (
+        "memory_stacks.change": (
             "device stack_id name from_bytes to_bytes change_bytes made_bytes made_blocks "
             "freed_bytes freed_blocks stack"
         ),
-        "segment_map": (
+        "fragmentation.piece": (
             "device segment_id segment_type segment_bytes offset_bytes bytes state blocks "
             "segments pieces"
         ),
@@ -376,12 +399,12 @@ def test_columns_are_fixed() -> None:
             "idle_ns hidden_communication_ns hidden_copy_ns other_steps_ns step_ns host_ns "
             "device_start_ns device_window_ns lag_ns lack"
         ),
-        "total_average": f"name {sums}",
+        "key_averages.all": f"name {sums}",
         "utilization": (
             "device step span_ns kernel_ns busy_ns unrecorded_ns kernel_share busy_share "
             "sm_efficiency occupancy step_ns host_ns device_start_ns device_window_ns lag_ns"
         ),
-        "unfreed": (
+        "memory_peak.block": (
             "device_type device address bytes time_ns op_id op_name annotation_id annotation_name"
         ),
     }

@@ -82,7 +82,7 @@ def test_a_capture_of_another_model_is_refused(traces: Path) -> None:
     name = "vllm_piecewise_graph_execution"
     trace = load(traces, name, "sglang_decode_capture_bs_32_rank0")
     assert trace.events["replays"].null_count() == trace.events.height
-    checks = trace.quality.filter(check="other_capture")
+    checks = trace.quality.filter(issue="other_capture")
     assert checks["events"].sum() == REPLAYED[name]
     assert checks["detail"].str.contains("sglang_decode_capture_bs_32_rank0.json.gz").all()
 

@@ -137,7 +137,7 @@ def test_every_row_is_accounted_for(trace: Trace, plain: Plain) -> None:
     assert sum(counts.values()) == row["source_events"] == everything
     not_loaded = counts.keys() - {"events", "instants", "metadata"}
     assert not_loaded <= plain.tables
-    noted = trace.quality.filter(check="rows_not_loaded")["events"].sum()
+    noted = trace.quality.filter(issue="rows_not_loaded")["events"].sum()
     assert noted == sum(counts[table] for table in not_loaded)
 
 
@@ -146,7 +146,7 @@ def test_nothing_else_was_found_wrong(trace: Trace) -> None:
         "rows_not_loaded", "kernel_without_launch", "launch_without_work", "fill_without_work",
         "crossing_slices",
     }  # fmt: skip
-    assert set(trace.quality["check"]) <= checks
+    assert set(trace.quality["issue"]) <= checks
 
 
 def test_a_kernel_belongs_to_a_range_on_the_thread_of_its_launch(trace: Trace) -> None:

@@ -61,7 +61,7 @@ def check_parts(trace: profframe.Trace) -> None:
     steps = trace.step_times().select("step", "start_ns", "host_ns").drop_nulls().rows()
     windows = [(None, start, end), *((n, a, a + dur) for n, a, dur in steps)]
     assert [(row["step"], row["span_ns"]) for row in rows] == [(n, b - a) for n, a, b in windows]
-    types = trace.kernel_types()
+    types = trace.time_breakdown(per="combination")
     assert types["total_ns"].sum() == rows[0]["span_ns"] - rows[0]["idle_ns"]
     for row, (_, a, b) in zip(rows, windows, strict=True):
         expected = parts(slices, a, b)

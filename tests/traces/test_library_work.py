@@ -78,7 +78,7 @@ def test_attention_over_a_cache_is_counted_as_unknown(
     traces: Path, name: str, op: str, calls: int
 ) -> None:
     trace = inference(traces, name)
-    (note,) = trace.quality.filter(pl.col("check") == "work_needs_lengths").to_dicts()
+    (note,) = trace.quality.filter(pl.col("issue") == "work_needs_lengths").to_dicts()
     assert note["events"] == calls
     assert f"{op} ({calls})" in note["detail"]
     assert trace.events.filter(pl.col("name") == op)["bytes"].null_count() == 0
@@ -94,5 +94,5 @@ def test_attention_over_a_cache_is_counted_as_unknown(
     ],
 )
 def test_nothing_is_faster_than_its_device(traces: Path, name: str) -> None:
-    checks = inference(traces, name).quality["check"].to_list()
+    checks = inference(traces, name).quality["issue"].to_list()
     assert not {"faster_than_peak", "faster_than_memory"} & set(checks)

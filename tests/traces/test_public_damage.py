@@ -25,7 +25,7 @@ def case(name: str, **options: Any) -> Trace:
 
 def checks(trace: Trace) -> dict[str, int]:
     """Numbers of events by what `quality` says of them."""
-    return dict(trace.quality.select("check", "events").rows())
+    return dict(trace.quality.select("issue", "events").rows())
 
 
 class TestPythonFrames:

@@ -57,7 +57,7 @@ def test_a_device_named_by_a_text() -> None:
 def test_step_numbers_that_are_there_twice(capsys: pytest.CaptureFixture[str]) -> None:
     """Two of them are 5 ms long with 30 %, two with 36 % of work."""
     file = needs.case("63_repeated_steps.json")
-    assert profframe.load(file).steps()["step"].to_list() == [0, 1, 0, 1]
+    assert profframe.load(file).step_times()["step"].to_list() == [0, 1, 0, 1]
     assert command_line(["show", str(file)]) == 0
     first = capsys.readouterr().out.splitlines()
     assert ": 1 run, 1 rank, 4 steps, 120.000 ms" in first[0]

@@ -19,7 +19,7 @@ def load(name: str) -> Trace:
 
 
 def checks(trace: Trace) -> dict[str, tuple[int, str]]:
-    rows = trace.quality.select("check", "events", "detail").rows()
+    rows = trace.quality.select("issue", "events", "detail").rows()
     return {check: (events, detail) for check, events, detail in rows}
 
 

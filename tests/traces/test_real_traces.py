@@ -83,7 +83,7 @@ def check_accounts(tables: Mapping[str, pa.Table], plain: chrome.Plain) -> None:
     assert row["source_events"] == plain.source_events
     assert json.loads(row["accounted"]) == plain.accounted
     assert sum(plain.accounted.values()) == plain.source_events
-    found = dict(zip(*(tables["quality"][c].to_pylist() for c in ("check", "events")), strict=True))
+    found = dict(zip(*(tables["quality"][c].to_pylist() for c in ("issue", "events")), strict=True))
     assert found.keys() <= CERTAIN
     assert {check: n for check, n in found.items() if check in plain.found} == plain.found
 

@@ -24,7 +24,7 @@ def test_owners_add_up_to_the_idle_time(traces: Path, name: str) -> None:
         for per in ("device", "stream"):
             idle = trace.idle(per=per)["idle_ns"].sum()
             for by in ("line", "module", "op", "annotation"):
-                owners = trace.idle_owners(by=by, per=per)
+                owners = trace.idle(by=by, per=per)
                 assert owners["idle_ns"].sum() == idle
                 assert not owners.filter(pl.col("max_ns") > pl.col("idle_ns")).height
 

@@ -11,7 +11,7 @@ from duckdb import DuckDBPyConnection
 
 from profframe import schema
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
-from profframe.query.catalogue import catalogue, find
+from profframe.query.catalogue import find, selects
 from profframe.query.header import Answer, AnswerColumn, parse, sql_directory
 from profframe.query.parameters import values
 from profframe.query.run import prepare, query, run
@@ -179,7 +179,7 @@ class TestParameters:
         assert str(error.value) == (
             "answer 'key_averages': no parameter named 'group_by_shape'; did you mean "
             "'group_by_input_shape'? (known: columns, compat, group_by_input_shape, "
-            "group_by_overload_name, group_by_stack_n, include_python_functions, sort, top)"
+            "group_by_overload_name, group_by_stack_n, include_python_functions, per, sort, top)"
         )
 
     def test_unknown_choice(self, connection: DuckDBPyConnection) -> None:
@@ -228,7 +228,7 @@ class TestParameters:
 
     def test_none_of_its_own(self, connection: DuckDBPyConnection) -> None:
         with pytest.raises(ParameterError, match=r"no parameter named 'n' \(known: columns, sort"):
-            run(connection, find("steps"), {"n": 1})
+            run(connection, find("step_times"), {"n": 1})
 
 
 class TestErrors:
@@ -278,7 +278,7 @@ class TestErrors:
 
 
 @pytest.mark.parametrize(
-    "answer", [one for one in catalogue() if one.name != "advice"], ids=lambda one: one.name
+    "answer", [one for one in selects() if one.name != "advice"], ids=lambda one: one.name
 )
 def test_a_bare_shell_needs_the_files_that_the_header_names(answer: Answer) -> None:
     folder = sql_directory() / "lib"

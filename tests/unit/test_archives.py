@@ -127,12 +127,12 @@ def test_slow_compressions(tmp_path: Path, name: str, pack: Callable[[bytes], by
         file.write_bytes(content)
         trace = profframe.load(file)
         assert trace.traces["source_events"].item() == text(0, 30).count(b'"ph"')
-        assert "truncated" not in trace.quality["check"]
+        assert "truncated" not in trace.quality["issue"]
     file.write_bytes(pack(plain)[:-40])
     with (
         pytest.raises(NotATraceError, match="stream ends early") if "bz2" in name else nullcontext()
     ):
-        assert "truncated" in profframe.load(file).quality["check"]
+        assert "truncated" in profframe.load(file).quality["issue"]
 
 
 @pytest.mark.parametrize(

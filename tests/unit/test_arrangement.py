@@ -12,13 +12,13 @@ import profframe
 from profframe import Trace
 from profframe.errors import AnswerError, ParameterError
 from profframe.query.arrangement import AS_IT_IS, arranged, divided
-from profframe.query.catalogue import catalogue, find
+from profframe.query.catalogue import find, selects
 from profframe.query.header import Answer, parse
 from profframe.query.run import script
 from tests.builders import event, loaded
 
 GPU = Path(__file__).parent.parent.parent / "examples" / "gpu_training.json.gz"
-NAMES = [answer.name for answer in catalogue()]
+NAMES = [answer.name for answer in selects()]
 
 
 @pytest.fixture(scope="module")

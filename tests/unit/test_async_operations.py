@@ -42,7 +42,7 @@ def slices(trace: Trace) -> list[tuple[Any, ...]]:
 
 
 def checks(trace: Trace) -> dict[str, tuple[int, int | None]]:
-    rows = trace.quality.select("check", "events", "example_event_id").rows()
+    rows = trace.quality.select("issue", "events", "example_event_id").rows()
     return {check: (events, example) for check, events, example in rows}
 
 
@@ -160,7 +160,7 @@ def test_what_has_no_other_half_is_kept_and_counted(load: Any) -> None:
         ("x", None), ("never ends", "1"), ("has no id", ""), ("has no time", "1"),
     ]  # fmt: skip
     assert trace.events["dur_ns"].to_list() == [1000, None, 2000, None]
-    counts = trace.quality.filter(check="unmatched_begin")
+    counts = trace.quality.filter(issue="unmatched_begin")
     assert counts.select("events", "example_event_id").rows() == [(2, 1)]
     assert counts["detail"][0].endswith("asynchronous")
     assert trace.instants.select("phase", "name", "instant_id").rows() == [("e", "early", "1")]
@@ -175,7 +175,7 @@ def test_an_end_of_another_name_is_counted(load: Any) -> None:
         at("E", 4, None),
     )
     (row,) = trace.quality.to_dicts()
-    assert (row["check"], row["events"], row["example_event_id"]) == ("end_of_another_name", 1, 2)
+    assert (row["issue"], row["events"], row["example_event_id"]) == ("end_of_another_name", 1, 2)
     assert row["detail"].endswith("first 'g', which 'h' closes")
     assert slices(trace)[1:] == [("f", None, 1, 3), ("g", None, 2, 1)]
 

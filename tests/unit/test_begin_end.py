@@ -88,7 +88,7 @@ def load(tmp_path: Path) -> Any:
 
 
 def quality(trace: RawTrace) -> dict[str, int]:
-    columns = (trace.tables["quality"][name].to_pylist() for name in ("check", "events"))
+    columns = (trace.tables["quality"][name].to_pylist() for name in ("issue", "events"))
     return dict(zip(*columns, strict=True))
 
 

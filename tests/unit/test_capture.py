@@ -36,7 +36,7 @@ def calls(trace: profframe.Trace, name: str = "aten::mm") -> int:
 
 
 def steps(trace: profframe.Trace) -> list[int]:
-    return trace.steps()["step"].to_list()
+    return trace.step_times()["step"].to_list()
 
 
 def test_a_block_has_a_trace_when_it_has_ended() -> None:
@@ -230,10 +230,10 @@ def test_each_cycle_is_a_run_of_its_own_in_the_store(tmp_path: Path) -> None:
             work()
             prof.step()
     stored = profframe.load(tmp_path)
-    found = stored.steps().select("run", "rank", "step").rows()
+    found = stored.step_times().select("run", "rank", "step").rows()
     first, second = "night/ly", "night/ly.1"
     assert found == [(first, 3, 2), (first, 3, 3), (second, 3, 6), (second, 3, 7)]
-    noted = stored.quality.filter(stored.quality["check"] == "same_run_and_rank")
+    noted = stored.quality.filter(stored.quality["issue"] == "same_run_and_rank")
     assert noted["run"].to_list() == [second]
     assert prof.key_averages()
 

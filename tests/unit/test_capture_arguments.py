@@ -45,7 +45,7 @@ def test_a_trace_of_all_cycles_is_torchs_own_list() -> None:
     trace, events = prof.trace, prof.events()
     ours = trace.events.filter(trace.events["kind"] != "profiler")
     assert ours["name"].str.starts_with("ProfilerStep#").sum() == 3
-    assert sorted(trace.steps()["step"]) == [1, 3, 5]
+    assert sorted(trace.step_times()["step"]) == [1, 3, 5]
     theirs = Counter((e.id, round(e.time_range.elapsed_us() * 1000)) for e in events)
     assert not theirs - Counter(ours.select("external_id", "dur_ns").rows())
     averages = {
@@ -94,11 +94,11 @@ def test_torchs_profiler_has_lost_earlier_cycles_and_that_is_counted(tmp_path: P
             work()
             prof.step()
     (row,) = profframe.load(prof).quality.to_dicts()
-    assert row["check"] == "earlier_cycles"
+    assert row["issue"] == "earlier_cycles"
     assert 2 * row["events"] == len(prof.events())
     stored = profframe.load(tmp_path)  # each cycle is a run, and none is lost
-    assert "earlier_cycles" not in stored.quality["check"].to_list()
-    assert stored.steps().select("run", "step").rows() == [("r", 1), ("r.1", 3)]
+    assert "earlier_cycles" not in stored.quality["issue"].to_list()
+    assert stored.step_times().select("run", "step").rows() == [("r", 1), ("r.1", 3)]
 
 
 def test_cycles_of_one_list_do_not_lie_over_one_another() -> None:
@@ -111,7 +111,7 @@ def test_cycles_of_one_list_do_not_lie_over_one_another() -> None:
     ]
     assert sorted(mine) == sorted(theirs)
     # Slices of torch's own may cross by a nanosecond, but not one in ten.
-    notes = dict(trace.quality.select("check", "events").rows())
+    notes = dict(trace.quality.select("issue", "events").rows())
     assert "several_cycles" in notes
     assert notes.get("crossing_slices", 0) < len(events) / 10
 
@@ -292,7 +292,7 @@ def test_a_list_in_an_order_of_ones_own_is_one_cycle() -> None:
     for of_name in (True, False):
         events.sort(key=lambda event: event.name if of_name else -event.time_range.start)
         trace = profframe.load(events)
-        assert "several_cycles" not in trace.quality["check"].to_list()
+        assert "several_cycles" not in trace.quality["issue"].to_list()
         assert sorted(trace.events["start_ns"]) == sorted(expected.events["start_ns"])
 
 
@@ -323,5 +323,5 @@ def test_where_a_cycle_of_a_list_ends(
 ) -> None:
     trace = profframe.load(listed(*ops))
     assert trace.events["start_ns"].to_list() == [1000 * start for start in starts]
-    detail = trace.quality.filter(trace.quality["check"] == "several_cycles")["detail"].to_list()
+    detail = trace.quality.filter(trace.quality["issue"] == "several_cycles")["detail"].to_list()
     assert [text.rpartition(": ")[2] for text in detail] == ([cycles] if cycles else [])

@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 def test_other_files_of_a_folder_are_passed_over_and_noted(replays: Path, folder: Path) -> None:
     trace = load(replays, captures=folder)
     assert set(trace.key_averages()["name"]) >= {"op0", "op1"}
-    [note] = trace.quality.filter(check="skipped_file")["detail"]
+    [note] = trace.quality.filter(issue="skipped_file")["detail"]
     assert "readme.txt: not a trace" in note
 
 

@@ -43,7 +43,7 @@ def one(trace: RawTrace, table: str = "events") -> Row:
 
 
 def found(trace: RawTrace) -> dict[str, int]:
-    return {row["check"]: row["events"] for row in rows(trace, "quality")}
+    return {row["issue"]: row["events"] for row in rows(trace, "quality")}
 
 
 def header(load: Load, **members: object) -> Row:
@@ -371,7 +371,7 @@ def test_a_duration_that_cannot_be_is_null_and_named(load: Load, dur: str, check
     assert [row["dur_ns"] for row in rows(trace)] == [2000, None]
     assert [row["start_ns"] for row in rows(trace)] == [1000, 1000]
     quality = one(trace, "quality")
-    assert (quality["check"], quality["events"], quality["example_event_id"]) == (check, 1, 1)
+    assert (quality["issue"], quality["events"], quality["example_event_id"]) == (check, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,7 @@ def test_a_time_that_cannot_be_is_null_and_named(load: Load, ts: str, check: str
     assert [row["start_ns"] for row in rows(trace)] == [None, 7000]
     assert one(trace, "instants")["time_ns"] is None
     assert one(trace, "flows")["time_ns"] is None
-    assert [(row["check"], row["events"]) for row in rows(trace, "quality")] == [(check, 1)] * 3
+    assert [(row["issue"], row["events"]) for row in rows(trace, "quality")] == [(check, 1)] * 3
     assert one(trace, "traces")["start_ns"] == 7000
 
 

@@ -48,7 +48,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     stored(
         events=[*events, step],
         traces=[head | {"rank": rank} for rank in (0, 1)],
-        quality=[{"check": "truncated", "events": 3, "action": f"kept {HOSTILE}"}],
+        quality=[{"issue": "truncated", "events": 3, "action": f"kept {HOSTILE}"}],
     ).to_parquet(path)
     return str(path)
 

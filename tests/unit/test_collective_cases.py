@@ -71,7 +71,9 @@ def test_nccl_of_the_plugin(tmp_path: Path) -> None:
         (1, "broadcast", "float", 212_480, 31_000, 16_000),
         (1, "all_reduce", "float", 8_196_000, 1_058_000, 1_058_000),
     ]
-    summary = trace.collective_summary().select("collective", "dtype", "bytes", "calls", "total_ns")
+    summary = trace.collectives(per="size").select(
+        "collective", "dtype", "bytes", "calls", "total_ns"
+    )
     assert summary.rows() == [
         ("all_reduce", "float", 8_196_000, 1, 1_058_000),
         ("broadcast", "float", 212_480, 1, 16_000),
@@ -230,7 +232,7 @@ def test_balanced_parts(tmp_path: Path) -> None:
         ("all_to_allv", "BFloat16", 16384, 4, None),
     ]
     [(check, count, first)] = (
-        trace.filter(ranks=2).quality.select("check", "events", "example_event_id").rows()
+        trace.filter(ranks=2).quality.select("issue", "events", "example_event_id").rows()
     )
     assert (check, count, first) == ("unnamed_device", 2, 0)
 
@@ -327,7 +329,7 @@ def test_a_device_of_the_kernels_is_not_needed(tmp_path: Path) -> None:
     rows = trace.events.select(columns).rows()
     said = ("all_to_allv", "[256,256,256,256]", 1024)
     assert rows == [(device, *said) for device in (None, None, None, None, 1, 3)]
-    checks = trace.quality.select("check", "events", "example_event_id", "action").rows()
+    checks = trace.quality.select("issue", "events", "example_event_id", "action").rows()
     assert checks == [("unnamed_device", 4, 0, "kept, device is NULL")]
     store = tmp_path / "store"
     trace.to_parquet(store)
@@ -344,6 +346,6 @@ def test_large_files_are_read_the_same(tmp_path: Path) -> None:
     stored = profframe.load(tmp_path / "store")
     last = stored.events.select("device", "collective", "in_splits").row(-1)
     assert last == (None, "all_to_allv", "[256,256,256,256]")
-    assert stored.quality.select("check", "events", "example_event_id").rows() == [
+    assert stored.quality.select("issue", "events", "example_event_id").rows() == [
         ("unnamed_device", 1, 50)
     ]

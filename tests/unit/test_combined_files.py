@@ -118,7 +118,7 @@ def test_what_only_the_first_has_is_unknown_of_the_others(path: Path) -> None:
 
 def test_quality_names_the_parts(path: Path) -> None:
     quality = profframe.load(path, run="r").quality
-    rows = quality.filter(pl.col("check") == "combined_file").select("run", "events", "detail")
+    rows = quality.filter(pl.col("issue") == "combined_file").select("run", "events", "detail")
     details = [(run, events, text.rpartition(": ")[2]) for run, events, text in rows.rows()]
     assert details == [
         ("r", 6, "trace 1 of 3"), ("r.1", 4, "trace 2 of 3"), ("r.2", 8, "trace 3 of 3"),
@@ -186,7 +186,7 @@ def test_one_trace_stays_one(tmp_path: Path) -> None:
     file.write_text(combined([PARTS[0]]))
     trace = profframe.load(file)
     assert trace.traces.height == 1
-    assert not trace.quality["check"].is_in(["combined_file", "mixed_traces"]).any()
+    assert not trace.quality["issue"].is_in(["combined_file", "mixed_traces"]).any()
 
 
 def test_traces_that_cannot_be_told_apart_are_one_and_quality_says_so(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_traces_that_cannot_be_told_apart_are_one_and_quality_says_so(tmp_path: 
         file.write_text(combined(parts))
         trace = profframe.load(file)
         assert trace.traces.height == 1
-        assert "mixed_traces" in trace.quality["check"].to_list()
+        assert "mixed_traces" in trace.quality["issue"].to_list()
 
 
 def test_those_of_several_processes_are_refused_by_name(tmp_path: Path) -> None:

@@ -50,14 +50,15 @@ def test_names_of_answers_are_completed_in_both_places() -> None:
     assert values("answer", "trace.json", "kernel_c") == ["kernel_categories"]
     assert is_file("answer", "kernels", "")
     assert values("answer", "kernels", "") == []
-    (item,) = [item for item in items("answer", "unfreed") if item.type == "plain"]
+    (item,) = [item for item in items("answer", "launches") if item.type == "plain"]
     assert item.help
     assert all(item.help for item in items("answer", "") if item.type == "plain")
 
 
 def test_parameters_have_their_values() -> None:
     asked = values("answer", "idle", "trace.json", "-p", "")
-    assert asked == ["per=stream", "per=device", "kernel_wait_ns="]
+    assert asked[:3] == ["per=stream", "per=device", "kernel_wait_ns="]
+    assert asked[3:5] == ["by=cause", "by=line"]
     assert values("answer", "trace.json", "idle", "-p", "k") == ["kernel_wait_ns="]
     assert values("answer", "-p", "") == []
     assert values("answer", "critical_path", "trace.json", "-p", "a") == [

@@ -56,7 +56,7 @@ def test_as_many_as_launches_belong_to_them_in_order(tmp_path: Path) -> None:
         ("first", "fma", 2.0, 5000, 6),
         ("first", "dram", 0.5, 5000, 6),
     ]
-    assert trace.op_counters().select("op", "series", "matched_by", "total").rows() == [
+    assert trace.counters_by_op().select("op", "series", "matched_by", "total").rows() == [
         ("aten::mm", "dram", "order", 0.5),
         ("aten::mm", "fma", "order", 2.0),
         ("aten::add", "fma", "order", 3.0),
@@ -67,21 +67,21 @@ def test_as_many_as_launches_belong_to_them_in_order(tmp_path: Path) -> None:
     trace.export_chrome_trace(tmp_path / "again.json")
     assert differences(trace, profframe.load(tmp_path / "again.json")) == []
     profframe.convert([tmp_path / "trace.json"], tmp_path / "store")
-    assert profframe.load(tmp_path / "store").op_counters().height == 3
+    assert profframe.load(tmp_path / "store").counters_by_op().height == 3
 
 
 def test_one_inside_an_op_belongs_to_it(tmp_path: Path) -> None:
     trace = loaded(tmp_path, *OPS, slice_("cuda_profiler_range", "r", 41, 9, fma=3))
     assert ops(trace) == [("r", "aten::add", None)]
-    assert trace.op_counters()["matched_by"].to_list() == ["nesting"]
+    assert trace.counters_by_op()["matched_by"].to_list() == ["nesting"]
 
 
 def test_others_have_no_op_and_are_counted(tmp_path: Path) -> None:
     trace = loaded(tmp_path, *OPS, slice_("cuda_profiler_range", "r", 5, 2, 0, fma=3))
     assert ops(trace) == [("r", None, None)]
-    assert trace.op_counters().select("op", "total").rows() == [(None, 3.0)]
+    assert trace.counters_by_op().select("op", "total").rows() == [(None, 3.0)]
     (row,) = trace.quality.to_dicts()
-    assert (row["check"], row["events"], row["example_event_id"]) == (
+    assert (row["issue"], row["events"], row["example_event_id"]) == (
         "counted_slice_without_launch", 1, 5,
     )  # fmt: skip
     assert row["detail"].endswith("1 slices, 2 launches")
@@ -98,7 +98,7 @@ def test_a_real_run_is_matched_as_another_tool_does(traces: Path) -> None:
         FROM events AS slice JOIN events AS launch ON slice.launch_id = launch.event_id
         WHERE slice.category = 'cuda_profiler_range' ORDER BY place""").rows()
     assert pairs == [(n, n) for n in range(1, 78)]
-    answer = trace.op_counters()
+    answer = trace.counters_by_op()
     assert (trace.counters.height, answer["ranges"].sum()) == (693, 693)
     assert answer["total"].sum() == trace.counters["value"].sum()
     assert answer["op"].null_count() == 0
@@ -117,6 +117,6 @@ def test_what_is_no_number_takes_nothing_from_counters_beside_it() -> None:
         ],
     )
     columns = ("series", "ranges", "total", "mean_value", "min_value", "max_value")
-    assert trace.op_counters().select(columns).rows() == [
+    assert trace.counters_by_op().select(columns).rows() == [
         ("hits", 3, 30, 30, 30, 30), ("rate", 1, None, None, None, None),
     ]  # fmt: skip

@@ -89,7 +89,7 @@ def test_dependencies_are_no_launches_and_lead_from_node_to_node(replay: Trace) 
 
 
 def test_a_launch_arrow_that_dependencies_replace_is_no_missing_launch(replay: Trace) -> None:
-    assert replay.quality["check"].to_list() == []
+    assert replay.quality["issue"].to_list() == []
 
 
 def test_nodes_that_keep_no_device_busy_are_no_device_time(replay: Trace) -> None:

@@ -146,7 +146,7 @@ def test_copies_that_rocm_writes_as_kernels_are_copies_of_unknown_size(tmp_path:
         ("kernel", "kernel", 1200, 100, 0),
     ]
     assert trace.events["device_ns"][0] == 65_000
-    assert trace.kernel_types().select("classes", "total_ns").rows() == [
+    assert trace.time_breakdown(per="combination").select("classes", "total_ns").rows() == [
         ("copy", 40_000), ("compute", 25_000)
     ]  # fmt: skip
     assert trace.kernels()["name"].to_list() == ["elementwise_kernel"]

@@ -451,7 +451,7 @@ def test_an_unknown_device_has_rates_without_shares_and_says_so(source: Path) ->
     trace = load(source)
     assert shares(trace) == [(500e6, None, "unknown_device")]
     (note,) = trace.quality.rows(named=True)
-    assert (note["check"], note["events"]) == ("unknown_device", 1)
+    assert (note["issue"], note["events"]) == ("unknown_device", 1)
     assert note["detail"].endswith(": devices 'My GPU'")
 
 
@@ -472,7 +472,7 @@ def test_a_name_that_fits_two_models_is_in_quality(tmp_path: Path) -> None:
         "NVIDIA A100 SXM 80GB", "NVIDIA T4", "NVIDIA H100 SXM"
     ]  # fmt: skip
     (note,) = trace.quality.rows(named=True)
-    assert (note["check"], note["events"], note["example_event_id"]) == ("several_models", 2, 1)
+    assert (note["issue"], note["events"], note["example_event_id"]) == ("several_models", 2, 1)
     assert note["detail"].endswith(
         "'NVIDIA A100' is taken for NVIDIA A100 SXM 80GB, may be NVIDIA A100 PCIe 80GB; "
         "'NVIDIA H100' is taken for NVIDIA H100 SXM, may be NVIDIA H100 PCIe or "

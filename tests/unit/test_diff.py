@@ -521,7 +521,7 @@ def test_a_trace_is_equal_to_itself(stores: tuple[str, str]) -> None:
 
 def test_filtered_traces() -> None:
     whole = profframe.load(EXAMPLES / "fp32.json.gz")
-    first, second = whole.steps()["step"][:2]
+    first, second = whole.step_times()["step"][:2]
     found = profframe.diff(whole.filter(steps=first), whole.filter(steps=second))
     assert set(found["what"]) == {"op", "annotation"}
     assert profframe.diff(whole.filter(kinds="annotation"), whole)["what"].unique().len() == 2
@@ -530,7 +530,7 @@ def test_filtered_traces() -> None:
 def test_a_run_of_the_example_and_its_steps_are_noise() -> None:
     """Steps of one run against other steps of the same run."""
     whole = profframe.load(EXAMPLES / "fp32.json.gz")
-    steps = whole.steps()["step"].to_list()
+    steps = whole.step_times()["step"].to_list()
     half = len(steps) // 2
     found = profframe.diff(
         whole.filter(steps=steps[:half]), whole.filter(steps=steps[half:]), per="step"

@@ -204,7 +204,7 @@ def test_nodes_are_linked_to_slices(key: str, shift: int, how: str, tmp_path: Pa
     assert dependencies(trace) == DEPENDENCIES
     ends = trace.flows.select("phase", "event_id", "time_ns").rows()
     assert [e for e, _ in zip(ends, range(2), strict=False)] == [("s", 1, 30_000), ("f", 2, 40_000)]
-    checks = trace.quality["check"].to_list()
+    checks = trace.quality["issue"].to_list()
     assert checks == (["nodes_linked_by_order"] if how == "order" else [])
 
 
@@ -241,7 +241,7 @@ def test_processes_that_were_forked_write_into_the_same_file(tmp_path: Path) -> 
     assert linked.select("name", "event_id").rows() == [
         ("aten::mm", 0), ("aten::add_", 2), ("aten::cat", 3),
     ]  # fmt: skip
-    noted = dict(trace.quality.select("check", "events").rows())
+    noted = dict(trace.quality.select("issue", "events").rows())
     assert (noted["repeated_node_id"], noted["node_without_event"]) == (8, 9)
 
 
@@ -295,14 +295,14 @@ def test_tensors_of_forked_processes_stay_apart(is_first: bool, tmp_path: Path) 
     assert dependencies(trace) == {(number[a], number[b]) for a, b in DEPENDENCIES}
     empty, ones = (trace.nodes.filter(name=f"aten::{name}") for name in ("empty", "ones"))
     assert empty["parent_id"].item() == ones["node_id"].item()
-    assert dict(trace.quality.select("check", "events").rows())["repeated_node_id"] == 4
+    assert dict(trace.quality.select("issue", "events").rows())["repeated_node_id"] == 4
     assert not dependencies(load(path))
 
 
 def test_what_does_not_link_is_counted(tmp_path: Path) -> None:
     source = trace_file(tmp_path / "t.json", events(OPS[1:], "Record function id", 10))
     trace = load(source, execution_trace=written(tmp_path / "et.json", [*ROOTS, *OPS]))
-    assert dict(trace.quality.select("check", "events").rows()) == {
+    assert dict(trace.quality.select("issue", "events").rows()) == {
         "node_without_event": 1,
         "dependency_without_event": 3,
     }
@@ -424,15 +424,15 @@ def test_bad_files_end_in_one_error_or_a_note(tmp_path: Path) -> None:
     et.write_text(text[: text.index('"aten::cat"')])
     cut = load(et)
     assert cut.nodes["node_id"].to_list() == [1, 2, 3, 4, 5]
-    assert cut.quality["check"].to_list() == ["truncated"]
+    assert cut.quality["issue"].to_list() == ["truncated"]
     et.write_text(
         text.replace('"ctrl_deps": 2', '"ctrl_deps": 1e99').replace("[110, 10, 0, 4, 4", "[[1], 10")
     )
     odd = load(et)
     assert odd.nodes["parent_id"].null_count() == 4
-    assert dict(odd.quality.select("check", "events").rows()) == {"unread_tensor": 4}
+    assert dict(odd.quality.select("issue", "events").rows()) == {"unread_tensor": 4}
     et.write_text(text.replace('"id": 6', '"id": 5'))
-    assert dict(load(et).quality.select("check", "events").rows()) == {"repeated_node_id": 1}
+    assert dict(load(et).quality.select("issue", "events").rows()) == {"repeated_node_id": 1}
     et.write_text('{"schema": "1.1.1", "pid": 1, "start_ts": 1, "nodes": 3}')
     with pytest.raises(NotATraceError, match="its 'nodes' is not an array"):
         load(et)
@@ -563,7 +563,7 @@ def test_what_torch_writes_now(tmp_path: Path) -> None:
 def test_what_is_no_object_is_no_node_and_counted(element: Any, tmp_path: Path) -> None:
     trace = load(written(tmp_path / "et.json", [*ROOTS, element, *OPS]))
     assert trace.nodes["node_id"].to_list() == [1, 2, 3, 4, 5, 6]
-    assert trace.quality.select("check", "events").rows() == [("not_an_event", 1)]
+    assert trace.quality.select("issue", "events").rows() == [("not_an_event", 1)]
 
 
 def test_an_object_that_says_nothing_is_a_node(tmp_path: Path) -> None:

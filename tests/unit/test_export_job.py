@@ -169,7 +169,7 @@ def test_times_are_on_one_clock_to_the_nanosecond(trace: Trace, tmp_path: Path) 
     said = document(tmp_path / "o.json")["profframe job"]
     assert said["clocks"] == "corrected"
     assert [row["offset_ns"] for row in said["traces"]] == [*AHEAD]
-    notes = back.quality.filter(pl.col("check") == "clock_corrected")
+    notes = back.quality.filter(pl.col("issue") == "clock_corrected")
     assert notes.select("rank", "events").rows() == [(1, 10), (2, 10)]
     assert "5,000,123 ns" in notes["detail"][0]
 

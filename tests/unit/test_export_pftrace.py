@@ -280,7 +280,7 @@ def test_a_cut_file_reads_up_to_there(job: Trace, tmp_path: Path) -> None:
     (tmp_path / "cut.pftrace").write_bytes(data[: len(data) * 3 // 4])
     back = profframe.load(tmp_path / "cut.pftrace")
     assert back.traces["rank"].to_list() == [0, 1, 2]
-    assert "truncated" in back.quality["check"].to_list()
+    assert "truncated" in back.quality["issue"].to_list()
     assert 0 < back.events.height < job.events.height
 
 

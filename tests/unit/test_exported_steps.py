@@ -58,7 +58,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def checks(trace: Trace) -> dict[str, int]:
-    return dict(trace.quality.select("check", "events").iter_rows())
+    return dict(trace.quality.select("issue", "events").iter_rows())
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def by_torch(path: Path) -> dict[str, int]:
 
 
 def by_us(path: Path) -> dict[str, int]:
-    rows = profframe.load(path).quality.select("check", "events").rows()
+    rows = profframe.load(path).quality.select("issue", "events").rows()
     return {check: events for check, events in rows if check in CHECKS.values()}
 
 
@@ -129,9 +129,9 @@ def test_each_rule_names_its_first_event(tmp_path: Path) -> None:
     path = written(tmp_path, events)
     trace = profframe.load(path)
     found = {
-        row["check"]: (row["events"], row["example_event_id"], row["detail"].partition(": ")[2])
+        row["issue"]: (row["events"], row["example_event_id"], row["detail"].partition(": ")[2])
         for row in trace.quality.to_dicts()
-        if row["check"] in CHECKS.values()
+        if row["issue"] in CHECKS.values()
     }
     assert found == {
         "kernel_before_launch": (1, 1, "with 1 external_id"),
@@ -161,7 +161,7 @@ def test_a_kernel_is_held_against_its_own_launch_of_whatever_name() -> None:
         event("b", 29, 31, category="kernel", thread=7, device=0, correlation=6, external_id=3),
         event("c", 9, 11, category="kernel", thread=8, device=0, correlation=9, external_id=3),
     )
-    rows = trace.quality.filter(check="kernel_before_launch").select("events", "example_event_id")
+    rows = trace.quality.filter(issue="kernel_before_launch").select("events", "example_event_id")
     assert rows.rows() == [(2, 4)]
 
 

@@ -82,7 +82,7 @@ def test_replays_with_less_work_than_most_of_their_graph() -> None:
         rows.append(launch(1_000 * n, n + 1))
         rows += [{**row, "graph_id": graph} for row in work(names, 1_000 * n + 100, n + 1)]
     (note,) = facts(*rows)["quality"].to_pylist()
-    assert (note["check"], note["events"], note["example_event_id"]) == (
+    assert (note["issue"], note["events"], note["example_event_id"]) == (
         "graph_launch_in_part", 1, 4
     )  # fmt: skip
     assert note["detail"].endswith(": 1 of 4, 1 missing in all")
@@ -97,5 +97,5 @@ def test_a_replay_of_which_a_part_is_there_has_not_lost_its_work(graph: int | No
         rows += [{**row, "graph_id": graph} for row in work(names, 1_000 * n + 100, n + 1)]
     tables = facts(*rows)
     assert set(column(tables, "lost_start_ns")) == {None}
-    counted = tables["quality"]["check"].to_pylist()
+    counted = tables["quality"]["issue"].to_pylist()
     assert counted == ([] if graph is None else ["graph_launch_in_part"])

@@ -138,7 +138,7 @@ def test_names_like_communication_without_a_category_are_counted() -> None:
         kernel("void mine::walk<Dispatch>(int)"),
         kernel("void at::native::vectorized_elementwise_kernel<4, dispatch>(int)"),
     ).quality
-    (row,) = quality.filter(check="unknown_communication").rows(named=True)
+    (row,) = quality.filter(issue="unknown_communication").rows(named=True)
     assert (row["events"], row["example_event_id"]) == (2, 1)
     assert row["detail"].endswith("mine::token_dispatch")
 
@@ -146,7 +146,7 @@ def test_names_like_communication_without_a_category_are_counted() -> None:
 @pytest.mark.parametrize(("count", "more"), [(3, ""), (4, " and 1 more")])
 def test_three_names_of_unknown_communication_are_said(count: int, more: str) -> None:
     quality = loaded(*(kernel(f"mine::dispatch{n}") for n in range(count))).quality
-    (row,) = quality.filter(check="unknown_communication").rows(named=True)
+    (row,) = quality.filter(issue="unknown_communication").rows(named=True)
     names = ", ".join(f"mine::dispatch{n}" for n in range(3))
     assert row["detail"].endswith(f": {names}{more}")
 
@@ -157,7 +157,7 @@ def test_what_has_a_category_is_no_unknown_communication() -> None:
         kernel("void mine::token_dispatch(int)"),
         kernel("void deep_ep::intranode::dispatch<8>(int)"),
     ).quality
-    (row,) = quality.filter(check="unknown_communication").rows(named=True)
+    (row,) = quality.filter(issue="unknown_communication").rows(named=True)
     assert (row["events"], row["example_event_id"]) == (1, 1)
     assert row["detail"].endswith(": mine::token_dispatch")
 
@@ -178,7 +178,7 @@ def test_entries_of_the_user_come_first(trace_file: Path, tmp_path: Path) -> Non
     short = {"^mine_": "expert_parallel", "nvjet": "convolution"}
     trace = profframe.load(trace_file, kernel_categories=short)
     assert trace.events["kernel_category"].to_list() == ["expert_parallel", "convolution"]
-    assert not trace.quality.filter(check="unknown_communication").height
+    assert not trace.quality.filter(issue="unknown_communication").height
     long = {
         "ours": {
             "category": "gemm",

@@ -19,7 +19,7 @@ def kernel(start: int, end: int, correlation: int | None, **more: Any) -> Row:
 
 
 def notes(of: Tables) -> dict[str, int]:
-    return {row["check"]: row["events"] for row in of["quality"].to_pylist()}
+    return {row["issue"]: row["events"] for row in of["quality"].to_pylist()}
 
 
 def test_a_kernel_belongs_to_the_op_around_its_launch() -> None:
@@ -255,7 +255,7 @@ def test_the_first_mismatch_is_named_and_all_are_counted() -> None:
         kernel(50, 60, 7, category="gpu_memcpy", external_id=3),
     )
     (note,) = got["quality"].to_pylist()
-    assert (note["check"], note["events"]) == ("external_id_mismatch", 2)
+    assert (note["issue"], note["events"]) == ("external_id_mismatch", 2)
     assert note["example_event_id"] == 3
 
 
@@ -421,7 +421,7 @@ def test_work_of_devices_in_no_step_is_counted_where_there_are_steps() -> None:
     work = [call(10, 20, 7), call(210, 220, 8), kernel(30, 40, 7), kernel(230, 250, 8)]
     unlaunched = kernel(300, 300_280, 9)
     got = facts(*step_marks(), *work, unlaunched)
-    rows = {row["check"]: row for row in got["quality"].to_pylist()}
+    rows = {row["issue"]: row for row in got["quality"].to_pylist()}
     assert rows["outside_steps"]["events"] == 2
     assert rows["outside_steps"]["example_event_id"] == 5
     assert rows["outside_steps"]["detail"].endswith("0.300 ms; the launch of 1 is not in the trace")

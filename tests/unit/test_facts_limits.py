@@ -35,7 +35,7 @@ def found(*kernels: Row, name: str = "Mine") -> list[tuple[str, int, int, str]]:
     tables = {**tables, **devices(held, models=MINE)}
     tables["quality"] = tables["quality"].drop_columns(["run", "rank"])
     after = limits(tables)
-    columns = ["check", "events", "example_event_id", "detail"]
+    columns = ["issue", "events", "example_event_id", "detail"]
     return [tuple(row[c] for c in columns) for row in after["quality"].to_pylist()]
 
 
@@ -86,7 +86,7 @@ def test_a_part_of_a_device_is_known_and_has_no_peaks() -> None:
     after = limits({"events": events, "quality": quality, **devices(held, models=part)})
     assert after["devices"]["model"].to_pylist() == ["Part"]
     (note,) = after["quality"].to_pylist()
-    assert (note["check"], note["detail"].endswith("devices 'X MIG'")) == ("unknown_device", True)
+    assert (note["issue"], note["detail"].endswith("devices 'X MIG'")) == ("unknown_device", True)
 
 
 @pytest.mark.parametrize(

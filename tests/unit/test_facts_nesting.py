@@ -82,7 +82,7 @@ def test_slices_that_touch_do_not_cross() -> None:
 def test_crossing_slices_are_counted() -> None:
     got = facts(event("a", 0, 10), event("b", 5, 15), event("c", 20, 30))
     (note,) = got["quality"].to_pylist()
-    assert (note["check"], note["events"], note["example_event_id"]) == ("crossing_slices", 1, 1)
+    assert (note["issue"], note["events"], note["example_event_id"]) == ("crossing_slices", 1, 1)
     assert column(got, "self_ns") == [10, 10, 10]
 
 

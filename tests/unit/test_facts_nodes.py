@@ -39,7 +39,7 @@ def kernel(start: int, end: int, correlation: int, **more: Any) -> Row:
 
 def notes(of: Tables) -> dict[str, tuple[int, int]]:
     rows = of["quality"].to_pylist()
-    return {row["check"]: (row["events"], row["example_event_id"]) for row in rows}
+    return {row["issue"]: (row["events"], row["example_event_id"]) for row in rows}
 
 
 def test_a_slice_belongs_to_the_node_that_it_starts_in() -> None:
@@ -254,7 +254,7 @@ def test_metadata_is_given_to_load(tmp_path: Path) -> None:
     assert node_of(profframe.load(source, fx_metadata=KNOWN)) == LINEAR
     through_json = json.loads(json.dumps(KNOWN))  # its numbers are text
     assert node_of(profframe.load(source, fx_metadata=through_json)) == LINEAR
-    assert profframe.load(source, fx_metadata={}).quality["check"].to_list() == [
+    assert profframe.load(source, fx_metadata={}).quality["issue"].to_list() == [
         "unknown_graph_file"
     ]
 

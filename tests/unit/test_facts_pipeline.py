@@ -349,7 +349,7 @@ def test_whatever_runs_beside_the_others_the_facts_are_the_same(
         for table, rows in expected.items():
             assert made[table].select(rows.column_names).equals(rows) or table == "quality"
             assert sorted(made[table].column_names) == sorted(rows.column_names)
-        notes = (sorted(t["quality"]["check"].to_pylist()) for t in (made, expected))
+        notes = (sorted(t["quality"]["issue"].to_pylist()) for t in (made, expected))
         assert next(notes) == next(notes)
 
 

@@ -17,7 +17,7 @@ def frame(number: int | None, start: int, end: int, caller: int | None, **more: 
 
 def notes(of: Tables) -> dict[str, tuple[int, int]]:
     rows = of["quality"].to_pylist()
-    return {row["check"]: (row["events"], row["example_event_id"]) for row in rows}
+    return {row["issue"]: (row["events"], row["example_event_id"]) for row in rows}
 
 
 def test_a_frame_ends_with_its_caller_and_so_does_what_it_called() -> None:

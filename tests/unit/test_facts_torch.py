@@ -298,7 +298,7 @@ def test_of_too_much_text_the_longest_is_left_out(monkeypatch: pytest.MonkeyPatc
     )
     assert column(got, "python_stack") == [None, "main", None, None, None, None, "f"]
     (note,) = got["quality"].to_pylist()
-    assert (note["check"], note["events"], note["example_event_id"]) == ("long_python_stack", 2, 3)
+    assert (note["issue"], note["events"], note["example_event_id"]) == ("long_python_stack", 2, 3)
 
 
 def test_what_torch_drops_is_nobodys_child() -> None:

@@ -167,7 +167,7 @@ def test_an_upgrade_is_not_served_the_numbers_of_before(package: Path, tmp_path:
         "source, folder = sys.argv[1:]\n"
         "profframe.load(source, cache=folder + '/cache')\n"
         "print(len([*__import__('pathlib').Path(folder, 'cache').glob('store-*')]))\n"
-        "print(profframe.load(folder + '/store').quality['check'].to_list()"
+        "print(profframe.load(folder + '/store').quality['issue'].to_list()"
         " if profframe.store.is_store(folder + '/store') else None)\n"
         "files = profframe.convert(source, folder + '/store', ThreadPoolExecutor(1))\n"
         "print(files['status'].item())\n"
@@ -204,8 +204,8 @@ def another_version() -> Iterator[None]:
 
 def checks(trace: profframe.Trace) -> list[tuple[str, int, str, int]]:
     """Of each trace that another version has read: its name, and how much it is."""
-    rows = trace.quality.select("run", "rank", "check", "events").rows()
-    assert rows == trace.sql('SELECT run, rank, "check", events FROM quality').rows()
+    rows = trace.quality.select("run", "rank", "issue", "events").rows()
+    assert rows == trace.sql("SELECT run, rank, issue, events FROM quality").rows()
     return rows
 
 

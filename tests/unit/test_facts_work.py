@@ -471,7 +471,7 @@ FILL = inputs("[[10],[]]", "float", "Scalar")
 
 def notes(*events: Row) -> list[tuple[object, ...]]:
     rows = add_facts(tables(*events))["quality"].to_pylist()
-    checks = [row for row in rows if row["check"] == "work_needs_lengths"]
+    checks = [row for row in rows if row["issue"] == "work_needs_lengths"]
     return [(row["events"], row["example_event_id"], row["detail"]) for row in checks]
 
 

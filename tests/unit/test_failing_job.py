@@ -58,7 +58,7 @@ def check(failed: pl.DataFrame, hung: pl.DataFrame) -> None:
 def test_one_store_of_all_kinds(store: Path) -> None:
     trace = profframe.load(store)
     assert trace.traces.select("run", "rank").rows() == [("job", 0), ("job", 1)]
-    assert trace.quality.filter(check="joined_file").height == 6
+    assert trace.quality.filter(issue="joined_file").height == 6
     check(trace.sql(statement(*OUT_OF_MEMORY)), trace.sql(statement(*HANGS)))
     repeats = trace.sql(
         """

@@ -157,7 +157,7 @@ class TestGloo:
         ]
 
     def test_stacks_of_each_side(self, trace: profframe.Trace) -> None:
-        sides = trace.hang_sides().filter(process_group_description="sizes")
+        sides = trace.hangs(per="rank").filter(process_group_description="sizes")
         assert sides.sort("rank")["input_sizes"].to_list() == ["[[4]]", "[[4]]", "[[8]]"]
         for stack in sides["stack"]:
             assert re.match(r"[^;]*gloo_ranks\.py\(\d+\): reduce;", stack)
@@ -341,7 +341,7 @@ class TestByHand:
     def test_what_is_odd_is_counted(self, tmp_path: Path) -> None:
         odd = [entry(5, state=7, retired="yes", frames=3, record_id=5), entry(6), "no entry"]
         trace = profframe.load(written(tmp_path / "d_0", dump(*odd)))  # type: ignore[arg-type]
-        found = dict(trace.quality.select("check", "events").rows())
+        found = dict(trace.quality.select("issue", "events").rows())
         assert found == {"not_an_event": 1, "overwritten_records": 5, "odd_record": 2}
         assert trace.recorded_collectives["is_retired"].to_list() == [None, True]
 
@@ -402,7 +402,7 @@ class TestByHand:
             """
         for trace in (profframe.load(tmp_path / "store"), profframe.load(tmp_path)):
             assert trace.traces.height == 2
-            assert trace.quality.filter(check="joined_file").height == 2
+            assert trace.quality.filter(issue="joined_file").height == 2
             assert trace.sql(statement).rows() == [(0, 2, "record_param_comms", 1)]
 
     def test_records_without_a_number_in_the_trace(self, tmp_path: Path) -> None:

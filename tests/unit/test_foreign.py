@@ -150,5 +150,5 @@ def test_among_traces_it_is_skipped_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps([event]))
     (tmp_path / "kernels.bin").write_bytes(FILES["a report from Nsight Compute"][0])
     (row,) = profframe.load(tmp_path).quality.to_dicts()
-    assert row["check"] == "skipped_file"
+    assert row["issue"] == "skipped_file"
     assert "a report from Nsight Compute" in row["detail"]

@@ -66,7 +66,7 @@ def test_another_capture_is_refused(other: list[str]) -> None:
 
 def test_the_refusal_names_the_file_and_the_difference() -> None:
     quality = with_facts(replay(NAMES), capture(["gemm", "norm", "gemm", "relu"]))["quality"]
-    details = dict(zip(quality["check"].to_pylist(), quality["detail"].to_pylist(), strict=True))
+    details = dict(zip(quality["issue"].to_pylist(), quality["detail"].to_pylist(), strict=True))
     assert details["other_capture"].endswith(
         "piece 3 is act in the replay, relu in the capture, capture 1 of capture.json (1 launches)"
     )
@@ -130,7 +130,7 @@ def test_equal_graphs_whose_order_is_not_known_stay_unknown() -> None:
 def test_four_captures_that_fit_are_named() -> None:
     graphs = [capture_rows([Call("mm", "op0", dims=f"[[{n},{n}]]")], 1000 * n) for n in range(5)]
     quality = pl.DataFrame(with_facts(replay(["mm"]), source(*graphs))["quality"])
-    (detail,) = quality.filter(check="ambiguous_capture")["detail"]
+    (detail,) = quality.filter(issue="ambiguous_capture")["detail"]
     places = ", ".join(f"capture {n} of capture.json" for n in range(1, 5))
     assert detail.endswith(f": 5 fit, of {places} (1 launches)")
 

@@ -33,7 +33,7 @@ def checked(
 ) -> checks.CheckResult:
     """What the verb ``check`` asks."""
     totals = partial(trace.runs, per_step)
-    return checks.check(trace.traces, trace.samples(), totals, baseline, runs, limit=limit)
+    return checks.check(trace.traces, trace.run_samples(), totals, baseline, runs, limit=limit)
 
 
 def trace_of(rows: Iterable[Row], **tables: Iterable[Row]) -> Trace:
@@ -130,13 +130,13 @@ class TestRunsAndSteps:
     def test_they_agree_with_the_other_answers(self, root: Path, name: str) -> None:
         trace = profframe.load(root / "examples" / name)
         (run,) = trace.runs().to_dicts()
-        steps, samples = trace.step_times(), trace.samples()
+        steps, samples = trace.step_times(), trace.run_samples()
         assert run["op_self_ns"] == samples.filter(what="op")["spent_ns"].sum()
         assert (run["events"], run["span_ns"]) == trace.overview().select("events", "span_ns").row(
             0
         )
         assert run["step_max_ns"] == steps["step_ns"].max()
-        assert run["steps"] == trace.steps().height == steps.height
+        assert run["steps"] == trace.step_times().height == steps.height
         peaks = trace.memory_peak().filter(pl.col("device").is_null())["allocated_bytes"]
         assert run["peak_host_bytes"] == peaks.max()
 

@@ -506,7 +506,7 @@ def test_real_pairs(traces: Path) -> None:
         gemm = trace.kernel_categories().filter(category="gemm")["total_ns"].sum()
         assert value["category:gemm"] == gemm
         assert value["step"] == trace.step_times()["step_ns"].max()
-        ops = trace.samples().filter(pl.col("name").str.starts_with("aten::"), what="op")
+        ops = trace.run_samples().filter(pl.col("name").str.starts_with("aten::"), what="op")
         assert value["op:aten::*"] == ops["spent_ns"].sum()
         modules = trace.modules(per="run").filter(pl.col("name").str.contains("Attention"))
         times = modules["total_device_ns"].to_list()

@@ -94,7 +94,7 @@ def test_arrows_that_lead_nowhere_are_counted(tmp_path: Path) -> None:
         start("mm", 10, 3), end("gemm", 61, 3),
         start("mm", 11, 4, device="xpu"),
     )  # fmt: skip
-    details = trace.quality.filter(trace.quality["check"] == "broken_launch_arrow")
+    details = trace.quality.filter(trace.quality["issue"] == "broken_launch_arrow")
     assert [(row["events"], row["detail"].split(": ")[1]) for row in details.to_dicts()] == [
         (2, "cpu_to_cuda, without an end"),
         (1, "cpu_to_cuda, without a start"),

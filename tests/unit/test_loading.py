@@ -52,7 +52,7 @@ def slices(trace: Trace) -> dict[tuple[str, int], str]:
 
 
 def checks(trace: Trace) -> dict[str, int]:
-    return dict(trace.quality.group_by("check").agg(pl.len()).rows())
+    return dict(trace.quality.group_by("issue").agg(pl.len()).rows())
 
 
 # Run and rank
@@ -191,7 +191,7 @@ def test_traces_of_one_run_and_rank_are_its_cycles_by_start(write: Write, tmp_pa
         ("job.2", 0): "third",
         ("job", 1): "other",
     }
-    notes = trace.quality.sort("run").select("run", "rank", "check", "events", "detail").rows()
+    notes = trace.quality.sort("run").select("run", "rank", "issue", "events", "detail").rows()
     assert [note[:4] for note in notes] == [
         ("job.1", 0, "same_run_and_rank", 1),
         ("job.2", 0, "same_run_and_rank", 1),
@@ -251,7 +251,7 @@ def test_files_of_a_directory_that_are_no_traces_are_skipped_and_listed(
     (tmp_path / "job" / "numbers.json").write_text("[1, 2, 3]")
     trace = profframe.load(tmp_path / "job")
     assert names(trace) == [("job", 0)]
-    notes = trace.quality.filter(pl.col("check") == "skipped_file")
+    notes = trace.quality.filter(pl.col("issue") == "skipped_file")
     assert notes["events"].to_list() == [0] * 4
     details = sorted(notes["detail"].to_list())
     reasons = {
@@ -542,7 +542,7 @@ def test_a_file_that_cannot_be_read_among_others_is_passed_over_and_named(
     secret = write("secret.json")
     trace = profframe.load(tmp_path)
     assert trace.traces["run"].to_list() == ["a"]
-    (row,) = trace.quality.filter(trace.quality["check"] == "unreadable_file").to_dicts()
+    (row,) = trace.quality.filter(trace.quality["issue"] == "unreadable_file").to_dicts()
     assert row["detail"].endswith(f": {secret}: cannot be read: Permission denied")
     code, _, err = run("info", tmp_path)
     assert code == 0
@@ -588,7 +588,7 @@ def test_a_header_that_is_nested_deep_is_passed_over_and_named(
         )
         trace = profframe.load(path)
         assert trace.events.height == 1
-        found = set(trace.quality["check"])
+        found = set(trace.quality["issue"])
         assert ("unreadable_header" in found) == (value == nested)
     code, _, err = run("show", path)
     assert code == 0, err

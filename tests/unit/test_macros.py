@@ -55,10 +55,19 @@ def test_what_is_kept_is_of_all_events_alone() -> None:
 
 def test_a_conversation_says_what_single_questions_say() -> None:
     trace = profframe.load(EXAMPLE)
-    names = ["idle", "gaps", "queue_depth", "queue_summary", "annotations", "modules", "advice"]
+    names = [
+        "idle",
+        "gaps",
+        "queue_depth",
+        "queue_depth.stream",
+        "annotations",
+        "modules",
+        "advice",
+    ]
     with trace.asking() as asked:
         for name in names:
             assert asked.answer(name).equals(trace.answer(name)), name
+        assert asked.queue_depth(per="stream").equals(trace.queue_depth(per="stream"))
         for by in ("name", "short_name", "class"):
             assert asked.kernels(by=by, copies=True).equals(trace.kernels(by=by, copies=True)), by
         answers = asked._session.answers
@@ -85,7 +94,7 @@ def test_questions_of_all_kinds_take_turns_on_one_connection() -> None:
     trace = profframe.load(EXAMPLE)
     for one in (trace, trace.filter(kinds=["host_op", "kernel"])):
         with one.asking() as asked:
-            assert asked.steps().equals(one.steps())
+            assert asked.step_times().equals(one.step_times())
             for table in ("events", "flows"):
                 width = len(schema.TABLES[table].columns)
                 assert asked.sql(f"SELECT * FROM {table} LIMIT 1").width == width
@@ -95,4 +104,4 @@ def test_questions_of_all_kinds_take_turns_on_one_connection() -> None:
                 width = len(schema.TABLES[table].columns)
                 assert asked.sql(f"SELECT * FROM {table} LIMIT 2").width == width
             with asked.asking() as nested:
-                assert nested.steps() is asked.steps()
+                assert nested.step_times() is asked.step_times()

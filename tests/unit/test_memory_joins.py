@@ -105,7 +105,7 @@ class TestOps:
         ]
         oom = trace.allocator_events.filter(pl.col("action") == "oom").row(0, named=True)
         assert (name[oom["op_id"]], oom["step"]) == ("aten::add", 8)
-        several = trace.quality.filter(check="record_in_several_ops")
+        several = trace.quality.filter(issue="record_in_several_ops")
         assert several["events"].to_list() == [2]
 
     def test_the_profilers_own_record_tells_the_thread(self, tmp_path: Path) -> None:
@@ -147,19 +147,19 @@ class TestOps:
         assert [name.get(op) for op in events["op_id"]] == [
             "aten::a", "aten::b", None, "aten::b", None, None, None, "aten::b",
         ]  # fmt: skip
-        assert trace.quality.filter(check="record_in_several_ops")["events"].to_list() == [4]
+        assert trace.quality.filter(issue="record_in_several_ops")["events"].to_list() == [4]
 
     def test_no_time_is_shared(self, tmp_path: Path) -> None:
         source = trace_file(tmp_path / "t.json", [slice_("aten::a", 10, 100)])
         path = written(tmp_path / "s.pickle", life(1, 8, 10_000, None))
         trace = profframe.load(source, memory=path)
         assert trace.allocations["op_id"].to_list() == [None]
-        assert trace.quality.filter(check="snapshot_outside_trace")["events"].to_list() == [1]
-        assert trace.quality.filter(check="joined_file").height == 1
+        assert trace.quality.filter(issue="snapshot_outside_trace")["events"].to_list() == [1]
+        assert trace.quality.filter(issue="joined_file").height == 1
         old = [{k: v for k, v in r.items() if k != "time_us"} for r in life(1, 8, 0, None)]
         path.write_bytes(pickle.dumps({"segments": [], "device_traces": [old]}))
         trace = profframe.load(source, memory=path)
-        assert "has no times" in trace.quality.filter(check="snapshot_outside_trace")["detail"][0]
+        assert "has no times" in trace.quality.filter(issue="snapshot_outside_trace")["detail"][0]
 
     @given(
         ops=st.lists(
@@ -438,7 +438,7 @@ class TestLive:
         monkeypatch.setitem(sys.modules, "torch.profiler._memory_profiler", None)
         trace = profframe.load(profiled[0])
         assert trace.memory["category"].null_count() == trace.memory.height
-        (row,) = trace.quality.filter(check="unknown_categories").to_dicts()
+        (row,) = trace.quality.filter(issue="unknown_categories").to_dicts()
         assert row["events"] == trace.memory.height
         assert "ModuleNotFoundError" in row["detail"]
 
@@ -450,7 +450,7 @@ class TestLive:
         path = snapshot_of(profframe.load(profiled[0]), tmp_path / "s.pickle")
         monkeypatch.setattr(categories, "_MOST_EVENTS", 10)
         trace = profframe.load(profiled[0])
-        assert trace.quality.filter(check="unknown_categories").height == 1
+        assert trace.quality.filter(issue="unknown_categories").height == 1
         joined = profframe.load(profiled[0], memory=path)
         assert joined.memory["category"].null_count() < joined.memory.height
 
@@ -520,7 +520,7 @@ def test_stacks_keep_dense_numbers_beside_a_dump(tmp_path: Path) -> None:
     assert frames[trace.recorded_collectives["stack_id"][0]] == ["g"]
     made = [frames[stack] for stack in trace.allocations.sort("address")["stack_id"]]
     assert made == [["f"], ["_apply", "f"]]
-    assert trace.quality.filter(check="joined_file").height == 2
+    assert trace.quality.filter(issue="joined_file").height == 2
 
 
 def test_which_trace_gets_which_snapshot(tmp_path: Path) -> None:
@@ -576,7 +576,7 @@ def test_header_and_annotations(tmp_path: Path) -> None:
     metadata = json.loads(trace.traces["metadata"][0])
     assert metadata["host_name"] == "h"
     assert metadata["memory_snapshot"]["allocator_settings"] == {"expandable_segments": True}
-    assert trace.quality.filter(check="annotation_of_snapshot")["events"].to_list() == [1]
+    assert trace.quality.filter(issue="annotation_of_snapshot")["events"].to_list() == [1]
     assert trace.events["name"].to_list() == ["aten::a"]
 
 

@@ -284,7 +284,7 @@ def test_values_that_are_none_are_counted(tmp_path: Path) -> None:
     raw = read(pickle.dumps(snapshot, 4), tmp_path)
     (row,) = rows(raw, "segments")
     assert (row["device"], row["address"], row["bytes"]) == (None, None, 5)
-    (found,) = (row for row in rows(raw, "quality") if row["check"] == "odd_value")
+    (found,) = (row for row in rows(raw, "quality") if row["issue"] == "odd_value")
     assert found["events"] == 5
 
 

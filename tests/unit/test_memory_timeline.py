@@ -81,7 +81,7 @@ def test_sums_are_those_of_a_loop(records: Records) -> None:
 def test_a_free_of_what_was_never_allocated_is_counted(tmp_path: Path) -> None:
     records = [[-1, 1, 8, 0], [5, 4, -16, 0], [6, 2, 16, 0], [7, 4, -8, 0], [8, 4, -8, 0]]
     trace = load(written(str(tmp_path), records, "mem.raw.json"))
-    assert dict(trace.quality["check", "events"].rows()) == {
+    assert dict(trace.quality["issue", "events"].rows()) == {
         "free_without_allocation": 2, "paired_by_size": 1
     }  # fmt: skip
     allocations = trace.sql("SELECT bytes, alloc_ns, free_ns FROM allocations").rows()

@@ -329,8 +329,8 @@ def test_what_is_not_loaded_is_counted_by_name(export: Export) -> None:
     )
     assert accounted(trace) == {"events": 1, "metadata": 7, "OSRT_API": 2, "A_TABLE_OF_TOMORROW": 1}
     note, lost = trace.quality.rows(named=True)
-    assert (note["check"], note["events"]) == ("rows_not_loaded", 3)
-    assert (lost["check"], lost["events"]) == ("launch_without_work", 1)
+    assert (note["issue"], note["events"]) == ("rows_not_loaded", 3)
+    assert (lost["issue"], lost["events"]) == ("launch_without_work", 1)
     assert note["detail"].endswith(": A_TABLE_OF_TOMORROW 1, OSRT_API 2")
 
 
@@ -373,7 +373,7 @@ class TestVersions:
             CUPTI_ACTIVITY_KIND_KERNEL_V9=[kernel(3, 4, 3), kernel(3, 5, 3)],
         )
         assert columns(trace, "start_ns") == [(5,)]
-        note = trace.quality.filter(check="unknown_table").row(0, named=True)
+        note = trace.quality.filter(issue="unknown_table").row(0, named=True)
         assert note["events"] == 3
         assert note["detail"].endswith(
             ": CUPTI_ACTIVITY_KIND_KERNEL_V2 1, CUPTI_ACTIVITY_KIND_KERNEL_V9 2"

@@ -13,7 +13,7 @@ from profframe.store import parquet
 def quality(*details: str | None) -> pa.Table:
     count = len(details)
     rows = {
-        "check": pa.array([f"check {number}" for number in range(count)]).dictionary_encode(),
+        "issue": pa.array([f"check {number}" for number in range(count)]).dictionary_encode(),
         "events": [1] * count,
         "action": ["kept"] * count,
         "detail": details,
@@ -39,12 +39,12 @@ def test_a_row_group_has_only_its_own_texts(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(parquet, "_FEW_TEXTS", 1)
     rows = quality(*"abcdef")
     nulls = pa.DictionaryArray.from_arrays(pa.array([0, None, 2, 2, None, None], pa.int32()), "xyz")
-    place = rows.column_names.index("check")
-    rows = rows.set_column(place, schema.QUALITY.arrow.field("check").with_nullable(True), nulls)
-    written = parquet._with_own_texts(rows.slice(0, 2))["check"]
+    place = rows.column_names.index("issue")
+    rows = rows.set_column(place, schema.QUALITY.arrow.field("issue").with_nullable(True), nulls)
+    written = parquet._with_own_texts(rows.slice(0, 2))["issue"]
     assert written.to_pylist() == ["x", None]
     assert written.chunk(0).dictionary.to_pylist() == ["x"]
-    none = parquet._with_own_texts(rows.slice(4, 2))["check"]
+    none = parquet._with_own_texts(rows.slice(4, 2))["issue"]
     assert none.to_pylist() == [None, None]
     assert none.chunk(0).dictionary.to_pylist() == []
 

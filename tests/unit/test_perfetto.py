@@ -218,12 +218,12 @@ def test_empty_shapes_and_values_that_are_no_number_are_the_same_in_both() -> No
     for trace in both(DATA, "marks"):
         assert trace.events.filter(name="replay")["input_dims"].to_list() == ["[[4,4],[],[[2],[]]]"]
         assert trace.counters.select("name", "value").rows() == [("smsp__inst_executed.sum", None)]
-        assert trace.quality.filter(check="non_finite_number")["events"].to_list() == [1]
+        assert trace.quality.filter(issue="non_finite_number")["events"].to_list() == [1]
 
 
 def test_an_op_with_the_name_of_the_profiler_is_no_second_trace() -> None:
     for trace in both(DATA, "marks"):
-        assert "mixed_traces" not in trace.quality["check"].to_list()
+        assert "mixed_traces" not in trace.quality["issue"].to_list()
         assert trace.events.filter(name="PyTorch Profiler (0)", kind="host_op").height == 1
 
 
@@ -287,7 +287,7 @@ def test_slices_of_a_stack_with_names_and_arguments(tmp_path: Path) -> None:
     }  # fmt: skip
     assert trace.instants.select("name", "time_ns").rows() == [("mark", 160)]
     assert trace.threads["thread_name"].to_list() == ["main"]
-    assert trace.quality["check"].to_list() == ["non_finite_number", "unmatched_begin"]
+    assert trace.quality["issue"].to_list() == ["non_finite_number", "unmatched_begin"]
     assert trace.traces.select("format", "clock").row(0) == ("perfetto", "relative")
 
 
@@ -339,7 +339,7 @@ def test_texts_and_clocks_that_packets_before_set(tmp_path: Path) -> None:
         ("second", None, None, 5_010_000, 1_000),
         (None, None, None, 5_012_000, 1_000),
     ]
-    assert trace.quality.select("check", "events").rows() == [("lost_text", 1)]
+    assert trace.quality.select("issue", "events").rows() == [("lost_text", 1)]
     assert trace.traces["clock"][0] == "utc"
 
 
@@ -655,11 +655,11 @@ def test_damage_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     path.write_bytes(whole[:-3])
     trace = profframe.load(path)
     assert trace.events.select("name", "dur_ns").rows() == [("a", None)]
-    assert trace.quality["check"].to_list() == ["truncated", "unmatched_begin"]
+    assert trace.quality["issue"].to_list() == ["truncated", "unmatched_begin"]
     path.write_bytes(whole + b"\xff\xff")
     assert "no packet begins at byte" in profframe.load(path).quality["detail"][0]
     path.write_bytes(whole + b"\x0a\x03\x5a\x7f\x08")  # an event that is longer than its packet
-    assert profframe.load(path).quality.select("check", "events").rows() == [
+    assert profframe.load(path).quality.select("issue", "events").rows() == [
         ("unreadable_event", 1)
     ]
     path.write_bytes(b"\n\x05\x08")
@@ -690,7 +690,7 @@ def test_clocks_beyond_all_times_are_damage(tmp_path: Path, clock: int) -> None:
         track_event(7, "INSTANT", track_uuid=1, name="x"),
     )
     assert trace.instants["time_ns"].to_list() == [7]
-    assert trace.quality.select("check", "events").rows() == [("unreadable_event", 1)]
+    assert trace.quality.select("issue", "events").rows() == [("unreadable_event", 1)]
 
 
 def test_without_the_package_one_error_names_it(

@@ -50,7 +50,7 @@ def loaded(folder: Path, *packets: Any) -> Trace:
 
 
 def checks(trace: Trace) -> dict[str, int]:
-    return dict(trace.quality.select("check", "events").rows())
+    return dict(trace.quality.select("issue", "events").rows())
 
 
 def test_calls_of_rocprof_launch_what_is_on_queues(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ def test_counters_beside_events_and_those_that_count_up(tmp_path: Path) -> None:
         (2, "up", 30, "count"), (3, "time", 8, "ns"),
         (4, "time", 2, "ns"), (4, "up", 40, "count"), (5, "up", 80, "count"),
     ]  # fmt: skip
-    assert trace.quality.select("check", "events", "detail").rows()[0][:2] == (
+    assert trace.quality.select("issue", "events", "detail").rows()[0][:2] == (
         "unreadable_arguments",
         1,
     )
@@ -476,7 +476,7 @@ def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
         pb.TracePacket(compressed_packets=inside[:-6]),
         pb.TracePacket(compressed_packets=zlib.compress(again)),
     )
-    found = {c: (n, d) for c, n, d in trace.quality.select("check", "events", "detail").rows()}
+    found = {c: (n, d) for c, n, d in trace.quality.select("issue", "events", "detail").rows()}
     assert found["rows_not_loaded"][0] == 1
     assert "1 ftrace_events" in found["rows_not_loaded"][1]
     assert found["unreadable_arguments"][0] == 2

@@ -188,7 +188,7 @@ def test_what_is_no_text_is_no_text(tmp_path: Path) -> None:
     path.write_bytes(BEGIN + tree(b"K\x01", 3) + text("device_traces") + b"](](" + rows + b"eeu.")
     trace = profframe.load(path)
     assert trace.sql("SELECT count(*), count(action) FROM allocator_events").row(0) == (200, 0)
-    assert trace.quality.select("check", "events").rows() == [("odd_value", 200)]
+    assert trace.quality.select("issue", "events").rows() == [("odd_value", 200)]
 
 
 def test_a_record_that_holds_itself_through_the_memo() -> None:

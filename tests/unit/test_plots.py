@@ -288,7 +288,7 @@ class TestRanksAndRuns:
         assert same(waits["held up others"], stragglers["held_up_ns"], 1e6)
         assert same(waits["waited"], stragglers["wait_ns"], 1e6)
         times, sizes = frames(Plots(job).collectives(top=3))
-        answer = job.collective_summary()
+        answer = job.collectives(per="size")
         assert times[answer.columns].equals(answer.head(3))
         assert same(times["communication"], answer["total_ns"].head(3), 1e6)
         assert sizes["bus_gb_per_s"].equals(answer.filter(pl.col("bytes") > 0)["bus_gb_per_s"])

@@ -135,7 +135,7 @@ def test_a_run_is_a_program(case: str, tmp_path: Path) -> None:
     trace = profframe.load(planted(tmp_path / "job", files))
     assert {name: run for name, (run, _) in named(trace).items()} == runs
     later = {run for run in runs.values() if run.rpartition(".")[2].isdecimal()}
-    noted = trace.quality.filter(check="same_run_and_rank")["run"].to_list()
+    noted = trace.quality.filter(issue="same_run_and_rank")["run"].to_list()
     assert set(noted) == later
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+import profframe
 from profframe import Trace
 from profframe.query.arrangement import shared
 from profframe.query.catalogue import catalogue, find
 from profframe.trace import questions
 from scripts.questions import BY_HAND, module
 
+DIFFERENT = {"memory_peak": ("top",)}
+"""Parameters whose default depends on what each row is."""
 NAMES = [answer.name for answer in catalogue()]
 
 
@@ -32,11 +36,17 @@ def test_an_answer_is_a_method_of_its_name(name: str) -> None:
 def test_a_method_takes_what_the_header_declares(name: str) -> None:
     _, *parameters = inspect.signature(getattr(Trace, name)).parameters.values()
 
+    answer = find(name)
     declared = [
         (one.name, tuple(json.loads(str(one.default))) if one.type == "JSON" else one.default)
-        for one in find(name).parameters
+        for one in answer.all_parameters
     ]
-    declared += [(parameter.name, None) for parameter in shared(find(name))]
+    own = {name for name, _ in declared}
+    declared = [
+        (name, None if name in DIFFERENT.get(answer.name, ()) else default)
+        for name, default in declared
+    ]
+    declared += [(one.name, None) for one in shared(answer) if one.name not in own]
     assert [(parameter.name, parameter.default) for parameter in parameters] == declared
 
 
@@ -44,3 +54,19 @@ def test_a_method_takes_what_the_header_declares(name: str) -> None:
 def test_every_answer_takes_order_number_and_columns(name: str) -> None:
     parameters = inspect.signature(getattr(Trace, name)).parameters
     assert name == "advice" or {"sort", "top", "columns"} <= parameters.keys()
+
+
+FROZEN = {"op_idle_queue", "optimizable_events"}
+"""What modules of torch have: for those who know them."""
+
+
+def test_every_answer_is_on_a_screen() -> None:
+    """A verb, a page, a chart or a tool asks it, or says its name."""
+    package = Path(profframe.__file__).parent
+    elsewhere = {package / "trace" / name for name in ("questions.py", "trace.py")}
+    elsewhere.add(package / "query" / "renamed.py")
+    text = "\n".join(
+        path.read_text(encoding="utf-8") for path in package.rglob("*.py") if path not in elsewhere
+    )
+    unseen = {name for name in NAMES if not re.search(rf'"{name}"|\.{name}\(', text)}
+    assert unseen == FROZEN

@@ -138,7 +138,7 @@ def test_a_clock_that_is_3_ms_ahead_is_found_corrected_and_said(tmp_path: Path) 
     assert trace.stragglers(corrected=False)["rank"][0] == 1
     late = trace.stragglers()
     assert (late["rank"][0], late["is_corrected"].all()) == (3, True)
-    assert trace.collective_summary()["max_skew_ns"].max() == 60_000
+    assert trace.collectives(per="size")["max_skew_ns"].max() == 60_000
     assert {*trace.blame()["is_corrected"]} == {True}
     assert {*trace.blame(corrected=False)["is_corrected"]} == {False}
 
@@ -210,7 +210,7 @@ def test_impossible_sizes_are_not_known(tmp_path: Path) -> None:
         return event | {"args": event["args"] | said} if "args" in event else event
 
     rows = job(tmp_path, change)
-    for answer in ("collectives", "collective_summary", "stragglers", "collective_traffic"):
+    for answer in ("collectives", "collectives.size", "stragglers", "collective_traffic"):
         assert rows.answer(answer).columns
     assert set(rows.collectives()["bytes"]) == {None}
 

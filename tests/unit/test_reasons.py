@@ -14,7 +14,7 @@ import profframe
 from profframe import Trace, schema
 from profframe.errors import AnswerError
 from profframe.query import reasons
-from profframe.query.catalogue import catalogue, find
+from profframe.query.catalogue import find, selects
 from profframe.query.header import parse, sql_directory
 from tests.builders import event, loaded, stored, together
 from tests.conftest import Run
@@ -144,11 +144,11 @@ def trace(request: pytest.FixtureRequest) -> Trace:
 def answers(trace: Trace) -> dict[str, Any]:
     """All answers of the catalogue."""
     with trace.asking() as asking:
-        return {answer.name: asking.answer(answer.name) for answer in catalogue()}
+        return {answer.name: asking.answer(answer.name) for answer in selects()}
 
 
 def test_every_answer_says_what_it_needs() -> None:
-    for answer in catalogue():
+    for answer in selects():
         reasons.check(answer)
         assert answer.recorded, answer.name
     recorded = find(sql_directory() / "asking" / "recorded.sql")
@@ -169,7 +169,7 @@ def test_what_is_recorded_is_what_polars_says(trace: Trace) -> None:
 
 def test_no_answer_has_rows_without_what_it_needs(trace: Trace, answers: dict[str, Any]) -> None:
     """Else the reason could be a guess."""
-    for answer in catalogue():
+    for answer in selects():
         lacks = [names for names in answer.recorded if not any(HAS[n](trace) for n in names)]
         if lacks:
             assert not answers[answer.name].height, (answer.name, lacks)
@@ -209,7 +209,7 @@ def check_reason(trace: Trace, name: str, reason: str) -> None:
         assert all(any(HAS[need](trace) for need in names) for names in question.recorded)
         assert not whole.answer(name).height
         grain = f"the trace has nothing to make a row of ({question.grain.rstrip('.')})"
-        assert reason == (question.otherwise or grain)
+        assert reason == (question.when_empty or grain)
 
 
 def _named(recorded: tuple[tuple[str, ...], ...], reason: str) -> tuple[str, ...]:
@@ -233,7 +233,10 @@ def _is_empty(trace: Trace) -> bool:
 @pytest.mark.parametrize(
     ("ask", "reason"),
     [
-        (lambda t: t.steps(), "no profiler steps in this trace; record with schedule=, without"),
+        (
+            lambda t: t.step_times(),
+            "no profiler steps in this trace; record with schedule=, without",
+        ),
         (lambda t: t.gaps(), "no device work (kernels, copies or fills) in this trace; record"),
         (lambda t: t.modules(), "no module calls in this trace; record with with_stack=True"),
         (lambda t: t.memory_peak(), "no memory records by the profiler and no allocations of a"),
@@ -254,7 +257,7 @@ def _is_empty(trace: Trace) -> bool:
         ),
         (lambda t: t.sql("SELECT 1 WHERE false"), "no row matches the query"),
         (
-            lambda t: t.filter(kinds="kernel").steps(),
+            lambda t: t.filter(kinds="kernel").step_times(),
             "no profiler steps in this trace; record with schedule=",
         ),
         (lambda t: t.filter(kinds="kernel").self_times(), "the filter leaves nothing of the trace"),
@@ -279,14 +282,14 @@ def test_reasons(ask: Callable[[Trace], Any], reason: str | None) -> None:
 
 def test_parameters_that_leave_nothing_are_the_reason() -> None:
     trace = loaded(event("aten::mm", 0, 10), counters=[{"name": "a", "time_ns": 1, "value": 1.0}])
-    rows: Any = trace.counter_summary(name="no such")
+    rows: Any = trace.counter_series(per="counter", name="no such")
     assert rows.why_empty == "no row with name='no such'; there is 1 row without"
 
 
 def test_a_filter_of_a_filter_and_of_captured_work_knows_the_whole_trace() -> None:
     trace = loaded(event("ProfilerStep#1", 0, 90, category="user_annotation"), event("a", 5, 9))
     part = trace.filter(steps=1).filter(start_ns=5)
-    rows: Any = part.steps()
+    rows: Any = part.step_times()
     assert rows.why_empty == ("the filter leaves no profiler steps; the whole trace has some")
 
 
@@ -336,7 +339,7 @@ def test_the_command_line_says_why_of_sql_and_filters(run: Run) -> None:
 
 def test_every_answer_says_why_on_the_command_line(run: Run) -> None:
     with profframe.load(CPU).asking() as trace:
-        empty = [a.name for a in catalogue() if not trace.answer(a.name).height]
+        empty = [a.name for a in selects() if not trace.answer(a.name).height]
     assert len(empty) > 40
     for name in empty[::8]:
         code, out, _ = run("answer", name, CPU)

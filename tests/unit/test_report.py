@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any, Final
 
 import polars as pl
 import pytest
@@ -14,7 +16,7 @@ from profframe.cli import run
 from profframe.errors import ExportError, MissingExtraError, ParameterError, UnknownNameError
 from profframe.pages.report import columns, page
 from tests import needs
-from tests.reports import data
+from tests.reports import check_numbers, data, tables_of
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,7 @@ def test_only_some_sections(trace: Trace, tmp_path: Path) -> None:
         tmp_path / "page.html",
         title="<b>mine</b>",
         sections=["memory", "operators"],
-        rows=3,
+        top=3,
         progress=lambda *said: done.append(said),
     )
     text = (tmp_path / "page.html").read_text()
@@ -44,7 +46,7 @@ def test_errors(trace: Trace, tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="no section named 'memry'; did you mean 'memory'"):
         trace.report(tmp_path / "page.html", sections="memry")
     with pytest.raises(ParameterError, match="at least one"):
-        trace.report(tmp_path / "page.html", rows=0)
+        trace.report(tmp_path / "page.html", top=0)
     with pytest.raises(ParameterError, match="at least one"):
         trace.report(tmp_path / "page.html", sections=[])
     with pytest.raises(ExportError, match="cannot be written"):
@@ -137,3 +139,36 @@ def test_a_name_of_another_form_is_refused_at_once(
     with pytest.raises(ExportError, match="choose another ending"):
         trace.report(tmp_path / "report.pftrace")
     assert not [*tmp_path.iterdir()]
+
+
+def test_counters_lines_and_ranks_have_their_tables(tmp_path: Path) -> None:
+    """Each has the rows of its answer, and is there only if it has some."""
+    for rank in (0, 1):
+        text = json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": _RANK})
+        (tmp_path / f"rank{rank}.json").write_text(text)
+    both = profframe.load([str(tmp_path / f"rank{rank}.json") for rank in (0, 1)], run="r")
+    both.report(tmp_path / "page.html", sections=["operators", "counters", "ranks", "time"])
+    tables = tables_of(data(tmp_path / "page.html"))
+    named = {"counter_series.counter", "counters_by_op", "python_lines", "pipeline_actions"}
+    assert named | {"pipeline_bubbles", "input_balance", "utilization"} <= tables.keys()
+    assert not {"expert_balance", "collective_traffic"} & tables.keys()
+    check_numbers(tables, both)
+    assert [row["stage"] for row in tables["pipeline_actions"]] == ["0", "0"]
+
+
+def _slice(kind: str, name: str, ts: int, dur: int, tid: int = 1, **args: object) -> dict[str, Any]:
+    times = {"ts": ts, "dur": dur}
+    return {"ph": "X", "cat": kind, "name": name, "pid": 1, "tid": tid, **times, "args": args}
+
+
+_RANK: Final = [
+    _slice("python_function", "train.py(3): main", 0, 100),
+    _slice("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1, 5),
+    _slice("user_annotation", "PP:0F0", 10, 40),
+    _slice("cpu_op", "aten::mm", 12, 20),
+    _slice("cuda_runtime", "cudaLaunchKernel", 14, 4, correlation=1),
+    _slice("kernel", "gemm", 30, 15, 7, correlation=1, device=0, stream=7),
+    _slice("cuda_profiler_range", "range", 13, 2, fma=3),
+    {"ph": "C", "name": "memory", "pid": 1, "ts": 5, "args": {"used": 4}},
+    {"ph": "C", "name": "memory", "pid": 1, "ts": 9, "args": {"used": 6}},
+]

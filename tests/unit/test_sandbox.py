@@ -14,7 +14,7 @@ import pytest
 from profframe import Trace, cli, load
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.query import rules, sandbox
-from profframe.query.catalogue import catalogue
+from profframe.query.catalogue import selects
 from profframe.query.sandbox import Terms
 from tests.conftest import Run
 
@@ -297,12 +297,12 @@ class TestAllowed:
 
     def test_every_answer(self) -> None:
         with duckdb.connect() as connection:
-            for answer in catalogue():
+            for answer in selects():
                 sandbox.check(connection, answer.sql, answer.name, Terms())
 
     @pytest.mark.parametrize("name", ["self_times", "idle", "collectives"])
     def test_a_copy_of_an_answer(self, in_memory: Trace, tmp_path: Path, name: str) -> None:
-        (answer,) = (answer for answer in catalogue() if answer.name == name)
+        (answer,) = (answer for answer in selects() if answer.name == name)
         file = tmp_path / "copied.sql"
         file.write_text("-- a copy\n\n" + answer.sql)
         assert in_memory.answer(file).equals(in_memory.answer(name))

@@ -23,7 +23,7 @@ HOSTILE = "<script>alert('x')</script>\x1b[31m&\n\""
 
 
 def trace_of(runs: list[str], quality: str = "truncated") -> Trace:
-    note = {"check": quality, "events": 3, "action": quality, "detail": quality}
+    note = {"issue": quality, "events": 3, "action": quality, "detail": quality}
     return stored(
         events=[
             {"run": run, "kind": kind, "start_ns": 5, "dur_ns": 2_500_000, "device": device}

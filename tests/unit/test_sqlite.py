@@ -164,7 +164,7 @@ def test_times_beyond_reach_make_no_duration(
     rows = [kernel(start, end, 1), kernel(beside, beside + 2, 2)]
     trace = profframe.load(write(tmp_path / "a.sqlite", {"StringIds": STRINGS, KERNEL: rows}))
     assert trace.events.select("start_ns", "dur_ns").rows() == [found, (beside, 2)]
-    assert set(trace.quality["check"]) - {"kernel_without_launch"} == checks
+    assert set(trace.quality["issue"]) - {"kernel_without_launch"} == checks
 
 
 def test_real_numbers_are_not_cut_to_integers(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_real_numbers_are_not_cut_to_integers(tmp_path: Path) -> None:
         path = tmp_path / f"{len(some)}.sqlite"
         trace = profframe.load(write(path, {"StringIds": STRINGS, KERNEL: some}))
         assert trace.events["start_ns"].to_list() == [None, 2, None][: len(some)]
-        odd = trace.quality.filter(check="odd_value")["events"].to_list()
+        odd = trace.quality.filter(issue="odd_value")["events"].to_list()
         assert odd == [sum(row["start"] != 2 for row in some)]
 
 

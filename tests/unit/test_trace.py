@@ -48,7 +48,7 @@ def rank_tables(run: str, rank: int) -> dict[str, list[dict[str, object]]]:
         "threads": [key | {"thread": 0, "pid": "1", "tid": "2"}],
         "devices": [key | {"device": 0, "name": "A", "bandwidth_bytes_per_s": 1e12}],
         "traces": [key | {"source": "t.json", "clock": "utc", "start_ns": 0, "end_ns": 470}],
-        "quality": [key | {"check": "truncated", "events": 1, "action": "kept"}],
+        "quality": [key | {"issue": "truncated", "events": 1, "action": "kept"}],
     } | {name: [{k: r[k] for k in r if k in known[name]} for r in records] for name in TIMED}
 
 

@@ -75,7 +75,7 @@ def join_nodes(tables: Tables, nodes: pa.Table, tensors: pa.Table, record_functi
 
 
 def _is_of_several_processes(tables: Tables) -> bool:
-    checks = tables["quality"]["check"].cast(TEXT)
+    checks = tables["quality"]["issue"].cast(TEXT)
     return bool(pc.any(pc.equal(checks, "repeated_node_id")).as_py())
 
 

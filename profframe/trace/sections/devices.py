@@ -9,7 +9,7 @@ import polars as pl
 
 from profframe.pages.report.parts import Part, Section
 from profframe.show.kernel_names import shortened
-from profframe.trace.sections.replies import Context
+from profframe.trace.sections.replies import Context, whole
 
 _BREAKDOWN: Final = (
     "step", "span_ns", "compute_ns", "exposed_communication_ns", "exposed_copy_ns",
@@ -20,12 +20,15 @@ _STEPS: Final = (
     "step", "start_ns", "step_ns", "host_ns", "lag_ns", "busy_ns", "compute_ns",
     "exposed_communication_ns", "exposed_copy_ns", "idle_ns", "busy_share",
 )  # fmt: skip
+_USED: Final = (
+    "device", "step", "span_ns", "kernel_share", "busy_share", "sm_efficiency", "occupancy",
+)  # fmt: skip
 _CATEGORIES: Final = (
     "category", "class", "calls", "total_ns", "share", "busy_ns", "exposed_ns", "both_ns",
 )  # fmt: skip
 _KERNELS: Final = (
-    "short_name", "category", "fuses", "calls", "total_ns", "share", "mean_ns", "min_ns", "max_ns",
-    "top_op",
+    "short_name", "category", "fused_ops", "calls", "total_ns", "share", "mean_ns", "min_ns",
+    "max_ns", "top_op",
 )  # fmt: skip
 _COPIES: Final = (
     "device", "kind", "name", "calls", "bytes", "total_ns", "bytes_per_s", "busy_share",
@@ -69,9 +72,12 @@ def time(context: Context) -> Section | None:
         context.table(breakdown, "Time breakdown", _BREAKDOWN, about=about),
     ]
     if breakdown.frame.select(pl.sum_horizontal(pl.col(_HIDDEN).sum())).item():
-        overlaps = context.answer("kernel_types")
+        overlaps = context.answer("time_breakdown", per="combination")
         title = "What ran at the same time"
         parts.append(context.table(overlaps, "What ran together", title=title))
+    if used := whole(context.answer("utilization")):
+        title = "How much of each device was used"
+        parts.append(context.table(used, "Utilization", _USED, title=title))
     return Section(
         "Time breakdown",
         "How the devices spent their time, overall and in each step; the parts add up.",
@@ -140,7 +146,7 @@ def idle(context: Context) -> Section | None:
         parts += context.chart("idle", "Idle time by cause")
         title = "Idle time by cause"
         parts.append(context.table(causes, title, _IDLE, "idle_ns", title=title))
-    owners = context.answer("idle_owners")
+    owners = context.answer("idle", by="line", per="device")
     if owners and owners.frame["name"].null_count() < owners.frame.height:
         title = "What the host did meanwhile, by line of your own code"
         parts.append(context.table(owners, "Idle by line", _OWNERS, "idle_ns", title=title))
@@ -162,7 +168,7 @@ def idle(context: Context) -> Section | None:
 
 def queues(context: Context) -> Section | None:
     """How much work was waiting."""
-    summary = context.answer("queue_summary")
+    summary = context.answer("queue_depth", per="stream")
     if not summary:
         return None
     return Section(
@@ -170,6 +176,20 @@ def queues(context: Context) -> Section | None:
         "How much work was launched but not begun, on each stream.",
         (*context.chart("queue_depth", "Queue depth over time"), context.table(summary, "Queues")),
     )
+
+
+def counters(context: Context) -> Section | None:
+    """Counters over time, and hardware counters of ops."""
+    parts: list[Part] = []
+    if series := context.answer("counter_series", per="counter"):
+        title = "Range and mean of each counter"
+        parts.append(context.table(series, "Counters", title=title))
+    if ops := context.answer("counters_by_op"):
+        title = "Hardware counters by op"
+        parts.append(context.table(ops, title, title=title))
+    if not parts:
+        return None
+    return Section("Counters", "What counters of the trace measured.", tuple(parts))
 
 
 def roofline(context: Context) -> Section | None:

@@ -17,7 +17,7 @@ _SIDES: Final = (
 )  # fmt: skip
 _PROGRESS: Final = (
     "process_group_description", "process_group", "is_loaded", "first_seq", "last_seq",
-    "completed_seq", "behind", "kind", "state", "created_ns", "stack",
+    "completed_seq", "missing_calls", "kind", "state", "created_ns", "stack",
 )  # fmt: skip
 _TRAFFIC: Final = (
     "name", "collective", "process_group_description", "calls", "read_bytes", "written_bytes",
@@ -33,7 +33,7 @@ def hangs(context: Context) -> Section | None:
     parts: list[Part] = []
     if rows := context.answer("hangs"):
         parts.append(context.table(rows, "What hangs", _HANGS, title="What hangs"))
-    if sides := context.answer("hang_sides"):
+    if sides := context.answer("hangs", per="rank"):
         title = "The side of each rank"
         parts.append(context.table(sides, title, _SIDES, title=title))
     title = "How far each rank got"

@@ -9,6 +9,10 @@ from profframe.pages.report.parts import Choice, Flame, Part, Section, Table
 from profframe.trace.sections.replies import Context, Reply
 
 _SELF_TIMES: Final = ("name", "kind", "calls", "self_ns", "self_share", "total_ns", "mean_ns")
+_LINES: Final = (
+    "name", "calls", "self_ns", "self_share", "idle_ns", "kernels", "self_device_ns",
+    "self_backward_device_ns", "device_share",
+)  # fmt: skip
 _OPERATORS: Final = (
     "name", "input_dims", "stack", "calls", "self_cpu_ns", "cpu_ns", "self_device_ns", "device_ns",
     "self_cpu_bytes", "self_device_bytes",
@@ -52,7 +56,12 @@ def operators(context: Context) -> Section | None:
     times = context.answer("self_times")
     if not times:
         return None
-    self_times = context.table(times, "Self times", _SELF_TIMES, "self_ns", title="Self times")
+    parts: list[Part] = [
+        context.table(times, "Self times", _SELF_TIMES, "self_ns", title="Self times")
+    ]
+    if lines := context.answer("python_lines"):
+        title = "Lines of your own code"
+        parts.append(context.table(lines, title, _LINES, title=title))
     by_name = context.answer("key_averages")
     by = "self_device_ns" if by_name.frame["self_device_ns"].sum() else "self_cpu_ns"
     options = [("name", by_name)]
@@ -67,7 +76,7 @@ def operators(context: Context) -> Section | None:
     return Section(
         "Operators",
         "Where the time went: self time by name, and by operator as torch adds it up.",
-        (self_times, Choice("operators", "Grouped by", tables, "Operators")),
+        (*parts, Choice("operators", "Grouped by", tables, "Operators")),
     )
 
 
@@ -87,7 +96,7 @@ def memory(context: Context) -> Section | None:
     if owners := context.answer("memory_owners"):
         title = "What was allocated at the peak, by the op that requested it"
         tables.append(context.table(owners, "Owners of the peak", _OWNERS, "bytes", title=title))
-    if blocks := context.answer("unfreed"):
+    if blocks := context.answer("memory_peak", per="block"):
         title = "The largest blocks that were never freed"
         about = "The 100 largest of each rank."
         tables.append(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import polars as pl
-
 from profframe.errors import ParameterError
 from profframe.pages.report.parts import Part, Section
 from profframe.show.excerpts import own_clocks
-from profframe.trace.sections.replies import Context, Reply, call_text
+from profframe.trace.sections.replies import Context, Reply, call_text, whole
 
 _STRAGGLERS: Final = (
     "collectives", "times_last", "last_share", "held_up_ns", "max_held_up_ns", "excess", "wait_ns",
@@ -19,6 +17,48 @@ _COLLECTIVES: Final = (
     "ranks", "process_group", "collective", "dtype", "bytes", "calls", "total_ns", "p50_ns",
     "max_ns", "skew_ns", "bus_gb_per_s", "mismatches",
 )  # fmt: skip
+_OF_RANKS: Final = (
+    (
+        "step_communication",
+        "How much communication is hidden, and how much of the rest is waiting",
+        (
+            "step", "compute_ns", "communication_ns", "hidden_share", "exposed_ns", "wait_ns",
+            "transfer_ns", "wait_over_mean",
+        ),
+    ),
+    (
+        "pipeline_bubbles",
+        "How long each pipeline rank waits for others",
+        (
+            "step", "pass", "stages", "microbatches", "window_ns", "busy_ns", "bubble_share",
+            "ideal_share", "warmup_ns", "steady_ns", "cooldown_ns",
+        ),
+    ),
+    (
+        "pipeline_actions",
+        "What each pipeline rank did when",
+        ("step", "pass", "stage", "microbatch", "phase", "start_ns", "dur_ns", "idle_ns", "name"),
+    ),
+    (
+        "expert_balance",
+        "How evenly tokens of experts are spread",
+        (
+            "step", "collective", "process_group", "calls", "received_bytes", "received_over_mean",
+            "transfer_ns", "transfer_over_mean", "wait_ns",
+        ),
+    ),
+    (
+        "input_balance",
+        "How long each rank waits for its input",
+        ("step", "calls", "load_ns", "wait_ns", "over_median_ns", "wait_over_mean"),
+    ),
+    (
+        "collective_traffic",
+        "Bytes that ranks send to each other",
+        ("peer_rank", "process_group", "calls", "bytes"),
+    ),
+)  # fmt: skip
+"""Further answers about several ranks: name, title, columns that are visible at first."""
 _RUNS: Final = (
     "ranks", "span_ns", "steps", "step_p50_ns", "step_p90_ns", "op_self_ns", "kernel_ns",
     "busy_share", "exposed_communication_share", "peak_device_bytes",
@@ -35,7 +75,7 @@ def ranks(context: Context) -> Section | None:
     """Who waits for whom, how even ranks are, and how fast collectives are."""
     several = "rank" not in context.constant_keys
     parts = _rank_parts(context) if several else []
-    if _communicates(context) and (collectives := context.answer("collective_summary")):
+    if _communicates(context) and (collectives := context.answer("collectives", per="size")):
         parts.append(
             context.table(collectives, "Collectives", _COLLECTIVES, "total_ns", title="Collectives")
         )
@@ -65,19 +105,19 @@ def _rank_parts(context: Context) -> list[Part]:
         parts.append(
             context.table(stragglers, "Stragglers", _STRAGGLERS, "held_up_ns", title=title)
         )
-    balance = context.answer("rank_balance")
-    trace_rows = balance.frame.filter(pl.col("step").is_null())
-    if trace_rows.height:
+    if balance := whole(context.answer("rank_balance")):
         title, about = (
             "How balanced the ranks are",
             "For the whole trace; the answer has each step.",
         )
-        reply = Reply(balance.name, balance.call, trace_rows)
-        parts.append(context.table(reply, "Balance of ranks", title=title, about=about))
+        parts.append(context.table(balance, "Balance of ranks", title=title, about=about))
     skew = context.answer("clock_skew")
     if skew and (parts or {*skew.frame["note"]} != {"no_common_collective"}):
         title = "How far apart the clocks are"
         parts.append(context.table(skew, "Clocks", title=title))
+    for name, title, columns in _OF_RANKS:
+        if reply := whole(context.answer(name)):
+            parts.append(context.table(reply, title, columns, title=title))
     return parts
 
 

@@ -111,6 +111,7 @@ SECTIONS: Final[Mapping[str, Callable[[Context], Section | None]]] = MappingProx
         "kernels": devices.kernels,
         "idle": devices.idle,
         "queues": devices.queues,
+        "counters": devices.counters,
         "memory": hosts.memory,
         "snapshot": hosts.snapshot,
         "hangs": dumps.hangs,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +13,7 @@ import polars as pl
 from profframe.errors import ParameterError
 from profframe.pages.report.columns import FrameView
 from profframe.pages.report.parts import Chart, Table
-from profframe.query.catalogue import find
+from profframe.query.catalogue import asked, find
 from profframe.query.header import sql_directory
 from profframe.show.columns import KEYS
 from profframe.show.kernel_names import of_answer
@@ -62,11 +62,12 @@ class Context:
 
     def answer(self, name: str, **parameters: object) -> Reply:
         """Run an answer of the catalogue."""
+        select = asked(name, parameters)[0].name
         rows = pl.DataFrame(self.trace.answer(name, **parameters))
         return Reply(
-            name,
+            select,
             call_text(name, **parameters),
-            rows if name == "kernels" else of_answer(name, rows),
+            rows if select == "kernels" else of_answer(select, rows),
         )
 
     def table(
@@ -168,6 +169,14 @@ def call_text(name: str, **parameters: object) -> str:
         for name, value in parameters.items()
     )
     return f"trace.{name}({arguments})"
+
+
+def whole(reply: Reply) -> Reply:
+    """The rows about whole traces of an answer that also has rows about steps, if it has any."""
+    if "step" not in reply.frame.columns:
+        return reply
+    rows = reply.frame.filter(pl.col("step").is_null())
+    return replace(reply, frame=rows) if rows.height else reply
 
 
 def docs(name: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
--- samples: calls, time and work of every op, kernel and annotation, run by run or step by step.
+-- run_samples: calls, time and work of every op, kernel and annotation, run by run or step by step.
 -- One row per (run, rank, step, what, name, device), by run, rank, step, what, the largest spent_ns first, name, device.
 -- This is the input of a comparison: see `profframe.diff`. `ProfilerStep#N` is `ProfilerStep*`; no other name is rewritten, so
 -- names that differ only in a number or an address are separate rows. Work is counted once, in the row of the op that owns it

@@ -1,4 +1,4 @@
--- communication_parts: what ranks compute and communicate in each step, and how much of it is waiting.
+-- step_communication: what ranks compute and communicate in each step, and how much of it is waiting.
 -- One row per (run, step, rank) that used devices, by run, the rows without a step first, then by step and rank.
 -- Computation, hidden and exposed communication are defined as in time_breakdown; rows without a step cover whole traces. Exposed
 -- time is transfer while a collective runs that all its ranks have reached; otherwise waiting while a collective runs whose last

@@ -1,4 +1,4 @@
--- total_average: the sums of all rows of key_averages.
+-- key_averages(per=all): the sums of all rows of key_averages.
 -- One row per (run, rank) that has events, by run and rank.
 -- As in torch, inclusive times and bytes count once per nesting level, and device time counts at the op and at the device
 -- slice itself; other self values count once. Allocations outside all slices are included.

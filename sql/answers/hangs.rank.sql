@@ -1,4 +1,4 @@
--- hang_sides: each rank's side of a hang: its call, sizes, types, time and stack.
+-- hangs(per=rank): each rank's side of a hang: its call, sizes, types, time and stack.
 -- One row per (run, rank, process_group, collective_seq, line) of `hangs`, by run, group, number and rank.
 -- role: late: did not arrive, and the row describes its last call; waits: called it, and waits; other: called something that does
 -- not fit what most ranks called; arrived: called it; not_loaded: its dump is not loaded; overwritten: its recorder was full, and

@@ -1,4 +1,4 @@
--- kernel_types: how long the devices of each trace computed, communicated and copied, alone and together.
+-- time_breakdown(per=combination): how long the devices of each trace computed, communicated and copied, alone and together.
 -- One row per (run, rank, what was running together), the longest first, then by run, rank and classes.
 -- The devices of a rank are taken together. The rows do not overlap: they add up to the time in which any device was busy.
 -- Memory fills count as computation. Communication is what events.kernel_category says.

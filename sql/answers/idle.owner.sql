@@ -1,4 +1,4 @@
--- idle_owners: what the host did while the devices had nothing to do, by line of the user's own code.
+-- idle(by=line|module|op|annotation|frame|call): what the host did while the devices had nothing to do.
 -- One row per (run, rank, device, stream, name), by run, rank, device and stream, the longest idle_ns first, then by name.
 -- All gaps of `idle` but the unrecorded ones are added up by what the thread that launched the next work was in: the line (a
 -- frame of the user's own code, with everything below it that is in no other such frame), or the innermost module, op,
@@ -10,7 +10,7 @@
 -- recorded: device_work
 -- no rows: there is no gap between two pieces of work of a device
 -- parameter by   VARCHAR(line|module|op|annotation|frame|call) = line  what each row is
--- parameter per  VARCHAR(device|stream) = device                       gaps of each device as a whole, or of each stream
+-- parameter per  VARCHAR(stream|device) = stream                       gaps of each stream, or of each device as a whole
 -- run        VARCHAR        run that the trace belongs to
 -- rank       INTEGER        rank within the run
 -- device     INTEGER        index of the device; NULL if the source does not say
@@ -26,7 +26,7 @@ WITH work AS MATERIALIZED (
 ),
 all_gaps AS MATERIALIZED (
     SELECT run, rank, device, stream, start_ns, end_ns, gap_ns, thread, row_number() OVER () AS gap
-    FROM work_gaps(events, work, coalesce(getvariable('per'), 'device'), 30000)
+    FROM work_gaps(events, work, coalesce(getvariable('per'), 'stream'), 30000)
     WHERE cause <> 'unrecorded'
 ),
 owners AS MATERIALIZED (

@@ -1,4 +1,4 @@
-"""``communication_parts`` of drawn jobs against plain Python that looks at every nanosecond."""
+"""``step_communication`` of drawn jobs against plain Python that looks at every nanosecond."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_every_nanosecond_has_one_part(drawn: list[Rows]) -> None:
         "profiler_steps": table("profiler_steps", steps_of(events)),
     }
     with Trace.from_tables(tables | given_tables).asking() as trace:
-        found = trace.communication_parts("host", corrected=False).to_dicts()
+        found = trace.step_communication("host", corrected=False).to_dicts()
     columns = ("compute", "communication", "exposed", "wait", "transfer", "unknown")
     seen = set()
     for row in found:

@@ -1,4 +1,4 @@
--- collective_summary: how fast collectives are, by group, operation, data type and size.
+-- collectives(per=size): how fast collectives are, by group, operation, data type and size.
 -- One row per (run, process_group, collective, dtype, bytes), the most time first, then by run and these columns.
 -- Definitions are as in collectives. If only one of several ranks is loaded, latency includes its wait.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.

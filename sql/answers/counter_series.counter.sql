@@ -1,7 +1,7 @@
--- counter_summary: range and time-weighted mean of every counter.
+-- counter_series(per=counter): range and time-weighted mean of every counter.
 -- One row per (run, rank, name, series, pid, counter_id, device, unit), in this order.
 -- A value holds until the next one, so the last has no weight; values that are not numbers or have no time are not in the mean.
--- Hardware counters of slices are in `op_counters`.
+-- Hardware counters of slices are in `counters_by_op`.
 -- needs: counters
 -- recorded: counter_values
 -- parameter name  VARCHAR = ''  only counters with this text in their name, taken literally

@@ -1,6 +1,6 @@
--- queue_summary: how full the queue of each stream was, every depth weighted by its time.
+-- queue_depth(per=stream): how full the queue of each stream was, every depth weighted by its time.
 -- One row per (run, rank, device, stream) for which work was waiting, in this order.
--- The queue of a stream, as in queue_depth, from its first change to its last: from the first launch to the last start of its
+-- The queue of a stream, from its first change to its last: from the first launch to the last start of its
 -- work. Shares are parts of that span. A percentile is the least depth that the queue did not exceed for that part of the span.
 -- In a bare shell read from `sql/lib` first: lanes, devices, queues.
 -- needs: events

@@ -1,4 +1,4 @@
--- segment_map: how the segments of a memory snapshot are divided into blocks.
+-- fragmentation(per=piece): how the segments of a memory snapshot are divided into blocks.
 -- One row per piece, per (run, rank, device), by device, the largest segments first, then by segment_id and place in the segment.
 -- A piece is a set of adjacent blocks in the same state.
 -- needs: segments, blocks

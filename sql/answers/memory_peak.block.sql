@@ -1,4 +1,4 @@
--- unfreed: the largest blocks that were allocated in the trace and never freed, and the op of each.
+-- memory_peak(per=block): the largest blocks that were allocated in the trace and never freed, and the op of each.
 -- One row per block, per (run, rank, device_type, device), the largest first, then by run, rank, time, device and address.
 -- A block is what was allocated last at its address. Frees of memory allocated before the trace began do not count; a free in the
 -- instant of an allocation belongs to that block, unless the address was allocated already. Records without an address are left

@@ -1,4 +1,4 @@
--- op_counters: hardware counters by op, from CUPTI's range profiler.
+-- counters_by_op: hardware counters by op, from CUPTI's range profiler.
 -- One row per (run, rank, op, series), by run, rank, the op's first slice with counters, op, series.
 -- A slice with counters inside a host op belongs to that op (matched_by nesting). Other slices with counters are on a clock of
 -- their own, one per kernel: if there are as many as kernel launches, they belong to the ops of these launches, in order

@@ -1,4 +1,4 @@
--- evaluation: self time of each host slice, and whether the devices had work meanwhile.
+-- op_idle_queue: self time of each host slice, and whether the devices had work meanwhile.
 -- One row per host slice that nests, by run, rank, start and event_id.
 -- These are ops, annotations, Python functions and runtime calls; `filter(kinds=...)` selects some of them.
 -- needs: events

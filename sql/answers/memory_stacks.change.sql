@@ -1,4 +1,4 @@
--- memory_growth: what a memory snapshot holds more of at one time than at another.
+-- memory_stacks(at=change): what a memory snapshot holds more of at one time than at another.
 -- One row per name, per (run, rank, device), with memory allocated or freed for good in between, by device, largest change first.
 -- Without parameters, it compares the moment before the first record with the last one: what was allocated and never freed, such
 -- as a leak. A moment is a time, or an annotation of the snapshot or of the trace beside it, such as ProfilerStep#3: its first
