@@ -57,7 +57,7 @@ class Format:
 
     @property
     def has_times(self) -> bool:
-        """Whether its records have times that a clock of the job gave."""
+        """Whether its records say when calls or work ran."""
         return self.contents in {"work", "dumps"}
 
     @property
