@@ -56,7 +56,7 @@ trace.filter(steps=2).annotations()
 # it, level by level?
 
 # %%
-trace.tree(event_id=8, depth=2, row_limit=20)
+trace.tree(event_id=8, depth=2, top=20)
 
 # %% [markdown]
 # ## Anything else

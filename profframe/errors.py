@@ -183,6 +183,7 @@ def naming_arguments(
     function: Callable[Arguments, Value],
     elsewhere: Callable[[str, tuple[Any, ...], dict[str, Any]], str | None] = lambda *_: None,
     called: str | None = None,
+    renaming: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> Callable[Arguments, Value]:
     """The same function, with an error that suggests the right call for a wrong argument.
 
@@ -195,6 +196,8 @@ def naming_arguments(
         it; None if there is none.
     called
         Its name in messages; None for its own name.
+    renaming
+        Gives arguments by their new names, if some have old ones.
 
     Raises
     ------
@@ -217,6 +220,8 @@ def naming_arguments(
 
     @wraps(function)
     def wrapper(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        if renaming and not kwargs.keys() <= names:
+            kwargs = renaming(kwargs)  # type: ignore[assignment]  # still its arguments
         if not kwargs.keys() <= names:
             name = next(name for name in kwargs if name not in names)
             raise _no_argument(

@@ -45,7 +45,7 @@ class CallTree:
 
 
 def call_tree(
-    connection: duckdb.DuckDBPyConnection, event_id: int | None, depth: int | None, row_limit: int
+    connection: duckdb.DuckDBPyConnection, event_id: int | None, depth: int | None, top: int
 ) -> CallTree:
     """The host slices of one trace.
 
@@ -57,8 +57,8 @@ def call_tree(
         Root of the tree; None for all slices without a parent.
     depth
         Levels below it; None for as many as fit into the rows.
-    row_limit
-        Slices to list; all of them if it is negative.
+    top
+        Maximum number of slices, the first in order; 0 for all.
 
     Raises
     ------
@@ -69,8 +69,8 @@ def call_tree(
     """
     event_id = None if event_id is None else integer("event_id", event_id)
     depth = None if depth is None else integer("depth", depth)
-    limit = integer("row_limit", row_limit)
-    limit = limit if limit >= 0 else _ALL
+    limit = integer("top", top)
+    limit = limit if limit > 0 else _ALL
     if depth is not None and depth < 0:
         raise ParameterError(f"depth: needs 0 or more levels, got {depth}")
     _check_single(connection)

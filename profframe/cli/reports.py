@@ -48,7 +48,7 @@ SECTIONS: Final = (
     shell_complete=completion.among(SECTIONS),
 )
 @click.option(
-    "--rows",
+    "--top",
     default=1000,
     show_default=True,
     type=click.IntRange(1),
@@ -68,7 +68,7 @@ def report(
     title: str | None,
     *,
     sections: tuple[str, ...],
-    rows: int,
+    top: int,
     timeline: str,
     facts: Mapping[str, Any],
 ) -> None:
@@ -81,14 +81,14 @@ def report(
     """
     from profframe.trace.report import Options
 
-    Options(title, sections or None, rows, timeline).check()
+    Options(title, sections or None, top, timeline).check()
     trace = load(sources, facts=facts)
     with closing(Bar()) as bar:
         trace.report(
             output,
             title=title,
             sections=sections or None,
-            rows=rows,
+            top=top,
             timeline=timeline,
             progress=lambda done, total, what: bar(done, total, f"report: {what}"),
         )

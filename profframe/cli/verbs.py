@@ -15,6 +15,7 @@ import click
 
 from profframe import __version__
 from profframe.errors import ParameterError, UnknownNameError
+from profframe.query import renamed
 from profframe.show.units import visible
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ HELP_ORDER: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Verbs as `--help` lists them: by purpose, with those that people need first at the top."""
 _VERB_COLUMNS: Final = 15
+_OLD_WORDS: Final = "profframe.old_words"
+"""Where a context has the old words of options that were typed."""
 
 
 SOURCE: Final = click.Path(readable=False, allow_dash=True)
@@ -48,8 +51,34 @@ FILE: Final = click.Path(path_type=Path, readable=False)
 """A file or folder that need not exist."""
 
 
+class _Verb(click.Command):
+    """A verb, which also takes the old words of its options, with a warning."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        new_words, old_words = renamed.options(self.name), []
+        for place, word in enumerate(args):
+            option, equals, value = word.partition("=")
+            if option in new_words:
+                old_words.append(option)
+                args[place] = f"{new_words[option]}{equals}{value}"
+            if word == "--":
+                break
+        ctx.meta[_OLD_WORDS] = old_words
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from profframe.cli.output import warn
+
+        for old in ctx.meta[_OLD_WORDS]:
+            new = renamed.options(self.name)[old]
+            warn(renamed.sentence(str(self.name), old, new))
+        return super().invoke(ctx)
+
+
 class _Verbs(click.Group):
     """Verbs; a command line without one shows a trace."""
+
+    command_class = _Verb
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = {*self.commands, "--version", "-h", "--help"}

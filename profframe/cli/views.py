@@ -200,9 +200,7 @@ def info(sources: tuple[str, ...], facts: Mapping[str, Any], output: Output) -> 
 @click.option("--depth", type=click.IntRange(0), help="Levels below it; default: as many as fit.")
 @one_option("--run", help="Which run, if there are several.")
 @one_option("--rank", type=int, help="Which rank, if there are several.")
-@click.option(
-    "--rows", default=200, show_default=True, type=click.IntRange(1), help="Maximum slices."
-)
+@click.option("--top", default=200, show_default=True, type=click.IntRange(1), help="Slices.")
 @with_facts
 @with_output
 def tree(
@@ -212,7 +210,7 @@ def tree(
     *,
     run: str | None,
     rank: int | None,
-    rows: int,
+    top: int,
     facts: Mapping[str, Any],
     output: Output,
 ) -> None:
@@ -225,7 +223,7 @@ def tree(
 
     trace = load(sources, facts=facts)
     with naming(sources, AnswerError):
-        text = trace.tree(event_id, depth, run, rank, rows)
+        text = trace.tree(event_id, depth, run, rank, top)
     if output.is_asked_for:
         output.emit(text.slices, readable=output.of(trace))
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from profframe.analysis.causes.explanation import Explanation
@@ -12,6 +13,7 @@ from profframe.export.files import written
 from profframe.loading.diff import check_names
 from profframe.loading.explain import explain
 from profframe.loading.load import load
+from profframe.query.renamed import with_new_names
 from profframe.query.selection import integer
 from profframe.show.report import page, why
 from profframe.show.units import visible
@@ -19,7 +21,7 @@ from profframe.trace.report import summary
 from profframe.trace.trace import Trace
 
 
-@naming_arguments
+@partial(naming_arguments, renaming=partial(with_new_names, "diff_report"))
 def diff_report(
     base: Any,
     other: Any,
@@ -27,7 +29,7 @@ def diff_report(
     names: Sequence[str] = ("base", "other"),
     *,
     title: str | None = None,
-    rows: int = 1000,
+    top: int = 1000,
 ) -> None:
     """Write why a step takes more or less time, as one HTML page that loads no other file.
 
@@ -46,7 +48,7 @@ def diff_report(
         Names of the sides.
     title
         Heading of the page; by default made from the names.
-    rows
+    top
         Maximum rows per table.
 
     Raises
@@ -58,7 +60,7 @@ def diff_report(
     ExportError
         The file cannot be written.
     ParameterError
-        Names are not two different texts, or ``rows`` is less than 1.
+        Names are not two different texts, or ``top`` is less than 1.
 
     Examples
     --------
@@ -72,11 +74,11 @@ def diff_report(
     """
     page.check_installed()
     check_names(names)
-    if integer("rows", rows) < 1:
-        raise ParameterError("rows: a table needs at least one")
+    if integer("top", top) < 1:
+        raise ParameterError("top: a table needs at least one")
     sides = [side if isinstance(side, Trace) else load(side) for side in (base, other)]
     first, second = sides
-    write(path, explain(first, second), (first, second), (names[0], names[1]), title, rows)
+    write(path, explain(first, second), (first, second), (names[0], names[1]), title, top)
 
 
 def write(  # noqa: PLR0917 -- what is shown, and how it is called
@@ -85,13 +87,13 @@ def write(  # noqa: PLR0917 -- what is shown, and how it is called
     sides: tuple[Trace, Trace],
     names: tuple[str, str],
     title: str | None = None,
-    rows: int = 1000,
+    top: int = 1000,
 ) -> None:
     """Write the page of an explanation."""
     base, other = (
         f"{name}: {summary(side.traces)}" for name, side in zip(names, sides, strict=True)
     )
     heading = title or f"From {names[0]} to {names[1]}"
-    html = page.html(heading, base, visible(other), why.sections(of, names, rows))
+    html = page.html(heading, base, visible(other), why.sections(of, names, top))
     with written(path) as put:
         put(html.encode())

@@ -82,7 +82,7 @@ def _lines(tree: CallTree) -> list[str]:
         lines.append(_GAP.join([*numbers, _INDENT * node.level + _name(node.name) + suffix]))
     if tree.left_out:
         hidden = units.plural(tree.left_out, "slice")
-        lines.append(f"not shown: {hidden}; ask for more depth or rows, or for one event")
+        lines.append(f"not shown: {hidden}; ask for a larger depth or top, or for one event")
     return lines
 
 

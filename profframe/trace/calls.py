@@ -7,6 +7,7 @@ from inspect import isfunction
 from typing import Any, Final, TypeVar
 
 from profframe.errors import naming_arguments
+from profframe.query.renamed import with_new_names
 from profframe.query.selection import filter_of
 
 Class = TypeVar("Class", bound=type)
@@ -26,7 +27,8 @@ def saying_right_calls(owner: Class, behind: str = "") -> Class:
             names = method.__code__.co_varnames[: method.__code__.co_argcount]
             names += method.__code__.co_varnames[len(names) :][: method.__code__.co_kwonlyargcount]
             elsewhere = partial(_through_filter, f"{behind}{name}", frozenset(names))
-            setattr(owner, name, naming_arguments(method, elsewhere, name))
+            renaming = partial(with_new_names, name)
+            setattr(owner, name, naming_arguments(method, elsewhere, name, renaming))
     return owner
 
 

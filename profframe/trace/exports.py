@@ -243,7 +243,7 @@ def report(
     *,
     title: str | None = None,
     sections: Text | None = None,
-    rows: int = 1000,
+    top: int = 1000,
     timeline: str = "budget",
     progress: Callable[[int, int, str], None] | None = None,
 ) -> None:
@@ -264,7 +264,7 @@ def report(
         ``"kernels"``, ``"idle"``, ``"queues"``, ``"memory"``, ``"regions"``, ``"flame"``,
         ``"roofline"``, ``"ranks"``, ``"job"``, ``"runs"``, ``"quality"``, ``"provenance"``.
         Sections without data are always left out.
-    rows
+    top
         Maximum rows per table.
     timeline
         ``"budget"``: as many slices as fit into a page of 12 MB; the shortest of each lane are left
@@ -277,7 +277,7 @@ def report(
     UnknownNameError
         There is no such section, or no such value for ``timeline``.
     ParameterError
-        ``rows`` is less than 1, or no section has anything to show.
+        ``top`` is less than 1, or no section has anything to show.
     MissingExtraError
         altair or jinja2 is not installed (``pip install 'profframe[report]'``).
     ExportError
@@ -296,5 +296,5 @@ def report(
     """
     from profframe.trace import report
 
-    options = report.Options(title, sections, rows, timeline)
+    options = report.Options(title, sections, top, timeline)
     report.write(type(self)(self._session.unlimited()), path, options, progress)

@@ -20,6 +20,7 @@ from profframe.query.analyses import Analysis
 from profframe.query.catalogue import advice as with_rules
 from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer
+from profframe.query.renamed import with_new_names
 from profframe.query.result import plain
 from profframe.query.rules import Advice
 from profframe.query.sandbox import Paths
@@ -75,6 +76,8 @@ def answer(
     [('aten::copy_', 459), ('aten::empty_strided', 405)]
     """
     question = find(answer)
+    names = {parameter.name for parameter in question.parameters}
+    parameters = with_new_names(question.name, parameters, names)
     session = self._session
     docs = {column.name: column.doc for column in question.columns}
     values = {parameter.name: parameter.default for parameter in question.parameters} | parameters

@@ -126,10 +126,8 @@ def of_path(self: Trace, run: str | None, rank: int | None, *, across_ranks: boo
     return _of(self, Analysis((("slices",),), otherwise, height))
 
 
-def of_tree(self: Trace, row_limit: int) -> Why:
+def of_tree(self: Trace) -> Why:
     """Why a call tree has no slices."""
-    if not row_limit:
-        return lambda: "row_limit=0 draws no slice"
     return _of(self, Analysis((("host_slices",),), "the call tree contains no host slices"))
 
 

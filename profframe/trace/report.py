@@ -49,7 +49,7 @@ class Options:
 
     title: str | None = None
     sections: str | Iterable[str] | None = None
-    rows: int = 1000
+    top: int = 1000
     timeline: str = FORMS[0]
 
     @property
@@ -66,8 +66,8 @@ class Options:
     def check(self) -> None:
         """Check the options before a large trace is loaded."""
         page.check_installed()
-        if not self.keys or integer("rows", self.rows) < 1:
-            raise ParameterError("sections, rows: a page needs at least one section and one row")
+        if not self.keys or integer("top", self.top) < 1:
+            raise ParameterError("sections, top: a page needs at least one section and one row")
         if self.timeline not in FORMS:
             raise UnknownNameError.one_of("timeline", self.timeline, FORMS)
 
@@ -143,7 +143,7 @@ def _conversations(
         @cache
         def conversation(scope: Trace) -> Context:
             asked_trace = stack.enter_context(scope.asking(_AT_ONCE))
-            return context_of(asked_trace, options.rows, made_with, options.timeline)
+            return context_of(asked_trace, options.top, made_with, options.timeline)
 
         yield lambda section: conversation(scopes.of(section))
 
@@ -198,6 +198,6 @@ def _made_with(options: Options) -> dict[str, str]:
         "polars": pl.__version__,
         "charts": page.chart_libraries(),
         "sections": ", ".join(options.keys),
-        "rows of a table": f"{options.rows:,}",
+        "rows of a table": f"{options.top:,}",
         "timeline": options.timeline,
     }

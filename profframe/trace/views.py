@@ -113,7 +113,7 @@ def tree(  # noqa: PLR0917 -- which part of which trace
     depth: int | None = None,
     run: str | None = None,
     rank: int | None = None,
-    row_limit: int = 200,
+    top: int = 200,
 ) -> Tree:
     """Draw the tree of host slices, depth first, with their times.
 
@@ -122,11 +122,11 @@ def tree(  # noqa: PLR0917 -- which part of which trace
     event_id
         Slice to begin with; None for all outermost slices, the busiest thread first.
     depth
-        Levels below it; None for as many as fit into the row limit.
+        Levels below it; None for as many as fit into ``top``.
     run, rank
         Which trace, if there are several.
-    row_limit
-        Number of slices to draw; negative for all.
+    top
+        Maximum number of slices, the first in order; 0 for all.
 
     Returns
     -------
@@ -147,8 +147,8 @@ def tree(  # noqa: PLR0917 -- which part of which trace
 
     session = self._session.filter(runs=run, ranks=rank)
     with session.connection(dict.fromkeys(("events", "threads"))) as connection:
-        slices = call_tree(connection, event_id, depth, row_limit)
-    return text(slices, reasons.of_tree(type(self)(session), row_limit))
+        slices = call_tree(connection, event_id, depth, top)
+    return text(slices, reasons.of_tree(type(self)(session)))
 
 
 def summary(self: Trace) -> Summary:

@@ -183,7 +183,6 @@ CASES: Final[Mapping[str, list[tuple[Callable[[], Any], str]]]] = {
             lambda: profframe.load(GPU).filter(kinds="kernel").tree().slices,
             "the filter leaves no host slices; the whole trace has some",
         ),
-        (lambda: _op().tree(row_limit=0).slices, "row_limit=0 draws no slice"),
     ],
     "diff": [
         (

@@ -28,7 +28,7 @@ def test_only_some_sections(trace: Trace, tmp_path: Path) -> None:
         tmp_path / "page.html",
         title="<b>mine</b>",
         sections=["memory", "operators"],
-        rows=3,
+        top=3,
         progress=lambda *said: done.append(said),
     )
     text = (tmp_path / "page.html").read_text()
@@ -44,7 +44,7 @@ def test_errors(trace: Trace, tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="no section named 'memry'; did you mean 'memory'"):
         trace.report(tmp_path / "page.html", sections="memry")
     with pytest.raises(ParameterError, match="at least one"):
-        trace.report(tmp_path / "page.html", rows=0)
+        trace.report(tmp_path / "page.html", top=0)
     with pytest.raises(ParameterError, match="at least one"):
         trace.report(tmp_path / "page.html", sections=[])
     with pytest.raises(ExportError, match="cannot be written"):

@@ -90,22 +90,21 @@ def test_deeper_slices_are_counted(trace: Trace) -> None:
     shallow = trace.tree(0, depth=1)
     assert events_of(shallow) == [(0, 0, 0), (1, 1, 2), (4, 1, 0)]
     assert shallow.splitlines()[-1] == (
-        "not shown: 2 slices; ask for more depth or rows, or for one event"
+        "not shown: 2 slices; ask for a larger depth or top, or for one event"
     )
     assert events_of(trace.tree(0, depth=0)) == [(0, 0, 4)]
 
 
 def test_as_many_levels_as_fit(trace: Trace) -> None:
-    assert events_of(trace.tree(row_limit=4)) == [(5, 0, 0), (0, 0, 0), (1, 1, 2), (4, 1, 0)]
-    assert events_of(trace.tree(row_limit=3)) == [(5, 0, 0), (0, 0, 4)]
+    assert events_of(trace.tree(top=4)) == [(5, 0, 0), (0, 0, 0), (1, 1, 2), (4, 1, 0)]
+    assert events_of(trace.tree(top=3)) == [(5, 0, 0), (0, 0, 4)]
 
 
 def test_rows_are_limited(trace: Trace) -> None:
-    some = trace.tree(depth=9, row_limit=3)
+    some = trace.tree(depth=9, top=3)
     assert events_of(some) == [(5, 0, 0), (0, 0, 0), (1, 1, 0)]
     assert hidden_below(some) == 3
-    assert hidden_below(trace.tree(row_limit=0)) == 6
-    assert str(trace.tree(row_limit=-1)) == WHOLE
+    assert str(trace.tree(top=0)) == WHOLE
 
 
 def test_no_column_for_devices_without_device_time() -> None:
@@ -157,7 +156,7 @@ def test_one_trace_of_several(tmp_path: Path) -> None:
         ({"event_id": 6}, ParameterError, NO_SLICE),
         ({"event_id": 1.5}, ParameterError, "event_id: needs 64-bit integers, got 1.5"),
         ({"depth": -1}, ParameterError, "depth: needs 0 or more levels, got -1"),
-        ({"row_limit": "all"}, ParameterError, "row_limit: needs 64-bit integers, got 'all'"),
+        ({"top": "all"}, ParameterError, "top: needs 64-bit integers, got 'all'"),
         ({"rank": 3}, UnknownNameError, "no rank 3 (known: 0)"),
     ],
 )
@@ -177,7 +176,7 @@ def test_levels_may_be_missing() -> None:
 
 
 def test_numbers_of_any_integer_type(trace: Trace) -> None:
-    drawn = trace.tree(np.int64(2), np.int32(1), row_limit=np.int8(9))  # type: ignore[arg-type]
+    drawn = trace.tree(np.int64(2), np.int32(1), top=np.int8(9))  # type: ignore[arg-type]
     assert str(drawn) == ADDMM
 
 
@@ -198,8 +197,8 @@ SLICES = st.builds(
 )
 
 
-@given(st.lists(SLICES, min_size=1, max_size=20), st.integers(0, 4), st.integers(0, 25))
-def test_as_recursion_over_parents(events: list[Row], depth: int, row_limit: int) -> None:
+@given(st.lists(SLICES, min_size=1, max_size=20), st.integers(0, 4), st.integers(1, 25))
+def test_as_recursion_over_parents(events: list[Row], depth: int, top: int) -> None:
     trace = traced(*events)
     rows = trace.events.sort("preorder").to_dicts()
     children: dict[int | None, list[int]] = {}
@@ -226,9 +225,9 @@ def test_as_recursion_over_parents(events: list[Row], depth: int, row_limit: int
     )
     expected = [line for root in roots for line in walk(root, 0)]
 
-    drawn = trace.tree(depth=depth, row_limit=row_limit)
-    assert events_of(drawn) == expected[:row_limit]
-    assert hidden_below(drawn) == len(rows) - min(row_limit, len(expected))
+    drawn = trace.tree(depth=depth, top=top)
+    assert events_of(drawn) == expected[:top]
+    assert hidden_below(drawn) == len(rows) - min(top, len(expected))
     for root in roots[-2:]:
         assert events_of(trace.tree(root, depth=depth)) == list(walk(root, 0))
 
