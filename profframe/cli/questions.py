@@ -10,7 +10,7 @@ import click
 
 from profframe.cli import completion
 from profframe.cli.loading import load
-from profframe.cli.output import Output, as_prose, with_output
+from profframe.cli.output import Output, as_prose, warn, with_output
 from profframe.cli.part import Part, with_part
 from profframe.cli.verbs import (
     SOURCE,
@@ -20,6 +20,7 @@ from profframe.cli.verbs import (
     with_facts,
     with_terms,
 )
+from profframe.query.renamed import with_new_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -79,7 +80,7 @@ def answer(
         catalogue = answers()
         output.emit(catalogue, as_prose(catalogue))
         return
-    values = _values(parameters, sort=sort, top=top)
+    values = with_new_names(name, _values(parameters, sort=sort, top=top), warn=warn)
     analysis = _analysis(name)
     if analysis is None:
         values, output = _checked(name, values, output, is_asked=bool(sources))

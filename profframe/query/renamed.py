@@ -18,11 +18,27 @@ ANSWERS: Final[Words] = MappingProxyType({})
 COLUMNS: Final[Mapping[str, Words]] = MappingProxyType({})
 """Columns by table or answer."""
 OPTIONS: Final[Mapping[str, Words]] = MappingProxyType(
-    {"report": {"--rows": "--top"}, "tree": {"--rows": "--top"}}
+    {
+        "diff": {"--by": "--per"},
+        "report": {"--rows": "--top"},
+        "roofline": {"--by": "--per"},
+        "tree": {"--rows": "--top"},
+    }
 )
 """Options by verb."""
 PARAMETERS: Final[Mapping[str, Words]] = MappingProxyType(
-    {"diff_report": {"rows": "top"}, "report": {"rows": "top"}, "tree": {"row_limit": "top"}}
+    {
+        "diff_memory": {"by": "per"},
+        "diff_report": {"rows": "top"},
+        "kernels": {"by": "per"},
+        "memory_bandwidth": {"by": "per"},
+        "memory_growth": {"by": "per"},
+        "memory_stacks": {"by": "per"},
+        "report": {"rows": "top"},
+        "roofline": {"by": "per"},
+        "snapshot_timeline": {"by": "per"},
+        "tree": {"row_limit": "top"},
+    }
 )
 """Parameters by answer, method or function."""
 _NONE: Final[Words] = MappingProxyType({})

@@ -266,7 +266,7 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
 
 def roofline(
     self: Trace,
-    by: str = "kernel",
+    per: str = "kernel",
     dtype: object = None,
     devices: Devices | None = None,
     *,
@@ -279,7 +279,7 @@ def roofline(
 
     Parameters
     ----------
-    by
+    per
         What each row is: ``"kernel"`` (by name), ``"op"``, ``"shapes"`` (op and input shapes) or
         ``"dtype"``.
     dtype
@@ -299,7 +299,7 @@ def roofline(
     """
     trace = self if devices is None else self.with_devices(devices)
     return trace.answer(
-        "roofline", by=by, dtype=dtype, override=override, sort=sort, top=top, columns=columns
+        "roofline", per=per, dtype=dtype, override=override, sort=sort, top=top, columns=columns
     )
 
 

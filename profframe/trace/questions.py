@@ -691,7 +691,7 @@ def kernel_types(
 
 def kernels(
     self: "Trace",
-    by: str = "name",
+    per: str = "name",
     top: int = 0,
     copies: bool = False,
     *,
@@ -702,7 +702,7 @@ def kernels(
 
     Parameters
     ----------
-    by
+    per
         Short_name: no return type, template arguments, parameters. One of ``"name"``,
         ``"short_name"``, ``"category"``, ``"class"``.
     top
@@ -720,7 +720,7 @@ def kernels(
         share top_op top_op_share launch_site launch_site_share class class_share short_name
         category fuses does_both``.
     """
-    return self.answer("kernels", by=by, top=top, copies=copies, sort=sort, columns=columns)
+    return self.answer("kernels", per=per, top=top, copies=copies, sort=sort, columns=columns)
 
 
 def launches(
@@ -763,7 +763,7 @@ def launches(
 
 def memory_bandwidth(
     self: "Trace",
-    by: str = "direction",
+    per: str = "direction",
     *,
     sort: Text | None = None,
     top: int | None = None,
@@ -773,7 +773,7 @@ def memory_bandwidth(
 
     Parameters
     ----------
-    by
+    per
         Name: separate rows for pinned and pageable memory. One of ``"direction"``, ``"name"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
@@ -785,12 +785,12 @@ def memory_bandwidth(
         Columns: ``run rank device kind name calls unsized_calls bytes total_ns busy_ns bytes_per_s
         busy_bytes_per_s min_bytes_per_s max_bytes_per_s busy_share``.
     """
-    return self.answer("memory_bandwidth", by=by, sort=sort, top=top, columns=columns)
+    return self.answer("memory_bandwidth", per=per, sort=sort, top=top, columns=columns)
 
 
 def memory_growth(
     self: "Trace",
-    by: str = "stack",
+    per: str = "stack",
     from_ns: int = 0,
     to_ns: int = 0,
     since: str = "",
@@ -804,7 +804,7 @@ def memory_growth(
 
     Parameters
     ----------
-    by
+    per
         What each row is. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
     from_ns
         From this time, on the clock that traces.clock names; 0 for the beginning.
@@ -828,7 +828,7 @@ def memory_growth(
     """
     return self.answer(
         "memory_growth",
-        by=by,
+        per=per,
         from_ns=from_ns,
         to_ns=to_ns,
         since=since,
@@ -881,7 +881,7 @@ def memory_peak(
 
 def memory_stacks(
     self: "Trace",
-    by: str = "stack",
+    per: str = "stack",
     at: str = "peak",
     top: int = 100,
     *,
@@ -892,7 +892,7 @@ def memory_stacks(
 
     Parameters
     ----------
-    by
+    per
         What each row is. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
     at
         Which moment peak columns describe: the peak, or the last time that memory ran out. One of
@@ -910,7 +910,7 @@ def memory_stacks(
         peak_blocks peak_share end_bytes end_blocks unfreed_bytes unfreed_blocks allocations
         allocated_bytes stack``.
     """
-    return self.answer("memory_stacks", by=by, at=at, top=top, sort=sort, columns=columns)
+    return self.answer("memory_stacks", per=per, at=at, top=top, sort=sort, columns=columns)
 
 
 def memory_timeline(
@@ -1470,7 +1470,7 @@ def sequences(
 
 def snapshot_timeline(
     self: "Trace",
-    by: str = "device",
+    per: str = "device",
     points: int = 1000,
     top: int = 10,
     *,
@@ -1481,7 +1481,7 @@ def snapshot_timeline(
 
     Parameters
     ----------
-    by
+    per
         What each row of a moment is. One of ``"device"``, ``"stack"``, ``"frame"``, ``"module"``,
         ``"category"``.
     points
@@ -1499,7 +1499,7 @@ def snapshot_timeline(
         is_rest allocated_bytes active_bytes reserved_bytes``.
     """
     return self.answer(
-        "snapshot_timeline", by=by, points=points, top=top, sort=sort, columns=columns
+        "snapshot_timeline", per=per, points=points, top=top, sort=sort, columns=columns
     )
 
 
