@@ -87,6 +87,8 @@ def answer(
     elif as_sql:
         raise click.UsageError(f"--sql: {name} has no SQL")
     else:
+        if part.steps and any(own.name == "step" for own in analysis.parameters):
+            values, part = values | {"step": part.step_words}, part.of_any_step()
         arrangement, arguments = _request(analysis, values)
     if as_sql:
         from profframe.query.catalogue import find
@@ -113,6 +115,7 @@ def answer(
 @verbs.command()
 @click.argument("source", type=SOURCE)
 @click.argument("query")
+@with_part
 @with_terms
 @with_facts
 @with_output
@@ -120,6 +123,7 @@ def sql(
     source: str,
     query: str,
     *,
+    part: Part,
     terms: Terms,
     facts: Mapping[str, Any],
     output: Output,
@@ -131,7 +135,7 @@ def sql(
     allocator_events and stacks; from flight recorder dumps, recorded_collectives, process_groups
     and stacks. It can read nothing else except what --files names.
     """
-    trace = load((source,), facts=facts)
+    trace = part.apply(load((source,), facts=facts), (source,))
     rows = terms.apply(trace).sql(query)
     output.emit(rows, readable=output.of(trace))
 

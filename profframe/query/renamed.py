@@ -19,7 +19,9 @@ COLUMNS: Final[Mapping[str, Words]] = MappingProxyType({})
 """Columns by table or answer."""
 OPTIONS: Final[Mapping[str, Words]] = MappingProxyType(
     {
+        "convert": {"--rank": "--as-rank", "--run": "--as-run"},
         "diff": {"--by": "--per"},
+        "hang": {"--rank": "--as-rank"},
         "report": {"--rows": "--top"},
         "roofline": {"--by": "--per"},
         "tree": {"--rows": "--top"},
@@ -30,6 +32,7 @@ PARAMETERS: Final[Mapping[str, Words]] = MappingProxyType(
     {
         "diff_memory": {"by": "per"},
         "diff_report": {"rows": "top"},
+        "filter": {"phase": "phases"},
         "kernels": {"by": "per"},
         "memory_bandwidth": {"by": "per"},
         "memory_growth": {"by": "per"},

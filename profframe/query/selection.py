@@ -23,7 +23,7 @@ Window = tuple[str, int, int, int | None]
 _SPAN: Final = re.compile(r"(-?[0-9]{1,18})(?:-([0-9]{1,18}))?")
 _MOST_NUMBERS: Final = 1_000_000
 _LEAST_FILTER: Final = 0.7
-FILTERS: Final = ("steps", "ranks", "runs", "kinds", "phase", "start_ns", "end_ns")
+FILTERS: Final = ("steps", "ranks", "runs", "kinds", "phases", "start_ns", "end_ns")
 """What `Trace.filter` takes."""
 TIME: Final[Mapping[str, str]] = MappingProxyType(
     {"events": "start_ns", "profiler_steps": "start_ns", "phase_steps": "start_ns"}

@@ -255,7 +255,7 @@ def _job(self: Trace, run: Text | None, what: str) -> tuple[Session, str | None,
     if len(runs) > 1:
         raise ParameterError(
             f"{what} covers one run, and there are {len(runs)} "
-            f"({selecting.some_traces(traces.rows())}); choose one: run=..."
+            f"({selecting.some_traces(traces.rows())}); choose one run"
         )
     return session, next(iter(runs), None), traces["rank"].to_list()
 

@@ -239,7 +239,7 @@ CALLS: Final = {
     ),
     "trace.gaps(tpo=5)": (ArgumentError, "gaps() takes no argument 'tpo'; did you mean 'top'?"),
     "trace.gaps(wings=5)": (ArgumentError, "(known: columns, kernel_wait_ns, per, sort, top)"),
-    "trace.steps(phase='decode')": (ArgumentError, "trace.filter(phase='decode').steps()?"),
+    "trace.steps(phase='decode')": (ArgumentError, "trace.filter(phases='decode').steps()?"),
     "trace.plot.kernels(rank=0)": (ArgumentError, "trace.filter(ranks=0).plot.kernels()?"),
     "trace.answer('gaps', step=2)": (ParameterError, "trace.filter(steps=2).answer('gaps')?"),
     "trace.answer('gaps', tpo=5)": (
