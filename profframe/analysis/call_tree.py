@@ -145,7 +145,7 @@ def _check_single(connection: duckdb.DuckDBPyConnection) -> None:
     if len(traces) > 1:
         raise ParameterError(
             f"a tree covers one (run, rank), and there are {len(traces):,} "
-            f"({some_traces(traces, 3)}); choose one with run and rank"
+            f"({some_traces(traces, 3)}); choose a run and a rank"
         )
 
 

@@ -134,7 +134,7 @@ def _times(subject: Subject) -> list[Section]:
     """Tables of the overview: findings, device time, steps, kernels, self times."""
     trace = subject.trace
     findings = _findings(trace)
-    kernels = trace.kernels(by="short_name").select(
+    kernels = trace.kernels(per="short_name").select(
         "run", "rank", "short_name", "calls", "total_ns", "share", "category", "top_op"
     )
     self_times = trace.self_times().select(

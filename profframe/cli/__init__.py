@@ -145,7 +145,9 @@ def _is_interrupt(error: BaseException | None) -> bool:
 
 def _of_usage(arguments: Sequence[str], error: click.ClickException) -> int:
     """Write the error line for wrong usage: what to type instead, or how the verb is used."""
-    message = error.format_message().removesuffix(".")
+    # click's own suggestion compares dashes, too: for --top it is --output or --step
+    is_option = isinstance(error, click.NoSuchOption)
+    message = (error.message if is_option else error.format_message()).removesuffix(".")
     if suggested := suggestion(verbs, arguments, error):
         complain(_suggesting(message, suggested))
     elif isinstance(error, click.UsageError) and error.ctx is not None:

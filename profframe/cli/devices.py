@@ -8,14 +8,13 @@ from typing import Any
 
 import click
 
-from profframe.cli.loading import load, naming
+from profframe.cli.loading import load
 from profframe.cli.output import Output, with_output
 from profframe.cli.part import Part, with_part
 from profframe.cli.questions import check_question
 from profframe.cli.verbs import (
     FILE,
     SOURCE,
-    one_option,
     takes_dtype,
     takes_sources,
     verbs,
@@ -31,10 +30,11 @@ _OVERRIDE = click.option(
 @verbs.command()
 @takes_sources
 @click.option(
-    "--by",
+    "--per",
     default="kernel",
     show_default=True,
     type=click.Choice(["kernel", "op", "shapes", "dtype"]),
+    help="What each row is.",
 )
 @takes_dtype
 @_OVERRIDE
@@ -45,7 +45,7 @@ _OVERRIDE = click.option(
 @with_output
 def roofline(
     sources: tuple[str, ...],
-    by: str,
+    per: str,
     dtype: str | None,
     devices: Path | None,
     *,
@@ -68,11 +68,11 @@ def roofline(
         check_question("roofline", {"dtype": dtype, "override": override})
     trace = part.apply(load(sources, facts=facts), sources)
     trace = trace if devices is None else trace.with_devices(devices)
-    rows = trace.roofline(by, dtype, override=override)
+    rows = trace.roofline(per, dtype, override=override)
     if output.is_asked_for or not rows.height:
         output.emit(rows, readable=output.of(trace), top=top)
         return
-    title = f"Roofline by {by}"
+    title = f"Roofline by {per}"
     headline = Text(excerpts.roofline_headline(rows, trace.devices))
     output.echo(
         headline,
@@ -86,8 +86,7 @@ def roofline(
 @click.option("--devices", type=FILE, metavar="FILE", help="JSON file of your own devices' peaks.")
 @takes_dtype
 @_OVERRIDE
-@one_option("--run", help="Which run, if there are several.")
-@one_option("--rank", type=int, help="Which rank, if there are several.")
+@with_part
 @with_facts
 def augment(
     source: str,
@@ -95,9 +94,8 @@ def augment(
     devices: Path | None,
     dtype: str | None,
     *,
-    run: str | None,
-    rank: int | None,
     override: bool,
+    part: Part,
     facts: Mapping[str, Any],
 ) -> None:
     """Write a trace again, with FLOPs, bytes and rates for Perfetto.
@@ -109,9 +107,7 @@ def augment(
 
     if dtype is not None or override:
         check_question("roofline", {"dtype": dtype, "override": override})
-    trace = load((source,), facts=facts)
-    with naming((source,)):
-        trace = trace.filter(runs=run, ranks=rank)
+    trace = part.apply(load((source,), facts=facts), (source,))
     trace = trace if devices is None else trace.with_devices(devices)
     trace.augment(output, dtype, override=override)
     counts = own_rows(

@@ -62,7 +62,6 @@ _METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
     is_flag=True,
     help="Keep the times of ranks as recorded, instead of on one clock (clock_skew).",
 )
-@click.option("--run", "runs", multiple=True, help="Only this run; can be repeated.")
 @click.option("--kind", "kinds", multiple=True, help="Only this kind of event; can be repeated.")
 @with_part
 def export(
@@ -74,7 +73,6 @@ def export(
     tracks: tuple[str, ...],
     collectives: bool,
     keep_clocks: bool,
-    runs: tuple[str, ...],
     kinds: tuple[str, ...],
     part: Part,
 ) -> None:
@@ -92,7 +90,7 @@ def export(
         raise click.UsageError(f"{option} works only with chrome, not with {tool}")
     trace = load(sources)
     with naming(sources):
-        trace = trace.filter(runs=runs or None, kinds=kinds or None)
+        trace = trace.filter(kinds=kinds or None)
     trace = part.apply(trace, sources)
     if tool == "chrome":
         with closing(Bar("events")) as bar:

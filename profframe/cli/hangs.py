@@ -16,10 +16,10 @@ from profframe.errors import ParameterError
 
 @verbs.command()
 @click.argument("sources", metavar="DUMP...", nargs=-1, required=True, type=SOURCE)
-@one_option("--rank", type=int, help="Rank of a single dump, if its name does not have it.")
+@one_option("--as-rank", type=int, help="Rank of a single dump, if its name does not have it.")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
 @with_output
-def hang(sources: tuple[str, ...], *, rank: int | None, top: int, output: Output) -> None:
+def hang(sources: tuple[str, ...], *, as_rank: int | None, top: int, output: Output) -> None:
     """Show which rank did not arrive at which collective.
 
     DUMPs are torch's flight recorder dumps of all ranks: files, a glob, a folder or a store. It
@@ -32,7 +32,7 @@ def hang(sources: tuple[str, ...], *, rank: int | None, top: int, output: Output
     from profframe.trace import file_summaries
     from profframe.trace.query import own_rows
 
-    trace = load(sources, rank=rank)
+    trace = load(sources, rank=as_rank)
     if not own_rows(trace, "SELECT count(*) FROM process_groups").item() and not (
         own_rows(trace, "SELECT count(*) FROM recorded_collectives").item()
     ):

@@ -23,12 +23,8 @@ _OF_WORDS: Final = {
     "memory": (("answer", "memory_stacks"), "who holds the memory, by stack"),
     "execution trace": (("answer", "tensor_traffic"), "bytes that each op moves"),
 }
-_ABOUT_FILES: Final = ("info",)
-_OF_PARTS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
-    ("blame",): ("answer", "blame"),
-    ("tree",): ("answer", "flame"),
-}
-"""Answers that take a part of a trace, for verbs that do not."""
+_OF_ALL_RANKS: Final = ("hang",)
+"""It takes no part of a trace."""
 
 
 def next_commands(
@@ -57,8 +53,8 @@ def next_commands(
     paths = [*_paths(sources)]
     verbs = _verbs(opening, 1 if part else len(sources))
     for place, (verb, comment) in enumerate(verbs):
-        selected = () if verb == _ABOUT_FILES else part
-        begin = ("profframe", *(_OF_PARTS.get(verb, verb) if selected else verb))
+        selected = () if verb == _OF_ALL_RANKS else part
+        begin = ("profframe", *verb)
         command = folded([*begin, *paths, *options, *selected], width, INDENT)
         if command.count("\n") >= _MOST_LINES:
             command = " ".join([shlex.join(begin), "TRACE...", *map(shlex.quote, selected)])
@@ -74,7 +70,7 @@ def _verbs(opening: Opening, sources: int) -> Iterator[tuple[tuple[str, ...], st
         yield _OF_WORDS[summary.words.parts[0].label]
         return
     if not summary.overview["events"].sum():
-        yield _ABOUT_FILES, "what the file says about itself"
+        yield ("info",), "what the file says about itself"
         return
     number = opening.advice.height
     if number:

@@ -9,8 +9,10 @@ import click
 
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, with_output
+from profframe.cli.part import Part, heading, together, with_part
 from profframe.cli.verbs import one_option, takes_sources, verbs, with_facts
 from profframe.errors import AnswerError
+from profframe.show.units import visible
 
 _FACTOR: Final = click.FloatRange(0)
 
@@ -31,8 +33,6 @@ def _factors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
 
 @verbs.command("what-if")
 @takes_sources
-@one_option("--step", type=int, help="Profiler step; default: the whole trace.")
-@one_option("--run", help="Which run, if there are several.")
 @one_option(
     "--communication", type=_FACTOR, metavar="FACTOR", help="Factor for the time of transfers."
 )
@@ -68,6 +68,7 @@ def _factors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
     help="An op whose kernels become one; can be repeated.",
 )
 @one_option("--device", metavar="MODEL", help="Another device, such as 'NVIDIA H200 SXM'.")
+@with_part
 @with_facts
 @with_output
 def what_if(
@@ -76,6 +77,7 @@ def what_if(
     no_stragglers: bool,
     free_launches: bool,
     hide_copies: bool,
+    part: Part,
     facts: Mapping[str, Any],
     output: Output,
     **changes: Any,
@@ -83,7 +85,8 @@ def what_if(
     """Predict how long a step would take after a change.
 
     The recording is replayed on all ranks of a run: each activity begins when everything it waited
-    for is done. Each change has a row, and so have all of them together.
+    for is done. Each change has a row, and so have all of them together; one table for each --step
+    and --run, or for the whole trace.
     """
     from profframe.show import predictions, terminal
 
@@ -91,16 +94,21 @@ def what_if(
     arguments |= {"stragglers": False} if no_stragglers else {}
     arguments |= {"launches": False} if free_launches else {}
     arguments |= {"copies": False} if hide_copies else {}
-    if not arguments.keys() - {"step", "run"}:
+    if not arguments:
         raise click.UsageError("give a change, such as --communication 0.5 or --no-stragglers")
-    trace = load(sources, facts=facts)
+    trace = part.of_any_step().apply(load(sources, facts=facts), sources)
     with naming(sources, AnswerError):
-        rows = trace.what_if(**arguments)
+        predicted = [
+            (one, trace.what_if(**one, **arguments)) for one in part.each(trace, "run", "step")
+        ]
     if output.is_asked_for:
-        output.emit(rows, readable=output.of(trace))
+        output.emit(together(predicted), readable=output.of(trace))
         return
-    width = output.width
-    output.echo(
-        terminal.table(predictions.lengths(rows), width, predictions.title(rows)),
-        terminal.table(predictions.bounds(rows), width, "What the end has to wait for"),
-    )
+    width, tables = output.width, []
+    for one, rows in predicted:
+        above = f"{visible(heading(one)).capitalize()}. " if len(predicted) > 1 else ""
+        tables += [
+            terminal.table(predictions.lengths(rows), width, f"{above}{predictions.title(rows)}"),
+            terminal.table(predictions.bounds(rows), width, "What the end has to wait for"),
+        ]
+    output.echo(*tables)

@@ -10,7 +10,7 @@ import click
 
 from profframe.cli import completion
 from profframe.cli.loading import load
-from profframe.cli.output import Output, as_prose, with_output
+from profframe.cli.output import Output, as_prose, warn, with_output
 from profframe.cli.part import Part, with_part
 from profframe.cli.verbs import (
     SOURCE,
@@ -20,6 +20,7 @@ from profframe.cli.verbs import (
     with_facts,
     with_terms,
 )
+from profframe.query.renamed import with_new_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -79,13 +80,15 @@ def answer(
         catalogue = answers()
         output.emit(catalogue, as_prose(catalogue.drop("needs")))
         return
-    given = _values(parameters, sort=sort, top=top)
+    given = with_new_names(name, _values(parameters, sort=sort, top=top), warn=warn)
     analysis = _analysis(name)
     if analysis is None:
         select, values, output = _checked(name, given, output, is_asked=bool(sources))
     elif as_sql:
         raise click.UsageError(f"--sql: {name} has no SQL")
     else:
+        if part.steps and any(own.name == "step" for own in analysis.parameters):
+            given, part = given | {"step": part.step_words}, part.of_any_step()
         arrangement, arguments = _request(analysis, given)
     if as_sql:
         from profframe.query.run import script
@@ -109,6 +112,7 @@ def answer(
 @verbs.command()
 @click.argument("source", type=SOURCE)
 @click.argument("query")
+@with_part
 @with_terms
 @with_facts
 @with_output
@@ -116,6 +120,7 @@ def sql(
     source: str,
     query: str,
     *,
+    part: Part,
     terms: Terms,
     facts: Mapping[str, Any],
     output: Output,
@@ -127,7 +132,7 @@ def sql(
     allocator_events and stacks; from flight recorder dumps, recorded_collectives, process_groups
     and stacks. It can read nothing else except what --files names.
     """
-    trace = load((source,), facts=facts)
+    trace = part.apply(load((source,), facts=facts), (source,))
     rows = terms.apply(trace).sql(query)
     output.emit(rows, readable=output.of(trace))
 

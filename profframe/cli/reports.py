@@ -11,6 +11,7 @@ import click
 
 from profframe.cli import completion
 from profframe.cli.loading import Bar, load
+from profframe.cli.part import Part, with_part
 from profframe.cli.verbs import (
     FILE,
     takes_sources,
@@ -61,6 +62,7 @@ SECTIONS: Final = (
     show_default=True,
     help="Slices of the timeline: as many as fit, all, or no timeline.",
 )
+@with_part
 @with_facts
 def report(
     sources: tuple[str, ...],
@@ -70,6 +72,7 @@ def report(
     sections: tuple[str, ...],
     top: int,
     timeline: str,
+    part: Part,
     facts: Mapping[str, Any],
 ) -> None:
     """Write a report: one HTML page with everything.
@@ -82,7 +85,7 @@ def report(
     from profframe.trace.report import Options
 
     Options(title, sections or None, top, timeline).check()
-    trace = load(sources, facts=facts)
+    trace = part.apply(load(sources, facts=facts), sources)
     with closing(Bar()) as bar:
         trace.report(
             output,

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from profframe.cli.loading import Bar
 from profframe.cli.output import Output, complain, with_output
+from profframe.cli.part import numbers_option
 from profframe.cli.verbs import (
     BAD_INPUT,
     FILE,
@@ -20,6 +21,9 @@ from profframe.cli.verbs import (
     with_facts,
 )
 from profframe.show.units import visible
+
+if TYPE_CHECKING:
+    from profframe.query.selection import Integers
 
 
 @contextmanager
@@ -45,8 +49,10 @@ def _removals_shown(store: str | Path) -> Iterator[None]:
 @verbs.command()
 @takes_sources
 @click.option("-o", "--output", required=True, metavar="STORE", help="Folder to write.")
-@click.option("--run", help="Name of the run, instead of the traces' own.")
-@click.option("--rank", type=click.IntRange(0), help="Rank, instead of the traces' own.")
+@click.option("--as-run", metavar="NAME", help="Name of the run, instead of the traces' own.")
+@click.option(
+    "--as-rank", type=click.IntRange(0), metavar="N", help="Rank, instead of the traces' own."
+)
 @click.option(
     "--pattern", help="Position of run and rank in the paths, such as '{run}/rank{rank}.json.gz'."
 )
@@ -57,8 +63,8 @@ def _removals_shown(store: str | Path) -> Iterator[None]:
 def convert(
     sources: tuple[str, ...],
     output: str,
-    run: str | None,
-    rank: int | None,
+    as_run: str | None,
+    as_rank: int | None,
     *,
     pattern: str | None,
     workers: int | None,
@@ -91,8 +97,8 @@ def convert(
             [*sources],
             output,
             executor,
-            run,
-            rank,
+            as_run,
+            as_rank,
             pattern,
             threads,
             lambda p: bar(p.bytes_done, p.bytes, f"{p.files_done} of {p.files} files"),
@@ -134,8 +140,8 @@ def store_list(path: Path, *, ranks: bool, output: Output) -> None:
 @store_verbs.command("rm")
 @_store
 @click.argument("runs", metavar="[RUN...]", nargs=-1)
-@click.option("--rank", "ranks", multiple=True, type=int, help="Only this rank; can be repeated.")
-def store_remove(path: Path, runs: tuple[str, ...], ranks: tuple[int, ...]) -> None:
+@numbers_option("--rank", "ranks", help="Only these ranks, such as 0, 0-63 or 0,2-3.")
+def store_remove(path: Path, runs: tuple[str, ...], ranks: Integers) -> None:
     """Remove runs, or ranks, from a store.
 
     Others may read the store meanwhile. RUN is a name from `profframe store ls`.

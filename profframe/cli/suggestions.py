@@ -31,7 +31,20 @@ _WORD: Final = re.compile(r"'([^']*)'")
 _LEAST_ALIKE: Final = 0.6
 """Minimum similarity of a wrong word to the verb, answer or option that is suggested."""
 _MOST_STEPS: Final = 8
+_LETTERS_PER_SLIP: Final = 4
+_LEAST_LETTERS: Final = 3
+"""Letters of a beginning that stands for a whole word."""
+_SYNONYMS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("-n", "--head", "--limit", "--max-rows", "--row-limit", "--rows"), "--top"),
+    **dict.fromkeys(("--by", "--group", "--group-by", "--groupby"), "--per"),
+    **dict.fromkeys(("--order", "--order-by", "--sort-by"), "--sort"),
+    **dict.fromkeys(("--outfile", "--out-file", "--save"), "--output"),
+    **dict.fromkeys(("--fields", "--select"), "--columns"),
+}
+"""Options that other tools have, by their names there."""
+_FORMATS: Final = ("csv", "json", "jsonl", "markdown", "parquet")
 _FILTERS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("run", "runs"), "--run"),
     **dict.fromkeys(("step", "steps"), "--step"),
     **dict.fromkeys(("rank", "ranks"), "--rank"),
     **dict.fromkeys(("phase", "phases"), "--phase"),
@@ -320,28 +333,91 @@ def _with_star(words: Sequence[str]) -> Iterator[str]:
 
 
 def _option(line: _Line) -> tuple[_Line, str] | None:
-    """An option that is a parameter of the answer, or that is misspelt."""
+    """An option that is a parameter of the answer, that has another name, or that is misspelt."""
     command = line.verbs.get(line.verb)
     if command is None:
         return None
-    options = [name for option in command.params for name in option.opts if name.startswith("-")]
-    names = [*options, "--help", "-h"]
+    options = {name: o for o in command.params if isinstance(o, click.Option) for name in o.opts}
+    known = {*options, *renamed.options(line.verb), "--help", "-h"}
     for place, item in enumerate(line.items):
         name, equals, value = item[0].partition("=")
-        if not _is_option(item[0]) or name in names or not name.startswith("--"):
+        if not _is_option(item[0]) or name in known:
             continue
         given = [value] if equals else list(item[1:])
-        parameters = _parameters(line) if given else []
-        wanted = name.removeprefix("--").replace("-", "_")
-        near = wanted if wanted in parameters else nearest(name, names, _LEAST_ALIKE)
-        near = near or nearest(wanted, parameters, _LEAST_ALIKE)
-        if near is None:
+        new = _meant_option(name, given, options, _parameters(line) if given else [])
+        if new is None:
             continue
-        new = ("-p", f"{near}={given[0]}") if near in parameters else (near, *given)
         items = (*line.items[:place], new, *line.items[place + 1 :])
-        what = f"{name} is a parameter" if near == wanted else f"no option named {name}"
+        is_parameter = new[0] == "-p" and new[1].partition("=")[0] == _plain(name)
+        what = f"{name} is a parameter" if is_parameter else f"no option named {name}"
         return replace(line, items=items), what
     return None
+
+
+def _meant_option(
+    name: str, given: Sequence[str], options: Mapping[str, click.Option], parameters: Sequence[str]
+) -> tuple[str, ...] | None:
+    """What was meant by an option that a verb lacks, with its value."""
+    if not given and name.removeprefix("--") in _FORMATS and "--format" in options:
+        return "--format", name.removeprefix("--")
+    word = _SYNONYMS.get(name, name)
+    if word in options and options[word].is_flag != bool(given):
+        return (word, *given)
+    if _plain(word) in parameters:
+        return "-p", f"{_plain(word)}={given[0]}"
+    if not name.startswith("--"):
+        return None
+    fitting = [o for o in options if o.startswith("--") and options[o].is_flag != bool(given)]
+    if near := similar(name, fitting):
+        return (near, *given)
+    near = similar(_plain(name), parameters)
+    return ("-p", f"{near}={given[0]}") if near else None
+
+
+def _plain(option: str) -> str:
+    """The name of an option as a parameter has it."""
+    return option.removeprefix("--").replace("-", "_")
+
+
+def similar(name: str, names: Sequence[str]) -> str | None:
+    """The name that was mistyped, or the only one whose first word begins with what was typed.
+
+    Dashes at the beginning do not make names more similar, as they do for `difflib`.
+
+    Examples
+    --------
+    >>> similar("--tpo", ["--top", "--step"]), similar("--col", ["--columns", "--copies"])
+    ('--top', '--columns')
+    >>> similar("--top", ["--output", "--step"]), similar("--filter", ["--files"])
+    (None, None)
+    """
+    plain = name.lstrip("-").lower()
+    most = max(1, len(plain) // _LETTERS_PER_SLIP)
+    ranked = sorted((_slips(plain, other.lstrip("-").lower()), other) for other in names)
+    if ranked and ranked[0][0] <= most:
+        return ranked[0][1]
+    longer = [other for other in names if re.match(rf"-*{re.escape(plain)}\w", other)]
+    return longer[0] if len(longer) == 1 and len(plain) >= _LEAST_LETTERS else None
+
+
+def _slips(a: str, b: str) -> int:
+    """How often a letter is added, left out, replaced, or swapped with the next, from one to other.
+
+    Examples
+    --------
+    >>> _slips("tpo", "top"), _slips("rank", "ranks"), _slips("top", "step")
+    (1, 1, 2)
+    """
+    before: list[int] = []
+    last = [*range(len(b) + 1)]
+    for i, letter in enumerate(a):
+        row = [i + 1]
+        for j, other in enumerate(b):
+            row.append(min(last[j + 1] + 1, row[j] + 1, last[j] + (letter != other)))
+            if i and j and (letter, a[i - 1]) == (b[j - 1], other):
+                row[-1] = min(row[-1], before[j - 1] + 1)
+        before, last = last, row
+    return int(last[-1])
 
 
 def _filter(line: _Line) -> tuple[_Line, str] | None:

@@ -12,7 +12,7 @@ from profframe.asking.pages import LEAST_TOKENS, MOST_TOKENS, page
 from profframe.cli import completion
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, with_output
-from profframe.cli.part import Part, with_part
+from profframe.cli.part import Part, heading, together, with_part
 from profframe.cli.verbs import (
     FILE,
     one_option,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from profframe.show.opening import Opening
+    from profframe.show.path import ShownPath
     from profframe.show.summary import Summary
     from profframe.trace.trace import Trace
 
@@ -80,8 +81,7 @@ def show(
     columns = [column.name for column in find("self_times").columns]
     if sort not in columns:
         raise click.UsageError(str(UnknownNameError.among("column to sort by", sort, columns)))
-    trace = load(sources, facts=facts)
-    trace = part.apply(trace, sources)
+    trace = part.apply(load(sources, facts=facts), sources)
     if budget is not None:
         from profframe.asking.tools import Limits, Subject, overview
 
@@ -121,7 +121,7 @@ def _parts(trace: Trace, opening: Opening, top: int, output: Output) -> list[Ren
         *_rank_rankings(trace),
         ("Self time", opening.self_times),
     ]
-    kernels = excerpts.kernels(trace.kernels(by="name" if output.full_names else "short_name"))
+    kernels = excerpts.kernels(trace.kernels(per="name" if output.full_names else "short_name"))
     readable = output.of(trace, moments=False)
     for name, rows in (*rankings, ("Kernels", kernels)):
         if rows.height:
@@ -167,9 +167,10 @@ def _quality(summary: Summary, width: int | None) -> Iterator[RenderableType]:
 
 @verbs.command()
 @takes_sources
+@with_part
 @with_facts
 @with_output
-def info(sources: tuple[str, ...], facts: Mapping[str, Any], output: Output) -> None:
+def info(sources: tuple[str, ...], part: Part, facts: Mapping[str, Any], output: Output) -> None:
     """Show what a trace contains.
 
     Runs, ranks, the header of each trace, tables, threads, and quality notes. With --columns,
@@ -177,7 +178,7 @@ def info(sources: tuple[str, ...], facts: Mapping[str, Any], output: Output) -> 
     """
     from profframe.show import terminal
 
-    trace = load(sources, facts=facts)
+    trace = part.apply(load(sources, facts=facts), sources)
     if output.is_asked_for:
         output.emit(trace.traces)
         return
@@ -198,9 +199,8 @@ def info(sources: tuple[str, ...], facts: Mapping[str, Any], output: Output) -> 
 @takes_sources
 @one_option("--event", "event_id", type=int, metavar="ID", help="Only what is inside this event.")
 @click.option("--depth", type=click.IntRange(0), help="Levels below it; default: as many as fit.")
-@one_option("--run", help="Which run, if there are several.")
-@one_option("--rank", type=int, help="Which rank, if there are several.")
 @click.option("--top", default=200, show_default=True, type=click.IntRange(1), help="Slices.")
+@with_part
 @with_facts
 @with_output
 def tree(
@@ -208,79 +208,93 @@ def tree(
     event_id: int | None,
     depth: int | None,
     *,
-    run: str | None,
-    rank: int | None,
     top: int,
+    part: Part,
     facts: Mapping[str, Any],
     output: Output,
 ) -> None:
     """Show the tree of host slices.
 
-    Depth first, with their times. Without --event: all threads, the busiest first. With --columns,
-    --format or -o: one row per slice, with its level.
+    Depth first, with their times. Without --event: all threads, the busiest first. One tree for
+    each --run and --rank. With --columns, --format or -o: one row per slice, with its level.
     """
     from rich.text import Text
 
-    trace = load(sources, facts=facts)
+    trace = part.apply(load(sources, facts=facts), sources)
     with naming(sources, AnswerError):
-        text = trace.tree(event_id, depth, run, rank, top)
+        ones = part.each(trace, "run", "rank")
+        trees = [trace.tree(event_id, depth, **one, top=top) for one in ones]
     if output.is_asked_for:
-        output.emit(text.slices, readable=output.of(trace))
+        slices = [(one, text.slices) for one, text in zip(ones, trees, strict=True)]
+        output.emit(together(slices), readable=output.of(trace))
         return
-    output.echo(Text(text, no_wrap=True, overflow="ellipsis"))
+    headings = [f"{visible(heading(one))}\n" for one in ones] if len(ones) > 1 else [""]
+    output.echo(
+        *(
+            Text(f"{above}{text}", no_wrap=True, overflow="ellipsis")
+            for above, text in zip(headings, trees, strict=True)
+        )
+    )
 
 
 @verbs.command("critical-path")
 @takes_sources
-@one_option("--step", type=int, help="Profiler step; default: the whole trace.")
 @one_option("--annotation", metavar="NAME", help="First annotation with this name.")
-@one_option("--run", help="Which run, if there are several.")
-@one_option("--rank", type=int, help="Which rank, if there are several.")
 @click.option("--across-ranks", is_flag=True, help="Through all ranks of a run, on one clock.")
 @click.option(
     "--top", default=10, show_default=True, type=click.IntRange(1), help="Rows per table."
 )
 @click.option("--overlay", type=FILE, metavar="FILE", help="Write the trace with the path marked.")
+@with_part
 @with_facts
 @with_output
 def critical_path(
     sources: tuple[str, ...],
-    step: int | None,
     annotation: str | None,
     *,
-    run: str | None,
-    rank: int | None,
     across_ranks: bool,
     top: int,
     overlay: Path | None,
+    part: Part,
     facts: Mapping[str, Any],
     output: Output,
 ) -> None:
     """Show the critical path: what the end of a step had to wait for.
 
-    For a step, an annotation or the whole trace, back to its start: host, launches, device work,
-    waits. With --across-ranks through all ranks of a run, and what they waited for on other ranks.
-    With --format or -o: every segment of the path.
+    For each --step (and --run and --rank), an annotation or the whole trace, back to its start:
+    host, launches, device work, waits. With --across-ranks through all ranks of a run, and what
+    they waited for on other ranks. With --format or -o: every segment of the path.
     """
+    trace = part.of_any_step().apply(load(sources, facts=facts), sources)
+    with naming(sources, AnswerError):
+        ones = part.each(trace, "run", *(() if across_ranks else ("rank",)), "step")
+        if overlay is not None and len(ones) > 1:
+            raise click.UsageError(f"--overlay marks one path, and there are {len(ones)}")
+        paths = [
+            trace.critical_path(**one, annotation=annotation, across_ranks=across_ranks)
+            for one in ones
+        ]
+    if overlay is not None:
+        trace.filter(runs=paths[0].run, ranks=paths[0].rank).export_chrome_trace(
+            overlay, highlight=paths[0] if paths[0].events.height else None
+        )
+    if output.is_asked_for:
+        events = together([(one, path.events) for one, path in zip(ones, paths, strict=True)])
+        output.emit(events, readable=output.of(trace), top=top)
+        return
+    output.echo(*(table for path in paths for table in _path_tables(path, top, output)))
+
+
+def _path_tables(result: ShownPath, top: int, output: Output) -> list[RenderableType]:
+    """What a critical path consists of, and what it waits for on other ranks."""
     from rich.text import Text
 
     from profframe.show import path, terminal
 
-    trace = load(sources, facts=facts)
-    with naming(sources, AnswerError):
-        result = trace.critical_path(step, run, rank, annotation, across_ranks=across_ranks)
-    if overlay is not None:
-        trace.filter(runs=result.run, ranks=result.rank).export_chrome_trace(
-            overlay, highlight=result if result.events.height else None
-        )
-    if output.is_asked_for:
-        output.emit(result.events, readable=output.of(trace), top=top)
-        return
     if result.run is None:
-        output.echo(Text(f"Critical path of {result.headline}"))
-        return
+        return [Text(f"Critical path of {result.headline}")]
     width = output.width
-    tables = [
+    tables: list[RenderableType] = [
         terminal.table(result.bounds, width, f"Critical path of {visible(result.headline)}"),
         terminal.ranking(
             path.longest(result.events, full_names=output.full_names),
@@ -289,10 +303,10 @@ def critical_path(
             "What takes longest on the path",
         ),
     ]
-    if across_ranks:
+    if result.rank is None:
         waits = path.shortened_waits(result, full_names=output.full_names)
         tables.append(terminal.ranking(waits, top, width, "What ranks wait for on others"))
-    output.echo(*tables)
+    return tables
 
 
 @verbs.command()
@@ -304,49 +318,62 @@ def critical_path(
     type=click.Choice(["name", "op", "module", "cause", "rank"]),
     help="What each row is.",
 )
-@one_option("--step", type=int, help="Only collectives of this profiler step.")
-@one_option("--run", help="Which run, if there are several.")
 @click.option(
     "--top", default=10, show_default=True, type=click.IntRange(1), help="Rows per table."
 )
 @click.option("--as-recorded", is_flag=True, help="Times as recorded, without clock offsets.")
+@with_part
 @with_facts
 @with_output
 def blame(
     sources: tuple[str, ...],
     per: str,
-    step: int | None,
     *,
-    run: str | None,
     top: int,
     as_recorded: bool,
+    part: Part,
     facts: Mapping[str, Any],
     output: Output,
 ) -> None:
     """Show which ranks hold up a job, and what they do meanwhile.
 
     Milliseconds per step that each rank, op, module and cause costs: first what makes ranks late to
-    collectives, then what collectives take once all ranks are there. With --format or -o: all rows.
+    collectives, then what collectives take once all ranks are there. --step: only collectives of
+    these steps. With --format or -o: all rows.
     """
+    trace = part.of_any_step().apply(load(sources, facts=facts), sources)
+    with naming(sources, AnswerError):
+        steps, ones = part.steps_of(trace) or None, part.each(trace, "run")
+        blamed = [
+            (one, trace.blame(per, **one, step=steps, corrected=not as_recorded)) for one in ones
+        ]
+    rows = together(blamed)
+    if output.is_asked_for or not rows.height:
+        output.emit(rows, readable=output.of(trace), top=top)
+        return
+    output.echo(*(table for one in blamed for table in _blame_tables(*one, top, output)))
+
+
+def _blame_tables(
+    one: Mapping[str, object], rows: pl.DataFrame, top: int, output: Output
+) -> list[RenderableType]:
+    """What holds up one run, in sentences and tables."""
     from rich.text import Text
 
     from profframe.show import blame as shown
     from profframe.show import terminal
+    from profframe.show.frame import why_empty
 
-    trace = load(sources, facts=facts)
-    with naming(sources, AnswerError):
-        rows = trace.blame(per, run, step, corrected=not as_recorded)
-    if output.is_asked_for or not rows.height:
-        output.emit(rows, readable=output.of(trace), top=top)
-        return
-    width = output.width
-    output.echo(
-        Text("\n".join((shown.headline(rows), *shown.sentences(rows)))),
+    above = [visible(heading(one))] if one else []
+    if not rows.height:
+        return [Text("\n".join((*above, terminal.no_rows(why_empty(rows)))))]
+    return [
+        Text("\n".join((*above, shown.headline(rows), *shown.sentences(rows)))),
         *(
-            terminal.ranking(part, top, width, title)
-            for title, part in shown.parts(rows, full_names=output.full_names)
+            terminal.ranking(table, top, output.width, title)
+            for title, table in shown.parts(rows, full_names=output.full_names)
         ),
-    )
+    ]
 
 
 def _phases(opening: Opening) -> Iterator[tuple[str, pl.DataFrame]]:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.header import Parameter
+from profframe.query.selection import integers
 
 _PACKAGE: Final = Path(__file__).parent.parent
 _FILES: Final[Mapping[str, str]] = MappingProxyType(
@@ -63,6 +64,7 @@ _TYPES: Final[Mapping[str, tuple[str, type]]] = MappingProxyType(
         "int": ("BIGINT", int),
         "float": ("DOUBLE", float),
         "str": ("VARCHAR", str),
+        "Numbers": ("BIGINT[]", int),
         "Text": ("VARCHAR", str),
         "selecting.Runs": ("VARCHAR", str),
     }
@@ -123,7 +125,7 @@ class Analysis:
         Examples
         --------
         >>> find("critical_path").arguments({"step": "3", "across_ranks": True})
-        {'step': 3, 'across_ranks': True}
+        {'step': (3,), 'across_ranks': True}
         """
         types = {parameter.name: parameter.type for parameter in self.parameters}
         for name in values:
@@ -211,6 +213,8 @@ def _meanings(text: str) -> dict[str, str]:
 
 def _value(name: str, kind: str, value: object) -> object:
     """A value of this type, or what a text says."""
+    if kind == "BIGINT[]":
+        return integers(name, value)  # type: ignore[arg-type]  # which checks it
     (type_,) = {own for word, own in _TYPES.values() if word == kind}
     if type(value) is type_ or (type_ is float and type(value) is int):
         return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -12,14 +13,17 @@ from profframe import schema
 from profframe.errors import ParameterError, UnknownNameError, nearest
 
 Text = str | Iterable[str]
-Numbers = SupportsIndex | Iterable[SupportsIndex]
+Numbers = SupportsIndex | str | Iterable[SupportsIndex]
+"""One number, several, a range, or a text such as ``"0,2-3"``."""
 Integers = range | tuple[int, ...]
 """The result of `integers`."""
 Window = tuple[str, int, int, int | None]
 """Run, rank, start and end of a step or phase; the end is None where it never ended."""
 
+_SPAN: Final = re.compile(r"(-?[0-9]{1,18})(?:-([0-9]{1,18}))?")
+_MOST_NUMBERS: Final = 1_000_000
 _LEAST_FILTER: Final = 0.7
-FILTERS: Final = ("steps", "ranks", "runs", "kinds", "phase", "start_ns", "end_ns")
+FILTERS: Final = ("steps", "ranks", "runs", "kinds", "phases", "start_ns", "end_ns")
 """Parameters of `Trace.filter`."""
 TIME: Final[Mapping[str, str]] = MappingProxyType(
     {"events": "start_ns", "profiler_steps": "start_ns", "phase_steps": "start_ns"}
@@ -148,13 +152,56 @@ def integers(parameter: str, values: Numbers) -> Integers:
 
     Examples
     --------
-    >>> integers("ranks", 3), integers("ranks", range(2))
-    ((3,), range(0, 2))
+    >>> integers("ranks", 3), integers("ranks", range(2)), integers("ranks", "0-1")
+    ((3,), range(0, 2), range(0, 2))
+    >>> integers("ranks", "0,2-3")
+    (0, 2, 3)
     """
+    if isinstance(values, str):
+        return _read(parameter, values)
     if isinstance(values, range) and values.step == 1:
         return values
     items = values if isinstance(values, Iterable) else (values,)
     return tuple(integer(parameter, value) for value in items)
+
+
+def _read(parameter: str, text: str) -> Integers:
+    """Numbers and ranges with commas between them; one range stays one, if it has several."""
+    ranges = [_range(parameter, part.strip()) for part in text.split(",")]
+    if len(ranges) == 1 and len(ranges[0]) > 1:
+        return ranges[0]
+    if sum(map(len, ranges)) > _MOST_NUMBERS:
+        raise ParameterError(f"{parameter}: more than {_MOST_NUMBERS:,} numbers in several ranges")
+    return tuple(number for one in ranges for number in one)
+
+
+def _range(parameter: str, text: str) -> range:
+    match = _SPAN.fullmatch(text)
+    if match is None:
+        raise ParameterError(f"{parameter}: {text!r} is neither a number nor a range such as 0-63")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first:
+        raise ParameterError(f"{parameter}: {text!r} ends before it begins")
+    return range(first, last + 1)
+
+
+def one_integer(parameter: str, values: Numbers | None) -> int | None:
+    """The integer, where an analysis is about one.
+
+    Examples
+    --------
+    >>> one_integer("step", "3"), one_integer("step", [3]), one_integer("step", None)
+    (3, 3, None)
+    >>> one_integer("step", "1-2")
+    Traceback (most recent call last):
+    profframe.errors.ParameterError: step: only one, not 1-2
+    """
+    if values is None:
+        return None
+    numbers_of = integers(parameter, values)
+    if len(numbers_of) != 1:
+        raise ParameterError(f"{parameter}: only one, not {', '.join(as_spans(numbers_of))}")
+    return numbers_of[0]
 
 
 def integer(parameter: str, value: object) -> int:
@@ -252,13 +299,27 @@ def spans(values: Iterable[int]) -> str:
     >>> spans([0, 1, 2, 5])
     '0-2, 5'
     """
-    ends: list[list[int]] = []
-    for value in sorted(set(values)):
-        if ends and value == ends[-1][1] + 1:
-            ends[-1][1] = value
-        else:
-            ends.append([value, value])
-    return ", ".join(f"{low}-{high}" if high > low else f"{low}" for low, high in ends)
+    return ", ".join(as_spans(values))
+
+
+def as_spans(values: Iterable[int]) -> list[str]:
+    """Integers as `integers` reads them, neighbours together.
+
+    Examples
+    --------
+    >>> as_spans((0, 1, 2, 5)), as_spans(range(10**9))
+    (['0-2', '5'], ['0-999999999'])
+    """
+    if isinstance(values, range) and values.step == 1:
+        ends = [(values.start, values.stop - 1)] if values else []
+    else:
+        ends = []
+        for value in sorted(set(values)):
+            if ends and value == ends[-1][1] + 1:
+                ends[-1] = (ends[-1][0], value)
+            else:
+                ends.append((value, value))
+    return [f"{low}-{high}" if high > low else f"{low}" for low, high in ends]
 
 
 def _timed(table: str, comparison: str, value: int | None) -> str | None:

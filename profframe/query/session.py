@@ -332,7 +332,7 @@ class Session:
         ranks: Numbers | None = None,
         runs: Text | None = None,
         kinds: Text | None = None,
-        phase: Text | None = None,
+        phases: Text | None = None,
         start_ns: int | None = None,
         end_ns: int | None = None,
     ) -> Session:
@@ -353,13 +353,13 @@ class Session:
         if steps is not None:
             numbers_of = integers("steps", steps)
             selection = selection.steps(numbers_of, self._windows(source, selection, numbers_of))
-        if phase is not None:
-            names = texts("phase", phase)
+        if phases is not None:
+            names = texts("phases", phases)
             selection = selection.phases(names, self._phase_windows(source, selection, names))
         part = self.with_source(source).with_selection(selection.time(start_ns, end_ns))
         if part is not self:
             part = replace(part, whole=self.alone() if self.whole is None else self.whole)
-        is_whole = all(part_of is None for part_of in (steps, phase, start_ns, end_ns))
+        is_whole = all(part_of is None for part_of in (steps, phases, start_ns, end_ns))
         return part if is_whole else _remaining(part)
 
     def _check_kinds(self, kinds: tuple[str, ...]) -> None:

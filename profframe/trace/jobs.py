@@ -15,7 +15,15 @@ from profframe.analysis import selecting
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.facts.models import Devices
 from profframe.query.apart import Parts
-from profframe.query.selection import Text, integer, texts
+from profframe.query.selection import (
+    Integers,
+    Numbers,
+    Text,
+    check_numbers,
+    integers,
+    one_integer,
+    texts,
+)
 from profframe.query.session import Session
 from profframe.show import units
 from profframe.show.frame import frame
@@ -34,9 +42,9 @@ _MOST_UNRECORDED: Final = 0.01
 
 def critical_path(  # noqa: PLR0917 -- which part of which trace
     self: Trace,
-    step: int | None = None,
-    run: str | None = None,
-    rank: int | None = None,
+    step: Numbers | None = None,
+    run: Text | None = None,
+    rank: Numbers | None = None,
     annotation: str | None = None,
     instance: int = 0,
     *,
@@ -85,6 +93,7 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
 
     views = dict.fromkeys(("events", "traces", "profiler_steps"))
     why = reasons.of_path(self, run, rank, across_ranks=across_ranks)
+    step = one_integer("step", step)
     if across_ranks:
         return ShownPath.of(_across_ranks(self, run, rank, (step, annotation, instance)), why)
     session = self._session.filter(runs=run, ranks=rank)
@@ -96,8 +105,8 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
 def blame(
     self: Trace,
     per: str = "name",
-    run: str | None = None,
-    step: int | None = None,
+    run: Text | None = None,
+    step: Numbers | None = None,
     *,
     corrected: bool = True,
 ) -> pl.DataFrame:
@@ -118,7 +127,7 @@ def blame(
     run
         The run, where there are several.
     step
-        N of a profiler step: only collectives that were launched in it.
+        Number or numbers of profiler steps: only collectives that were launched in them.
     corrected
         Correct clocks by the offsets of `clock_skew`, if all are known.
 
@@ -170,11 +179,19 @@ def blame(
 
     if per not in blaming.PER:
         raise UnknownNameError.one_of("per", per, blaming.PER)
-    if step is not None:
-        integer("step", step)
+    steps = None if step is None else _some_steps(self._session, integers("step", step))
     with _late(self, run, corrected=corrected) as (connect, gathered, name):
-        rows = blaming.find(connect, gathered, name, per, step=step, corrected=corrected)
-    return frame(rows, why=reasons.of_blame(self, run, step, corrected=corrected))
+        rows = blaming.find(connect, gathered, name, per, steps=steps, corrected=corrected)
+    return frame(rows, why=reasons.of_blame(self, run, steps, corrected=corrected))
+
+
+def _some_steps(session: Session, steps: Integers) -> tuple[int, ...]:
+    """Numbers of steps; a range may reach beyond those that there are."""
+    if not isinstance(steps, range):
+        return steps
+    present = session.rows("profiler_steps")["step"].drop_nulls().unique().sort().to_list()
+    check_numbers("step", steps, present)
+    return tuple(step for step in present if step in steps)
 
 
 def late_slices(self: Trace, run: str, step: int | None, *, corrected: bool) -> pl.DataFrame:
@@ -182,12 +199,13 @@ def late_slices(self: Trace, run: str, step: int | None, *, corrected: bool) -> 
     from profframe.analysis.critical_path.blame import slices
 
     with _late(self, run, corrected=corrected) as (connect, gathered, name):
-        return slices(connect, gathered, name, step=step, corrected=corrected)
+        steps = None if step is None else (step,)
+        return slices(connect, gathered, name, steps=steps, corrected=corrected)
 
 
 @contextmanager
 def _late(
-    self: Trace, run: str | None, *, corrected: bool
+    self: Trace, run: Text | None, *, corrected: bool
 ) -> Iterator[tuple[job.Connect, job.Job, str | None]]:
     """Yield connections, job data and the name of the run."""
     session, name, ranks = _job(self, run, "blame")
@@ -197,7 +215,7 @@ def _late(
 
 
 def _across_ranks(
-    self: Trace, run: str | None, rank: int | None, what: tuple[int | None, str | None, int]
+    self: Trace, run: Text | None, rank: Numbers | None, what: tuple[int | None, str | None, int]
 ) -> CriticalPath:
     from profframe.analysis.critical_path.job import find
 
@@ -229,7 +247,7 @@ def _gathered(
     )
 
 
-def _job(self: Trace, run: str | None, what: str) -> tuple[Session, str | None, list[int]]:
+def _job(self: Trace, run: Text | None, what: str) -> tuple[Session, str | None, list[int]]:
     """The session of one run, its name and its ranks."""
     session = _of_run(self._session, run)
     traces = session.rows("traces").select("run", "rank").unique().sort("run", "rank")
@@ -237,12 +255,12 @@ def _job(self: Trace, run: str | None, what: str) -> tuple[Session, str | None, 
     if len(runs) > 1:
         raise ParameterError(
             f"{what} covers one run, and there are {len(runs)} "
-            f"({selecting.some_traces(traces.rows())}); choose one: run=..."
+            f"({selecting.some_traces(traces.rows())}); choose one run"
         )
     return session, next(iter(runs), None), traces["rank"].to_list()
 
 
-def _of_run(session: Session, run: str | None) -> Session:
+def _of_run(session: Session, run: Text | None) -> Session:
     """The session of a run; the same object if it is the only run, which may be read already."""
     is_only = session.rows("traces")["run"].unique().to_list() == [run]
     return session if is_only else session.filter(runs=run)
@@ -319,8 +337,8 @@ def dependency_table(session: Session) -> pa.Table:
 
 def what_if(
     self: Trace,
-    step: int | None = None,
-    run: str | None = None,
+    step: Numbers | None = None,
+    run: Text | None = None,
     *,
     communication: float | None = None,
     bandwidth_gb_per_s: float | None = None,
@@ -432,8 +450,8 @@ def what_if(
 
 def what_if_grid(
     self: Trace,
-    step: int | None = None,
-    run: str | None = None,
+    step: Numbers | None = None,
+    run: Text | None = None,
     *,
     communication: Sequence[float] = FACTORS,
     host: Sequence[float] = FACTORS,
@@ -502,11 +520,12 @@ def _assert_recorded(trace: Trace, session: Session, step: int | None) -> None:
 
 
 def replayed(
-    self: Trace, step: int | None, run: str | None
+    self: Trace, step: Numbers | None, run: Text | None
 ) -> tuple[replay.Model, job.Connect, Session]:
     """The replay model of a run, built once, with connections to its rows and its session."""
     from profframe.analysis.replay import what_if as replay
 
+    step = one_integer("step", step)
     session, _, ranks = _job(self, run, "a prediction")
     if not ranks:
         lack = reasons.lack_of(type(self)(session), "traces")

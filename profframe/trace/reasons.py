@@ -16,6 +16,7 @@ from profframe.errors import ProfframeError
 from profframe.query import analyses, reasons
 from profframe.query.catalogue import find
 from profframe.query.reasons import Analysis
+from profframe.query.selection import Numbers, Text, spans
 from profframe.query.session import Session
 from profframe.show.units import plural
 
@@ -86,7 +87,9 @@ def of_outliers(self: Trace, per: str, rows: pl.DataFrame, top: int) -> Why:
     return _of(self, Analysis((recorded,), few if is_few else none))
 
 
-def of_blame(self: Trace, run: str | None, step: int | None, *, corrected: bool) -> Why:
+def of_blame(
+    self: Trace, run: Text | None, steps: tuple[int, ...] | None, *, corrected: bool
+) -> Why:
     """Why no rank waited for another."""
 
     def why(session: Session) -> str:
@@ -96,10 +99,10 @@ def of_blame(self: Trace, run: str | None, step: int | None, *, corrected: bool)
             return reasons.of_answer(own, stragglers, {"corrected": corrected})
 
         def height(session: Session, given: Mapping[str, object]) -> int:
-            chosen = {"step": step} if given else {}
+            chosen = {"step": steps} if given else {}
             return type(self)(session).blame("rank", run, **chosen, corrected=corrected).height
 
-        given = {} if step is None else {"step": step}
+        given = {} if steps is None else {"step": steps[0] if len(steps) == 1 else spans(steps)}
         when_empty = "no rank is late to a collective, and no collective takes time"
         return reasons.of_analysis(session, Analysis((), when_empty, height, given))
 
@@ -116,7 +119,7 @@ def of_dependencies(self: Trace) -> Why:
     return _of(self, Analysis(analyses.recorded("dependencies"), when_empty, height))
 
 
-def of_path(self: Trace, run: str | None, rank: int | None, *, across_ranks: bool) -> Why:
+def of_path(self: Trace, run: Text | None, rank: Numbers | None, *, across_ranks: bool) -> Why:
     """Why a critical path is empty."""
 
     def height(session: Session, _: Mapping[str, object]) -> int:

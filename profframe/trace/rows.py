@@ -112,7 +112,7 @@ def selected(
     ranks: Numbers | None = None,
     runs: Text | None = None,
     kinds: Text | None = None,
-    phase: Text | None = None,
+    phases: Text | None = None,
     start_ns: int | None = None,
     end_ns: int | None = None,
 ) -> Trace:
@@ -127,7 +127,7 @@ def selected(
         Rank or ranks, run or runs, in every table. Here too a range may reach beyond.
     kinds
         Kind or kinds of events; the other tables stay whole.
-    phase
+    phases
         Inference phase or phases, such as ``"decode"``: events in these phases, device work with
         its launch, and rows of the other timed tables while such a phase runs on the host.
     start_ns, end_ns
@@ -150,7 +150,7 @@ def selected(
         ranks=ranks,
         runs=runs,
         kinds=kinds,
-        phase=phase,
+        phases=phases,
         start_ns=start_ns,
         end_ns=end_ns,
     )

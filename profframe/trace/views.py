@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from profframe.query.selection import check_compat
+from profframe.query.selection import Numbers, Text, check_compat
 from profframe.show.lines import Lines
 from profframe.show.summary import Summary
 from profframe.trace import reasons
@@ -111,8 +111,8 @@ def tree(  # noqa: PLR0917 -- which part of which trace
     self: Trace,
     event_id: int | None = None,
     depth: int | None = None,
-    run: str | None = None,
-    rank: int | None = None,
+    run: Text | None = None,
+    rank: Numbers | None = None,
     top: int = 200,
 ) -> Tree:
     """Draw the tree of host slices, depth first, with their times.

@@ -140,6 +140,6 @@ def test_steps_of_the_profiler_stay_the_steps_of_a_trace() -> None:
 
 def test_a_part_of_a_trace_keeps_how_long_its_steps_took() -> None:
     trace = ahead(names=["step[EXTEND bs=1]", "step[DECODE bs=1]", "step[DECODE bs=1]"])
-    part = trace.filter(phase="decode")
+    part = trace.filter(phases="decode")
     assert part.phase_steps["step_ns"].to_list() == [250, 250]
     assert part.phases()["step_ns"].to_list() == [500]

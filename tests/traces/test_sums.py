@@ -54,7 +54,7 @@ def test_phases_have_all_work_that_was_launched_in_them(traces: Path, name: str)
     assert phases["device_ns"].sum() == launched["ns"][0] > 0
     assert (phases["busy_ns"] + phases["idle_ns"] <= phases["span_ns"]).all()
     for phase in phases["phase"]:
-        assert trace.filter(phase=phase).phases().height >= 1
+        assert trace.filter(phases=phase).phases().height >= 1
 
 
 @pytest.mark.parametrize("name", few([*SMALL, *INFERENCE], 3), ids=range(6))

@@ -56,7 +56,11 @@ def test_names_are_those_of_no_answer() -> None:
 @pytest.mark.parametrize(
     ("name", "values", "arguments"),
     [
-        ("critical_path", {"across_ranks": "True", "step": "1"}, {"across_ranks": True, "step": 1}),
+        (
+            "critical_path",
+            {"across_ranks": "True", "step": "1"},
+            {"across_ranks": True, "step": (1,)},
+        ),
         ("critical_path", {"across_ranks": False, "run": "3"}, {"across_ranks": False, "run": "3"}),
         ("what_if", {"host": "0.5", "latency_us": 3}, {"host": 0.5, "latency_us": 3}),
     ],

@@ -68,7 +68,7 @@ def test_convert_takes_the_same_folder(replays: Path, folder: Path, tmp_path: Pa
 
 def test_a_phase_and_a_step_have_their_replays(replays: Path, folder: Path) -> None:
     trace = load(replays, captures=folder)
-    for part in (trace.filter(phase="decode"), trace.filter(steps=[0]), trace.filter(steps=[1])):
+    for part in (trace.filter(phases="decode"), trace.filter(steps=[0]), trace.filter(steps=[1])):
         averages = part.key_averages().filter(name="op0")
         assert averages.select("calls", "self_device_ns").rows() == [(1, 1)]
     whole = trace.key_averages().filter(name="op0")

@@ -163,7 +163,7 @@ def test_a_phase_of_inference_is_chosen_and_shown(tmp_path: Path, run: Run) -> N
 
 
 def test_convert_keeps_the_answers(tmp_path: Path, run: Run) -> None:
-    code, out, err = run("convert", EXAMPLE, "-o", str(tmp_path), "--run", "r", "--rank", "3")
+    code, out, err = run("convert", EXAMPLE, "-o", str(tmp_path), "--as-run", "r", "--as-rank", "3")
 
     assert (code, out) == (0, "")
     assert "1 run, 1 rank" in err
@@ -269,7 +269,7 @@ WRONG_USAGE = [
     ("answer", "key_averages", "{store}", "-p", "group_by_stak_n=1"),
     ("sql", "{store}"),
     ("roofline",),
-    ("roofline", "{store}", "--by", "x"),
+    ("roofline", "{store}", "--per", "x"),
     ("roofline", "{store}", "--dtype", "fp17"),
     ("roofline", "{store}", "--top", "0"),
     ("augment", "{store}"),
@@ -288,12 +288,11 @@ def test_wrong_usage_is_2(arguments: tuple[str, ...], store: str, run: Run) -> N
 
 @pytest.mark.parametrize(
     ("verb", "option"),
-    [("augment", "--rank"), ("tree", "--rank"), ("tree", "--event"), ("critical-path", "--step")],
+    [("tree", "--event"), ("critical-path", "--annotation"), ("hang", "--as-rank")],
 )
 def test_what_chooses_one_thing_is_given_once(verb: str, option: str, store: str, run: Run) -> None:
     """The last one would be taken, and nothing said of the others."""
-    others = ("out.json",) if verb == "augment" else ()
-    code, out, err = run(verb, store, *others, option, "1", option, "2")
+    code, out, err = run(verb, store, option, "1", option, "2")
 
     assert (code, out) == (2, "")
     assert f"{option}: only one, not 1, 2" in err

@@ -68,7 +68,7 @@ def test_every_answer_counts_it_as_communication(path: Path) -> None:
         ("expert_parallel", "communication", 500_000, 400_000),
         ("gemm", "compute", 400_000, 400_000),
     ]
-    classes = trace.kernels(by="class").select("name", "total_ns").rows()
+    classes = trace.kernels(per="class").select("name", "total_ns").rows()
     assert classes == [("communication", 500_000), ("compute", 400_000)]
     exposed = trace.annotations().select("name", "exposed_communication_ns")
     assert exposed.filter(name="dispatch(F)")["exposed_communication_ns"].sum() == 200_000

@@ -399,7 +399,7 @@ def test_a_store_is_written_on_the_command_line(trace: Trace, tmp_path: Path, ru
     [
         (["--rank", "3-9"], "no rank from 3 to 9"),
         (["--rank", "2-0"], "'2-0' ends before it begins"),
-        (["--rank", "x"], "'x' is neither an integer nor a range"),
+        (["--rank", "x"], "'x' is neither a number nor a range"),
         (["--rank", "0", "--rank", "7"], "no rank 7"),
         (["--step", "0-99999999", "--step", "5"], "more than 1,000,000 numbers"),
         (["--as", "stacks", "--collectives"], "--collectives works only with chrome"),

@@ -252,27 +252,27 @@ def served() -> Sequence[Row]:
 
 def test_a_filter_keeps_what_belongs_to_a_phase() -> None:
     trace = loaded(*served(), memory=[{"time_ns": t, "bytes": t} for t in (5, 45, 70, 95)])
-    decode = trace.filter(phase="decode")
+    decode = trace.filter(phases="decode")
     assert decode.events["name"].to_list() == ["step[DECODE bs=2]", "cudaLaunchKernel", "b"]
     assert decode.memory["bytes"].to_list() == [70]
     assert decode.phases()["phase"].to_list() == ["decode"]
-    assert trace.filter(phase=["decode", "prefill"]).events.height == 6
-    assert trace.filter(phase="decode", kinds="kernel").events["name"].to_list() == ["b"]
-    assert trace.filter(phase=[]).events.is_empty()
+    assert trace.filter(phases=["decode", "prefill"]).events.height == 6
+    assert trace.filter(phases="decode", kinds="kernel").events["name"].to_list() == ["b"]
+    assert trace.filter(phases=[]).events.is_empty()
 
 
 def test_a_filter_says_which_phases_there_are() -> None:
     trace = loaded(*served())
     with pytest.raises(UnknownNameError, match=r"no phase named 'mixed' \(known: decode, prefill"):
-        trace.filter(phase="mixed")
+        trace.filter(phases="mixed")
     with pytest.raises(UnknownNameError, match="the trace has no inference phases"):
-        loaded(event("x", 0, 1)).filter(phase="decode")
-    with pytest.raises(ParameterError, match="phase: needs text"):
-        trace.filter(phase=3)  # type: ignore[arg-type]
+        loaded(event("x", 0, 1)).filter(phases="decode")
+    with pytest.raises(ParameterError, match="phases: needs text"):
+        trace.filter(phases=3)  # type: ignore[arg-type]
 
 
 def test_a_store_has_phases_too(tmp_path: Path) -> None:
     loaded(*served()).to_parquet(tmp_path / "store")
-    assert load(tmp_path / "store").filter(phase="prefill").events["name"].to_list() == [
+    assert load(tmp_path / "store").filter(phases="prefill").events["name"].to_list() == [
         "step[EXTEND bs=1 toks=9]", "cudaLaunchKernel", "a",
     ]  # fmt: skip

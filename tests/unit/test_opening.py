@@ -338,8 +338,8 @@ def test_a_verb_looks_at_a_part(verb: str, run: Run, root: Path) -> None:
 
 
 def test_numbers_are_spans_of_neighbours() -> None:
-    part = Part((0, 2, 1, 7), range(5, 7), ("decode",))
-    wanted = "--rank 0-2 --rank 7 --step 5-6 --phase decode"
+    part = Part(("a",), (0, 2, 1, 7), range(5, 7), ("decode",))
+    wanted = "--run a --rank 0-2,7 --step 5-6 --phase decode"
     assert [*part.options()] == wanted.split()
 
 

@@ -14,8 +14,10 @@ import pytest
 
 import profframe
 from profframe import Trace, errors
-from profframe.cli.suggestions import Suggestion
+from profframe.cli.suggestions import Suggestion, suggestion
+from profframe.cli.verbs import verbs
 from profframe.errors import ArgumentError, ParameterError, UnknownNameError
+from profframe.query import renamed
 from tests.builders import event, loaded
 from tests.conftest import Run
 
@@ -81,6 +83,17 @@ LINES: Final = {
     "answer kernels T --format jsn": "answer kernels T --format json",
     "answer kernels T --fromat json": "answer kernels T --format json",
     "blame T --per nam": "blame T --per name",
+    "tree T --tpo 5": "tree T --top 5",
+    "tree T --limit 5": "tree T --top 5",
+    "T -n 5": "T --top 5",
+    "report T --row-limit=5": "report T --top 5",
+    "roofline T --group-by op": "roofline T --per op",
+    "answer kernels T --group-by category": "answer kernels T -p per=category",
+    "blame T --steps 1-2": "blame T --step 1-2",
+    "answer gaps T -p run=a": "answer gaps T --run a",
+    "info T --json": "info T --format json",
+    "info T --col run": "info T --columns run",
+    "answer gaps T --order-by dur_ns": "answer gaps T --sort dur_ns",
     # files
     "trace.jsn": "trace.json",
     "info trase.json": "info trace.json",
@@ -241,7 +254,7 @@ CALLS: Final = {
     "trace.gaps(wings=5)": (ArgumentError, "(known: columns, kernel_wait_ns, per, sort, top)"),
     "trace.step_times(phase='decode')": (
         ArgumentError,
-        "trace.filter(phase='decode').step_times()?",
+        "trace.filter(phases='decode').step_times()?",
     ),
     "trace.plot.kernels(rank=0)": (ArgumentError, "trace.filter(ranks=0).plot.kernels()?"),
     "trace.answer('gaps', step=2)": (ParameterError, "trace.filter(steps=2).answer('gaps')?"),
@@ -292,3 +305,66 @@ def test_a_missing_file_in_python_says_which_is_near(folder: Path) -> None:
         profframe.load(folder / "trace.jsn")
     path = folder / "trace.json"
     assert str(error.value).endswith(f"trace.jsn: no such file or directory; did you mean {path}?")
+
+
+WRONG: Final = (
+    "top", "rows", "limit", "n", "count", "sort", "sort-by", "by", "per", "group-by", "out", "file",
+    "filter", "run", "rank", "ranks", "step", "steps", "phase", "name", "names", "kind", "device",
+    "threads", "depth", "width", "json", "csv", "quiet", "verbose", "color", "memory", "time",
+    "start", "end", "stat", "mode", "type", "title", "hots", "kernels", "colums",
+)  # fmt: skip
+KNOWN: Final = {
+    ("-n", "--top"), ("--rows", "--top"), ("--limit", "--top"), ("--by", "--per"),
+    ("--group-by", "--per"), ("--sort-by", "--sort"),
+    ("--json", "--format"), ("--csv", "--format"),
+}  # fmt: skip
+
+
+OTHERS: Final = {
+    "augment": ["IN", "OUT"],
+    "answer": ["gaps", "T"],
+    "check": ["T", "--baseline", "1"],
+    "convert": ["T", "-o", "o"],
+    "export": ["T", "-o", "o"],
+    "diff": ["T", "U"],
+    "explain": ["T", "U"],
+    "sql": ["T", "SELECT 1"],
+}
+
+
+def _one_slip(word: str) -> set[str]:
+    """Words that differ in one letter, or in the order of two."""
+    halves = [(word[:place], word[place:]) for place in range(len(word) + 1)]
+    letters = "abcdefghijklmnopqrstuvwxyz-"
+    return {
+        *(a + b[1:] for a, b in halves if b),
+        *(a + b[1] + b[0] + b[2:] for a, b in halves if len(b) > 1),
+        *(a + letter + b[1:] for a, b in halves if b for letter in letters),
+        *(a + letter + b for a, b in halves for letter in letters),
+    }
+
+
+@pytest.mark.parametrize("verb", sorted({*verbs.commands} - {"store"}))
+def test_a_suggested_option_is_one_of_the_verb_and_means_the_same(verb: str) -> None:
+    options = {name for option in verbs.commands[verb].params for name in option.opts}
+    for wrong in WRONG:
+        option = f"-{wrong}" if len(wrong) == 1 else f"--{wrong}"
+        if option in options | renamed.options(verb).keys():
+            continue
+        for value in ([], ["5"]):
+            line = [verb, *OTHERS.get(verb, ["T"])]
+            found = suggestion(verbs, [*line, option, *value])
+            if found is None:
+                continue
+            assert found.words[: len(line)] == (*line,)
+            new, *rest = found.words[len(line) :]
+            if new == "-p":
+                new, rest = rest[0].split("=")[0], value
+                assert new in {"top", "per"}
+                new = f"--{new}"
+            else:
+                assert new in options
+            assert rest == value or (new, rest) == ("--format", [wrong])
+            is_beginning = len(wrong) > 2 and re.match(rf"{option}\w", new)
+            is_near = is_beginning or new[2:] in _one_slip(wrong) or (option, new) in KNOWN
+            assert is_near, (line, option, found)

@@ -79,7 +79,7 @@ def _single_trace(connection: duckdb.DuckDBPyConnection) -> _Trace:
     if len(traces) > 1:
         raise ParameterError(
             f"a critical path covers one (run, rank), and there are {len(traces)} "
-            f"({some_traces(traces)}); choose one: run=..., rank=..."
+            f"({some_traces(traces)}); choose a run and a rank"
         )
     return traces[0] if traces else (None, None)
 

@@ -36,6 +36,8 @@ PER: Final[Mapping[str, tuple[str, ...]]] = {
 """Groupings of the result, and the columns of each."""
 
 _Columns = Mapping[str, Ints]
+Steps = Sequence[int] | None
+"""Steps that count; None for all."""
 
 
 def find(
@@ -44,7 +46,7 @@ def find(
     run: str | None,
     per: str,
     *,
-    step: int | None,
+    steps: Steps,
     corrected: bool,
 ) -> pl.DataFrame:
     """Find what late ranks of a run did that others did not, and the transfer time of collectives.
@@ -55,31 +57,41 @@ def find(
         f"{name if name in PER[per] else 'NULL'}::{type_} AS {name}"
         for name, type_ in _TYPES.items()
     )
-    with _compared(connect, gathered, run, step=step, corrected=corrected) as connection:
+    with _compared(connect, gathered, run, steps=steps, corrected=corrected) as connection:
         return pl.DataFrame(select(connection, _SUMS.format(columns=columns)).to_arrow_table())
 
 
 def slices(
-    connect: Connect, gathered: Job, run: str | None, *, step: int | None, corrected: bool
+    connect: Connect,
+    gathered: Job,
+    run: str | None,
+    *,
+    steps: Steps,
+    corrected: bool,
 ) -> pl.DataFrame:
     """One slice per late arrival at a collective: since when the rank was late, and why.
 
     One row per rank and collective, by the clock of the rank. ``cost_ns`` is its length, and the
     sum of the causes; ``cause name op module`` describe what costs most there.
     """
-    with _compared(connect, gathered, run, step=step, corrected=corrected) as connection:
+    with _compared(connect, gathered, run, steps=steps, corrected=corrected) as connection:
         return pl.DataFrame(select(connection, _SLICES).to_arrow_table())
 
 
 @contextmanager
 def _compared(
-    connect: Connect, gathered: Job, run: str | None, *, step: int | None, corrected: bool
+    connect: Connect,
+    gathered: Job,
+    run: str | None,
+    *,
+    steps: Steps,
+    corrected: bool,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Register the two paths of each pair on a connection, as `blamed` reads them."""
     with connect(None) as connection:
         prepare(connection, Answer("blame", f"{MATCHES} {_WAITS} {_PAIRS} {_BLAMED}"), {})
         connection.execute("SET VARIABLE blame_corrected = ?::BOOLEAN", [corrected])
-        connection.execute("SET VARIABLE blame_step = ?::BIGINT", [step])
+        connection.execute("SET VARIABLE blame_steps = ?::BIGINT[]", [steps])
         connection.execute(f"CREATE OR REPLACE TEMP TABLE _matches AS {MATCHES}")
         connection.execute(f"CREATE OR REPLACE TEMP TABLE _waits AS {_WAITS}")
         pairs = _columns(connection, _PAIRS)
@@ -268,19 +280,23 @@ _MEMBERS: Final = """
 """
 _PAIRS: Final = """
     SELECT * EXCLUDE (run) FROM late_pairs(_waits)
-    WHERE getvariable('blame_step') IS NULL OR step = getvariable('blame_step')
+    WHERE getvariable('blame_steps') IS NULL OR list_contains(getvariable('blame_steps'), step)
     ORDER BY match, rank
 """
 _BLAMED: Final = "blamed()"
 _SUMS: Final = """
     WITH wanted AS (
-        FROM _waits WHERE getvariable('blame_step') IS NULL OR step = getvariable('blame_step')
+        FROM _waits
+        WHERE getvariable('blame_steps') IS NULL OR list_contains(getvariable('blame_steps'), step)
     ),
     steps AS (
         SELECT count(DISTINCT step) AS steps
         FROM profiler_steps
         WHERE lack IS NULL AND step_ns > 0
-            AND (getvariable('blame_step') IS NULL OR step = getvariable('blame_step'))
+            AND (
+                getvariable('blame_steps') IS NULL
+                OR list_contains(getvariable('blame_steps'), step)
+            )
     ),
     sums AS (
         SELECT run, part, {columns}, sum(cost_ns)::BIGINT AS cost_ns,
@@ -301,7 +317,8 @@ _SUMS: Final = """
 CAUSES: Final = ("host", "input", "launch", "compute", "copy", "communication", "wait")
 _SLICES: Final = f"""
     WITH wanted AS (
-        FROM _waits WHERE getvariable('blame_step') IS NULL OR step = getvariable('blame_step')
+        FROM _waits
+        WHERE getvariable('blame_steps') IS NULL OR list_contains(getvariable('blame_steps'), step)
     ),
     costs AS (
         FROM blamed(events, 'wanted', '_pairs', '_stretches') WHERE part = 'entry'

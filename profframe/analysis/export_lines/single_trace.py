@@ -19,6 +19,6 @@ def single_trace(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
         some = some_traces([(row["run"], row["rank"]) for row in rows])
         raise ParameterError(
             f"a file holds one (run, rank), and there are {len(rows)} ({some}); "
-            "choose one: .filter(runs=..., ranks=...)"
+            "choose a run and a rank"
         )
     return rows[0] if rows else {}
