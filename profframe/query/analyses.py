@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.header import Parameter
-from profframe.query.selection import integers
 
 _PACKAGE: Final = Path(__file__).parent.parent
 _FILES: Final[Mapping[str, str]] = MappingProxyType(
@@ -186,6 +185,8 @@ def _meanings(text: str) -> dict[str, str]:
 def _value(name: str, kind: str, value: object) -> object:
     """A value of this type, or what a text says."""
     if kind == "BIGINT[]":
+        from profframe.query.selection import integers
+
         return integers(name, value)  # type: ignore[arg-type]  # which checks it
     (type_,) = {own for word, own in _TYPES.values() if word == kind}
     if type(value) is type_ or (type_ is float and type(value) is int):
