@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 def _numbers(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> Integers:
     """One range, of which some numbers may be missing, or all numbers that are named."""
+    if not texts:
+        return ()
     from profframe.query.selection import integers
 
     try:
-        return integers(option.opts[0], ",".join(texts)) if texts else ()
+        return integers(option.opts[0], ",".join(texts))
     except ParameterError as error:
         raise click.BadParameter(str(error).partition(": ")[2]) from error
 
