@@ -893,7 +893,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("doubtful_overrun", "work of devices that ends more than 2 us after one piece behind it on its stream: one of the two has a wrong time", "kept: nothing says which"),
             Check("kernel_without_launch", "device slices whose correlation matches no call of their process", "kept, launch_id is NULL"),
             Check("kernel_without_correlation", "device slices without a correlation that nothing else links to an op, beside calls that have one", "kept, launch_id and op_id are NULL"),
-            Check("ambiguous_launch", "device slices whose correlation several calls of their process have", "launch_id is the last of them before the slice"),
+            Check("ambiguous_launch", "device slices whose correlation several calls of their process have, or of all processes if none is theirs", "launch_id is the last of them before the slice"),
             Check("launch_by_order", "device slices without a correlation, all on one stream, beside as many calls of their kind without work", "launch_id is that of the call at their position"),
             Check("launch_without_work", "launches whose work is not in the trace, or has no time, although no graph was captured", "kept: time in which it may have run is not idle, and steps with such launches are in no mean"),
             Check("fill_without_work", "calls that fill memory (memset) whose work is not in the trace, beside kernels that are: fills of some sizes are never recorded", "kept: their time counts as idle"),

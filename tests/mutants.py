@@ -1647,6 +1647,15 @@ DRAWN_THIRD: Final = (
         "tests/parity/test_what_if.py::test_a_kernel_that_overlapped_keeps_the_rest_or_all_of_it",
     ),
     Mutant(
+        "L0",
+        "a call of another process is inside one at the same time",
+        "profframe/facts/correlation.py",
+        "(end[1:] > end[:-1]) | (thread[1:] != thread[:-1])",
+        "end[1:] > end[:-1]",
+        "tests/property/test_correlation.py"
+        "::test_a_correlation_of_two_processes_in_slices_that_name_neither",
+    ),
+    Mutant(
         "L1",
         "a kernel belongs to a call of its number that began after it",
         "profframe/facts/correlation.py",

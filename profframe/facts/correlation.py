@@ -28,7 +28,8 @@ def device_calls(events: pa.Table) -> tuple[Ints, Ints, Iterable[Note]]:
     The call is the last one with the slice's correlation that began before it, and so the innermost
     of nested ones. Correlations are unique in a process, so a slice whose process made calls
     matches only those. If slices name such processes, a slice of another process has no launch in
-    the trace. (Some profilers give the index of the device as process; this is ignored.)
+    the trace. (Some profilers give the index of the device as process; this is ignored.) If none
+    names one, calls of all processes match, and where several do, it is noted.
     """
     device = np.flatnonzero(is_kind(events, _ON_DEVICE))
     launch = np.full(events.num_rows, _NONE, np.int64)
@@ -82,11 +83,14 @@ class _Calls:
     def _at(cls, events: pa.Table, calls: Ints, key: Ints) -> _Calls:
         place = np.arange(key.size)
         of_several = np.isin(key, key[last_equal(key, place, key) != place])
-        start = numbers(events, "start_ns")[calls[of_several]]
+        thread, start = (
+            numbers(events, name)[calls[of_several]] for name in ("thread", "start_ns")
+        )
         end = start + numbers(events, "dur_ns")[calls[of_several]]
         order = np.lexsort((-end, start, key[of_several]))
-        several, end = key[of_several][order], end[order]
-        apart = (several[1:] == several[:-1]) & (end[1:] > end[:-1])
+        several, thread, end = key[of_several][order], thread[order], end[order]
+        apart = (end[1:] > end[:-1]) | (thread[1:] != thread[:-1])
+        apart &= several[1:] == several[:-1]
         return cls(calls, key, np.unique(several[1:][apart]))
 
     def of_slices(self, events: pa.Table, device: Ints, searched: Ints) -> Ints:

@@ -72,9 +72,10 @@ def _is_line(piece: Row) -> bool:
 
 
 def _apart(calls: Sequence[Row]) -> bool:
-    """Whether some of the calls are not inside each other."""
+    """Whether some of the calls are not inside each other, on one thread."""
     own = sorted(calls, key=lambda call: (call["start_ns"], -call["dur_ns"]))
     return any(
         later["start_ns"] + later["dur_ns"] > call["start_ns"] + call["dur_ns"]
+        or later["thread"] != call["thread"]
         for call, later in pairwise(own)
     )

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import Row, event, facts
+from tests.builders import Row, column, event, facts
 from tests.oracles import correlation
 from tests.property.test_lost_work import Queues
 
 MS = 1_000_000
 COLUMNS = (
     *("event_id", "kind", "pid", "device", "start_ns", "dur_ns", "correlation", "preorder"),
-    *("launch_id",),
+    *("thread", "launch_id"),
 )
 TIMES = st.integers(0, 20)
 NUMBERS = st.sampled_from([None, 0, 1, 2, 3])
@@ -58,6 +58,45 @@ def test_any_slices(rows: list[Row]) -> None:
     )
     counts = dict(zip(*(made["quality"][n].to_pylist() for n in ("issue", "events")), strict=True))
     assert counts.get("ambiguous_launch", 0) == correlation.ambiguous(read)
+
+
+@pytest.mark.parametrize("pid", ["0", "7", None])
+@pytest.mark.parametrize("second", [(40, 50), (10, 20), (0, 30)], ids=["after", "inside", "equal"])
+def test_a_correlation_of_two_processes_in_slices_that_name_neither(
+    second: tuple[int, int], pid: str | None
+) -> None:
+    """The nearest call before the slice may be that of the other process, and is counted."""
+    rows = [
+        event(
+            "cudaLaunchKernel", at + start, at + end, category="cuda_runtime", thread=int(of),
+            pid=of, correlation=5 + at,
+        )
+        for at in (0, 60) for of, (start, end) in (("1", (0, 30)), ("2", second))
+    ]  # fmt: skip
+    rows += [
+        event(
+            "k", 100 + at, 109 + at, category="kernel", thread=9, pid=pid, device=0, stream=7,
+            correlation=5 + at,
+        )
+        for at in (0, 60)
+    ]  # fmt: skip
+    made = facts(*rows)
+    assert column(made, "launch_id")[4:] == [1, 3]
+    counts = dict(zip(*(made["quality"][n].to_pylist() for n in ("check", "events")), strict=True))
+    assert counts == {"ambiguous_launch": 2, "launch_without_work": 2}
+
+
+@pytest.mark.parametrize("pid", ["1", "2"])
+def test_a_correlation_of_two_processes_in_slices_that_name_theirs(pid: str) -> None:
+    calls = (
+        event("cudaLaunchKernel", 0, 30, category="cuda_runtime", thread=int(of), pid=of,
+              correlation=5)
+        for of in ("1", "2")
+    )  # fmt: skip
+    work = event("k", 100, 109, category="kernel", thread=9, pid=pid, device=0, correlation=5)
+    made = facts(*calls, work)
+    assert column(made, "launch_id")[2] == int(pid) - 1
+    assert "ambiguous_launch" not in made["quality"]["check"].to_pylist()
 
 
 @pytest.mark.parametrize("seeds", [range(n, n + 25) for n in range(0, 50, 25)], ids=str)
