@@ -149,5 +149,5 @@ def windows(connection: duckdb.DuckDBPyConnection, of: Slices) -> Windows:
 def _may_meet(start: Ints, end: Ints, steps: Windows) -> Mask:
     """Which intervals have time in common with a window."""
     after = np.searchsorted(steps.end_ns, start, side="right")
-    found: Mask = (start < end) & (np.append(steps.start_ns, _LATEST)[after] < end)
-    return found
+    meets: Mask = (start < end) & (np.append(steps.start_ns, _LATEST)[after] < end)
+    return meets
