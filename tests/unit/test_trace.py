@@ -292,7 +292,14 @@ def test_unknown_names_are_refused_with_what_there_is(
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"steps": "2"}, {"steps": 1.5}, {"ranks": True}, {"runs": 3}, {"kinds": [1]}, {"end_ns": 1e9}],
+    [
+        {"steps": "two"},
+        {"steps": 1.5},
+        {"ranks": True},
+        {"runs": 3},
+        {"kinds": [1]},
+        {"end_ns": 1e9},
+    ],
 )
 def test_values_of_another_type_are_refused(arguments: dict[str, object], trace: Trace) -> None:
     with pytest.raises(ParameterError, match=next(iter(arguments))):
