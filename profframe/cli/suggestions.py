@@ -31,7 +31,8 @@ _WORD: Final = re.compile(r"'([^']*)'")
 _LEAST_ALIKE: Final = 0.6
 """Minimum similarity of a wrong word to the verb, answer or option that is suggested."""
 _MOST_STEPS: Final = 8
-_LETTERS_PER_SLIP: Final = 4
+_LEAST_SLIP: Final = 0.75
+"""Minimum similarity of names without their dashes: one letter of four is another."""
 _LEAST_LETTERS: Final = 3
 """Letters of a beginning that stands for a whole word."""
 _SYNONYMS: Final[Mapping[str, str]] = {
@@ -43,13 +44,8 @@ _SYNONYMS: Final[Mapping[str, str]] = {
 }
 """Options that other tools have, by their names there."""
 _FORMATS: Final = ("csv", "json", "jsonl", "markdown", "parquet")
-_FILTERS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("run", "runs"), "--run"),
-    **dict.fromkeys(("step", "steps"), "--step"),
-    **dict.fromkeys(("rank", "ranks"), "--rank"),
-    **dict.fromkeys(("phase", "phases"), "--phase"),
-}
-"""Options that choose a part of the trace, by the names that people may give them."""
+_FILTERS: Final = ("run", "rank", "step", "phase")
+"""Options that choose a part of the trace."""
 _ANSWER: Final = "answer"
 _SHOW: Final = "show"
 _UNLESS_SAFE: Final = re.compile(r'["$`\\!]')
@@ -392,32 +388,12 @@ def similar(name: str, names: Sequence[str]) -> str | None:
     (None, None)
     """
     plain = name.lstrip("-").lower()
-    most = max(1, len(plain) // _LETTERS_PER_SLIP)
-    ranked = sorted((_slips(plain, other.lstrip("-").lower()), other) for other in names)
-    if ranked and ranked[0][0] <= most:
-        return ranked[0][1]
+    by_plain = {other.lstrip("-"): other for other in names}
+    swapped = (other for other in by_plain if sorted(other) == sorted(plain))
+    if near := nearest(plain, by_plain, _LEAST_SLIP) or next(swapped, None):
+        return by_plain[near]
     longer = [other for other in names if re.match(rf"-*{re.escape(plain)}\w", other)]
     return longer[0] if len(longer) == 1 and len(plain) >= _LEAST_LETTERS else None
-
-
-def _slips(a: str, b: str) -> int:
-    """How often a letter is added, left out, replaced, or swapped with the next, from one to other.
-
-    Examples
-    --------
-    >>> _slips("tpo", "top"), _slips("rank", "ranks"), _slips("top", "step")
-    (1, 1, 2)
-    """
-    before: list[int] = []
-    last = [*range(len(b) + 1)]
-    for i, letter in enumerate(a):
-        row = [i + 1]
-        for j, other in enumerate(b):
-            row.append(min(last[j + 1] + 1, row[j] + 1, last[j] + (letter != other)))
-            if i and j and (letter, a[i - 1]) == (b[j - 1], other):
-                row[-1] = min(row[-1], before[j - 1] + 1)
-        before, last = last, row
-    return int(last[-1])
 
 
 def _filter(line: _Line) -> tuple[_Line, str] | None:
@@ -425,9 +401,9 @@ def _filter(line: _Line) -> tuple[_Line, str] | None:
     parameters = _parameters(line)
     for place, item in enumerate(line.items):
         name, equals, value = item[-1].partition("=")
-        option = _FILTERS.get(name)
-        if item[0] == "-p" and equals and option and name not in parameters:
-            items = (*line.items[:place], (option, value), *line.items[place + 1 :])
+        option = name.removesuffix("s")
+        if item[0] == "-p" and equals and option in _FILTERS and name not in parameters:
+            items = (*line.items[:place], (f"--{option}", value), *line.items[place + 1 :])
             return replace(line, items=items), f"{name} is an option, not a parameter"
     return None
 

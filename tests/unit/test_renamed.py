@@ -19,6 +19,15 @@ from profframe.schema import TABLES
 from tests.conftest import Run
 
 CPU = "examples/cpu_training.json.gz"
+GPU = "examples/gpu_training.json.gz"
+OWN = """\
+-- kernels: what is given.
+-- One row per trace.
+-- needs: events
+-- parameter by VARCHAR = a  a text
+-- word VARCHAR  the text
+SELECT coalesce(getvariable('by'), 'a') AS word ORDER BY 1
+"""
 
 
 def _verb(name: str) -> click.Command:
@@ -141,3 +150,21 @@ def test_another_mistake_beside_an_old_answer_is_what_is_told(run: Run) -> None:
     code, _, err = run("answer", "hang_sides", CPU, "-p", "tpo=3")
     assert code == 2
     assert "no parameter named 'tpo'; did you mean 'top'" in err
+
+
+def test_an_old_parameter_of_an_answer(run: Run) -> None:
+    trace = profframe.load(GPU)
+    with pytest.warns(FutureWarning, match="kernels: by is now called per"):
+        old = trace.answer("kernels", by="category")
+    assert old.equals(trace.kernels(per="category"))
+    words = ["answer", "kernels", GPU, "-p"]
+    code, out, err = run(*words, "by=category")
+    assert (code, err) == (0, "warning: kernels: by is now called per\n")
+    assert run(*words, "per=category") == (0, out, "")
+
+
+def test_your_own_answer_keeps_its_words(tmp_path: Path, run: Run) -> None:
+    file = tmp_path / "kernels.sql"
+    file.write_text(OWN)
+    assert profframe.load(GPU).answer(file, by="b")["word"].item() == "b"
+    assert run("answer", file, GPU, "-p", "by=b", "--format", "json") == (0, '[{"word":"b"}]\n', "")
