@@ -20,7 +20,7 @@ trace.devices
 # the rates. `lost_ns` is the time beyond the limit that applies (`bound`).
 
 # %%
-rows = trace.roofline(by="op").sort("lost_ns", descending=True, nulls_last=True)
+rows = trace.roofline(per="op").sort("lost_ns", descending=True, nulls_last=True)
 rows.select("name", "total_ns", "bound", "flop_share", "bandwidth_share", "lost_ns").head(10)
 
 # %%

@@ -185,7 +185,7 @@ class TestCommandLine:
             ["info"],
             ["tree"],
             ["critical-path"],
-            ["roofline", "--by", "op"],
+            ["roofline", "--per", "op"],
             ["answer", "key_averages"],
             ["answer", "collectives"],
             ["answer", "counter_series"],

@@ -133,7 +133,7 @@ def _times(subject: Subject) -> list[Section]:
     """What people look for first in a profiler's trace."""
     trace = subject.trace
     findings = _findings(trace)
-    kernels = trace.kernels(by="short_name").select(
+    kernels = trace.kernels(per="short_name").select(
         "run", "rank", "short_name", "calls", "total_ns", "share", "category", "top_op"
     )
     self_times = trace.self_times().select(

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,6 +16,7 @@ from profframe.cli.questions import check_question
 from profframe.cli.verbs import (
     GREW,
     SOURCE,
+    one_option,
     takes_dtype,
     takes_sources,
     usage_errors,
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
     from profframe.analysis.fail_on import Growth, Limit, Verdict
     from profframe.trace.trace import Trace
+
+
+_PER: Final = ("run", "step")
+_PER_OF_MEMORY: Final = ("stack", "frame", "module", "category")
 
 
 @verbs.command()
@@ -48,19 +53,11 @@ if TYPE_CHECKING:
     type=click.Choice(["name", "short_name", "shapes", "category"]),
     help="What to match kernels by; shapes: the op that launched them, with its input shapes.",
 )
-@click.option(
-    "--by",
-    default="stack",
-    show_default=True,
-    type=click.Choice(["stack", "frame", "module", "category"]),
-    help="For memory snapshots: what each row is.",
-)
-@click.option(
+@one_option(
     "--per",
-    default="run",
-    show_default=True,
-    type=click.Choice(["run", "step"]),
-    help="What to average and compare.",
+    type=click.Choice([*_PER, *_PER_OF_MEMORY]),
+    help="What to average: run or step; for memory snapshots what each row is: stack, frame, module"
+    " or category.  [default: run; stack]",
 )
 @click.option("--copies", is_flag=True, help="Treat memory copies and fills as kernels.")
 @click.option(
@@ -103,8 +100,7 @@ def diff(
     *,
     names: str,
     kernel_by: str,
-    by: str,
-    per: str,
+    per: str | None,
     copies: bool,
     outside: str,
     steps: str,
@@ -159,7 +155,7 @@ def diff(
     output, name_width = _whole_names(output, name_width)
     sides = load((base,), facts=facts), load((other,), facts=facts)
     options: dict[str, Any] = {
-        "per": per,
+        "per": per if per in _PER else _PER[0],
         "kernel_by": kernel_by,
         "copies": copies,
         "devices": devices,
@@ -169,7 +165,12 @@ def diff(
     if result.is_of_memory:
         if output.is_page:
             raise click.UsageError("-o FILE.html: compares two traces, not two memory snapshots")
-        return _memory(*sides, pair, plain, limits, by=by, top=top, output=output)
+        if per in _PER:
+            raise click.UsageError(f"--per {per}: of memory snapshots, {_or(_PER_OF_MEMORY)}")
+        rows_per = per or _PER_OF_MEMORY[0]
+        return _memory(*sides, pair, plain, limits, per=rows_per, top=top, output=output)
+    if per in _PER_OF_MEMORY:
+        raise click.UsageError(f"--per {per}: only for memory snapshots; of traces, {_or(_PER)}")
     rows = result.rows
     sums = totals(rows)
     notes = changes.remarks(rows, result.outside, result.models, result.lost_calls)
@@ -204,6 +205,10 @@ def diff(
         chooses=True,
     )
     return _failed(verdicts, failures, text)
+
+
+def _or(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _whole_names(output: Output, name_width: int) -> tuple[Output, int]:
@@ -354,7 +359,7 @@ def _memory(
     plain: Fraction | None,
     limits: list[Limit],
     *,
-    by: str,
+    per: str,
     top: int,
     output: Output,
 ) -> int:
@@ -368,17 +373,17 @@ def _memory(
     from profframe.show import checks, snapshots, terminal
     from profframe.show.comment import Limits, memory_comment
 
-    rows = diff_memory(base, other, names, by=by)
+    rows = diff_memory(base, other, names, per=per)
     text, changed = snapshots.changes(rows)
     all_limits = [*([] if plain is None else [Limit("memory", plain)]), *limits]
     with usage_errors("--fail-on: "):
         verdicts = hold_peaks(all_limits, rows)
     lines = [Text(), checks.verdicts(verdicts)] if limits else []
-    title = f"What they hold, by {by}"
+    title = f"What they hold, by {per}"
 
     def human(width: int | None) -> RenderableType:
         if not changed.height:
-            return Group(Text(f"{text}; nothing differs, by {by}"), *lines)
+            return Group(Text(f"{text}; nothing differs, by {per}"), *lines)
         return Group(Text(text), *lines, terminal.ranking(changed, top, width, title))
 
     output.emit(

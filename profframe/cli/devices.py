@@ -31,10 +31,11 @@ _OVERRIDE = click.option(
 @verbs.command()
 @takes_sources
 @click.option(
-    "--by",
+    "--per",
     default="kernel",
     show_default=True,
     type=click.Choice(["kernel", "op", "shapes", "dtype"]),
+    help="What each row is.",
 )
 @takes_dtype
 @_OVERRIDE
@@ -45,7 +46,7 @@ _OVERRIDE = click.option(
 @with_output
 def roofline(
     sources: tuple[str, ...],
-    by: str,
+    per: str,
     dtype: str | None,
     devices: Path | None,
     *,
@@ -68,11 +69,11 @@ def roofline(
         check_question("roofline", {"dtype": dtype, "override": override})
     trace = part.apply(load(sources, facts=facts), sources)
     trace = trace if devices is None else trace.with_devices(devices)
-    rows = trace.roofline(by, dtype, override=override)
+    rows = trace.roofline(per, dtype, override=override)
     if output.is_asked_for or not rows.height:
         output.emit(rows, readable=output.of(trace), top=top)
         return
-    title = f"Roofline by {by}"
+    title = f"Roofline by {per}"
     headline = Text(excerpts.roofline_headline(rows, trace.devices))
     output.echo(
         headline,

@@ -121,7 +121,7 @@ def _parts(trace: Trace, opening: Opening, top: int, output: Output) -> list[Ren
         *_rank_rankings(trace),
         ("Self time", opening.self_times),
     ]
-    kernels = excerpts.kernels(trace.kernels(by="name" if output.full_names else "short_name"))
+    kernels = excerpts.kernels(trace.kernels(per="name" if output.full_names else "short_name"))
     readable = output.of(trace, moments=False)
     for name, rows in (*rankings, ("Kernels", kernels)):
         if rows.height:

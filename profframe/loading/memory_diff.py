@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import polars as pl
 
 from profframe.errors import ParameterError, UnknownNameError, naming_arguments
 from profframe.loading.load import load
+from profframe.query.renamed import with_new_names
 from profframe.show.frame import frame, why_empty
 from profframe.show.snapshots import FORMATS
 from profframe.trace.trace import Trace
 
 __all__ = ["FORMATS", "diff_memory"]
 
-BY: Final = ("stack", "frame", "module", "category")
+PER: Final = ("stack", "frame", "module", "category")
 _SIDES: Final = ("base", "other")
 _NUMBERS: Final = ("peak_bytes", "peak_blocks", "end_bytes", "end_blocks")
 
 
-@naming_arguments
+@partial(naming_arguments, renaming=partial(with_new_names, "diff_memory"))
 def diff_memory(
-    base: Any, other: Any, names: Sequence[str] = _SIDES, *, by: str = "stack"
+    base: Any, other: Any, names: Sequence[str] = _SIDES, *, per: str = "stack"
 ) -> pl.DataFrame:
     """Compare two memory snapshots: what they hold at their peaks and at their ends.
 
@@ -35,7 +37,7 @@ def diff_memory(
         A `Trace`, or anything that `profframe.load` takes, of one run.
     names
         Names of the sides, for the columns ``base`` and ``other``.
-    by
+    per
         What each row is: ``"stack"``, ``"frame"``, ``"module"`` or ``"category"``, as in
         `memory_stacks`.
 
@@ -73,12 +75,12 @@ def diff_memory(
     profframe.errors.ParameterError: base: no allocations of a memory snapshot in this trace; \
 record one with profframe.record_memory() (docs/memory_snapshots.md)
     """
-    if by not in BY:
-        raise UnknownNameError.one_of("by", by, BY)
+    if per not in PER:
+        raise UnknownNameError.one_of("per", per, PER)
     keys = ["name", "stack"]
     sides = []
     for name, source in zip(names, (base, other), strict=True):
-        rows = _side(source, name, by)
+        rows = _side(source, name, per)
         sides.append(
             rows.group_by(keys, maintain_order=True).agg(pl.col(_NUMBERS).sum(), is_there=True)
         )
@@ -126,10 +128,10 @@ record one with profframe.record_memory() (docs/memory_snapshots.md)
     )  # fmt: skip
 
 
-def _side(source: Any, name: str, by: str) -> pl.DataFrame:
+def _side(source: Any, name: str, per: str) -> pl.DataFrame:
     """Rows of one side; its trace is released before the next one."""
     trace = source if isinstance(source, Trace) else load(source)
-    held = trace.memory_stacks(by=by, top=0)
+    held = trace.memory_stacks(per=per, top=0)
     rows = pl.DataFrame(held)
     if rows["run"].n_unique() > 1:
         raise ParameterError(f"{name}: has several runs, but a side must be one run")

@@ -23,7 +23,7 @@ ANSWERS: Final[Mapping[str, tuple[str, Words]]] = MappingProxyType(
         "evaluation": ("op_idle_queue", {}),
         "hang_sides": ("hangs", {"per": "rank"}),
         "idle_owners": ("idle", {"by": "line", "per": "device"}),
-        "kernel_shapes": ("kernels", {"by": "launch"}),
+        "kernel_shapes": ("kernels", {"per": "launch"}),
         "kernel_types": ("time_breakdown", {"per": "combination"}),
         "memory_growth": ("memory_stacks", {"at": "change"}),
         "op_counters": ("counters_by_op", {}),
@@ -45,11 +45,26 @@ COLUMNS: Final[Mapping[str, Words]] = MappingProxyType(
 )
 """Columns by table or answer."""
 OPTIONS: Final[Mapping[str, Words]] = MappingProxyType(
-    {"report": {"--rows": "--top"}, "tree": {"--rows": "--top"}}
+    {
+        "diff": {"--by": "--per"},
+        "report": {"--rows": "--top"},
+        "roofline": {"--by": "--per"},
+        "tree": {"--rows": "--top"},
+    }
 )
 """Options by verb."""
 PARAMETERS: Final[Mapping[str, Words]] = MappingProxyType(
-    {"diff_report": {"rows": "top"}, "report": {"rows": "top"}, "tree": {"row_limit": "top"}}
+    {
+        "diff_memory": {"by": "per"},
+        "diff_report": {"rows": "top"},
+        "kernels": {"by": "per"},
+        "memory_bandwidth": {"by": "per"},
+        "memory_stacks": {"by": "per"},
+        "report": {"rows": "top"},
+        "roofline": {"by": "per"},
+        "snapshot_timeline": {"by": "per"},
+        "tree": {"row_limit": "top"},
+    }
 )
 """Parameters by answer, method or function."""
 _NONE: Final[Words] = MappingProxyType({})

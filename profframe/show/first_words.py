@@ -159,14 +159,14 @@ def memory(trace: Answering) -> Words:
         hint = "torch.cuda.memory._record_memory_history() makes torch record"
         return _words(label, what, facts, sentences, tables=tuple(tables), hint=hint)
     failures = trace.answer("out_of_memory")
-    stacks = trace.answer("memory_stacks", by="frame", top=0)
+    stacks = trace.answer("memory_stacks", per="frame", top=0)
     lines = snapshots.headline(failures, stacks, trace.answer("snapshot_timeline"), segments)
     at, when = ("oom", "when memory ran out") if failures.height else ("peak", "at the peak")
     tables = []
     for by, title in _MEMORY_BY.items():
         rows = stacks
         if by != "frame" or at != "peak":
-            rows = trace.answer("memory_stacks", by=by, at=at, top=0)
+            rows = trace.answer("memory_stacks", per=by, at=at, top=0)
         if {*rows["name"]} - {None, "unknown"}:
             tables.append((f"{title} {when}", snapshots.table(rows)))
     excerpts: tuple[str, ...] = ()

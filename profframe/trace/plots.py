@@ -136,7 +136,7 @@ class Plots:
             return times.kernel_categories(parts.non_empty(rows, "kernel_categories"))
 
     def kernels(
-        self, top: int | None = None, by: str = "short_name", copies: bool = False
+        self, top: int | None = None, per: str = "short_name", copies: bool = False
     ) -> AnyChart:
         """Show the kernels that took the most device time.
 
@@ -145,7 +145,7 @@ class Plots:
         top
             Number of kernels per (run, rank), with one bar for all others. By default 15, or 5 if
             there are several traces.
-        by, copies
+        per, copies
             As for the answer.
 
         Returns
@@ -163,8 +163,8 @@ class Plots:
 
             several = self.trace.traces.height > 1
             limit = (5 if several else 15) if top is None else _at_least_one("top", top)
-            rows = self.trace.answer("kernels", by=by, top=limit, copies=copies)
-            is_short = by == "short_name" and not rows.is_empty()
+            rows = self.trace.answer("kernels", per=per, top=limit, copies=copies)
+            is_short = per == "short_name" and not rows.is_empty()
             full_names = self.trace.answer("kernels", copies=copies) if is_short else None
             return times.kernels(parts.non_empty(rows, "kernels"), full_names)
 
@@ -194,12 +194,12 @@ class Plots:
             parts.non_empty(rows, "memory")
             return moments.memory(rows, self.trace.answer("memory_peak"), self.trace.traces)
 
-    def snapshot_timeline(self, by: str | None = None, points: int | None = None) -> AnyChart:
+    def snapshot_timeline(self, per: str | None = None, points: int | None = None) -> AnyChart:
         """Show what held memory over time, from a memory snapshot.
 
         Parameters
         ----------
-        by
+        per
             ``"category"``, ``"module"``, ``"frame"`` or ``"stack"``. By default categories, or
             frames if no category is known.
         points
@@ -220,18 +220,18 @@ class Plots:
         with drawing():
             from profframe.show.plots import parts, snapshots
 
-            if by is None:
+            if per is None:
                 has_categories = own_rows(
                     self.trace, "SELECT count(category) > 0 FROM allocations"
                 ).item()
-                by = "category" if has_categories else "frame"
+                per = "category" if has_categories else "frame"
             peaks = self.trace.answer("snapshot_timeline", points=5)
             devices = peaks.select(snapshots.DEVICES).unique().height
             if points is None:
                 points = parts.MOST_ROWS // (snapshots.TOP + 1) // max(devices, 1)
-            rows = self.trace.answer("snapshot_timeline", by=by, points=points, top=snapshots.TOP)
+            rows = self.trace.answer("snapshot_timeline", per=per, points=points, top=snapshots.TOP)
             return snapshots.timeline(
-                parts.non_empty(rows, "snapshot_timeline"), self.trace.traces, by
+                parts.non_empty(rows, "snapshot_timeline"), self.trace.traces, per
             )
 
     def segments(self) -> AnyChart:
@@ -308,13 +308,13 @@ class Plots:
             return times.idle(parts.non_empty(rows, "idle"))
 
     def roofline(
-        self, by: str = "kernel", dtype: object = None, *, override: bool = False
+        self, per: str = "kernel", dtype: object = None, *, override: bool = False
     ) -> AnyChart:
         """Show how close device work came to the hardware's limits.
 
         Parameters
         ----------
-        by, dtype, override
+        per, dtype, override
             As for the answer.
 
         Returns
@@ -330,7 +330,7 @@ class Plots:
         with drawing():
             from profframe.show.plots import parts, work
 
-            rows = self.trace.roofline(by, dtype, override=override)
+            rows = self.trace.roofline(per, dtype, override=override)
             parts.non_empty(rows, "roofline")
             measured = parts.positive(rows, "flop_per_byte", "flop_per_s")
             lack = lack_of(self.trace, "known_work") or _NO_VALUES

@@ -301,7 +301,7 @@ def total_average(
 
 def roofline(
     self: Trace,
-    by: str = "kernel",
+    per: str = "kernel",
     dtype: object = None,
     devices: Devices | None = None,
     *,
@@ -314,7 +314,7 @@ def roofline(
 
     Parameters
     ----------
-    by
+    per
         What each row is: ``"kernel"`` (by name), ``"op"``, ``"shapes"`` (op and input shapes) or
         ``"dtype"``.
     dtype
@@ -334,7 +334,7 @@ def roofline(
     """
     trace = self if devices is None else self.with_devices(devices)
     return trace.answer(
-        "roofline", by=by, dtype=dtype, override=override, sort=sort, top=top, columns=columns
+        "roofline", per=per, dtype=dtype, override=override, sort=sort, top=top, columns=columns
     )
 
 

@@ -555,7 +555,7 @@ def kernel_overlap(
 
 def kernels(
     self: "Trace",
-    by: str = "name",
+    per: str = "name",
     top: int = 0,
     copies: bool = False,
     per_op: bool = False,
@@ -567,7 +567,7 @@ def kernels(
 
     Parameters
     ----------
-    by
+    per
         What each row is; launch: grid, block, registers. One of ``"name"``, ``"short_name"``,
         ``"category"``, ``"class"``, ``"launch"``.
     top
@@ -575,7 +575,7 @@ def kernels(
     copies
         Include memory copies and fills.
     per_op
-        Also split rows by the op that launched the kernel. Only with ``by=launch``.
+        Also split rows by the op that launched the kernel. Only with ``per=launch``.
     sort, columns
         Order, number and columns of the rows, as for `answer`.
 
@@ -587,14 +587,14 @@ def kernels(
         share top_op top_op_share launch_site launch_site_share class class_share short_name
         category fused_ops is_mixed``.
 
-        With ``by=launch``: device time of kernels by how they were launched: grid, block, registers
-        and shared memory. One row per (run, rank, name, grid, block, registers,
+        With ``per=launch``: device time of kernels by how they were launched: grid, block,
+        registers and shared memory. One row per (run, rank, name, grid, block, registers,
         shared_memory_bytes, op), the largest total_ns first, then in this order. Columns: ``run
         rank name grid block registers shared_memory_bytes op calls total_ns mean_ns min_ns max_ns
         share blocks_per_sm occupancy``.
     """
     return self.answer(
-        "kernels", by=by, top=top, copies=copies, per_op=per_op, sort=sort, columns=columns
+        "kernels", per=per, top=top, copies=copies, per_op=per_op, sort=sort, columns=columns
     )
 
 
@@ -638,7 +638,7 @@ def launches(
 
 def memory_bandwidth(
     self: "Trace",
-    by: str = "direction",
+    per: str = "direction",
     *,
     sort: Text | None = None,
     top: int | None = None,
@@ -648,7 +648,7 @@ def memory_bandwidth(
 
     Parameters
     ----------
-    by
+    per
         Name: separate rows for pinned and pageable memory. One of ``"direction"``, ``"name"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
@@ -660,7 +660,7 @@ def memory_bandwidth(
         Columns: ``run rank device kind name calls unsized_calls bytes total_ns busy_ns bytes_per_s
         busy_bytes_per_s min_bytes_per_s max_bytes_per_s busy_share``.
     """
-    return self.answer("memory_bandwidth", by=by, sort=sort, top=top, columns=columns)
+    return self.answer("memory_bandwidth", per=per, sort=sort, top=top, columns=columns)
 
 
 def memory_owners(
@@ -719,7 +719,7 @@ def memory_peak(
 
 def memory_stacks(
     self: "Trace",
-    by: str = "stack",
+    per: str = "stack",
     at: str = "peak",
     top: int = 100,
     from_ns: int = 0,
@@ -734,7 +734,7 @@ def memory_stacks(
 
     Parameters
     ----------
-    by
+    per
         What each row is. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
     at
         Peak, or the last time that memory ran out; change: from one moment to another. One of
@@ -768,7 +768,7 @@ def memory_stacks(
     """
     return self.answer(
         "memory_stacks",
-        by=by,
+        per=per,
         at=at,
         top=top,
         from_ns=from_ns,
@@ -1296,7 +1296,7 @@ def sequences(
 
 def snapshot_timeline(
     self: "Trace",
-    by: str = "device",
+    per: str = "device",
     points: int = 1000,
     top: int = 10,
     *,
@@ -1307,7 +1307,7 @@ def snapshot_timeline(
 
     Parameters
     ----------
-    by
+    per
         What each row of a moment is. One of ``"device"``, ``"stack"``, ``"frame"``, ``"module"``,
         ``"category"``.
     points
@@ -1325,7 +1325,7 @@ def snapshot_timeline(
         is_rest allocated_bytes active_bytes reserved_bytes``.
     """
     return self.answer(
-        "snapshot_timeline", by=by, points=points, top=top, sort=sort, columns=columns
+        "snapshot_timeline", per=per, points=points, top=top, sort=sort, columns=columns
     )
 
 

@@ -81,14 +81,14 @@ ASKED: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
     {
         "counter_series": {"name": "memory"},
         "gaps": {"top": 5},
-        "kernels": {"by": "short_name", "top": 5},
+        "kernels": {"per": "short_name", "top": 5},
         "key_averages": {"group_by_input_shape": True},
         "memory_timeline": {"points": 20},
         "optimizable_events": {"n": 5},
-        "roofline": {"by": "op"},
+        "roofline": {"per": "op"},
         "run_samples": {"per": "step"},
         "sequences": {"min_kernels": 2, "top": 5},
-        "snapshot_timeline": {"by": "frame", "points": 20, "top": 3},
+        "snapshot_timeline": {"per": "frame", "points": 20, "top": 3},
     }
 )
 """Parameters that examples of calls have, where the defaults show less."""

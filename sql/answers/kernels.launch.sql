@@ -1,4 +1,4 @@
--- kernels(by=launch): device time of kernels by how they were launched: grid, block, registers and shared memory.
+-- kernels(per=launch): device time of kernels by how they were launched: grid, block, registers and shared memory.
 -- One row per (run, rank, name, grid, block, registers, shared_memory_bytes, op), the largest total_ns first, then in this order.
 -- Kernels without launch details in the source are rows, too, with NULL.
 -- Means of blocks_per_sm and occupancy are weighted by kernel time; kernels without a value or a duration do not count.

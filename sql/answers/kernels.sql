@@ -7,7 +7,7 @@
 -- In a bare shell read from `sql/lib` first: devices, kernel_names, frames, phase_names, sites.
 -- needs: events
 -- recorded: kernels
--- parameter by      VARCHAR(name|short_name|category|class|launch) = name  what each row is; launch: grid, block, registers
+-- parameter per     VARCHAR(name|short_name|category|class|launch) = name  what each row is; launch: grid, block, registers
 -- parameter top     BIGINT = 0                                    N: the N largest per rank, and one row `others`; 0: all
 -- parameter copies  BOOLEAN = false                               include memory copies and fills
 -- run               VARCHAR        run that the trace belongs to
@@ -42,7 +42,7 @@ names AS MATERIALIZED (
             name,
             kernel_category,
             device_class(kind, kernel_category) AS class,
-            CASE coalesce(getvariable('by'), 'name')
+            CASE coalesce(getvariable('per'), 'name')
                 WHEN 'name' THEN name
                 WHEN 'short_name' THEN short_name(kind, name)
                 WHEN 'category' THEN kernel_category
@@ -156,8 +156,8 @@ rows AS (
         place,
         CASE WHEN place = 0 THEN 'others' ELSE any_value(label) END AS name,
         CASE
-            WHEN place > 0 AND coalesce(getvariable('by'), 'name') = 'name' THEN any_value(short_label)
-            WHEN place > 0 AND coalesce(getvariable('by'), 'name') = 'short_name' THEN any_value(label)
+            WHEN place > 0 AND coalesce(getvariable('per'), 'name') = 'name' THEN any_value(short_label)
+            WHEN place > 0 AND coalesce(getvariable('per'), 'name') = 'short_name' THEN any_value(label)
         END AS short_name,
         CASE WHEN place > 0 THEN any_value(class) END AS class,
         CASE WHEN place > 0 THEN any_value(class_ns) END AS class_ns,

@@ -5,12 +5,12 @@
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
 -- recorded: copies
--- parameter by  VARCHAR(direction|name) = direction  name: separate rows for pinned and pageable memory
+-- parameter per VARCHAR(direction|name) = direction  name: separate rows for pinned and pageable memory
 -- run               VARCHAR           run that the trace belongs to
 -- rank              INTEGER           rank within the run
 -- device            INTEGER           index of the device that the copies ran on; NULL if the source does not say
 -- kind              VARCHAR           memcpy or memset
--- name              VARCHAR           name of the copies, without text in parentheses unless by=name; NULL if there is none
+-- name              VARCHAR           name of the copies, without text in parentheses unless per=name; NULL if there is none
 -- calls             BIGINT            number of copies or fills
 -- unsized_calls     BIGINT            number of them with unknown bytes
 -- bytes             BIGINT   bytes    bytes moved by the others; NULL if no bytes are known
@@ -27,7 +27,7 @@ WITH copies AS MATERIALIZED (
         SELECT
             run, rank, device, kind, start_ns, dur_ns, start_ns + dur_ns AS end_ns, bytes,
             CASE
-                WHEN coalesce(getvariable('by'), 'direction') = 'name' THEN name
+                WHEN coalesce(getvariable('per'), 'direction') = 'name' THEN name
                 ELSE coalesce(nullif(rtrim(split_part(name, '(', 1)), ''), name)
             END AS name
         FROM events

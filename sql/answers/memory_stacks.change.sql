@@ -8,7 +8,7 @@
 -- needs: allocations, stacks, events
 -- recorded: allocations
 -- no rows: no memory was made or freed for good in between
--- parameter by          VARCHAR(stack|frame|module|category) = stack  what each row is
+-- parameter per         VARCHAR(stack|frame|module|category) = stack  what each row is
 -- parameter from_ns     BIGINT = 0     from this time, on the clock that traces.clock names; 0 for the beginning
 -- parameter to_ns       BIGINT = 0     to this time; 0 for the end
 -- parameter since       VARCHAR = ''   from the first start of an annotation of this name
@@ -48,7 +48,7 @@ lives AS (
         *,
         coalesce(free_requested_event_id, free_event_id) AS freed_id,
         coalesce(free_requested_ns, free_ns) AS freed_ns
-    FROM named_allocations(allocations, stacks, events, coalesce(getvariable('by'), 'stack'))
+    FROM named_allocations(allocations, stacks, events, coalesce(getvariable('per'), 'stack'))
 ),
 placed AS (
     SELECT

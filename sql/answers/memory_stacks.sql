@@ -9,7 +9,7 @@
 -- In a bare shell read from `sql/lib` first: stacks, snapshots.
 -- needs: allocations, allocator_events, stacks, events
 -- recorded: allocations
--- parameter by   VARCHAR(stack|frame|module|category) = stack  what each row is
+-- parameter per  VARCHAR(stack|frame|module|category) = stack  what each row is
 -- parameter at   VARCHAR(peak|oom|change) = peak  peak, or the last time that memory ran out; change: from one moment to another
 -- parameter top  BIGINT = 100  maximum rows per (run, rank, device); 0 for all
 -- run              VARCHAR         run that the snapshot belongs to
@@ -57,7 +57,7 @@ held AS (
             ELSE coalesce(free_requested_event_id, free_event_id)
         END AS freed_id,
         coalesce(free_requested_event_id, free_event_id) IS NULL AS is_kept
-    FROM named_allocations(allocations, stacks, events, coalesce(getvariable('by'), 'stack'))
+    FROM named_allocations(allocations, stacks, events, coalesce(getvariable('per'), 'stack'))
 ),
 sums AS (
     SELECT

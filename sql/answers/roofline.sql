@@ -10,7 +10,7 @@
 -- needs: events, devices
 -- recorded: kernels
 -- no rows: no kernel has a duration
--- parameter by       VARCHAR(kernel|op|shapes|dtype) = kernel  what each row is: kernel name, op, op with input shapes, data type
+-- parameter per      VARCHAR(kernel|op|shapes|dtype) = kernel  what each row is: kernel name, op, op with input shapes, data type
 -- parameter dtype    VARCHAR(fp64|fp32|tf32|fp16|bf16|fp8|fp6|fp4|int8) = ''  data type assumed for work of unknown type
 -- parameter override BOOLEAN = false  compare all work with the peak of `dtype`, even if its type is known
 -- run              VARCHAR              run that the trace belongs to
@@ -48,9 +48,9 @@ WITH typed AS (
 groups AS (
     SELECT
         run, rank, device, peak_dtype, peak_flop_per_s, peak_bytes_per_s,
-        CASE coalesce(getvariable('by'), 'kernel') WHEN 'kernel' THEN name WHEN 'dtype' THEN peak_dtype END AS name,
-        CASE WHEN coalesce(getvariable('by'), 'kernel') <> 'kernel' THEN coalesce(work_id, op_id) END AS owner_id,
-        CASE WHEN coalesce(getvariable('by'), 'kernel') <> 'kernel' THEN replay_id(attributed_by, launch_id) END AS replay_id,
+        CASE coalesce(getvariable('per'), 'kernel') WHEN 'kernel' THEN name WHEN 'dtype' THEN peak_dtype END AS name,
+        CASE WHEN coalesce(getvariable('per'), 'kernel') <> 'kernel' THEN coalesce(work_id, op_id) END AS owner_id,
+        CASE WHEN coalesce(getvariable('per'), 'kernel') <> 'kernel' THEN replay_id(attributed_by, launch_id) END AS replay_id,
         count(*) AS kernels,
         sum(dur_ns) AS total_ns,
         sum(flops) AS flops,
@@ -68,10 +68,10 @@ groups AS (
 named AS (
     SELECT
         groups.* REPLACE (
-            CASE WHEN coalesce(getvariable('by'), 'kernel') IN ('op', 'shapes') THEN op.name ELSE groups.name END AS name
+            CASE WHEN coalesce(getvariable('per'), 'kernel') IN ('op', 'shapes') THEN op.name ELSE groups.name END AS name
         ),
-        CASE WHEN coalesce(getvariable('by'), 'kernel') = 'shapes' THEN op.input_dims END AS input_dims,
-        CASE WHEN coalesce(getvariable('by'), 'kernel') = 'kernel' THEN kernels ELSE (owner_id IS NOT NULL)::BIGINT END AS calls
+        CASE WHEN coalesce(getvariable('per'), 'kernel') = 'shapes' THEN op.input_dims END AS input_dims,
+        CASE WHEN coalesce(getvariable('per'), 'kernel') = 'kernel' THEN kernels ELSE (owner_id IS NOT NULL)::BIGINT END AS calls
     FROM groups
     LEFT JOIN events AS op ON groups.run = op.run AND groups.rank = op.rank AND groups.owner_id = op.event_id
 ),

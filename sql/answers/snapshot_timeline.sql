@@ -8,7 +8,7 @@
 -- In a bare shell read from `sql/lib` first: stacks, snapshots.
 -- needs: allocations, allocator_events, segments, stacks, events
 -- recorded: snapshots
--- parameter by      VARCHAR(device|stack|frame|module|category) = device  what each row of a moment is
+-- parameter per     VARCHAR(device|stack|frame|module|category) = device  what each row of a moment is
 -- parameter points  BIGINT = 1000  maximum moments per device, from 5; 0 for all
 -- parameter top     BIGINT = 10    maximum names per device; 0 for all
 -- run              VARCHAR         run that the snapshot belongs to
@@ -23,7 +23,7 @@
 -- active_bytes     BIGINT   bytes  bytes of blocks in use after the record
 -- reserved_bytes   BIGINT   bytes  bytes that the allocator holds from the driver, by device; NULL if the source does not say
 WITH held AS MATERIALIZED (
-    FROM named_allocations(allocations, stacks, events, coalesce(getvariable('by'), 'device'))
+    FROM named_allocations(allocations, stacks, events, coalesce(getvariable('per'), 'device'))
 ),
 driver AS (
     SELECT
@@ -147,7 +147,7 @@ kept AS MATERIALIZED (
 moment_of AS (
     SELECT run, rank, device, event_id AS kept_id, unnest(range(before_id + 1, event_id + 1)) AS event_id
     FROM kept
-    WHERE coalesce(getvariable('by'), 'device') <> 'device'
+    WHERE coalesce(getvariable('per'), 'device') <> 'device'
 ),
 peaks AS (
     SELECT run, rank, device, arg_min(event_id, (-allocated, event_id)) AS event_id
@@ -174,7 +174,7 @@ names AS MATERIALIZED (
             sum(bytes) AS allocated_bytes
         FROM held
         JOIN peaks ON held.run = peaks.run AND held.rank = peaks.rank AND held.device IS NOT DISTINCT FROM peaks.device
-        WHERE coalesce(getvariable('by'), 'device') <> 'device'
+        WHERE coalesce(getvariable('per'), 'device') <> 'device'
         GROUP BY ALL
     )
 ),
@@ -240,7 +240,7 @@ series AS (
     UNION ALL
     SELECT run, rank, device, event_id, time_ns, 0, NULL, NULL, false, allocated, active, reserved
     FROM kept
-    WHERE coalesce(getvariable('by'), 'device') = 'device'
+    WHERE coalesce(getvariable('per'), 'device') = 'device'
 ),
 wanted AS (
     SELECT stacks.*

@@ -239,7 +239,7 @@ WITH_ANSWER: Final = (
     ),
     Question(
         "Which kernel takes the most time of the device, and how much?",
-        CUDA, (_answer("kernels", by="name"),),
+        CUDA, (_answer("kernels", per="name"),),
         _first("kernels", "name", "total_ns"),
         lambda files: raw.largest(raw.totals(files[0].of("kernel"))),
     ),

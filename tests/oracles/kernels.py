@@ -88,7 +88,9 @@ def fused(name: str | None) -> str | None:
     return "_".join(rest[:-1] if rest and rest[-1].isdigit() else rest) or None
 
 
-def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool = False) -> Answer:
+def of_kernels(
+    rows: Sequence[Row], per: str = "name", top: int = 0, copies: bool = False
+) -> Answer:
     """Rows of the answer, with floats for its quotients."""
     labels = {
         "name": lambda row: row["name"],
@@ -101,7 +103,7 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
     groups: dict[Any, dict[Any, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row["kind"] == "kernel" or (copies and row["kind"] in WORK):
-            groups[row["run"], row["rank"]][labels[by](row), class_of(row)].append(row)
+            groups[row["run"], row["rank"]][labels[per](row), class_of(row)].append(row)
     found = []
     for trace, of_label in groups.items():
         everything = sum(total(members) or 0 for members in of_label.values())
@@ -129,7 +131,7 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
             for row in members:
                 per_category[row["kernel_category"]] += row["dur_ns"] or 0
             most = min(per_category, key=lambda name: (-per_category[name], name))
-            named_label = by in {"name", "short_name"} and not is_rest
+            named_label = per in {"name", "short_name"} and not is_rest
             per_site: dict[str, int] = defaultdict(int)
             for row in members:
                 if row["op_id"] is None and row["launch_id"] is not None:

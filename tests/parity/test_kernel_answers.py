@@ -42,9 +42,9 @@ ORACLES: Final[Mapping[str, Callable[..., oracle.Answer]]] = {
     "modules": oracle.of_modules,
 }
 ASKED: Final[Sequence[tuple[str, dict[str, Any]]]] = (
-    *(("kernels", {"by": by}) for by in ("name", "short_name", "category", "class")),
+    *(("kernels", {"per": by}) for by in ("name", "short_name", "category", "class")),
     *(("kernel_categories", {"per": per}) for per in ("rank", "step", "stream")),
-    ("kernels", {"by": "short_name", "top": 2, "copies": True}),
+    ("kernels", {"per": "short_name", "top": 2, "copies": True}),
     *(("kernel_overlap", {"per": per}) for per in ("rank", "process_group", "collective")),
     ("annotations", {}),
     ("modules", {}),
@@ -153,7 +153,7 @@ def test_real_traces(pattern: str, traces: Path) -> None:
 
 
 def parts_add_up(trace: Trace) -> None:
-    by_name, by_class = trace.kernels(copies=True), trace.kernels(by="class", copies=True)
+    by_name, by_class = trace.kernels(copies=True), trace.kernels(per="class", copies=True)
     for rows in (by_class, trace.kernels(top=3, copies=True), trace.kernels("short_name", 1, True)):
         assert rows["total_ns"].sum() == by_name["total_ns"].sum()
         assert rows["calls"].sum() == by_name["calls"].sum()
@@ -316,4 +316,4 @@ def test_formulas_of_hta(slices: list[tuple[str, int, int]]) -> None:
 def test_short_names_however_nested(name: str) -> None:
     """d.13, and unnamed namespaces leave no empty part."""
     trace = loaded(event(name, 0, 1, category="kernel"))
-    assert trace.kernels(by="short_name")["name"].to_list() == ["at::native::kernel"]
+    assert trace.kernels(per="short_name")["name"].to_list() == ["at::native::kernel"]

@@ -230,7 +230,7 @@ def check_real_bandwidth(trace: Trace) -> None:
         " WHERE kind IN ('memcpy', 'memset')"
     ).to_dicts()
     whole = next((r for r in trace.time_breakdown().to_dicts() if r["step"] is None), None)
-    for found in trace.memory_bandwidth(by="name").to_dicts():
+    for found in trace.memory_bandwidth(per="name").to_dicts():
         mine = [r for r in rows if all(r[k] == found[k] for k in ("device", "kind", "name"))]
         assert found["calls"] == len(mine)
         assert found["total_ns"] == sum(r["dur_ns"] for r in mine)

@@ -85,11 +85,11 @@ def sums(rows: list[Life]) -> dict[str | None, tuple[int, int]]:
 
 
 def compare(trace: Trace, snapshot: dict[str, Any]) -> None:
-    by_frame = trace.memory_stacks(by="frame", top=0)
-    growth = trace.memory_stacks(at="change", by="frame", top=0)
+    by_frame = trace.memory_stacks(per="frame", top=0)
+    growth = trace.memory_stacks(at="change", per="frame", top=0)
     timeline = trace.snapshot_timeline(points=0)
     few = trace.snapshot_timeline(points=8)
-    named = trace.snapshot_timeline(by="frame", points=8, top=2)
+    named = trace.snapshot_timeline(per="frame", points=8, top=2)
     expected_devices = lives(snapshot)
     assert set(by_frame["device"]) == set(expected_devices)
     for device, rows in expected_devices.items():

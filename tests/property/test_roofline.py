@@ -28,7 +28,7 @@ USED = (
 
 def agree(trace: Trace, by: str, dtype: str | None = None, *, override: bool = False) -> None:
     """Compare an answer with the loop, and its rows with each other."""
-    found = trace.roofline(by=by, dtype=dtype, override=override).to_dicts()
+    found = trace.roofline(per=by, dtype=dtype, override=override).to_dicts()
     events = trace.events.select(USED).to_dicts()
     expected, unknown = roofline(events, trace.devices.to_dicts(), by, dtype, override=override)
     rest = [row for row in found if row["note"] == "unknown_work"]
@@ -127,7 +127,7 @@ def test_it_is_what_a_loop_finds(trace: Trace, by: str, dtype: str | None, overr
 @settings(max_examples=10)
 def test_what_was_lost_is_the_same_however_it_is_grouped(trace: Trace) -> None:
     with trace.asking() as asked:
-        answers = [asked.roofline(by=by) for by in BY]
+        answers = [asked.roofline(per=by) for by in BY]
     for column in ("total_ns", "kernels", "flops", "bytes"):
         assert len({int(rows[column].sum()) for rows in answers}) == 1, column
     limits = [int(rows["limit_ns"].sum()) for rows in answers]
@@ -157,7 +157,7 @@ def test_real_traces_have_a_roofline_and_reasons(name: str, traces: Path) -> Non
 def check_real(trace: Trace) -> None:
     checks = set(trace.quality["issue"])
     for by in BY:
-        rows = trace.roofline(by=by)
+        rows = trace.roofline(per=by)
         known = rows.drop_nulls("lost_ns")
         assert known.height, "nothing to report"
         assert set(rows["note"].drop_nulls()) <= {

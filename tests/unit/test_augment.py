@@ -172,7 +172,7 @@ def test_an_augmented_trace_is_the_same_trace(source: str, path: Path) -> None:
     assert differences(trace, again, apart=("args",)) == []
     assert faults(path) == []
     for by in ("kernel", "op", "shapes", "dtype"):
-        assert trace.roofline(by=by).equals(again.roofline(by=by))
+        assert trace.roofline(per=by).equals(again.roofline(per=by))
 
     twice = path.with_name("twice.json")
     again.augment(twice)

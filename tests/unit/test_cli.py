@@ -269,7 +269,7 @@ WRONG_USAGE = [
     ("answer", "key_averages", "{store}", "-p", "group_by_stak_n=1"),
     ("sql", "{store}"),
     ("roofline",),
-    ("roofline", "{store}", "--by", "x"),
+    ("roofline", "{store}", "--per", "x"),
     ("roofline", "{store}", "--dtype", "fp17"),
     ("roofline", "{store}", "--top", "0"),
     ("augment", "{store}"),

@@ -67,7 +67,7 @@ def test_own_devices(store: str, devices: str, run: Run) -> None:
 
 def test_all_rows_and_columns_in_a_file(store: str, tmp_path: Path, run: Run) -> None:
     path = tmp_path / "rows.json"
-    assert run("roofline", store, "--by", "dtype", "-o", str(path)) == (0, "", "")
+    assert run("roofline", store, "--per", "dtype", "-o", str(path)) == (0, "", "")
     rows = json.loads(path.read_text())
     assert [row["name"] for row in rows] == ["bf16", "bf16", "unknown work"]
     assert list(rows[0]) == load(store).roofline().columns

@@ -68,7 +68,7 @@ def test_every_answer_counts_it_as_communication(path: Path) -> None:
         ("expert_parallel", "communication", 500_000, 400_000),
         ("gemm", "compute", 400_000, 400_000),
     ]
-    classes = trace.kernels(by="class").select("name", "total_ns").rows()
+    classes = trace.kernels(per="class").select("name", "total_ns").rows()
     assert classes == [("communication", 500_000), ("compute", 400_000)]
     exposed = trace.annotations().select("name", "exposed_communication_ns")
     assert exposed.filter(name="dispatch(F)")["exposed_communication_ns"].sum() == 200_000
@@ -113,7 +113,7 @@ def test_what_a_person_reads_has_short_names(path: Path, run: Run) -> None:
     assert "expert_parallel 55.6 %, gemm 44.4 %" in shown
     full = run("show", path, "--full-names")[1]
     assert DISPATCH[:60] in full
-    table = run("answer", "kernels", path, "-p", "by=launch")[1]
+    table = run("answer", "kernels", path, "-p", "per=launch")[1]
     assert "void dpsk" not in table
     page = path.with_suffix(".html")
     profframe.load(path).report(page, sections=["kernels"])

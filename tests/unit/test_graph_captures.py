@@ -523,7 +523,7 @@ def test_answers_count_replays_as_calls() -> None:
     whole = trace(replay(["mm_k", "mm_k"]) + more(), source(capture_rows([mm, mm], 0)))
     averages = whole.key_averages().filter(name="aten::mm")
     assert averages.select("calls", "cpu_ns", "self_device_ns").rows() == [(4, 0, 6)]
-    [row] = whole.roofline(by="op").filter(name="aten::mm").to_dicts()
+    [row] = whole.roofline(per="op").filter(name="aten::mm").to_dicts()
     assert (row["calls"], row["kernels"], row["flops"]) == (4, 4, 512)
     [row] = whole.op_kernels().filter(name="aten::mm").to_dicts()
     assert (row["calls"], row["device_ns"], row["total_ns"]) == (4, 6, None)

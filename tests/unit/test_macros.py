@@ -69,7 +69,7 @@ def test_a_conversation_says_what_single_questions_say() -> None:
             assert asked.answer(name).equals(trace.answer(name)), name
         assert asked.queue_depth(per="stream").equals(trace.queue_depth(per="stream"))
         for by in ("name", "short_name", "class"):
-            assert asked.kernels(by=by, copies=True).equals(trace.kernels(by=by, copies=True)), by
+            assert asked.kernels(per=by, copies=True).equals(trace.kernels(per=by, copies=True)), by
         answers = asked._session.answers
         assert answers is not None
         assert {("step", name) for name in macros.SHARED_STEPS} <= answers._answers.keys()

@@ -57,7 +57,7 @@ def timelines(draw: st.DrawFn) -> Records:
 def test_sums_are_those_of_a_loop(records: Records) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trace = load(written(folder, records))
-        rows = trace.snapshot_timeline(by="category", points=0, top=0)
+        rows = trace.snapshot_timeline(per="category", points=0, top=0)
         allocations = trace.sql("SELECT * FROM allocations")
         events = trace.sql("SELECT * FROM allocator_events")
     sums: Counter[str] = Counter()
@@ -99,7 +99,7 @@ def test_a_timeline_converts_and_is_asked_in_a_store(tmp_path: Path) -> None:
 
     path = written(str(tmp_path), [[-1, 1, 8, 0], [BASE, 2, 16, 5], [BASE + 9, 4, -16, 5]])
     convert(path, tmp_path / "store")
-    stacks = load(tmp_path / "store").memory_stacks(by="category")
+    stacks = load(tmp_path / "store").memory_stacks(per="category")
     assert stacks["name", "peak_bytes", "end_bytes"].rows() == [
         ("gradient", 16, 0), ("parameter", 8, 8)
     ]  # fmt: skip
@@ -144,7 +144,7 @@ def test_what_torch_writes(tmp_path: Path) -> None:
     sizes: Counter[str] = Counter()
     for _, _, size, category in json.loads(gzip.decompress(path.read_bytes())):
         sizes[NAMES[category]] += size
-    stacks = load(path).memory_stacks(by="category")
+    stacks = load(path).memory_stacks(per="category")
     at_end = dict(stacks["name", "end_bytes"].rows())
     assert {k: v for k, v in at_end.items() if v} == {k: v for k, v in sizes.items() if v}
     assert at_end["parameter"] == 4 * (16 * 8 + 8)

@@ -77,14 +77,14 @@ def test_two_snapshots_are_compared_by_what_they_hold(before: Path, after: Path)
     assert profframe.diff(before, after, ("old", "new")).equals(rows)
     same = profframe.diff(before, before)
     assert set(same["status"]) == {"equal"}
-    modules = profframe.diff_memory(before, after, by="module")
+    modules = profframe.diff_memory(before, after, per="module")
     assert modules.drop_nulls("name")["name"].to_list() == ["/y/model.py: forward"]
     with pytest.raises(ParameterError, match="no allocations"):
         profframe.diff_memory("examples/fp32.json.gz", after)
 
 
 def test_the_command_line_compares_snapshots(run: Run, before: Path, after: Path) -> None:
-    code, out, _ = run("diff", before, after, "--by", "frame")
+    code, out, _ = run("diff", before, after, "--per", "frame")
     assert code == 0
     assert "base and other hold at the peak 4.00 MiB and 7.00 MiB (+3.00 MiB)" in out
     assert "/y/optim.py(5): step" in out
@@ -100,7 +100,7 @@ def test_peaks_of_snapshots_have_limits(run: Run, before: Path, after: Path) -> 
     """3 MiB more: 3,145,728 bytes."""
     assert run("diff", before, after, "--fail-on", "memory=3MiB")[::2] == (0, "")
     code, text, errors = run(
-        *("diff", before, after, "--by", "frame", "--format", "markdown"),
+        *("diff", before, after, "--per", "frame", "--format", "markdown"),
         *("--fail-on", "memory=3MB", "--fail-on", "80%"),
     )
     assert (code, errors) == (

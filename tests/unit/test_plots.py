@@ -213,7 +213,7 @@ class TestSteps:
 
 class TestKernels:
     def test_rows_are_those_of_the_answer(self, gpu: Trace) -> None:
-        rows = rows_of(Plots(gpu).kernels(top=3, by="name"))
+        rows = rows_of(Plots(gpu).kernels(top=3, per="name"))
         answer = gpu.kernels(top=3)
         assert rows[answer.columns].equals(answer)
         assert same(rows["total"], answer["total_ns"], 1e6)
@@ -336,8 +336,8 @@ class TestRanksAndRuns:
 
 class TestRoofline:
     def test_points_are_those_of_the_answer(self, gpu: Trace) -> None:
-        rows = rows_of(Plots(gpu).roofline(by="op"))
-        answer = gpu.roofline(by="op").filter(
+        rows = rows_of(Plots(gpu).roofline(per="op"))
+        answer = gpu.roofline(per="op").filter(
             (pl.col("flop_per_byte") > 0) & (pl.col("flop_per_s") > 0)
         )
         assert rows.height
@@ -414,7 +414,7 @@ def test_hostile_names_are_drawn(hostile_trace: Trace) -> None:
 
 
 def test_every_hostile_kernel_has_its_bar(hostile_trace: Trace) -> None:
-    chart = Plots(hostile_trace).kernels(top=1000, by="name")
+    chart = Plots(hostile_trace).kernels(top=1000, per="name")
     assert {"__proto__", "constructor"} <= set(rows_of(chart)["name"])
     assert len(bars(svg(chart))) == rows_of(chart).height
 

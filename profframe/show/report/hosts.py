@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from profframe.show.report.columns import FrameView
@@ -111,7 +112,8 @@ def memory(context: Context) -> Section | None:
 
 def snapshot(context: Context) -> Section | None:
     """What a memory snapshot has: over time, at the peak, and how segments are divided."""
-    frames = context.answer("memory_stacks", by="frame", top=0)
+    held = partial(context.answer, "memory_stacks", top=0)
+    frames = held(per="frame")
     segments = context.answer("fragmentation")
     parts: list[Part] = []
     if failures := context.answer("out_of_memory"):
@@ -121,9 +123,9 @@ def snapshot(context: Context) -> Section | None:
         parts += context.chart("snapshot_timeline", "What held memory over time")
         tables = [
             (label, context.table(reply, f"Peak by {label}", _HELD, key=f"memory-stacks-{n}"))
-            for n, (label, by) in enumerate(_HELD_BY)
-            if (reply := frames if by == "frame" else context.answer("memory_stacks", by=by, top=0))
-            and (by == "stack" or {*reply.frame["name"]} - {None, "unknown"})
+            for n, (label, per) in enumerate(_HELD_BY)
+            if (reply := frames if per == "frame" else held(per=per))
+            and (per == "stack" or {*reply.frame["name"]} - {None, "unknown"})
         ]
         title = "What held memory at the peak, and what was never freed"
         parts.append(Choice("memory-stacks", "Grouped by", tuple(tables), title))
