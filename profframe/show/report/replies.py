@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import polars as pl
 
 from profframe.errors import ParameterError
-from profframe.query.catalogue import asked, find
+from profframe.query.catalogue import find, resolve
 from profframe.query.header import sql_directory
 from profframe.show.columns import KEYS
 from profframe.show.kernel_names import of_answer
@@ -120,7 +120,7 @@ class Context:
 
     def answer(self, name: str, **parameters: object) -> Reply:
         """Run an answer of the catalogue."""
-        select = asked(name, parameters)[0].name
+        select = resolve(name, parameters)[0].name
         rows = pl.DataFrame(self.trace.answer(name, **parameters))
         return Reply(
             select,
