@@ -19,8 +19,8 @@ from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.loading.explain import explain
 from profframe.query import analyses, renamed
 from profframe.query.analyses import Analysis
-from profframe.query.catalogue import asked, find
 from profframe.query.catalogue import catalogue as all_answers
+from profframe.query.catalogue import find, resolve
 from profframe.query.header import Answer, sql_directory
 from profframe.query.rules import Advice
 from profframe.show.causes import remark
@@ -398,7 +398,7 @@ def _shipped(
         raise UnknownNameError.among(
             "answer or table", name, [*names, *analyses.names(), *schema.TABLES]
         )
-    return asked(name, given, notes.append)
+    return resolve(name, given, notes.append)
 
 
 def _chosen(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:

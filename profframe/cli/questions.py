@@ -154,11 +154,11 @@ def _checked(
     """The SELECT, checked parameters, and the columns that they or the output name."""
     from profframe.cli.output import warn
     from profframe.query.arrangement import divided
-    from profframe.query.catalogue import asked
+    from profframe.query.catalogue import resolve
     from profframe.query.renamed import with_new_columns
 
     with usage_errors():
-        question, values = asked(name, given, warn)
+        question, values = resolve(name, given, warn)
     check_question(question, values)
     named = with_new_columns(question.name, output.columns, warn)
     output = replace(output, columns=tuple(named))
@@ -198,11 +198,11 @@ def check_question(name: str | Answer, parameters: Mapping[str, object]) -> None
     """Check a question before loading a large trace for it."""
     import duckdb
 
-    from profframe.query.catalogue import asked
+    from profframe.query.catalogue import resolve
     from profframe.query.run import prepare
 
     with usage_errors(), duckdb.connect() as connection:
-        prepare(connection, *asked(name, parameters, lambda _: None))
+        prepare(connection, *resolve(name, parameters, lambda _: None))
 
 
 def parameter(text: str) -> tuple[str, str]:

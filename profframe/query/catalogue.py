@@ -89,7 +89,7 @@ def find(name_or_path: str | PathLike[str] | Answer) -> Answer:
     return _shipped(name)
 
 
-def asked(
+def resolve(
     name_or_path: str | PathLike[str] | Answer,
     parameters: Mapping[str, object],
     warn: renamed.Warn = renamed.future_warning,
@@ -115,7 +115,7 @@ def asked(
 
     Examples
     --------
-    >>> select, own = asked("hangs", {"per": "rank", "top": 5})
+    >>> select, own = resolve("hangs", {"per": "rank", "top": 5})
     >>> select.name, own
     ('hangs.rank', {'top': 5})
     """
@@ -125,9 +125,9 @@ def asked(
         warn(f"{name_or_path} is now answer({call})")
         name_or_path, parameters = new, {**chosen, **parameters}
     answer = find(name_or_path)
-    known = {parameter.name for parameter in answer.all_parameters}
-    given = renamed.with_new_names(answer.name, parameters, known, warn)
-    for name in given.keys() & {"sort", "columns"} - known:
+    own = {parameter.name for parameter in answer.all_parameters}
+    given = renamed.with_new_names(answer.name, parameters, own, warn)
+    for name in given.keys() & {"sort", "columns"} - own:
         given[name] = renamed.with_new_columns(answer.name, given[name], warn)
     chosen_form = next((form for form in answer.forms if _is_chosen(form, given)), answer)
     return chosen_form, _own(answer, chosen_form, given)

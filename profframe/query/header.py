@@ -109,11 +109,11 @@ class Answer:
     @property
     def all_parameters(self) -> tuple[Parameter, ...]:
         """Its parameters, then those that only forms of it have."""
-        every: dict[str, Parameter] = {}
+        by_name: dict[str, Parameter] = {}
         for select in self.selects:
             for parameter in select.parameters:
-                every.setdefault(parameter.name, parameter)
-        return (*every.values(),)
+                by_name.setdefault(parameter.name, parameter)
+        return (*by_name.values(),)
 
     @property
     def shared(self) -> tuple[str, ...]:

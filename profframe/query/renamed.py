@@ -108,7 +108,7 @@ def sentence(what: str, old: str, new: str) -> str:
 def with_new_names(
     owner: str,
     given: Mapping[str, Any],
-    known: Container[str] = (),
+    own: Container[str] = (),
     warn: Warn = future_warning,
 ) -> dict[str, Any]:
     """Parameters by their new names; a warning names each old one.
@@ -121,7 +121,7 @@ def with_new_names(
         An answer, a method or a function.
     given
         Value by name.
-    known
+    own
         Names that it has, which stay: your own file may have the name of an answer.
     warn
         Called with a sentence for each old name; by default it becomes a FutureWarning.
@@ -130,7 +130,7 @@ def with_new_names(
     result: dict[str, Any] = {}
     for name, value in given.items():
         new = new_names.get(name, name)
-        if name in known or new in given:
+        if name in own or new in given:
             new = name
         if new != name:
             warn(sentence(owner, name, new))

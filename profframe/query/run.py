@@ -15,7 +15,7 @@ import pyarrow as pa
 from profframe.errors import ProfframeError
 from profframe.query import macros, sandbox
 from profframe.query.arrangement import AS_IT_IS, Arrangement, divided, quoted
-from profframe.query.catalogue import asked, columns_named, find, is_shipped, reads, words_of
+from profframe.query.catalogue import columns_named, find, is_shipped, reads, resolve, words_of
 from profframe.query.computing import (
     FREE,
     check_arrow_columns,
@@ -126,7 +126,7 @@ def prepare(
     >>> connection.sql("SELECT getvariable('group_by_stack_n')").fetchall()
     [(5,)]
     """
-    answer, parameters = asked(answer, parameters)
+    answer, parameters = resolve(answer, parameters)
     set_variables(connection, answer, parameters)
     macros.load(connection, answer.sql)
 
@@ -175,7 +175,7 @@ def run(
     >>> run(connection, find("self_times")).fetchall()
     [('r', 0, 'mm', 'host_op', 1, 7, 7, 7, 7, 7, 1.0)]
     """
-    answer, parameters = asked(answer, parameters)
+    answer, parameters = resolve(answer, parameters)
     where, trusted = f"answer {answer.name!r}", is_shipped(answer)
     arrangement, _ = divided(answer, parameters)
     set_variables(connection, answer, parameters)
@@ -205,7 +205,7 @@ def answered(
 
     ``in_steps`` is for advice: whether each rule is asked by itself.
     """
-    answer, parameters = asked(answer, parameters)
+    answer, parameters = resolve(answer, parameters)
     arrangement, _ = divided(answer, parameters)
     given = values(answer, parameters)
     if isinstance(answer, Advice):
@@ -274,7 +274,7 @@ def script(answer: Answer, parameters: Mapping[str, object] = MappingProxyType({
     >>> script(find("step_times")).splitlines()[0]
     'CREATE OR REPLACE TEMP MACRO host_windows(steps) AS TABLE'
     """
-    answer, parameters = asked(answer, parameters)
+    answer, parameters = resolve(answer, parameters)
     arrangement, _ = divided(answer, parameters)
     types = {parameter.name: parameter.type for parameter in answer.parameters}
     variables = [

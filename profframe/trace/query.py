@@ -19,7 +19,7 @@ from profframe.facts.models import Devices
 from profframe.query import analyses, reasons, renamed
 from profframe.query.analyses import Analysis
 from profframe.query.catalogue import advice as with_rules
-from profframe.query.catalogue import asked, catalogue
+from profframe.query.catalogue import catalogue, resolve
 from profframe.query.header import Answer
 from profframe.query.result import plain
 from profframe.query.rules import Advice
@@ -75,7 +75,7 @@ def answer(
     >>> trace.answer("self_times", sort="calls", top=2, columns=["name", "calls"]).rows()
     [('aten::copy_', 459), ('aten::empty_strided', 405)]
     """
-    question, parameters = asked(answer, parameters)
+    question, parameters = resolve(answer, parameters)
     session = self._session
     docs = {column.name: column.doc for column in question.columns}
     values = {parameter.name: parameter.default for parameter in question.parameters} | parameters
@@ -100,7 +100,7 @@ def _rows(self: Trace, question: Answer, parameters: Mapping[str, object]) -> pl
 def renamed_method(self: Trace, name: str) -> Callable[..., pl.DataFrame]:
     """The method of an answer that has another name now."""
     new, chosen = renamed.ANSWERS[name]
-    select, _ = asked(new, chosen)
+    select, _ = resolve(new, chosen)
     names = [parameter.name for parameter in select.parameters]
 
     def method(*args: object, **kwargs: object) -> pl.DataFrame:

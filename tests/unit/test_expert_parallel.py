@@ -113,7 +113,7 @@ def test_what_a_person_reads_has_short_names(path: Path, run: Run) -> None:
     assert "expert_parallel 55.6 %, gemm 44.4 %" in shown
     full = run("show", path, "--full-names")[1]
     assert DISPATCH[:60] in full
-    table = run("answer", "kernels", path, "-p", "by=launch")[1]
+    table = run("answer", "kernels", path, "-p", "per=launch")[1]
     assert "void dpsk" not in table
     page = path.with_suffix(".html")
     profframe.load(path).report(page, sections=["kernels"])

@@ -13,7 +13,7 @@ import polars as pl
 from profframe.errors import ParameterError
 from profframe.pages.report.columns import FrameView
 from profframe.pages.report.parts import Chart, Table
-from profframe.query.catalogue import asked, find
+from profframe.query.catalogue import find, resolve
 from profframe.query.header import sql_directory
 from profframe.show.columns import KEYS
 from profframe.show.kernel_names import of_answer
@@ -62,7 +62,7 @@ class Context:
 
     def answer(self, name: str, **parameters: object) -> Reply:
         """Run an answer of the catalogue."""
-        select = asked(name, parameters)[0].name
+        select = resolve(name, parameters)[0].name
         rows = pl.DataFrame(self.trace.answer(name, **parameters))
         return Reply(
             select,
