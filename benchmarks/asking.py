@@ -32,8 +32,8 @@ from mcp.client import Client  # noqa: E402
 
 from benchmarks.answers import FULL, SMALL, SOURCES, Sizes, tiled  # noqa: E402
 from profframe import Trace, load  # noqa: E402
-from profframe.asking.server import server  # noqa: E402
-from profframe.asking.service import Service  # noqa: E402
+from profframe.server.mcp import server  # noqa: E402
+from profframe.server.service import Service  # noqa: E402
 from tests.places import TRACES  # noqa: E402
 
 LIMIT: Final = 1.3

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     )
 
     from profframe.analysis.causes.explanation import Explanation
-    from profframe.converting.convert import convert
-    from profframe.loading.capture import profile, trace_handler
-    from profframe.loading.diff import diff
-    from profframe.loading.diff_report import diff_report
-    from profframe.loading.explain import explain
-    from profframe.loading.load import load, load_nvprof
-    from profframe.loading.memory_diff import diff_memory
-    from profframe.loading.memory_recording import memory_snapshot, record_memory
+    from profframe.comparisons.diff import diff
+    from profframe.comparisons.diff_report import diff_report
+    from profframe.comparisons.explain import explain
+    from profframe.comparisons.memory_diff import diff_memory
+    from profframe.conversion.convert import convert
+    from profframe.loaders.load import load, load_nvprof
+    from profframe.loaders.memory_recording import memory_snapshot, record_memory
+    from profframe.loaders.torch_profiler import profile, trace_handler
     from profframe.show.frame import Frame, why_empty
     from profframe.trace.query import answers
     from profframe.trace.trace import Trace
@@ -93,26 +93,26 @@ __all__ = [
 _HOMES: Final = {
     "Explanation": "profframe.analysis.causes.explanation",
     "Frame": "profframe.show.frame",
-    "ProfilerAction": "profframe.loading.capture",
-    "ProfilerActivity": "profframe.loading.capture",
+    "ProfilerAction": "profframe.loaders.torch_profiler",
+    "ProfilerActivity": "profframe.loaders.torch_profiler",
     "Trace": "profframe.trace.trace",
     "answers": "profframe.trace.query",
-    "convert": "profframe.converting.convert",
-    "diff": "profframe.loading.diff",
-    "diff_memory": "profframe.loading.memory_diff",
-    "diff_report": "profframe.loading.diff_report",
-    "emit_itt": "profframe.loading.capture",
-    "emit_nvtx": "profframe.loading.capture",
-    "explain": "profframe.loading.explain",
-    "load": "profframe.loading.load",
-    "load_nvprof": "profframe.loading.load",
-    "memory_snapshot": "profframe.loading.memory_recording",
-    "profile": "profframe.loading.capture",
-    "record_function": "profframe.loading.capture",
-    "record_memory": "profframe.loading.memory_recording",
-    "schedule": "profframe.loading.capture",
-    "supported_activities": "profframe.loading.capture",
-    "trace_handler": "profframe.loading.capture",
+    "convert": "profframe.conversion.convert",
+    "diff": "profframe.comparisons.diff",
+    "diff_memory": "profframe.comparisons.memory_diff",
+    "diff_report": "profframe.comparisons.diff_report",
+    "emit_itt": "profframe.loaders.torch_profiler",
+    "emit_nvtx": "profframe.loaders.torch_profiler",
+    "explain": "profframe.comparisons.explain",
+    "load": "profframe.loaders.load",
+    "load_nvprof": "profframe.loaders.load",
+    "memory_snapshot": "profframe.loaders.memory_recording",
+    "profile": "profframe.loaders.torch_profiler",
+    "record_function": "profframe.loaders.torch_profiler",
+    "record_memory": "profframe.loaders.memory_recording",
+    "schedule": "profframe.loaders.torch_profiler",
+    "supported_activities": "profframe.loaders.torch_profiler",
+    "trace_handler": "profframe.loaders.torch_profiler",
     "why_empty": "profframe.show.frame",
 }
 """Modules of the names that take long to import."""

@@ -79,7 +79,7 @@ class ProfframeError(Exception):
     def __init__(self, *args: object) -> None:
         super().__init__(*(without_secrets(a) if isinstance(a, str) else a for a in args))
 
-    def meaning(self, instead: tuple[str, str] | None) -> Self:
+    def with_suggestion(self, instead: tuple[str, str] | None) -> Self:
         """A copy of the error with a suggestion."""
         self.instead = instead
         return self
@@ -141,10 +141,10 @@ class UnknownNameError(AnswerError):
         near = nearest(name, names)
         hint = f"; did you mean {near!r}?" if near else ""
         if not names:
-            return cls(f"no {what} named {name!r}; there is no {what} at all").meaning(None)
+            return cls(f"no {what} named {name!r}; there is no {what} at all").with_suggestion(None)
         shown = names if len(names) <= _MOST_KNOWN else [*names[:_MOST_KNOWN], "..."]
         error = cls(f"no {what} named {name!r}{hint} (known: {', '.join(shown)})")
-        return error.meaning((name, near) if near else None)
+        return error.with_suggestion((name, near) if near else None)
 
     @classmethod
     def one_of(cls, argument: str, value: object, values: Iterable[str]) -> UnknownNameError:
@@ -159,7 +159,7 @@ class UnknownNameError(AnswerError):
         near = nearest(value, values) if isinstance(value, str) else None
         hint = f"; did you mean {near!r}?" if near else ""
         error = cls(f"{argument} is one of {', '.join(values)}, not {value!r}{hint}")
-        return error.meaning((str(value), near) if near else None)
+        return error.with_suggestion((str(value), near) if near else None)
 
 
 class ArgumentError(ParameterError, TypeError):
@@ -179,7 +179,7 @@ def nearest(name: str, names: Iterable[str], least: float = _LEAST_ALIKE) -> str
     return lower[near[0]] if near else None
 
 
-def naming_arguments(
+def explain_unknown_arguments(
     function: Callable[Arguments, Value],
     elsewhere: Callable[[str, tuple[Any, ...], dict[str, Any]], str | None] = lambda *_: None,
     called: str | None = None,
@@ -241,7 +241,7 @@ def _no_argument(function: str, name: str, names: Iterable[str], call: str | Non
         return ArgumentError(f"{start}; did you mean {call}?")
     hint = f"; did you mean {near!r}?" if near else ""
     instead = (name, near) if near else None
-    return ArgumentError(f"{start}{hint} (known: {', '.join(names)})").meaning(instead)
+    return ArgumentError(f"{start}{hint} (known: {', '.join(names)})").with_suggestion(instead)
 
 
 def no_attribute(owner: object, what: str, called: str, name: str) -> AttributeError:

@@ -76,7 +76,7 @@ def hostile_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def hostile_trace(hostile_file: Path) -> Iterator[profframe.Trace]:
     """The same, loaded, as a run of a hostile name; what was asked once is not computed again."""
-    with profframe.load(hostile_file, run=hostile.RUN).asking() as trace:
+    with profframe.load(hostile_file, run=hostile.RUN).session() as trace:
         yield trace
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe.facts import Tables, add_facts
 from profframe.facts.graph_captures.attribution import CaptureSource
-from profframe.facts.graph_captures.captures import captures
+from profframe.facts.graph_captures.recorded_captures import captures
 from profframe.facts.pipeline import captured
 from profframe.trace.trace import Trace
 from tests.builders import Row, event, tables

@@ -64,7 +64,7 @@ SERIOUS: Final = (
     Mutant(
         "2",
         "what a killed batch has staged is taken up for other options",
-        "profframe/converting/staging.py",
+        "profframe/conversion/staging.py",
         "parts = (source, content, options, facts_version())",
         "parts = (source, content, facts_version())",
         "tests/batch/test_convert.py"
@@ -106,7 +106,7 @@ SERIOUS: Final = (
     Mutant(
         "6",
         "a copy in a bucket that fails half-way reads as complete",
-        "profframe/converting/bucket.py",
+        "profframe/conversion/bucket.py",
         'files.rm_file(f"{root}/{target}/traces.parquet")',
         "pass",
         "tests/batch/test_urls.py"
@@ -124,7 +124,7 @@ SERIOUS: Final = (
     Mutant(
         "8a",
         "the chance of a metric is not corrected for the number of metrics",
-        "profframe/analysis/checks.py",
+        "profframe/analysis/run_checks.py",
         "p * number > regressions.LEVEL",
         "p > regressions.LEVEL",
         "tests/unit/test_history.py::TestCheck::test_many_metrics_are_corrected_for",
@@ -468,7 +468,7 @@ RANKS: Final = (
     Mutant(
         "32f",
         "what was not recorded is no part of a walk",
-        "profframe/analysis/critical_path/before.py",
+        "profframe/analysis/critical_path/blame.py",
         "        if since < 0:\n            taken.append((path, NONE, UNKNOWN, since, 0))\n",
         "",
         "tests/parity/test_blame.py::test_it_adds_up_where_not_all_clocks_are_known",
@@ -476,7 +476,7 @@ RANKS: Final = (
     Mutant(
         "32g",
         "mending what loads data mends all that a thread does",
-        "profframe/analysis/replay/remedies.py",
+        "profframe/analysis/simulation/remedies.py",
         "rows &= _within(own, its.is_load) == (cause == _INPUT)",
         "rows &= True",
         "tests/parity/test_gains.py::test_a_late_loader_gains_what_the_loader_costs",
@@ -511,8 +511,8 @@ GATES: Final = (
     Mutant(
         "33b",
         "the warm-up counts in the time of a step",
-        "profframe/loading/limits.py",
-        """steps.join(unsteady(side.trace, side.steps), on=["run", "step"], how="anti")""",
+        "profframe/comparisons/fail_on_metrics.py",
+        """steps.join(skipped_steps(side.trace, side.steps), on=["run", "step"], how="anti")""",
         "steps",
         "tests/unit/test_limits.py::test_only_steady_steps_count_unless_all_are_asked_for",
     ),
@@ -535,7 +535,7 @@ GATES: Final = (
     Mutant(
         "33e",
         "a name that is there is taken for a pattern",
-        "profframe/loading/limits.py",
+        "profframe/comparisons/fail_on_metrics.py",
         "    return exact or [\n",
         "    return [\n",
         "tests/unit/test_limits.py::test_any_name",
@@ -554,7 +554,7 @@ PLANTED_3A: Final = (
     Mutant(
         "M3",
         "the call before the first of a capture is its last one",
-        "profframe/facts/graph_captures/matching.py",
+        "profframe/facts/graph_captures/replay_matching.py",
         "if offset and captured[offset - 1] == ran[0]:",
         "if captured[offset - 1] == ran[0]:",
         "tests/unit/test_graph_captures.py"
@@ -563,7 +563,7 @@ PLANTED_3A: Final = (
     Mutant(
         "M3a",
         "the first of several equal calls at the beginning of a capture was lost",
-        "profframe/facts/graph_captures/matching.py",
+        "profframe/facts/graph_captures/replay_matching.py",
         "if offset and captured[offset - 1] == ran[0]:",
         "if False:",
         "tests/unit/test_graph_captures.py"
@@ -572,7 +572,7 @@ PLANTED_3A: Final = (
     Mutant(
         "M3b",
         "the last of several equal calls at the end of a capture was lost",
-        "profframe/facts/graph_captures/matching.py",
+        "profframe/facts/graph_captures/replay_matching.py",
         "if extra > offset and captured[offset + size] == ran[-1]:",
         "if False:",
         "tests/unit/test_graph_captures.py"
@@ -581,7 +581,7 @@ PLANTED_3A: Final = (
     Mutant(
         "M3c",
         "work of two streams is of one call",
-        "profframe/facts/graph_captures/matching.py",
+        "profframe/facts/graph_captures/replay_matching.py",
         "return result if np.unique(taken).size == taken.size else None",
         "return result",
         "tests/unit/test_graph_captures.py::test_work_of_two_streams_is_not_of_one_call",
@@ -689,7 +689,7 @@ PLANTED_3A: Final = (
     Mutant(
         "M18",
         "a rank that left as the last one came has waited for it",
-        "profframe/analysis/critical_path/job.py",
+        "profframe/analysis/critical_path/path_across_ranks.py",
         "(end > start[last])",
         "(end >= start[last])",
         "tests/parity/test_critical_path_of_jobs.py"
@@ -698,7 +698,7 @@ PLANTED_3A: Final = (
     Mutant(
         "M18a",
         "a rank that came together with the last one has waited for it",
-        "profframe/analysis/critical_path/job.py",
+        "profframe/analysis/critical_path/path_across_ranks.py",
         "waits = (start[last] > start) &",
         "waits = (start[last] >= start) &",
         "tests/parity/test_critical_path_of_jobs.py"
@@ -707,7 +707,7 @@ PLANTED_3A: Final = (
     Mutant(
         "M19",
         "of ranks that come together the highest is the last",
-        "profframe/analysis/critical_path/job.py",
+        "profframe/analysis/critical_path/path_across_ranks.py",
         "np.lexsort((-self.rank, self.start, self.match))",
         "np.lexsort((self.rank, self.start, self.match))",
         "tests/parity/test_critical_path_of_jobs.py"
@@ -724,7 +724,7 @@ PLANTED_3A: Final = (
     Mutant(
         "M30",
         "an op that launches nothing is launching",
-        "profframe/analysis/replay/changes.py",
+        "profframe/analysis/simulation/changes.py",
         "(details.is_op & contains)",
         "details.is_op",
         "tests/parity/test_what_if.py"
@@ -733,7 +733,7 @@ PLANTED_3A: Final = (
     Mutant(
         "M30a",
         "an op launches what begins as it ends",
-        "profframe/analysis/replay/changes.py",
+        "profframe/analysis/simulation/changes.py",
         "slices.thread, slices.end - 1)\n    contains",
         "slices.thread, slices.end)\n    contains",
         "tests/parity/test_what_if.py::test_an_op_launches_what_begins_before_it_ends",
@@ -741,7 +741,7 @@ PLANTED_3A: Final = (
     Mutant(
         "M30b",
         "an op launches what other threads launch meanwhile",
-        "profframe/analysis/replay/changes.py",
+        "profframe/analysis/simulation/changes.py",
         "last_until(thread, start, slices.thread, slices.end - 1)",
         "last_until(0 * thread, start, 0 * slices.thread, slices.end - 1)",
         "tests/parity/test_what_if.py::test_an_op_launches_nothing_of_another_thread",
@@ -749,7 +749,7 @@ PLANTED_3A: Final = (
     Mutant(
         "M30c",
         "an op does not launch what begins with it",
-        "profframe/analysis/replay/changes.py",
+        "profframe/analysis/simulation/changes.py",
         ">= slices.start\n    return (calls",
         "> slices.start\n    return (calls",
         "tests/parity/test_what_if.py::test_an_op_launches_what_begins_with_it",
@@ -757,7 +757,7 @@ PLANTED_3A: Final = (
     Mutant(
         "M31",
         "whatever happens between two launches is launching",
-        "profframe/analysis/replay/changes.py",
+        "profframe/analysis/simulation/changes.py",
         "free[rows[length <= high + 3 * (high - low)]] = True",
         "free[rows] = True",
         "tests/parity/test_what_if.py"
@@ -766,7 +766,7 @@ PLANTED_3A: Final = (
     Mutant(
         "M31a",
         "what is between launches of two threads is launching",
-        "profframe/analysis/replay/changes.py",
+        "profframe/analysis/simulation/changes.py",
         "goes_on = (points.thread[before] == points.thread[after]) & (",
         "goes_on = (",
         "tests/parity/test_what_if.py::test_an_op_launches_nothing_of_another_thread",
@@ -774,7 +774,7 @@ PLANTED_3A: Final = (
     Mutant(
         "M31b",
         "other calls between two launches are launching",
-        "profframe/analysis/replay/changes.py",
+        "profframe/analysis/simulation/changes.py",
         " & (calls[before] == calls[after])",
         "",
         "tests/parity/test_what_if.py::test_a_call_between_launches_takes_its_time",
@@ -834,8 +834,8 @@ PLANTED_3A: Final = (
         "M37f",
         "a call that copies does not exist to wait for the copy",
         "profframe/analysis/causes/delays.py",
-        "is_kernel = (of.work != COPY)[tree.row[works]]",
-        "is_kernel = (of.work > 0)[tree.row[works]]",
+        "is_kernel = (slices.work != COPY)[tree.row[works]]",
+        "is_kernel = (slices.work > 0)[tree.row[works]]",
         "tests/parity/test_explain.py::test_what_launches_kernels_does_not_exist_to_wait_for_them",
     ),
 )
@@ -853,7 +853,7 @@ PLANTED_3B: Final = (
         "M44",
         "absolute times are on the clock of the trace",
         "profframe/readers/perfetto/events.py",
-        "absolute.value * 1000 + packets.monotonic[of[absolute.owner]]",
+        "absolute.value * 1000 + packets.monotonic[places[absolute.owner]]",
         "absolute.value * 1000",
         "tests/unit/test_perfetto_writers.py"
         "::test_absolute_times_of_the_first_writers_are_on_the_monotonic_clock",
@@ -974,7 +974,7 @@ PLANTED_3B: Final = (
     Mutant(
         "M53b",
         "a path across ranks is drawn by the clock of each",
-        "profframe/pages/timeline/columns.py",
+        "profframe/pages/timeline/page_slices.py",
         "first: Ints = np.searchsorted(run, run)[trace]",
         "first: Ints = trace",
         "tests/unit/test_timeline.py::test_a_path_across_ranks_is_on_the_clock_of_the_lowest_one",
@@ -982,7 +982,7 @@ PLANTED_3B: Final = (
     Mutant(
         "M53c",
         "steps and counters are drawn by the clock of the first rank",
-        "profframe/pages/timeline/heads.py",
+        "profframe/pages/timeline/metadata.py",
         'zero = pl.Series("_zero", content.slices.zeros)[trace]',
         "zero = int(content.slices.zeros[0])",
         "tests/unit/test_timeline.py::test_steps_and_counters_begin_by_the_clock_of_their_rank",
@@ -1166,7 +1166,7 @@ GENERATED: Final = (
     Mutant(
         "G2",
         "calls of one thread are of the capture of another",
-        "profframe/facts/graph_captures/captures.py",
+        "profframe/facts/graph_captures/recorded_captures.py",
         "mine = thread[calls[rows]] == thread[begin]",
         "mine = thread[calls[rows]] != thread[begin]",
         "tests/unit/test_graph_captures.py::test_captures_of_two_threads_at_once",
@@ -1222,7 +1222,7 @@ GENERATED: Final = (
     Mutant(
         "G17",
         "nothing depends on the first work of a graph",
-        "profframe/analysis/critical_path/rows.py",
+        "profframe/analysis/critical_path/rank_rows.py",
         "there = (first >= 0) & (then >= 0)",
         "there = (first > 0) & (then >= 0)",
         "tests/unit/test_dependencies.py::test_a_graph_whose_dependencies_were_recorded",
@@ -1238,7 +1238,7 @@ GENERATED: Final = (
     Mutant(
         "G28",
         "what the first event launched is not fused",
-        "profframe/analysis/replay/changes.py",
+        "profframe/analysis/simulation/changes.py",
         "within = np.append(rows, NONE)\n    launched = works_of.call >= 0",
         "within = np.append(rows, NONE)\n    launched = works_of.call > 0",
         "tests/parity/test_what_if.py::test_fused_kernels_may_be_launched_by_the_first_event",
@@ -1246,7 +1246,7 @@ GENERATED: Final = (
     Mutant(
         "G34",
         "what comes twice on a side marks a place",
-        "profframe/analysis/alignment/sequences.py",
+        "profframe/analysis/alignment/trees.py",
         "if counts[value] == 1 and value in places",
         "if value in places",
         "tests/unit/test_alignment.py::test_what_comes_twice_on_a_side_is_no_mark",
@@ -1294,7 +1294,7 @@ GENERATED: Final = (
     Mutant(
         "G46",
         "slices beside others lose their thread",
-        "profframe/analysis/export_lines/lanes.py",
+        "profframe/export/lines/overlap_lanes.py",
         'if row["thread"] <= thread.max():',
         'if row["thread"] <= thread.min():',
         "tests/unit/test_export_lines.py::test_a_slice_beside_another_is_named_by_its_own_thread",
@@ -1321,7 +1321,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H3",
         "a stream that runs out of calls fails",
-        "profframe/facts/graph_captures/matching.py",
+        "profframe/facts/graph_captures/replay_matching.py",
         "while at < len(possible) and names[possible[at]] != name:",
         "while names[possible[at]] != name:",
         "tests/unit/test_graph_captures.py::test_a_stream_that_ran_out_of_calls_is_of_another_graph",
@@ -1353,7 +1353,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H14",
         "keys without heads are read",
-        "profframe/facts/formulas/sequences.py",
+        "profframe/facts/formulas/ragged_attention.py",
         "if min(len(query.shape), len(key.shape), len(value.shape)) < 3:",
         "if max(len(query.shape), len(key.shape), len(value.shape)) < 3:",
         "tests/unit/test_formulas.py::test_keys_without_heads_are_unknown",
@@ -1378,7 +1378,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H32",
         "a part of just as many cells as may be is aligned by turns",
-        "profframe/analysis/alignment/sequences.py",
+        "profframe/analysis/alignment/trees.py",
         "if len(left) * len(right) <= _MOST_CELLS:",
         "if len(left) * len(right) < _MOST_CELLS:",
         "tests/unit/test_alignment.py::test_a_part_of_just_as_many_cells_is_aligned_as_a_whole",
@@ -1386,7 +1386,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H26",
         "the transfer of the first work is not scaled",
-        "profframe/analysis/replay/changes.py",
+        "profframe/analysis/simulation/changes.py",
         "of_work = (place >= 0) & (place < tails.size)",
         "of_work = (place > 0) & (place < tails.size)",
         "tests/parity/test_what_if.py::test_kernels_of_collectives_are_transfers",
@@ -1394,7 +1394,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H27",
         "work that other work held up shows how launches take effect",
-        "profframe/analysis/replay/lags.py",
+        "profframe/analysis/simulation/lags.py",
         "free = binds[rows] & (_ready(graph, edges)[work] <= called) & (called >= 0)",
         "free = binds[rows] & (called >= 0)",
         "tests/parity/test_what_if.py"
@@ -1403,7 +1403,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H30",
         "marks divide sequences from the last to the first",
-        "profframe/analysis/alignment/sequences.py",
+        "profframe/analysis/alignment/trees.py",
         "return chain[::-1]",
         "return chain",
         "tests/unit/test_alignment.py::test_marks_divide_the_rest_in_their_order",
@@ -1419,7 +1419,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H46",
         "a thread of two streams is named by the last",
-        "profframe/analysis/export_lines/job.py",
+        "profframe/export/lines/merged_ranks.py",
         "SELECT run, rank, thread, min(stream) AS stream",
         "SELECT run, rank, thread, max(stream) AS stream",
         "tests/unit/test_export_job.py::test_a_thread_of_two_streams_is_named_by_the_first",
@@ -1435,7 +1435,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H50",
         "numbers far below zero are numbers of a script",
-        "profframe/pages/timeline/others.py",
+        "profframe/pages/timeline/extra_columns.py",
         "low, high = column.min(), column.max()",
         "low, high = column.max(), column.max()",
         "tests/unit/test_timeline.py::test_numbers_that_a_script_has_not_are_texts",
@@ -1443,7 +1443,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H52",
         "all rows of a page have the rank of one of them",
-        "profframe/asking/pages.py",
+        "profframe/server/paging.py",
         "return column.null_count() in {0, column.len()} and column.min() == column.max()",
         "return column.null_count() in {0, column.len()} and column.max() == column.max()",
         "tests/agents/test_pages.py::test_a_rank_is_said_once_only_if_it_is_the_same_in_all_rows",
@@ -1451,7 +1451,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H55",
         "each rank has the format of each other rank in the overview",
-        "profframe/asking/tools.py",
+        "profframe/server/tools.py",
         """        on=["run", "rank"], how="left", maintain_order="left",
     )  # fmt: skip
     sections = [subject.section("overview""",
@@ -1463,7 +1463,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H56",
         "of equally long work the last is shown",
-        "sql/asking/surroundings.sql",
+        "sql/inner/surroundings.sql",
         """    WHERE events.launch_id = this.event_id
     ORDER BY events.dur_ns DESC NULLS LAST, events.event_id""",
         """    WHERE events.launch_id = this.event_id
@@ -1510,7 +1510,7 @@ DRAWN_THIRD: Final = (
     Mutant(
         "I16",
         "the main thread is the first, not the one with the most slices",
-        "profframe/analysis/critical_path/rows.py",
+        "profframe/analysis/critical_path/rank_rows.py",
         "GROUP BY thread ORDER BY slices DESC, thread",
         "GROUP BY thread ORDER BY thread",
         "tests/parity/test_critical_path.py"
@@ -1641,7 +1641,7 @@ DRAWN_THIRD: Final = (
     Mutant(
         "S13",
         "without the one before it a kernel that overlapped takes the rest alone",
-        "profframe/analysis/replay/changes.py",
+        "profframe/analysis/simulation/changes.py",
         "hidden = own.graph.works.whole - recorded",
         "hidden = own.graph.works.whole - own.graph.works.whole",
         "tests/parity/test_what_if.py::test_a_kernel_that_overlapped_keeps_the_rest_or_all_of_it",
@@ -1768,23 +1768,23 @@ DRAWN_THIRD: Final = (
     Mutant(
         "S15",
         "a prediction is no range where only replays agree",
-        "profframe/analysis/replay/what_if.py",
-        "low = min(*ends, of.length_ns - savings(of.job, lengths))",
-        "low = min(*ends, of.length_ns)",
+        "profframe/analysis/simulation/what_if.py",
+        "low = min(*ends, model.length_ns - savings(model.job, lengths))",
+        "low = min(*ends, model.length_ns)",
         "tests/parity/test_what_if.py::test_what_waited_while_only_a_kernel_ran_may_have_waited_for_it",
     ),
     Mutant(
         "S16",
         "faster work saves more than devices that take no time",
-        "profframe/analysis/replay/what_if.py",
-        "low = min(end, max(low, of.without_devices))",
+        "profframe/analysis/simulation/what_if.py",
+        "low = min(end, max(low, model.without_devices))",
         "low = min(end, low)",
         "tests/parity/test_what_if.py::test_what_waited_while_only_a_kernel_ran_may_have_waited_for_it",
     ),
     Mutant(
         "S17",
         "work is exposed beside other work",
-        "profframe/analysis/replay/exposed.py",
+        "profframe/analysis/simulation/exposed.py",
         "(counts > 0) & ~_inside(at, others) & _inside(at, waiting)",
         "(counts > 0) & _inside(at, waiting)",
         "tests/parity/test_what_if.py::test_what_waited_while_only_a_kernel_ran_may_have_waited_for_it",
@@ -1792,7 +1792,7 @@ DRAWN_THIRD: Final = (
     Mutant(
         "S18",
         "a call takes its time whatever it copies",
-        "profframe/analysis/replay/changes.py",
+        "profframe/analysis/simulation/changes.py",
         "np.maximum(new.own + rounded(more), 0)",
         "new.own",
         "tests/parity/test_what_if.py::test_a_host_makes_copies_of_pageable_memory",
@@ -1818,7 +1818,7 @@ DRAWN_THIRD: Final = (
     Mutant(
         "I43",
         "all ranks begin with the first slice of any",
-        "profframe/analysis/export_lines/speedscope.py",
+        "profframe/export/lines/speedscope.py",
         "min(min(start_ns)) OVER (PARTITION BY run, rank) AS first_ns",
         "min(min(start_ns)) OVER (PARTITION BY run) AS first_ns",
         "tests/unit/test_speedscope.py::TestSpeedscope"
@@ -1827,7 +1827,7 @@ DRAWN_THIRD: Final = (
     Mutant(
         "I45",
         "an arrow between ranks ends before the last one came",
-        "profframe/analysis/export_lines/job.py",
+        "profframe/export/lines/merged_ranks.py",
         "greatest(own.start_ns, least(last.start_ns, own.end_ns - 1)) AS at_ns",
         "least(own.start_ns, least(last.start_ns, own.end_ns - 1)) AS at_ns",
         "tests/unit/test_export_job.py"
@@ -1836,7 +1836,7 @@ DRAWN_THIRD: Final = (
     Mutant(
         "I46",
         "a slice of another thread hides that one is around an earlier one",
-        "profframe/analysis/export_lines/lanes.py",
+        "profframe/export/lines/overlap_lanes.py",
         "order = np.lexsort((start, thread))  # stable",
         "order = np.lexsort((start,))  # stable",
         "tests/unit/test_export_lines.py"
@@ -1854,7 +1854,7 @@ DRAWN_THIRD: Final = (
     Mutant(
         "I49",
         "the parent of the first slice of a trace is the last of the trace before",
-        "profframe/pages/timeline/content.py",
+        "profframe/pages/timeline/page_slices.py",
         "(number >= 0) & (at < self._bases[trace + 1])",
         "(at < self._bases[trace + 1])",
         "tests/unit/test_timeline.py::test_the_first_slices_of_every_trace_have_no_parent",
@@ -1862,7 +1862,7 @@ DRAWN_THIRD: Final = (
     Mutant(
         "I55",
         "the least self time is first",
-        "profframe/asking/tools.py",
+        "profframe/server/tools.py",
         "rows.sort(column, descending=True, nulls_last=True, maintain_order=True)",
         "rows.sort(column, descending=False, nulls_last=True, maintain_order=True)",
         "tests/agents/test_pages.py::test_the_most_self_time_is_first_and_equal_ones_stay_in_order",

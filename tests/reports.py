@@ -17,7 +17,7 @@ import polars as pl
 
 import profframe
 from profframe import Trace
-from profframe.pages.report import columns
+from profframe.pages.report import frame_columns
 from profframe.show.kernel_names import of_answer, shortened
 from tests.conftest import ROOT, TRACES
 
@@ -122,7 +122,7 @@ def _stated(column: Mapping[str, Any], texts: list[str]) -> list[str]:
 
 def check_numbers(tables: Mapping[str, Rows], trace: Trace) -> None:
     """Every table that shows an answer has its rows."""
-    with trace.asking() as asked:
+    with trace.session() as asked:
         for name, rows in tables.items():
             if name in ASKED:
                 answer = ASKED[name](asked)
@@ -171,5 +171,5 @@ def comparable(value: Any) -> object:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, str) and value:
-        return columns.shortened(value, LONGEST)
+        return frame_columns.shortened(value, LONGEST)
     return None if value == "" or (isinstance(value, float) and not math.isfinite(value)) else value

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import profframe
-from profframe.converting.convert import convert
+from profframe.conversion.convert import convert
 from tests.databases import write
 
 CPU = Path("examples/cpu_training.json.gz").absolute()

@@ -1,4 +1,4 @@
-"""Nested host slices of a trace, depth first; `profframe.show.tree` draws them."""
+"""Nested host slices of a trace, depth first; `profframe.show.tree_text` draws them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 import duckdb
 
-from profframe.analysis.selecting import some_traces
+from profframe.analysis.run_selection import some_traces
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.selection import integer
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.analysis.critical_path import edges as waits
-from profframe.analysis.critical_path import job
+from profframe.analysis.critical_path import path_across_ranks
 from profframe.analysis.critical_path.edges import (
     GRAPH,
     KINDS,
@@ -25,7 +25,7 @@ from profframe.analysis.critical_path.edges import (
     Edges,
 )
 from profframe.analysis.critical_path.graph import Graph
-from profframe.facts.columns import numbers
+from profframe.facts.arrays import numbers
 from profframe.intervals import Ints
 from profframe.query.header import Answer
 from profframe.query.run import prepare, select
@@ -41,7 +41,9 @@ _Part = dict[str, Any]
 """Columns of some rows: numbers, or one for all of them."""
 
 
-def dependencies(connect: job.Connect, gathered: job.Job, run: str) -> pa.Table:
+def dependencies(
+    connect: path_across_ranks.Connect, gathered: path_across_ranks.JobWindow, run: str
+) -> pa.Table:
     """The rows of a run, in the order of target and source."""
     parts = [*_of_meetings(gathered.meetings, np.asarray(gathered.ranks))]
     for place, rank in enumerate(gathered.ranks):
@@ -122,7 +124,7 @@ def _events_at(graph: Graph, point: Ints) -> tuple[Ints, Ints]:
     return event, np.where(starts, _START, _END)
 
 
-def _of_meetings(meetings: job.Meetings, ranks: Ints) -> Iterator[_Part]:
+def _of_meetings(meetings: path_across_ranks.Meetings, ranks: Ints) -> Iterator[_Part]:
     """Each member waited for the last one to come, and that one for all others."""
     last = meetings.last
     member = np.flatnonzero(last != np.arange(last.size))

@@ -17,16 +17,16 @@ import click
 
 from profframe.cli import (  # noqa: F401 - their verbs
     advice,
-    asking,
+    answers,
+    ask,
     comparisons,
-    devices,
-    exports,
-    hangs,
-    predictions,
-    questions,
+    export,
+    hang,
     reports,
-    stores,
-    views,
+    roofline,
+    store,
+    trace_views,
+    what_if,
 )
 from profframe.cli.output import close_streams, complain, open_streams
 from profframe.cli.suggestions import Suggestion, suggestion

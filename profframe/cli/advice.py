@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from profframe.cli import completion
+from profframe.cli.answers import check_question, parameter
 from profframe.cli.loading import load
-from profframe.cli.output import Output, with_output
+from profframe.cli.output import OutputOptions, with_output
 from profframe.cli.part import Part, with_part
-from profframe.cli.questions import check_question, parameter
 from profframe.cli.verbs import (
     FILE,
-    Terms,
+    TermOptions,
     takes_sources,
     verbs,
     with_facts,
@@ -54,9 +54,9 @@ def advice(
     rules: tuple[Path, ...],
     *,
     part: Part,
-    terms: Terms,
+    terms: TermOptions,
     facts: Mapping[str, Any],
-    output: Output,
+    output: OutputOptions,
 ) -> None:
     """Show what makes it slow, and what to do.
 
@@ -78,6 +78,6 @@ def advice(
     if rows.height or output.is_asked_for:
         output.emit(rows, lambda _: findings(rows, top))
         return
-    with trace.asking() as session:
+    with trace.session() as session:
         words = file_summaries(session, session.traces["format"])
     output.emit(rows, lambda _: without_rules(words) if words.is_all else findings(rows, top))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from profframe.cli.answers import check_question
 from profframe.cli.loading import load
-from profframe.cli.output import Output, with_output, with_page
-from profframe.cli.questions import check_question
+from profframe.cli.output import OutputOptions, with_output, with_page
 from profframe.cli.verbs import (
     GREW,
     SOURCE,
@@ -110,7 +110,7 @@ def diff(
     name_width: int,
     fail_on: tuple[str, ...],
     facts: Mapping[str, Any],
-    output: Output,
+    output: OutputOptions,
 ) -> int:
     """Show what changed from BASE to OTHER.
 
@@ -134,13 +134,13 @@ def diff(
     memory=200MB, applies to the peak.
     """
     from profframe.analysis.fail_on import growths, totals, written
-    from profframe.loading.diff import comparison
-    from profframe.loading.diff_report import write as write_page
-    from profframe.loading.explain import explain as explain_sides
-    from profframe.loading.limits import hold
+    from profframe.comparisons.diff import comparison
+    from profframe.comparisons.diff_report import write as write_page
+    from profframe.comparisons.explain import explain as explain_sides
+    from profframe.comparisons.fail_on_metrics import check_limits
     from profframe.pages.report.page import check_installed
-    from profframe.show import changes
-    from profframe.show.comment import Limits, comment
+    from profframe.show import diff_text
+    from profframe.show.comment import CheckedLimits, comment
 
     plain, limits = _limits(fail_on)
     pair = names.split(",")
@@ -173,9 +173,11 @@ def diff(
         raise click.UsageError(f"--per {per}: only for memory snapshots; of traces, {_or(_PER)}")
     rows = result.rows
     sums = totals(rows)
-    notes = changes.remarks(rows, result.outside, result.models, result.lost_calls)
+    notes = diff_text.remarks(rows, result.outside, result.models, result.lost_calls)
     with usage_errors("--fail-on: "):
-        verdicts = hold(limits, sides, pair, result, steps=steps, **options) if limits else []
+        verdicts = (
+            check_limits(limits, sides, pair, result, steps=steps, **options) if limits else []
+        )
     failures = [] if plain is None else growths(rows, plain)
     text = "" if plain is None else written(plain)
     if output.is_page and output.file is not None:
@@ -183,7 +185,7 @@ def diff(
         return _failed(verdicts, failures, text)
     output.emit(
         rows,
-        lambda width: changes.report(
+        lambda width: diff_text.report(
             rows,
             sums,
             (base, other),
@@ -198,7 +200,7 @@ def diff(
         lambda: comment(
             rows,
             sums,
-            Limits(text, failures, verdicts),
+            CheckedLimits(text, failures, verdicts),
             notes,
             top=top,
         ),
@@ -211,7 +213,7 @@ def _or(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def _whole_names(output: Output, name_width: int) -> tuple[Output, int]:
+def _whole_names(output: OutputOptions, name_width: int) -> tuple[OutputOptions, int]:
     """Whole names, if either option asks for them."""
     if output.full_names or not name_width:
         return replace(output, full_names=True), 0
@@ -222,11 +224,11 @@ def _why(
     sides: tuple[Trace, Trace], top: int, name_width: int, width: int | None
 ) -> RenderableType | None:
     """The causes as a table, if both sides have steps."""
-    from profframe.loading.explain import explain as explain_sides
-    from profframe.show import causes
+    from profframe.comparisons.explain import explain as explain_sides
+    from profframe.show import cause_text
 
     try:
-        return causes.report(explain_sides(*sides), top, name_width, width)
+        return cause_text.report(explain_sides(*sides), top, name_width, width)
     except AnswerError:
         return None
 
@@ -245,7 +247,13 @@ def _why(
 @with_facts
 @with_output
 def explain(
-    base: str, other: str, *, top: int, name_width: int, facts: Mapping[str, Any], output: Output
+    base: str,
+    other: str,
+    *,
+    top: int,
+    name_width: int,
+    facts: Mapping[str, Any],
+    output: OutputOptions,
 ) -> None:
     """Show why a step takes more or less time in OTHER than in BASE.
 
@@ -254,17 +262,17 @@ def explain(
     different shapes, a late launch. The causes add up to the difference. With
     --format or -o: all causes, with all columns.
     """
-    from profframe.loading.explain import explain as explain_sides
-    from profframe.show import causes
+    from profframe.comparisons.explain import explain as explain_sides
+    from profframe.show import cause_text
 
     result = explain_sides(load((base,), facts=facts), load((other,), facts=facts))
     output, name_width = _whole_names(output, name_width)
-    note = causes.remark(result)
+    note = cause_text.remark(result)
     if note and (output.form != "table" or output.columns):
         click.echo(note, err=True)
     output.emit(
         result.causes,
-        lambda width: causes.report(result, top, name_width, width, note),
+        lambda width: cause_text.report(result, top, name_width, width, note),
         top=top,
     )
 
@@ -308,7 +316,7 @@ def check(
     *,
     per_step: int,
     top: int,
-    output: Output,
+    output: OutputOptions,
 ) -> int:
     """Compare runs with several earlier runs.
 
@@ -320,13 +328,13 @@ def check(
     --fail-on METRIC=LIMIT: if the metric got worse by more: metrics and limits as in `profframe
     diff`; a pattern limits each op and kernel separately. Changes within noise do not count.
     """
-    from profframe.analysis.checks import check as check_runs
-    from profframe.analysis.checks import limits_of
     from profframe.analysis.fail_on import written
-    from profframe.loading.limits import of_each_run
-    from profframe.show import checks
+    from profframe.analysis.run_checks import check as check_runs
+    from profframe.analysis.run_checks import limits_of
+    from profframe.comparisons.fail_on_metrics import of_each_run
+    from profframe.show import check_text
     from profframe.show.frame import frame
-    from profframe.trace.reasons import of_regressions
+    from profframe.trace.empty_reasons import of_regressions
 
     with usage_errors("--fail-on: "):
         limits = limits_of(fail_on)
@@ -334,7 +342,7 @@ def check(
     traces = trace.traces
     names = set(traces["run"])
     base, others = _some_runs(baseline, names), _some_runs(runs, names) if runs else None
-    with trace.asking() as session:  # limits ask for the same rows
+    with trace.session() as session:  # limits ask for the same rows
         result = check_runs(
             *(traces, session.run_samples(), partial(session.runs, per_step), base, others),
             limit=limits,
@@ -343,7 +351,7 @@ def check(
     regressions = frame(result.regressions, why=of_regressions(trace, result.compared))
     output.emit(
         regressions,
-        lambda width: checks.report(
+        lambda width: check_text.report(
             (result.base, result.others),
             result.metrics,
             regressions,
@@ -354,7 +362,7 @@ def check(
         top=top,
     )
     for metric in result.worse:
-        what = checks.describe(metric.metric, metric.base, metric.other)
+        what = check_text.describe(metric.metric, metric.base, metric.other)
         click.echo(f"worse by more than {written(metric.limit)}: {what}", err=True)
     return GREW if result.worse else 0
 
@@ -368,24 +376,24 @@ def _memory(
     *,
     per: str,
     top: int,
-    output: Output,
+    output: OutputOptions,
 ) -> int:
     """Compare two memory snapshots."""
     from rich.console import Group
     from rich.text import Text
 
     from profframe.analysis.fail_on import Limit, written
-    from profframe.loading.limits import hold_peaks
-    from profframe.loading.memory_diff import diff_memory
-    from profframe.show import checks, snapshots, terminal
-    from profframe.show.comment import Limits, memory_comment
+    from profframe.comparisons.fail_on_metrics import check_peak_limits
+    from profframe.comparisons.memory_diff import diff_memory
+    from profframe.show import check_text, snapshot_text, terminal
+    from profframe.show.comment import CheckedLimits, memory_comment
 
     rows = diff_memory(base, other, names, per=per)
-    text, changed = snapshots.changes(rows)
+    text, changed = snapshot_text.changes(rows)
     all_limits = [*([] if plain is None else [Limit("memory", plain)]), *limits]
     with usage_errors("--fail-on: "):
-        verdicts = hold_peaks(all_limits, rows)
-    lines = [Text(), checks.verdicts(verdicts)] if limits else []
+        verdicts = check_peak_limits(all_limits, rows)
+    lines = [Text(), check_text.verdicts(verdicts)] if limits else []
     title = f"What they hold, by {per}"
 
     def human(width: int | None) -> RenderableType:
@@ -396,7 +404,7 @@ def _memory(
     output.emit(
         rows,
         human,
-        lambda: memory_comment(rows, text, Limits(verdicts=verdicts), top=top),
+        lambda: memory_comment(rows, text, CheckedLimits(verdicts=verdicts), top=top),
         top=top,
     )
     has_grown = plain is not None and verdicts[0].is_broken
@@ -418,22 +426,22 @@ def _limits(texts: Sequence[str]) -> tuple[Fraction | None, list[Limit]]:
 
 def _say_broken(verdicts: Sequence[Verdict]) -> bool:
     """Write a line for each broken limit; returns whether there is any."""
-    from profframe.show import checks
+    from profframe.show import check_text
 
     broken = [verdict for verdict in verdicts if verdict.is_broken]
     for verdict in broken:
         sides = float(verdict.base), float(verdict.other)
-        what = checks.describe(verdict.limit.metric, *sides)
+        what = check_text.describe(verdict.limit.metric, *sides)
         click.echo(f"worse by more than {verdict.limit.text}: {what}", err=True)
     return bool(broken)
 
 
 def _failed(verdicts: Sequence[Verdict], failures: Sequence[Growth], text: str) -> int:
     """Write a line for what grew and for each broken limit; returns the exit code."""
-    from profframe.show import changes
+    from profframe.show import diff_text
 
     for row in failures:
-        what = changes.describe(row.what, row.name, row.base_ns, row.other_ns)
+        what = diff_text.describe(row.what, row.name, row.base_ns, row.other_ns)
         click.echo(f"grew by more than {text.replace(' ', '')}: {what}", err=True)
     return GREW if _say_broken(verdicts) or failures else 0
 

@@ -42,7 +42,7 @@ It can also be a path elsewhere, a glob or a folder; profframe --help lists the 
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FolderEntry:
     """A trace or a store."""
 
     path: str
@@ -57,7 +57,7 @@ class Entry:
 class Listing:
     """Traces in a folder, and the entries that were not looked at."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[FolderEntry] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
@@ -87,7 +87,7 @@ def listing(folder: Path) -> Listing:
                 if entry.name.startswith(".") or entry.name in _SKIPPED:
                     continue
                 if _is_store(entry.path):
-                    entries.append(Entry(path, "store", None, entry.stat().st_mtime))
+                    entries.append(FolderEntry(path, "store", None, entry.stat().st_mtime))
                 elif level < DEPTH:
                     waiting.append((Path(entry.path), level + 1))
                 else:
@@ -98,7 +98,7 @@ def listing(folder: Path) -> Listing:
                 if name:
                     form, about = FORMATS[name], entry.stat()
                     size_, changed_s = about.st_size, about.st_mtime
-                    entries.append(Entry(path, form.words, size_, changed_s, form.has_times))
+                    entries.append(FolderEntry(path, form.words, size_, changed_s, form.has_times))
     if deeper:
         result.left_out.append(f"{plural(deeper, 'folder')} more than {DEPTH} levels below")
     entries.sort(key=lambda entry: (-entry.changed_s, entry.path))
@@ -166,7 +166,7 @@ def text(result: Listing, width: int) -> str:
     return "\n".join([heading, *lines, *notes, "", "What to type:", *commands])
 
 
-def _commands(entries: list[Entry], width: int) -> Iterator[str]:
+def _commands(entries: list[FolderEntry], width: int) -> Iterator[str]:
     """Commands for the latest trace, and for the folder with the most traces of a profiler."""
     timed = [entry for entry in entries if entry.has_times]
     latest = (timed or entries)[0]

@@ -30,11 +30,11 @@ def load(
     facts: Mapping[str, Any] = NO_FACTS,
 ) -> Trace:
     """Load traces as one; options are those of `profframe.load`."""
-    from profframe.loading.load import load as load_traces
-    from profframe.loading.tables import UNREADABLE_FILE
+    from profframe.loaders.load import load as load_traces
+    from profframe.loaders.tables import UNREADABLE_FILE
     from profframe.store import is_store
 
-    with closing(Bar()) as bar:
+    with closing(LoadingBar()) as bar:
         trace = load_traces([*sources], run=run, rank=rank, progress=bar, **facts)
     if not is_store(Path(sources[0])):
         quality = trace.quality
@@ -50,10 +50,10 @@ def naming(sources: Sequence[str], kind: type[AnswerError] = UnknownNameError) -
         yield
     except kind as error:
         named = type(error)(f"{' '.join(sources)}: {error}")
-        raise named.meaning(error.instead) from None
+        raise named.with_suggestion(error.instead) from None
 
 
-class Bar:
+class LoadingBar:
     """Progress of loading on a terminal, if it takes a while."""
 
     def __init__(self, unit: str = "bytes") -> None:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from profframe.cli.shell import folded
-from profframe.loading.options import FLAGS
-from profframe.show.opening import INDENT
+from profframe.loaders.options import FLAGS
+from profframe.show.trace_header import INDENT
 
 if TYPE_CHECKING:
-    from profframe.show.opening import Opening, TimeParts
+    from profframe.show.trace_header import TimeParts, TraceHeader
 
 _MUCH: Final = 0.1
 """Minimum share of the time that is worth a question of its own."""
@@ -28,7 +28,7 @@ _OF_ALL_RANKS: Final = ("hang",)
 
 
 def next_commands(
-    opening: Opening,
+    opening: TraceHeader,
     sources: Sequence[str],
     facts: Mapping[str, Any],
     part: Sequence[str],
@@ -63,7 +63,7 @@ def next_commands(
         yield command, comment
 
 
-def _verbs(opening: Opening, sources: int) -> Iterator[tuple[tuple[str, ...], str]]:
+def _verbs(opening: TraceHeader, sources: int) -> Iterator[tuple[tuple[str, ...], str]]:
     """Two verbs at most, and what they are for."""
     summary = opening.summary
     if summary.words.is_all:
@@ -82,7 +82,7 @@ def _verbs(opening: Opening, sources: int) -> Iterator[tuple[tuple[str, ...], st
         yield _question(opening, opening.time_parts)
 
 
-def _question(opening: Opening, parts: TimeParts | None) -> tuple[tuple[str, ...], str]:
+def _question(opening: TraceHeader, parts: TimeParts | None) -> tuple[tuple[str, ...], str]:
     """A question about what takes most of the time besides computation."""
     if parts is None:
         return ("tree",), "what ran inside what on the host"

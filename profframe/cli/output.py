@@ -107,7 +107,7 @@ def warn(message: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputOptions:
     """Where the rows of a verb go, and in which format."""
 
     form: str
@@ -237,7 +237,7 @@ class Output:
 
 
 def with_output(verb: Callable[..., Result]) -> Callable[..., Result]:
-    """Give a verb the options of `Output`, as one argument ``output``."""
+    """Give a verb the options of `OutputOptions`, as one argument ``output``."""
     return _with_options(verb)
 
 
@@ -277,7 +277,7 @@ def _with_options(verb: Callable[..., Result], *, has_page: bool = False) -> Cal
         if data_form == "parquet" and output is None:
             raise click.UsageError("--format parquet needs -o FILE")
         is_asked_for = bool(form or output or columns)
-        given = Output(data_form, output, is_asked_for, columns, full_names)
+        given = OutputOptions(data_form, output, is_asked_for, columns, full_names)
         return verb(**others, output=given)
 
     return wrapper

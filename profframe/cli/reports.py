@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from profframe.cli import completion
-from profframe.cli.loading import Bar, load
+from profframe.cli.loading import LoadingBar, load
 from profframe.cli.part import Part, with_part
 from profframe.cli.verbs import (
     FILE,
@@ -82,11 +82,11 @@ def report(
     else, not even a network. Sections: overview, advice, timeline, time, operators, kernels, idle,
     queues, memory, regions, flame, roofline, ranks, runs, quality, provenance.
     """
-    from profframe.trace.report import Options
+    from profframe.trace.report import PageOptions
 
-    Options(title, sections or None, top, timeline).check()
+    PageOptions(title, sections or None, top, timeline).check()
     trace = part.apply(load(sources, facts=facts), sources)
-    with closing(Bar()) as bar:
+    with closing(LoadingBar()) as bar:
         trace.report(
             output,
             title=title,

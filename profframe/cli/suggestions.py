@@ -429,7 +429,7 @@ _STEPS: Final[tuple[_Step, ...]] = (_verb, _verb_behind, _answer, _sql, _option,
 
 def _problem(group: click.Group, line: _Line) -> Exception | None:
     """The error of a line, as far as it shows without running it."""
-    from profframe.cli.questions import check_question, parameter
+    from profframe.cli.answers import check_question, parameter
     from profframe.query import analyses
 
     if line.verb not in line.verbs:

@@ -15,7 +15,7 @@ import click
 
 from profframe import __version__
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.loading.options import FLAGS, Flag
+from profframe.loaders.options import FLAGS, Flag
 from profframe.query import renamed
 from profframe.show.units import visible
 
@@ -149,7 +149,7 @@ _TERMS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class TermOptions:
     """Terms of a question: frames and files that it may read, and its limits."""
 
     files: tuple[Path, ...]
@@ -164,13 +164,13 @@ class Terms:
 
         try:
             user_files(self.files)
-            QueryTerms().limited(self.memory, self.timeout, self.rows)
+            QueryTerms().with_limits(self.memory, self.timeout, self.rows)
         except ParameterError as error:
             raise click.UsageError(str(error)) from error
 
     def apply(self, trace: Trace) -> Trace:
         """The trace on these terms."""
-        return trace.given(files=self.files).limited(
+        return trace.with_tables(files=self.files).with_limits(
             self.memory, timeout_s=self.timeout, rows=self.rows
         )
 
@@ -201,7 +201,7 @@ def _option_of(name: str, flag: Flag) -> Callable[[Callable[..., Any]], Callable
 
 
 def with_terms(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the options of `Terms`, as one argument ``terms``."""
+    """Give a verb the options of `TermOptions`, as one argument ``terms``."""
 
     @functools.wraps(verb)
     def wrapper(
@@ -211,7 +211,7 @@ def with_terms(verb: Callable[..., None]) -> Callable[..., None]:
         rows: int | None,
         **others: Any,
     ) -> None:
-        terms = Terms(files, timeout, memory, rows)
+        terms = TermOptions(files, timeout, memory, rows)
         terms.check()
         verb(**others, terms=terms)
 

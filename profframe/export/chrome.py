@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from profframe.analysis.export_lines.batches import Lines
-from profframe.analysis.export_lines.chrome import ChromeEvents, ident
-from profframe.analysis.export_lines.job import PROCESS_LABELS, Job, Part
-from profframe.export.files import put_lines, written
+from profframe.export.lines.batches import Lines
+from profframe.export.lines.chrome_events import ChromeEvents, ident
+from profframe.export.lines.merged_ranks import PROCESS_LABELS, MergedFile, RankPart
+from profframe.export.output_file import put_lines, written
 from profframe.readers.chrome.columns import OWN_KEY
 from profframe.readers.chrome.job import JOB_KEY
 from profframe.readers.json import exact
@@ -38,7 +38,7 @@ def write(path: str | os.PathLike[str], events: ChromeEvents) -> None:
         put(f"\n]{own}}}\n".encode())
 
 
-def write_job(path: str | os.PathLike[str], job: Job) -> None:
+def write_job(path: str | os.PathLike[str], job: MergedFile) -> None:
     """Write several traces: what the header of each says, then the events of one after another."""
     with written(path) as put:
         put(f'{exact.dumps(job_header(job))[:-1]}, "traceEvents": ['.encode())
@@ -57,14 +57,14 @@ def write_job(path: str | os.PathLike[str], job: Job) -> None:
         put(f'\n], "{OWN_KEY}": {exact.dumps({"traces": counts})}}}\n'.encode())
 
 
-def job_header(job: Job) -> dict[str, Any]:
+def job_header(job: MergedFile) -> dict[str, Any]:
     """The members before the events of several traces."""
     around: dict[str, Any] = {} if job.base_ns is None else {"baseTimeNanoseconds": job.base_ns}
     around[JOB_KEY] = {"clocks": job.clocks, "traces": [_of_part(part) for part in job.parts]}
     return around
 
 
-def _of_part(part: Part) -> dict[str, Any]:
+def _of_part(part: RankPart) -> dict[str, Any]:
     """Metadata of one trace in a file of several."""
     return {
         "run": part.trace["run"],
@@ -78,7 +78,7 @@ def _of_part(part: Part) -> dict[str, Any]:
     }
 
 
-def counts_of(events: ChromeEvents, part: Part, count: int) -> dict[str, Any]:
+def counts_of(events: ChromeEvents, part: RankPart, count: int) -> dict[str, Any]:
     """How many events of a trace the file has, with the labels that the trace had before."""
     if not events.is_whole:
         return {}

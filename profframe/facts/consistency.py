@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import is_kind, last_equal, numbers, present, stream_codes, words
+from profframe.facts.arrays import is_kind, last_equal, numbers, present, stream_codes, words
 from profframe.facts.fact import Note, Output, Tables, columns, fact
 from profframe.facts.kinds import COLLECTIVE_RECORD
 from profframe.facts.scopes import evaluations
@@ -81,8 +81,8 @@ def _kernels_during_syncs(events: pa.Table) -> Iterator[Note]:
     sync_line, kernel_line = line[: syncs.size], line[syncs.size :]
     moments = np.unique(np.concatenate([start[chosen], (start + dur)[kernels]]))
 
-    def place(of: Ints, at: Ints) -> Ints:
-        return of * moments.size + np.searchsorted(moments, at)
+    def place(rows: Ints, at: Ints) -> Ints:
+        return rows * moments.size + np.searchsorted(moments, at)
 
     # Of a line: those that started before a moment, without those that had ended by then.
     began = np.sort(place(kernel_line, start[kernels]))

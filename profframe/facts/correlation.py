@@ -10,9 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import is_kind, last_equal, numbers, present, stream_codes, words
+from profframe.facts.arrays import is_kind, last_equal, numbers, present, stream_codes, words
 from profframe.facts.fact import Note, note
-from profframe.facts.graph_captures.calls import COPY, FILL, KERNEL, REPLAY, is_call, without_work
+from profframe.facts.graph_captures.recorded_captures import (
+    COPY,
+    FILL,
+    KERNEL,
+    REPLAY,
+    is_call,
+    without_work,
+)
 from profframe.intervals import Ints, Mask, last_until
 
 _ON_DEVICE = schema.ON_DEVICE_KINDS
@@ -35,7 +42,7 @@ def device_calls(events: pa.Table) -> tuple[Ints, Ints, Iterable[Note]]:
     launch = np.full(events.num_rows, _NONE, np.int64)
     if not device.size:
         return device, launch, ()
-    calls, searched = _Calls.of(events, device)
+    calls, searched = _CallKeys.of(events, device)
     is_shared = np.isin(searched, calls.shared)
     launch[device] = calls.of_slices(events, device, searched)
     busy = is_kind(events, schema.DEVICE_KINDS)[device]
@@ -44,7 +51,7 @@ def device_calls(events: pa.Table) -> tuple[Ints, Ints, Iterable[Note]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Calls:
+class _CallKeys:
     """Calls by start, their keys, and ambiguous keys: of several calls that are not nested."""
 
     row: Ints
@@ -52,7 +59,7 @@ class _Calls:
     shared: Ints
 
     @classmethod
-    def of(cls, events: pa.Table, device: Ints) -> tuple[_Calls, Ints]:
+    def of(cls, events: pa.Table, device: Ints) -> tuple[_CallKeys, Ints]:
         """The calls, and the key that each device slice looks for, which may be no call's."""
         correlation = numbers(events, "correlation")
         process, _ = words(events, "pid")
@@ -80,7 +87,7 @@ class _Calls:
         return cls._at(events, np.concatenate([calls, calls]), both), wanted
 
     @classmethod
-    def _at(cls, events: pa.Table, calls: Ints, key: Ints) -> _Calls:
+    def _at(cls, events: pa.Table, calls: Ints, key: Ints) -> _CallKeys:
         place = np.arange(key.size)
         of_several = np.isin(key, key[last_equal(key, place, key) != place])
         thread, start = (

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import is_kind, numbers, present
+from profframe.facts.arrays import is_kind, numbers, present
 from profframe.facts.fact import Note, Output, Tables, columns, fact, note
-from profframe.facts.models import Model, fitting
+from profframe.facts.models import DeviceModel, fitting
 from profframe.facts.models import models as builtin_models
 from profframe.intervals import Ints
 
@@ -23,7 +23,7 @@ from profframe.intervals import Ints
     outputs=columns(),
     options=("models",),
 )
-def device_names(tables: Tables, models: Mapping[str, Model] | None = None) -> Output:
+def device_names(tables: Tables, models: Mapping[str, DeviceModel] | None = None) -> Output:
     """Count work that names no device (``unnamed_device``), and work on devices of several models.
 
     The trace does not tell these apart, so they have the peaks of the first (``several_models``).
@@ -47,7 +47,7 @@ def device_names(tables: Tables, models: Mapping[str, Model] | None = None) -> O
     )
 
 
-def _several(devices: pa.Table, models: Mapping[str, Model]) -> dict[int, str]:
+def _several(devices: pa.Table, models: Mapping[str, DeviceModel]) -> dict[int, str]:
     """The model that devices are taken for and what else they may be, by device number."""
     texts = {}
     for row in devices.to_pylist():

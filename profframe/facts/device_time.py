@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import column, flags, is_kind, numbers, present
+from profframe.facts.arrays import column, flags, is_kind, numbers, present
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.intervals import Ints, Mask, nearest, subtree_sums
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from profframe.facts.columns import ids, numbers, words
+from profframe.facts.arrays import ids, numbers, words
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
-from profframe.facts.torch_compat.torch_names import grouping_name, is_dropped
+from profframe.facts.torch_compat.overloads import grouping_name, is_dropped
 from profframe.intervals import Ints, nearest
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.views import Held, View
+from profframe.facts.column_views import ColumnView, Held
 from profframe.system.disk_tables import SpooledTable
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Note: TypeAlias = tuple[str, int, str | None, int | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gathering:
+class ColumnBuilder:
     """A table that gets columns one after the other: a `pyarrow.Table` copies its list each time.
 
     It has what facts and `with_output` need from a table.
@@ -40,7 +40,7 @@ class Gathering:
     """For each type the first column with NULLs only: others share it, to save memory."""
 
     @classmethod
-    def of(cls, table: pa.Table) -> Gathering:
+    def of(cls, table: pa.Table) -> ColumnBuilder:
         """Wrap a table; nothing is copied."""
         names = zip(table.column_names, table.columns, strict=True)
         return cls({}, table.num_rows).with_columns(dict(names))
@@ -50,17 +50,17 @@ class Gathering:
         """Names of the columns."""
         return [*self.held]
 
-    def select(self, names: Iterable[str]) -> View:
+    def select(self, names: Iterable[str]) -> ColumnView:
         """Some columns."""
-        return View({name: self.held[name] for name in names}, self.num_rows)
+        return ColumnView({name: self.held[name] for name in names}, self.num_rows)
 
-    def with_columns(self, new: Mapping[str, pa.ChunkedArray | pa.Array]) -> Gathering:
+    def with_columns(self, new: Mapping[str, pa.ChunkedArray | pa.Array]) -> ColumnBuilder:
         """A copy with additional or replaced columns."""
         held, nulls = dict(self.held), dict(self.nulls)
         for name, values in new.items():
             column = Held.of(values)
             held[name] = nulls.setdefault(values.type, column) if column.is_null else column
-        return Gathering(held, self.num_rows, nulls)
+        return ColumnBuilder(held, self.num_rows, nulls)
 
     def table(self) -> pa.Table:
         """All columns as a table."""
@@ -82,8 +82,8 @@ class Fact:
     Attributes
     ----------
     compute : Callable[..., Output]
-        Takes tables with only the input columns, as a `View` of each or a `pyarrow.Table`, and the
-        options by name.
+        Takes tables with only the input columns, as a `ColumnView` or a `pyarrow.Table` each, and
+        the options by name.
     inputs : frozenset of str
         Columns that it reads; those that a source lacks are missing.
     outputs : frozenset of str
@@ -121,7 +121,7 @@ class Fact:
             if table in tables:
                 rows = tables[table]
                 # This runs for each fact: a table would make a list of all its names each time.
-                names = rows.held if isinstance(rows, Gathering) else {*rows.column_names}
+                names = rows.held if isinstance(rows, ColumnBuilder) else {*rows.column_names}
                 if chosen := [name for name in wanted if name in names]:
                     inputs[table] = rows.select(chosen)
         return inputs
@@ -192,11 +192,13 @@ def with_output(tables: Tables, output: Output) -> Tables:
     return {**tables, "quality": pa.concat_tables([tables["quality"], notes])}
 
 
-def _with(table: pa.Table | Gathering | None, new: Mapping[str, pa.Array]) -> pa.Table | Gathering:
+def _with(
+    table: pa.Table | ColumnBuilder | None, new: Mapping[str, pa.Array]
+) -> pa.Table | ColumnBuilder:
     """The table with columns that are added or replaced; if it has other rows, these columns."""
     if table is None or table.num_rows != len(next(iter(new.values()))):
         return pa.table(dict(new))
-    if isinstance(table, Gathering):
+    if isinstance(table, ColumnBuilder):
         return table.with_columns(new)
     rows: pa.Table = table
     for column, array in new.items():

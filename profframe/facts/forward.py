@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from profframe.facts.columns import ids, is_kind, numbers, present, source_order
+from profframe.facts.arrays import ids, is_kind, numbers, present, source_order
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
-from profframe.facts.flow_links import ARROW_COLUMNS, arrows, starting_at
+from profframe.facts.flow_ends import ARROW_COLUMNS, arrows, starting_at
 from profframe.facts.kinds import FORWARD_ARROWS
 from profframe.facts.scopes import backward_functions, evaluations
 from profframe.intervals import Ints, Mask

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from profframe import schema
-from profframe.facts.columns import column, is_kind, nulls, numbers, words
+from profframe.facts.arrays import column, is_kind, nulls, numbers, words
 from profframe.facts.fact import Note, Output, Tables, columns, fact, of_events
-from profframe.facts.graph_captures.calls import REPLAY, is_call
+from profframe.facts.graph_captures.recorded_captures import REPLAY, is_call
 from profframe.facts.repeats import repeated_blocks
 from profframe.intervals import Ints, Mask
 

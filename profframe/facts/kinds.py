@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import words
+from profframe.facts.arrays import words
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.intervals import Ints
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
-from profframe.facts.columns import is_kind, is_text, last_equal, numbers, present, words
+from profframe.facts.arrays import is_kind, is_text, last_equal, numbers, present, words
 from profframe.facts.fact import Note, Tables, columns
-from profframe.facts.flow_links import ARROW_COLUMNS, arrows, starting_at
+from profframe.facts.flow_ends import ARROW_COLUMNS, arrows, starting_at
 from profframe.facts.kinds import LIST_ARROWS
 from profframe.intervals import Ints, pairs
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from profframe.facts.columns import coded, is_kind, numbers, present
+from profframe.facts.arrays import coded, is_kind, numbers, present
 from profframe.facts.formulas.dtypes import (
     BF16,
     BOOL,

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import (
+from profframe.facts.arrays import (
     column,
     combined,
     is_kind,
@@ -22,7 +22,7 @@ from profframe.facts.columns import (
     words,
 )
 from profframe.facts.fact import Note, Output, Tables, columns, fact, listed, note, of_events
-from profframe.facts.graph_captures.calls import (
+from profframe.facts.graph_captures.recorded_captures import (
     BEGIN,
     COPY,
     END,
@@ -89,10 +89,10 @@ def lost_work(tables: Tables) -> Output:
     return of_events(*_notes(events, lost, places[1]), *fills, **arrays)
 
 
-def lost_spans(events: pa.Table, of: Mask | None = None) -> tuple[Ints, Ints]:
+def lost_spans(events: pa.Table, chosen: Mask | None = None) -> tuple[Ints, Ints]:
     """Starts and ends of when work that is not in the trace may have run, of some of the calls."""
     lost = present(events, "lost_start_ns")
-    lost = lost if of is None else lost & of
+    lost = lost if chosen is None else lost & chosen
     return numbers(events, "lost_start_ns")[lost], numbers(events, "lost_end_ns")[lost]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import column, ids, is_kind, is_text, numbers, present
+from profframe.facts.arrays import column, ids, is_kind, is_text, numbers, present
 from profframe.facts.fact import Output, Tables, columns, fact
 from profframe.intervals import Ints, Mask, child_sums, stab, window_sums
 

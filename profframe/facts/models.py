@@ -35,7 +35,31 @@ from typing import Any, Final
 from profframe import schema
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.formulas.dtypes import peak_name
-from profframe.facts.user_entries import document
+
+
+def document(parameter: str, given: Any, content: str) -> tuple[str, Any]:
+    """The given mapping, or the content of the named file, with its name for errors.
+
+    Raises
+    ------
+    ParameterError
+        The file cannot be read, or is not JSON; the message names it.
+
+    Examples
+    --------
+    >>> document("devices", {"Mine": {}}, "devices")
+    ('devices', {'Mine': {}})
+    """
+    if not isinstance(given, (str, os.PathLike)):
+        return parameter, given
+    path = os.fspath(given)
+    try:
+        return path, json.loads(Path(given).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ParameterError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ParameterError(f"{path}: not a JSON file of {content}: {error}") from error
+
 
 Devices = str | os.PathLike[str] | Mapping[str, Any]
 """Entries by model, or the path of a JSON file of them."""
@@ -77,7 +101,7 @@ class Description:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class DeviceModel:
     """One model: how it is recognised, its values for columns of `devices`, and its origin."""
 
     match: tuple[Description, ...]
@@ -95,7 +119,7 @@ class Model:
         return True if True in answers else None if None in answers else False
 
 
-def fitting(device: Mapping[str, Any], models: Mapping[str, Model]) -> list[str]:
+def fitting(device: Mapping[str, Any], models: Mapping[str, DeviceModel]) -> list[str]:
     """Models that fit a row of `devices`, with the one that it is taken for first.
 
     Parameters
@@ -132,7 +156,7 @@ def _builtin_fitting(*values: Any) -> tuple[str, ...]:
     return tuple(_fitting(dict(zip(_DESCRIBED, values, strict=True)), _builtin_models()))
 
 
-def _fitting(device: Mapping[str, Any], models: Mapping[str, Model]) -> list[str]:
+def _fitting(device: Mapping[str, Any], models: Mapping[str, DeviceModel]) -> list[str]:
     certain: list[str] = []
     possible: list[str] = []
     for name, model in models.items():
@@ -148,7 +172,7 @@ def _fitting(device: Mapping[str, Any], models: Mapping[str, Model]) -> list[str
     return certain + possible
 
 
-def models(devices: Devices | None = None) -> Mapping[str, Model]:
+def models(devices: Devices | None = None) -> Mapping[str, DeviceModel]:
     """Models by their names, in the order in which they are tried.
 
     Parameters
@@ -237,7 +261,7 @@ def _builtin() -> Mapping[str, Mapping[str, Any]]:
 
 
 @cache
-def _builtin_models() -> Mapping[str, Model]:
+def _builtin_models() -> Mapping[str, DeviceModel]:
     models = {name: _model(name, entry, is_own=False) for name, entry in _builtin().items()}
     return MappingProxyType(models)
 
@@ -248,7 +272,7 @@ def _merged(builtin: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, A
     return {**builtin, **entry, **rates}
 
 
-def _model(name: str, entry: Mapping[str, Any], *, is_own: bool) -> Model:
+def _model(name: str, entry: Mapping[str, Any], *, is_own: bool) -> DeviceModel:
     rates = entry.get("dense_flop_per_s", {})
     values = {key: entry.get(key) for key in _VALUES}
     values |= {f"{dtype}_flop_per_s": rate for dtype, rate in rates.items()}
@@ -258,7 +282,7 @@ def _model(name: str, entry: Mapping[str, Any], *, is_own: bool) -> Model:
         if value is not None
     }
     match = tuple(_description(**conditions) for conditions in entry["match"])
-    return Model(match, columns, is_own)
+    return DeviceModel(match, columns, is_own)
 
 
 def _description(name: str = "", **conditions: Any) -> Description:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import (
+from profframe.facts.arrays import (
     column,
     flags,
     ids,

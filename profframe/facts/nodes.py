@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from profframe import schema
 from profframe.errors import ParameterError
-from profframe.facts.columns import coded, is_kind, numbers, present
+from profframe.facts.arrays import coded, is_kind, numbers, present
 from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
 from profframe.intervals import Ints, Mask, last_until, stab
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from profframe.facts.columns import (
+from profframe.facts.arrays import (
     coded,
     column,
     encoded,
@@ -92,7 +92,7 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
     owner[kernels] = np.where(op >= 0, owner[op], -1)
     call = _call_numbers(events, kernels, owner)
     has_others = np.bincount(call + 1)[call + 1] > 1
-    calls = _Calls(call, has_others, numbers(events, "dur_ns")[kernels])
+    calls = _KernelCalls(call, has_others, numbers(events, "dur_ns")[kernels])
     shares = {
         "flops": _spread(op_work.flops, _recorded(events, "given_flops"), kernels, owner, calls),
         "bytes": _spread(op_work.bytes, _moved(events), kernels, owner, calls),
@@ -366,7 +366,7 @@ def _moved(events: pa.Table) -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class _Calls:
+class _KernelCalls:
     """For each kernel the call that it works for, whether others do, too, and its duration."""
 
     number: Ints
@@ -390,7 +390,7 @@ def _call_numbers(events: pa.Table, kernels: Ints, owner: Ints) -> Ints:
     return call
 
 
-def _spread(op_work: Ints, recorded: Ints, kernels: Ints, owner: Ints, calls: _Calls) -> Ints:
+def _spread(op_work: Ints, recorded: Ints, kernels: Ints, owner: Ints, calls: _KernelCalls) -> Ints:
     """Work of each row: of ops their own, of kernels what the source records, else their share."""
     shares = np.where(op_work >= 0, op_work, recorded)
     op = owner[kernels]

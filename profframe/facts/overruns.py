@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from profframe import schema
-from profframe.facts.columns import column, combined, is_kind, numbers, present, stream_codes, words
+from profframe.facts.arrays import column, combined, is_kind, numbers, present, stream_codes, words
 from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
 from profframe.intervals import Ints
 

@@ -8,12 +8,13 @@ from typing import Final
 
 import pyarrow as pa
 
+from profframe.facts.column_views import FEW
 from profframe.facts.consistency import consistency
+from profframe.facts.device_models import devices
 from profframe.facts.device_names import device_names
 from profframe.facts.device_time import device_time
-from profframe.facts.devices import devices
 from profframe.facts.duplicates import duplicates
-from profframe.facts.fact import Fact, Gathering, Output, Tables, with_output
+from profframe.facts.fact import ColumnBuilder, Fact, Output, Tables, with_output
 from profframe.facts.flow_ends import flow_ends
 from profframe.facts.forward import forward
 from profframe.facts.graph_captures.attribution import (
@@ -22,14 +23,15 @@ from profframe.facts.graph_captures.attribution import (
     may_attribute,
 )
 from profframe.facts.graphs import graphs
+from profframe.facts.impossible_rates import limits
 from profframe.facts.kernel_categories import kernel_categories
 from profframe.facts.kinds import kinds
 from profframe.facts.launches import launches
-from profframe.facts.limits import limits
 from profframe.facts.lost_work import lost_work
 from profframe.facts.memory import memory
 from profframe.facts.nesting import nesting
 from profframe.facts.nodes import nodes
+from profframe.facts.op_stacks import stacks
 from profframe.facts.op_work import work
 from profframe.facts.overruns import overruns
 from profframe.facts.phases import phases
@@ -39,14 +41,12 @@ from profframe.facts.queue_depth import queue_depth
 from profframe.facts.recompute import recompute
 from profframe.facts.scopes import scopes
 from profframe.facts.self_time import self_time
-from profframe.facts.stacks import stacks
 from profframe.facts.step_times import phase_times, step_times
 from profframe.facts.steps import steps
 from profframe.facts.surroundings import surroundings
 from profframe.facts.torch_compat.alternatives import ALTERNATIVES
 from profframe.facts.torch_compat.flops import flops
 from profframe.facts.torch_compat.overloads import overloads
-from profframe.facts.views import FEW
 from profframe.system.disk_tables import SpooledTable
 
 FACTS: Final[tuple[Fact, ...]] = (
@@ -182,14 +182,14 @@ def _options_of(fact: Fact, options: Mapping[str, object]) -> dict[str, object]:
 def _gathering(tables: Tables) -> Tables:
     """Tables of facts in memory, ready to get many columns."""
     return {
-        name: Gathering.of(table) if name in _WIDE and isinstance(table, pa.Table) else table
+        name: ColumnBuilder.of(table) if name in _WIDE and isinstance(table, pa.Table) else table
         for name, table in tables.items()
     }
 
 
 def _whole(tables: Tables) -> Tables:
     return {
-        name: table.table() if isinstance(table, Gathering) else table
+        name: table.table() if isinstance(table, ColumnBuilder) else table
         for name, table in tables.items()
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from profframe.facts.columns import column, flags, is_kind, numbers, present, words
+from profframe.facts.arrays import column, flags, is_kind, numbers, present, words
 from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
 from profframe.intervals import Ints, Mask, last_until
 

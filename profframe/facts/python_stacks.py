@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.facts.columns import coded, encoded, is_kind, numbers, present, words
+from profframe.facts.arrays import coded, encoded, is_kind, numbers, present, words
 from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
 from profframe.intervals import Ints, Mask, nearest
 

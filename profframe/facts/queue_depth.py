@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from profframe import schema
-from profframe.facts.columns import column, is_kind, numbers, present
+from profframe.facts.arrays import column, is_kind, numbers, present
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.facts.lost_work import lost_spans
 from profframe.intervals import covered, open_at

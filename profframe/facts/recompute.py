@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import is_kind, numbers, present, words
+from profframe.facts.arrays import is_kind, numbers, present, words
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.facts.forward import backward_ops
 from profframe.facts.scopes import backward_functions, evaluations

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from profframe.facts.columns import column, is_kind, numbers, present, words
+from profframe.facts.arrays import column, is_kind, numbers, present, words
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.intervals import Ints, Mask
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import column, is_kind, numbers, present
+from profframe.facts.arrays import column, is_kind, numbers, present
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.facts.python_frames import by_node
 from profframe.intervals import Ints, Mask, child_overlaps, child_sums, last_until, union_lengths

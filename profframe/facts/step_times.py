@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import (
+from profframe.facts.arrays import (
     combined,
     encoded,
     is_kind,
@@ -70,7 +70,7 @@ def step_times(tables: Tables) -> Output:
     marks = Marks.of_steps(events, number)
     if not marks.row.size:
         return Output()
-    times = Times.of(events, marks, _is_cut(events, marks))
+    times = StepLengths.of(events, marks, _is_cut(events, marks))
     rows = times.table("profiler_steps", events, {"step": pa.array(number[marks.row])})
     return Output(rows, tuple(times.notes(lambda of: f"step {listed(number[of].tolist())}")))
 
@@ -89,7 +89,7 @@ def phase_times(tables: Tables) -> Output:
     marks = Marks.of_phases(events)
     if not marks.row.size:
         return Output()
-    times = Times.of(events, marks, np.zeros(marks.row.size, np.bool_))
+    times = StepLengths.of(events, marks, np.zeros(marks.row.size, np.bool_))
     phase, phases = words(events, "inference_phase")
     rows = times.table("phase_steps", events, {"phase": encoded(phase[marks.row], phases)})
     if (_numbers(events) >= 0).any():
@@ -217,7 +217,7 @@ def _causes(events: pa.Table) -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class DeviceWork:
     """Device work, with its step and the time at which it was queued.
 
     ``mark`` is that of its step, or -1. ``queued`` is its own start where the launch is not known.
@@ -233,7 +233,7 @@ class Work:
     is_launched: Mask
 
     @classmethod
-    def of(cls, events: pa.Table, marks: Marks) -> Work:
+    def of(cls, events: pa.Table, marks: Marks) -> DeviceWork:
         """The work of the devices."""
         is_timed = present(events, "start_ns", "dur_ns")
         row = np.flatnonzero(is_kind(events, schema.DEVICE_KINDS) & is_timed)
@@ -277,19 +277,19 @@ class _Waiters:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class StepLengths:
     """How long steps took: ``values`` of columns, what each lacks, and which work each held."""
 
     marks: Marks
-    work: Work
+    work: DeviceWork
     held: Ints
     values: dict[str, _OptionalInts]
     lack: npt.NDArray[np.str_]
 
     @classmethod
-    def of(cls, events: pa.Table, marks: Marks, is_cut: Mask) -> Times:
+    def of(cls, events: pa.Table, marks: Marks, is_cut: Mask) -> StepLengths:
         """Compute the times of steps; ``is_cut`` marks those that the end of the profile cut."""
-        work = Work.of(events, marks)
+        work = DeviceWork.of(events, marks)
         held = _held(events, marks, work)
         before = _before(marks, work)
         reached = _reached(marks, work, held, before)
@@ -342,7 +342,7 @@ class Times:
             yield "host_ahead", int(np.count_nonzero(lag)), detail, int(row[whole[longest]])
 
 
-def _held(events: pa.Table, marks: Marks, work: Work) -> Ints:
+def _held(events: pa.Table, marks: Marks, work: DeviceWork) -> Ints:
     """The step that each piece of work delays, as a mark, or -1.
 
     A piece that ended before any work of a later step began delays its own step. A piece that ran
@@ -403,7 +403,7 @@ def _synchronisations(
     yield _Waiters(device[syncs][of_all], mark[of_all], since[of_all]), device[rows]
 
 
-def _before(marks: Marks, work: Work) -> Ints:
+def _before(marks: Marks, work: DeviceWork) -> Ints:
     """End of the work that was launched before the first step of each process.
 
     _UNKNOWN where there is no such work, and for all other steps. Work whose launch is not known
@@ -423,7 +423,7 @@ def _before(marks: Marks, work: Work) -> Ints:
     return before
 
 
-def _reached(marks: Marks, work: Work, held: Ints, before: Ints) -> Ints:
+def _reached(marks: Marks, work: DeviceWork, held: Ints, before: Ints) -> Ints:
     """When each step, and all work before it, had ended, as far as that is known."""
     ends = np.maximum(marks.end, before)
     holding = np.flatnonzero(held >= 0)
@@ -433,7 +433,9 @@ def _reached(marks: Marks, work: Work, held: Ints, before: Ints) -> Ints:
     return ends
 
 
-def _began(marks: Marks, work: Work, before: Ints, reached: Ints, lacks_records: Mask) -> Ints:
+def _began(
+    marks: Marks, work: DeviceWork, before: Ints, reached: Ints, lacks_records: Mask
+) -> Ints:
     """When the interval of each step began; _UNKNOWN if it has no start.
 
     The start of a first step, and of one behind a step that lacks records, is also unknown if its
@@ -454,7 +456,7 @@ def _began(marks: Marks, work: Work, before: Ints, reached: Ints, lacks_records:
     return began
 
 
-def _waited_ns(work: Work, own: Ints) -> int:
+def _waited_ns(work: DeviceWork, own: Ints) -> int:
     """How long the first piece of a step waited although no earlier one was there to wait for.
 
     Such a wait shows that the device was busy with work that is not in the trace.
@@ -523,7 +525,7 @@ def _lacks_records(events: pa.Table, marks: Marks) -> Mask:
 
 
 def _times(
-    marks: Marks, work: Work, held: Ints, began: Ints, completed: Ints
+    marks: Marks, work: DeviceWork, held: Ints, began: Ints, completed: Ints
 ) -> dict[str, _OptionalInts]:
     """Columns of times of each step."""
     owned = np.flatnonzero(work.mark >= 0)
@@ -550,7 +552,7 @@ def _times(
 
 
 def _parts(
-    events: pa.Table, marks: Marks, work: Work, began: Ints, completed: Ints
+    events: pa.Table, marks: Marks, work: DeviceWork, began: Ints, completed: Ints
 ) -> dict[str, _OptionalInts]:
     """Device time in the interval of each step, in parts that add up to it."""
     if not work.row.size:

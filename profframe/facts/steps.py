@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import column, is_kind, numbers, present, stream_codes, words
+from profframe.facts.arrays import column, is_kind, numbers, present, stream_codes, words
 from profframe.facts.fact import Note, Output, Tables, columns, fact, of_events
 from profframe.intervals import Ints, last_until, stab
 

@@ -24,12 +24,12 @@ _FILES: Final[Mapping[str, str]] = MappingProxyType(
         "blame": "trace/jobs.py",
         "critical_path": "trace/jobs.py",
         "dependencies": "trace/jobs.py",
-        "diff": "loading/diff.py",
-        "explain": "loading/explain.py",
-        "outliers": "trace/analyses.py",
-        "regressions": "trace/analyses.py",
-        "tree": "trace/views.py",
-        "trend": "trace/analyses.py",
+        "diff": "comparisons/diff.py",
+        "explain": "comparisons/explain.py",
+        "outliers": "trace/run_statistics.py",
+        "regressions": "trace/run_statistics.py",
+        "tree": "trace/text_views.py",
+        "trend": "trace/run_statistics.py",
         "what_if": "trace/jobs.py",
     }
 )

@@ -65,7 +65,7 @@ class Arrangement:
                 if name not in names:
                     missing = UnknownNameError.among("column", name, names)
                     error = ParameterError(f"{where}: {parameter}: {missing}")
-                    raise error.meaning(missing.instead)
+                    raise error.with_suggestion(missing.instead)
 
     def sql(self, types: Mapping[str, Any], place: str, most_rows: int | None = None) -> str:
         """ORDER BY and LIMIT for rows.

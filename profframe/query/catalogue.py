@@ -284,7 +284,7 @@ def _inner() -> Mapping[str, Path]:
     """Questions of pages and tools, which are no answers of the catalogue."""
     paths = (
         path
-        for folder in ("asking", "first_words", "report")
+        for folder in ("file_summaries", "inner", "report")
         for path in (sql_directory() / folder).glob("*.sql")
     )
     return MappingProxyType({path.stem: path for path in paths})

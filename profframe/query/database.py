@@ -22,7 +22,7 @@ from profframe.query import macros
 from profframe.query.plans import PLANS
 from profframe.query.sandbox import Terms, connect
 from profframe.query.selection import Selection
-from profframe.query.sources import Columns, Part, Source
+from profframe.query.sources import Columns, Source, TableRows
 
 Value = TypeVar("Value")
 
@@ -34,7 +34,7 @@ class _Thread(threading.local):
     """The cursor of a thread, and its views."""
 
     cursor: duckdb.DuckDBPyConnection | None = None
-    views: dict[str, Part]
+    views: dict[str, TableRows]
 
 
 class Database:
@@ -66,7 +66,7 @@ class Database:
         self._lock = threading.Lock()
         self._reset()
 
-    def recent(self, what: str, key: object, compute: Callable[[], Value]) -> Value:
+    def cache_last(self, what: str, key: object, compute: Callable[[], Value]) -> Value:
         """Cache of one value per name; recomputed when the key changes."""
         kept_key, value = self._recent.get(what, (None, None))
         if kept_key != key:
@@ -103,7 +103,7 @@ class Database:
         if thread.cursor is None:
             thread.cursor, thread.views = self.new_cursor(), {}
         for table, columns in views.items():
-            part = Part(columns, selection.where(table))
+            part = TableRows(columns, selection.where(table))
             if thread.views.get(table) != part:
                 self._source.view(thread.cursor, table, part)
                 thread.views[table] = part

@@ -101,7 +101,7 @@ def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object
                 f"trace.filter({part}={parameters[unknown]!r}).answer({answer.name!r})?"
             )
         missing = UnknownNameError.among("parameter", unknown, names)
-        raise ParameterError(f"answer {answer.name!r}: {missing}").meaning(missing.instead)
+        raise ParameterError(f"answer {answer.name!r}: {missing}").with_suggestion(missing.instead)
     converted = {
         name: None if value is None else _value(answer, declared[name], value)
         for name, value in parameters.items()
@@ -139,5 +139,5 @@ def _value(answer: Answer, parameter: Parameter, value: object) -> object:
         ) from None
     if parameter.choices and converted not in parameter.choices:
         missing = UnknownNameError.one_of(parameter.name, value, parameter.choices)
-        raise ParameterError(f"answer {answer.name!r}: {missing}").meaning(missing.instead)
+        raise ParameterError(f"answer {answer.name!r}: {missing}").with_suggestion(missing.instead)
     return converted

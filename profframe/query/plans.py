@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from profframe.query import macros
 from profframe.query.sandbox import Terms, connect
-from profframe.query.sources import Part
+from profframe.query.sources import TableRows
 
 if TYPE_CHECKING:
     from duckdb._sources import ArrowScanSource
@@ -126,7 +126,7 @@ class Question:
     """
 
     sql: str
-    parts: tuple[tuple[str, Part], ...] = ()
+    parts: tuple[tuple[str, TableRows], ...] = ()
     steps: tuple[str, ...] = ()
 
 

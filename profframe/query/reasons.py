@@ -2,7 +2,7 @@
 
 The header of an answer names under ``recorded:`` what it needs to have rows (`LACKING`), and says
 under ``no rows:`` what is true if all of that is there and there are still no rows. Analyses, which
-have no SQL of their own, name both in `Analysis`.
+have no SQL of their own, name both in `ComputedRows`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from profframe import schema
 from profframe.errors import AnswerError
 from profframe.query.arrangement import divided
 from profframe.query.catalogue import find
+from profframe.query.frames import plain
 from profframe.query.header import Answer, sql_directory
-from profframe.query.result import plain
 
 if TYPE_CHECKING:
     from profframe.query.session import Session
@@ -34,7 +34,7 @@ class Lack:
 
 
 @dataclass(frozen=True, slots=True)
-class Analysis:
+class ComputedRows:
     """Something that computes rows without SQL of its own, and when it has none.
 
     Attributes
@@ -108,7 +108,7 @@ LACKING: Final[Mapping[str, Lack]] = {
     ),
     "several_ranks": Lack("second rank of a run", "load the traces of all ranks together"),
 }
-"""Features of a trace, by the columns of ``sql/asking/recorded.sql``."""
+"""Features of a trace, by the columns of ``sql/inner/recorded.sql``."""
 
 _OF_TABLES: Final[Mapping[str, str]] = {
     "events": "slices",
@@ -195,7 +195,7 @@ def of_answer(session: Session, question: Answer, parameters: Mapping[str, objec
     return next(_of_answer(session, whole, question, parameters))
 
 
-def of_analysis(session: Session, analysis: Analysis) -> str:
+def of_analysis(session: Session, analysis: ComputedRows) -> str:
     """Why an analysis has no rows.
 
     Raises
@@ -256,7 +256,7 @@ def _of_answer(
     def height(session: Session, values: Mapping[str, object]) -> int:
         return session.answer(question, values).height
 
-    analysis = Analysis(question.recorded, question.when_empty, height, given)
+    analysis = ComputedRows(question.recorded, question.when_empty, height, given)
     yield from _of_rows(session, whole, analysis)
     if question.when_empty:
         yield question.when_empty
@@ -267,7 +267,7 @@ def _of_answer(
     yield from _of_tables(session, whole, tables, words)
 
 
-def _of_rows(session: Session, whole: Session | None, analysis: Analysis) -> Iterator[str]:
+def _of_rows(session: Session, whole: Session | None, analysis: ComputedRows) -> Iterator[str]:
     """The reason by the trace, the arguments, or the filter."""
     yield from _lacks(session, whole, analysis.recorded)
     given, height = analysis.given, analysis.height
@@ -341,8 +341,10 @@ def _counts(session: Session, tables: list[str], words: set[str]) -> dict[str, i
 
 def _recorded(session: Session) -> dict[str, bool]:
     """Recorded features of a session's rows; determined once per trace."""
-    question = find(sql_directory() / "asking" / "recorded.sql")
-    return session.recent("recorded", None, lambda: session.answer(question, {}).row(0, named=True))
+    question = find(sql_directory() / "inner" / "recorded.sql")
+    return session.cache_last(
+        "recorded", None, lambda: session.answer(question, {}).row(0, named=True)
+    )
 
 
 def _lacking_of(session: Session, names: Iterable[str], *, was_there: bool = False) -> str:

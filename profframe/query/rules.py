@@ -110,7 +110,7 @@ _STEP: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AdviceRule:
     """One kind of finding, and what to do about it."""
 
     path: Path
@@ -149,7 +149,7 @@ class Advice(Answer):
     """An answer made of rules: one SELECT with all of them in it."""
 
     base: Answer | None = None
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[AdviceRule, ...] = ()
 
     @property
     def ranking(self) -> str:
@@ -177,12 +177,12 @@ class Advice(Answer):
         steps = _common_tables([rule.body for rule in self.rules], tables)
         return _with(steps) + "\nUNION ALL\n".join(parts)
 
-    def only(self, rules: Iterable[Rule]) -> Advice:
+    def only(self, rules: Iterable[AdviceRule]) -> Advice:
         """The answer with some of the rules."""
         return assemble(self.base or self, rules)
 
 
-def shipped_rules() -> tuple[Rule, ...]:
+def shipped_rules() -> tuple[AdviceRule, ...]:
     """The rules that come with profframe, by name.
 
     Examples
@@ -193,7 +193,7 @@ def shipped_rules() -> tuple[Rule, ...]:
     return tuple(read(path) for path in sorted((sql_directory() / "rules").glob("*.sql")))
 
 
-def rules(paths: Paths = ()) -> tuple[Rule, ...]:
+def rules(paths: Paths = ()) -> tuple[AdviceRule, ...]:
     """The rules that come with profframe, and additional ones from files and folders.
 
     Parameters
@@ -228,7 +228,7 @@ def rules(paths: Paths = ()) -> tuple[Rule, ...]:
     return tuple(by_name[name] for name in sorted(by_name))
 
 
-def read(path: Path) -> Rule:
+def read(path: Path) -> AdviceRule:
     """Read a rule from its file.
 
     Parameters
@@ -282,7 +282,7 @@ def read(path: Path) -> Rule:
             f"{path}: expected '-- claims: WORD' (WORD one of {', '.join(CLAIMS)}), "
             f"found {claims!r}"
         )
-    return Rule(
+    return AdviceRule(
         path,
         replace(answer, notes=notes),
         fields["suggestion"],
@@ -295,7 +295,7 @@ def read(path: Path) -> Rule:
     )
 
 
-def assemble(answer: Answer, rules: Iterable[Rule]) -> Advice:
+def assemble(answer: Answer, rules: Iterable[AdviceRule]) -> Advice:
     """Put rules into the answer whose SELECT is from their ``findings``.
 
     Parameters
@@ -360,7 +360,7 @@ def _cast(name: str, type_: str) -> str:
     return f'CASE WHEN abs(part."{name}") < 9e18 THEN {cast} END' if name == _GAIN else cast
 
 
-def _part(rule: Rule) -> str:
+def _part(rule: AdviceRule) -> str:
     types = COLUMNS | _OWN_COLUMNS
     columns = ", ".join(f'{_cast(name, type_)} AS "{name}"' for name, type_ in types.items())
     suggestion = f"coalesce(part.suggestion, {literal(rule.suggestion)}) AS suggestion"

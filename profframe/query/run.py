@@ -16,16 +16,6 @@ from profframe.errors import ProfframeError
 from profframe.query import macros, sandbox
 from profframe.query.arrangement import AS_IT_IS, Arrangement, divided, quoted
 from profframe.query.catalogue import columns_named, find, is_shipped, reads, resolve, words_of
-from profframe.query.computing import (
-    FREE,
-    check_arrow_columns,
-    check_columns,
-    check_number_of_rows,
-    check_rows,
-    computed,
-    most,
-    one_line_errors,
-)
 from profframe.query.header import Answer
 from profframe.query.parameters import (
     reset_variables,
@@ -38,6 +28,16 @@ from profframe.query.plans import NO_TABLES, Tables, give, planning_without, tak
 from profframe.query.rules import ANSWER, RAW_FINDINGS, SETTLED, SHARED_FIRST, Advice
 from profframe.query.sandbox import Terms
 from profframe.query.sources import Columns
+from profframe.query.statement import (
+    FREE,
+    check_arrow_columns,
+    check_columns,
+    check_number_of_rows,
+    check_rows,
+    computed,
+    most,
+    one_line_errors,
+)
 
 _ROWS: Final = "_rows"
 _PLACE: Final = "_place"
@@ -373,7 +373,7 @@ def selected(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class RuleFindings:
     """Findings of the advice rules, before replays compute their gains.
 
     Attributes
@@ -397,7 +397,7 @@ def findings(
     terms: Terms = FREE,
     *,
     in_steps: bool = False,
-) -> Findings:
+) -> RuleFindings:
     """Run the rules of advice; `ranked` makes the answer of what they find.
 
     ``in_steps`` is whether each rule is asked by itself.
@@ -413,7 +413,7 @@ def findings(
     replays = rows.num_rows - rows["replay"].null_count
     windows = _WINDOWS if replays else f"{_WINDOWS} LIMIT 0"
     with one_line_errors("query"):
-        return Findings(rows, select(windows, reads(answer)))
+        return RuleFindings(rows, select(windows, reads(answer)))
 
 
 def ranked(
@@ -434,7 +434,7 @@ def ranked(
     answer
         The answer that found them.
     rows
-        Those of `Findings`.
+        Those of `RuleFindings`.
     gains
         Of some of them ``finding_number gain_ns window_ns replay_error``, or ``not_replayed``, the
         reason; of late ranks also ``least_gain_ns most_gain_ns``, and ``named_gain_ns`` of what the
@@ -555,8 +555,8 @@ def _advised(
     views, where = reads(answer), f"answer {answer.name!r}"
     shared: dict[str, pa.Table] = {}
 
-    def rows(sql: str, of: str = where, without: str = "") -> pa.Table:
-        with one_line_errors(of, terms):
+    def rows(sql: str, table: str = where, without: str = "") -> pa.Table:
+        with one_line_errors(table, terms):
             sql = _EXAMINED.format(sql) if _PARTIAL in shared else sql
             sql = with_values(sql, answer, given)
             named = {name: shared[name] for name in words_of(sql) & shared.keys()}
@@ -589,7 +589,7 @@ def user_findings(
     terms: Terms,
     *,
     in_steps: bool = False,
-) -> Findings:
+) -> RuleFindings:
     """`findings` with rules of the user's, which are checked first."""
     _check_rules(connection, answer, terms)
     set_variables(connection, answer, parameters)

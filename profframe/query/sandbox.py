@@ -115,7 +115,7 @@ class Terms:
         """How many rows to compute: one more where that is an error."""
         return self.rows if self.rows is None or self.cut_rows else self.rows + 1
 
-    def limited(
+    def with_limits(
         self,
         memory_limit: str | None,
         timeout_s: float | None,

@@ -23,10 +23,10 @@ from profframe.errors import AnswerError, ProfframeError, StoreError, UnknownNam
 from profframe.query import macros
 from profframe.query.catalogue import columns_named, is_shipped, reads
 from profframe.query.database import Database, database_of
+from profframe.query.filtered_replays import with_remaining_replays
+from profframe.query.frames import SELECTION_COLUMNS, frame, plain, selected
 from profframe.query.header import Answer
 from profframe.query.plans import NO_TABLES, PLANS, Question, Tables, are_small
-from profframe.query.remaining import with_remaining_replays
-from profframe.query.result import SELECTION_COLUMNS, frame, plain, selected
 from profframe.query.run import answered, on, query, run
 from profframe.query.sandbox import Terms
 from profframe.query.selection import (
@@ -42,7 +42,7 @@ from profframe.query.selection import (
     numbers,
     texts,
 )
-from profframe.query.sources import IN_EACH_TRACE, Columns, Overlay, Part, Source, tables_for
+from profframe.query.sources import IN_EACH_TRACE, Columns, Overlay, Source, TableRows, tables_for
 from profframe.system.forks import check_threads
 from profframe.system.interrupts import stopping
 
@@ -117,8 +117,8 @@ class Session:
     terms: Terms
     database: Database
     answers: Answers | None = None
-    whole: Session | None = None
-    outside: Session | None = None
+    full: Session | None = None
+    parent: Session | None = None
 
     @classmethod
     def of(
@@ -131,24 +131,24 @@ class Session:
         """A session over the rows of a source; by default all of them."""
         terms = terms or Terms()
         database = database_of(source, terms)
-        return cls(source, selection or Selection(), terms, database, whole=whole)
+        return cls(source, selection or Selection(), terms, database, full=whole)
 
     def __reduce__(
         self,
     ) -> tuple[Callable[..., Session], tuple[Source, Selection, Terms, Session | None]]:
-        return Session.of, (self.source, self.selection, self.terms, self.whole)
+        return Session.of, (self.source, self.selection, self.terms, self.full)
 
     def with_source(self, source: Source) -> Session:
         """The session over another source."""
         if source is self.source:
             return self
-        return Session.of(source, self.selection, self.terms, self.whole)
+        return Session.of(source, self.selection, self.terms, self.full)
 
     def with_terms(self, terms: Terms) -> Session:
         """The session with other terms: files, tables and limits of questions."""
         if terms.shares_connection(self.terms):
             return replace(self, terms=terms)
-        return Session.of(self.source, self.selection, terms, self.whole)
+        return Session.of(self.source, self.selection, terms, self.full)
 
     def unlimited(self) -> Session:
         """The session without a row limit, for profframe's own questions."""
@@ -161,17 +161,17 @@ class Session:
         if self.answers is None:
             return replace(self, selection=selection)
         # kept answers are of other rows
-        return Session.of(self.source, selection, self.terms, self.whole)
+        return Session.of(self.source, selection, self.terms, self.full)
 
-    def alone(self) -> Session:
+    def unshared(self) -> Session:
         """The session without the shared cache, usable after the block ends."""
-        return self if self.outside is None else self.outside.with_terms(self.terms)
+        return self if self.parent is None else self.parent.with_terms(self.terms)
 
     def unfiltered(self) -> Session | None:
         """The session before any filter and without a row limit; None if it is not filtered."""
-        if self.whole is None:
+        if self.full is None:
             return None
-        return self.whole.with_terms(replace(self.terms, rows=None))
+        return self.full.with_terms(replace(self.terms, rows=None))
 
     @property
     def keeps_plans(self) -> bool:
@@ -191,7 +191,7 @@ class Session:
         return held is not None and are_small(held)
 
     @contextmanager
-    def remembering(self, at_once: int = 1) -> Iterator[Session]:
+    def cached(self, at_once: int = 1) -> Iterator[Session]:
         """The session with a cache of answers and their shared steps, for a block.
 
         Parameters
@@ -206,7 +206,7 @@ class Session:
         database = Database(self.source, self.terms, answers.once, at_once)
         try:
             with stopping(database.interrupt):
-                yield replace(self, database=database, answers=answers, outside=self)
+                yield replace(self, database=database, answers=answers, parent=self)
         finally:
             database.close()
 
@@ -214,13 +214,13 @@ class Session:
         """The answer to a question; kept if the session keeps answers."""
         return ask() if self.answers is None else self.answers.once(question, ask)
 
-    def recent(self, what: str, key: object, compute: Callable[[], Value]) -> Value:
+    def cache_last(self, what: str, key: object, compute: Callable[[], Value]) -> Value:
         """Cache of one value per name; recomputed when the key changes.
 
         It is for values that take long to compute and that several questions in a row need.
         ``compute`` must depend on nothing but the rows and the key.
         """
-        return self.database.recent(what, (self.selection, key), compute)
+        return self.database.cache_last(what, (self.selection, key), compute)
 
     def scan(self, table: str) -> pl.LazyFrame:
         """The rows of a table of the schema; of a store, only what a query needs is read.
@@ -290,7 +290,9 @@ class Session:
         without: str,
         steps: tuple[str, ...],
     ) -> pa.Table:
-        parts = {name: Part(columns, self.selection.where(name)) for name, columns in views.items()}
+        parts = {
+            name: TableRows(columns, self.selection.where(name)) for name, columns in views.items()
+        }
         needed = {name: _with_selected(part) for name, part in parts.items()}
         held = self.source.held(needed) if self.keeps_plans else None
         if held is None:
@@ -322,7 +324,7 @@ class Session:
             new = partial(PLANS.cursor, held, self.terms.memory_limit)
         with self._guarded(new) as cursor, cursor, self.database.running(cursor):
             for table, columns in views.items():
-                self.source.view(cursor, table, Part(columns, self.selection.where(table)))
+                self.source.view(cursor, table, TableRows(columns, self.selection.where(table)))
             yield cursor
 
     def filter(
@@ -358,7 +360,7 @@ class Session:
             selection = selection.phases(names, self._phase_windows(source, selection, names))
         part = self.with_source(source).with_selection(selection.time(start_ns, end_ns))
         if part is not self:
-            part = replace(part, whole=self.alone() if self.whole is None else self.whole)
+            part = replace(part, full=self.unshared() if self.full is None else self.full)
         is_whole = all(part_of is None for part_of in (steps, phases, start_ns, end_ns))
         return part if is_whole else _remaining(part)
 
@@ -467,7 +469,7 @@ def _remaining(part: Session) -> Session:
     return part.with_source(Overlay(part.source, "events", rows))
 
 
-def _with_selected(part: Part) -> Columns:
+def _with_selected(part: TableRows) -> Columns:
     """Columns that a part of a table needs, those of its condition too."""
     if part.where is None or part.columns is None:
         return part.columns

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
-from profframe.query.result import plain
+from profframe.query.frames import plain
 from profframe.query.selection import Integers
 
 Columns: TypeAlias = frozenset[str] | None
@@ -46,7 +46,7 @@ def tables_for(sql: str) -> Mapping[str, Columns]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TableRows:
     """Part of a table that a question needs; None is all ``columns``, or all rows.
 
     Planning each mention of a table takes time by its columns, up to a millisecond.
@@ -71,7 +71,7 @@ class Source(Protocol):
     def identity(self) -> Hashable | None:
         """Equal for sources of the same unchanged files; None for a source without files."""
 
-    def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
+    def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: TableRows) -> None:
         """Let one connection read a part of a table by the table's name."""
 
     def held(self, tables: Mapping[str, Columns]) -> Mapping[str, pa.Table] | None:
@@ -109,7 +109,7 @@ class InMemory:
     def identity(self) -> None:
         pass
 
-    def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
+    def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: TableRows) -> None:
         rows = self.tables[table]
         if part.where is None:  # planning a view of a view takes twice as long
             connection.execute(f"DROP VIEW IF EXISTS {table}")
@@ -185,7 +185,7 @@ class Overlay:
     def identity(self) -> None:
         pass
 
-    def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
+    def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: TableRows) -> None:
         self._of(table).view(connection, table, part)
 
     def held(self, tables: Mapping[str, Columns]) -> Mapping[str, pa.Table] | None:

@@ -9,7 +9,7 @@ from typing import Final
 from profframe.errors import NotATraceError, SourceError
 from profframe.readers import chrome, sqlite
 from profframe.readers.archives import ArchiveError, archive_kind, members
-from profframe.readers.build.rows import Header, RawTrace
+from profframe.readers.build.row_tables import Header, RawTrace
 from profframe.readers.bytes import ByteSource, Progress, decompressed, is_pipe
 from profframe.readers.foreign import database_refusal, refusal
 from profframe.readers.formats import FORMATS, format_of_tables, format_of_text
@@ -103,7 +103,7 @@ def members_of(path: Path) -> list[Path]:
 
 
 def _read_database(path: Path, progress: Progress | None, spool: Spool | None) -> RawTrace:
-    from profframe.readers.sqlite.database import open_database
+    from profframe.readers.sqlite.sqlite_file import open_database
 
     with open_database(path, progress) as database:
         if name := format_of_tables(database):

@@ -23,7 +23,7 @@ from profframe.readers import (
 from profframe.readers.bytes import ByteSource, is_pipe
 
 if TYPE_CHECKING:
-    from profframe.readers.sqlite.database import Database
+    from profframe.readers.sqlite.sqlite_file import SqliteFile
 
 Contents = Literal["work", "dumps", "snapshots", "execution_traces"]
 
@@ -142,7 +142,7 @@ def format_of_text(head: bytes) -> str | None:
     return next((name for name, form in FORMATS.items() if form.begins and form.begins(text)), None)
 
 
-def format_of_tables(database: Database) -> str | None:
+def format_of_tables(database: SqliteFile) -> str | None:
     """The format of a database by its tables; None if it is not known."""
     return next((name for name in _DATABASES if FORMATS[name].module.knows(database)), None)
 
@@ -177,7 +177,7 @@ def _format_of_database(path: Path) -> str | None:
     """The format of a database; None if it has pending changes, which are costly to apply."""
     if any(path.with_name(path.name + ending).exists() for ending in _PENDING):
         return None
-    from profframe.readers.sqlite.database import open_database
+    from profframe.readers.sqlite.sqlite_file import open_database
 
     with open_database(path) as database:
         return format_of_tables(database)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from profframe.show import changes, checks, columns, units
+from profframe.show import check_text, columns, diff_text, units
 from profframe.show.kernel_names import short_name
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _DELICATE: Final = re.compile(r"[|`]|^\s|\s$|^$")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CheckedLimits:
     """The limits that were checked, and their results.
 
     Attributes
@@ -80,7 +80,7 @@ class Limits:
 def comment(
     rows: pl.DataFrame,
     totals: pl.DataFrame,
-    limits: Limits,
+    limits: CheckedLimits,
     notes: Sequence[str] = (),
     *,
     top: int = 10,
@@ -90,13 +90,13 @@ def comment(
     Parameters
     ----------
     rows
-        As `profframe.loading.diff.comparison` gives them.
+        As `profframe.comparisons.diff.comparison` gives them.
     totals
         As `profframe.analysis.fail_on.totals` gives them.
     limits
         The checked limits.
     notes
-        As `profframe.show.changes.remarks` gives them.
+        As `profframe.show.diff_text.remarks` gives them.
     top
         Maximum rows of a kind.
 
@@ -114,7 +114,7 @@ def comment(
     return f"{text}\n"
 
 
-def memory_comment(rows: pl.DataFrame, text: str, limits: Limits, *, top: int = 10) -> str:
+def memory_comment(rows: pl.DataFrame, text: str, limits: CheckedLimits, *, top: int = 10) -> str:
     """Two memory snapshots as Markdown: limits, what they hold in total, and what changed most."""
     lines = [
         f"### profframe diff: {limits.sentence}",
@@ -193,7 +193,7 @@ def _as_text(text: str, after: str = "") -> str:
 def _parts(
     rows: pl.DataFrame,
     totals: pl.DataFrame,
-    limits: Limits,
+    limits: CheckedLimits,
     notes: Sequence[str],
     *,
     most: tuple[int, int],
@@ -213,7 +213,7 @@ def _parts(
         for what, base, other in totals.select("what", "base_ns", "other_ns").iter_rows()
     }
     words = [
-        f"{_TITLES[what]}: {_arrow(changes.times(*sums[what]))} ({changes.growth(*sums[what])})"
+        f"{_TITLES[what]}: {_arrow(diff_text.times(*sums[what]))} ({diff_text.growth(*sums[what])})"
         for what in ("op", "kernel")
         if what in sums
     ]
@@ -225,12 +225,12 @@ def _parts(
     for what, title in _TITLES.items():
         yield from _changed(rows.filter(what=what), title, sides, most_rows)
     is_tested = rows["p_value"].null_count() < rows.height
-    untested = () if is_tested else ("the rows are " + changes.UNTESTED,)
+    untested = () if is_tested else ("the rows are " + diff_text.UNTESTED,)
     for note in (*notes, *untested):
         yield f"- {escaped(units.middle(note, _LONGEST_LINE))}"
 
 
-def _limits(limits: Limits, most: int) -> Iterable[str]:
+def _limits(limits: CheckedLimits, most: int) -> Iterable[str]:
     """The table of limits."""
     held = limits.rows
     if not held:
@@ -250,10 +250,10 @@ def _verdict(verdict: Verdict) -> list[str]:
     return [
         verdict.limit.text,
         _subject(metric),
-        _arrow(checks.values(metric, base, other)),
+        _arrow(check_text.values(metric, base, other)),
         f"{100 * (other / base - 1):+,.1f} %" if base else "from nothing" if other else "",
-        f"**{checks.state(verdict)}**" if verdict.is_broken else checks.state(verdict),
-        escaped(checks.remarks(verdict)),
+        f"**{check_text.state(verdict)}**" if verdict.is_broken else check_text.state(verdict),
+        escaped(check_text.remarks(verdict)),
     ]
 
 
@@ -277,8 +277,8 @@ def _growth(limit: str, growth: Growth) -> list[str]:
     return [
         limit,
         subject,
-        _arrow(changes.times(*sizes)),
-        changes.growth(*sizes),
+        _arrow(diff_text.times(*sizes)),
+        diff_text.growth(*sizes),
         "**broken**",
         note,
     ]

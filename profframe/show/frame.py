@@ -76,7 +76,7 @@ class Frame(pl.DataFrame):
     def _repr_html_(self, *, _from_series: bool = False) -> str:
         from profframe.show import notebook
 
-        options = notebook.Options(
+        options = notebook.FrameOptions(
             rows=_rows(self.height),
             columns=_limit("POLARS_FMT_MAX_COLS", notebook.COLUMNS, self.width),
             starts=_read_starts(self._starts),

@@ -135,7 +135,7 @@ def shortened(frame: pl.DataFrame, *columns: str, kernels: pl.Expr | None = None
     return frame.with_columns(changed)
 
 
-def told_apart(
+def disambiguated(
     frame: pl.DataFrame, column: str = "name", kernels: pl.Expr | None = None
 ) -> pl.DataFrame:
     """Replace kernel names in a column by distinct short names.
@@ -265,5 +265,5 @@ def of_answer(name: str, rows: pl.DataFrame) -> pl.DataFrame:
     if "kind" in rows.columns:
         rows = shortened(rows, "name", kernels=pl.col("kind") == "kernel")
     if "name" in COLUMNS.get(name, ()):
-        rows = told_apart(rows)
+        rows = disambiguated(rows)
     return shortened(rows, *COLUMNS.get(name, ()), *_SHOWN)

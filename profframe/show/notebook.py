@@ -46,7 +46,7 @@ _SENTENCES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class FrameOptions:
     """How much of a frame is shown, and data about it."""
 
     rows: int = ROWS
@@ -59,7 +59,7 @@ class Options:
     """Why there are no rows."""
 
 
-def frame_html(frame: pl.DataFrame, options: Options | None = None) -> str:
+def frame_html(frame: pl.DataFrame, options: FrameOptions | None = None) -> str:
     """A frame as a table in human units, with notes on what the table leaves out.
 
     Examples
@@ -69,7 +69,7 @@ def frame_html(frame: pl.DataFrame, options: Options | None = None) -> str:
     >>> '<td class="n" title="1234567 ns">1.235 ms</td>' in page, "&lt;b&gt;" in page
     (True, True)
     """
-    return _block(_table_html(frame, options or Options()))
+    return _block(_table_html(frame, options or FrameOptions()))
 
 
 def trace_html(summary: Summary) -> str:
@@ -79,7 +79,7 @@ def trace_html(summary: Summary) -> str:
         for label, text in summary.lines
     )
     parts = [f"<strong>Trace</strong>: {html.escape(summary.title)}<table>{lines}</table>"]
-    options = Options(rows=_SUMMARY_ROWS)
+    options = FrameOptions(rows=_SUMMARY_ROWS)
     for words in summary.words.parts:
         parts += [f'<div class="p">{html.escape(line)}</div>' for line in words.sentences]
         parts += [f"<pre>{html.escape(text)}</pre>" for text in words.excerpts]
@@ -98,7 +98,9 @@ def trace_html(summary: Summary) -> str:
 
 def titled_html(title: str, subject: str, *frames: pl.DataFrame) -> str:
     """Small frames below a title."""
-    parts = (_table_html(frame, Options(rows=frame.height), with_notes=False) for frame in frames)
+    parts = (
+        _table_html(frame, FrameOptions(rows=frame.height), with_notes=False) for frame in frames
+    )
     return _block(f"<strong>{title}</strong> of {html.escape(units.visible(subject))}", *parts)
 
 
@@ -119,7 +121,7 @@ def _style() -> str:
     return Path(__file__).with_suffix(".css").read_text(encoding="utf-8").partition("*/")[2].strip()
 
 
-def _table_html(frame: pl.DataFrame, options: Options, *, with_notes: bool = True) -> str:
+def _table_html(frame: pl.DataFrame, options: FrameOptions, *, with_notes: bool = True) -> str:
     """A table, and a line about what it leaves out."""
     informative = columns.informative(frame)
     names = informative[: options.columns]
@@ -184,7 +186,7 @@ def _cell(kind: str, text: str, exact: str, part: float) -> str:
     return f'<td class="{kind}"{style}{title}>{html.escape(shown)}</td>'
 
 
-def _grid(cells: Sequence[_Cells], options: Options) -> str:
+def _grid(cells: Sequence[_Cells], options: FrameOptions) -> str:
     head = "".join(
         f'<th class="{column.kind}"{_heading_title(column, options)}>{_name(column)}</th>'
         for column in cells
@@ -194,7 +196,7 @@ def _grid(cells: Sequence[_Cells], options: Options) -> str:
     return f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
 
 
-def _single_row(cells: Sequence[_Cells], options: Options) -> str:
+def _single_row(cells: Sequence[_Cells], options: FrameOptions) -> str:
     rows = "".join(
         f"<tr><th{_heading_title(column, options)}>{_name(column)}</th>{''.join(column.cells)}</tr>"
         for column in cells
@@ -212,7 +214,7 @@ def _name(column: _Cells) -> str:
     return f'{shown}<span class="u">{end}</span>' if end else shown
 
 
-def _heading_title(column: _Cells, options: Options) -> str:
+def _heading_title(column: _Cells, options: FrameOptions) -> str:
     """The tooltip of a heading."""
     doc = options.docs.get(column.name)
     text = f"{units.visible(column.name)}: {doc} ({column.dtype})" if doc else column.dtype
@@ -220,7 +222,7 @@ def _heading_title(column: _Cells, options: Options) -> str:
 
 
 def _notes(
-    frame: pl.DataFrame, informative: Sequence[str], options: Options, moved: Sequence[str]
+    frame: pl.DataFrame, informative: Sequence[str], options: FrameOptions, moved: Sequence[str]
 ) -> Iterator[str]:
     """Notes on what the table leaves out of a frame."""
     if options.why_empty is not None and not frame.height:

@@ -16,7 +16,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
-from profframe.analysis.torch_table.rows import Amount, Page, Row
+from profframe.analysis.torch_table.table_rows import Amount, Row, TraceRows
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.selection import integer
 from profframe.show.units import visible
@@ -31,7 +31,7 @@ _TOP_LEVEL: Final = "This report only display top-level ops statistics"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class TableOptions:
     """Options of the table; the names are torch's."""
 
     sort_by: str | None = None
@@ -82,7 +82,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TextColumn:
     """One column: its header, cells and width."""
 
     header: str
@@ -95,7 +95,7 @@ class Column:
         return (text.ljust if self.to_left else text.rjust)(self.width)
 
 
-def text(pages: Sequence[Page], options: Options) -> str:
+def text(pages: Sequence[TraceRows], options: TableOptions) -> str:
     """The table of each trace, in the order of run and rank.
 
     Control bytes are escapes, except as torch prints them.
@@ -111,7 +111,7 @@ def text(pages: Sequence[Page], options: Options) -> str:
     return "\n".join(tables)
 
 
-def _printable(page: Page, options: Options) -> Page:
+def _printable(page: TraceRows, options: TableOptions) -> TraceRows:
     """The page with control bytes written as escapes."""
     page = replace(page, device=visible(page.device))
     return page if options.as_torch else replace(page, rows=[_visible(row) for row in page.rows])
@@ -130,7 +130,7 @@ def _visible(row: Row) -> Row:
 # From rows to lines.
 
 
-def _page(page: Page, header: str | None, options: Options) -> str:
+def _page(page: TraceRows, header: str | None, options: TableOptions) -> str:
     rows = _sorted(page.rows, options)
     host = _total(row.self_cpu_time_total for row in rows)
     device = _total(row.self_device_time_total for row in rows if _counts_on_device(row))
@@ -159,11 +159,11 @@ def _page(page: Page, header: str | None, options: Options) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _line(columns: Iterable[Column], cells: Iterable[str]) -> str:
+def _line(columns: Iterable[TextColumn], cells: Iterable[str]) -> str:
     return "".join(column.padded(cell) + _GAP for column, cell in zip(columns, cells, strict=True))
 
 
-def _limited(rows: Iterable[Row], options: Options) -> Iterable[Row]:
+def _limited(rows: Iterable[Row], options: TableOptions) -> Iterable[Row]:
     candidates = (row for row in rows if not (options.top_level_events_only and row.has_parent))
     return islice(candidates, options.row_limit) if options.row_limit >= 0 else candidates
 
@@ -184,7 +184,9 @@ def _total(values: Iterable[Amount]) -> Amount:
 # Columns.
 
 
-def _columns(page: Page, host: Amount, device: Amount, options: Options) -> list[Column]:
+def _columns(
+    page: TraceRows, host: Amount, device: Amount, options: TableOptions
+) -> list[TextColumn]:
     rows = page.rows
     time = _time(options)
     name_width = _width((row.key for row in rows), options.max_name_column_width)
@@ -195,48 +197,48 @@ def _columns(page: Page, host: Amount, device: Amount, options: Options) -> list
             return name
         return name[: limit - 3] + "..."
 
-    columns = [Column("Name", lambda row: shortened(row.key), name_width)]
+    columns = [TextColumn("Name", lambda row: shortened(row.key), name_width)]
     if any(row.overload_name for row in rows):
         columns.append(
-            Column("Overload Name", lambda row: shortened(row.overload_name), name_width)
+            TextColumn("Overload Name", lambda row: shortened(row.overload_name), name_width)
         )
     columns += [
-        Column("Self CPU %", lambda row: _share(row.self_cpu_time_total, host)),
-        Column("Self CPU", lambda row: time(row.self_cpu_time_total)),
-        Column(
+        TextColumn("Self CPU %", lambda row: _share(row.self_cpu_time_total, host)),
+        TextColumn("Self CPU", lambda row: time(row.self_cpu_time_total)),
+        TextColumn(
             "CPU total %", lambda row: "0" if row.is_async else _share(row.cpu_time_total, host)
         ),
-        Column("CPU total", lambda row: time(row.cpu_time_total)),
-        Column("CPU time avg", lambda row: time(row.cpu_time)),
+        TextColumn("CPU total", lambda row: time(row.cpu_time_total)),
+        TextColumn("CPU time avg", lambda row: time(row.cpu_time)),
     ]
     name = page.device.upper()
     if page.has_device_time:
         columns += [
-            Column(f"Self {name}", lambda row: time(row.self_device_time_total)),
-            Column(f"Self {name} %", lambda row: _share(row.self_device_time_total, device)),
-            Column(f"{name} total", lambda row: time(row.device_time_total)),
-            Column(f"{name} time avg", lambda row: time(row.device_time)),
+            TextColumn(f"Self {name}", lambda row: time(row.self_device_time_total)),
+            TextColumn(f"Self {name} %", lambda row: _share(row.self_device_time_total, device)),
+            TextColumn(f"{name} total", lambda row: time(row.device_time_total)),
+            TextColumn(f"{name} time avg", lambda row: time(row.device_time)),
         ]
     if page.has_memory:
         columns += [
-            Column("CPU Mem", lambda row: _memory(row.cpu_memory_usage)),
-            Column("Self CPU Mem", lambda row: _memory(row.self_cpu_memory_usage)),
+            TextColumn("CPU Mem", lambda row: _memory(row.cpu_memory_usage)),
+            TextColumn("Self CPU Mem", lambda row: _memory(row.self_cpu_memory_usage)),
         ]
         if name and any(row.self_device_memory_usage > 0 for row in rows):
             columns += [
-                Column(f"{name} Mem", lambda row: _memory(row.device_memory_usage)),
-                Column(f"Self {name} Mem", lambda row: _memory(row.self_device_memory_usage)),
+                TextColumn(f"{name} Mem", lambda row: _memory(row.device_memory_usage)),
+                TextColumn(f"Self {name} Mem", lambda row: _memory(row.self_device_memory_usage)),
             ]
-    columns.append(Column("# of Calls", lambda row: str(row.count)))
+    columns.append(TextColumn("# of Calls", lambda row: str(row.count)))
     if any(row.node_id != -1 for row in rows):
-        columns.append(Column("Node ID", lambda row: str(row.node_id)))
+        columns.append(TextColumn("Node ID", lambda row: str(row.node_id)))
     if any(row.input_shapes not in {"", "[]"} for row in rows):
         width = _width((row.input_shapes for row in rows), _SHAPES_WIDTH)
-        columns.append(Column("Input Shapes", lambda row: row.input_shapes[:width], width))
+        columns.append(TextColumn("Input Shapes", lambda row: row.input_shapes[:width], width))
     return columns + _last_columns(page.rows, options)
 
 
-def _last_columns(rows: Sequence[Row], options: Options) -> list[Column]:
+def _last_columns(rows: Sequence[Row], options: TableOptions) -> list[TextColumn]:
     """FLOPs and source; the source is last because further frames of a stack are listed below it.
 
     torch swaps the two headers, so that each value is in the other's column.
@@ -254,9 +256,9 @@ def _last_columns(rows: Sequence[Row], options: Options) -> list[Column]:
     width = _source_width(rows, options)
     columns = []
     if flop_counts:
-        columns.append(Column(f"Total {_FLOPS[power]}", flops))
+        columns.append(TextColumn(f"Total {_FLOPS[power]}", flops))
     if any(row.stack for row in rows):
-        columns.append(Column("Source Location", source, width, to_left=True))
+        columns.append(TextColumn("Source Location", source, width, to_left=True))
     if options.as_torch and len(columns) == 2:
         first, last = columns
         return [replace(last, cell=first.cell), replace(first, cell=last.cell)]
@@ -268,7 +270,7 @@ def _width(texts: Iterable[str], widest: int | None) -> int:
     return width if widest is None else min(width, widest)
 
 
-def _source_width(rows: Iterable[Row], options: Options) -> int:
+def _source_width(rows: Iterable[Row], options: TableOptions) -> int:
     frames = (frame for row in rows for frame in row.stack)
     return _width(frames, options.max_src_column_width)
 
@@ -300,7 +302,7 @@ def _in_nearest_unit(us: Amount) -> str:
     return _in_unit(us, next((unit for unit, size in _UNITS.items() if us >= size), "us"))
 
 
-def _time(options: Options) -> Callable[[Amount], str]:
+def _time(options: TableOptions) -> Callable[[Amount], str]:
     unit = options.time_unit
     return _in_nearest_unit if unit is None else lambda us: _in_unit(us, unit)
 
@@ -316,7 +318,7 @@ def _memory(number: int) -> str:
     return f"{number} B"
 
 
-def _power(fewest: int, options: Options) -> int:
+def _power(fewest: int, options: TableOptions) -> int:
     """Power of 1000 at which the fewest FLOPs have a digit before the point; torch uses the log."""
     digits = math.log10(fewest) / 3 if options.as_torch else (len(str(fewest)) - 1) // 3
     return math.floor(min(digits, len(_FLOPS) - 1))
@@ -325,7 +327,7 @@ def _power(fewest: int, options: Options) -> int:
 # Order.
 
 
-def _sorted(rows: Sequence[Row], options: Options) -> Sequence[Row]:
+def _sorted(rows: Sequence[Row], options: TableOptions) -> Sequence[Row]:
     if options.sort_by is None:
         return rows
     return sorted(rows, key=_ATTRIBUTES[_attribute(options.sort_by)], reverse=True)

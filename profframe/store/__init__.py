@@ -17,8 +17,8 @@ has the size and checksum of its files; `profframe.store.layout` has the rules o
 from __future__ import annotations
 
 from profframe.store.layout import component
-from profframe.store.reading import Store, check_folder, is_store, scan
-from profframe.store.rows import by_trace, row_groups
+from profframe.store.member_files import Store, check_folder, is_store, scan
+from profframe.store.visible_rows import by_trace, row_groups
 from profframe.store.writing import add, has, publish, put, write
 
 __all__ = [

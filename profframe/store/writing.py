@@ -26,7 +26,7 @@ from profframe.store.layout import (
 )
 from profframe.store.leftovers import remove_drafts
 from profframe.store.parquet import rows_to_write, write_file
-from profframe.store.rows import by_trace
+from profframe.store.visible_rows import by_trace
 
 _UNFINISHED: Final = ".part"
 """Ending of an unfinished file, so that ``*.parquet`` skips what a killed writer left."""

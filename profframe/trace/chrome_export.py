@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,22 +14,10 @@ import polars as pl
 
 from profframe.analysis import clocks
 from profframe.analysis.critical_path import CriticalPath, find
-from profframe.analysis.export_lines.chrome import ChromeEvents, chrome_events
-from profframe.analysis.export_lines.forms import COLUMNS, JSON, Form
-from profframe.analysis.export_lines.job import (
-    ARRIVALS,
-    CLOCKS,
-    STREAMS,
-    Job,
-    Part,
-    Row,
-    base_of,
-    check_clocks,
-    first_time,
-    parts_of,
-)
-from profframe.analysis.export_lines.single_trace import single_trace
-from profframe.analysis.export_lines.tracks import (
+from profframe.analysis.critical_path.blame import CAUSES
+from profframe.errors import UnknownNameError
+from profframe.export import chrome, pftrace
+from profframe.export.lines.added_tracks import (
     BLAME,
     CRITICAL_PATH,
     PATH_ACROSS_RANKS,
@@ -43,19 +31,99 @@ from profframe.analysis.export_lines.tracks import (
     rows_of,
     titled_rows,
 )
-from profframe.errors import UnknownNameError
-from profframe.export import chrome, pftrace
-from profframe.export.files import is_protobuf
-from profframe.query.apart import Apart
+from profframe.export.lines.batches import single_trace
+from profframe.export.lines.chrome_events import ChromeEvents, chrome_events
+from profframe.export.lines.forms import COLUMNS, JSON, Form
+from profframe.export.lines.merged_ranks import (
+    ARRIVALS,
+    CLOCKS,
+    STREAMS,
+    MergedFile,
+    RankPart,
+    Row,
+    base_of,
+    check_clocks,
+    first_time,
+    parts_of,
+)
+from profframe.export.output_file import is_protobuf
 from profframe.query.catalogue import catalogue
 from profframe.query.header import Answer
+from profframe.query.per_trace import PerTrace
 from profframe.query.session import Session
 from profframe.query.sources import IN_EACH_TRACE
-from profframe.trace import job_tracks
+from profframe.trace.jobs import critical_path, late_slices
+from profframe.trace.query import own_rows
 
 if TYPE_CHECKING:
-    from profframe.analysis.export_lines.batches import Lines
+    from profframe.export.lines.batches import Lines
     from profframe.trace.trace import Trace
+
+Steps = Sequence[int | None]
+"""Profiler steps; a single None means everything."""
+_STEPS: Final = "SELECT DISTINCT step FROM events WHERE step IS NOT NULL ORDER BY step"
+
+
+def steps_of(part: Trace, whole: Trace) -> Steps:
+    """Steps in a part of some traces; all if it has as many as the whole."""
+    if part._session.selection.is_of_traces:  # noqa: SLF001 - a method of it
+        return [None]
+    steps: list[int | None] = own_rows(part, _STEPS)["step"].to_list()
+    return [None] if steps == own_rows(whole, _STEPS)["step"].to_list() else steps
+
+
+def path_across_ranks(whole: Trace, steps: Steps) -> CriticalPath:
+    """The path across the ranks of a run, through some steps of it."""
+    paths = [critical_path(whole, step, across_ranks=True) for step in steps]
+    if len(paths) < 2:
+        return paths[0] if paths else critical_path(whole, across_ranks=True)
+    return replace(paths[0], events=pl.concat(path.events for path in paths))
+
+
+def blame(
+    whole: Trace, steps: Steps, ahead_ns: Mapping[tuple[str, int], int], *, corrected: bool
+) -> pl.DataFrame:
+    """Slices of the time by which ranks were late to collectives, on the clock of a file.
+
+    One row per late rank and collective, from when the rank before it came until it came itself.
+    ``cost_ns`` and ``held_up_ns`` are those of `Trace.blame`: they have the same sums for each
+    rank, and the costs of the causes (``host_ns`` ...) add up to them. A slice is named after what
+    costs most.
+    """
+    runs = sorted({run for run, _ in ahead_ns})
+    rows = pl.concat(
+        late_slices(whole, run, step, corrected=corrected) for run in runs for step in steps
+    )
+    ahead = pl.DataFrame(
+        [(*key, ns) for key, ns in ahead_ns.items()],
+        schema={"run": rows.schema["run"], "rank": rows.schema["rank"], "_ahead": pl.Int64},
+        orient="row",
+    )
+    rank = pl.format("rank {}", "rank")
+    waits = pl.format("wait for rank {}", "waits_for_rank")
+    blamed = pl.coalesce("op", "name", pl.lit("nothing recorded"))
+    return rows.join(ahead, on=["run", "rank"], maintain_order="left").select(
+        pl.format("{} {}", "run", rank).alias("series") if len(runs) > 1 else rank.alias("series"),
+        pl.when(pl.col("waits_for_rank").is_not_null())
+        .then(waits)
+        .otherwise(pl.format("{}: {}", "cause", blamed))
+        .alias("name"),
+        pl.col("start_ns") - pl.col("_ahead"),
+        "dur_ns",
+        pl.col("rank").alias("late_rank"),
+        pl.col("kind").alias("collective"),
+        "step",
+        "cost_ns",
+        "held_up_ns",
+        "cause",
+        pl.col("name").alias("slice"),
+        "op",
+        "module",
+        "waits_for_rank",
+        "largest_cost_ns",
+        *(f"{cause}_ns" for cause in CAUSES),
+    )
+
 
 Item = TypeVar("Item")
 Progress = Callable[[int, int, str], None]
@@ -184,7 +252,7 @@ class _Done:
                 self._progress(self._done, max(self._done, self._all), what)
 
 
-def _job(trace: Trace, wanted: Wanted, form: Form) -> Job:
+def _job(trace: Trace, wanted: Wanted, form: Form) -> MergedFile:
     """Several traces, prepared to be written one after another."""
     session = trace._session  # noqa: SLF001 - a method of it
     traces = session.rows("traces").sort(_KEY).to_dicts()
@@ -215,7 +283,7 @@ def _job(trace: Trace, wanted: Wanted, form: Form) -> Job:
     if wanted.collectives:
         query = ARRIVALS.format(corrected=wanted.clocks == CLOCKS[0])
         arrivals = session.answer(Answer("arrivals", query), {})
-    return Job(
+    return MergedFile(
         parts=parts,
         clocks=wanted.clocks,
         base_ns=base_of(parts),
@@ -235,7 +303,7 @@ class _Connections:
     def __init__(self, session: Session, traces: list[dict[str, object]]) -> None:
         self._session = session
         self._keys = [(str(row["run"]), cast("int", row["rank"])) for row in traces]
-        self._read: tuple[list[tuple[str, int]], Apart | None] = [], None
+        self._read: tuple[list[tuple[str, int]], PerTrace | None] = [], None
 
     def __call__(self, trace: Row | None) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         if trace is None:
@@ -250,12 +318,12 @@ class _Connections:
             return self._session.filter(runs=key[0], ranks=key[1]).connection()
         return rows.connection(*key)
 
-    def _first(self, some: list[tuple[str, int]]) -> tuple[list[tuple[str, int]], Apart | None]:
+    def _first(self, some: list[tuple[str, int]]) -> tuple[list[tuple[str, int]], PerTrace | None]:
         """The first traces of a run, as many as fit into memory together."""
         rows = None
         while rows is None and len(some) > 1:
             part = self._session.filter(runs=some[0][0], ranks=[rank for _, rank in some])
-            rows = Apart.of(part, IN_EACH_TRACE)
+            rows = PerTrace.of(part, IN_EACH_TRACE)
             some = some if rows is not None else some[: len(some) // 4]
         return some, rows
 
@@ -274,29 +342,29 @@ class _Shared:
     def path(self) -> pl.DataFrame:
         """The path across ranks, as one line."""
         whole, steps = self._whole()
-        path = _on_own_clocks(job_tracks.path_across_ranks(whole, steps), self.offsets)
+        path = _on_own_clocks(path_across_ranks(whole, steps), self.offsets)
         return path_line(path.events, self.ahead_ns)
 
     def blame(self) -> pl.DataFrame:
         """Slices of `blame` for late ranks."""
         whole, steps = self._whole()
         corrected = self.clocks == CLOCKS[0]
-        return job_tracks.blame(whole, steps, self.ahead_ns, corrected=corrected)
+        return blame(whole, steps, self.ahead_ns, corrected=corrected)
 
-    def _whole(self) -> tuple[Trace, job_tracks.Steps]:
+    def _whole(self) -> tuple[Trace, Steps]:
         """All of the traces, and the steps that are written."""
         session = self.trace._session.unlimited()  # noqa: SLF001 - a method of it
         whole = type(self.trace)(session.with_selection(session.selection.of_traces()))
-        return whole, job_tracks.steps_of(self.trace, whole)
+        return whole, steps_of(self.trace, whole)
 
 
 def _tracks(
-    trace: Trace, parts: list[Part], given: Given, shared: _Shared
+    trace: Trace, parts: list[RankPart], given: Given, shared: _Shared
 ) -> dict[int | None, pl.DataFrame]:
     """Rows of tracks by the place of their trace; None for those of all traces."""
     answers: dict[str, Rows] = {}
 
-    def ask(part: Part, name: str) -> Rows:
+    def ask(part: RankPart, name: str) -> Rows:
         if name == CRITICAL_PATH:  # of one trace
             of = trace.filter(runs=part.trace["run"], ranks=part.trace["rank"])
             return _track(of, shared, name)

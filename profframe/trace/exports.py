@@ -15,7 +15,7 @@ from profframe.query.selection import Text
 
 if TYPE_CHECKING:
     from profframe.analysis.critical_path import CriticalPath
-    from profframe.analysis.export_lines.tracks import Given
+    from profframe.export.lines.added_tracks import Given
     from profframe.trace.trace import Trace
 
 
@@ -104,8 +104,8 @@ def export_chrome_trace(
     ExportError
         The file cannot be written.
     """
-    from profframe.analysis.export_lines.legacy import listed_lines
     from profframe.export import chrome
+    from profframe.export.lines.event_list import listed_lines
     from profframe.trace.chrome_export import Wanted, write
 
     for name, value in (("highlight", highlight), ("tracks", tracks)):
@@ -144,9 +144,9 @@ def augment(
     ExportError
         The file cannot be written.
     """
-    from profframe.analysis.export_lines.augment import augment
-    from profframe.analysis.export_lines.chrome import chrome_events
-    from profframe.analysis.export_lines.single_trace import single_trace
+    from profframe.export.lines.augment import augment
+    from profframe.export.lines.batches import single_trace
+    from profframe.export.lines.chrome_events import chrome_events
     from profframe.trace.chrome_export import form_of, write_events
 
     check_override(dtype, override)
@@ -187,8 +187,8 @@ def export_speedscope(self: Trace, path: str | PathLike[str], metric: str = "sel
     If slices overlap without nesting, the first is cut where the second begins; the profile's name
     says how many were cut. Nanoseconds count from the first slice of the (run, rank).
     """
-    from profframe.analysis.export_lines.speedscope import thread_profiles
-    from profframe.export import speedscope
+    from profframe.export.lines import speedscope
+    from profframe.export.lines.speedscope import thread_profiles
 
     with self._session.connection(dict.fromkeys(("events", "threads"))) as connection:
         speedscope.write(path, thread_profiles(connection, metric), metric)
@@ -227,14 +227,14 @@ def export_stacks(
     ExportError
         The file cannot be written.
     """
-    from profframe.analysis.export_lines.stacks import path_lines, stack_lines
-    from profframe.export import stacks
+    from profframe.export.lines import folded_stacks
+    from profframe.export.lines.folded_stacks import path_lines, stack_lines
 
     ways = {"stack": stack_lines, "path": path_lines}
     if by not in ways:
         raise UnknownNameError.one_of("by", by, ways)
     with self._session.connection() as connection:
-        stacks.write(path, ways[by](connection, metric))
+        folded_stacks.write(path, ways[by](connection, metric))
 
 
 def report(
@@ -297,5 +297,5 @@ def report(
     """
     from profframe.trace import report
 
-    options = report.Options(title, sections, top, timeline)
+    options = report.PageOptions(title, sections, top, timeline)
     report.write(type(self)(self._session.unlimited()), path, options, progress)

@@ -15,7 +15,7 @@ import polars as pl
 from profframe.query.header import sql_directory
 from profframe.query.selection import spans
 from profframe.readers.formats import Contents, contents_of
-from profframe.show import execution_traces, hangs, snapshots, units
+from profframe.show import execution_trace_text, hang_text, snapshot_text, units
 from profframe.show.special_files import FileSummaries, FileSummary
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _MEMORY_BY: Final = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class FileKind:
     """A kind of file."""
 
     words: Callable[[Trace], FileSummary]
@@ -84,20 +84,20 @@ def dumps(trace: Trace) -> FileSummary:
         ("Backend", ", ".join(sizes["backends"].drop_nulls().unique(maintain_order=True))),
         ("Version", ", ".join(sizes["versions"].drop_nulls().unique(maintain_order=True))),
     )
-    what = _each(sizes, hangs.contents)
+    what = _each(sizes, hang_text.contents)
     if not records and not rows.height:
         hint = "TORCH_FR_BUFFER_SIZE=2000 makes torch record (TORCH_NCCL_TRACE_BUFFER_SIZE before)"
         return _words(label, what, facts, ("it has no records",), hint=hint)
-    sentences = hangs.headline(rows, trace.answer("hangs", per="rank"), progress).split("\n")
+    sentences = hang_text.headline(rows, trace.answer("hangs", per="rank"), progress).split("\n")
     excerpts = []
     if rows.height:
         first = rows.row(0, named=True)
         for name, side in (("late_stack", "late"), ("waiting_stack", "waiting")):
             if first[name]:
                 excerpts.append(_stack(f"The stack of {_of(first, side)}", first[name]))
-    tables = [("What hangs", hangs.table(rows))] if rows.height else []
-    tables.append(("How far each rank got", hangs.behind(progress)))
-    hint = hangs.lacking(sizes, rows)
+    tables = [("What hangs", hang_text.table(rows))] if rows.height else []
+    tables.append(("How far each rank got", hang_text.behind(progress)))
+    hint = hang_text.lacking(sizes, rows)
     return _words(
         label, what, facts, sentences, excerpts=tuple(excerpts), tables=tuple(tables), hint=hint
     )
@@ -111,7 +111,7 @@ def memory(trace: Trace) -> FileSummary:
         (name.capitalize(), units.count(int(sizes[name].sum())))
         for name in ("records", "allocations", "segments", "blocks")
     )
-    what = _each(sizes, snapshots.contents)
+    what = _each(sizes, snapshot_text.contents)
     segments = trace.answer("fragmentation")
     if not sizes["allocations"].sum():
         sentences = ["nothing is allocated in it, and nothing was allocated while it was recorded"]
@@ -120,7 +120,7 @@ def memory(trace: Trace) -> FileSummary:
         return _words(label, what, facts, sentences, tables=tuple(tables), hint=hint)
     failures = trace.answer("out_of_memory")
     stacks = trace.answer("memory_stacks", per="frame", top=0)
-    lines = snapshots.headline(failures, stacks, trace.answer("snapshot_timeline"), segments)
+    lines = snapshot_text.headline(failures, stacks, trace.answer("snapshot_timeline"), segments)
     at, when = ("oom", "when memory ran out") if failures.height else ("peak", "at the peak")
     tables = []
     for by, title in _MEMORY_BY.items():
@@ -128,7 +128,7 @@ def memory(trace: Trace) -> FileSummary:
         if by != "frame" or at != "peak":
             rows = trace.answer("memory_stacks", per=by, at=at, top=0)
         if {*rows["name"]} - {None, "unknown"}:
-            tables.append((f"{title} {when}", snapshots.table(rows)))
+            tables.append((f"{title} {when}", snapshot_text.table(rows)))
     excerpts: tuple[str, ...] = ()
     if failures.height and failures["stack"][-1]:
         excerpts = (_stack("Requested by", failures["stack"][-1]),)
@@ -148,41 +148,41 @@ def execution(trace: Trace) -> FileSummary:
     label = "execution trace"
     tables = []
     if traffic.height:
-        tables.append(("Bytes that ops read and write", execution_traces.table(traffic)))
+        tables.append(("Bytes that ops read and write", execution_trace_text.table(traffic)))
     return _words(
         label,
-        _each(sizes, execution_traces.contents),
+        _each(sizes, execution_trace_text.contents),
         facts,
-        execution_traces.headline(sizes, traffic),
+        execution_trace_text.headline(sizes, traffic),
         tables=tuple(tables),
-        hint=execution_traces.hint(sizes),
+        hint=execution_trace_text.hint(sizes),
     )
 
 
-VIEWS: Final[Mapping[Contents, View]] = MappingProxyType(
+VIEWS: Final[Mapping[Contents, FileKind]] = MappingProxyType(
     {
-        "dumps": View(
+        "dumps": FileKind(
             dumps,
             "flight recorder dumps have no times of ops or devices (profframe hang says who "
             "is late)",
         ),
-        "snapshots": View(
+        "snapshots": FileKind(
             memory,
             "a memory snapshot has no times of ops or devices (two of them can be compared)",
         ),
-        "execution_traces": View(
+        "execution_traces": FileKind(
             execution,
             "an execution trace has no times (--execution-trace joins it with a trace of the same "
             "process)",
         ),
     }
 )
-"""A view for each column of `sql/first_words/contents.sql`, by the contents of formats."""
+"""A view for each column of `sql/file_summaries/contents.sql`, by the contents of formats."""
 
 
 def question(trace: Trace, name: str) -> pl.DataFrame:
-    """The rows of a question that only this module asks: a file of `sql/first_words`."""
-    return pl.DataFrame(trace.answer(sql_directory() / "first_words" / f"{name}.sql"))
+    """The rows of a question that only this module asks: a file of `sql/file_summaries`."""
+    return pl.DataFrame(trace.answer(sql_directory() / "file_summaries" / f"{name}.sql"))
 
 
 def _words(

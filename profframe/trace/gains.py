@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from profframe.errors import AnswerError, ProfframeError
 from profframe.query.arrangement import divided
 from profframe.query.catalogue import is_shipped, reads
-from profframe.query.result import plain
+from profframe.query.frames import plain
 from profframe.query.rules import Advice
-from profframe.query.run import Findings, findings, on, ranked, user_findings
+from profframe.query.run import RuleFindings, findings, on, ranked, user_findings
 from profframe.trace.jobs import replayed
 
 if TYPE_CHECKING:
-    from profframe.analysis.replay.remedies import Changed, Remedy
-    from profframe.analysis.replay.what_if import Model
+    from profframe.analysis.simulation.remedies import Changed, Remedy
+    from profframe.analysis.simulation.what_if import JobModel
     from profframe.trace.trace import Trace
 
 MOST_RUNS: Final = 4
@@ -93,7 +93,7 @@ def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> p
         raise
 
 
-def _gains(self: Trace, everything: Findings) -> list[dict[str, Any]]:
+def _gains(self: Trace, everything: RuleFindings) -> list[dict[str, Any]]:
     """Gains of findings by replay, or why there is no replay."""
     wanted = _to_replay(everything.rows)
     if not wanted:
@@ -154,7 +154,7 @@ def _of_run(
     windows: Mapping[tuple[Any, Any], Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
     """Gains in one run: one row for each cause, with all ranks that have it."""
-    from profframe.analysis.replay.remedies import CAUSES, gains
+    from profframe.analysis.simulation.remedies import CAUSES, gains
 
     rows, result = _of_their_own(rows)
     groups: dict[object, list[Mapping[str, Any]]] = {}
@@ -196,14 +196,14 @@ def _of_run(
 
 
 def _gained(
-    model: Model, groups: Sequence[Sequence[Mapping[str, Any]]], named: Sequence[int]
+    model: JobModel, groups: Sequence[Sequence[Mapping[str, Any]]], named: Sequence[int]
 ) -> list[dict[str, int]]:
     """The gain of each group of findings; of late ranks it is that of `what_if`, with its range.
 
     ``named`` has the gains of the suggestions themselves. For late ranks these are too small: a
     finding names one cause, and ranks are often late for several.
     """
-    from profframe.analysis.replay.what_if import saved, without_stragglers
+    from profframe.analysis.simulation.what_if import saved, without_stragglers
 
     gained = [{"gain_ns": gain} for gain in named]
     late = [place for place, group in enumerate(groups) if group[0]["replay"] == "stragglers"]
@@ -264,7 +264,7 @@ def _cause(row: Mapping[str, Any]) -> str:
 def _remedy(
     group: Sequence[Mapping[str, Any]], windows: Mapping[tuple[Any, Any], Mapping[str, Any]]
 ) -> Remedy:
-    from profframe.analysis.replay.remedies import Changed, Remedy
+    from profframe.analysis.simulation.remedies import Changed, Remedy
 
     ranks: dict[int, Changed] = {}
     for row in group:

@@ -11,10 +11,10 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import schema
-from profframe.analysis import selecting
+from profframe.analysis import run_selection
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.facts.models import Devices
-from profframe.query.apart import Parts
+from profframe.query.per_trace import TraceConnections
 from profframe.query.selection import (
     Integers,
     Numbers,
@@ -27,12 +27,12 @@ from profframe.query.selection import (
 from profframe.query.session import Session
 from profframe.show import units
 from profframe.show.frame import frame
-from profframe.show.path import ShownPath
-from profframe.trace import reasons
+from profframe.show.path_text import ShownPath
+from profframe.trace import empty_reasons
 
 if TYPE_CHECKING:
-    from profframe.analysis.critical_path import CriticalPath, job
-    from profframe.analysis.replay import what_if as replay
+    from profframe.analysis.critical_path import CriticalPath, path_across_ranks
+    from profframe.analysis.simulation import what_if as replay
     from profframe.trace.trace import Trace
 
 FACTORS: Final = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
@@ -92,7 +92,7 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     from profframe.analysis.critical_path import find
 
     views = dict.fromkeys(("events", "traces", "profiler_steps"))
-    why = reasons.of_path(self, run, rank, across_ranks=across_ranks)
+    why = empty_reasons.of_path(self, run, rank, across_ranks=across_ranks)
     step = one_integer("step", step)
     if across_ranks:
         return ShownPath.of(_across_ranks(self, run, rank, (step, annotation, instance)), why)
@@ -182,7 +182,7 @@ def blame(
     steps = None if step is None else _some_steps(self._session, integers("step", step))
     with _late(self, run, corrected=corrected) as (connect, gathered, name):
         rows = blaming.find(connect, gathered, name, per, steps=steps, corrected=corrected)
-    return frame(rows, why=reasons.of_blame(self, run, steps, corrected=corrected))
+    return frame(rows, why=empty_reasons.of_blame(self, run, steps, corrected=corrected))
 
 
 def _some_steps(session: Session, steps: Integers) -> tuple[int, ...]:
@@ -206,7 +206,7 @@ def late_slices(self: Trace, run: str, step: int | None, *, corrected: bool) -> 
 @contextmanager
 def _late(
     self: Trace, run: Text | None, *, corrected: bool
-) -> Iterator[tuple[job.Connect, job.Job, str | None]]:
+) -> Iterator[tuple[path_across_ranks.Connect, path_across_ranks.JobWindow, str | None]]:
     """Yield connections, job data and the name of the run."""
     session, name, ranks = _job(self, run, "blame")
     with _connections(session, ranks) as connect:
@@ -217,7 +217,7 @@ def _late(
 def _across_ranks(
     self: Trace, run: Text | None, rank: Numbers | None, what: tuple[int | None, str | None, int]
 ) -> CriticalPath:
-    from profframe.analysis.critical_path.job import find
+    from profframe.analysis.critical_path.path_across_ranks import find
 
     if rank is not None:
         raise ParameterError(
@@ -231,16 +231,16 @@ def _across_ranks(
 
 def _gathered(
     session: Session,
-    connect: job.Connect,
+    connect: path_across_ranks.Connect,
     ranks: list[int],
     what: tuple[int | None, str | None, int],
     *,
     corrected: bool = True,
-) -> job.Job:
+) -> path_across_ranks.JobWindow:
     """The gathered rows of all ranks, cached, since several questions need them."""
-    from profframe.analysis.critical_path.job import gather
+    from profframe.analysis.critical_path.path_across_ranks import gather
 
-    return session.recent(
+    return session.cache_last(
         "job",
         (tuple(ranks), what, corrected),
         lambda: gather(connect, ranks, what, corrected=corrected),
@@ -255,7 +255,7 @@ def _job(self: Trace, run: Text | None, what: str) -> tuple[Session, str | None,
     if len(runs) > 1:
         raise ParameterError(
             f"{what} covers one run, and there are {len(runs)} "
-            f"({selecting.some_traces(traces.rows())}); choose one run"
+            f"({run_selection.some_traces(traces.rows())}); choose one run"
         )
     return session, next(iter(runs), None), traces["rank"].to_list()
 
@@ -266,21 +266,23 @@ def _of_run(session: Session, run: Text | None) -> Session:
     return session if is_only else session.filter(runs=run)
 
 
-def _connect(session: Session) -> job.Connect:
+def _connect(session: Session) -> path_across_ranks.Connect:
     """Connections to tables of one rank of a run, or of all."""
-    parts = Parts(
+    parts = TraceConnections(
         session, dict.fromkeys(("events", "traces", "flows", "devices", "profiler_steps"))
     )
     return lambda rank: parts.connection(None, rank)
 
 
-def parts_of(self: Trace) -> Parts:
+def parts_of(self: Trace) -> TraceConnections:
     """The rows of a trace by (run, rank)."""
-    return Parts(self._session, dict.fromkeys(("events", "traces", "counters", "profiler_steps")))
+    return TraceConnections(
+        self._session, dict.fromkeys(("events", "traces", "counters", "profiler_steps"))
+    )
 
 
 @contextmanager
-def _connections(session: Session, ranks: Sequence[int]) -> Iterator[job.Connect]:
+def _connections(session: Session, ranks: Sequence[int]) -> Iterator[path_across_ranks.Connect]:
     """Connections to tables of one rank, or of all, each of which is opened only once.
 
     Opening a connection takes as long as reading a small trace. A single rank is all of them.
@@ -317,7 +319,7 @@ def dependencies(self: Trace) -> pl.DataFrame:
     """
     rows = pl.DataFrame(dependency_table(self._session))
     plain = rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
-    return frame(plain, why=reasons.of_dependencies(self))
+    return frame(plain, why=empty_reasons.of_dependencies(self))
 
 
 def dependency_table(session: Session) -> pa.Table:
@@ -428,7 +430,7 @@ def what_if(
     >>> rows["change"].to_list(), rows["saved_ns"][1] > 0
     (['nothing', 'host x 0.5'], True)
     """
-    from profframe.analysis.replay.what_if import Wishes, predictions
+    from profframe.analysis.simulation.what_if import Wishes, predictions
 
     wishes = Wishes(
         communication=communication,
@@ -493,11 +495,11 @@ def what_if_grid(
     >>> rows["predicted_ns"][0] < rows["predicted_ns"][1]
     True
     """
-    from profframe.analysis.replay.what_if import grid
+    from profframe.analysis.simulation.what_if import grid
 
     model, _, _ = replayed(self, step, run)
     rows = grid(model, communication, host)
-    return frame(rows, why=reasons.of_grid(len(communication), len(host)))
+    return frame(rows, why=empty_reasons.of_grid(len(communication), len(host)))
 
 
 def _assert_recorded(trace: Trace, session: Session, step: int | None) -> None:
@@ -521,19 +523,19 @@ def _assert_recorded(trace: Trace, session: Session, step: int | None) -> None:
 
 def replayed(
     self: Trace, step: Numbers | None, run: Text | None
-) -> tuple[replay.Model, job.Connect, Session]:
+) -> tuple[replay.JobModel, path_across_ranks.Connect, Session]:
     """The replay model of a run, built once, with connections to its rows and its session."""
-    from profframe.analysis.replay import what_if as replay
+    from profframe.analysis.simulation import what_if as replay
 
     step = one_integer("step", step)
     session, _, ranks = _job(self, run, "a prediction")
     if not ranks:
-        lack = reasons.lack_of(type(self)(session), "traces")
+        lack = empty_reasons.lack_of(type(self)(session), "traces")
         raise AnswerError(f"there is nothing to predict: {lack}")
     _assert_recorded(type(self)(session), session, step)
     what = (step, None, 0)
     with _connections(session, ranks) as connect:
         gathered = _gathered(session, connect, ranks, what)
         key = (tuple(ranks), what)
-        model = session.recent("model", key, lambda: replay.model(connect, gathered))
+        model = session.cache_last("model", key, lambda: replay.model(connect, gathered))
     return model, _connect(session), session

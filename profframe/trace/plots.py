@@ -11,15 +11,15 @@ from profframe.errors import ParameterError, UnknownNameError, no_attribute
 from profframe.pages.plots import drawing
 from profframe.query.selection import texts
 from profframe.show.frame import why_empty
-from profframe.trace.calls import saying_right_calls
+from profframe.trace.argument_hints import suggest_filter_calls
+from profframe.trace.empty_reasons import lack_of
 from profframe.trace.query import own_rows
-from profframe.trace.reasons import lack_of
 
 if TYPE_CHECKING:
     import polars as pl
 
     from profframe.pages.flame import FlameGraph
-    from profframe.pages.plots.parts import AnyChart
+    from profframe.pages.plots.chart_parts import AnyChart
     from profframe.pages.timeline import Timeline
     from profframe.query.selection import Text
     from profframe.trace.trace import Trace
@@ -33,7 +33,7 @@ _ONE_RUN: Final = "this trace has one run; load several: load('store'), load('ru
 _NO_STARTS: Final = "no slice has a start"
 
 
-@partial(saying_right_calls, behind="plot.")
+@partial(suggest_filter_calls, behind="plot.")
 @dataclass(frozen=True, slots=True)
 class Plots:
     """Charts of a trace, made with altair (``pip install 'profframe[plot]'``).
@@ -86,16 +86,22 @@ class Plots:
         if per not in {None, "step", "trace"}:
             raise UnknownNameError.one_of("per", per, ("step", "trace"))
         with drawing():
-            from profframe.pages.plots import parts, times
+            from profframe.pages.plots import chart_parts, time_charts
 
             rows = self.trace.answer("time_breakdown")
-            traces = parts.non_empty(rows, "breakdown").filter(rows["step"].is_null())
+            traces = chart_parts.non_empty(rows, "breakdown").filter(rows["step"].is_null())
             steps = rows.filter(rows["step"].is_not_null())
             if per == "step":
-                parts.non_empty(steps, "breakdown", lack_of(self.trace, "steps") or _NO_STEP_TIMES)
+                chart_parts.non_empty(
+                    steps, "breakdown", lack_of(self.trace, "steps") or _NO_STEP_TIMES
+                )
             several = steps.select("run", "rank").is_duplicated().any()
             by_step = per == "step" or (per is None and several and traces.height <= _MOST_STEPPED)
-            return times.breakdown_of_steps(steps) if by_step else times.breakdown_of_traces(traces)
+            return (
+                time_charts.breakdown_of_steps(steps)
+                if by_step
+                else time_charts.breakdown_of_traces(traces)
+            )
 
     def steps(self) -> AnyChart:
         """How long each step took, and how much of it a device was busy.
@@ -111,10 +117,10 @@ class Plots:
             There are no profiler steps.
         """
         with drawing():
-            from profframe.pages.plots import parts, times
+            from profframe.pages.plots import chart_parts, time_charts
 
             rows = self.trace.answer("step_times")
-            return times.steps(parts.non_empty(rows, "steps"))
+            return time_charts.steps(chart_parts.non_empty(rows, "steps"))
 
     def kernel_categories(self) -> AnyChart:
         """Show where device time went: matrix products, attention, collectives, ...
@@ -130,10 +136,10 @@ class Plots:
             No device was used.
         """
         with drawing():
-            from profframe.pages.plots import parts, times
+            from profframe.pages.plots import chart_parts, time_charts
 
             rows = self.trace.answer("kernel_categories")
-            return times.kernel_categories(parts.non_empty(rows, "kernel_categories"))
+            return time_charts.kernel_categories(chart_parts.non_empty(rows, "kernel_categories"))
 
     def kernels(
         self, top: int | None = None, per: str = "short_name", copies: bool = False
@@ -159,14 +165,14 @@ class Plots:
             There are no kernels, or ``top`` is less than 1.
         """
         with drawing():
-            from profframe.pages.plots import parts, times
+            from profframe.pages.plots import chart_parts, time_charts
 
             several = self.trace.traces.height > 1
             limit = (5 if several else 15) if top is None else _at_least_one("top", top)
             rows = self.trace.answer("kernels", per=per, top=limit, copies=copies)
             is_short = per == "short_name" and not rows.is_empty()
             full_names = self.trace.answer("kernels", copies=copies) if is_short else None
-            return times.kernels(parts.non_empty(rows, "kernels"), full_names)
+            return time_charts.kernels(chart_parts.non_empty(rows, "kernels"), full_names)
 
     def memory(self, points: int | None = None) -> AnyChart:
         """Show memory allocated and reserved over time, and its peak.
@@ -188,10 +194,10 @@ class Plots:
             Memory was not recorded.
         """
         with drawing():
-            from profframe.pages.plots import moments, parts
+            from profframe.pages.plots import chart_parts, moments
 
             rows = self._point_rows("memory_timeline", moments.MEMORIES, points)
-            parts.non_empty(rows, "memory")
+            chart_parts.non_empty(rows, "memory")
             return moments.memory(rows, self.trace.answer("memory_peak"), self.trace.traces)
 
     def snapshot_timeline(self, per: str | None = None, points: int | None = None) -> AnyChart:
@@ -218,7 +224,7 @@ class Plots:
             There are no allocations of a memory snapshot.
         """
         with drawing():
-            from profframe.pages.plots import parts, snapshots
+            from profframe.pages.plots import chart_parts, memory_charts
 
             if per is None:
                 has_categories = own_rows(
@@ -226,12 +232,14 @@ class Plots:
                 ).item()
                 per = "category" if has_categories else "frame"
             peaks = self.trace.answer("snapshot_timeline", points=5)
-            devices = peaks.select(snapshots.DEVICES).unique().height
+            devices = peaks.select(memory_charts.DEVICES).unique().height
             if points is None:
-                points = parts.MOST_ROWS // (snapshots.TOP + 1) // max(devices, 1)
-            rows = self.trace.answer("snapshot_timeline", per=per, points=points, top=snapshots.TOP)
-            return snapshots.timeline(
-                parts.non_empty(rows, "snapshot_timeline"), self.trace.traces, per
+                points = chart_parts.MOST_ROWS // (memory_charts.TOP + 1) // max(devices, 1)
+            rows = self.trace.answer(
+                "snapshot_timeline", per=per, points=points, top=memory_charts.TOP
+            )
+            return memory_charts.timeline(
+                chart_parts.non_empty(rows, "snapshot_timeline"), self.trace.traces, per
             )
 
     def segments(self) -> AnyChart:
@@ -248,14 +256,14 @@ class Plots:
             There are no segments of a memory snapshot.
         """
         with drawing():
-            from profframe.pages.plots import parts, snapshots
+            from profframe.pages.plots import chart_parts, memory_charts
 
             devices = own_rows(
                 self.trace, "SELECT count(DISTINCT (run, rank, device)) FROM segments"
             ).item()
-            pieces = parts.MOST_ROWS // max(min(devices, parts.MOST_PANELS), 1)
+            pieces = chart_parts.MOST_ROWS // max(min(devices, chart_parts.MOST_PANELS), 1)
             rows = self.trace.answer("fragmentation", per="piece", pieces=min(pieces, 2000))
-            return snapshots.segments(parts.non_empty(rows, "segments"))
+            return memory_charts.segments(chart_parts.non_empty(rows, "segments"))
 
     def queue_depth(self, points: int | None = None) -> AnyChart:
         """Show how much work was launched but had not begun.
@@ -277,10 +285,10 @@ class Plots:
             No launch of device work is known.
         """
         with drawing():
-            from profframe.pages.plots import moments, parts
+            from profframe.pages.plots import chart_parts, moments
 
             rows = self._point_rows("queue_depth", moments.DEVICES, points)
-            parts.non_empty(rows, "queue_depth")
+            chart_parts.non_empty(rows, "queue_depth")
             return moments.queue_depth(rows, self.trace.traces)
 
     def idle(self, per: str = "stream", kernel_wait_ns: int = 30_000) -> AnyChart:
@@ -302,10 +310,10 @@ class Plots:
             No stream was idle, or no device was used.
         """
         with drawing():
-            from profframe.pages.plots import parts, times
+            from profframe.pages.plots import chart_parts, time_charts
 
             rows = self.trace.answer("idle", per=per, kernel_wait_ns=kernel_wait_ns)
-            return times.idle(parts.non_empty(rows, "idle"))
+            return time_charts.idle(chart_parts.non_empty(rows, "idle"))
 
     def roofline(
         self, per: str = "kernel", dtype: object = None, *, override: bool = False
@@ -328,13 +336,13 @@ class Plots:
             No work is known.
         """
         with drawing():
-            from profframe.pages.plots import parts, work
+            from profframe.pages.plots import chart_parts, work
 
             rows = self.trace.roofline(per, dtype, override=override)
-            parts.non_empty(rows, "roofline")
-            measured = parts.positive(rows, "flop_per_byte", "flop_per_s")
+            chart_parts.non_empty(rows, "roofline")
+            measured = chart_parts.positive(rows, "flop_per_byte", "flop_per_s")
             lack = lack_of(self.trace, "known_work") or _NO_VALUES
-            return work.roofline(rows, parts.non_empty(measured, "roofline", lack))
+            return work.roofline(rows, chart_parts.non_empty(measured, "roofline", lack))
 
     def flame(self, top: int = 5000, min_share: float = 0) -> FlameGraph:
         """Show the host's call tree, merged by path, with host or device time.
@@ -384,7 +392,7 @@ class Plots:
         from profframe.pages.timeline.document import BUDGET_BYTES, document
         from profframe.trace.timeline_rows import MOST_READ, timeline_rows
 
-        with self.trace.asking() as trace:
+        with self.trace.session() as trace:
             rows = timeline_rows(trace, None if full else MOST_READ)
         packed = document(rows, None if full else BUDGET_BYTES)
         if not packed.head["slices"]:
@@ -410,7 +418,7 @@ class Plots:
             There is only one rank, or there is no data about ranks.
         """
         with drawing():
-            from profframe.pages.plots import jobs
+            from profframe.pages.plots import rank_charts
 
             if (lack := lack_of(self.trace, "several_ranks")) is not None:
                 raise ParameterError(f"ranks: {lack}")
@@ -420,7 +428,7 @@ class Plots:
             if breakdown.is_empty() and waits.is_empty():
                 lacks = dict.fromkeys(filter(None, map(why_empty, (rows, waits))))
                 raise ParameterError(f"ranks: {'; '.join(lacks)}")
-            return jobs.ranks(breakdown, waits)
+            return rank_charts.ranks(breakdown, waits)
 
     def collectives(self, top: int = 15, corrected: bool = True) -> AnyChart:
         """Show how long collectives take and wait, and their bandwidth.
@@ -443,11 +451,11 @@ class Plots:
             There are no collectives, or ``top`` is less than 1.
         """
         with drawing():
-            from profframe.pages.plots import jobs, parts
+            from profframe.pages.plots import chart_parts, rank_charts
 
             rows = self.trace.answer("collectives", per="size", corrected=corrected)
-            parts.non_empty(rows, "collectives")
-            return jobs.collectives(rows, _at_least_one("top", top))
+            chart_parts.non_empty(rows, "collectives")
+            return rank_charts.collectives(rows, _at_least_one("top", top))
 
     def trend(self, metric: Text = "step_p50_ns", per_step: int = 0) -> AnyChart:
         """Show metrics from run to run, and where they change for good.
@@ -470,7 +478,7 @@ class Plots:
         with drawing():
             import polars as pl
 
-            from profframe.pages.plots import history, parts
+            from profframe.pages.plots import chart_parts, history
 
             runs = self.trace.traces["run"].n_unique()
             if runs < 2:
@@ -482,7 +490,7 @@ class Plots:
             lack = f"no run has a value of {named}" if named else why_empty(rows)
             if "step_" in named and (no_steps := lack_of(self.trace, "steps")):
                 lack = f"{lack}: {no_steps}"
-            return history.trend(parts.non_empty(with_values, "trend", lack))
+            return history.trend(chart_parts.non_empty(with_values, "trend", lack))
 
     def regressions(self, baseline: Any, runs: Any = None, top: int = 20) -> AnyChart:
         """Show ops and kernels that take longer than in several earlier runs, beyond noise.
@@ -512,13 +520,13 @@ class Plots:
 
     def _point_rows(self, name: str, keys: Sequence[str], points: int | None) -> pl.DataFrame:
         """Rows of an answer that takes `points`: by default as many as altair draws."""
-        from profframe.pages.plots import parts
+        from profframe.pages.plots import chart_parts
 
         rows = self.trace.answer(name, points=_POINTS if points is None else points)
-        height = parts.label_rows(rows, keys, parts.MOST_PANELS).frame.height
-        if points is not None or height <= parts.MOST_ROWS:
+        height = chart_parts.label_rows(rows, keys, chart_parts.MOST_PANELS).frame.height
+        if points is not None or height <= chart_parts.MOST_ROWS:
             return rows
-        return self.trace.answer(name, points=max(_POINTS * parts.MOST_ROWS // height, 2))
+        return self.trace.answer(name, points=max(_POINTS * chart_parts.MOST_ROWS // height, 2))
 
 
 def _at_least_one(name: str, value: int) -> int:

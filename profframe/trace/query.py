@@ -20,8 +20,8 @@ from profframe.query import analyses, reasons, renamed
 from profframe.query.analyses import Analysis
 from profframe.query.catalogue import advice as with_rules
 from profframe.query.catalogue import catalogue, resolve
+from profframe.query.frames import plain
 from profframe.query.header import Answer
-from profframe.query.result import plain
 from profframe.query.rules import Advice
 from profframe.query.sandbox import Paths
 from profframe.query.selection import Text, check_compat
@@ -29,7 +29,7 @@ from profframe.query.session import Session
 from profframe.show.frame import Frame, why_empty
 from profframe.trace import gains as gained
 from profframe.trace.jobs import dependency_table
-from profframe.trace.rows import as_frame
+from profframe.trace.trace_tables import as_frame
 
 if TYPE_CHECKING:
     from profframe.trace.trace import Trace
@@ -157,9 +157,9 @@ def sql(
     """
     trace = self
     if tables is not None or files:
-        trace = trace.given(tables=tables, files=files)
+        trace = trace.with_tables(tables=tables, files=files)
     if (memory_limit, timeout_s, rows) != (None, None, None):
-        trace = trace.limited(memory_limit, timeout_s=timeout_s, rows=rows)
+        trace = trace.with_limits(memory_limit, timeout_s=timeout_s, rows=rows)
     return _sql(trace, query)
 
 

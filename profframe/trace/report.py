@@ -16,9 +16,9 @@ import duckdb
 import polars as pl
 
 from profframe import __version__
-from profframe.analysis import selecting
+from profframe.analysis import run_selection
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.export.files import check_name, written
+from profframe.export.output_file import check_name, written
 from profframe.pages.report import page
 from profframe.query.selection import integer, spans, texts
 from profframe.show import units
@@ -44,7 +44,7 @@ _OF_JOB: Final = "job"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class PageOptions:
     """Options of a page."""
 
     title: str | None = None
@@ -90,7 +90,7 @@ class _Scopes:
 
 
 def write(
-    trace: Trace, path: str | PathLike[str], options: Options, progress: Progress | None = None
+    trace: Trace, path: str | PathLike[str], options: PageOptions, progress: Progress | None = None
 ) -> None:
     """Write the page."""
     check_name(path)
@@ -135,14 +135,14 @@ def _in_turn(keys: Iterable[str]) -> list[str]:
 
 @contextmanager
 def _conversations(
-    scopes: _Scopes, options: Options, made_with: dict[str, str]
+    scopes: _Scopes, options: PageOptions, made_with: dict[str, str]
 ) -> Iterator[Callable[[str], Context]]:
     """Give a function from a section to the trace that it asks, one for each scope."""
     with ExitStack() as stack:
 
         @cache
         def conversation(scope: Trace) -> Context:
-            asked_trace = stack.enter_context(scope.asking(_AT_ONCE))
+            asked_trace = stack.enter_context(scope.session(_AT_ONCE))
             return context_of(asked_trace, options.top, made_with, options.timeline)
 
         yield lambda section: conversation(scopes.of(section))
@@ -150,7 +150,7 @@ def _conversations(
 
 def _scopes(trace: Trace, traces: pl.DataFrame) -> _Scopes:
     """Everything if there is little; else the latest run, and its first ranks."""
-    runs = selecting.in_order(traces.select("run", "clock", "start_ns"))["run"].to_list()
+    runs = run_selection.in_order(traces.select("run", "clock", "start_ns"))["run"].to_list()
     job = trace.filter(runs=runs[-1]) if len(runs) > 1 else trace
     if traces.height <= _MOST_TRACES:
         return _Scopes(trace, trace, job, trace, "")
@@ -189,7 +189,7 @@ def summary(traces: pl.DataFrame) -> str:
     return ", ".join(parts)
 
 
-def _made_with(options: Options) -> dict[str, str]:
+def _made_with(options: PageOptions) -> dict[str, str]:
     """Versions and options that the page shows."""
     return {
         "profframe": __version__,

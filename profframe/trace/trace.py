@@ -15,12 +15,20 @@ from profframe.errors import no_attribute
 from profframe.query import renamed
 from profframe.query.session import Session
 from profframe.show import notebook
-from profframe.trace import analyses, exports, jobs, query, questions, rows, views
-from profframe.trace.calls import saying_right_calls
+from profframe.trace import (
+    exports,
+    jobs,
+    query,
+    questions,
+    run_statistics,
+    text_views,
+    trace_tables,
+)
+from profframe.trace.argument_hints import suggest_filter_calls
 from profframe.trace.plots import Plots
 
 
-@saying_right_calls
+@suggest_filter_calls
 class Trace:
     """Events of any number of runs and ranks, with the facts about them; immutable.
 
@@ -66,123 +74,123 @@ class Trace:
         return notebook.trace_html(self.summary())
 
     # Where it comes from
-    from_tables = classmethod(rows.from_tables)
-    from_store = classmethod(rows.from_store)
+    from_tables = classmethod(trace_tables.from_tables)
+    from_store = classmethod(trace_tables.from_store)
 
     # Its tables
     @property
     def events(self) -> pl.DataFrame:
         """One row per slice, with the facts about it."""
-        return rows.table(self, "events")
+        return trace_tables.table(self, "events")
 
     @property
     def memory(self) -> pl.DataFrame:
         """One row per allocation or free."""
-        return rows.table(self, "memory")
+        return trace_tables.table(self, "memory")
 
     @property
     def flows(self) -> pl.DataFrame:
         """One row per end or step of an arrow."""
-        return rows.table(self, "flows")
+        return trace_tables.table(self, "flows")
 
     @property
     def counters(self) -> pl.DataFrame:
         """One row per value of a counter event."""
-        return rows.table(self, "counters")
+        return trace_tables.table(self, "counters")
 
     @property
     def instants(self) -> pl.DataFrame:
         """One row per event without a duration, and per event without its own table."""
-        return rows.table(self, "instants")
+        return trace_tables.table(self, "instants")
 
     @property
     def threads(self) -> pl.DataFrame:
         """One row per (pid, tid), with its names."""
-        return rows.table(self, "threads")
+        return trace_tables.table(self, "threads")
 
     @property
     def devices(self) -> pl.DataFrame:
         """One row per device, with its peak rates."""
-        return rows.table(self, "devices")
+        return trace_tables.table(self, "devices")
 
     @property
     def profiler_steps(self) -> pl.DataFrame:
         """Steps of torch's profiler, each with how long it took."""
-        return rows.table(self, "profiler_steps")
+        return trace_tables.table(self, "profiler_steps")
 
     @property
     def phase_steps(self) -> pl.DataFrame:
         """Phases of inference, each occurrence with how long it took."""
-        return rows.table(self, "phase_steps")
+        return trace_tables.table(self, "phase_steps")
 
     @property
     def segments(self) -> pl.DataFrame:
         """One row per segment of a memory snapshot."""
-        return rows.table(self, "segments")
+        return trace_tables.table(self, "segments")
 
     @property
     def blocks(self) -> pl.DataFrame:
         """One row per block of a segment of a memory snapshot."""
-        return rows.table(self, "blocks")
+        return trace_tables.table(self, "blocks")
 
     @property
     def allocations(self) -> pl.DataFrame:
         """One row per allocation of a memory snapshot, with its lifetime."""
-        return rows.table(self, "allocations")
+        return trace_tables.table(self, "allocations")
 
     @property
     def allocator_events(self) -> pl.DataFrame:
         """One row per record of the allocator in a memory snapshot."""
-        return rows.table(self, "allocator_events")
+        return trace_tables.table(self, "allocator_events")
 
     @property
     def recorded_collectives(self) -> pl.DataFrame:
         """One row per record of a flight recorder: a collective, a send or a receive."""
-        return rows.table(self, "recorded_collectives")
+        return trace_tables.table(self, "recorded_collectives")
 
     @property
     def process_groups(self) -> pl.DataFrame:
         """One row per process group that a rank is in, from flight recorder dumps."""
-        return rows.table(self, "process_groups")
+        return trace_tables.table(self, "process_groups")
 
     @property
     def stacks(self) -> pl.DataFrame:
         """One row per frame of a stack that an allocation or a collective was recorded in."""
-        return rows.table(self, "stacks")
+        return trace_tables.table(self, "stacks")
 
     @property
     def nodes(self) -> pl.DataFrame:
         """One row per node of an execution trace."""
-        return rows.table(self, "nodes")
+        return trace_tables.table(self, "nodes")
 
     @property
     def tensors(self) -> pl.DataFrame:
         """One row per input or output tensor of a node of an execution trace."""
-        return rows.table(self, "tensors")
+        return trace_tables.table(self, "tensors")
 
     @property
     def traces(self) -> pl.DataFrame:
         """One row per (run, rank): what was loaded, with its header."""
-        return rows.table(self, "traces")
+        return trace_tables.table(self, "traces")
 
     @property
     def quality(self) -> pl.DataFrame:
         """One row per check that found something: what was repaired, dropped or doubtful."""
-        return rows.table(self, "quality")
+        return trace_tables.table(self, "quality")
 
     @property
     def tables(self) -> dict[str, pa.Table]:
         """Every table as Arrow, in the schema's types; reads a store completely."""
         return {name: self._session.table(name) for name in schema.TABLES}
 
-    scan = rows.scan
+    scan = trace_tables.scan
 
     # Some of its rows, additional tables, and how questions run
-    filter = rows.selected
-    given = rows.given
-    with_devices = rows.with_devices
-    limited = rows.limited
-    asking = rows.asking
+    filter = trace_tables.selected
+    with_tables = trace_tables.with_tables
+    with_devices = trace_tables.with_devices
+    with_limits = trace_tables.with_limits
+    session = trace_tables.shared_session
 
     # Questions
     answer = query.answer
@@ -249,14 +257,14 @@ class Trace:
     what_if_grid = jobs.what_if_grid
     dependencies = jobs.dependencies
     blame = jobs.blame
-    trend = analyses.trend
-    regressions = analyses.regressions
-    outliers = analyses.outliers
+    trend = run_statistics.trend
+    regressions = run_statistics.regressions
+    outliers = run_statistics.outliers
 
     # To look at
-    summary = views.summary
-    table = views.table
-    tree = views.tree
+    summary = text_views.summary
+    table = text_views.table
+    tree = text_views.tree
 
     @property
     def plot(self) -> Plots:

@@ -29,11 +29,11 @@ import polars as pl
 
 import profframe
 from profframe import Trace, cli
-from profframe.cli.output import Output
+from profframe.cli.output import OutputOptions
 from profframe.show import terminal
 
 _LOAD: Final = profframe.load
-loading: Final = importlib.import_module("profframe.loading.load")
+loading: Final = importlib.import_module("profframe.loaders.load")
 ROOT: Final = Path(__file__).parents[2]
 SOURCE: Final = Path(__file__).with_suffix(".toml")
 WIDTH: Final = 100
@@ -243,9 +243,9 @@ def _commanded(command: str) -> tuple[str, pl.DataFrame, int]:
 def _run(arguments: list[str]) -> tuple[str, pl.DataFrame | None, int]:
     """What a command line prints, the rows that it gives out, and the exit code."""
     emitted: list[pl.DataFrame] = []
-    emit = Output.emit
+    emit = OutputOptions.emit
 
-    def kept(output: Output, frame: pl.DataFrame, *args: Any, **options: Any) -> None:
+    def kept(output: OutputOptions, frame: pl.DataFrame, *args: Any, **options: Any) -> None:
         emitted.append(frame)
         emit(output, frame, *args, **options)
 
@@ -254,7 +254,7 @@ def _run(arguments: list[str]) -> tuple[str, pl.DataFrame | None, int]:
     with (
         contextlib.redirect_stdout(stream),
         contextlib.redirect_stderr(stream),
-        mock.patch.object(Output, "emit", kept),
+        mock.patch.object(OutputOptions, "emit", kept),
         mock.patch.object(terminal, "PIPE_WIDTH", WIDTH),
     ):
         code = cli.run(arguments)

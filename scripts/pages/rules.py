@@ -73,7 +73,7 @@ A line `-- closest: RULE, RULE` names rules that could have had the time of a fi
 not known: `gain_basis` then says which of them came closest, what it counts, and from what share on
 it is a finding. So these return rows from a tenth of their `least_ns` on.
 
-A rule reads the tables of the trace, as every query does; `trace.given(...).advice(...)` and
+A rule reads the tables of the trace, as every query does; `trace.with_tables(...).advice(...)` and
 `--files DIR` give it your own frames and files as well.
 
 A line `-- only if:` with a condition, such as `EXISTS (FROM shared_names WHERE name =

@@ -76,7 +76,7 @@ def stage(folder: Path) -> list[str]:
         _write(folder / page, linked(text, source, pages))
     with ExitStack() as stack:
         sources = [
-            Source(path, f"`{path}` ({said})", stack.enter_context(load(ROOT / path).asking()))
+            Source(path, f"`{path}` ({said})", stack.enter_context(load(ROOT / path).session()))
             for path, said in SHOWN.items()
         ]
         _stage_answers(folder, sources)

@@ -8,10 +8,10 @@ import re
 import pytest
 
 from profframe import load, schema
-from profframe.asking import tools
-from profframe.asking.pages import tokens
-from profframe.asking.service import Service
-from profframe.asking.tools import Subject
+from profframe.server import tools
+from profframe.server.paging import tokens
+from profframe.server.service import Service
+from profframe.server.tools import Subject
 from tests import needs
 from tests.conftest import ROOT
 from tests.event_loop import awaited
@@ -89,7 +89,7 @@ def test_tools_that_it_names() -> None:
 
     from mcp.client import Client
 
-    from profframe.asking.server import server
+    from profframe.server.mcp import server
 
     async def names() -> set[str]:
         async with Client(server(Service(load(ROOT / "examples" / "cuda.json.gz")))) as client:

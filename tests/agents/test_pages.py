@@ -13,12 +13,12 @@ import polars as pl
 import pytest
 
 from profframe import load
-from profframe.asking import charts, tools
-from profframe.asking.pages import ERROR, LEAST_TOKENS, page, tokens
-from profframe.asking.result import Result, Section
-from profframe.asking.service import KEPT_PAGES, Reply, Service
-from profframe.asking.tools import Limits, Subject
 from profframe.query.header import sql_directory
+from profframe.server import charts, tools
+from profframe.server.paging import ERROR, LEAST_TOKENS, page, tokens
+from profframe.server.service import KEPT_PAGES, Service, ToolReply
+from profframe.server.tool_result import Result, ResultTable
+from profframe.server.tools import QuestionLimits, Subject
 from tests import hostile, needs
 from tests.agents.replies import tables
 from tests.builders import event, loaded, together
@@ -55,10 +55,10 @@ def cuda() -> Service:
 
 @pytest.fixture(scope="module")
 def of_hostile(hostile_file: object) -> Service:
-    return Service(load(str(hostile_file), run=hostile.RUN), Limits(rows=100))
+    return Service(load(str(hostile_file), run=hostile.RUN), QuestionLimits(rows=100))
 
 
-def refused(reply: Reply) -> str:
+def refused(reply: ToolReply) -> str:
     assert reply.is_error
     assert "\n" not in reply.text
     assert "Traceback" not in reply.text
@@ -154,7 +154,7 @@ def test_a_page_that_is_no_longer_kept(cuda: Service) -> None:
 
 
 def test_rows_beyond_the_limit_are_cut_and_named() -> None:
-    service = Service(load(CUDA), Limits(rows=5))
+    service = Service(load(CUDA), QuestionLimits(rows=5))
     text = service.reply(lambda subject: tools.sql(subject, "SELECT event_id FROM events")).text
     assert [row["event_id"] for row in tables(text)["rows of the query"]] == [0, 1, 2, 3, 4]
     assert "rows 1-5 of 5 or more" in text
@@ -196,7 +196,7 @@ def test_a_budget_that_is_none(cuda: Service, budget: int) -> None:
 
 def test_sections_share_the_first_page() -> None:
     rows = pl.DataFrame({"n": range(1000)})
-    result = Result("two", (Section("a", rows, first=3), Section("b", rows, first=2)))
+    result = Result("two", (ResultTable("a", rows, first=3), ResultTable("b", rows, first=2)))
     first = page(result, LEAST_TOKENS, "p1")
     assert [len(part) for part in tables(first.text).values()] == [3, 2]
     assert first.next == (3, 2)
@@ -206,7 +206,7 @@ def test_sections_share_the_first_page() -> None:
 
 def test_a_rank_is_said_once_only_if_it_is_the_same_in_all_rows() -> None:
     rows = pl.DataFrame({"run": ["a", "a"], "rank": [0, 1], "n": [5, 6]})
-    text = page(Result("x", (Section("x", rows),)), LEAST_TOKENS, "p1").text
+    text = page(Result("x", (ResultTable("x", rows),)), LEAST_TOKENS, "p1").text
     assert tables(text)["x"] == rows.to_dicts()
 
 
@@ -232,7 +232,7 @@ def test_of_equally_long_work_the_first_is_shown() -> None:
             for name, at in (("a", 10), ("b", 20), ("c", 30))
         ),
     )
-    rows = trace.answer(sql_directory() / "asking" / "surroundings.sql", event=0, most=2)
+    rows = trace.answer(sql_directory() / "inner" / "surroundings.sql", event=0, most=2)
     assert rows.select("relation", "name").rows() == [
         ("this", "cudaGraphLaunch"),
         ("launched", "a"),
@@ -242,7 +242,7 @@ def test_of_equally_long_work_the_first_is_shown() -> None:
 
 def test_numbers_keep_six_digits() -> None:
     rows = pl.DataFrame({"a": [Decimal("0.123456789")], "b": [1e300], "c": [-0.00012345678]})
-    text = page(Result("x", (Section("x", rows),)), LEAST_TOKENS, "p1").text
+    text = page(Result("x", (ResultTable("x", rows),)), LEAST_TOKENS, "p1").text
     assert "[0.123457,1000000000000000052504760255204420248704468581108159154915854115" in text
 
 

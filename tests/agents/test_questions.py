@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from profframe import load
-from profframe.asking import tools
-from profframe.asking.pages import tokens
-from profframe.asking.result import Result
-from profframe.asking.service import Service
-from profframe.asking.tools import Subject
+from profframe.server import tools
+from profframe.server.paging import tokens
+from profframe.server.service import Service
+from profframe.server.tool_result import Result
+from profframe.server.tools import Subject
 from tests import needs
 from tests.agents.questions import (
     NOTHING,

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pytest
 
 from profframe import load
-from profframe.asking.pages import ERROR, tokens
-from profframe.asking.service import Service
-from profframe.asking.tools import Limits
 from profframe.query.plans import PLANS
+from profframe.server.paging import ERROR, tokens
+from profframe.server.service import Service
+from profframe.server.tools import QuestionLimits
 from tests import hostile, needs
 from tests.agents.replies import tables
 from tests.conftest import ROOT, Run
@@ -38,7 +38,7 @@ from mcp.client import Client  # noqa: E402
 from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
 from mcp.client.streamable_http import streamable_http_client  # noqa: E402
 
-from profframe.asking.server import server  # noqa: E402
+from profframe.server.mcp import server  # noqa: E402
 
 EXAMPLE = ROOT / "examples" / "cuda.json.gz"
 TOKEN = "a token of the test, long enough"  # noqa: S105
@@ -52,7 +52,7 @@ TOOLS: dict[str, dict[str, Any] | None] = {
 
 @pytest.fixture(scope="module")
 def service() -> Service:
-    return Service(load(EXAMPLE), Limits(memory="1GB", rows=1000))
+    return Service(load(EXAMPLE), QuestionLimits(memory="1GB", rows=1000))
 
 
 def call(service: Service, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
@@ -191,7 +191,7 @@ class TestHostileSql:
             assert "rules" in sentence(result)
 
     def test_ends_in_time(self) -> None:
-        slow = Service(load(EXAMPLE), Limits(timeout_s=2))
+        slow = Service(load(EXAMPLE), QuestionLimits(timeout_s=2))
         endless = (
             "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n) SELECT sum(i) FROM n"
         )
@@ -210,12 +210,12 @@ class TestHostileSql:
     def test_every_tool_ends_in_time(
         self, tool: str, arguments: dict[str, Any], two_runs: Path
     ) -> None:
-        hasty = Service(load(two_runs), Limits(timeout_s=0.005))
+        hasty = Service(load(two_runs), QuestionLimits(timeout_s=0.005))
         [after] = call(hasty, (tool, arguments))
         assert "took longer than the limit of 0.005 s (profframe ask --timeout)" in sentence(after)
 
     def test_takes_no_more_memory(self) -> None:
-        small = Service(load(EXAMPLE), Limits(memory="50MB"))
+        small = Service(load(EXAMPLE), QuestionLimits(memory="50MB"))
         query = "SELECT list(i) FROM range(100000000) AS t(i)"
         [result] = call(small, ("sql", {"query": query}))
         assert "needs more memory than the limit of 50MB" in sentence(result)
@@ -457,8 +457,8 @@ FEW: Final[list[tuple[str, dict[str, Any]]]] = [
 
 def test_calls_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the second turn on, when as many pages are kept as ever are."""
-    monkeypatch.setattr("profframe.asking.service.KEPT_PAGES", 2)
-    service = Service(load(EXAMPLE), Limits(rows=1000))
+    monkeypatch.setattr("profframe.server.service.KEPT_PAGES", 2)
+    service = Service(load(EXAMPLE), QuestionLimits(rows=1000))
     turn = (*FEW, *MANY * 3)
     found = []
     for _ in range(3):
@@ -470,7 +470,7 @@ def test_calls_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.long
 def test_a_thousand_calls_do_not_grow() -> None:
     """What a call leaves behind of the memory of the process, libraries and all: 30 KB at most."""
-    service = Service(load(EXAMPLE), Limits(rows=1000))
+    service = Service(load(EXAMPLE), QuestionLimits(rows=1000))
     call(service, *MANY * 40, *FEW * 4)
     before = resident_bytes()
     assert len(call(service, *MANY * 196, *FEW * 4)) == 1000

@@ -16,11 +16,11 @@ import pytest
 
 import profframe
 from profframe import cli
-from profframe.converting.scheduler import Progress
-from profframe.converting.staging import Folder
+from profframe.conversion.scheduler import Progress
+from profframe.conversion.staging import Folder
 from profframe.errors import NoTraceFoundError, ParameterError, StoreError
 from profframe.facts.torch_compat.releases import installed
-from profframe.loading import files as loading
+from profframe.loaders import trace_files as loading
 from tests.batch.sources import assert_same, content, loaded, names, write
 
 

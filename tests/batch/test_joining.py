@@ -14,8 +14,8 @@ import pytest
 
 import profframe
 from profframe.cli import run as command_line
-from profframe.converting import scheduler, worker
-from profframe.converting.staging import Folder
+from profframe.conversion import scheduler, worker
+from profframe.conversion.staging import Folder
 from profframe.store.maintenance import compact
 from tests import needs
 from tests.batch.sources import assert_same, content, loaded, write
@@ -115,7 +115,7 @@ def test_once_more_nothing_is_read_but_to_hash(
     paths, store = job(tmp_path / "job"), tmp_path / "store"
     convert(paths, store)
     before = {path: path.stat().st_ino for path in store.rglob("*.parquet")}
-    monkeypatch.setattr("profframe.loading.files.read", None)
+    monkeypatch.setattr("profframe.loaders.trace_files.read", None)
     again = convert([*reversed(paths)], store)
     assert names(again) == [("unchanged", run, rank) for _, run, rank in reversed(JOINED)]
     assert again["events"].to_list() == [0, 0, 4, 0, 0, 4]

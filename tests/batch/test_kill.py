@@ -23,7 +23,7 @@ BATCH: Final = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 import profframe
-import profframe.converting.worker, profframe.loading.load  # what would be imported late
+import profframe.conversion.worker, profframe.loaders.load  # what would be imported late
 
 source, store, processes = sys.argv[1:]
 engine = None if int(processes) else ThreadPoolExecutor(2)

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import profframe
-from profframe.converting.pool import LocalPool
+from profframe.conversion.pool import LocalPool
 from profframe.errors import SourceError
 from tests.batch.sources import names, write
 from tests.members import few

@@ -18,9 +18,9 @@ import pytest
 
 import profframe
 from profframe import cli
-from profframe.converting.bucket import Bucket
-from profframe.converting.inputs import Item
-from profframe.converting.urls import is_url, path_of
+from profframe.conversion.bucket import Bucket
+from profframe.conversion.inputs import Item
+from profframe.conversion.urls import is_url, path_of
 from profframe.errors import ProfframeError, SourceError
 from tests import needs
 from tests.batch.sources import assert_same, content, loaded, write
@@ -269,7 +269,7 @@ def test_names_are_checked_once_they_are_resolved(
     needs.module("aiohttp")
     from aiohttp.resolver import DefaultResolver
 
-    from profframe.converting.web import Typed, _Resolver
+    from profframe.conversion.web import Typed, _Resolver
 
     async def resolve(*_: object) -> list[dict[str, str]]:
         return [{"host": "93.184.215.14"}, {"host": address}]
@@ -308,7 +308,7 @@ def test_a_typed_name_of_this_machine_is_refused_and_its_address_is_not(
 
 def test_https_leads_to_other_hosts_and_not_to_http() -> None:
     needs.module("aiohttp")
-    from profframe.converting.web import Typed
+    from profframe.conversion.web import Typed
 
     typed = Typed.of("https://hub.example/a?b=1")
     typed.check("https", "cdn.example")

@@ -34,7 +34,7 @@ import profframe
 from profframe import cli, load, store
 from profframe.store import maintenance
 import profframe.store.layout, polars, pyarrow.parquet
-import profframe.converting.worker, profframe.loading.load
+import profframe.conversion.worker, profframe.loaders.load
 from tests.unit.test_store import one
 
 STORE = {store!r}

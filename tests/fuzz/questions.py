@@ -73,7 +73,7 @@ def _ground() -> tuple[Path, tuple[Trace, ...]]:
     (inside / "link.csv").symlink_to(cage / f"{NAME}.csv")
     trace = load(EXAMPLE)
     trace.to_parquet(folder / "store")
-    return cage, (trace, load(folder / "store"), load(folder / "store").given(files=inside))
+    return cage, (trace, load(folder / "store"), load(folder / "store").with_tables(files=inside))
 
 
 class _Sql:
@@ -210,7 +210,7 @@ def case(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311
     cage, traces = _ground()
     sql = _Sql(chance, cage / f"{NAME}.csv")()
-    trace = chance.choice(traces).limited("200MB", timeout_s=TIMEOUT_S, rows=100_000)
+    trace = chance.choice(traces).with_limits("200MB", timeout_s=TIMEOUT_S, rows=100_000)
     said = error = ""
     try:
         said = repr(trace.sql(sql).rows())

@@ -6,12 +6,12 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from profframe.pages.timeline.document import Document
+from profframe.pages.timeline.document import TimelineDocument
 
 Number = int | None
 
 
-def slices(document: Document) -> list[dict[str, Any]]:
+def slices(document: TimelineDocument) -> list[dict[str, Any]]:
     """Every slice: its place on the page, and all columns; other slices by their `event_id`."""
     head, columns = document.head, {name: [*of] for name, of in numbers(document)}
     rows: list[dict[str, Any]] = []
@@ -91,7 +91,7 @@ def sums(values: list[Number]) -> Iterator[Number]:
             yield total
 
 
-def numbers(document: Document) -> Iterator[tuple[str, Iterator[Number]]]:
+def numbers(document: TimelineDocument) -> Iterator[tuple[str, Iterator[Number]]]:
     """The names and the values of all columns."""
     at = 0
     for head in document.head["columns"]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 import profframe
-from profframe.facts.torch_compat.torch_names import DROPPED_NAMES
+from profframe.facts.torch_compat.overloads import DROPPED_NAMES
 from tests.parity.profiles import SCENARIOS
 
 Row = Mapping[str, Any]

@@ -15,7 +15,7 @@ import pytest
 
 import profframe
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.show.blame import sentences
+from profframe.show.blame_text import sentences
 from profframe.trace.trace import Trace
 from tests import needs
 from tests.builders import Row, event, loaded, together

@@ -15,9 +15,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import profframe
-from profframe.analysis.critical_path.job import Meetings
+from profframe.analysis.critical_path.path_across_ranks import Meetings
 from profframe.errors import ParameterError
-from profframe.show.path import shortened_waits
+from profframe.show.path_text import shortened_waits
 from tests import step_jobs
 from tests.builders import Row, event, loaded, together
 from tests.jobs import NAMES, job

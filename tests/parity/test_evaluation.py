@@ -409,7 +409,7 @@ def test_self_times_of_a_live_profile() -> None:
 def test_real_traces(chrome_trace: Path) -> None:
     if chrome_trace.stat().st_size >= SMALL:
         needs.another_trace("it is too large for plain Python")
-    with real_trace(chrome_trace).asking() as trace:
+    with real_trace(chrome_trace).session() as trace:
         if not trace.overview()["kernels"].sum():
             needs.another_trace("no kernel is in it")
         check_real(trace)

@@ -13,19 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profframe
-from profframe.analysis.causes import rows
+from profframe.analysis.causes import step_trees
 from profframe.analysis.causes.delays import NO_SORT, Delays, delays
-from profframe.analysis.causes.pieces import BUSY, HOST, LAUNCH, NOTHING, UNRECORDED, pieces
-from profframe.analysis.causes.rows import (
+from profframe.analysis.causes.step_pieces import BUSY, HOST, LAUNCH, NOTHING, UNRECORDED, pieces
+from profframe.analysis.causes.step_trees import (
     COMPILE,
     LOAD,
     RESUME,
     SYNC,
     Lost,
-    Slices,
+    StepSlices,
     Windows,
+    trees,
 )
-from profframe.analysis.causes.trees import trees
 from profframe.errors import AnswerError
 from profframe.query.header import Answer
 from profframe.query.run import prepare
@@ -40,13 +40,13 @@ RESUMING: Final = "torch_dynamo_resume_in_forward_at_7"
 KERNEL: Final[dict[str, Any]] = {"category": "kernel", "device": 0, "thread": 9}
 
 
-def read(trace: Trace) -> tuple[Slices, Windows, Lost]:
+def read(trace: Trace) -> tuple[StepSlices, Windows, Lost]:
     parts = parts_of(trace)
     (key,), connect = parts.keys, parts.connection
     with connect(*key) as connection:
-        prepare(connection, Answer("causes", rows.MACROS), {})
-        of = rows.slices(connection)
-        return of, rows.windows(connection, of), rows.lost(connection, of)
+        prepare(connection, Answer("causes", step_trees.MACROS), {})
+        of = step_trees.slices(connection)
+        return of, step_trees.windows(connection, of), step_trees.lost(connection, of)
 
 
 def program(seed: int) -> list[Row]:
@@ -95,7 +95,7 @@ def incomplete(seed: int) -> list[Row]:
     ]
 
 
-def owners(of: Slices, steps: Windows, lost: Lost) -> dict[int, tuple[int, int]]:
+def owners(of: StepSlices, steps: Windows, lost: Lost) -> dict[int, tuple[int, int]]:
     """What each nanosecond belongs to, by a loop."""
     end_ns = of.end_ns
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profframe
-from profframe.analysis.replay import remedies
-from profframe.analysis.replay.remedies import Changed, Remedy
+from profframe.analysis.simulation import remedies
+from profframe.analysis.simulation.remedies import Changed, Remedy
 from profframe.errors import AnswerError, ParameterError
 from profframe.query.catalogue import advice
 from profframe.query.rules import REPLAYS, read, shipped_rules
@@ -343,7 +343,7 @@ class TestNoReplay:
         )
 
     def test_with_a_time_limit(self, asked: Ask) -> None:
-        self.check(asked, self.trace().limited(timeout_s=60), "the question has a time limit")
+        self.check(asked, self.trace().with_limits(timeout_s=60), "the question has a time limit")
 
     def test_of_a_run_that_is_too_large(self, asked: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(gains, "MOST_EVENTS", 3)

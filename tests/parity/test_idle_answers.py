@@ -555,7 +555,7 @@ COLUMNS: Final = (
 
 @pytest.mark.parametrize("path", few(TRACES, 3), ids=range(len(TRACES)))
 def test_real_traces(traces: Path, path: str) -> None:
-    with real_trace(traces / path).asking() as trace:
+    with real_trace(traces / path).session() as trace:
         check_real(trace)
 
 

@@ -133,7 +133,7 @@ RANK: Final = st.lists(slices(), max_size=4) | st.lists(slices(), min_size=12, m
 @settings(max_examples=max(1, settings().max_examples // 4))
 @given(st.lists(RANK, min_size=1, max_size=3))
 def test_plain_loops_say_the_same(ranks: list[list[Row]]) -> None:
-    with loaded_ranks(ranks).asking() as trace:
+    with loaded_ranks(ranks).session() as trace:
         rows = rows_of(trace)
         for asked in ASKED:
             check(trace, rows, *asked)
@@ -145,7 +145,7 @@ def test_plain_loops_say_the_same(ranks: list[list[Row]]) -> None:
     ids=range(len(REAL)),
 )
 def test_real_traces(pattern: str, traces: Path) -> None:
-    with only_real_trace(traces, pattern).asking() as trace:
+    with only_real_trace(traces, pattern).session() as trace:
         rows = rows_of(trace)
         for asked in ASKED:
             check(trace, rows, *asked)
@@ -191,7 +191,7 @@ def test_a_store_says_the_same(traces: Path, tmp_path: Path) -> None:
     trace = only_real_trace(traces, REAL[5])
     trace.to_parquet(tmp_path / "store")
     store = Trace.from_store(tmp_path / "store")
-    with trace.asking() as here, store.asking() as there:
+    with trace.session() as here, store.session() as there:
         for name, asked in dict(ASKED).items():
             assert there.answer(name, **asked).equals(here.answer(name, **asked))
 

@@ -78,7 +78,7 @@ def loaded(taken: Taken, source: str) -> Trace:
     key = taken.name, source
     if key not in _LOADED:
         trace = taken.loaded("profiler" if source == "live" else "path", taken.compat)
-        _LOADED[key] = _ASKED.enter_context(trace.asking())
+        _LOADED[key] = _ASKED.enter_context(trace.session())
     return _LOADED[key]
 
 

@@ -106,7 +106,7 @@ def test_plain_loops_say_the_same(
 
 @pytest.mark.parametrize("pattern", few(REAL, 6), ids=range(len(REAL)))
 def test_real_traces(pattern: str, traces: Path) -> None:
-    with only_real_trace(traces, pattern).asking() as trace:
+    with only_real_trace(traces, pattern).session() as trace:
         check_real(trace)
 
 

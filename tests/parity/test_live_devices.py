@@ -11,7 +11,7 @@ import pytest
 
 import profframe
 from profframe.facts import add_facts
-from profframe.readers.build.rows import Header
+from profframe.readers.build.row_tables import Header
 from profframe.readers.torch import kineto
 from tests import needs
 from tests.parity.live_objects import HOST, START_NS, Results, gpu_profile, taken
@@ -219,7 +219,9 @@ def test_device_time_that_torch_measured_itself() -> None:
         {"name": "second", "at": 40, "lasts": 5, "correlation_id": 3},
         **told,
     )
-    raw = kineto.read(results, kineto.Settings(Header("torch", "utc"), elapsed="cuda_elapsed_us"))
+    raw = kineto.read(
+        results, kineto.ProfilerSettings(Header("torch", "utc"), elapsed="cuda_elapsed_us")
+    )
     events = add_facts(raw.tables)["events"].slice(0, 3)
     assert events["is_legacy"].to_pylist() == [True, True, False]
     assert events["device_ns"].to_pylist() == [90_000, 35_000, 0]

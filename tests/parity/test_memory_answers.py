@@ -220,7 +220,7 @@ def test_busy_rate_is_the_time_weighted_mean_of_htas_series(
 
 @pytest.mark.parametrize("path", few_real(lambda f: "gpu_memcpy" in f or "MTIA" in f, 9))
 def test_bandwidth_of_real_traces(path: str, traces: Path) -> None:
-    with real_trace(traces / path).asking() as trace:
+    with real_trace(traces / path).session() as trace:
         check_real_bandwidth(trace)
 
 
@@ -403,7 +403,7 @@ ANNOTATIONS = st.fixed_dictionaries(
 @given(st.lists(RECORDS, max_size=12), st.lists(ANNOTATIONS, max_size=5))
 def test_memory_is_that_of_a_loop(records: list[Row], slices: list[Row]) -> None:
     events = [{"event_id": i} | dict(row) for i, row in enumerate(slices)]
-    with trace_of(memory=records, events=events).asking() as trace:
+    with trace_of(memory=records, events=events).session() as trace:
         check_memory(trace, records, events)
 
 
@@ -433,7 +433,7 @@ def test_points_keep_the_peak_of_each_part(records: list[Row], points: int) -> N
 
 @pytest.mark.parametrize("path", few_real(lambda features: "memory-instant" in features, 5))
 def test_memory_of_real_traces(path: str, traces: Path) -> None:
-    with real_trace(traces / path).asking() as trace:
+    with real_trace(traces / path).session() as trace:
         check_real_memory(trace)
 
 
@@ -518,7 +518,7 @@ SAMPLES = st.fixed_dictionaries(
 @given(st.lists(SAMPLES, max_size=12), st.text("GPU %HBM_", max_size=3))
 def test_counters_are_those_of_a_loop(rows: list[Row], text: str) -> None:
     wanted = [row for row in rows if not text or text in str(row["name"] or "")]
-    with trace_of(counters=rows).asking() as trace:
+    with trace_of(counters=rows).session() as trace:
         check_counters(trace, rows)
         assert trace.counter_series(text).height == len(wanted)
 

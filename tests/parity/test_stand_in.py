@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 
 import profframe
+from profframe.facts.torch_compat.overloads import DROPPED_NAMES
 from profframe.facts.torch_compat.releases import installed, looks_up_unlinked_calls
-from profframe.facts.torch_compat.torch_names import DROPPED_NAMES
 from tests import needs
 from tests.conftest import real_trace
 from tests.members import few

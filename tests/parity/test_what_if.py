@@ -538,7 +538,7 @@ def test_a_second_question_reads_nothing_again(monkeypatch: pytest.MonkeyPatch) 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("read again")
 
-    monkeypatch.setattr("profframe.analysis.critical_path.job.gather", refuse)
+    monkeypatch.setattr("profframe.analysis.critical_path.path_across_ranks.gather", refuse)
     assert trace.what_if(host=0.5).equals(first)
     with pytest.raises(AssertionError, match="read again"):
         trace.what_if(step=2, host=0.5)

@@ -303,7 +303,7 @@ def ranks_of(trace: Trace) -> Ranks:
 def test_time_is_that_of_a_plain_union(ranks: list[list[Row]]) -> None:
     trace = loaded_ranks(ranks)
     of = ranks_of(trace)
-    with trace.asking() as asked:
+    with trace.session() as asked:
         for name, (shown, expected) in SPECS.items():
             found = shown(asked.answer(ALONE.get(name, name))).rows()
             assert sorted(found, key=repr) == sorted(expected(of), key=repr), name

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.analysis.stats.calls import LEAST, Calls, Changes, changes, clusters
+from profframe.analysis.stats.call_differences import LEAST, Calls, Changes, changes, clusters
 from tests.oracles import call_changes
 from tests.oracles.call_changes import Call
 

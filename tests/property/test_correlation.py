@@ -82,7 +82,7 @@ def test_a_correlation_of_two_processes_in_slices_that_name_neither(
     ]  # fmt: skip
     made = facts(*rows)
     assert column(made, "launch_id")[4:] == [1, 3]
-    counts = dict(zip(*(made["quality"][n].to_pylist() for n in ("check", "events")), strict=True))
+    counts = dict(zip(*(made["quality"][n].to_pylist() for n in ("issue", "events")), strict=True))
     assert counts == {"ambiguous_launch": 2, "launch_without_work": 2}
 
 
@@ -96,7 +96,7 @@ def test_a_correlation_of_two_processes_in_slices_that_name_theirs(pid: str) -> 
     work = event("k", 100, 109, category="kernel", thread=9, pid=pid, device=0, correlation=5)
     made = facts(*calls, work)
     assert column(made, "launch_id")[2] == int(pid) - 1
-    assert "ambiguous_launch" not in made["quality"]["check"].to_pylist()
+    assert "ambiguous_launch" not in made["quality"]["issue"].to_pylist()
 
 
 @pytest.mark.parametrize("seeds", [range(n, n + 25) for n in range(0, 50, 25)], ids=str)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profframe
-from profframe.show import hangs
+from profframe.show import hang_text
 from tests.unit.test_flight_recorder import dump, entry
 
 RANKS = range(4)
@@ -41,7 +41,7 @@ def headline(groups: Groups, *, listed: bool) -> str:
             contents = dump(*records(rank, groups), pg_config=config if listed else {})
             (Path(folder) / f"dump_rank_{rank}.json").write_text(json.dumps(contents))
         trace = profframe.load(folder)
-    return hangs.headline(trace.hangs(), trace.hangs(per="rank"), trace.collective_progress())
+    return hang_text.headline(trace.hangs(), trace.hangs(per="rank"), trace.collective_progress())
 
 
 def check(groups: Groups) -> None:
@@ -52,7 +52,7 @@ def check(groups: Groups) -> None:
     assert ("cannot be told" in text) is bool(partly)
     if partly:
         number, absent = partly[0]
-        who = hangs.ranks(",".join(map(str, sorted(absent))))
+        who = hang_text.ranks(",".join(map(str, sorted(absent))))
         assert f"whether {who} " in text
         assert f"late in group sub {number}: {who} called nothing there" in text
         assert len(partly) == 1 or f"with {len(partly) - 1} other group" in text

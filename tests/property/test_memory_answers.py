@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 from hypothesis import given, settings
 
-from profframe.loading.load import load
+from profframe.loaders.load import load
 from profframe.trace.trace import Trace
 from tests import needs
 from tests.unit.test_memory_snapshot import SAMPLE, snapshots

@@ -85,14 +85,14 @@ def test_it_ends_after_one_only(end: int, behind: tuple[Row, ...], *, is_doubtfu
     """Nothing says which of the two times is wrong."""
     made = facts(work(0, end, 7, 1, "1"), work(4_000, 5_000, 7, 2, "1"), *behind)
     assert column(made, "dur_ns")[:2] == [end, 1_000]
-    notes = made["quality"].select(["check", "events", "example_event_id"]).to_pylist()
-    told = {"check": "doubtful_overrun", "events": 1, "example_event_id": 0}
-    assert [row for row in notes if "overrun" in row["check"]] == [told] * is_doubtful
+    notes = made["quality"].select(["issue", "events", "example_event_id"]).to_pylist()
+    told = {"issue": "doubtful_overrun", "events": 1, "example_event_id": 0}
+    assert [row for row in notes if "overrun" in row["issue"]] == [told] * is_doubtful
 
 
 def test_parts_of_one_graph_launch_may_be_on_branches() -> None:
     made = facts(work(0, 9_000, 7, 1, "1"), work(4_000, 5_000, 7, 1, "1"))
-    assert not any("overrun" in check for check in made["quality"]["check"].to_pylist())
+    assert not any("overrun" in check for check in made["quality"]["issue"].to_pylist())
 
 
 def test_several_that_end_at_once() -> None:

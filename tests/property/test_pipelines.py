@@ -128,7 +128,7 @@ def trace_of(jobs_of: list[Job]) -> Trace:
 @settings(max_examples=max(settings().max_examples // 8, 2))
 @given(drawn=JOBS)
 def test_bubbles_are_what_was_drawn(drawn: list[Job]) -> None:
-    with trace_of(drawn).asking() as trace:
+    with trace_of(drawn).session() as trace:
         found = trace.pipeline_bubbles().to_dicts()
         actions = trace.pipeline_actions().to_dicts()
     expected = []
@@ -249,7 +249,7 @@ def test_the_order_of_messages_says_the_same(
     places = sorted({(row["run"], row["rank"]) for row in events})
     traces = [{"run": run, "rank": rank, "clock": "utc"} for run, rank in places]
     given_tables = {"events": table("events", events), "traces": table("traces", traces)}
-    with Trace.from_tables(tables | given_tables).asking() as trace:
+    with Trace.from_tables(tables | given_tables).session() as trace:
         rows = trace.pipeline_actions().to_dicts()
         bubbles = trace.pipeline_bubbles().to_dicts()
     found = [

@@ -126,7 +126,7 @@ def test_it_is_what_a_loop_finds(trace: Trace, by: str, dtype: str | None, overr
 @given(traces())
 @settings(max_examples=10)
 def test_what_was_lost_is_the_same_however_it_is_grouped(trace: Trace) -> None:
-    with trace.asking() as asked:
+    with trace.session() as asked:
         answers = [asked.roofline(per=by) for by in BY]
     for column in ("total_ns", "kernels", "flops", "bytes"):
         assert len({int(rows[column].sum()) for rows in answers}) == 1, column
@@ -150,7 +150,7 @@ REAL = {
 
 @pytest.mark.parametrize("name", few(REAL, 4))
 def test_real_traces_have_a_roofline_and_reasons(name: str, traces: Path) -> None:
-    with only_real_trace(traces, REAL[name]).asking() as trace:
+    with only_real_trace(traces, REAL[name]).session() as trace:
         check_real(trace)
 
 

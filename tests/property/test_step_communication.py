@@ -84,7 +84,7 @@ def test_every_nanosecond_has_one_part(drawn: list[Rows]) -> None:
         "traces": table("traces", traces),
         "profiler_steps": table("profiler_steps", steps_of(events)),
     }
-    with Trace.from_tables(tables | given_tables).asking() as trace:
+    with Trace.from_tables(tables | given_tables).session() as trace:
         found = trace.step_communication("host", corrected=False).to_dicts()
     columns = ("compute", "communication", "exposed", "wait", "transfer", "unknown")
     seen = set()

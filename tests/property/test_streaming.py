@@ -16,7 +16,7 @@ import profframe
 from benchmarks import large
 from profframe import schema, store
 from profframe.errors import NotATraceError
-from profframe.loading import files
+from profframe.loaders import trace_files
 from profframe.system import disk_tables
 from tests.conftest import chrome_traces
 from tests.property.test_reading import damaged, documents, pieces
@@ -33,10 +33,10 @@ def converted(source: Path, folder: Path, *, in_pieces: bool) -> dict[str, pl.Da
     beside = folder if in_pieces else None
     target = folder / ("pieces" if in_pieces else "memory")
     try:
-        trace = files.read_trace(source, spool_folder=beside)
+        trace = trace_files.read_trace(source, spool_folder=beside)
     except NotATraceError as error:
         return str(error)
-    files.write_trace(trace, target)
+    trace_files.write_trace(trace, target)
     return {name: store.scan(target).scan(name).collect() for name in schema.TABLES}
 
 
@@ -82,7 +82,9 @@ def test_answers_are_those_of_the_parts(
 ) -> None:
     monkeypatch.setattr(disk_tables, "PIECE_ROWS", 5000)
     part, whole, copies = large.made(example, 5_000_000, tmp_path)
-    files.write_trace(files.read_trace(whole, spool_folder=tmp_path), tmp_path / "store")
+    trace_files.write_trace(
+        trace_files.read_trace(whole, spool_folder=tmp_path), tmp_path / "store"
+    )
     assert copies == 2
     trace, one = profframe.load(tmp_path / "store"), profframe.load(part)
     assert large.differs(trace, one, copies) == []

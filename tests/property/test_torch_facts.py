@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe.facts import Tables, add_facts
-from profframe.facts.torch_compat.torch_names import DROPPED_NAMES
+from profframe.facts.torch_compat.overloads import DROPPED_NAMES
 from tests.builders import Row, event, tables
 from tests.oracles import facts, torch_facts
 from tests.oracles.torch_facts import EVALUATION, LEFT_OUT

@@ -20,7 +20,7 @@ from profframe.errors import AnswerError, ProfframeError
 from profframe.query import macros, rules
 from profframe.query.catalogue import advice
 from profframe.query.header import Answer
-from profframe.query.rules import Rule, shipped_rules
+from profframe.query.rules import AdviceRule, shipped_rules
 from profframe.query.run import script
 from profframe.trace.trace import Trace
 from scripts.pages.rules import page
@@ -73,19 +73,19 @@ def test_order_and_other_traces_beside_it_change_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)
 class TestRule:
-    def test_has_cases_where_it_fires_and_where_it_must_not(self, rule: Rule) -> None:
+    def test_has_cases_where_it_fires_and_where_it_must_not(self, rule: AdviceRule) -> None:
         stems = [path.stem for path in (FOLDER / rule.name).glob("*.md")]
         assert any(stem.startswith("fires") for stem in stems)
         assert any(stem.startswith("silent") for stem in stems)
         assert all(stem.startswith(("fires", "silent")) for stem in stems)
 
-    def test_every_threshold_is_a_parameter_with_its_default(self, rule: Rule) -> None:
+    def test_every_threshold_is_a_parameter_with_its_default(self, rule: AdviceRule) -> None:
         sql = rule.answer.sql
         used = set(re.findall(r"coalesce\(getvariable\('(\w+)'\), '?([\w.]*)'?\)", sql))
         assert used == {(p.name, str(p.default).lower()) for p in rule.parameters}
         assert sql.count("getvariable") == len(re.findall(r"coalesce\(getvariable\('", sql))
 
-    def test_lines_are_readable(self, rule: Rule) -> None:
+    def test_lines_are_readable(self, rule: AdviceRule) -> None:
         assert rule.answer.sentence.endswith(".")
         assert rule.suggestion.endswith(".")
         assert rule.link.startswith("https://")

@@ -45,7 +45,7 @@ def test_parts_of_the_span(chrome_trace: Path, is_large: bool) -> None:
     size = chrome_trace.stat().st_size
     if is_large != (size >= LARGE) or size >= LARGEST:
         needs.another_trace("it is large, or not large, or too large for plain Python")
-    with real_trace(chrome_trace).asking() as trace:
+    with real_trace(chrome_trace).session() as trace:
         check_parts(trace)
 
 

@@ -17,11 +17,11 @@ import pytest
 
 from profframe import load
 from profframe.cli.next_commands import next_commands
-from profframe.cli.output import Output
-from profframe.cli.views import _opening, _parts
-from profframe.pages.report.parts import Fact, Facts, Finding, Findings
+from profframe.cli.output import OutputOptions
+from profframe.cli.trace_views import _opening, _parts
+from profframe.pages.report.page_parts import Facts, FactTile, Finding, FindingsPart
 from profframe.query.rules import shipped_rules
-from profframe.show import findings, opening, terminal
+from profframe.show import findings, terminal, trace_header
 from profframe.trace.sections.overview import overview
 from profframe.trace.sections.replies import context_of
 from profframe.trace.trace import Trace
@@ -115,17 +115,17 @@ class Said:
 
     screen: str
     advice: str
-    facts: dict[str, Fact]
+    facts: dict[str, FactTile]
     tiles: tuple[Finding, ...]
     slow: dict[bool, float]
 
     @classmethod
     def of(cls, path: str) -> Said:
-        with load(TRACES / path).asking() as trace:
+        with load(TRACES / path).session() as trace:
             first = _opening(trace, "self_ns")
             commands = next_commands(first, [path], {}, (), None)
-            output = Output("table", None, is_asked_for=False, full_names=True)
-            lines = [opening.text(path, first, commands, None)]
+            output = OutputOptions("table", None, is_asked_for=False, full_names=True)
+            lines = [trace_header.text(path, first, commands, None)]
             lines += _parts(trace, first, TABLES, output)
             advice = findings.findings(first.advice, TABLES)
             parts = overview(context_of(trace, TABLES, {})).parts
@@ -134,7 +134,9 @@ class Said:
             "\n\n".join(terminal.text(part, None) for part in lines),
             terminal.text(advice, None),
             {fact.label: fact for part in parts if isinstance(part, Facts) for fact in part.facts},
-            tuple(tile for part in parts if isinstance(part, Findings) for tile in part.findings),
+            tuple(
+                tile for part in parts if isinstance(part, FindingsPart) for tile in part.findings
+            ),
             slow,
         )
 

@@ -20,7 +20,7 @@ SMALL: Final = (
 
 @pytest.mark.parametrize("name", few(SMALL, 2), ids=range(len(SMALL)))
 def test_owners_add_up_to_the_idle_time(traces: Path, name: str) -> None:
-    with profframe.load(traces / name).asking() as trace:
+    with profframe.load(traces / name).session() as trace:
         for per in ("device", "stream"):
             idle = trace.idle(per=per)["idle_ns"].sum()
             for by in ("line", "module", "op", "annotation"):

@@ -80,7 +80,7 @@ def test_a_frame_of_an_analysis_is_arranged_alike(trace: Trace) -> None:
 
 @pytest.fixture(scope="module")
 def asked(gpu: Trace) -> Iterator[Trace]:
-    with gpu.asking() as asking:
+    with gpu.session() as asking:
         yield asking
 
 
@@ -109,11 +109,11 @@ def test_its_own_top_keeps_its_meaning(gpu: Trace) -> None:
 
 def test_a_limit_of_rows_cuts_what_is_sorted(trace: Trace) -> None:
     """The smallest is not among the first two of the answer."""
-    rows = trace.limited(rows=2, cut_rows=True).self_times(sort="-name")
+    rows = trace.with_limits(rows=2, cut_rows=True).self_times(sort="-name")
     assert rows["name"].to_list() == ["aten::c", "aten::b"]
-    assert trace.limited(rows=2).self_times(top=2).height == 2
+    assert trace.with_limits(rows=2).self_times(top=2).height == 2
     with pytest.raises(AnswerError, match="more than the limit of 2 rows"):
-        trace.limited(rows=2).self_times(sort="name")
+        trace.with_limits(rows=2).self_times(sort="name")
 
 
 def test_answers_of_files_take_them_too(trace: Trace, tmp_path: Path) -> None:

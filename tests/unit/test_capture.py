@@ -17,7 +17,7 @@ import profframe
 from profframe import store
 from profframe.errors import ParameterError, SourceError
 from profframe.facts.torch_compat.releases import installed
-from profframe.loading import capture
+from profframe.loaders import torch_profiler
 from tests import needs
 from tests.event_loop import awaited
 
@@ -320,7 +320,7 @@ def test_names_of_torch_are_torchs() -> None:
     assert profframe.schedule is torch.profiler.schedule
     assert profframe.emit_nvtx is torch.autograd.profiler.emit_nvtx
     with pytest.raises(AttributeError, match="no_such_name"):
-        _ = capture.no_such_name
+        _ = torch_profiler.no_such_name
 
 
 def test_without_torch_the_pip_line_is_named() -> None:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from profframe import Explanation, explain
-from profframe.analysis.causes.tree import SCHEMA, parents
+from profframe.analysis.causes.aligned_tree import SCHEMA, parents
 from profframe.intervals import depths
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

@@ -20,7 +20,7 @@ import pytest
 
 import profframe
 from profframe import cli, schema
-from profframe.show import excerpts
+from profframe.show import compact_tables
 from profframe.trace.trace import Trace
 from tests import needs
 from tests.builders import event, loaded, stored
@@ -123,7 +123,7 @@ def test_a_step_is_named_only_where_nothing_inside_is(module_ns: int | None, exp
     idle |= {"cause": "sync", "span_share": 0.5, "line_name": None, "op_name": None, "op_ns": None}
     idle |= {"annotation_name": "ProfilerStep*", "annotation_ns": 90}
     idle |= {"module_name": module_ns and "nn.Module: A_0", "module_ns": module_ns}
-    (shown,) = excerpts.causes(pl.DataFrame([idle]))["host mostly in"]
+    (shown,) = compact_tables.causes(pl.DataFrame([idle]))["host mostly in"]
     assert shown.endswith(expected)
 
 

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import profframe
-from profframe.loading import files
+from profframe.loaders import trace_files
 from profframe.trace.trace import Trace
 from tests.members import few
 
@@ -342,7 +342,7 @@ def test_large_files_are_read_the_same(tmp_path: Path) -> None:
     path = tmp_path / "rank0.json"
     events = [host] * 50 + [all_to_all(0, 10, 5, [256] * 4) | {"pid": "rank0"}]
     path.write_text(json.dumps({"traceEvents": events}))
-    files.write_trace(files.read_trace(path, spool_folder=tmp_path), tmp_path / "store")
+    trace_files.write_trace(trace_files.read_trace(path, spool_folder=tmp_path), tmp_path / "store")
     stored = profframe.load(tmp_path / "store")
     last = stored.events.select("device", "collective", "in_splits").row(-1)
     assert last == (None, "all_to_allv", "[256,256,256,256]")

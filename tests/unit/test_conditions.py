@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profframe
-from profframe.analysis.causes.conditions import conditions
+from profframe.analysis.causes.sides import conditions
 from tests.builders import event, loaded
 from tests.parity.test_explain import KERNEL, read
 

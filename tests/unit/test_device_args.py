@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profframe
-from profframe.readers.build.rows import typed
+from profframe.readers.build.row_tables import typed
 from profframe.schema import NAME
 
 COLUMNS = ("bytes", "collective", "process_group", "wait_on_stream", "wait_on_correlation")

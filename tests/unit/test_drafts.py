@@ -13,7 +13,7 @@ import pytest
 
 import profframe
 from profframe import StoreError, cli, store
-from profframe.converting.staging import Folder
+from profframe.conversion.staging import Folder
 from profframe.query.sandbox import Terms, connect
 from profframe.store import maintenance
 from profframe.store.layout import STAGED, temporary

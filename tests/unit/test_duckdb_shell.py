@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trace(folder: Path) -> Iterator[Trace]:
-    with load(folder / "store").asking() as asked:
+    with load(folder / "store").session() as asked:
         yield asked
 
 

@@ -18,7 +18,7 @@ import profframe
 from profframe import load
 from profframe.cli import run as command_line
 from profframe.errors import NotATraceError, ParameterError
-from profframe.facts.execution_traces.dependencies import dependencies as data_dependencies
+from profframe.facts.execution_traces.data_dependencies import dependencies as data_dependencies
 from profframe.readers import read
 from profframe.readers.json import stream
 from profframe.store import maintenance

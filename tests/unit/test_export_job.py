@@ -91,7 +91,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trace(folder: Path) -> Iterator[Trace]:
-    with profframe.load(folder).asking() as trace:
+    with profframe.load(folder).session() as trace:
         yield trace
 
 
@@ -369,7 +369,7 @@ def test_a_file_of_several_ranks_is_loaded_and_not_converted(trace: Trace, tmp_p
     with pytest.raises(ParameterError, match="ranks=1"):
         profframe.load(tmp_path / "o.json", rank=1)
     assert profframe.load(tmp_path / "o.json", ranks=1).traces["rank"].to_list() == [1]
-    from profframe.loading.files import read_trace
+    from profframe.loaders.trace_files import read_trace
 
     with pytest.raises(SourceError, match=r"3 traces in one file, written together by profframe"):
         read_trace(tmp_path / "o.json", spool_folder=tmp_path)

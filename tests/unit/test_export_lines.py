@@ -11,11 +11,10 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import schema
-from profframe.analysis.export_lines.batches import text_batches
-from profframe.analysis.export_lines.chrome import ChromeEvents, chrome_events
-from profframe.analysis.export_lines.lanes import ends_of_slices, lanes_of
-from profframe.analysis.export_lines.single_trace import single_trace
 from profframe.export import chrome
+from profframe.export.lines.batches import single_trace, text_batches
+from profframe.export.lines.chrome_events import ChromeEvents, chrome_events
+from profframe.export.lines.overlap_lanes import ends_of_slices, lanes_of
 from tests.builders import table
 
 EVENT = {"run": "r", "rank": 0, "thread": 0, "pid": "7", "tid": "main", "kind": "host_op"}

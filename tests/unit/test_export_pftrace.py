@@ -15,7 +15,7 @@ import pytest
 import profframe
 from profframe.errors import ExportError, ProfframeError, SourceError
 from profframe.export.pftrace import interning
-from profframe.loading.files import read_trace
+from profframe.loaders.trace_files import read_trace
 from profframe.trace.trace import Trace
 from tests.conftest import Run
 from tests.members import few
@@ -32,7 +32,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
     folder.mkdir()
     for rank in range(3):
         (folder / f"rank{rank}.json").write_text(source(rank))
-    with profframe.load(folder).asking() as trace:
+    with profframe.load(folder).session() as trace:
         yield trace
 
 
@@ -230,7 +230,7 @@ def test_numbers_of_texts_begin_anew_where_there_are_many(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(interning, "_MOST", 50)
-    monkeypatch.setattr("profframe.analysis.export_lines.batches._BATCH", 64)
+    monkeypatch.setattr("profframe.export.lines.batches._BATCH", 64)
     trace = loaded(tmp_path, *(slice_(f"name {n}", n, 1, args={"n": n}) for n in range(400)))
     assert differences_of_forms(trace, tmp_path) == []
     packets = parsed(tmp_path / "written.pftrace")

@@ -48,7 +48,7 @@ def drawn(seed: int) -> tuple[Op, ...]:
 
 @pytest.fixture(scope="module", params=few(range(2), 1))
 def trace(request: pytest.FixtureRequest) -> Iterator[Trace]:
-    with job(run([*drawn(request.param)], RANKS), AHEAD).asking() as trace:
+    with job(run([*drawn(request.param)], RANKS), AHEAD).session() as trace:
         yield trace
 
 

@@ -16,12 +16,10 @@ from profframe.cli.next_commands import _options
 from profframe.cli.verbs import verbs, with_facts
 from profframe.errors import ParameterError
 from profframe.facts.pipeline import OPTIONS
-from profframe.loading.beside import GivenFiles
-from profframe.loading.captures import Captures
-from profframe.loading.execution_traces import ExecutionTraces
-from profframe.loading.memory_snapshots import MemorySnapshots
-from profframe.loading.options import FACT_OPTIONS, FLAGS, FactOptions, LoadOptions, fact_options
-from profframe.loading.stores import open_store
+from profframe.loaders.companion_files import ExecutionTraces, GivenFiles, MemorySnapshots
+from profframe.loaders.graph_capture_files import Captures
+from profframe.loaders.load import open_store
+from profframe.loaders.options import FACT_OPTIONS, FLAGS, FactOptions, LoadOptions, fact_options
 
 OF_LOADING = {
     "source", "run", "rank", "cache", "runs", "ranks", "steps", "memory_limit", "progress",

@@ -15,7 +15,7 @@ from profframe.errors import ParameterError
 from profframe.facts import kernel_categories
 from profframe.facts.kernel_categories import builtin_document, entries_of
 from profframe.intervals import Ints, Mask
-from profframe.loading.options import FactOptions, fact_options
+from profframe.loaders.options import FactOptions, fact_options
 from profframe.readers import Header, RawTrace
 from tests.builders import event, loaded, tables
 

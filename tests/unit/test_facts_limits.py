@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from profframe.facts.devices import devices
-from profframe.facts.limits import limits
+from profframe.facts.device_models import devices
+from profframe.facts.impossible_rates import limits
 from profframe.facts.models import models
 from tests.builders import Row, table
 

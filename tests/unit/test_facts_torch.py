@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from profframe.facts import Tables, add_facts
-from profframe.facts.torch_compat.torch_names import DROPPED_NAMES
+from profframe.facts.torch_compat.overloads import DROPPED_NAMES
 from tests.builders import Row, column, event, facts, tables
 
 EVALUATION = "autograd::engine::evaluate_function: "

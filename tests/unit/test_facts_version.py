@@ -19,7 +19,7 @@ import pytest
 import profframe
 from profframe import schema
 from profframe.cli import run as command_line
-from profframe.converting import staging
+from profframe.conversion import staging
 from profframe.store import facts_version, maintenance
 from tests.batch.sources import names, write
 
@@ -88,7 +88,7 @@ def test_every_module_of_the_readers_and_facts_is_hashed_and_so_are_the_devices(
         for room in rooms
         for path in (PACKAGE / room).rglob("*.py")
     }
-    assert {"facts/devices.json", "intervals.py", "loading/tables.py"} < hashed
+    assert {"facts/devices.json", "intervals.py", "loaders/tables.py"} < hashed
     assert all(
         any(file.startswith((f"{part}.", f"{part}/")) for file in hashed)
         for part in facts_version.HASHED
@@ -196,7 +196,7 @@ def test_an_upgrade_is_not_served_the_numbers_of_before(package: Path, tmp_path:
 def another_version() -> Iterator[None]:
     """What is loaded in the block is loaded by another version."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("profframe.loading.tables._VERSION", OTHER)
+        patch.setattr("profframe.loaders.tables._VERSION", OTHER)
         for module in ("store.cache", "converting.staging", "store.versions"):
             patch.setattr(f"profframe.{module}.facts_version", lambda: OTHER)
         yield
@@ -316,7 +316,7 @@ def test_what_is_installed_meanwhile_is_not_the_version_of_what_runs(
 ) -> None:
     code = (
         "import sys\n"
-        "import profframe.loading.load\n"
+        "import profframe.loaders.load\n"
         "from profframe.store.facts_version import version_of\n"
         "from pathlib import Path\n"
         "package, source = map(Path, sys.argv[1:])\n"

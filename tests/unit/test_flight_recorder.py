@@ -22,7 +22,7 @@ import profframe
 import profframe.cli  # its verbs
 from profframe.cli.verbs import verbs
 from profframe.errors import NotATraceError, SourceError
-from profframe.show import hangs as words
+from profframe.show import hang_text as words
 from tests import needs
 from tests.unit.gloo_ranks import CASES, RANKS
 

@@ -11,7 +11,7 @@ import pytest
 from profframe.cli import folder
 from profframe.cli.verbs import verbs
 from tests.conftest import ROOT, Run
-from tests.unit.test_first_words import snapshot
+from tests.unit.test_file_summaries import snapshot
 
 TRACE = ROOT / "examples" / "gpu_training.json.gz"
 

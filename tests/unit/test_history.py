@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe import ParameterError, Trace, UnknownNameError
-from profframe.analysis import checks, regressions, selecting
+from profframe.analysis import regressions, run_checks, run_selection
 from profframe.analysis.stats import change_points, noise, typical
 from tests.builders import stored
 from tests.conftest import Run
@@ -29,11 +29,11 @@ HOSTILE = ("it's", '<b>"x"</b>', "a; DROP TABLE events", "\x1b[31m\n", "名前 "
 
 
 def checked(
-    trace: Trace, baseline: Any, runs: Any, limit: Mapping[str, checks.Most], per_step: int = 0
-) -> checks.CheckResult:
+    trace: Trace, baseline: Any, runs: Any, limit: Mapping[str, run_checks.Most], per_step: int = 0
+) -> run_checks.CheckResult:
     """What the verb ``check`` asks."""
     totals = partial(trace.runs, per_step)
-    return checks.check(trace.traces, trace.run_samples(), totals, baseline, runs, limit=limit)
+    return run_checks.check(trace.traces, trace.run_samples(), totals, baseline, runs, limit=limit)
 
 
 def trace_of(rows: Iterable[Row], **tables: Iterable[Row]) -> Trace:
@@ -241,7 +241,7 @@ class TestOrder:
     def test_by_start_where_every_clock_is_utc(self) -> None:
         columns = {"run": ["a", "b", "b"], "clock": ["utc"] * 3, "start_ns": [5, 9, 3]}
         traces = pl.DataFrame(columns)
-        assert selecting.in_order(traces).rows() == [("b", 3), ("a", 5)]
+        assert run_selection.in_order(traces).rows() == [("b", 3), ("a", 5)]
 
     @pytest.mark.parametrize(("clock", "start"), [("relative", 3), ("utc", None), ("unknown", 3)])
     def test_by_name_otherwise(self, clock: str, start: int | None) -> None:
@@ -252,13 +252,13 @@ class TestOrder:
                 "start_ns": [1, 2, start, 4, 5, 6],
             }
         )
-        found = selecting.in_order(traces)
+        found = run_selection.in_order(traces)
         assert found["run"].to_list() == ["", "1", "R1", "r9", "r9b", "r10"]
         assert found["start_ns"].null_count() == 6
 
     def test_the_same_start_by_name(self) -> None:
         traces = pl.DataFrame({"run": ["r10", "r9"], "clock": ["utc"] * 2, "start_ns": [1, 1]})
-        assert selecting.in_order(traces)["run"].to_list() == ["r9", "r10"]
+        assert run_selection.in_order(traces)["run"].to_list() == ["r9", "r10"]
 
 
 class TestSides:
@@ -280,7 +280,7 @@ class TestSides:
     def test_names_patterns_and_numbers(
         self, baseline: Any, runs: Any, base: list[str], others: list[str]
     ) -> None:
-        assert selecting.sides(self.ORDER, baseline, runs) == (base, others)
+        assert run_selection.sides(self.ORDER, baseline, runs) == (base, others)
 
     @pytest.mark.parametrize(
         ("baseline", "runs", "message"),
@@ -298,7 +298,7 @@ class TestSides:
     )
     def test_errors(self, baseline: Any, runs: Any, message: str) -> None:
         with pytest.raises((ParameterError, UnknownNameError), match=message):
-            selecting.sides(self.ORDER, baseline, runs)
+            run_selection.sides(self.ORDER, baseline, runs)
 
 
 class TestChangePoints:
@@ -759,7 +759,7 @@ class TestOutliers:
 class TestCheck:
     def test_limits(self) -> None:
         trace = noisy(25, planted={"op4": 1.2})
-        limit = dict(map(checks.limit_of, ("10%", "op:op*=50%", "step_p50_ns=1%")))
+        limit = dict(map(run_checks.limit_of, ("10%", "op:op*=50%", "step_p50_ns=1%")))
         found = checked(trace, 20, 5, limit)
         assert [one.metric for one in found.worse] == ["op:op4"]
         assert found.worse[0].limit == Fraction(1, 10)
@@ -774,9 +774,9 @@ class TestCheck:
     def test_the_lowest_of_several_limits_counts_whatever_their_order(self) -> None:
         trace = noisy(25, planted={"op4": 1.2})
         for limits in (["op:*=50%", "op:op4=10%"], ["op:op4=50%", "op:*=50%", "op:op4=10%"]):
-            found = checked(trace, 20, 5, checks.limits_of(limits))
+            found = checked(trace, 20, 5, run_checks.limits_of(limits))
             assert [(one.metric, one.limit) for one in found.worse] == [("op:op4", Fraction(1, 10))]
-        twice = checked(trace, 20, 5, checks.limits_of(["op:*=10%", "5%"]))
+        twice = checked(trace, 20, 5, run_checks.limits_of(["op:*=10%", "5%"]))
         assert [one.metric for one in twice.worse] == ["op:op4"]
 
     def test_totals_count_if_they_grew_beyond_noise(self) -> None:
@@ -822,7 +822,7 @@ class TestCheck:
     @pytest.mark.parametrize("text", ["5", "x=5", "=5%", "5%=x", ""])
     def test_bad_limits(self, text: str) -> None:
         with pytest.raises(ParameterError, match="a limit is"):
-            checks.limit_of(text)
+            run_checks.limit_of(text)
 
 
 @pytest.fixture(scope="module")

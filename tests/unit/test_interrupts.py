@@ -79,7 +79,7 @@ def test_all_threads_of_a_conversation_end(example: Path) -> None:
         example,
         """
 try:
-    with load(source).asking(2) as trace, ThreadPoolExecutor(2) as pool:
+    with load(source).session(2) as trace, ThreadPoolExecutor(2) as pool:
         [pool.submit(trace.sql, sql) for sql in (ENDLESS, ENDLESS + " WHERE n > 0")][0].result()
 except KeyboardInterrupt:
     print("ended")

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import profframe
 from profframe import ParameterError, Trace, UnknownNameError
 from profframe.analysis import fail_on
-from profframe.analysis.checks import limits_of
-from profframe.loading.diff import comparison
-from profframe.loading.limits import hold, of_each_run
-from profframe.show.checks import remarks, state
+from profframe.analysis.run_checks import limits_of
+from profframe.comparisons.diff import comparison
+from profframe.comparisons.fail_on_metrics import check_limits, of_each_run
+from profframe.show.check_text import remarks, state
 from tests.builders import stored, together
 from tests.conftest import Run, real_trace
 
@@ -61,7 +61,7 @@ def held(
     names = ("base", "other")
     found = comparison(base, other, names, per=per, steps=steps, **asked)
     limits = [fail_on.limit(text) for text in texts]
-    return hold(limits, (base, other), names, found, steps=steps, per=per, **asked)
+    return check_limits(limits, (base, other), names, found, steps=steps, per=per, **asked)
 
 
 def means(verdicts: Sequence[fail_on.Verdict]) -> list[tuple[float, float, bool]]:

@@ -19,7 +19,7 @@ import profframe
 from profframe import Trace
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
 from profframe.facts.kinds import Rule
-from profframe.loading import options as loading_options
+from profframe.loaders import options as loading_options
 from profframe.readers.bytes import ByteSource
 from tests.conftest import Run
 from tests.members import few
@@ -504,7 +504,7 @@ def collision(path: Path) -> Path:
 def test_what_torch_would_find_has_a_cache_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profframe.loading.options.installed", lambda: (2, 13))
+    monkeypatch.setattr("profframe.loaders.options.installed", lambda: (2, 13))
     path, cache = collision(tmp_path / "trace.json"), tmp_path / "cache"
     for compat, expected in ((None, [4000, 0, 4000]), ("torch", [4000, 4000, 4000])) * 2:
         trace = profframe.load(path, compat=compat, cache=cache)

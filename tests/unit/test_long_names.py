@@ -18,7 +18,7 @@ import pytest
 import profframe
 from profframe.cli.verbs import verbs
 from profframe.query.catalogue import find
-from profframe.show.kernel_names import candidates, replaced, short_name, told_apart
+from profframe.show.kernel_names import candidates, disambiguated, replaced, short_name
 from tests.conftest import Run
 from tests.members import few
 from tests.unit.test_cli import MODULE, on_terminal
@@ -244,8 +244,8 @@ def test_names_that_would_look_the_same_have_words_that_tell_them_apart() -> Non
         "g<64, 128, 2>()": "[2]",
     }
     rows = pl.DataFrame({"name": [*full]})
-    assert told_apart(rows)["name"].to_list() == [f"{n[0]} {words}" for n, words in full.items()]
-    assert told_apart(rows.reverse())["name"].to_list()[3:] == [
+    assert disambiguated(rows)["name"].to_list() == [f"{n[0]} {words}" for n, words in full.items()]
+    assert disambiguated(rows.reverse())["name"].to_list()[3:] == [
         "f [FillFunctor]",
         "f [Half]",
         "f [AddFunctor float]",
@@ -254,5 +254,5 @@ def test_names_that_would_look_the_same_have_words_that_tell_them_apart() -> Non
 
 def test_many_names_that_look_the_same_are_numbered() -> None:
     rows = pl.DataFrame({"name": [f"f<at::T{number}>()" for number in range(1000)]})
-    assert told_apart(rows)["name"].to_list() == [f"f #{number}" for number in range(1, 1001)]
-    assert told_apart(rows.head(100))["name"][7] == "f [T7]"
+    assert disambiguated(rows)["name"].to_list() == [f"f #{number}" for number in range(1, 1001)]
+    assert disambiguated(rows.head(100))["name"][7] == "f [T7]"

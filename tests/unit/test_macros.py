@@ -64,7 +64,7 @@ def test_a_conversation_says_what_single_questions_say() -> None:
         "modules",
         "advice",
     ]
-    with trace.asking() as asked:
+    with trace.session() as asked:
         for name in names:
             assert asked.answer(name).equals(trace.answer(name)), name
         assert asked.queue_depth(per="stream").equals(trace.queue_depth(per="stream"))
@@ -82,7 +82,7 @@ def test_a_file_of_the_user_may_mean_other_events(tmp_path: Path, before: list[s
     """What is kept is of the views, not of what a file calls by their names."""
     mine = tmp_path / "mine.sql"
     mine.write_text(SHADOWED)
-    with profframe.load(EXAMPLE).asking() as asked:
+    with profframe.load(EXAMPLE).session() as asked:
         for name in before:
             asked.answer(name)
         assert asked.answer(mine)["lanes"].to_list() == [0]
@@ -93,7 +93,7 @@ def test_questions_of_all_kinds_take_turns_on_one_connection() -> None:
     """An answer reads few columns of the tables, SQL all of them, and a filtered trace too."""
     trace = profframe.load(EXAMPLE)
     for one in (trace, trace.filter(kinds=["host_op", "kernel"])):
-        with one.asking() as asked:
+        with one.session() as asked:
             assert asked.step_times().equals(one.step_times())
             for table in ("events", "flows"):
                 width = len(schema.TABLES[table].columns)
@@ -103,5 +103,5 @@ def test_questions_of_all_kinds_take_turns_on_one_connection() -> None:
             for table in ("events", "flows"):
                 width = len(schema.TABLES[table].columns)
                 assert asked.sql(f"SELECT * FROM {table} LIMIT 2").width == width
-            with asked.asking() as nested:
+            with asked.session() as nested:
                 assert nested.step_times() is asked.step_times()

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 import profframe
 from profframe.cli import run as command_line
 from profframe.errors import NotATraceError, ParameterError, SourceError
-from profframe.facts.snapshots.matching import match
-from profframe.loading import memory_recording
+from profframe.facts.snapshots.op_matching import match
+from profframe.loaders import memory_recording
 from tests import needs
 
 torch = needs.torch()
@@ -445,10 +445,10 @@ class TestLive:
     def test_a_long_analysis_is_not_waited_for(
         self, profiled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        from profframe.readers.torch import categories
+        from profframe.readers.torch import live_categories
 
         path = snapshot_of(profframe.load(profiled[0]), tmp_path / "s.pickle")
-        monkeypatch.setattr(categories, "_MOST_EVENTS", 10)
+        monkeypatch.setattr(live_categories, "_MOST_EVENTS", 10)
         trace = profframe.load(profiled[0])
         assert trace.quality.filter(issue="unknown_categories").height == 1
         joined = profframe.load(profiled[0], memory=path)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from profframe.errors import NotATraceError, SourceError
 from profframe.readers import memory_snapshot
-from profframe.readers.build.rows import RawTrace
+from profframe.readers.build.row_tables import RawTrace
 from profframe.readers.bytes import ByteSource
 from profframe.readers.memory_snapshot import reading
 from profframe.system.disk_tables import Spool

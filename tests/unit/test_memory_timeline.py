@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profframe.errors import NotATraceError, SourceError
-from profframe.loading.load import load
+from profframe.loaders.load import load
 from tests import needs
 
 NAMES = ("parameter", "optimizer_state", "input", "temporary", "activation", "gradient",
@@ -95,7 +95,7 @@ def test_a_free_of_what_was_never_allocated_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_timeline_converts_and_is_asked_in_a_store(tmp_path: Path) -> None:
-    from profframe.converting.convert import convert
+    from profframe.conversion.convert import convert
 
     path = written(str(tmp_path), [[-1, 1, 8, 0], [BASE, 2, 16, 5], [BASE + 9, 4, -16, 5]])
     convert(path, tmp_path / "store")

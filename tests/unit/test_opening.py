@@ -18,14 +18,14 @@ import profframe
 from profframe.cli.next_commands import next_commands
 from profframe.cli.part import Part
 from profframe.cli.shell import folded, shell_word
-from profframe.cli.views import _opening
-from profframe.show import opening, terminal, units
-from profframe.show.excerpts import with_copies_apart
+from profframe.cli.trace_views import _opening
+from profframe.show import terminal, trace_header, units
+from profframe.show.compact_tables import with_copies_apart
 from profframe.show.findings import gain_of
 from tests.conftest import Run
 from tests.hostile import RUN
 from tests.members import few
-from tests.unit.test_first_words import FILES
+from tests.unit.test_file_summaries import FILES
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 GPU = str(EXAMPLES / "gpu_training.json.gz")
@@ -42,8 +42,8 @@ def labelled(printed: str) -> dict[str, list[str]]:
     texts: dict[str, list[str]] = {}
     label = ""
     for line in first_lines(printed)[1:]:
-        label = line[: opening.INDENT].strip() or label
-        texts.setdefault(label, []).append(line[opening.INDENT :])
+        label = line[: trace_header.INDENT].strip() or label
+        texts.setdefault(label, []).append(line[trace_header.INDENT :])
     return texts
 
 
@@ -128,8 +128,8 @@ def test_every_number_is_that_of_an_answer(source: str, run: Run) -> None:
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> opening.Opening:
-    with profframe.load(written(tmp_path_factory.mktemp("first"))).asking() as trace:
+def first(tmp_path_factory: pytest.TempPathFactory) -> trace_header.TraceHeader:
+    with profframe.load(written(tmp_path_factory.mktemp("first"))).session() as trace:
         return _opening(trace, "self_ns")
 
 
@@ -139,7 +139,9 @@ ADVICE = {
 }  # fmt: skip
 
 
-def findings(first: opening.Opening, *rows: tuple[str, int | None, list[int]]) -> opening.Opening:
+def findings(
+    first: trace_header.TraceHeader, *rows: tuple[str, int | None, list[int]]
+) -> trace_header.TraceHeader:
     """The same with these findings."""
     schema: dict[str, Any] = {"estimated_gain_ns": pl.Int64, "ranks": pl.List(pl.Int64)}
     advice = [
@@ -149,12 +151,12 @@ def findings(first: opening.Opening, *rows: tuple[str, int | None, list[int]]) -
     return replace(first, advice=pl.DataFrame(advice, schema_overrides=schema))
 
 
-def text_of(first: opening.Opening, width: int | None, path: str = "trace.json") -> str:
+def text_of(first: trace_header.TraceHeader, width: int | None, path: str = "trace.json") -> str:
     commands = next_commands(first, [path], {}, (), width)
-    return terminal.text(opening.text(path, first, commands, width), width)
+    return terminal.text(trace_header.text(path, first, commands, width), width)
 
 
-def test_findings_are_in_the_order_of_their_gain(first: opening.Opening) -> None:
+def test_findings_are_in_the_order_of_their_gain(first: trace_header.TraceHeader) -> None:
     rows = [("none", 0, [0]), ("unknown", None, [0]), ("little", 1_000, [0]), ("much", 5_000, [0])]
     lines = labelled(text_of(findings(first, *rows), 100))["gain"]
     assert [re.split(" {2,}", line) for line in lines] == [
@@ -164,7 +166,9 @@ def test_findings_are_in_the_order_of_their_gain(first: opening.Opening) -> None
     ]
 
 
-def test_ranks_of_a_finding_are_named_where_there_are_several(first: opening.Opening) -> None:
+def test_ranks_of_a_finding_are_named_where_there_are_several(
+    first: trace_header.TraceHeader,
+) -> None:
     ranks = [first.summary.overview.with_columns(rank=pl.lit(n, pl.Int32)) for n in range(4)]
     job = replace(first, summary=replace(first.summary, overview=pl.concat(ranks)))
     rows = [("slow " * 40, 5_000, [0, 1, 3]), ("late", 1_000, [0])]
@@ -177,20 +181,20 @@ def test_ranks_of_a_finding_are_named_where_there_are_several(first: opening.Ope
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])
-def test_a_finding_takes_one_line(width: int, first: opening.Opening) -> None:
+def test_a_finding_takes_one_line(width: int, first: trace_header.TraceHeader) -> None:
     long = "Devices wait while the host is in /very/long/folder/of/a/project/train.py(3): f " * 4
     names = [long, f"\x1b[31m{long}\n", "名前" * 90]
     rows = [(name, 1_000 + place, [0]) for place, name in enumerate(names)]
     printed = text_of(findings(first, *rows), width)
     lines = printed.splitlines()
-    assert len(lines) <= opening.MOST_LINES
+    assert len(lines) <= trace_header.MOST_LINES
     assert max(map(cell_len, lines)) <= width
     assert "\x1b" not in printed
     assert len(labelled(printed)["gain"]) == 3
     assert "…/train.py(3): f" in printed or width < 160
 
 
-def test_a_name_of_a_file_does_not_take_the_line(first: opening.Opening) -> None:
+def test_a_name_of_a_file_does_not_take_the_line(first: trace_header.TraceHeader) -> None:
     path = "folder/" * 40 + "trace\x1b[31m.json"
     lines = text_of(first, 100, path).splitlines()
     assert max(map(cell_len, lines)) <= 100
@@ -207,7 +211,7 @@ def test_files_without_times_say_what_they_are(case: str, tmp_path: Path, run: R
     assert lines["next"][0].startswith("profframe ")
     assert "gain" not in lines
     assert "time" not in lines
-    assert len(first_lines(printed)) <= opening.MOST_LINES
+    assert len(first_lines(printed)) <= trace_header.MOST_LINES
 
 
 def test_an_empty_trace_says_so(tmp_path: Path, run: Run) -> None:
@@ -272,7 +276,7 @@ def test_a_shell_reads_a_word_as_it_is(word: str, width: int) -> None:
 
 
 def test_many_files_are_one_glob_if_it_means_just_these(
-    first: opening.Opening, tmp_path: Path
+    first: trace_header.TraceHeader, tmp_path: Path
 ) -> None:
     names = [str(tmp_path / f"rank{rank}.pt.trace.json") for rank in range(12)]
     for name in names:
@@ -283,7 +287,7 @@ def test_many_files_are_one_glob_if_it_means_just_these(
     assert "*" not in command
 
 
-def test_options_of_facts_are_repeated(first: opening.Opening) -> None:
+def test_options_of_facts_are_repeated(first: trace_header.TraceHeader) -> None:
     facts = {"compat": "torch", "memory": ["snap shot.pickle"], "captures": None}
     ((command, _), *_) = next_commands(first, ["-x.json"], facts, (), None)
     words = shlex.split(command)
@@ -314,7 +318,7 @@ def test_frames_tell_the_framework(name: str, framework: list[str], tmp_path: Pa
     event = {"ph": "X", "cat": "python_function", "name": name, "pid": 1, "tid": 1, "ts": 1}
     path = tmp_path / "trace.json"
     path.write_text(json.dumps([event | {"dur": 3, "args": {"Python id": 1}}]))
-    with profframe.load(path).asking() as trace:
+    with profframe.load(path).session() as trace:
         assert _opening(trace, "self_ns").frameworks["framework"].to_list() == framework
 
 
@@ -343,7 +347,7 @@ def test_numbers_are_spans_of_neighbours() -> None:
     assert [*part.options()] == wanted.split()
 
 
-def test_a_command_that_is_too_long_keeps_the_part(first: opening.Opening) -> None:
+def test_a_command_that_is_too_long_keeps_the_part(first: trace_header.TraceHeader) -> None:
     names = [f"{number:0100}.json" for number in range(40)]
     ((command, _), *_) = next_commands(first, names, {}, ("--step", "2-3"), 100)
     assert re.fullmatch(r"profframe [a-z ]+ TRACE\.\.\. --step 2-3", command)

@@ -11,7 +11,7 @@ import pytest
 
 import profframe
 from profframe import load, schema, store
-from profframe.converting.staging import Folder
+from profframe.conversion.staging import Folder
 from profframe.errors import StoreError
 from profframe.store import maintenance
 from profframe.trace.trace import Trace

@@ -12,7 +12,7 @@ import pytest
 
 from profframe.errors import ParameterError, ProfframeError, UnknownNameError
 from profframe.facts.formulas.dtypes import PEAK_NAMES, peak_name
-from profframe.show import excerpts
+from profframe.show import compact_tables
 from profframe.trace.trace import Trace
 from tests import needs
 from tests.builders import stored
@@ -169,7 +169,7 @@ def row(lost_ns: int | None, total_ns: int, limit_ns: int | None, note: str | No
 )  # fmt: skip
 def test_what_was_lost_is_of_what_has_a_limit(rows: list[Any], said: str) -> None:
     devices = pl.DataFrame({"run": ["r"], "rank": [0], "device": [0], "model": ["D"], "name": [""]})
-    assert excerpts.roofline_headline(pl.DataFrame(rows), devices).endswith(said)
+    assert compact_tables.roofline_headline(pl.DataFrame(rows), devices).endswith(said)
 
 
 def test_the_command_line(trace: Trace, tmp_path: Path, run: Run) -> None:
@@ -199,6 +199,6 @@ def test_peaks_that_work_exceeds_are_not_said_to_be_lost_time(trace: Trace) -> N
     """At a peak a hundredth as high the work would have taken longer than it did."""
     slow = {"D 1": {"match": [{"name": "^D$"}], "dense_flop_per_s": {"bfloat16": 2e10}}}
     other = trace.with_devices(slow)
-    headline = excerpts.roofline_headline(other.roofline(dtype="bf16"), other.devices)
+    headline = compact_tables.roofline_headline(other.roofline(dtype="bf16"), other.devices)
     assert "it took less than these peaks allow" in headline
     assert "-" not in headline.splitlines()[-1]

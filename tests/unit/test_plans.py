@@ -16,7 +16,7 @@ from profframe import Trace
 from profframe.errors import AnswerError
 from profframe.query import plans
 from profframe.query.plans import Plans, Question, Slot
-from profframe.query.sources import Part
+from profframe.query.sources import TableRows
 from tests.builders import event, loaded, stored
 
 SUM = Question("SELECT sum(a)::BIGINT AS total FROM t")
@@ -199,7 +199,7 @@ def test_only_columns_that_are_asked_for_are_read(monkeypatch: pytest.MonkeyPatc
 
 
 def test_conditions_select_rows(kept: Plans) -> None:
-    part = Question("SELECT sum(a)::BIGINT FROM t", (("t", Part(frozenset({"a"}), "k < 1")),))
+    part = Question("SELECT sum(a)::BIGINT FROM t", (("t", TableRows(frozenset({"a"}), "k < 1")),))
     rows = pa.table({"a": [1, 2, 4], "k": [0, 1, 0]})
     assert ask(kept, part, t=rows) == [5]
     assert ask(kept, part, t=rows.slice(1)) == [4]
@@ -221,7 +221,7 @@ def test_answers_of_the_users_are_not_asked_in_the_shared_database(
     own.write_text("SELECT count(*) AS n FROM events")
     assert trace(5).sql("SELECT count(*) FROM events").item() == 2
     assert trace(5).answer(own).item() == 2
-    assert trace(5).limited("1GB").answer(own).item() == 2
+    assert trace(5).with_limits("1GB").answer(own).item() == 2
     with pytest.raises(AssertionError, match="shared"):
         trace(5).answer("self_times")
 
@@ -269,7 +269,7 @@ def test_each_limit_of_memory_has_a_database_of_its_own(kept: Plans) -> None:
         with kept.lease(question, {}, limit) as plan:
             assert plan.answer({})["most"].to_pylist() == [most]
     assert len(kept._databases) == 2
-    assert trace(5).limited("1GB").answer("self_times").height == 1
+    assert trace(5).with_limits("1GB").answer("self_times").height == 1
     for number in range(20):
         with kept.lease(question, {}, f"{100 + number}MiB") as plan:
             plan.answer({})
@@ -279,9 +279,9 @@ def test_each_limit_of_memory_has_a_database_of_its_own(kept: Plans) -> None:
 def test_a_limit_of_rows_is_of_one_question() -> None:
     many = loaded(*(event(f"aten::op{n}", n, n + 1) for n in range(4)))
     with pytest.raises(AnswerError, match="limit of 2 rows"):
-        many.limited(rows=2).self_times()
+        many.with_limits(rows=2).self_times()
     assert many.self_times().height == 4
-    assert many.limited(rows=4).self_times().height == 4
+    assert many.with_limits(rows=4).self_times().height == 4
 
 
 def test_steps_that_answers_share_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ def test_steps_that_answers_share_are_computed_once(monkeypatch: pytest.MonkeyPa
     rows = trace(5)
     expected = rows.key_averages(), rows.time_breakdown()
     questions.clear()
-    with rows.asking() as asking:
+    with rows.session() as asking:
         assert asking.key_averages().equals(expected[0])
         assert asking.time_breakdown().equals(expected[1])
         asking.kernels()

@@ -24,7 +24,7 @@ from tests.members import few
 
 needs.charts()
 
-from profframe.pages.plots import palette, parts, split_chart  # noqa: E402
+from profframe.pages.plots import chart_parts, palette, split_chart  # noqa: E402
 
 OF_TRACES = (
     "breakdown", "steps", "kernels", "memory", "queue_depth", "idle", "roofline", "ranks",
@@ -54,13 +54,13 @@ KINDS = {
 @pytest.fixture(scope="module")
 def gpu(root: Path) -> Iterator[Trace]:
     """A made-up training run on one device, with steps, memory, shapes and collectives."""
-    with profframe.load(root / "examples" / "gpu_training.json.gz").asking() as trace:
+    with profframe.load(root / "examples" / "gpu_training.json.gz").session() as trace:
         yield trace
 
 
 @pytest.fixture(scope="module")
 def cpu(example: Path) -> Iterator[Trace]:
-    with profframe.load(example).asking() as trace:
+    with profframe.load(example).session() as trace:
         yield trace
 
 
@@ -68,7 +68,7 @@ def cpu(example: Path) -> Iterator[Trace]:
 def job(traces: Path) -> Iterator[Trace]:
     """Eight ranks of a real job."""
     folder = traces / "facebookresearch__param" / "dlrm_kineto"
-    with profframe.load(folder / "worker*.json.gz").asking() as trace:
+    with profframe.load(folder / "worker*.json.gz").session() as trace:
         yield trace
 
 
@@ -85,7 +85,7 @@ def runs() -> Iterator[Trace]:
         events += [run | {"kind": kind} | slow for kind in ("host_op", "kernel")]
         events += [run | {"kind": "annotation"} | step]
     traces = [{"run": f"night-{n}", "rank": 0, "clock": "relative"} for n in range(8)]
-    with stored(events=events, traces=traces).asking() as trace:
+    with stored(events=events, traces=traces).session() as trace:
         yield trace
 
 
@@ -185,9 +185,9 @@ class TestBreakdown:
                 "unrecorded_ns": 0, "idle_ns": 0,
             }
         )  # fmt: skip
-        from profframe.pages.plots import times
+        from profframe.pages.plots import time_charts
 
-        spec, held = split_chart(times.breakdown_of_steps(rows))
+        spec, held = split_chart(time_charts.breakdown_of_steps(rows))
         assert held["rows_0"]["at"].head(3).to_list() == ["7", "7 (2)", "8"]
         assert held["rows_0"].height == 400
         assert said(spec)[1:] == ["first 400 steps of a trace; 94 steps left out"]
@@ -248,7 +248,7 @@ class TestMemory:
     def test_each_device_has_its_unit(self, gpu: Trace) -> None:
         chart = Plots(gpu).memory()
         for row in rows_of(chart).select("unit", "allocated", "allocated_bytes").iter_rows():
-            size = {unit.name: unit.size for unit in parts.BYTES}[row[0]]
+            size = {unit.name: unit.size for unit in chart_parts.BYTES}[row[0]]
             assert row[1] == row[2] / size
 
     def test_points_thin_it(self, cpu: Trace) -> None:
@@ -298,14 +298,14 @@ class TestRanksAndRuns:
             Plots(gpu).ranks()
 
     def test_ranks_beyond_the_colours_are_said(self) -> None:
-        from profframe.pages.plots import times
+        from profframe.pages.plots import time_charts
 
         steps = [{"rank": rank, "step": step} for rank in range(20) for step in (0, 1)]
         rows = pl.DataFrame(steps).with_columns(
             run=pl.lit("r"), step_ns=5_000, busy_ns=2_000, busy_share=0.4
         )
-        spec, held = split_chart(times.steps(rows))
-        assert held["rows_0"]["panel"].n_unique() == parts.MOST_SERIES == 12
+        spec, held = split_chart(time_charts.steps(rows))
+        assert held["rows_0"]["panel"].n_unique() == chart_parts.MOST_SERIES == 12
         assert said(spec) == ["Time of steps", "first 12 of 20 traces"]
 
     def test_trend_is_that_of_the_answer(self, runs: Trace) -> None:

@@ -13,8 +13,8 @@ import pytest
 import profframe
 from profframe.analysis.critical_path import source
 from profframe.errors import UnknownNameError
-from profframe.query import apart
-from profframe.query.apart import Apart
+from profframe.query import per_trace
+from profframe.query.per_trace import PerTrace
 from profframe.trace.trace import Trace
 from tests.builders import event, loaded, together
 from tests.members import few
@@ -80,7 +80,7 @@ def store(job: Trace, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "MOST_EVENTS", 0)
-    monkeypatch.setattr(apart, "MOST_EVENTS", 0)
+    monkeypatch.setattr(per_trace, "MOST_EVENTS", 0)
 
 
 ASKED: Final[dict[str, Callable[[Trace], pl.DataFrame]]] = {
@@ -138,7 +138,7 @@ def test_files_are_those_of_one_by_one(
 
 def test_rows_are_held_apart_in_their_order() -> None:
     mixed = together(*(rank(number, 0) for number in (2, 0, 1)))
-    rows = Apart.of(mixed._session, {"events": None, "flows": None, "memory": None})
+    rows = PerTrace.of(mixed._session, {"events": None, "flows": None, "memory": None})
     assert rows is not None
     for number in range(3):
         own = mixed.filter(ranks=number)
@@ -149,7 +149,7 @@ def test_rows_are_held_apart_in_their_order() -> None:
 
 
 def test_too_many_rows_are_not_held(job: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "MOST_EVENTS", job.events.height)
-    assert Apart.of(job._session, {"events": None}) is not None
-    monkeypatch.setattr(apart, "MOST_EVENTS", job.events.height - 1)
-    assert Apart.of(job._session, {"events": None}) is None
+    monkeypatch.setattr(per_trace, "MOST_EVENTS", job.events.height)
+    assert PerTrace.of(job._session, {"events": None}) is not None
+    monkeypatch.setattr(per_trace, "MOST_EVENTS", job.events.height - 1)
+    assert PerTrace.of(job._session, {"events": None}) is None

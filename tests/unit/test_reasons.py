@@ -118,7 +118,7 @@ TRACES: Final[Mapping[str, Callable[[], Trace]]] = {
     "example of the host": lambda: profframe.load(CPU),
     "its kernels alone": lambda: profframe.load(GPU).filter(kinds="kernel"),
     "its host alone": lambda: profframe.load(GPU).filter(kinds=["host_op", "python"]),
-    "its second step": lambda: profframe.load(GPU).filter(steps=2).limited(timeout_s=60),
+    "its second step": lambda: profframe.load(GPU).filter(steps=2).with_limits(timeout_s=60),
     "no moment of it": lambda: profframe.load(GPU).filter(start_ns=0, end_ns=1),
     "one op": lambda: loaded(event("aten::mm", 0, 10)),
     "two ranks": _two_ranks,
@@ -143,7 +143,7 @@ def trace(request: pytest.FixtureRequest) -> Trace:
 @pytest.fixture(scope="module")
 def answers(trace: Trace) -> dict[str, Any]:
     """All answers of the catalogue."""
-    with trace.asking() as asking:
+    with trace.session() as asking:
         return {answer.name: asking.answer(answer.name) for answer in selects()}
 
 
@@ -151,7 +151,7 @@ def test_every_answer_says_what_it_needs() -> None:
     for answer in selects():
         reasons.check(answer)
         assert answer.recorded, answer.name
-    recorded = find(sql_directory() / "asking" / "recorded.sql")
+    recorded = find(sql_directory() / "inner" / "recorded.sql")
     assert {column.name for column in recorded.columns} == {*reasons.LACKING} == {*HAS}
 
 
@@ -163,7 +163,7 @@ def test_what_a_header_needs_is_known() -> None:
 
 
 def test_what_is_recorded_is_what_polars_says(trace: Trace) -> None:
-    row = trace.answer(sql_directory() / "asking" / "recorded.sql").row(0, named=True)
+    row = trace.answer(sql_directory() / "inner" / "recorded.sql").row(0, named=True)
     assert row == {name: bool(has(trace)) for name, has in HAS.items()}
 
 
@@ -265,7 +265,7 @@ def _is_empty(trace: Trace) -> bool:
             lambda t: t.filter(start_ns=50).sql("FROM events"),
             "the filter leaves no row of events; there is 1 row in the whole trace",
         ),
-        (lambda t: t.filter(start_ns=50).limited("1GB").events, "the filter leaves no row of"),
+        (lambda t: t.filter(start_ns=50).with_limits("1GB").events, "the filter leaves no row of"),
         (
             lambda t: t.flame(top=1, min_share=0.5).filter(name="no such"),
             None,
@@ -338,7 +338,7 @@ def test_the_command_line_says_why_of_sql_and_filters(run: Run) -> None:
 
 
 def test_every_answer_says_why_on_the_command_line(run: Run) -> None:
-    with profframe.load(CPU).asking() as trace:
+    with profframe.load(CPU).session() as trace:
         empty = [a.name for a in selects() if not trace.answer(a.name).height]
     assert len(empty) > 40
     for name in empty[::8]:

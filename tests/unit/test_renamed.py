@@ -10,12 +10,12 @@ import click
 import pytest
 
 import profframe
-from profframe.asking import tools
 from profframe.cli.verbs import verbs
 from profframe.errors import ParameterError
 from profframe.query import renamed
 from profframe.query.catalogue import catalogue
 from profframe.schema import TABLES
+from profframe.server import tools
 from tests.conftest import Run
 
 CPU = "examples/cpu_training.json.gz"
@@ -129,7 +129,7 @@ def test_old_columns_exist_no_more_and_work_with_a_warning(run: Run) -> None:
 
 
 def test_tools_for_programs_take_old_answers() -> None:
-    with profframe.load(CPU).asking() as trace:
+    with profframe.load(CPU).session() as trace:
         result = tools.answer(tools.Subject(trace, trace, 9), "steps", {"top": 1})
     assert result.notes[0] == "steps is now answer('step_times')"
 

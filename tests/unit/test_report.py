@@ -14,7 +14,7 @@ import profframe
 from profframe import Trace
 from profframe.cli import run
 from profframe.errors import ExportError, MissingExtraError, ParameterError, UnknownNameError
-from profframe.pages.report import columns, page
+from profframe.pages.report import frame_columns, page
 from tests import needs
 from tests.reports import check_numbers, data, tables_of
 
@@ -96,9 +96,9 @@ def test_columns() -> None:
             "ids": [[1, 2], None],
         }
     )
-    stored = columns.document(
+    stored = frame_columns.document(
         {
-            "one": columns.FrameView(
+            "one": frame_columns.FrameView(
                 frame, origin=pl.Series([2**60, 2**60]), docs={"share": "a part"}
             )
         }
@@ -115,14 +115,14 @@ def test_columns() -> None:
 
 def test_very_long_texts_are_cut_until_they_fit() -> None:
     names = [f"{number:05}{'x' * 3000}" for number in range(3000)] + ["\x1b[31m" + "x" * 3000]
-    stored = columns.document({"one": columns.FrameView(pl.DataFrame({"name": names}))})
+    stored = frame_columns.document({"one": frame_columns.FrameView(pl.DataFrame({"name": names}))})
     assert sum(map(len, stored["texts"])) < 3_200_000
     assert stored["texts"][0].startswith("\\x1b[31mxxx")
     assert stored["texts"][1].endswith("x... (3,005 characters)")
 
 
 def test_answers_are_asked_once(trace: Trace) -> None:
-    with trace.asking() as same:
+    with trace.session() as same:
         times = same.self_times()
         assert same.self_times() is times
         assert same.queue_depth(points=10) is not same.queue_depth()

@@ -25,7 +25,7 @@ from tests.reports import check_rows, data, tables_of
 
 needs.charts()
 
-from profframe.pages.plots import lanes  # noqa: E402
+from profframe.pages.plots import rank_lanes  # noqa: E402
 
 LATE: Final = 500_000
 SECTIONS: Final = re.compile(r'<section id="(\w+)"')
@@ -34,7 +34,7 @@ SECTIONS: Final = re.compile(r'<section id="(\w+)"')
 @pytest.fixture(scope="module")
 def trace() -> Iterator[Trace]:
     """Four ranks and six steps; in step 3 rank 2 comes half a millisecond late."""
-    with step_jobs.job(late={(3, 2): LATE}).asking() as trace:
+    with step_jobs.job(late={(3, 2): LATE}).session() as trace:
         yield trace
 
 
@@ -302,10 +302,10 @@ def test_a_table_of_blame_where_there_is_one(
 
 
 def test_colours_are_of_all_times_but_those_far_above() -> None:
-    assert lanes._ends([3.0, 1.0, 2.0]) == (1.0, 3.0)
-    assert lanes._ends([2.0, 1.0, 2.0, 8.0, 8.5]) == (1.0, 8.0)
-    assert lanes._ends([2.0, 2.0]) == (0, 2.0)
-    assert lanes._ends([0.0, 0.0, 0.0, 7.0]) == (0.0, 7.0)
+    assert rank_lanes._ends([3.0, 1.0, 2.0]) == (1.0, 3.0)
+    assert rank_lanes._ends([2.0, 1.0, 2.0, 8.0, 8.5]) == (1.0, 8.0)
+    assert rank_lanes._ends([2.0, 2.0]) == (0, 2.0)
+    assert rank_lanes._ends([0.0, 0.0, 0.0, 7.0]) == (0.0, 7.0)
 
 
 def test_of_many_ranks_those_have_a_lane_that_the_path_is_on_longest() -> None:
@@ -315,10 +315,10 @@ def test_of_many_ranks_those_have_a_lane_that_the_path_is_on_longest() -> None:
         ("rank", "bound", "edge", "name", "start_ns", "dur_ns", "waiting_rank"),
         orient="row",
     ).with_columns(start_ns=pl.col("dur_ns").cum_sum() - pl.col("dur_ns"))
-    chart = lanes.ribbon(pieces(rows), range(70), "a path", 70).to_dict()
+    chart = rank_lanes.ribbon(pieces(rows), range(70), "a path", 70).to_dict()
     assert chart["title"]["subtitle"] == ["the 64 ranks that it is on longest"]
     drawn = chart["layer"][1]["encoding"]["y"]["scale"]["domain"]
     assert drawn == [*range(6, 70)]
-    few = lanes.ribbon(pieces(rows.head(3)), [0, 1, 2, 9], "a path", 3).to_dict()
+    few = rank_lanes.ribbon(pieces(rows.head(3)), [0, 1, 2, 9], "a path", 3).to_dict()
     assert few["layer"][1]["encoding"]["y"]["scale"]["domain"] == [0, 1, 2, 9]
     assert "subtitle" not in few["title"]

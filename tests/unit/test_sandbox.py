@@ -308,7 +308,7 @@ class TestAllowed:
         assert in_memory.answer(file).equals(in_memory.answer(name))
 
     def test_in_a_conversation(self, trace: Trace) -> None:
-        with trace.asking() as asked:
+        with trace.session() as asked:
             assert asked.advice().equals(trace.advice())
             refused(lambda: asked.sql("FROM read_text('/etc/hostname')"))
 
@@ -360,19 +360,19 @@ class TestGiven:
         assert str(error.value).startswith(message)
 
     def test_tables_of_answers_and_rules(self, in_memory: Trace, tmp_path: Path) -> None:
-        trace = in_memory.given(tables={"mine": pl.DataFrame({"word": ["given"]})})
+        trace = in_memory.with_tables(tables={"mine": pl.DataFrame({"word": ["given"]})})
         file = tmp_path / "reaching.sql"
         file.write_text("SELECT word FROM mine")
         assert trace.answer(file)["word"].to_list() == ["given"]
         file.write_text(RULE + FINDING.replace("{reach}", "SELECT word FROM mine"))
         assert "given" in trace.advice(rules=[file])["where"].to_list()
-        with trace.asking() as asked:
+        with trace.session() as asked:
             assert "given" in asked.advice(rules=[file])["where"].to_list()
             assert asked.sql("FROM mine")["word"].to_list() == ["given"]
             assert asked.sql("FROM mine", tables={"mine": pa.table({"a": [1]})}).columns == ["a"]
 
     def test_a_trace_with_tables_can_be_sent(self, in_memory: Trace) -> None:
-        trace = in_memory.given(tables={"mine": pl.DataFrame({"a": [1]})}).limited(rows=5)
+        trace = in_memory.with_tables(tables={"mine": pl.DataFrame({"a": [1]})}).with_limits(rows=5)
         sent = pickle.loads(pickle.dumps(trace))  # noqa: S301 - our own
         assert sent.sql("FROM mine")["a"].to_list() == [1]
 
@@ -430,7 +430,7 @@ class TestLimits:
             asked.sql(ENDLESS, timeout_s=0.2)
 
         if within:
-            with trace.asking() as asked:
+            with trace.session() as asked:
                 line = refused(lambda: ask(asked))
                 assert asked.sql("SELECT 1 AS a", timeout_s=60)["a"][0] == 1
         else:
@@ -446,19 +446,19 @@ class TestLimits:
         file = tmp_path / "three.sql"
         file.write_text("SELECT range FROM range(3)")
         assert trace.sql("FROM range(3)", rows=3)["range"].to_list() == [0, 1, 2]
-        assert trace.limited(rows=3).answer(file)["range"].to_list() == [0, 1, 2]
-        cut = trace.limited(rows=2, cut_rows=True)
+        assert trace.with_limits(rows=3).answer(file)["range"].to_list() == [0, 1, 2]
+        cut = trace.with_limits(rows=2, cut_rows=True)
         assert cut.sql("FROM range(3)")["range"].to_list() == [0, 1]
         assert cut.answer(file)["range"].to_list() == [0, 1]
         assert cut.self_times().equals(trace.self_times().head(2))
         for line in (
             refused(lambda: trace.sql("FROM range(3)", rows=2)),
-            refused(lambda: trace.limited(rows=2).answer(file)),
+            refused(lambda: trace.with_limits(rows=2).answer(file)),
         ):
             assert line.endswith(": returns more than the limit of 2 rows (rows=, --rows)")
 
     def test_rows_of_what_is_asked_on_the_way(self, in_memory: Trace) -> None:
-        few = in_memory.limited(rows=1)
+        few = in_memory.with_limits(rows=1)
         assert repr(few) == repr(in_memory)
         assert few.filter(kinds="host_op").sql("SELECT 1 AS a").height == 1
         assert few.advice().height <= 1

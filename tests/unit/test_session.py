@@ -46,8 +46,8 @@ def test_all_who_open_a_store_share_one_database(root: Path) -> None:
     first, second = load(root), load(root)
     assert database(first) is database(second)
     assert database(first.filter(kinds="host_op")) is database(first)
-    assert database(first.limited(timeout_s=9)) is database(first)
-    assert database(first.limited("1GB")) is not database(first)
+    assert database(first.with_limits(timeout_s=9)) is database(first)
+    assert database(first.with_limits("1GB")) is not database(first)
     assert database(load(root, runs="a", ranks=1)) is not database(first)
 
 
@@ -91,7 +91,7 @@ def test_macros_are_there_whatever_was_asked_before(trace: Trace) -> None:
 
 def test_joins_by_time_never_try_all_pairs(trace: Trace) -> None:
     """A trace of 42 MB took 16 s for `idle`, as an estimate was one row."""
-    with trace.asking() as asked, asked._session.connection() as connection:
+    with trace.session() as asked, asked._session.connection() as connection:
         [(rows,)] = connection.sql("SELECT current_setting('asof_loop_join_threshold')").fetchall()
     assert int(rows) == 0
 
@@ -118,7 +118,7 @@ def test_what_is_kept_is_made_again_where_its_database_was_closed(
     monkeypatch.setattr(LIMIT, 2)
     gpu = load(Path("examples/gpu_training.json.gz"))
     expected = gpu.annotations()
-    with Trace.from_tables(gpu.tables).asking() as asked:
+    with Trace.from_tables(gpu.tables).session() as asked:
         asked.idle()
         others = [Trace.from_tables(gpu.tables) for _ in range(3)]
         assert {one.sql(COUNT).item() for one in others} == {asked.events.height}

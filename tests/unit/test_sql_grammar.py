@@ -143,7 +143,7 @@ def test_a_fault_of_duckdb_is_one_line_and_ends_there(trace: Trace) -> None:
     """After such an error DuckDB refuses all questions, until it is opened anew."""
     connection = duckdb.connect()
     lowest = connection.sql("SELECT (-170141183460469231731687303715884105728)::HUGEINT AS i")
-    session = trace.given(tables={"lowest": lowest.to_arrow_table()})
+    session = trace.with_tables(tables={"lowest": lowest.to_arrow_table()})
     for _ in range(2):
         with pytest.raises(AnswerError, match=r"^query: INTERNAL Error: .* out of range!$"):
             session.sql("SELECT i::VARCHAR FROM lowest")

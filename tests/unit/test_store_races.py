@@ -14,7 +14,7 @@ import pytest
 import profframe
 from profframe import load, schema, store
 from profframe.errors import AnswerError, StoreError
-from profframe.loading import discovery
+from profframe.loaders import discovery
 from profframe.query import session
 from profframe.query.run import query
 from profframe.query.sandbox import Terms

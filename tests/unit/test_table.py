@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profframe import ParameterError, Trace, UnknownNameError
-from profframe.analysis.torch_table import times
+from profframe.analysis.torch_table import float_times
 from tests.builders import event, together
 from tests.builders import loaded as trace
 
@@ -235,7 +235,7 @@ class TestUnknownTimes:
     def test_sums_in_groups(self, monkeypatch: pytest.MonkeyPatch) -> None:
         one = trace(event("f", 0, 1000), *(event("g", n, n + 7) for n in range(3, 900, 9)))
         found = one.table(compat="torch")
-        monkeypatch.setattr(times, "_COMPENSATES", True)
+        monkeypatch.setattr(float_times, "_COMPENSATES", True)
         assert one.table(compat="torch") == found
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe import Trace, cli
-from profframe.pages.timeline import Timeline, lanes, others
-from profframe.pages.timeline.document import Document, document, longest
-from profframe.pages.timeline.encoding import Column, packed
+from profframe.pages.timeline import Timeline, extra_columns, lanes
+from profframe.pages.timeline.document import TimelineDocument, document, longest
+from profframe.pages.timeline.encoding import PackedColumn, packed
 from profframe.pages.timeline.lanes import placed, spread
 from profframe.trace.timeline_rows import timeline_rows
 from tests import hostile, needs
@@ -31,7 +31,7 @@ STREAM: dict[str, Any] = {"category": "kernel", "thread": 9, "device": 0, "strea
 
 def packed_slices(
     trace: Trace, most_bytes: int | None = None
-) -> tuple[Document, list[dict[str, Any]]]:
+) -> tuple[TimelineDocument, list[dict[str, Any]]]:
     rows = timeline_rows(trace)
     made = document(rows, most_bytes)
     return made, slices(made)
@@ -106,8 +106,10 @@ def test_drawn(ranks: list[list[Row]]) -> None:
 @given(st.lists(st.integers(-(2**50), 2**50), min_size=1), st.data())
 def test_columns(values: list[int], data: st.DataObject) -> None:
     mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values))))
-    heads, body = packed([Column("a", np.array(values), mask), Column("b", np.array(values))])
-    columns = {name: [*of] for name, of in numbers(Document({"columns": heads}, body))}
+    heads, body = packed(
+        [PackedColumn("a", np.array(values), mask), PackedColumn("b", np.array(values))]
+    )
+    columns = {name: [*of] for name, of in numbers(TimelineDocument({"columns": heads}, body))}
     assert columns["b"] == values
     assert columns["a"] == [None if no else one for one, no in zip(values, mask, strict=True)]
 
@@ -210,7 +212,7 @@ def test_backward_leads_to_its_forward() -> None:
     assert len(found) > 20
 
 
-def numbers_of(made: Document, name: str) -> list[int | None]:
+def numbers_of(made: TimelineDocument, name: str) -> list[int | None]:
     return {column: [*of] for column, of in numbers(made)}[name]
 
 
@@ -317,7 +319,7 @@ def step_of_a_job(rank: int, begun: int, launches: int) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def several() -> tuple[Document, list[dict[str, Any]]]:
+def several() -> tuple[TimelineDocument, list[dict[str, Any]]]:
     """Two ranks of run a, whose clocks differ, and run b, two of whose steps take the longest."""
     steps = [(1, 5, 45), (2, 55, 105), (3, 105, 155), (4, 155, 195)]
     marks = [
@@ -330,7 +332,7 @@ def several() -> tuple[Document, list[dict[str, Any]]]:
 
 
 def test_a_clock_that_is_ahead_begins_as_much_later(
-    several: tuple[Document, list[dict[str, Any]]],
+    several: tuple[TimelineDocument, list[dict[str, Any]]],
 ) -> None:
     made, rows = several
     assert [int(one["zero"]) for one in made.head["traces"]] == [50, 1_050, 5]
@@ -340,7 +342,7 @@ def test_a_clock_that_is_ahead_begins_as_much_later(
 
 
 def test_the_first_slices_of_every_trace_have_no_parent(
-    several: tuple[Document, list[dict[str, Any]]],
+    several: tuple[TimelineDocument, list[dict[str, Any]]],
 ) -> None:
     outermost = {(row["trace"], row["name"]) for row in several[1] if row["parent"] is None}
     assert outermost == {
@@ -351,14 +353,14 @@ def test_the_first_slices_of_every_trace_have_no_parent(
 
 
 def test_of_equally_slow_steps_the_path_is_of_the_first(
-    several: tuple[Document, list[dict[str, Any]]],
+    several: tuple[TimelineDocument, list[dict[str, Any]]],
 ) -> None:
     slowest = ["step 7, the slowest"] * 2 + ["step 2, the slowest"]
     assert several[0].head["path"]["of"] == slowest
 
 
 def test_a_path_across_ranks_is_on_the_clock_of_the_lowest_one(
-    several: tuple[Document, list[dict[str, Any]]],
+    several: tuple[TimelineDocument, list[dict[str, Any]]],
 ) -> None:
     """Until 280 it is on rank 1, whose kernel the other waits for; run b has a path by itself."""
     made, rows = several
@@ -374,7 +376,7 @@ def test_a_path_across_ranks_is_on_the_clock_of_the_lowest_one(
 
 
 def test_steps_and_counters_begin_by_the_clock_of_their_rank(
-    several: tuple[Document, list[dict[str, Any]]],
+    several: tuple[TimelineDocument, list[dict[str, Any]]],
 ) -> None:
     steps, counters = several[0].head["steps"], several[0].head["counters"]
     assert [*zip(steps["trace"], steps["begin"], strict=True)] == [
@@ -455,7 +457,7 @@ def test_numbers_that_a_script_has_not_are_texts() -> None:
         ([-most, 0], False),
         ([0, most], False),
     ):
-        assert others._is_number(pl.Series(values)) is is_number
+        assert extra_columns._is_number(pl.Series(values)) is is_number
 
 
 def test_nothing_to_draw() -> None:

@@ -17,7 +17,7 @@ from tests.members import few
 PLACES = (
     "profframe.query.parameters.installed",
     "profframe.facts.torch_compat.releases.installed",
-    "profframe.analysis.torch_table.rows.installed",
+    "profframe.analysis.torch_table.table_rows.installed",
 )
 
 
@@ -85,7 +85,7 @@ def test_a_default_of_torch_is_not_left_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, 2, 15)
-    with profframe.load(written(tmp_path)).asking() as trace:
+    with profframe.load(written(tmp_path)).session() as trace:
         trace.key_averages(compat="torch")
         assert "train.py(7): step" in set(trace.key_averages()["name"])
 

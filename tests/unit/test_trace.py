@@ -121,7 +121,7 @@ def everything(
     trace: Trace, answers: Iterable[str], tables: Iterable[str] = FILLED
 ) -> dict[str, pl.DataFrame]:
     """Tables, and answers without parameters."""
-    with trace.asking() as asked:
+    with trace.session() as asked:
         return rows_of(asked, answers, tables)
 
 
@@ -135,7 +135,7 @@ def rows_of(
 @pytest.fixture(scope="module")
 def asked(trace: Trace) -> Iterator[Trace]:
     """The trace in memory; what was asked once is not computed again."""
-    with trace.asking() as asked:
+    with trace.session() as asked:
         yield asked
 
 

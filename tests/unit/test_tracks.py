@@ -24,7 +24,7 @@ COUNTED = {"counter_series", "counter_series.counter"}
 
 @pytest.fixture(scope="module")
 def trace() -> Iterator[Trace]:
-    with profframe.load(EXAMPLE, run="r").asking() as trace:
+    with profframe.load(EXAMPLE, run="r").session() as trace:
         yield trace
 
 
@@ -52,7 +52,7 @@ def test_events_facts_and_answers_stay_as_they_are(trace: Trace, tmp_path: Path)
     source = ("source", "source_events", "accounted")
     assert_frame_equal(beside.traces.drop(source), trace.traces.drop(source))
     others = {"instants", "counters", "threads"}
-    with beside.asking() as asked:
+    with beside.session() as asked:
         for answer in selects():
             reads = others & {*answer.needs} or any(column in answer.sql for column in source)
             if reads and answer.name not in COUNTED:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
-from profframe.show.tree import Tree
+from profframe.show.tree_text import Tree
 from profframe.trace.trace import Trace
 from tests.builders import Row, event, loaded, stored, together
 from tests.conftest import Run

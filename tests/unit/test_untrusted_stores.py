@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from profframe import cli, convert, load, schema, store
-from profframe.converting.staging import Folder
+from profframe.conversion.staging import Folder
 from profframe.errors import StoreError
 from profframe.store import layout, maintenance, manifest, parquet
 from profframe.store.layout import STAGED

@@ -9,13 +9,13 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from profframe.analysis.causes import kinds
-from profframe.analysis.causes.rows import CALL, Slices
-from profframe.analysis.causes.sides import Side
-from profframe.analysis.stats import calls
+from profframe.analysis.causes import cause_kinds
+from profframe.analysis.causes.sides import StepSide
+from profframe.analysis.causes.step_trees import CALL, StepSlices
+from profframe.analysis.stats import call_differences
 from profframe.intervals import Ints
 
-WORK: Final = (kinds.SAME, kinds.COPIES)
+WORK: Final = (cause_kinds.SAME, cause_kinds.COPIES)
 """Causes of work that both sides have, and that takes more or less time on one of them."""
 
 
@@ -63,28 +63,32 @@ class CallTimes:
                 for of, steps in zip((base, other), self.steps, strict=True)
             )
         )
-        made = calls.changes(base, other, of_units["name"].to_numpy().astype(np.int64), size)
+        made = call_differences.changes(
+            base, other, of_units["name"].to_numpy().astype(np.int64), size
+        )
         return of_units.with_columns(
             change=made.change, drift=made.drift, p=made.p, is_beyond=made.is_beyond, ns=size
         )
 
-    def _calls(self, number: int, of_slots: pl.DataFrame) -> calls.Calls:
+    def _calls(self, number: int, of_slots: pl.DataFrame) -> call_differences.Calls:
         """The calls of a side that are in units."""
         own = self.of_sides[number].join(of_slots.select("slot", "unit"), on="slot")
         unit, place, cluster = (
             own[name].to_numpy().astype(np.int64) for name in ("unit", "slot", "cluster")
         )
         log = np.log(np.maximum(own["ns"].to_numpy(), 1))
-        return calls.Calls(unit, place, cluster, log, self.clusters[number])
+        return call_differences.Calls(unit, place, cluster, log, self.clusters[number])
 
 
-def call_times(sides: tuple[Side, Side], owns: tuple[Ints, Ints], slots: pl.DataFrame) -> CallTimes:
+def call_times(
+    sides: tuple[StepSide, StepSide], owns: tuple[Ints, Ints], slots: pl.DataFrame
+) -> CallTimes:
     """Times of calls whose ``slots`` have a ``name``; ``owns`` has the slot of each node."""
     names = slots.with_columns(name=pl.col("name").rank("dense").cast(pl.Int64) - 1)
     is_wanted = np.zeros(max(int(own.max(initial=-1)) for own in owns) + 1, np.bool_)
     is_wanted[names["slot"].to_numpy()] = True
     frames = [_of_side(of, own, is_wanted) for of, own in zip(sides, owns, strict=True)]
-    counts = [int(calls.clusters(of.sample_runs).max(initial=-1)) + 1 for of in sides]
+    counts = [int(call_differences.clusters(of.sample_runs).max(initial=-1)) + 1 for of in sides]
     steps = [of.count for of in sides]
     return CallTimes((frames[0], frames[1]), (counts[0], counts[1]), (steps[0], steps[1]), names)
 
@@ -105,16 +109,16 @@ def _named(about: pl.DataFrame) -> pl.DataFrame:
     return shared.select("slot", pl.col("base_name").alias("name"))
 
 
-def _of_side(of: Side, own: Ints, is_wanted: np.ndarray) -> pl.DataFrame:
-    trees = of.trees
+def _of_side(side: StepSide, own: Ints, is_wanted: np.ndarray) -> pl.DataFrame:
+    trees = side.trees
     node = np.flatnonzero((trees.row >= 0) & is_wanted[own])
     step = trees.step[trees.tree[node]]
     cluster, ns = np.full(node.size, -1, np.int64), np.zeros(node.size, np.int64)
-    of_sample = calls.clusters(of.sample_runs)
-    for part, (its, steps) in enumerate(zip(of.slices, of.windows, strict=True)):
+    of_sample = call_differences.clusters(side.sample_runs)
+    for part, (its, steps) in enumerate(zip(side.slices, side.windows, strict=True)):
         here = np.flatnonzero(trees.part[node] == part)
         ns[here] = _own_ns(its)[trees.row[node[here]]]
-        samples = of_sample[of.samples_of_windows[part]]
+        samples = of_sample[side.samples_of_windows[part]]
         # Windows without steps have the number -1, which is also that of what is in no step.
         if steps.step.size and steps.step[0] < 0:  # all of the trace is one
             cluster[here] = samples[0]
@@ -127,13 +131,13 @@ def _of_side(of: Side, own: Ints, is_wanted: np.ndarray) -> pl.DataFrame:
     return pl.DataFrame({"slot": own[node[kept]], "cluster": cluster[kept], "ns": ns[kept]})
 
 
-def _own_ns(of: Slices) -> Ints:
+def _own_ns(slices: StepSlices) -> Ints:
     """How long work takes, and calls without the calls in them, be they to the runtime."""
-    own = of.dur_ns.copy()
-    above = np.append(of.sort, 0)[of.parent]
-    is_inner = of.is_call | ((of.sort == CALL) & (above != CALL))
-    around = np.append(of.call, -1)[of.parent]
+    own = slices.dur_ns.copy()
+    above = np.append(slices.sort, 0)[slices.parent]
+    is_inner = slices.is_call | ((slices.sort == CALL) & (above != CALL))
+    around = np.append(slices.call, -1)[slices.parent]
     # Calls to the runtime are no nodes of the tree, but their time is the driver's, not the op's.
-    inner = np.flatnonzero((of.work == 0) & is_inner & (around >= 0))
-    np.subtract.at(own, around[inner], of.dur_ns[inner])
+    inner = np.flatnonzero((slices.work == 0) & is_inner & (around >= 0))
+    np.subtract.at(own, around[inner], slices.dur_ns[inner])
     return own

@@ -13,8 +13,16 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from profframe.analysis.causes.rows import COMPILE, COPY, LOAD, RESUME, SYNC, Slices, Windows
-from profframe.analysis.causes.trees import Trees
+from profframe.analysis.causes.step_trees import (
+    COMPILE,
+    COPY,
+    LOAD,
+    RESUME,
+    SYNC,
+    StepSlices,
+    Trees,
+    Windows,
+)
 from profframe.intervals import Ints, Mask, nearest
 
 _TIME_BITS: Final = 44
@@ -63,7 +71,7 @@ class Delays:
         return np.where(same, np.append(self.node, -1)[at], -1)
 
 
-def delays(of: Slices, tree: Trees, part: int, steps: Windows, is_alone: Mask) -> Delays:
+def delays(slices: StepSlices, tree: Trees, part: int, steps: Windows, is_alone: Mask) -> Delays:
     """Find the calls of a rank that the other side lacks."""
     parent = tree.forest.parent
     own = (tree.part == part) & (tree.row >= 0)
@@ -72,20 +80,20 @@ def delays(of: Slices, tree: Trees, part: int, steps: Windows, is_alone: Mask) -
     around = nearest(parent, outermost)
     node = np.flatnonzero(outermost)
     # A thread that launches nothing, such as a worker of a loader, cannot make a launch late.
-    node = node[np.isin(of.thread[tree.row[node]], _launching(of))]
+    node = node[np.isin(slices.thread[tree.row[node]], _launching(slices))]
     row = tree.row[node]
-    window = np.searchsorted(steps.start_ns, of.start_ns[row], side="right") - 1
+    window = np.searchsorted(steps.start_ns, slices.start_ns[row], side="right") - 1
     shared = np.flatnonzero(is_call & ~is_alone & (parent >= 0) & is_alone[parent])
     ns = np.zeros(tree.row.size, np.int64)
-    ns[node] = of.dur_ns[row]
+    ns[node] = slices.dur_ns[row]
     # A wrapper that only one side has costs what it adds, not what it contains.
-    np.subtract.at(ns, around[shared], of.dur_ns[tree.row[shared]])
-    inside = (window >= 0) & (of.start_ns[row] < steps.end_ns[window]) & (ns[node] > 0)
+    np.subtract.at(ns, around[shared], slices.dur_ns[tree.row[shared]])
+    inside = (window >= 0) & (slices.start_ns[row] < steps.end_ns[window]) & (ns[node] > 0)
     node, row, window = node[inside], row[inside], window[inside]
-    order = np.lexsort((node, of.end_ns[row], window))
+    order = np.lexsort((node, slices.end_ns[row], window))
     node, row, window = node[order], row[order], window[order]
-    sort = _sorts(of, tree, part, around, is_alone)
-    return Delays(part, node, window, of.end_ns[row], ns[node], around, sort)
+    sort = _sorts(slices, tree, part, around, is_alone)
+    return Delays(part, node, window, slices.end_ns[row], ns[node], around, sort)
 
 
 def _of(column: Ints, row: Ints) -> Ints:
@@ -94,22 +102,22 @@ def _of(column: Ints, row: Ints) -> Ints:
     return values
 
 
-def _launching(of: Slices) -> Ints:
+def _launching(slices: StepSlices) -> Ints:
     """Threads that launch work."""
-    launch = of.launch[of.work > 0]
-    threads: Ints = np.unique(of.thread[launch[launch >= 0]])
+    launch = slices.launch[slices.work > 0]
+    threads: Ints = np.unique(slices.thread[launch[launch >= 0]])
     return threads
 
 
-def _sorts(of: Slices, tree: Trees, part: int, around: Ints, is_alone: Mask) -> Ints:
+def _sorts(slices: StepSlices, tree: Trees, part: int, around: Ints, is_alone: Mask) -> Ints:
     """The purpose of the outermost call around each node."""
-    node_of = tree.node_of(part, of.event_id.size)
+    node_of = tree.node_of(part, slices.event_id.size)
     sort = np.full(tree.row.size + 1, NO_SORT, np.int64)
     for number in _PRECEDENCE:
-        marked = np.flatnonzero((of.sort == number) & (of.work == 0))
-        sort[_of(around, node_of[of.call[marked]])] = number
+        marked = np.flatnonzero((slices.sort == number) & (slices.work == 0))
+        sort[_of(around, node_of[slices.call[marked]])] = number
     works = np.flatnonzero((tree.part == part) & tree.is_work & is_alone)
-    is_kernel = (of.work != COPY)[tree.row[works]]
+    is_kernel = (slices.work != COPY)[tree.row[works]]
     launching = around[works[is_kernel]]
     # A call that launches kernels is there for these, even if it also waits.
     sort[launching[sort[launching] == SYNC]] = NO_SORT

@@ -1,4 +1,4 @@
-"""Statistical evidence for causes from paired calls; see `profframe.analysis.stats.calls`."""
+"""Statistical evidence for causes from paired calls; see `analysis.stats.call_differences`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 
 from profframe.analysis.causes.call_times import CallTimes
 from profframe.analysis.stats import noise
-from profframe.analysis.stats.calls import LEAST
+from profframe.analysis.stats.call_differences import LEAST
 
 LEVEL: Final = 0.01
 """Expected share of noise among what is called more than that."""
@@ -93,10 +93,10 @@ def _drift(times: CallTimes) -> float:
     return float(of.drop_nans().median() or 0.0)  # type: ignore[arg-type]
 
 
-def _tested(of: pl.DataFrame, mean_ns: int) -> pl.DataFrame:
+def _tested(changes: pl.DataFrame, mean_ns: int) -> pl.DataFrame:
     """Changes with ``is_evidence``; what is small, or was not repeated, is none."""
-    p = of["p"].to_numpy()
-    is_tested = np.isfinite(p) & (of["ns"].to_numpy() >= LEAST_SHARE * mean_ns)
-    q = np.ones(of.height)
+    p = changes["p"].to_numpy()
+    is_tested = np.isfinite(p) & (changes["ns"].to_numpy() >= LEAST_SHARE * mean_ns)
+    q = np.ones(changes.height)
     q[is_tested] = noise.false_discovery(p[is_tested])
-    return of.with_columns(is_evidence=pl.Series(q <= LEVEL) & pl.col("is_beyond"))
+    return changes.with_columns(is_evidence=pl.Series(q <= LEVEL) & pl.col("is_beyond"))

@@ -9,19 +9,17 @@ from importlib import import_module
 
 import polars as pl
 
-from profframe.analysis.causes import kinds
+from profframe.analysis.causes import cause_kinds
+from profframe.analysis.causes.aligned_tree import tree
 from profframe.analysis.causes.call_times import call_times, kernels, ops
 from profframe.analysis.causes.delays import with_delays
 from profframe.analysis.causes.evidence import slower
 from profframe.analysis.causes.hidden_ops import with_hidden_ops
-from profframe.analysis.causes.piece_rows import named, piece_rows
+from profframe.analysis.causes.piece_rows import LATE, named, piece_rows
 from profframe.analysis.causes.sides import Connect, divided, side
-from profframe.analysis.causes.slot_rows import SIDES, slot_rows
-from profframe.analysis.causes.slots import slots
+from profframe.analysis.causes.slots import SIDES, slot_rows, slots
 from profframe.analysis.causes.table import table
-from profframe.analysis.causes.tree import tree
-from profframe.analysis.causes.units import LATE
-from profframe.analysis.critical_path.job import of_each
+from profframe.analysis.critical_path.path_across_ranks import of_each
 from profframe.errors import AnswerError
 
 
@@ -89,7 +87,7 @@ def explanation(
         dividing = [pool.submit(divided, its, has_devices=has_devices) for its in sides]
         of = slots(base.trees, other.trees)
     made = [future.result() for future in dividing]
-    about = kinds.with_causes(slot_rows(sides, of, connects))
+    about = cause_kinds.with_causes(slot_rows(sides, of, connects))
     owns = of.base, of.other
     is_alone = [of.gap[own] >= 0 for own in owns]
     parts = of_each(

@@ -10,15 +10,15 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from profframe.analysis.causes import kinds
+from profframe.analysis.causes import cause_kinds
 from profframe.analysis.causes.call_times import CallTimes
 from profframe.analysis.causes.piece_rows import OF_ALL, OF_OP
-from profframe.analysis.causes.sides import Side
-from profframe.analysis.causes.slot_rows import SIDES
+from profframe.analysis.causes.sides import StepSide
+from profframe.analysis.causes.slots import SIDES
 
 
 def with_hidden_ops(
-    rows: pl.DataFrame, slower: pl.DataFrame, times: CallTimes, sides: tuple[Side, Side]
+    rows: pl.DataFrame, slower: pl.DataFrame, times: CallTimes, sides: tuple[StepSide, StepSide]
 ) -> pl.DataFrame:
     """Move such idle time to rows named after the ops; each step keeps its sum.
 
@@ -31,7 +31,7 @@ def with_hidden_ops(
     times
         Calls of ops.
     """
-    waits = rows.filter(pl.col("cause") == kinds.LAUNCH)
+    waits = rows.filter(pl.col("cause") == cause_kinds.LAUNCH)
     of_all = waits.filter(pl.col("bundle_kind") == OF_ALL)
     if slower.is_empty() or of_all.is_empty():
         return rows
@@ -49,7 +49,7 @@ def with_hidden_ops(
 
 
 def _longer(
-    waits: pl.DataFrame, slower: pl.DataFrame, times: CallTimes, sides: tuple[Side, Side]
+    waits: pl.DataFrame, slower: pl.DataFrame, times: CallTimes, sides: tuple[StepSide, StepSide]
 ) -> pl.DataFrame:
     """By how much longer each op takes in the mean step than its waits: ``name slot ns``."""
     taken = times.by_name.select("name", "change", took="ns")
@@ -66,7 +66,7 @@ def _longer(
     ).filter(pl.col("ns") != 0)
 
 
-def _change(rows: pl.DataFrame, sides: tuple[Side, Side]) -> float:
+def _change(rows: pl.DataFrame, sides: tuple[StepSide, StepSide]) -> float:
     """By how much longer they take in the mean step of the other side."""
     base, other = (
         int(rows.filter(pl.col("side") == name)["ns"].sum()) / max(of.count, 1)

@@ -11,24 +11,81 @@ import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from profframe.analysis.causes import rows
-from profframe.analysis.causes.conditions import Conditions, conditions
-from profframe.analysis.causes.pieces import Pieces, pieces, with_waits
-from profframe.analysis.causes.rows import Lost, Slices, Windows
-from profframe.analysis.causes.trees import Trees, trees
+from profframe.analysis.causes import step_trees
+from profframe.analysis.causes.step_pieces import StepPieces, pieces, with_waits
+from profframe.analysis.causes.step_trees import Lost, StepSlices, Trees, Windows, trees
 from profframe.analysis.clocks import MATCHES
-from profframe.facts.columns import last_equal, numbers
+from profframe.facts.arrays import last_equal, numbers
 from profframe.intervals import Ints
 from profframe.query.header import Answer
 from profframe.query.run import prepare, select
+
+Floats = NDArray[np.float64]
+CLOCKS: Final = """
+    SELECT device, time_ns, value * CASE unit
+        WHEN 'Hz' THEN 1e-6 WHEN 'kHz' THEN 1e-3 WHEN 'GHz' THEN 1e3 ELSE 1 END AS mhz
+    FROM counters
+    WHERE unit IN ('Hz', 'kHz', 'MHz', 'GHz') AND device IS NOT NULL AND time_ns IS NOT NULL
+        AND value > 0 AND name NOT ILIKE '%mem%'
+    ORDER BY device, time_ns, mhz
+"""
+"""Samples of the clocks of devices, except those of their memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """The conditions of each slice of a rank.
+
+    Attributes
+    ----------
+    beside_ns : Ints
+        For device work, how long other work ran on the device at the same time; else 0.
+    clock_mhz : Floats
+        For device work, the last sample of the device's clock before it began; NaN if there is
+        none.
+    """
+
+    beside_ns: Ints
+    clock_mhz: Floats
+
+
+def conditions(connection: duckdb.DuckDBPyConnection, slices: StepSlices) -> Conditions:
+    """Read the conditions of the slices of a connection that has one (run, rank)."""
+    table = select(connection, CLOCKS).to_arrow_table()
+    device, time = numbers(table, "device"), numbers(table, "time_ns")
+    mhz = table["mhz"].to_numpy()
+    beside = np.zeros(slices.event_id.size, np.int64)
+    clock = np.full(slices.event_id.size, np.nan)
+    works = np.flatnonzero(slices.work > 0)
+    for number in np.unique(slices.device[works]).tolist():
+        rows = works[slices.device[works] == number]
+        beside[rows] = _beside(slices.start_ns[rows], slices.end_ns[rows])
+        own = device == number
+        last = np.searchsorted(time[own], slices.start_ns[rows], side="right") - 1
+        clock[rows] = np.append(mhz[own], np.nan)[last]
+    return Conditions(beside, clock)
+
+
+def _beside(start: Ints, end: Ints) -> Ints:
+    """For each interval the time in which at least one other runs."""
+    times = np.concatenate([start, end])
+    order = np.argsort(times, kind="stable")
+    times, change = times[order], np.repeat([1, -1], start.size)[order]
+    is_shared = np.cumsum(change) > 1
+    shared = np.append(0, np.cumsum(np.where(is_shared[:-1], np.diff(times), 0)))
+    # No time passes between events of one moment, so any of them can represent the others.
+    both: Ints = shared[np.searchsorted(times, end)] - shared[np.searchsorted(times, start)]
+    return both
+
 
 Connect = Callable[[str | None, int | None], AbstractContextManager[duckdb.DuckDBPyConnection]]
 """A connection to the rows of one (run, rank), of all ranks of a run, or to all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class StepSide:
     """The steps of one side.
 
     Attributes
@@ -48,7 +105,7 @@ class Side:
     """
 
     keys: list[tuple[str, int]]
-    slices: list[Slices]
+    slices: list[StepSlices]
     windows: list[Windows]
     lost: list[Lost]
     trees: Trees
@@ -119,30 +176,30 @@ class Side:
         return any(bool((of.work > 0).any()) for of in self.slices)
 
 
-def side(connect: Connect, keys: Sequence[tuple[str, int]]) -> Side:
+def side(connect: Connect, keys: Sequence[tuple[str, int]]) -> StepSide:
     """Read a side."""
     read, lost, under = [], [], []
     for run, rank in keys:
         with connect(run, rank) as connection:
-            prepare(connection, Answer("causes", rows.MACROS), {})
-            of = rows.slices(connection)
-            read.append((of, rows.windows(connection, of)))
-            lost.append(rows.lost(connection, of))
+            prepare(connection, Answer("causes", step_trees.MACROS), {})
+            of = step_trees.slices(connection)
+            read.append((of, step_trees.windows(connection, of)))
+            lost.append(step_trees.lost(connection, of))
             under.append(conditions(connection, of))
     forest = trees(read)
     waits = _waits(connect, keys)
     until = [_waits_until(of, waits.get(key)) for key, (of, _) in zip(keys, read, strict=True)]
     slices, windows = ([*column] for column in zip(*read, strict=True))
-    return Side([*keys], slices, windows, lost, forest, until, under)
+    return StepSide([*keys], slices, windows, lost, forest, until, under)
 
 
-def divided(of: Side, *, has_devices: bool) -> list[Pieces]:
+def divided(side: StepSide, *, has_devices: bool) -> list[StepPieces]:
     """The partition of each part's time; see `pieces`.
 
     Without device work on either side all time is the host's, whatever was lost.
     """
     none = Lost(*np.zeros((3, 0), np.int64))
-    parts = zip(of.slices, of.windows, of.lost, of.waits_until, strict=True)
+    parts = zip(side.slices, side.windows, side.lost, side.waits_until, strict=True)
     return [
         with_waits(pieces(its, steps, lost if has_devices else none), until)
         for its, steps, lost, until in parts
@@ -167,22 +224,22 @@ def _waits(
     return waits
 
 
-def _waits_until(of: Slices, waits: tuple[Ints, Ints] | None) -> Ints:
-    until = np.zeros(of.event_id.size, np.int64)
+def _waits_until(slices: StepSlices, waits: tuple[Ints, Ints] | None) -> Ints:
+    until = np.zeros(slices.event_id.size, np.int64)
     if waits is not None:
-        row = last_equal(of.event_id, np.arange(of.event_id.size), waits[0])
+        row = last_equal(slices.event_id, np.arange(slices.event_id.size), waits[0])
         until[row[row >= 0]] = waits[1][row >= 0]
     return until
 
 
-def texts(connect: Connect, of: Side, part: Ints, row: Ints) -> pl.DataFrame:
+def texts(connect: Connect, side: StepSide, part: Ints, row: Ints) -> pl.DataFrame:
     """Names, shapes and work of some slices; one row each, in their order, NULL for row -1."""
     event_id = np.zeros(row.size, np.int64)
-    for number, its in enumerate(of.slices):
+    for number, its in enumerate(side.slices):
         here = np.flatnonzero((part == number) & (row >= 0))
         event_id[here] = its.event_id[row[here]]
     place = np.flatnonzero(row >= 0)
-    runs, ranks = zip(*of.keys, strict=True)
+    runs, ranks = zip(*side.keys, strict=True)
     part_of = part[place]
     wanted = pa.table(
         {

@@ -7,28 +7,40 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from profframe.analysis.causes import kinds
+from profframe.analysis.causes import cause_kinds
 from profframe.analysis.causes.call_times import WORK
 from profframe.analysis.causes.evidence import LEAST_SHARE, LEVEL, Drifts
-from profframe.analysis.causes.sides import Side
-from profframe.analysis.causes.slot_rows import SIDES
+from profframe.analysis.causes.sides import StepSide
+from profframe.analysis.causes.slots import SIDES
 from profframe.analysis.stats import noise
-from profframe.analysis.stats.calls import LEAST
+from profframe.analysis.stats.call_differences import LEAST
 
 _OFTEN: Final = 0.5
 """A call that fewer of the steps of its side have may be there by chance."""
 _LARGE: Final = 0.05
 """A cause with at least this share of a significant change is named, even if it may be noise."""
 _STRUCTURAL: Final = (
-    *(kinds.SWAPPED, kinds.ADDED, kinds.REMOVED, kinds.SHAPES, kinds.TYPES),
-    *(kinds.FUSED, kinds.UNFUSED, kinds.BREAK, kinds.SYNC, kinds.UNRECORDED),
+    *(
+        cause_kinds.SWAPPED,
+        cause_kinds.ADDED,
+        cause_kinds.REMOVED,
+        cause_kinds.SHAPES,
+        cause_kinds.TYPES,
+    ),
+    *(
+        cause_kinds.FUSED,
+        cause_kinds.UNFUSED,
+        cause_kinds.BREAK,
+        cause_kinds.SYNC,
+        cause_kinds.UNRECORDED,
+    ),
 )
-_WAITING: Final = (kinds.LAUNCH, kinds.CODE, kinds.SYNC)
+_WAITING: Final = (cause_kinds.LAUNCH, cause_kinds.CODE, cause_kinds.SYNC)
 """Causes of time in which devices wait for the host: what it is behind, not what it takes."""
 
 
 def with_evidence(
-    table: pl.DataFrame, of_calls: pl.DataFrame, sides: tuple[Side, Side], drifts: Drifts
+    table: pl.DataFrame, of_calls: pl.DataFrame, sides: tuple[StepSide, StepSide], drifts: Drifts
 ) -> pl.DataFrame:
     """Rows whose calls are evidence of their change are significant.
 
@@ -57,7 +69,7 @@ def with_evidence(
     ).drop("call_change", "call_drift", "call_p", "is_evidence")
 
 
-def is_beyond(change: pl.Expr, whole: pl.Expr, sides: tuple[Side, Side]) -> pl.Expr:
+def is_beyond(change: pl.Expr, whole: pl.Expr, sides: tuple[StepSide, StepSide]) -> pl.Expr:
     """Whether a change goes beyond the drift, of which the ``whole`` one is a part.
 
     Two single runs may differ by a little without a reason, so the least change is 5 %. Where both
@@ -69,7 +81,7 @@ def is_beyond(change: pl.Expr, whole: pl.Expr, sides: tuple[Side, Side]) -> pl.E
     return change.abs() >= LEAST
 
 
-def _is_pace(drifts: Drifts, sides: tuple[Side, Side]) -> pl.Expr:
+def _is_pace(drifts: Drifts, sides: tuple[StepSide, StepSide]) -> pl.Expr:
     """Whether a change in idle time is explained by the pace of a whole run.
 
     Devices wait for as long as the host is behind them. So a drift of either by 1 % changes the
@@ -83,19 +95,19 @@ def _is_pace(drifts: Drifts, sides: tuple[Side, Side]) -> pl.Expr:
     return pl.col("cause").is_in(_WAITING) & is_small
 
 
-def _has_runs(sides: tuple[Side, Side]) -> bool:
+def _has_runs(sides: tuple[StepSide, StepSide]) -> bool:
     """Whether both sides have several runs, which show what differs between runs by chance."""
     return all(bool((of.sample_runs != of.sample_runs[:1]).any()) for of in sides)
 
 
-def _mean_change(sides: tuple[Side, Side]) -> pl.Expr:
+def _mean_change(sides: tuple[StepSide, StepSide]) -> pl.Expr:
     """Change of the mean step."""
     base, other = (max(of.count, 1) for of in sides)
     return pl.col("other_total") / other - pl.col("base_total") / base
 
 
 def named_or_noise(
-    table: pl.DataFrame, values: pl.DataFrame, sides: tuple[Side, Side], drifts: Drifts
+    table: pl.DataFrame, values: pl.DataFrame, sides: tuple[StepSide, StepSide], drifts: Drifts
 ) -> pl.DataFrame:
     """Rows that are significant, alone or because their cause as a whole is; the rest is noise.
 
@@ -105,8 +117,8 @@ def named_or_noise(
     """
     base, other = sides
 
-    def change(of: pl.DataFrame) -> pl.Series:
-        return of["other_total"] * base.count - of["base_total"] * other.count
+    def change(rows: pl.DataFrame) -> pl.Series:
+        return rows["other_total"] * base.count - rows["base_total"] * other.count
 
     table = table.filter(pl.col("base_total") * other.count != pl.col("other_total") * base.count)
     often = pl.max_horizontal("base_present", "other_present") >= _OFTEN
@@ -143,20 +155,20 @@ def named_or_noise(
     else:
         causes = causes.filter("significant")
     pooled = small.select(
-        pl.col("base_total", "other_total", "places").sum(), cause=pl.lit(kinds.NOISE)
+        pl.col("base_total", "other_total", "places").sum(), cause=pl.lit(cause_kinds.NOISE)
     )
     others = [part for part in (causes, pooled) if part.height]
     return pl.concat([table.filter(~is_noise), *others], how="diagonal_relaxed")
 
 
-def _beyond_drift(drift: float, sides: tuple[Side, Side]) -> pl.Expr:
+def _beyond_drift(drift: float, sides: tuple[StepSide, StepSide]) -> pl.Expr:
     """Whether the time of work as a whole differs by more than that of each kernel does."""
     base, other = (max(of.count, 1) for of in sides)
     whole = ((pl.col("other_total") / other) / (pl.col("base_total") / base)).log()
     return is_beyond(whole - drift, whole, sides)
 
 
-def tests(values: pl.DataFrame, height: int, sides: tuple[Side, Side]) -> pl.DataFrame:
+def tests(values: pl.DataFrame, height: int, sides: tuple[StepSide, StepSide]) -> pl.DataFrame:
     """Totals of each row on both sides, and whether they differ by more than noise."""
     totals, present, measured = {}, {}, []
     for name, its in zip(SIDES, sides, strict=True):

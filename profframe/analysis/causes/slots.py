@@ -11,12 +11,147 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import polars as pl
 
-from profframe.analysis.alignment.forest import Forest
-from profframe.analysis.alignment.sequences import common
-from profframe.analysis.alignment.trees import Memo, align
-from profframe.analysis.causes.trees import Trees
+from profframe.analysis.alignment.trees import CallForest, Memo, align, common, mixed
+from profframe.analysis.causes.sides import Connect, StepSide, texts
+from profframe.analysis.causes.step_trees import Trees
+from profframe.analysis.critical_path.path_across_ranks import of_each
 from profframe.intervals import Ints, Mask, nearest
+
+SIDES: Final = ("base", "other")
+COMPILED: Final = r"Torch-Compiled Region|CompiledFxGraph|CompiledFunction|torch_dynamo_resume_in_"
+"""Names of what torch.compile made."""
+_OFTEN: Final = 0.5
+"""Smaller differences between the numbers of calls per step may be chance."""
+_ATTRIBUTES: Final = (
+    "run",
+    "rank",
+    "event_id",
+    "kind",
+    "name",
+    "short_name",
+    "shapes",
+    "types",
+    "category",
+    "launch",
+)
+
+
+def slot_rows(
+    sides: tuple[StepSide, StepSide], slots: Slots, connects: tuple[Connect, Connect]
+) -> pl.DataFrame:
+    """One row per slot.
+
+    ``slot``, ``gap``, ``parent`` and ``top`` (the slot of the call around it; the outermost slot
+    that one side lacks, else itself), ``is_work``, ``in_both``, ``compiled``, ``is_other`` (the
+    steps of both sides have it, or the call around the work, another number of times), and of each
+    side ``{side}_node``, ``_calls`` (per step), ``_call_ns``, ``_beside_ns``, ``_clock_mhz``,
+    ``_flops`` (of a call), ``_lost`` (the call launched work that is not in the trace) and the
+    attributes of an event of it.
+    """
+    frame = pl.DataFrame({"slot": np.arange(slots.count), "gap": slots.gap})
+    others = _others(sides)
+    owns = slots.base, slots.other
+    parts = of_each(2, lambda n: _of_side(SIDES[n], sides[n], owns[n], slots, connects[n]))
+    for name, rows, is_other in zip(SIDES, parts, others, strict=True):
+        flag = pl.Series(f"{name}_is_other", is_other[rows[f"{name}_node"].to_numpy()])
+        frame = frame.join(rows.with_columns(flag), on="slot", how="left")
+    both = [
+        pl.min_horizontal(f"base_{name}", f"other_{name}").alias(name)
+        for name in ("parent", "top", "work")
+    ]
+    return frame.with_columns(both).with_columns(
+        is_work=pl.col("work") > 0,
+        in_both=pl.col("base_node").is_not_null() & pl.col("other_node").is_not_null(),
+        compiled=pl.any_horizontal(pl.col("base_compiled", "other_compiled").fill_null(False)),
+        is_other=pl.any_horizontal(pl.col("base_is_other", "other_is_other").fill_null(False)),
+    )
+
+
+def _others(sides: tuple[StepSide, StepSide]) -> list[Mask]:
+    """Nodes of each side whose number per step differs from the other side's.
+
+    Work differs, too, if the call around it does. What is aligned differently by chance, because
+    threads ran in another order, has the same number.
+    """
+    keys = [
+        mixed(mixed(side.trees.forest.label.view(np.uint64)) + side.trees.detail.view(np.uint64))
+        for side in sides
+    ]
+    _, number = np.unique(np.concatenate(keys), return_inverse=True)
+    numbers = number[: keys[0].size], number[keys[0].size :]
+    count = int(number.max(initial=-1)) + 1
+    times = [
+        np.bincount(own, minlength=count) / max(side.count, 1)
+        for own, side in zip(numbers, sides, strict=True)
+    ]
+    is_other = np.abs(times[1] - times[0]) >= _OFTEN
+    masks = []
+    for own, side in zip(numbers, sides, strict=True):
+        mask = is_other[own]
+        around = side.trees.forest.parent
+        masks.append(mask | (side.trees.is_work & (around >= 0) & mask[around]))
+    return masks
+
+
+def _of_side(name: str, side: StepSide, own: Ints, slots: Slots, connect: Connect) -> pl.DataFrame:
+    trees, forest = side.trees, side.trees.forest
+    in_steps = trees.step[trees.tree] >= 0
+    if not in_steps.any():
+        in_steps[:] = True
+    # Examples are from steps where there are any: what is outside of them may differ.
+    order = np.lexsort((np.arange(own.size), ~in_steps))
+    slot, first = np.unique(own[order], return_index=True)
+    node = order[first]
+    parent = forest.parent[node]
+    lacks = slots.gap[own] >= 0
+    shared_above = (forest.parent < 0) | ~lacks[forest.parent]
+    top = nearest(forest.parent, lacks & shared_above)
+    work, dur, beside = np.zeros((3, own.size), np.int64)
+    has_lost = np.zeros(slots.count, np.bool_)
+    clock = np.full(own.size, np.nan)
+    for part, slices in enumerate(side.slices):
+        here = np.flatnonzero((trees.part == part) & (trees.row >= 0))
+        work[here] = slices.work[trees.row[here]]
+        dur[here] = slices.dur_ns[trees.row[here]]
+        beside[here] = side.conditions[part].beside_ns[trees.row[here]]
+        clock[here] = side.conditions[part].clock_mhz[trees.row[here]]
+        lost = side.lost[part].row
+        around = trees.node_of(part, slices.event_id.size)[np.append(slices.call, -1)[lost]]
+        has_lost[own[around[around >= 0]]] = True
+    # What is outside of steps counts in no mean per step.
+    calls = np.bincount(own[in_steps], minlength=slots.count)[slot]
+    total, total_beside = (
+        np.bincount(own[in_steps], column[in_steps], minlength=slots.count)[slot]
+        for column in (dur, beside)
+    )
+    has_clock = in_steps & ~np.isnan(clock)
+    sums = np.bincount(own[has_clock], clock[has_clock], minlength=slots.count)[slot]
+    clocks = np.bincount(own[has_clock], minlength=slots.count)[slot]
+    frame = pl.DataFrame(
+        {
+            "slot": slot,
+            f"{name}_node": node,
+            f"{name}_parent": np.where(parent >= 0, own[parent], -1),
+            f"{name}_top": np.where(lacks[node], own[top[node]], slot),
+            f"{name}_work": work[node],
+            f"{name}_calls": calls / max(side.count, 1),
+            f"{name}_call_ns": total / np.maximum(calls, 1),
+            f"{name}_beside_ns": total_beside / np.maximum(calls, 1),
+            f"{name}_lost": has_lost[slot],
+            f"{name}_clock_mhz": np.where(clocks > 0, sums / np.maximum(clocks, 1), np.nan),
+        }
+    ).with_columns(pl.col(f"{name}_clock_mhz").fill_nan(None))
+    about = texts(connect, side, trees.part[node], trees.row[node])
+    is_compiled = about["name"].str.contains(COMPILED).fill_null(False).to_numpy()
+    marked = np.isin(forest.label, forest.label[node[is_compiled]]) & (trees.row >= 0)
+    compiled = nearest(forest.parent, marked)[node] >= 0
+    frame = frame.with_columns(pl.Series(f"{name}_compiled", compiled))
+    attributes = about.select(pl.col(_ATTRIBUTES).name.prefix(f"{name}_"))
+    flops = about.select(pl.col("flops").cast(pl.Float64).alias(f"{name}_flops"))
+    return pl.concat([frame, attributes, flops], how="horizontal")
+
 
 NONE: Final = -1
 _ALIKE: Final = 4
@@ -66,24 +201,26 @@ def slots(base: Trees, other: Trees) -> Slots:
     return Slots(of[0], of[1], count, _gaps(sides, of, count))
 
 
-def _order(of: Trees) -> tuple[int, int]:
+def _order(trees: Trees) -> tuple[int, int]:
     """A sort key for the two sides, so that results do not depend on their order."""
-    return of.row.size, int(np.bitwise_xor.reduce(of.forest.equal[of.root], initial=np.uint64(0)))
+    return trees.row.size, int(
+        np.bitwise_xor.reduce(trees.forest.equal[trees.root], initial=np.uint64(0))
+    )
 
 
-def _roots(of: Trees, in_steps: bool) -> Ints:
+def _roots(trees: Trees, in_steps: bool) -> Ints:
     """Roots of steps, or of what is in no step; a side without steps has one root of a step."""
-    if (of.step < 0).all():
-        return of.root if in_steps else np.empty(0, np.int64)
-    rows: Ints = of.root[(of.step >= 0) == in_steps]
+    if (trees.step < 0).all():
+        return trees.root if in_steps else np.empty(0, np.int64)
+    rows: Ints = trees.root[(trees.step >= 0) == in_steps]
     return rows
 
 
-def _representative(of: Trees, roots: Ints) -> int:
+def _representative(trees: Trees, roots: Ints) -> int:
     """The root of the step that represents the others, or -1."""
     if not roots.size:
         return NONE
-    _, first, count = np.unique(of.forest.equal[roots], return_index=True, return_counts=True)
+    _, first, count = np.unique(trees.forest.equal[roots], return_index=True, return_counts=True)
     # Warm-up, logging and validation make single steps different: the most frequent form is
     # typical.
     return int(roots[first[np.lexsort((first, -count))[0]]])
@@ -91,7 +228,7 @@ def _representative(of: Trees, roots: Ints) -> int:
 
 def _shared(
     sides: tuple[Trees, Trees],
-    of: list[Ints],
+    slots: list[Ints],
     chosen: list[int],
     count: int,
 ) -> int:
@@ -100,7 +237,7 @@ def _shared(
     node, counterpart = chosen
     if counterpart >= 0:
         size = int(other.forest.size[counterpart])
-        of[1][counterpart : counterpart + size] = count + np.arange(size)
+        slots[1][counterpart : counterpart + size] = count + np.arange(size)
         count += size
     if node < 0:
         return count
@@ -110,9 +247,9 @@ def _shared(
         # Work is paired last: another release may launch the same kernels from other calls.
         _pair_work(sides, pairs, (node, counterpart))
         paired = np.flatnonzero(pairs >= 0)
-        of[0][paired] = of[1][pairs[paired]]
-    alone = node + np.flatnonzero(of[0][node:end] < 0)
-    of[0][alone] = count + np.arange(alone.size)
+        slots[0][paired] = slots[1][pairs[paired]]
+    alone = node + np.flatnonzero(slots[0][node:end] < 0)
+    slots[0][alone] = count + np.arange(alone.size)
     return count + alone.size
 
 
@@ -193,24 +330,24 @@ def _by_region(
     return parts
 
 
-def _spread(of: Forest, own: Ints, roots: Ints, chosen: int) -> None:
+def _spread(forest: CallForest, own: Ints, roots: Ints, chosen: int) -> None:
     """Give the nodes of other steps of a side the slots of the chosen one, in place."""
-    _, first, kind = np.unique(of.equal[roots], return_index=True, return_inverse=True)
+    _, first, kind = np.unique(forest.equal[roots], return_index=True, return_inverse=True)
     memo: Memo = {}
     for number, place in enumerate(first.tolist()):
-        root, size = int(roots[place]), int(of.size[roots[place]])
+        root, size = int(roots[place]), int(forest.size[roots[place]])
         # Steps of one form are aligned once, with the first of them, and copied.
         if root != chosen:
-            pairs = align(of, of, [(root, chosen)], memo)[root : root + size]
+            pairs = align(forest, forest, [(root, chosen)], memo)[root : root + size]
             own[root : root + size] = np.where(pairs >= 0, own[pairs], NONE)
         for same in roots[kind == number].tolist():
             own[same : same + size] = own[root : root + size]
 
 
-def _left_over(sides: tuple[Trees, Trees], of: list[Ints], count: int) -> int:
+def _left_over(sides: tuple[Trees, Trees], slots: list[Ints], count: int) -> int:
     """Give all other nodes slots, in place; returns the number of all."""
     keys, places = [], []
-    for side, own in zip(sides, of, strict=True):
+    for side, own in zip(sides, slots, strict=True):
         rows = np.flatnonzero(own < 0)
         around = nearest(side.forest.parent, own >= 0)[rows]
         inside = np.where(around >= 0, own[around], NONE)
@@ -234,32 +371,32 @@ def _left_over(sides: tuple[Trees, Trees], of: list[Ints], count: int) -> int:
     _, number = np.unique(everything, axis=0, return_inverse=True)
     number = number.ravel() + count
     split = places[0].size
-    of[0][places[0]], of[1][places[1]] = number[:split], number[split:]
+    slots[0][places[0]], slots[1][places[1]] = number[:split], number[split:]
     return int(number.max()) + 1
 
 
-def _gaps(sides: tuple[Trees, Trees], of: list[Ints], count: int) -> Ints:
+def _gaps(sides: tuple[Trees, Trees], slots: list[Ints], count: int) -> Ints:
     """Number the gaps of unmatched slots; those of both sides in one place share a number."""
     there = [np.zeros(count, np.bool_) for _ in sides]
-    for own, mask in zip(of, there, strict=True):
+    for own, mask in zip(slots, there, strict=True):
         mask[own] = True
     both = there[0] & there[1]
     gap = np.full(count, NONE, np.int64)
-    for side, own in zip(sides, of, strict=True):
+    for side, own in zip(sides, slots, strict=True):
         gap[own] = np.where(both[own], NONE, _places(side.forest, own, both))
     return gap
 
 
-def _places(of: Forest, own: Ints, both: Mask) -> Ints:
+def _places(forest: CallForest, own: Ints, both: Mask) -> Ints:
     """For each node the nearest enclosing matched call, and the last matched child before it."""
     is_shared = both[own]
-    around = nearest(of.parent, is_shared)
+    around = nearest(forest.parent, is_shared)
     rows = np.arange(own.size)
-    top = nearest(np.where(is_shared, NONE, of.parent), ~is_shared & is_shared[of.parent])
+    top = nearest(np.where(is_shared, NONE, forest.parent), ~is_shared & is_shared[forest.parent])
     top = np.where(top >= 0, top, rows)
-    order = np.lexsort((rows, of.parent))
+    order = np.lexsort((rows, forest.parent))
     before = np.where(is_shared[order], order, NONE)
-    parent = of.parent[order]
+    parent = forest.parent[order]
     begin = np.searchsorted(parent, parent)
     latest = np.maximum.accumulate(np.where(before >= 0, np.arange(order.size), NONE))
     previous = np.where(latest >= begin, order[latest], NONE)

@@ -8,13 +8,13 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from profframe.analysis.causes import kinds
+from profframe.analysis.causes import cause_kinds
 from profframe.analysis.causes.call_times import WORK, CallTimes
 from profframe.analysis.causes.evidence import drifts, evidence
 from profframe.analysis.causes.piece_rows import OF_ALL, OF_OP
-from profframe.analysis.causes.sides import Side
+from profframe.analysis.causes.sides import StepSide
 from profframe.analysis.causes.significance import named_or_noise, tests, with_evidence
-from profframe.analysis.causes.slot_rows import SIDES
+from profframe.analysis.causes.slots import SIDES
 from profframe.intervals import Ints
 
 _SHOWN: Final = 3
@@ -41,7 +41,7 @@ SCHEMA: Final = (
 def table(
     rows: pl.DataFrame,
     about: pl.DataFrame,
-    sides: tuple[Side, Side],
+    sides: tuple[StepSide, StepSide],
     times: Sequence[CallTimes],
 ) -> pl.DataFrame:
     """One row per cause and what it is about, the largest change first; columns of `SCHEMA`.
@@ -55,7 +55,7 @@ def table(
     )
     names = names.join(lines, on=_BUNDLE, how="left")
     has_line = pl.any_horizontal(pl.col(f"{name}_line").is_not_null() for name in SIDES)
-    is_code = pl.col("cause").is_in([kinds.CODE, kinds.LOADING, kinds.RECOMPILE])
+    is_code = pl.col("cause").is_in([cause_kinds.CODE, cause_kinds.LOADING, cause_kinds.RECOMPILE])
     is_of_all = pl.col("bundle_kind") == OF_ALL
     names = names.with_columns(
         pl.when(is_code & has_line)
@@ -66,7 +66,7 @@ def table(
         .alias(f"{name}_op")
         for name in SIDES
     ).with_columns(
-        pl.when(is_code | (pl.col("cause") == kinds.LAUNCH))
+        pl.when(is_code | (pl.col("cause") == cause_kinds.LAUNCH))
         .then(None)
         .otherwise(f"{name}_kernel")
         .alias(f"{name}_kernel")
@@ -106,7 +106,10 @@ def table(
 
 
 def _of_calls(
-    rows: pl.DataFrame, keyed: pl.DataFrame, sides: tuple[Side, Side], times: Sequence[CallTimes]
+    rows: pl.DataFrame,
+    keyed: pl.DataFrame,
+    sides: tuple[StepSide, StepSide],
+    times: Sequence[CallTimes],
 ) -> pl.DataFrame:
     """Evidence from a row's calls, where all of it is work or ops that both sides have."""
     is_paired = pl.col("cause").is_in(WORK) | (pl.col("bundle_kind") == OF_OP)
@@ -179,7 +182,7 @@ def _reason() -> pl.Expr:
     longer = (took[1] / took[0]).log().sign()
     clock = (pl.col("other_clock_mhz") / pl.col("base_clock_mhz")).log()
     shared = beside[1] / took[1] - beside[0] / took[0]
-    return pl.when(pl.col("cause") == kinds.SAME).then(
+    return pl.when(pl.col("cause") == cause_kinds.SAME).then(
         pl.coalesce(
             pl.when("launch_differs").then(pl.lit("launch_configuration")),
             pl.when(clock * -longer > _CLOCK).then(pl.lit("clock")),
@@ -200,7 +203,7 @@ def _joined(names: pl.Expr) -> pl.Expr:
     )
 
 
-def _summed(kept: pl.DataFrame, sides: tuple[Side, Side]) -> pl.DataFrame:
+def _summed(kept: pl.DataFrame, sides: tuple[StepSide, StepSide]) -> pl.DataFrame:
     """Whole nanoseconds that add up."""
     base, other = sides
     kept = kept.filter(pl.col("base_total") * other.count != pl.col("other_total") * base.count)

@@ -15,21 +15,22 @@ from typing import TypeAlias
 import duckdb
 import numpy as np
 
-from profframe.analysis.critical_path import graph, rows
+from profframe.analysis.critical_path import graph, rank_rows
 from profframe.analysis.critical_path.busy import split_idle
-from profframe.analysis.critical_path.graph import Spans
-from profframe.analysis.critical_path.path import (
+from profframe.analysis.critical_path.graph import DisjointSpans
+from profframe.analysis.critical_path.segments import (
     BOUNDS,
     CALLS,
     EDGES,
     CriticalPath,
     RankedStretches,
+    Stretches,
     described,
     starts,
+    walk,
 )
-from profframe.analysis.critical_path.source import Alone
-from profframe.analysis.critical_path.walk import Stretches, walk
-from profframe.analysis.selecting import some_traces
+from profframe.analysis.critical_path.source import SingleRank
+from profframe.analysis.run_selection import some_traces
 from profframe.errors import ParameterError
 from profframe.query.header import Answer
 from profframe.query.run import prepare
@@ -52,14 +53,14 @@ def find(
     """
     prepare(connection, Answer("critical_path", CALLS), {})
     trace = _single_trace(connection)
-    source = Alone(connection)
-    window = rows.window(source, step, annotation, instance)
+    source = SingleRank(connection)
+    window = rank_rows.window(source, step, annotation, instance)
     if window is None:
         empty = np.empty(0, np.int64)
         no_stretches = Stretches(empty, empty, empty, empty)
         events = described(connection, trace[0], _of_one(trace, no_stretches, {}), 0)
         return CriticalPath(*trace, step, annotation, 0, 0, events, starts(connection))
-    activities = rows.read(source, window)
+    activities = rank_rows.read(source, window)
     last = window.thread, window.end_ns - window.start_ns
     wait_graph = graph.build(activities, last)
     if window.event >= 0:
@@ -84,7 +85,9 @@ def _single_trace(connection: duckdb.DuckDBPyConnection) -> _Trace:
     return traces[0] if traces else (None, None)
 
 
-def _of_one(trace: _Trace, stretches: Stretches, busy: Mapping[int, Spans]) -> RankedStretches:
+def _of_one(
+    trace: _Trace, stretches: Stretches, busy: Mapping[int, DisjointSpans]
+) -> RankedStretches:
     size = stretches.event.size
     rank, nobody = np.full(size, trace[1] or 0), np.full(size, -1)
     path = RankedStretches(stretches, rank, nobody, np.zeros(size, np.bool_))

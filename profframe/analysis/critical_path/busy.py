@@ -10,14 +10,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from profframe.analysis.critical_path.graph import QUEUE, UNKNOWN, WAIT, Graph, Rows, Spans
-from profframe.analysis.critical_path.path import RankedStretches
-from profframe.analysis.critical_path.walk import Stretches
-from profframe.facts.columns import last_equal
+from profframe.analysis.critical_path.graph import QUEUE, UNKNOWN, WAIT, DisjointSpans, Graph, Rows
+from profframe.analysis.critical_path.segments import RankedStretches, Stretches
+from profframe.facts.arrays import last_equal
 from profframe.intervals import union
 
 
-def waiting(rows: Rows, graph: Graph, done: int, until: int) -> Spans:
+def waiting(rows: Rows, graph: Graph, done: int, until: int) -> DisjointSpans:
     """When something waits for devices of a rank: launched work, a call, or the end of its window.
 
     From ``done`` on, the host of the rank only waits for the end of the window, ``until``. A call
@@ -30,10 +29,10 @@ def waiting(rows: Rows, graph: Graph, done: int, until: int) -> Spans:
     copied = np.flatnonzero(works.copy & (works.call >= 0) & (works.call_end >= works.end))
     since = (works.call_start[queued], slices.start[calls], works.start[copied], [done])
     to = (works.start[queued], slices.end[calls], works.call_end[copied], [max(done, until)])
-    return Spans(*union(np.concatenate(since), np.concatenate(to)))
+    return DisjointSpans(*union(np.concatenate(since), np.concatenate(to)))
 
 
-def split_idle(path: RankedStretches, busy: Mapping[int, Spans]) -> RankedStretches:
+def split_idle(path: RankedStretches, busy: Mapping[int, DisjointSpans]) -> RankedStretches:
     """Split idle segments of a path where a device of their rank became busy or idle.
 
     ``busy`` is by rank, from the start of the window.

@@ -26,7 +26,7 @@ from profframe.analysis.critical_path.graph import (
 from profframe.analysis.critical_path.graph import THREAD as THREAD_EDGE
 from profframe.analysis.critical_path.graph import WAIT as PATH_WAIT
 from profframe.analysis.critical_path.turns import beside
-from profframe.facts.columns import last_equal
+from profframe.facts.arrays import last_equal
 from profframe.intervals import Ints, Mask, last_until
 
 LAUNCH: Final = 0

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from profframe.facts.columns import last_equal
+from profframe.facts.arrays import last_equal
 from profframe.intervals import Ints, Mask, last_until, stab
 
 SLICE: Final = 0
@@ -43,7 +43,7 @@ UNSET: Final = -(2**62)
 
 
 @dataclass(frozen=True, slots=True)
-class Slices:
+class HostSlices:
     """Host slices that take time."""
 
     event: Ints
@@ -76,7 +76,7 @@ class Works:
 
 
 @dataclass(frozen=True, slots=True)
-class Spans:
+class DisjointSpans:
     """Disjoint spans of time, ascending."""
 
     start: Ints
@@ -144,9 +144,9 @@ class Rows:
     ``works`` end in it; ``busy`` are the spans in which any work ran, also beyond its end.
     """
 
-    slices: Slices
+    slices: HostSlices
     works: Works
-    busy: Spans
+    busy: DisjointSpans
     stream_waits: StreamWaits
     wait_calls: WaitCalls
     host_waits: HostWaits
@@ -192,7 +192,7 @@ class Graph:
     of its last rank; for everything else, and with one rank, the work itself.
     """
 
-    slices: Slices
+    slices: HostSlices
     works: Works
     points: Points
     edge: Ints
@@ -433,7 +433,9 @@ def _sync_joins(points: Points, rows: Rows, order: LaunchOrder) -> tuple[Ints, I
     return at[last], work[last]
 
 
-def _backward_joins(points: Points, slices: Slices, at: Ints, backward: int) -> tuple[Ints, Ints]:
+def _backward_joins(
+    points: Points, slices: HostSlices, at: Ints, backward: int
+) -> tuple[Ints, Ints]:
     """Points of a thread after activity of its backward thread, and the end of that activity.
 
     The forward thread waits for slices of the backward thread that begin and end between two of

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from profframe.analysis.critical_path.graph import UNSET
-from profframe.analysis.critical_path.path import CALLS
-from profframe.facts.columns import numbers
+from profframe.analysis.critical_path.segments import CALLS
+from profframe.facts.arrays import numbers
 from profframe.intervals import Ints
 from profframe.query.header import Answer
 from profframe.query.run import prepare, select, selected
@@ -38,7 +38,7 @@ _BITS: Final = {
 """Columns with numbers of events and threads: the place of the rank is in the upper bits."""
 
 
-class Source(Protocol):
+class RankSource(Protocol):
     """The rows of one (run, rank)."""
 
     @property
@@ -53,7 +53,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class SingleRank:
     """A connection to the rows of one (run, rank), with the macros of a path."""
 
     connection: duckdb.DuckDBPyConnection
@@ -78,10 +78,10 @@ class Alone:
 
 
 @dataclass(slots=True)
-class Together:
+class SharedRanks:
     """The rows of several ranks: each query is run once for all of them."""
 
-    alone: Alone
+    alone: SingleRank
     lock: Lock = field(default_factory=Lock)
     answers: dict[object, tuple[Columns, Ints]] = field(default_factory=dict)
 
@@ -97,10 +97,10 @@ class Together:
 
 
 @dataclass(frozen=True, slots=True)
-class OfSeveral:
+class RankView:
     """The rows of the rank at a place, on the clock of the job."""
 
-    together: Together
+    together: SharedRanks
     place: int
     ahead_ns: int = 0
 
@@ -117,7 +117,7 @@ class OfSeveral:
 @contextmanager
 def of_several(
     connection: duckdb.DuckDBPyConnection, ranks: Sequence[int], ahead_ns: Sequence[int]
-) -> Iterator[list[Source] | None]:
+) -> Iterator[list[RankSource] | None]:
     """Sources of the ranks of a connection, while the block lasts; None if there are too many rows.
 
     ``ahead_ns`` is by how much the clock of each is ahead of that of the job.
@@ -142,8 +142,8 @@ def of_several(
         for name, table in tables.items():
             cursor.register(name, table)
         prepare(cursor, Answer("critical_path", CALLS), {})
-        together = Together(Alone(cursor))
-        yield [OfSeveral(together, place) for place in range(len(ranks))]
+        together = SharedRanks(SingleRank(cursor))
+        yield [RankView(together, place) for place in range(len(ranks))]
 
 
 def _split(columns: Columns) -> tuple[Columns, Ints]:

@@ -85,7 +85,7 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+class MeanDifferences:
     """One element per row: confidence interval of the difference of the means, and p-value."""
 
     low: Float64
@@ -94,7 +94,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Side:
+class _Means:
     """Means, their variances and degrees of freedom; units that have the row, and all units."""
 
     mean: Float64
@@ -109,7 +109,7 @@ class _Side:
         return self.freedom + 1
 
 
-def compare(base: Samples, other: Samples) -> Comparison:
+def compare(base: Samples, other: Samples) -> MeanDifferences:
     """Compare the means of each row.
 
     The difference is that of ``other`` minus ``base``; at least one of them `is_repeated`.
@@ -150,7 +150,7 @@ def compare(base: Samples, other: Samples) -> Comparison:
     reach = np.where(constant, 0.0, reach)
     absent = (sides[0].present == 0) | (sides[1].present == 0)
     p = np.where(absent, _one_sided(*sides), welch)
-    return Comparison(change - reach, change + reach, p)
+    return MeanDifferences(change - reach, change + reach, p)
 
 
 def false_discovery(p: Float64) -> Float64:
@@ -168,7 +168,7 @@ def false_discovery(p: Float64) -> Float64:
     return q
 
 
-def _side(samples: Samples) -> _Side:
+def _side(samples: Samples) -> _Means:
     """Means and their errors: by runs, or by the steps of one."""
     number = samples.runs.size
     units = np.arange(number) if samples.is_single_run else samples.runs
@@ -185,11 +185,11 @@ def _side(samples: Samples) -> _Side:
         counts[rows] = np.logical_or.reduceat(present, starts, axis=1).sum(1)
     if not samples.is_single_run:
         error = squares * count / (count - 1) / number**2
-        return _Side(mean, error, np.full(samples.rows, count - 1.0), counts, count)
+        return _Means(mean, error, np.full(samples.rows, count - 1.0), counts, count)
     correlation = _autocorrelation(squares, products, number)
     effective = np.maximum(number * (1 - correlation) / (1 + correlation), _LEAST_SAMPLES)
     error = squares / number / (1 - 1 / effective) / effective
-    return _Side(mean, error, effective - 1, counts, count)
+    return _Means(mean, error, effective - 1, counts, count)
 
 
 def _blocks(
@@ -225,7 +225,7 @@ def _autocorrelation(squares: Float64, products: Float64, number: int) -> Float6
     return result
 
 
-def _moderated(side: _Side, size: Float64) -> tuple[Float64, Float64]:
+def _moderated(side: _Means, size: Float64) -> tuple[Float64, Float64]:
     """Variance of the mean, at least what is typical of a row of this size, and its freedom."""
     error, freedom = side.error, side.freedom
     relative = np.divide(error, size**2, out=np.zeros(size.size), where=size > 0)
@@ -281,7 +281,7 @@ def _inverse_trigamma(value: float) -> float:
     return x
 
 
-def _one_sided(base: _Side, other: _Side) -> Float64:
+def _one_sided(base: _Means, other: _Means) -> Float64:
     """Probability that all units with the row are on one side, if sides do not differ."""
     present = base.present + other.present
     log_all = _log_choose(base.units + other.units, present)

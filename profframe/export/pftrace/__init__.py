@@ -9,13 +9,13 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from profframe.analysis.export_lines.batches import Lines
-from profframe.analysis.export_lines.chrome import ChromeEvents
-from profframe.analysis.export_lines.job import Job
-from profframe.analysis.export_lines.lanes import NO_LANES, Lanes
 from profframe.export.chrome import counts_of, header_of, job_header, labels_of, own_of
-from profframe.export.files import Write, written
-from profframe.export.pftrace.packets import Packets
+from profframe.export.lines.batches import Lines
+from profframe.export.lines.chrome_events import ChromeEvents
+from profframe.export.lines.merged_ranks import MergedFile
+from profframe.export.lines.overlap_lanes import NO_LANES, Lanes
+from profframe.export.output_file import Write, written
+from profframe.export.pftrace.packets import PacketWriter
 from profframe.readers.chrome.columns import OWN_KEY
 from profframe.readers.json import exact
 from profframe.readers.perfetto.exported import ZERO_KEY
@@ -30,7 +30,7 @@ def write(path: str | os.PathLike[str], events: ChromeEvents, first_ns: int) -> 
 
     No event is before ``first_ns``.
     """
-    packets = Packets(first_ns)
+    packets = PacketWriter(first_ns)
     with written(path, protobuf=True) as put:
         put(packets.opening(is_utc=events.trace.get("clock") == _UTC and first_ns > 0))
         header = header_of(events.trace)
@@ -40,10 +40,10 @@ def write(path: str | os.PathLike[str], events: ChromeEvents, first_ns: int) -> 
             put(packets.metadata({OWN_KEY: own_of(events, count)}))
 
 
-def write_job(path: str | os.PathLike[str], job: Job) -> None:
+def write_job(path: str | os.PathLike[str], job: MergedFile) -> None:
     """Write several traces: what the header of each says, then the events of one after another."""
     first_ns = job.first_ns
-    packets = Packets(first_ns)
+    packets = PacketWriter(first_ns)
     is_utc = {part.trace["clock"] for part in job.parts} == {_UTC} and first_ns > 0
     with written(path, protobuf=True) as put:
         put(packets.opening(is_utc=is_utc))
@@ -58,7 +58,7 @@ def write_job(path: str | os.PathLike[str], job: Job) -> None:
         put(packets.metadata({OWN_KEY: exact.dumps({"traces": counts})}))
 
 
-def _put(put: Write, packets: Packets, events: ChromeEvents) -> tuple[int, int]:
+def _put(put: Write, packets: PacketWriter, events: ChromeEvents) -> tuple[int, int]:
     """Write the events of a trace after its labels; returns how many there are of each."""
     labels = [*labels_of(events.threads)]
     put(packets.labels(labels))
@@ -68,7 +68,7 @@ def _put(put: Write, packets: Packets, events: ChromeEvents) -> tuple[int, int]:
     return len(labels), _put_rows(put, packets, events.lines, events.ends.lanes)
 
 
-def _put_rows(put: Write, packets: Packets, rows: Lines, lanes: Lanes) -> int:
+def _put_rows(put: Write, packets: PacketWriter, rows: Lines, lanes: Lanes) -> int:
     count = 0
     for batch in rows:
         for part in packets.events(batch, lanes):

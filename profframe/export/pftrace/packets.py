@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.analysis.export_lines.lanes import Lanes
+from profframe.export.lines.overlap_lanes import Lanes
 from profframe.export.pftrace import wire
 from profframe.export.pftrace.arguments import Members, debug_annotations, members, numbers_in
 from profframe.export.pftrace.interning import ARGUMENT, CATEGORY, NAME, Interned
@@ -60,7 +60,7 @@ _WHOLE: Final = "args"
 
 
 @dataclass(slots=True)
-class Packets:
+class PacketWriter:
     """Makes the packets of a file.
 
     Attributes
@@ -175,7 +175,7 @@ class Packets:
 class _Encoded:
     """A batch of encoded rows."""
 
-    def __init__(self, file: Packets, rows: pa.RecordBatch, lanes: Lanes) -> None:
+    def __init__(self, file: PacketWriter, rows: pa.RecordBatch, lanes: Lanes) -> None:
         self.file, self.rows, self.lanes = file, rows, lanes
         self.count = len(rows)
         self.phase = rows["phase"]

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
-from profframe.facts.columns import numbers, words
-from profframe.facts.execution_traces.dependencies import dependencies
-from profframe.facts.execution_traces.linking import Links, Nodes, Slices, link
+from profframe.facts.arrays import numbers, words
+from profframe.facts.execution_traces.data_dependencies import dependencies
+from profframe.facts.execution_traces.linking import NodeLinks, ThreadNodes, ThreadSlices, link
 from profframe.facts.fact import Note, Tables
 from profframe.intervals import Ints
 from profframe.schema import INT32, INT64, NAME, TEXT
@@ -117,7 +117,7 @@ def _nullable(values: Ints) -> pa.Array:
     return pa.array(values, INT64, mask=values < 0)
 
 
-def _links(nodes: pa.Table, events: pa.Table, record_function: Ints) -> tuple[Links, Ints]:
+def _links(nodes: pa.Table, events: pa.Table, record_function: Ints) -> tuple[NodeLinks, Ints]:
     """Links from nodes that may be a slice to `event_id`, and the rows of these nodes."""
     name, texts = words(nodes, "name")
     thread = nodes["tid"].fill_null(-1).to_numpy()
@@ -137,8 +137,8 @@ def _links(nodes: pa.Table, events: pa.Table, record_function: Ints) -> tuple[Li
     # Names that no slice has get codes of their own, which match nothing.
     codes = np.array([code.get(text, -2 - n) for n, text in enumerate(texts)] + [-1], np.int64)
     record = nodes["record_function_id"].fill_null(-1).to_numpy()
-    wanted = Nodes(rows, ids[rows], codes[name[rows]], thread[rows], record[rows])
-    slices = Slices(
+    wanted = ThreadNodes(rows, ids[rows], codes[name[rows]], thread[rows], record[rows])
+    slices = ThreadSlices(
         chosen,
         event_name[chosen],
         event_thread[chosen],
@@ -149,7 +149,7 @@ def _links(nodes: pa.Table, events: pa.Table, record_function: Ints) -> tuple[Li
     links = link(wanted, slices)
     is_linked = links.slices >= 0
     event = np.where(is_linked, chosen[links.slices] if chosen.size else -1, -1)
-    return Links(event, links.how, links.places), rows
+    return NodeLinks(event, links.how, links.places), rows
 
 
 def _flows(
@@ -222,7 +222,7 @@ def _joined(rows: pa.Table, others: pa.Table) -> pa.Table:
     return pa.concat_tables([rows, others], promote_options="default").unify_dictionaries()
 
 
-def _notes(links: Links, nodes: int, *, alone: bool, lost: int) -> list[Note]:
+def _notes(links: NodeLinks, nodes: int, *, alone: bool, lost: int) -> list[Note]:
     notes: list[Note] = []
     unlinked = int(np.count_nonzero(links.slices < 0))
     if not alone and unlinked:

@@ -24,7 +24,7 @@ _BASE: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, slots=True)
-class Slices:
+class ThreadSlices:
     """Host ops and annotations of a trace, by thread and, within it, in depth-first order."""
 
     event: Ints
@@ -37,7 +37,7 @@ class Slices:
 
 
 @dataclass(frozen=True, slots=True)
-class Nodes:
+class ThreadNodes:
     """Nodes of ops and annotations, by thread and, within it, in the order of their beginnings."""
 
     row: Ints
@@ -48,7 +48,7 @@ class Nodes:
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class NodeLinks:
     """The slice of each node, as a row of the slices, or -1; and how it was found.
 
     ``places`` is the number of other places in the trace that fit, if it was found by order.
@@ -59,21 +59,21 @@ class Links:
     places: int = 1
 
 
-def link(nodes: Nodes, slices: Slices) -> Links:
+def link(nodes: ThreadNodes, slices: ThreadSlices) -> NodeLinks:
     """The slices of nodes, by the method that fits best."""
     ways = (
         ("record_function", nodes.record_function, slices.record_function),
         ("external_id", nodes.record_function, slices.external),
         ("external_id", nodes.node, slices.external),
     )
-    best = Links(np.full(nodes.row.size, -1), "none")
+    best = NodeLinks(np.full(nodes.row.size, -1), "none")
     count = 0
     for how, left, right in ways:
         chosen, shared = _by_id(left, right, nodes.name, slices.name)
         # Forked processes write into the same file, with ids that continue from the same number.
         agreeing = np.unique(left[chosen >= 0]).size
         if agreeing > count and agreeing >= _AGREEING * shared:
-            best, count = Links(_claimed_once(chosen), how), agreeing
+            best, count = NodeLinks(_claimed_once(chosen), how), agreeing
     return best if count else _by_order(nodes, slices)
 
 
@@ -113,7 +113,7 @@ def _places(sorted_pairs: Ints, wanted: Ints) -> Ints:
     return row_of[code[len(sorted_pairs) :]]
 
 
-def _by_order(nodes: Nodes, slices: Slices) -> Links:
+def _by_order(nodes: ThreadNodes, slices: ThreadSlices) -> NodeLinks:
     """The place of each thread's sequence of names in the trace, the longest thread first."""
     chosen = np.full(nodes.row.size, -1, np.int64)
     threads, counts = np.unique(nodes.thread, return_counts=True)
@@ -136,10 +136,10 @@ def _by_order(nodes: Nodes, slices: Slices) -> Links:
         if window is None:
             starts = slices.start[at[is_same]]
             window = int(starts.min()), int(starts.max())
-    return Links(chosen, "order", places)
+    return NodeLinks(chosen, "order", places)
 
 
-def _nearest(shifts: Ints, names: Ints, slices: Slices, window: tuple[int, int]) -> int:
+def _nearest(shifts: Ints, names: Ints, slices: ThreadSlices, window: tuple[int, int]) -> int:
     """The shift whose slices share most of a window, or are the nearest to it."""
 
     def distance(shift: int) -> int:
@@ -152,7 +152,7 @@ def _nearest(shifts: Ints, names: Ints, slices: Slices, window: tuple[int, int])
     return min((int(shift) for shift in shifts), key=distance)
 
 
-def _aligned(names: Ints, slices: Slices, shift: int) -> tuple[Ints, Mask]:
+def _aligned(names: Ints, slices: ThreadSlices, shift: int) -> tuple[Ints, Mask]:
     """The slice for each name at a shift, and whether it has that name, on one thread."""
     at = np.arange(names.size) + shift
     inside = (at >= 0) & (at < slices.name.size)
@@ -164,7 +164,7 @@ def _aligned(names: Ints, slices: Slices, shift: int) -> tuple[Ints, Mask]:
     return at, is_same
 
 
-def _shifts(names: Ints, slices: Slices) -> tuple[Ints, Ints]:
+def _shifts(names: Ints, slices: ThreadSlices) -> tuple[Ints, Ints]:
     """Shifts between a sequence of names and the slices that may fit, and how many names do."""
     length = min(_LONGEST_KEY, names.size)
     if not length or slices.name.size < length:

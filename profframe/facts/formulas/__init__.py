@@ -31,8 +31,8 @@ from profframe.facts.formulas.matrices import MATRICES
 from profframe.facts.formulas.ops import Op, Tensor, Unknown, UnknownLengths
 from profframe.facts.formulas.products import PRODUCT_NAMES, PRODUCTS
 from profframe.facts.formulas.quantisation import QUANTISATION
+from profframe.facts.formulas.ragged_attention import SEQUENCE_NAMES, SEQUENCES
 from profframe.facts.formulas.reductions import REDUCTIONS
-from profframe.facts.formulas.sequences import SEQUENCE_NAMES, SEQUENCES
 from profframe.facts.formulas.states import STATES
 from profframe.facts.formulas.triton import TRITON_NAMES
 

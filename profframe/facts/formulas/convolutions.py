@@ -13,7 +13,7 @@ from profframe.facts.formulas.ops import Op, Shape, Unknown
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ArgumentPlaces:
     """Places of an op's arguments; ``transposed`` is a place, or the same for all calls."""
 
     stride: int
@@ -89,7 +89,7 @@ class Places:
         return weight[1] * groups
 
 
-def _forward(places: Places) -> Formula:
+def _forward(places: ArgumentPlaces) -> Formula:
     """Each weight is used at each place of the output, or of the input if transposed."""
 
     def flops(op: Op) -> int:
@@ -169,36 +169,40 @@ def _unpadded(stride: int) -> Count:
 CONVOLUTIONS: Final = by_op(
     {
         "convolution _convolution convolution_overrideable": _forward(
-            Places(
+            ArgumentPlaces(
                 bias=2, stride=3, padding=4, dilation=5, transposed=6, output_padding=7, groups=8
             )
         ),
         "conv1d conv2d conv3d _convolution_mode cudnn_convolution_relu miopen_convolution_relu": (
-            _forward(Places(bias=2, stride=3, padding=4, dilation=5))
+            _forward(ArgumentPlaces(bias=2, stride=3, padding=4, dilation=5))
         ),
         "conv_transpose1d conv_transpose2d conv_transpose3d": _forward(
-            Places(
+            ArgumentPlaces(
                 bias=2, stride=3, padding=4, output_padding=5, groups=6, dilation=7, transposed=True
             )
         ),
         "_slow_conv2d_forward thnn_conv2d slow_conv3d slow_conv3d_forward": _forward(
-            Places(bias=3, stride=4, padding=5)
+            ArgumentPlaces(bias=3, stride=4, padding=5)
         ),
         "_conv_depthwise2d conv_depthwise3d slow_conv_dilated2d slow_conv_dilated3d": _forward(
-            Places(bias=3, stride=4, padding=5, dilation=6)
+            ArgumentPlaces(bias=3, stride=4, padding=5, dilation=6)
         ),
         "slow_conv_transpose2d slow_conv_transpose3d": _forward(
-            Places(bias=3, stride=4, padding=5, output_padding=6, dilation=7, transposed=True)
+            ArgumentPlaces(
+                bias=3, stride=4, padding=5, output_padding=6, dilation=7, transposed=True
+            )
         ),
-        "cudnn_convolution": _forward(Places(padding=2, stride=3, dilation=4)),
+        "cudnn_convolution": _forward(ArgumentPlaces(padding=2, stride=3, dilation=4)),
         "cudnn_convolution_transpose": _forward(
-            Places(padding=2, output_padding=3, stride=4, dilation=5, groups=6, transposed=True)
+            ArgumentPlaces(
+                padding=2, output_padding=3, stride=4, dilation=5, groups=6, transposed=True
+            )
         ),
         "miopen_convolution mkldnn_convolution miopen_depthwise_convolution": _forward(
-            Places(bias=2, padding=3, stride=4, dilation=5)
+            ArgumentPlaces(bias=2, padding=3, stride=4, dilation=5)
         ),
         "cudnn_convolution_add_relu": _forward(
-            Places(bias=4, stride=5, padding=6, dilation=7, others=(2,))
+            ArgumentPlaces(bias=4, stride=5, padding=6, dilation=7, others=(2,))
         ),
         "convolution_backward": _backward(Backward(0, 1, 2, transposed=7, mask=10)),
         "convolution_backward_overrideable": _backward(Backward(0, 1, 2, transposed=6, mask=9)),

@@ -21,7 +21,7 @@ from profframe.facts.formulas.ops import Op, Tensor, Unknown
 from profframe.facts.formulas.products import marlin_rows
 
 
-class Layer(NamedTuple):
+class ExpertLayer(NamedTuple):
     """Rows with all their choices, elements of one expert's weights, and bytes of its weights.
 
     ``moved`` are the bytes of rows read and written.
@@ -44,7 +44,7 @@ class Layer(NamedTuple):
         return self.weight_bytes * min(self.experts, self.rows) // self.experts + self.moved
 
 
-Layout: TypeAlias = Callable[[Op], Layer]
+Layout: TypeAlias = Callable[[Op], ExpertLayer]
 
 
 def _weight(op: Op, place: int) -> Tensor:
@@ -62,7 +62,7 @@ def _packing(width: int, stored: int) -> int:
     return packing
 
 
-def _pair(rows: Tensor, width: int, first: Tensor, second: Tensor, choices: int) -> Layer:
+def _pair(rows: Tensor, width: int, first: Tensor, second: Tensor, choices: int) -> ExpertLayer:
     """Both products of gate, up and down: ``(experts, inner, width)``, ``(experts, width, inner)``.
 
     The first product has one row for each inner number, or two with a gate.
@@ -75,13 +75,15 @@ def _pair(rows: Tensor, width: int, first: Tensor, second: Tensor, choices: int)
     terms = width * (outputs + inner)
     count = math.prod(rows.shape[:-1])
     weights = first.bytes + second.bytes
-    return Layer(count * choices, terms, experts, weights, 2 * count * width * max(rows.size, 2))
+    return ExpertLayer(
+        count * choices, terms, experts, weights, 2 * count * width * max(rows.size, 2)
+    )
 
 
 def _fused(rows: int, first: int, choices: int) -> Layout:
     """Rows, both weights behind each other, and the experts of each row."""
 
-    def layer(op: Op) -> Layer:
+    def layer(op: Op) -> ExpertLayer:
         source = op.tensor(rows)
         places = op.tensor(choices).shape
         if len(places) != 2 or places[0] != math.prod(source.shape[:-1]):
@@ -92,7 +94,7 @@ def _fused(rows: int, first: int, choices: int) -> Layout:
     return layer
 
 
-def _fused_by_number(op: Op) -> Layer:
+def _fused_by_number(op: Op) -> ExpertLayer:
     """AITER's ``fmoe``: result, rows, both weights; the number of choices is an argument."""
     result = op.tensor(0)
     weights = _weight(op, 2), _weight(op, 3)
@@ -102,7 +104,7 @@ def _fused_by_number(op: Op) -> Layer:
 def _stage(rows: int, weight: int, result: int, choices: int) -> Layout:
     """One of two products; ``choices`` is the place of a tensor of (rows, choices, width)."""
 
-    def layer(op: Op) -> Layer:
+    def layer(op: Op) -> ExpertLayer:
         source, written, factor = op.tensor(rows), op.tensor(result), _weight(op, weight)
         experts, outputs, stored = factor.shape
         packing = 2 if factor.dtype in {FP4, UINT8} else 1
@@ -113,12 +115,12 @@ def _stage(rows: int, weight: int, result: int, choices: int) -> Layout:
         if source.shape[-1] not in {width, stored} or source.shape[0] != tokens:
             raise Unknown
         moved = dense(source, written)
-        return Layer(tokens * each, outputs * width, experts, factor.bytes, moved)
+        return ExpertLayer(tokens * each, outputs * width, experts, factor.bytes, moved)
 
     return layer
 
 
-def _grouped(op: Op) -> Layer:
+def _grouped(op: Op) -> ExpertLayer:
     """SGLang's launch of one product: rows, weight, (bias), result, ..., choices at 8."""
     factor, choices = _weight(op, 1), op.tensor(8)
     experts, outputs, width = factor.shape
@@ -127,10 +129,10 @@ def _grouped(op: Op) -> Layer:
     rows = choices.count
     result = op.optional(3) or op.tensor(2)
     moved = op.tensor(0).bytes + rows * outputs * result.size
-    return Layer(rows, outputs * width, experts, factor.bytes, moved)
+    return ExpertLayer(rows, outputs * width, experts, factor.bytes, moved)
 
 
-def _ogs(op: Op) -> Layer:
+def _ogs(op: Op) -> ExpertLayer:
     """A layer around ``triton_kernels``, whose weights are seen inside, as views of themselves.
 
     The routing op inside says how many experts a row has. A byte of a weight holds two numbers.
@@ -147,7 +149,7 @@ def _ogs(op: Op) -> Layer:
     choices = routing[0].ints(1, 1)[0]
     count = math.prod(rows.shape[:-1])
     terms = width * outputs + inner * columns
-    return Layer(count * choices, terms, logits.shape[-1], dense(*views), 2 * rows.bytes)
+    return ExpertLayer(count * choices, terms, logits.shape[-1], dense(*views), 2 * rows.bytes)
 
 
 def _is_weight(call: Op, experts: int) -> bool:

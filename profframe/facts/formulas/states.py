@@ -62,7 +62,7 @@ def _chunk_scan(op: Op) -> Chunks:
     return Chunks(rows, heads, width, groups * states, states, op.ints(5, 1)[0])
 
 
-class Layer(NamedTuple):
+class MambaLayer(NamedTuple):
     """Parts of a layer of Mamba 2: its scan, its convolution, and the weight of its output."""
 
     scan: Chunks
@@ -76,7 +76,7 @@ class Layer(NamedTuple):
         return self.scan.heads * self.scan.width
 
 
-def _layer(op: Op) -> Layer:
+def _layer(op: Op) -> MambaLayer:
     """Projections of a row in one: the gate, the input, B, C, and the steps.
 
     Their sizes follow from that of the convolution; the groups are the number after the width.
@@ -94,7 +94,7 @@ def _layer(op: Op) -> Layer:
     scan = Chunks(math.prod(rows.shape[:-1]), heads, width, grouped, grouped // groups, chunk)
     outputs = [t for t in map(op.optional, range(7, len(op.dims))) if t and len(t.shape) == 2]
     fitting = [output for output in outputs if output.shape[1] == inner]
-    return Layer(scan, channels, taps, fitting[0] if fitting else None)
+    return MambaLayer(scan, channels, taps, fitting[0] if fitting else None)
 
 
 def _number(op: Op, place: int) -> int | None:

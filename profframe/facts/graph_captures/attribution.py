@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import coded, combined, encoded, ids, is_kind, numbers, words
+from profframe.facts.arrays import coded, combined, encoded, ids, is_kind, numbers, words
 from profframe.facts.fact import Note, Tables, of_events, with_output
 from profframe.facts.forward import forward
 from profframe.facts.graph_captures.captured_rows import (
@@ -19,9 +19,9 @@ from profframe.facts.graph_captures.captured_rows import (
     labelled_rows,
     with_rows,
 )
-from profframe.facts.graph_captures.captures import Capture, captures, has_captures
-from profframe.facts.graph_captures.choosing import Choice, choose
-from profframe.facts.graph_captures.matching import Candidate, EagerRun, EagerRuns, OpKey
+from profframe.facts.graph_captures.choosing import CaptureChoice, choose
+from profframe.facts.graph_captures.recorded_captures import Capture, captures, has_captures
+from profframe.facts.graph_captures.replay_matching import Candidate, EagerRun, EagerRuns, OpKey
 from profframe.facts.graph_captures.replays import (
     NODE_BITS,
     Replays,
@@ -188,15 +188,17 @@ def _attributed(
     tables: Tables,
     runs: Replays,
     graphs: Sequence[tuple[CaptureSource, Capture]],
-    choice: Choice,
+    choice: CaptureChoice,
 ) -> Tables:
     """The tables with the rows of captures that were replayed, and the ops of their work."""
     events = tables["events"]
-    parts: list[_Part] = []
+    parts: list[_CaptureRows] = []
     notes = list(choice.notes)
     for number, launches in _groups([None if m is None else m.capture for m in choice.match]):
         source, capture = graphs[number]
-        part = _Part(captured_rows(source.tables, capture, launches.size), _title(number, graphs))
+        part = _CaptureRows(
+            captured_rows(source.tables, capture, launches.size), _title(number, graphs)
+        )
         # A decode graph is replayed thousands of times: equal replays are handled as one array of
         # lines.
         of_part = [(n, match) for n in launches.tolist() if (match := choice.match[n])]
@@ -213,7 +215,7 @@ def _attributed(
     ]
     for work, launches in _groups(unmatched):
         labels = runs.works[work].labels
-        part = _Part(labelled_rows(labels, launches.size), "annotated nodes")
+        part = _CaptureRows(labelled_rows(labels, launches.size), "annotated nodes")
         part.add(runs.rows_of(launches), part.captured.op_of_call, "annotation")
         parts.append(part)
 
@@ -236,7 +238,7 @@ def _attributed(
     return with_output(tables, output)
 
 
-class _Part:
+class _CaptureRows:
     """The rows of one capture, and the work that it gives ops."""
 
     def __init__(self, captured: CapturedRows, title: str) -> None:

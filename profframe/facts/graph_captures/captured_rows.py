@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import column, encoded, ids, is_kind, numbers, present
+from profframe.facts.arrays import column, encoded, ids, is_kind, numbers, present
 from profframe.facts.fact import Tables
-from profframe.facts.graph_captures.captures import Capture
+from profframe.facts.graph_captures.recorded_captures import Capture
 from profframe.intervals import Ints, nearest
 from profframe.system.disk_tables import SpooledTable
 

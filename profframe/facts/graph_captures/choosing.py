@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from profframe.facts.columns import is_kind, numbers
+from profframe.facts.arrays import is_kind, numbers
 from profframe.facts.fact import Note
-from profframe.facts.graph_captures.matching import (
+from profframe.facts.graph_captures.replay_matching import (
     Candidate,
     EagerRuns,
     Match,
@@ -28,7 +28,7 @@ _MOST_PADDING: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CaptureChoice:
     """The capture of each launch.
 
     Attributes
@@ -49,7 +49,7 @@ def choose(
     candidates: Sequence[Candidate],
     files: Sequence[str],
     eager: EagerRuns,
-) -> Choice:
+) -> CaptureChoice:
     """Choose for each launch the only capture that it can belong to.
 
     Among captures with equal names, those for the launch's number of tokens count. What is still
@@ -88,7 +88,7 @@ def choose(
                 is_once = len(fitting) == len(places)
                 match[launch] = _only(fitting, candidates, with_frames=not is_once)
     reasons = _Reasons(runs, candidates, files, eager)
-    return Choice(match, [*reasons.notes(match, key, cases)])
+    return CaptureChoice(match, [*reasons.notes(match, key, cases)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,14 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import combined, distinct, has_values, is_kind, numbers, present, words
-from profframe.facts.graph_captures.calls import REPLAY, is_call
-from profframe.facts.graph_captures.captures import COPIES, FILLS, without_space
+from profframe.facts.arrays import combined, distinct, has_values, is_kind, numbers, present, words
+from profframe.facts.graph_captures.recorded_captures import (
+    COPIES,
+    FILLS,
+    REPLAY,
+    is_call,
+    without_space,
+)
 from profframe.intervals import Ints
 
 NODE_BITS: Final = (1 << 32) - 1
@@ -29,7 +34,7 @@ _SIZES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class GraphWork:
     """The work of a graph launch.
 
     Attributes
@@ -74,7 +79,7 @@ class Replays:
     launches: Ints
     rows: Ints
     bounds: Ints
-    works: list[Work]
+    works: list[GraphWork]
     work: Ints
 
     def rows_of(self, launches: Ints) -> Ints:
@@ -124,7 +129,7 @@ def replays(events: pa.Table) -> Replays | None:
         # Arguments are parsed for one launch of each kind, not for each.
         labels = _labels(events, rows[part]) if has_nodes(events) else ()
         works.append(
-            Work(
+            GraphWork(
                 tuple(texts[c] for c in names[part]),
                 stream[part],
                 node[part],

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from profframe.facts.columns import is_kind, numbers, present, words
+from profframe.facts.arrays import is_kind, numbers, present, words
 from profframe.intervals import Mask, nearest
 
 _MAKERS: Final = (
@@ -25,7 +25,7 @@ _LOADING: Final = "enumerate(DataLoader)"
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class StackPlaces:
     """Whether each row is inside torch code that shows what its memory is for."""
 
     module: Mask
@@ -37,17 +37,17 @@ class Places:
     loader: Mask
     """A ``DataLoader``."""
 
-    def of(self, rows: np.ndarray) -> Places:
+    def of(self, rows: np.ndarray) -> StackPlaces:
         """Select rows; -1 is in none."""
         none = np.zeros(1, np.bool_)
-        return Places(*(np.append(getattr(self, f.name), none)[rows] for f in fields(self)))
+        return StackPlaces(*(np.append(getattr(self, f.name), none)[rows] for f in fields(self)))
 
-    def __or__(self, other: Places) -> Places:
+    def __or__(self, other: StackPlaces) -> StackPlaces:
         pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return Places(*(left | right for left, right in pairs))
+        return StackPlaces(*(left | right for left, right in pairs))
 
 
-def places_of_stacks(stacks: pa.Table) -> Places:
+def places_of_stacks(stacks: pa.Table) -> StackPlaces:
     """Places of each stack, by its number."""
     ids = numbers(stacks, "stack_id")
     count = int(ids.max(initial=-1)) + 1
@@ -68,7 +68,7 @@ def places_of_stacks(stacks: pa.Table) -> Places:
     in_module, in_optimizer, in_loader = of_file
     # Parameters are made outside of calls of a module; inside one, .to() converts activations.
     module = any_of(in_module & calls[name])
-    return Places(
+    return StackPlaces(
         module,
         any_of(in_module & makers) & ~module,
         any_of(in_optimizer & steps),
@@ -92,7 +92,7 @@ def _is_step(name: str) -> bool:
     )
 
 
-def places_of_events(events: pa.Table) -> Places:
+def places_of_events(events: pa.Table) -> StackPlaces:
     """Places of each slice, by the Python frames and annotations around it and itself."""
     name, texts = words(events, "name")
     matches = [_FRAME.fullmatch(text) for text in texts]
@@ -110,7 +110,7 @@ def places_of_events(events: pa.Table) -> Places:
 
     module = around([False] * len(texts), is_frame & present(events, "python_module_id"))
     loads = np.array([*(text.startswith(_LOADING) for text in texts), False])[name]
-    return Places(
+    return StackPlaces(
         module,
         around([a and b in _MAKERS for a, b in zip(in_module, names, strict=True)]) & ~module,
         around([a and _is_step(b) for a, b in zip(in_optimizer, names, strict=True)]),

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
-from profframe.facts.columns import encoded, ids, numbers, present, words
+from profframe.facts.arrays import encoded, ids, numbers, present, words
 from profframe.facts.fact import Note, Tables
-from profframe.facts.snapshots.categories import CATEGORIES, categories
-from profframe.facts.snapshots.matching import Matches, match
+from profframe.facts.snapshots.memory_categories import CATEGORIES, categories
+from profframe.facts.snapshots.op_matching import Matches, match
 from profframe.intervals import Ints
 
 

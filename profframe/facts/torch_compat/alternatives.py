@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import column, is_kind, numbers, present
+from profframe.facts.arrays import column, is_kind, numbers, present
 from profframe.facts.correlation import device_calls
 from profframe.facts.device_time import device_time, time_columns
 from profframe.facts.fact import Fact, Output, Tables, columns, fact, of_events
@@ -25,10 +25,10 @@ from profframe.facts.launches import (
     with_list_arrows,
 )
 from profframe.facts.nesting import BY_TIME, nesting, nesting_columns, nesting_rows
+from profframe.facts.op_stacks import stack_column, stacks
 from profframe.facts.op_work import NO_FORMULAS, work
 from profframe.facts.python_frames import python_frames
 from profframe.facts.self_time import self_columns, self_time
-from profframe.facts.stacks import stack_column, stacks
 from profframe.facts.torch_compat.links import LINKS, has_numbers, torch_links, torch_threads
 from profframe.facts.torch_compat.releases import NEWEST, Release
 from profframe.intervals import Ints

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from profframe.facts.columns import column, is_kind, numbers, present, words
+from profframe.facts.arrays import column, is_kind, numbers, present, words
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
 
 Shape: TypeAlias = Sequence[int]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import (
+from profframe.facts.arrays import (
     flags,
     is_kind,
     last_equal,
@@ -23,8 +23,8 @@ from profframe.facts.columns import (
     source_order,
 )
 from profframe.facts.fact import columns
+from profframe.facts.torch_compat.overloads import is_dropped
 from profframe.facts.torch_compat.releases import Release, looks_up_unlinked_calls
-from profframe.facts.torch_compat.torch_names import is_dropped
 from profframe.intervals import Ints
 
 LINKS: Final = columns(events="kind name external_id correlation is_async start_ns dur_ns")
@@ -34,7 +34,7 @@ _CALLS: Final = ("runtime", "driver", "overhead", "other")
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class EventLinks:
     """For each event the number that it links to, and its own number; 0 is none."""
 
     linked: Ints
@@ -46,7 +46,7 @@ def has_numbers(events: pa.Table) -> bool:
     return bool(events["external_id"].null_count < events.num_rows)
 
 
-def torch_links(events: pa.Table, release: Release) -> Links:
+def torch_links(events: pa.Table, release: Release) -> EventLinks:
     """The numbers of all events; dropped and asynchronous slices have none.
 
     A sync without a link has its own correlation as External id.
@@ -61,7 +61,7 @@ def torch_links(events: pa.Table, release: Release) -> Links:
         own[unlinked] = correlation[unlinked]
     own[is_dropped(events) | flags(events, "is_async")] = 0
     own[~present(events, "start_ns", "dur_ns")] = 0
-    return Links(linked, own)
+    return EventLinks(linked, own)
 
 
 def torch_threads(events: pa.Table, release: Release) -> Ints:

@@ -7,22 +7,24 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from profframe.pages.plots import parts
+from profframe.pages.plots import chart_parts
 from profframe.show.frame import why_empty
 
-_PERCENT: Final = (parts.Unit("%", 0.01),)
-_COUNT: Final = (parts.Unit("", 1),)
+_PERCENT: Final = (chart_parts.ChartUnit("%", 0.01),)
+_COUNT: Final = (chart_parts.ChartUnit("", 1),)
 
 
-def trend(rows: pl.DataFrame) -> parts.AnyChart:
+def trend(rows: pl.DataFrame) -> chart_parts.AnyChart:
     """Metrics from run to run, and where they changed for good."""
     total = rows["metric"].n_unique()
-    latest = rows.group_by("metric", maintain_order=True).tail(parts.MOST_ROWS)
+    latest = rows.group_by("metric", maintain_order=True).tail(chart_parts.MOST_ROWS)
     frames = latest.partition_by("metric", maintain_order=True)
     runs = frames[0].height
-    most = min(parts.MOST_PANELS, max(parts.MOST_ROWS // runs, 1))
+    most = min(chart_parts.MOST_PANELS, max(chart_parts.MOST_ROWS // runs, 1))
     frame = pl.concat(map(_in_unit, frames[:most]))
-    panels = parts.LabelledRows(frame, tuple(frame["panel"].unique(maintain_order=True)), total)
+    panels = chart_parts.LabelledRows(
+        frame, tuple(frame["panel"].unique(maintain_order=True)), total
+    )
     fewer = f"the last {runs:,} runs" if latest.height < rows.height else ""
     x = alt.X(
         "label:N",
@@ -31,7 +33,7 @@ def trend(rows: pl.DataFrame) -> parts.AnyChart:
         axis=alt.Axis(labelAngle=-45, labelLimit=100, labelOverlap=True),
     )
     unit = None if panels.several else panels.labels[0]
-    tooltip = parts.tips(
+    tooltip = chart_parts.tips(
         ("label:N", "run", ""),
         ("panel:N", "metric", ""),
         ("shown:Q", "value", ",.4~f"),
@@ -41,33 +43,33 @@ def trend(rows: pl.DataFrame) -> parts.AnyChart:
     )
     base = alt.Chart(frame)
     level = base.mark_line(
-        interpolate="step", strokeDash=[4, 3], color=parts.colour("reserved")
+        interpolate="step", strokeDash=[4, 3], color=chart_parts.colour("reserved")
     ).encode(x=x, y=alt.Y("typical:Q", title=unit))
-    line = base.mark_line(strokeWidth=1, color=parts.colour("compute")).encode(
+    line = base.mark_line(strokeWidth=1, color=chart_parts.colour("compute")).encode(
         x=x, y=alt.Y("shown:Q", title=unit)
     )
-    points = base.mark_point(filled=True, size=30, opacity=1, color=parts.colour("compute")).encode(
-        x=x, y="shown:Q", tooltip=tooltip
-    )
+    points = base.mark_point(
+        filled=True, size=30, opacity=1, color=chart_parts.colour("compute")
+    ).encode(x=x, y="shown:Q", tooltip=tooltip)
     changes = (
         base.transform_filter("datum.is_change")
-        .mark_point(size=160, strokeWidth=2, color=parts.colour("change"))
+        .mark_point(size=160, strokeWidth=2, color=chart_parts.colour("change"))
         .encode(x=x, y="shown:Q", tooltip=tooltip)
     )
     chart = alt.layer(level, line, points, changes, data=frame)
-    heading = parts.title("From run to run", panels.cut("metric"), fewer)
-    return parts.in_panels(chart, panels, heading, own_y=True)
+    heading = chart_parts.title("From run to run", panels.cut("metric"), fewer)
+    return chart_parts.in_panels(chart, panels, heading, own_y=True)
 
 
-def regressions(rows: pl.DataFrame, top: int) -> parts.AnyChart:
+def regressions(rows: pl.DataFrame, top: int) -> chart_parts.AnyChart:
     """What takes longer than before, by how much, and how sure that is."""
-    largest = parts.with_short_labels(rows.head(top), pl.col("what") == "kernel")
+    largest = chart_parts.with_short_labels(rows.head(top), pl.col("what") == "kernel")
     qualified = pl.format("{} ({})", "label", "what")
     largest = largest.with_columns(
         pl.when(pl.col("label").is_duplicated()).then(qualified).otherwise("label").alias("label")
     )
-    unit = parts.fitting_unit(parts.TIME, largest, "change_ns", "change_high_ns")
-    frame = parts.in_unit(
+    unit = chart_parts.fitting_unit(chart_parts.TIME, largest, "change_ns", "change_high_ns")
+    frame = chart_parts.in_unit(
         largest,
         unit,
         change="change_ns",
@@ -76,14 +78,16 @@ def regressions(rows: pl.DataFrame, top: int) -> parts.AnyChart:
         before="base_ns",
         now="other_ns",
     )
-    y = alt.Y("label:N", sort=None, axis=parts.name_axis())
+    y = alt.Y("label:N", sort=None, axis=chart_parts.name_axis())
     base = alt.Chart(frame)
     bars = base.mark_bar().encode(
         y=y,
         x=alt.X("change:Q", title=f"Longer per run by ({unit.name})"),
-        color=alt.Color("what:N", scale=parts.classes(("op", "kernel")), legend=parts.legend()),
-        tooltip=parts.tips(
-            (f"{parts.FULL_NAME}:N", "name", ""),
+        color=alt.Color(
+            "what:N", scale=chart_parts.classes(("op", "kernel")), legend=chart_parts.legend()
+        ),
+        tooltip=chart_parts.tips(
+            (f"{chart_parts.FULL_NAME}:N", "name", ""),
             ("what:N", "what", ""),
             ("change:Q", f"longer by ({unit.name})", ",.3f"),
             ("before:Q", f"before ({unit.name})", ",.3f"),
@@ -96,9 +100,11 @@ def regressions(rows: pl.DataFrame, top: int) -> parts.AnyChart:
     interval = base.mark_rule(strokeWidth=1.5).encode(y=y, x="low:Q", x2="high:Q")
     none = why_empty(rows) or ""
     return alt.layer(bars, interval, data=frame).properties(
-        width=parts.WIDTH,
-        height=alt.Step(parts.BAR),
-        title=parts.title("What takes longer than before", none, parts.first(top, rows.height)),
+        width=chart_parts.WIDTH,
+        height=alt.Step(chart_parts.BAR),
+        title=chart_parts.title(
+            "What takes longer than before", none, chart_parts.first(top, rows.height)
+        ),
     )
 
 
@@ -106,20 +112,24 @@ def _in_unit(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of one metric in a unit that fits them; it is part of their panel's label."""
     metric = str(rows["metric"][0])
     choices, name = _units(metric)
-    unit = parts.fitting_unit(choices, rows, "value", "level")
+    unit = chart_parts.fitting_unit(choices, rows, "value", "level")
     panel = f"{name} ({unit.name})" if unit.name else name
-    return parts.with_labels(rows, "run").with_columns(
+    return chart_parts.with_labels(rows, "run").with_columns(
         (pl.col("value") / unit.size).alias("shown"),
         (pl.col("level") / unit.size).alias("typical"),
         pl.lit(panel).alias("panel"),
     )
 
 
-def _units(metric: str) -> tuple[tuple[parts.Unit, ...], str]:
+def _units(metric: str) -> tuple[tuple[chart_parts.ChartUnit, ...], str]:
     """Units that fit a metric, and its name without a unit."""
     if ":" in metric:
-        return parts.TIME, parts.text(metric)
-    for ending, choices in (("_ns", parts.TIME), ("_bytes", parts.BYTES), ("_share", _PERCENT)):
+        return chart_parts.TIME, chart_parts.text(metric)
+    for ending, choices in (
+        ("_ns", chart_parts.TIME),
+        ("_bytes", chart_parts.BYTES),
+        ("_share", _PERCENT),
+    ):
         if metric.endswith(ending):
             return choices, metric.removesuffix(ending).replace("_", " ")
     return _COUNT, metric.replace("_", " ")

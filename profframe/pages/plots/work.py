@@ -7,7 +7,7 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from profframe.pages.plots import parts
+from profframe.pages.plots import chart_parts
 
 MOST_POINTS: Final = 500
 """Maximum points: those that lost the most time."""
@@ -18,11 +18,11 @@ _GIGA: Final = 1e9
 _NO_PEAK: Final = "no known peak"
 
 
-def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> parts.AnyChart:
+def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> chart_parts.AnyChart:
     """Rates against arithmetic intensity on logarithmic axes, under the peaks of the devices."""
     largest = measured.group_by("run", "rank", "device", maintain_order=True).head(MOST_POINTS)
-    labels = parts.with_labels(
-        parts.with_short_labels(largest), "input_dims", "shapes", missing=None
+    labels = chart_parts.with_labels(
+        chart_parts.with_short_labels(largest), "input_dims", "shapes", missing=None
     )
     frame = labels.with_columns(
         (pl.col("flop_per_s") / _TERA).alias("achieved"),
@@ -33,11 +33,13 @@ def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> parts.AnyChart:
         (pl.col("lost_ns") / 1e6).alias("lost"),
         pl.col("peak_dtype").fill_null(_NO_PEAK).alias("type"),
     )
-    panels = parts.label_rows(frame, ("run", "rank", "device"), _MOST_PANELS)
+    panels = chart_parts.label_rows(frame, ("run", "rank", "device"), _MOST_PANELS)
     types = sorted(panels.frame["type"].unique())
-    colour = alt.Color("type:N", scale=parts.series(types), legend=parts.legend("peak of"))
-    x = alt.X("flop_per_byte:Q", **parts.logarithmic("Arithmetic intensity (FLOP/byte)"))
-    y = alt.Y("achieved:Q", **parts.logarithmic("Achieved (TFLOP/s)"))
+    colour = alt.Color(
+        "type:N", scale=chart_parts.series(types), legend=chart_parts.legend("peak of")
+    )
+    x = alt.X("flop_per_byte:Q", **chart_parts.logarithmic("Arithmetic intensity (FLOP/byte)"))
+    y = alt.Y("achieved:Q", **chart_parts.logarithmic("Achieved (TFLOP/s)"))
     base = alt.Chart(panels.frame)
     points = base.mark_circle(opacity=0.75, stroke="white", strokeWidth=0.5).encode(
         x=x,
@@ -46,9 +48,9 @@ def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> parts.AnyChart:
         size=alt.Size(
             "total:Q", title="time (ms)", scale=alt.Scale(range=[20, 500], zero=True), legend=None
         ),
-        tooltip=parts.tips(
+        tooltip=chart_parts.tips(
             ("label:N", "name", ""),
-            (f"{parts.FULL_NAME}:N", parts.FULL_NAME, ""),
+            (f"{chart_parts.FULL_NAME}:N", chart_parts.FULL_NAME, ""),
             ("shapes:N", "shapes", ""),
             ("total:Q", "time (ms)", ",.3f"),
             ("share:Q", "share of the time", ".1%"),
@@ -63,25 +65,25 @@ def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> parts.AnyChart:
         ),
     )
     chart = alt.layer(_roofs(base, panels.frame, x, y, colour), points, data=panels.frame)
-    heading = parts.title(
+    heading = chart_parts.title(
         "Work against device peaks",
-        parts.left_out(
+        chart_parts.left_out(
             "{} without known FLOPs or bytes not shown", rows.height - measured.height, "row"
         ),
         panels.cut("device"),
-        parts.left_out(
+        chart_parts.left_out(
             f"the {MOST_POINTS} that lost the most time; {{}} left out",
             measured.height - largest.height,
             "row",
         ),
         "" if frame["peak"].is_not_null().any() else "the peaks of these devices are not known",
     )
-    return parts.in_panels(chart, panels, heading, height=_HEIGHT)
+    return chart_parts.in_panels(chart, panels, heading, height=_HEIGHT)
 
 
 def _roofs(
     base: alt.Chart, frame: pl.DataFrame, x: alt.X, y: alt.Y, colour: alt.Color
-) -> parts.AnyChart:
+) -> chart_parts.AnyChart:
     """Lines at the peaks of the devices: along the bandwidth up to the ridge, then level."""
     low, high = frame.select(
         low=pl.col("flop_per_byte").min(), high=pl.col("flop_per_byte").max()
@@ -102,7 +104,7 @@ def _roofs(
             y=y,
             color=colour,
             detail="peak:Q",
-            tooltip=parts.tips(
+            tooltip=chart_parts.tips(
                 ("type:N", "peak of", ""),
                 ("peak:Q", "TFLOP/s", ",.1f"),
                 ("memory peak:Q", "memory (TB/s)", ",.2f"),

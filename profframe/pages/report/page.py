@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from profframe import __version__
 from profframe.errors import MissingExtraError
-from profframe.pages.report import columns
-from profframe.pages.report.parts import Chart, Flame, Part, Section, Sliders, Table, Timeline
+from profframe.pages.report import frame_columns
+from profframe.pages.report.page_parts import (
+    Chart,
+    Flame,
+    PageSection,
+    Part,
+    Sliders,
+    TablePart,
+    TimelinePart,
+)
 from profframe.pages.timeline import scripts as timeline_scripts
 from profframe.pages.timeline import style_file as timeline_style
 from profframe.show import units
@@ -33,12 +41,12 @@ _ENDS: Final = re.compile("<(/script|/style|!--)", re.IGNORECASE)
 _PACKAGES: Final = ("altair", "jinja2")
 
 
-def html(title: str, summary: str, note: str, sections: Mapping[str, Section]) -> str:
+def html(title: str, summary: str, note: str, sections: Mapping[str, PageSection]) -> str:
     """The page."""
     parts = [part for section in sections.values() for part in section.leaves]
     has_charts = any(isinstance(part, Chart) for part in parts)
     has_flames = any(isinstance(part, Flame) for part in parts)
-    timelines = [part for part in parts if isinstance(part, Timeline)]
+    timelines = [part for part in parts if isinstance(part, TimelinePart)]
     drawn = [
         *([_DRAWING] if has_flames or timelines else []),
         *([_FLAME / "flame.js"] if has_flames else []),
@@ -94,7 +102,7 @@ def _data(parts: list[Part]) -> dict[str, Any]:
 
     frames, charts, flames = {}, {}, {}
     for part in parts:
-        if isinstance(part, (Table, Sliders, Flame)):
+        if isinstance(part, (TablePart, Sliders, Flame)):
             frames[part.key] = part.view
         if isinstance(part, Flame):
             flames[part.key] = {"frame": part.key, "options": part.options}
@@ -102,7 +110,7 @@ def _data(parts: list[Part]) -> dict[str, Any]:
             names = {name: f"{part.key}-{name}" for name in part.frames}
             frames |= {names[name]: view for name, view in part.frames.items()}
             charts[part.key] = {"spec": part.spec, "frames": names}
-    return columns.document(frames) | {
+    return frame_columns.document(frames) | {
         "charts": charts,
         "flames": flames,
         "dark": dict(palette.DARK),

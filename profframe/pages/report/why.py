@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from profframe.pages.report import why_flames
-from profframe.pages.report.columns import FrameView
-from profframe.pages.report.parts import (
-    Bar,
-    Choice,
-    Fact,
+from profframe.pages.report.frame_columns import FrameView
+from profframe.pages.report.page_parts import (
+    ChoicePart,
     Facts,
+    FactTile,
+    PageSection,
     Part,
-    Section,
     Sentences,
-    Table,
+    TablePart,
     Waterfall,
+    WaterfallBar,
 )
 from profframe.pages.report.why_tree import section as tree_section
 from profframe.pages.report.why_tree import signed
-from profframe.show import causes, units
+from profframe.show import cause_text, units
 
 if TYPE_CHECKING:
     from profframe.analysis.causes.explanation import Explanation
@@ -71,66 +71,73 @@ _DOCS: Final = {
 }
 
 
-def sections(of: Explanation, names: tuple[str, str], rows: int) -> dict[str, Section]:
+def sections(explanation: Explanation, names: tuple[str, str], rows: int) -> dict[str, PageSection]:
     """The sections of the page; tables have at most ``rows`` rows."""
-    made = {"step": _step(of, names)}
-    if of.causes.height:
-        made["causes"] = _causes(of, rows)
-    if tree := tree_section(of, names):
+    made = {"step": _step(explanation, names)}
+    if explanation.causes.height:
+        made["causes"] = _causes(explanation, rows)
+    if tree := tree_section(explanation, names):
         made["tree"] = tree
-        made["flames"] = why_flames.section(of, names)
+        made["flames"] = why_flames.section(explanation, names)
     return made
 
 
-def _step(of: Explanation, names: tuple[str, str]) -> Section:
+def _step(explanation: Explanation, names: tuple[str, str]) -> PageSection:
     """How long a step is on both sides, and what leads from one to the other."""
-    parts: list[Part] = [Facts(tuple(_facts(of, names)), (CALL,))]
-    if of.causes.is_empty():
+    parts: list[Part] = [Facts(tuple(_facts(explanation, names)), (CALL,))]
+    if explanation.causes.is_empty():
         parts.append(Sentences("What changed", ("Nothing changed.",), (), "", (CALL,)))
     else:
-        parts.append(waterfalls(of, names))
-    texts = (causes.title(of), causes.remark(of, names))
+        parts.append(waterfalls(explanation, names))
+    texts = (cause_text.title(explanation), cause_text.remark(explanation, names))
     about = " ".join(f"{text[:1].upper()}{text[1:]}." for text in texts if text)
-    return Section("Step", about, tuple(parts))
+    return PageSection("Step", about, tuple(parts))
 
 
-def _facts(of: Explanation, names: tuple[str, str]) -> Iterator[Fact]:
-    sides = ((of.base_ns, of.base_steps), (of.other_ns, of.other_steps))
+def _facts(explanation: Explanation, names: tuple[str, str]) -> Iterator[FactTile]:
+    sides = (
+        (explanation.base_ns, explanation.base_steps),
+        (explanation.other_ns, explanation.other_steps),
+    )
     for name, (ns, count) in zip(names, sides, strict=True):
         label = f"Step of {units.visible(name)}"
         note = f"mean of {units.plural(count, 'step')}"
-        yield Fact(label, units.duration(ns).strip(), f"{ns:,} ns", note)
-    change = of.other_ns - of.base_ns
-    share = f"{100 * change / of.base_ns:+,.1f} %" if of.base_ns else ""
-    yield Fact("Change", signed(change), f"{change:+,} ns", share)
-    if of.causes.height:
-        yield Fact("Causes", f"{of.causes.height:,}")
+        yield FactTile(label, units.duration(ns).strip(), f"{ns:,} ns", note)
+    change = explanation.other_ns - explanation.base_ns
+    share = f"{100 * change / explanation.base_ns:+,.1f} %" if explanation.base_ns else ""
+    yield FactTile("Change", signed(change), f"{change:+,} ns", share)
+    if explanation.causes.height:
+        yield FactTile("Causes", f"{explanation.causes.height:,}")
 
 
-def waterfalls(of: Explanation, names: tuple[str, str]) -> Choice:
+def waterfalls(explanation: Explanation, names: tuple[str, str]) -> ChoicePart:
     """Bars from the step of the first side to that of the second: by kind of cause, and largest."""
-    kinds = by_kind(of.causes).with_columns(
-        pl.col("cause").replace(causes.WORDS),
+    kinds = by_kind(explanation.causes).with_columns(
+        pl.col("cause").replace(cause_text.WORDS),
         note=pl.when(pl.col("causes") > 1).then(pl.format("{} causes", "causes")).otherwise(None),
     )
-    shown = causes.rows(of, _BARS if of.causes.height > _BARS + 1 else of.causes.height, _NAME)
+    shown = cause_text.rows(
+        explanation,
+        _BARS if explanation.causes.height > _BARS + 1 else explanation.causes.height,
+        _NAME,
+    )
     single = shown.select("cause", "change_ns", note="what")
-    rest = of.causes.slice(shown.height)
+    rest = explanation.causes.slice(shown.height)
     if rest.height:
         name = units.plural(rest.height, "other cause")
         others = rest.select(pl.lit(name).alias("cause"), pl.col("change_ns").sum(), note=None)
         single = pl.concat([single, others], how="vertical_relaxed")
     options = (
-        ("kinds of causes", _waterfall(of, names, kinds)),
-        ("largest causes", _waterfall(of, names, single)),
+        ("kinds of causes", _waterfall(explanation, names, kinds)),
+        ("largest causes", _waterfall(explanation, names, single)),
     )
-    return Choice("waterfall", "Bars", options, _from_to(names))
+    return ChoicePart("waterfall", "Bars", options, _from_to(names))
 
 
-def _waterfall(of: Explanation, names: tuple[str, str], rows: pl.DataFrame) -> Waterfall:
+def _waterfall(explanation: Explanation, names: tuple[str, str], rows: pl.DataFrame) -> Waterfall:
     """Bars of rows, which lead from one side to the other."""
     changes: list[int] = rows["change_ns"].to_list()
-    ends = [of.base_ns]
+    ends = [explanation.base_ns]
     for change in changes:
         ends.append(ends[-1] + change)
     low, high = min(ends), max(ends)
@@ -143,17 +150,21 @@ def _waterfall(of: Explanation, names: tuple[str, str], rows: pl.DataFrame) -> W
         first, last = min(start, end), max(start, end)
         return 100 * (first - begin) / width, 100 * (last - first) / width
 
-    def side(name: str, ns: int) -> Bar:
+    def side(name: str, ns: int) -> WaterfallBar:
         at = edges(begin, ns)
-        return Bar("side", units.visible(name), units.duration(ns).strip(), f"{ns:,} ns", *at)
+        return WaterfallBar(
+            "side", units.visible(name), units.duration(ns).strip(), f"{ns:,} ns", *at
+        )
 
-    bars = [side(names[0], of.base_ns)]
+    bars = [side(names[0], explanation.base_ns)]
     texts = rows.select("cause", "change_ns", "note").iter_rows()
     for number, (cause, change, note) in enumerate(texts):
         at = edges(ends[number], ends[number + 1])
         kind = "more" if change > 0 else "less"
-        bars.append(Bar(kind, cause, signed(change), f"{change:+,} ns", *at, note=note or ""))
-    bars.append(side(names[1], of.other_ns))
+        bars.append(
+            WaterfallBar(kind, cause, signed(change), f"{change:+,} ns", *at, note=note or "")
+        )
+    bars.append(side(names[1], explanation.other_ns))
     axis = f"Bars begin at {units.duration(begin).strip()}, not at 0." if begin else ""
     return Waterfall(_from_to(names), tuple(bars), axis, (CALL,))
 
@@ -185,24 +196,24 @@ def by_kind(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([kinds.head(_BARS), others])
 
 
-def _causes(of: Explanation, rows: int) -> Section:
-    shown = of.causes.head(rows)
+def _causes(explanation: Explanation, rows: int) -> PageSection:
+    shown = explanation.causes.head(rows)
     texts = [name for name, dtype in shown.schema.items() if dtype == pl.String]
     frame = shown.with_columns(
-        pl.col("cause").replace(causes.WORDS),
+        pl.col("cause").replace(cause_text.WORDS),
         *(pl.col(name).replace("", None) for name in texts if name != "cause"),
-        what=causes.rows(of, shown.height, 0)["what"].replace("", None),
+        what=cause_text.rows(explanation, shown.height, 0)["what"].replace("", None),
     )
     frame = frame.drop(column.name for column in frame if column.null_count() == frame.height)
     cut = ""
-    if frame.height < of.causes.height:
+    if frame.height < explanation.causes.height:
         cut = (
-            f"This page has {frame.height:,} of {of.causes.height:,} rows, those with the largest "
-            f"change; {CALL}.causes gives all."
+            f"This page has {frame.height:,} of {explanation.causes.height:,} rows, those with the "
+            f"largest change; {CALL}.causes gives all."
         )
     says_nothing = {name for name in ("base_calls", "other_calls") if not shown[name].sum()}
     main = tuple(name for name in _MAIN if name in frame.columns and name not in says_nothing)
-    table = Table(
+    table = TablePart(
         key="causes",
         label="Causes",
         view=FrameView(frame, main, _DOCS),
@@ -213,4 +224,4 @@ def _causes(of: Explanation, rows: int) -> Section:
         "Each nanosecond of the change has one cause, so the changes add up to it. "
         "The largest come first."
     )
-    return Section("Causes", about, (table,))
+    return PageSection("Causes", about, (table,))

@@ -8,8 +8,8 @@ import polars as pl
 
 from profframe.pages.flame import COLUMNS
 from profframe.pages.plots import palette
-from profframe.pages.report.columns import FrameView
-from profframe.pages.report.parts import Beside, Flame, Section
+from profframe.pages.report.frame_columns import FrameView
+from profframe.pages.report.page_parts import Beside, Flame, PageSection
 from profframe.pages.report.why_tree import CALL, least_change
 from profframe.show import units
 
@@ -22,9 +22,9 @@ _MARKS: Final = {"more": "change", "less": "memory"}
 """Classes of the palette whose colours mark what takes more and less."""
 
 
-def section(of: Explanation, names: tuple[str, str]) -> Section:
+def section(explanation: Explanation, names: tuple[str, str]) -> PageSection:
     """The section of both flame graphs."""
-    least = least_change(of)
+    least = least_change(explanation)
     other = units.visible(names[1])
     colours = {kind: [c.light, c.dark] for kind, c in palette.CLASSES.items()}
     colours |= {mark: colours[kind] for mark, kind in _MARKS.items()}
@@ -36,7 +36,7 @@ def section(of: Explanation, names: tuple[str, str]) -> Section:
     }
     options = []
     for side, name in zip(("base", "other"), names, strict=True):
-        rows = nodes(of.tree, side)
+        rows = nodes(explanation.tree, side)
         is_cut = "others" in rows["kind"]
         graph = Flame(
             key=f"flame-{side}",
@@ -53,7 +53,7 @@ def section(of: Explanation, names: tuple[str, str]) -> Section:
         "What a step of each side consists of, the outermost on top; click to zoom in on both, "
         f"type to search. Changes of at least {units.duration(least).strip()} are underlined."
     )
-    return Section("Flame graphs", about, (Beside(tuple(options), (CALL,)),))
+    return PageSection("Flame graphs", about, (Beside(tuple(options), (CALL,)),))
 
 
 def nodes(tree: pl.DataFrame, side: str) -> pl.DataFrame:

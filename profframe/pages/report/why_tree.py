@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from profframe.pages.report.columns import shortened
-from profframe.pages.report.parts import Node, Section, Tree
-from profframe.show import causes, units
+from profframe.pages.report.frame_columns import shortened
+from profframe.pages.report.page_parts import Node, PageSection, TreePart
+from profframe.show import cause_text, units
 from profframe.show.kernel_names import short_name
 
 if TYPE_CHECKING:
@@ -27,34 +27,34 @@ _LONGEST: Final = 500
 _Row = dict[str, Any]
 
 
-def section(of: Explanation, names: tuple[str, str]) -> Section | None:
+def section(explanation: Explanation, names: tuple[str, str]) -> PageSection | None:
     """The section of the tree; None where nothing in it changed enough."""
-    least = least_change(of)
-    shown = selected(of.tree, least)
+    least = least_change(explanation)
+    shown = selected(explanation.tree, least)
     if shown.is_empty():
         return None
     rows = {row["slot"]: row for row in shown.iter_rows(named=True)}
-    inside = of.tree.group_by("parent").agg(pl.len())
+    inside = explanation.tree.group_by("parent").agg(pl.len())
     counts = dict(inside.iter_rows())
     nodes = tuple(_nodes(rows, counts, names, least))
-    changed = of.tree.filter(pl.col("change_ns") != 0).height
+    changed = explanation.tree.filter(pl.col("change_ns") != 0).height
     cut = ""
     if changed > shown.filter(pl.col("change_ns") != 0).height:
         cut = (
-            f"This page has {shown.height:,} of {of.tree.height:,} places: of those that changed "
-            f"by at least {units.duration(least).strip()} the largest {_MOST_INSIDE} in each, "
-            f"{_MOST} in all; {CALL} gives all."
+            f"This page has {shown.height:,} of {explanation.tree.height:,} places: of those that "
+            f"changed by at least {units.duration(least).strip()} the largest {_MOST_INSIDE} in "
+            f"each, {_MOST} in all; {CALL} gives all."
         )
     about = (
         "Calls of both sides, aligned: what each takes per step including everything inside, the "
         "largest change first. Marked calls are themselves a cause, or exist on one side only."
     )
-    return Section("Tree", about, (Tree("Aligned calls", nodes, cut, (CALL,)),))
+    return PageSection("Tree", about, (TreePart("Aligned calls", nodes, cut, (CALL,)),))
 
 
-def least_change(of: Explanation) -> int:
+def least_change(explanation: Explanation) -> int:
     """The least change that is shown, in nanoseconds: 0.1 % of a step, or a microsecond."""
-    return max(min(max(of.base_ns, of.other_ns) // 1000, _LEAST), 1)
+    return max(min(max(explanation.base_ns, explanation.other_ns) // 1000, _LEAST), 1)
 
 
 def selected(tree: pl.DataFrame, least: int) -> pl.DataFrame:
@@ -113,7 +113,7 @@ def _node(  # noqa: PLR0917 -- what is known of a node, and where it stands
     if row["side"] != "both":
         notes.append(f"only in {units.visible(names[row['side'] == 'other'])}")
     if row["cause"] is not None and abs(alone) >= least:
-        notes.append(causes.WORDS[row["cause"]])
+        notes.append(cause_text.WORDS[row["cause"]])
     base, other = (units.duration(row[f"{side}_ns"]).strip() for side in ("base", "other"))
     sides = f"{base} -> {other}"
     if has_children and abs(alone) >= least:

@@ -2,7 +2,7 @@
 
 The scripts (those of ``static``, after ``drawing.js``) and their style load nothing else. A page
 holds them once, and calls ``timeline(element, head, text)`` with the head and the text of a
-`profframe.pages.timeline.document.Document`. They are written by hand: libraries that draw
+`profframe.pages.timeline.document.TimelineDocument`. They are written by hand: libraries that draw
 timelines take an object for each slice, and there is no room for a million objects.
 """
 
@@ -20,7 +20,7 @@ from profframe.show import units
 from profframe.system.atomic_files import atomic_write
 
 if TYPE_CHECKING:
-    from profframe.pages.timeline.document import Document
+    from profframe.pages.timeline.document import TimelineDocument
 
 _HERE: Final = Path(__file__).parent
 _SCRIPTS: Final = (
@@ -35,7 +35,7 @@ class Timeline:
 
     Attributes
     ----------
-    document : profframe.pages.timeline.document.Document
+    document : profframe.pages.timeline.document.TimelineDocument
         What is drawn.
 
     Examples
@@ -46,7 +46,7 @@ class Timeline:
     True
     """
 
-    document: Document
+    document: TimelineDocument
 
     def to_html(self) -> str:
         """The timeline as a page that loads no other file."""

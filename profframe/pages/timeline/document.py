@@ -11,12 +11,11 @@ from typing import Any, Final
 import numpy as np
 
 from profframe.intervals import Mask
-from profframe.pages.timeline.columns import columns
-from profframe.pages.timeline.content import Content
 from profframe.pages.timeline.encoding import packed
-from profframe.pages.timeline.heads import head
+from profframe.pages.timeline.extra_columns import NO_OTHERS, others
 from profframe.pages.timeline.lanes import Placed, placed
-from profframe.pages.timeline.others import NO_OTHERS, others
+from profframe.pages.timeline.metadata import head
+from profframe.pages.timeline.page_slices import Content, columns
 from profframe.pages.timeline.rows import TimelineRows
 
 BUDGET_BYTES: Final = 6_600_000
@@ -26,7 +25,7 @@ _CLOSE: Final = 0.96
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Document:
+class TimelineDocument:
     """Data of one page."""
 
     head: Mapping[str, Any]
@@ -38,7 +37,7 @@ class Document:
         return base64.b64encode(self.body).decode()
 
 
-def document(rows: TimelineRows, most_bytes: int | None = BUDGET_BYTES) -> Document:
+def document(rows: TimelineRows, most_bytes: int | None = BUDGET_BYTES) -> TimelineDocument:
     """Pack everything; if there are too many slices, the shortest of each lane are left out.
 
     Parameters
@@ -56,7 +55,9 @@ def document(rows: TimelineRows, most_bytes: int | None = BUDGET_BYTES) -> Docum
         if most_bytes is None or len(body) <= most_bytes or share * whole.begin.size < 1:
             more = _others(content, None if most_bytes is None else most_bytes - len(body))
             heads, body, others_head = [*heads, *more[0]], body + more[1], more[2]
-            return Document(head(content, whole) | {"columns": heads, "others": others_head}, body)
+            return TimelineDocument(
+                head(content, whole) | {"columns": heads, "others": others_head}, body
+            )
         fixed = sum(one["bytes"] for one in heads if one["name"].startswith("path"))
         share *= _CLOSE * max(most_bytes - fixed, 0) / (len(body) - fixed)
 

@@ -24,7 +24,7 @@ _AT_ONCE: Final = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Column:
+class PackedColumn:
     """Integers as they are stored; ``is_missing`` where there is none."""
 
     name: str
@@ -96,7 +96,7 @@ def beyond_children(self_ns: Ints, parent: Ints, dur: Ints) -> Ints:
     return self_ns - (dur - child_sums(parent, dur))
 
 
-def packed(columns: Sequence[Column]) -> tuple[list[dict[str, Any]], bytes]:
+def packed(columns: Sequence[PackedColumn]) -> tuple[list[dict[str, Any]], bytes]:
     r"""The parts of each column, and the bytes of all of them.
 
     Examples
@@ -115,7 +115,7 @@ def packed(columns: Sequence[Column]) -> tuple[list[dict[str, Any]], bytes]:
     return heads, b"".join(bodies)
 
 
-def _planes(column: Column) -> tuple[Mapping[str, Any], bytes]:
+def _planes(column: PackedColumn) -> tuple[Mapping[str, Any], bytes]:
     values = column.values.astype(np.int64)
     missing = (
         None if column.is_missing is None or not column.is_missing.any() else column.is_missing

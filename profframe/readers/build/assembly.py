@@ -17,16 +17,15 @@ import pyarrow.compute as pc
 
 from profframe import schema
 from profframe.readers.build.begin_end import pair
-from profframe.readers.build.devices import devices
-from profframe.readers.build.private_device import UNNAMED, private_device
-from profframe.readers.build.rows import (
+from profframe.readers.build.header_devices import UNNAMED, devices, private_device
+from profframe.readers.build.row_tables import (
     DEVICE_ARGS,
     SOURCE_VALUES,
     Header,
     Quality,
     RawTrace,
     Rows,
-    Table,
+    RowTable,
     codes,
     gather,
     nulls,
@@ -110,15 +109,15 @@ def assemble(
     rows = dict(source)
     accounted = {table.name.lower(): part.num_rows for table, part in rows.items()}
     _note_rounded(rows, quality)
-    labels = rows.pop(Table.THREADS)
+    labels = rows.pop(RowTable.THREADS)
     base = header.base_ns or 0
-    span = _plausible(rows[Table.EVENTS][time_column(Table.EVENTS)], base)
+    span = _plausible(rows[RowTable.EVENTS][time_column(RowTable.EVENTS)], base)
     for table, part in rows.items():
         rows[table] = _on_clock(part, table, base, span, quality)
-    for table in (Table.EVENTS, Table.FLOWS):
+    for table in (RowTable.EVENTS, RowTable.FLOWS):
         rows[table] = _readable(rows[table])
     rows, numbers = _number_threads(rows)
-    slices, lone_ends = pair(rows[Table.EVENTS], quality, connection, in_order=in_order)
+    slices, lone_ends = pair(rows[RowTable.EVENTS], quality, connection, in_order=in_order)
     accounted |= {
         "events": accounted["events"] - lone_ends.num_rows,
         "instants": accounted["instants"] + lone_ends.num_rows,
@@ -130,10 +129,10 @@ def assemble(
     events = _events(slices, quality)
     tables = {
         "events": events.drop_columns(list(_OF_OTHER_TABLES)),
-        "memory": _memory(rows[Table.MEMORY], header.device_type, quality),
-        "flows": _flows(rows[Table.FLOWS], events),
-        "counters": _counters(rows[Table.COUNTERS], events, connection),
-        "instants": _instants(rows[Table.INSTANTS], lone_ends),
+        "memory": _memory(rows[RowTable.MEMORY], header.device_type, quality),
+        "flows": _flows(rows[RowTable.FLOWS], events),
+        "counters": _counters(rows[RowTable.COUNTERS], events, connection),
+        "instants": _instants(rows[RowTable.INSTANTS], lone_ends),
         "threads": _threads(labels, numbers),
         "devices": devices(
             header.device_properties, used=slices["device"].unique().drop_null().to_pylist()
@@ -221,7 +220,7 @@ def _first(flags: pa.ChunkedArray) -> int:
     return int(pc.index(flags, value=True).as_py())
 
 
-def _note_rounded(rows: Mapping[Table, pa.Table], quality: Quality) -> None:
+def _note_rounded(rows: Mapping[RowTable, pa.Table], quality: Quality) -> None:
     count = sum(
         _count(p["rounded"]) for p in rows.values() if "rounded" in p.column_names and p.num_rows
     )
@@ -259,7 +258,7 @@ def _plausible(times: pa.ChunkedArray, base_ns: int) -> tuple[int, int]:
 
 
 def _on_clock(
-    rows: pa.Table, table: Table, base_ns: int, span: tuple[int, int], quality: Quality
+    rows: pa.Table, table: RowTable, base_ns: int, span: tuple[int, int], quality: Quality
 ) -> pa.Table:
     """Times since the base; impossible ones become NULL and are noted."""
     name = time_column(table)
@@ -275,7 +274,7 @@ def _on_clock(
     missing = pc.and_(pc.is_null(times), pc.invert(bad))
     for check, mask in (("impossible_time", bad), ("missing_time", missing)):
         if count := _count(mask):
-            example = _first(mask) if table is Table.EVENTS else None
+            example = _first(mask) if table is RowTable.EVENTS else None
             quality.note(check, count, f"in table {table.name.lower()}", example)
     if _count(bad):
         times = pc.if_else(sane, times, None)
@@ -284,11 +283,11 @@ def _on_clock(
 
 
 def _number_threads(
-    rows: Mapping[Table, pa.Table],
-) -> tuple[dict[Table, pa.Table], dict[_Thread, int]]:
+    rows: Mapping[RowTable, pa.Table],
+) -> tuple[dict[RowTable, pa.Table], dict[_Thread, int]]:
     """Rows with the number of their (pid, tid), and these numbers, in order of appearance."""
     numbers: dict[_Thread, int] = {}
-    numbered: dict[Table, pa.Table] = {}
+    numbered: dict[RowTable, pa.Table] = {}
     for table, part in rows.items():
         if not part.num_rows:
             numbered[table] = part.append_column("thread", nulls(0)(INT32))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers.build.rows import Quality, codes, replaced
+from profframe.readers.build.row_tables import Quality, codes, replaced
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

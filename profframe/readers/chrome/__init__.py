@@ -27,14 +27,14 @@ from profframe import schema
 from profframe.errors import NotATraceError, SourceError
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
-from profframe.readers.build.private_device import UNNAMED, is_private, private_device
-from profframe.readers.build.rows import (
+from profframe.readers.build.header_devices import UNNAMED, is_private, private_device
+from profframe.readers.build.row_tables import (
     Batch,
     Header,
     Quality,
     RawTrace,
     Rows,
-    Table,
+    RowTable,
     earliest,
     gather,
     replaced,
@@ -210,15 +210,15 @@ def trace_of(
         raise SeveralTracesError(path, len(parts), members, parts)
     exported = _exported(members)
     header = _header(members, rows, _base_ns(members))
-    count = windows(rows[Table.INSTANTS])
+    count = windows(rows[RowTable.INSTANTS])
     if count > 1 and not as_one:
         raise SeveralTracesError(path, count, members)
     if exported is not None:
         header = _exported_header(header, exported)
     else:  # an exported trace has the spans of all its cycles
-        count = max(count, spans(rows[Table.EVENTS]))
+        count = max(count, spans(rows[RowTable.EVENTS]))
     if count > 1:
-        quality.note("mixed_traces", rows[Table.EVENTS].num_rows, f"{count} traces")
+        quality.note("mixed_traces", rows[RowTable.EVENTS].num_rows, f"{count} traces")
     with lent() as session:
         raw = assemble(rows, header, quality, dropped, session.cursor)
     return _finished(raw, exported)
@@ -253,7 +253,7 @@ def _of_job(
         header = replace(header, run=trace.run, rank=trace.rank, rank_source=source)
         noted = Quality() if number else quality
         if trace.offset_ns:
-            count = sum(map(len, part.values())) - len(part[Table.THREADS])
+            count = sum(map(len, part.values())) - len(part[RowTable.THREADS])
             noted.note("clock_corrected", count, f"{trace.offset_ns:,} ns were subtracted")
         with lent() as session:
             raw = assemble(part, header, noted, 0 if number else dropped, session.cursor)
@@ -272,7 +272,7 @@ def _ranks_of(path: Path, rows: Rows) -> tuple[Rows, Merged | None]:
     """
     try:
         rows = added_args.labelled(rows)
-        return rows, merged(rows, is_separable=windows(rows[Table.INSTANTS]) > 1)
+        return rows, merged(rows, is_separable=windows(rows[RowTable.INSTANTS]) > 1)
     except MixedRanksError as error:
         raise SourceError(
             f"{path}: several ranks in one file, and their work cannot be told apart: {error} "
@@ -397,7 +397,7 @@ def _not_a_trace(source: ByteSource, reason: str) -> NotATraceError:
 
 def _has_phase(rows: Rows) -> bool:
     return any(
-        part.num_rows > (part["phase"].null_count if table is Table.INSTANTS else 0)
+        part.num_rows > (part["phase"].null_count if table is RowTable.INSTANTS else 0)
         for table, part in rows.items()
     )
 
@@ -439,7 +439,9 @@ def _device_type(rows: Rows) -> str | None:
     type_ = device_type_of([rows])
     if type_ != UNNAMED:
         return type_
-    labels = rows[Table.THREADS].filter(pc.equal(rows[Table.THREADS]["name"], "process_labels"))
+    labels = rows[RowTable.THREADS].filter(
+        pc.equal(rows[RowTable.THREADS]["name"], "process_labels")
+    )
     texts = (_loads(args).get("labels") for args in labels["args"].to_pylist() if args)
     matches = (_DEVICE_LABEL.fullmatch(text) for text in texts if isinstance(text, str))
     return next((match[1].upper() for match in matches if match), private_device())
@@ -502,7 +504,7 @@ def _clock(base_ns: int | None, rows: Rows, is_kineto: bool) -> str:
     first = earliest(rows)
     if first is not None and first >= _UTC_US * 1000:
         return "utc"
-    in_nanoseconds = np.any(rows[Table.EVENTS]["start_ns"].fill_null(0).to_numpy() % 1000 > 0)
+    in_nanoseconds = np.any(rows[RowTable.EVENTS]["start_ns"].fill_null(0).to_numpy() % 1000 > 0)
     return "unknown" if is_kineto and in_nanoseconds else "relative"
 
 
@@ -546,7 +548,7 @@ def device_type_of(batches: Iterable[Batch]) -> str | None:
     columns = [
         batch[table]["category"]
         for batch in batches
-        for table in (Table.EVENTS, Table.FLOWS)
+        for table in (RowTable.EVENTS, RowTable.FLOWS)
         if table in batch
     ]
     categories = {c for column in columns for c in column.chunk(0).dictionary.to_pylist() if c}

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers.build.rows import Rows, Table, replaced
+from profframe.readers.build.row_tables import Rows, RowTable, replaced
 from profframe.readers.chrome.parts import MixedRanksError
 
 _SAMPLE: Final = 64
@@ -39,7 +39,7 @@ def ranks(rows: Rows) -> tuple[dict[str, int], dict[str, str] | None]:
 
     Nothing, if there are labels or slices without a rank.
     """
-    labels, slices = rows[Table.THREADS], rows[Table.EVENTS]
+    labels, slices = rows[RowTable.THREADS], rows[RowTable.EVENTS]
     if not _are_all_ranked(rows):
         return {}, None
     args = [(part["pid"], part["args"]) for part in (labels, slices) if part.num_rows]
@@ -52,7 +52,7 @@ def ranks(rows: Rows) -> tuple[dict[str, int], dict[str, str] | None]:
 
 def _are_all_ranked(rows: Rows) -> bool:
     """Whether all labels have a rank, or the first slices in a file without labels."""
-    labels, slices = rows[Table.THREADS], rows[Table.EVENTS]
+    labels, slices = rows[RowTable.THREADS], rows[RowTable.EVENTS]
     sample = labels["args"] if labels.num_rows else slices["args"][:_SAMPLE]
     return len(sample) > 0 and not pl.Series(sample).str.extract(_RANK).null_count()
 
@@ -68,7 +68,7 @@ def labelled(rows: Rows) -> Rows:
     if not _are_all_ranked(rows):
         return rows
     own, _ = ranks(rows)
-    if not _has_numbers(rows[Table.EVENTS], own):
+    if not _has_numbers(rows[RowTable.EVENTS], own):
         return rows
     parts = {table: _labelled(part, own) for table, part in rows.items()}
     if any(_has_numbers(part) for part in parts.values()):

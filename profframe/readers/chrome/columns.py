@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.readers.build.decimal_time import nanoseconds
-from profframe.readers.build.rows import Batch, Table, conform, has_values, nulls
+from profframe.readers.build.row_tables import Batch, RowTable, conform, has_values, nulls
 from profframe.readers.chrome.job import ids_before
 
 DEVICE_CATEGORIES: Final = (
@@ -30,8 +30,9 @@ ALLOCATOR_DEVICES: Final = (
 """c10::DeviceType by number."""
 ASYNC_PHASES: Final = ("b", "e", "S", "F")
 """Begin and end of an asynchronous operation; capitals are the older form."""
-_TABLES: Final = {"C": Table.COUNTERS} | (
-    dict.fromkeys(("X", "B", "E", *ASYNC_PHASES), Table.EVENTS) | dict.fromkeys("stf", Table.FLOWS)
+_TABLES: Final = {"C": RowTable.COUNTERS} | (
+    dict.fromkeys(("X", "B", "E", *ASYNC_PHASES), RowTable.EVENTS)
+    | dict.fromkeys("stf", RowTable.FLOWS)
 )
 """Table of each phase; any other phase is an instant."""
 LAUNCH_ARROWS: Final = "ac2g"
@@ -97,8 +98,8 @@ _KEYS: Final = {"pid": "pid", "tid": "tid", "bad_time": "bad_time", "rounded": "
 _MARK: Final = _KEYS | {"time_ns": "time_ns"}
 _TEXTS: Final = {"category": "cat", "name": "name", "args": "args"}
 _PHASED: Final = _TEXTS | {"phase": "ph"}
-_MEMBERS: Final[Mapping[Table, Mapping[str, str]]] = {
-    Table.EVENTS: {
+_MEMBERS: Final[Mapping[RowTable, Mapping[str, str]]] = {
+    RowTable.EVENTS: {
         **_KEYS,
         **_PHASED,
         "start_ns": "time_ns",
@@ -115,17 +116,17 @@ _MEMBERS: Final[Mapping[Table, Mapping[str, str]]] = {
         "concrete_inputs": "Concrete Inputs",
         "ev_idx": "Ev Idx",
     },
-    Table.MEMORY: {
+    RowTable.MEMORY: {
         **_MARK,
         "address": "Addr",
         "bytes": "Bytes",
         "total_allocated_bytes": "Total Allocated",
         "total_reserved_bytes": "Total Reserved",
     },
-    Table.FLOWS: {**_MARK, **_PHASED, "flow_id": "id", "binding_point": "bp"},
-    Table.COUNTERS: {**_MARK, **_TEXTS, "counter_id": "id"},
-    Table.THREADS: {"name": "name", "pid": "pid", "tid": "tid", "args": "args"},
-    Table.INSTANTS: {**_MARK, **_PHASED, "instant_id": "id", "scope": "s", "dur_ns": "dur_ns"},
+    RowTable.FLOWS: {**_MARK, **_PHASED, "flow_id": "id", "binding_point": "bp"},
+    RowTable.COUNTERS: {**_MARK, **_TEXTS, "counter_id": "id"},
+    RowTable.THREADS: {"name": "name", "pid": "pid", "tid": "tid", "args": "args"},
+    RowTable.INSTANTS: {**_MARK, **_PHASED, "instant_id": "id", "scope": "s", "dur_ns": "dur_ns"},
 }
 """Columns of each table that are unchanged members or arguments."""
 _NUMBERS_OF_MEMORY: Final = ("Addr", "Bytes", "Total Allocated", "Total Reserved")
@@ -156,20 +157,20 @@ def batch_of(
     if "time_ns" not in members:
         members |= _times(members)
     destinations = _destinations(members)
-    tables = np.flatnonzero(np.bincount(destinations, minlength=len(Table)))
-    batch: dict[Table, pa.Table] = {}
-    for table in map(Table, tables.tolist()):
+    tables = np.flatnonzero(np.bincount(destinations, minlength=len(RowTable)))
+    batch: dict[RowTable, pa.Table] = {}
+    for table in map(RowTable, tables.tolist()):
         rows = _FilteredMembers(members, pa.array(destinations == table))
         columns = rows.all(_MEMBERS[table])
-        if table is Table.EVENTS:
+        if table is RowTable.EVENTS:
             columns |= _event_columns(rows, columns["external_id"])
-        elif table is Table.MEMORY:
+        elif table is RowTable.MEMORY:
             columns |= _device_of_memory(rows) | _category_of_memory(rows)
             columns["is_odd"] = _lacks_numbers(rows["args"], columns)
-        elif table is Table.FLOWS:
+        elif table is RowTable.FLOWS:
             ids = ids_before(columns["flow_id"]) if source_pids else columns["flow_id"]
             columns["category"] = _flow_category(columns["category"], ids)
-        elif table is Table.COUNTERS:
+        elif table is RowTable.COUNTERS:
             columns |= _counted(columns["name"], rows[_SOURCE_PID])
         batch[table] = conform(table, columns)
     return batch
@@ -242,12 +243,12 @@ def _destinations(members: Mapping[str, pa.Array]) -> npt.NDArray[np.int8]:
     """The table of each row: by its phase, except for memory, labels, and slices we added."""
     phases = members["ph"].dictionary.to_pylist()
     tables = _by_code(
-        members["ph"], [_TABLES.get(p, Table.INSTANTS) for p in phases], Table.INSTANTS
+        members["ph"], [_TABLES.get(p, RowTable.INSTANTS) for p in phases], RowTable.INSTANTS
     )
     is_memory = _is(members["name"], (MEMORY_NAME,)) & _is(members["cat"], _MEMORY_CATEGORIES)
-    tables[is_memory & _is(members["ph"], ("i", "I", "X"))] = Table.MEMORY
-    tables[_is(members["ph"], ("M",)) & _is(members["name"], _LABELS)] = Table.THREADS
-    tables[_is(members["cat"], (OWN_KEY,)) & _is(members["ph"], ("X",))] = Table.INSTANTS
+    tables[is_memory & _is(members["ph"], ("i", "I", "X"))] = RowTable.MEMORY
+    tables[_is(members["ph"], ("M",)) & _is(members["name"], _LABELS)] = RowTable.THREADS
+    tables[_is(members["cat"], (OWN_KEY,)) & _is(members["ph"], ("X",))] = RowTable.INSTANTS
     return tables
 
 
@@ -537,7 +538,7 @@ def _device_of_memory(rows: _FilteredMembers) -> dict[str, pa.Array]:
 def _lacks_numbers(args: pa.Array, columns: Mapping[str, pa.Array]) -> pa.Array:
     """Rows that have a number which is none of 64 bits."""
     odd = pa.array(np.zeros(len(args), np.bool_))
-    for column, member in _MEMBERS[Table.MEMORY].items():
+    for column, member in _MEMBERS[RowTable.MEMORY].items():
         if member in _NUMBERS_OF_MEMORY and columns[column].null_count:
             written = pc.match_substring_regex(args, rf'"{member}"\s*:\s*[^n\s]')
             lost = pc.and_(pc.is_null(columns[column]), pc.fill_null(written, fill_value=False))

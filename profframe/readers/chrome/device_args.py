@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers.build.rows import SOURCE_VALUES, Batch, Table, replaced, typed
+from profframe.readers.build.row_tables import SOURCE_VALUES, Batch, RowTable, replaced, typed
 from profframe.readers.chrome.columns import DEVICE_CATEGORIES, LAUNCH_MEMBERS, launch_columns
 from profframe.readers.chrome.session import Session
 
@@ -65,9 +65,9 @@ _MARKS: Final = (
 
 def with_device_args(batch: Batch, session: Session) -> Batch:
     """Add the columns; few slices have any, so only their arguments are parsed again."""
-    if Table.EVENTS not in batch:
+    if RowTable.EVENTS not in batch:
         return batch
-    events = batch[Table.EVENTS]
+    events = batch[RowTable.EVENTS]
     is_candidate = pc.or_(_is_on_device(events), _names_collective(events["name"]))
     args = events["args"].filter(is_candidate)
     has_member = pc.match_substring_regex(args, f'"({"|".join(_MARKS)})"')
@@ -77,18 +77,18 @@ def with_device_args(batch: Batch, session: Session) -> Batch:
     )
     work_rows = pl.Series(events["args"]).str.contains(_WORK_MARKS).arg_true().cast(pl.Int64)
     events = _with_results(events, work_rows.to_arrow(), _WORK, pl.DataFrame, session)
-    return {**batch, Table.EVENTS: events}
+    return {**batch, RowTable.EVENTS: events}
 
 
 def with_launches(batch: Batch, session: Session) -> Batch:
     """Add how kernels were launched, by their arguments."""
-    if Table.EVENTS not in batch:
+    if RowTable.EVENTS not in batch:
         return batch
-    events = batch[Table.EVENTS]
+    events = batch[RowTable.EVENTS]
     has_member = pc.match_substring_regex(events["args"], _LAUNCH_MARKS)
     mask = pc.fill_null(pc.and_(_is_on_device(events), has_member), fill_value=False)
     rows = pa.chunked_array([pc.indices_nonzero(mask)]).cast(pa.int64())
-    return {**batch, Table.EVENTS: _with_results(events, rows, _LAUNCHES, _launch_rows, session)}
+    return {**batch, RowTable.EVENTS: _with_results(events, rows, _LAUNCHES, _launch_rows, session)}
 
 
 def _launch_rows(rows: pa.Table) -> pl.DataFrame:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from profframe.intervals import Ints
 from profframe.readers import parsing_database
-from profframe.readers.build.rows import Rows, Table, codes, conform, replaced
+from profframe.readers.build.row_tables import Rows, RowTable, codes, conform, replaced
 from profframe.readers.json.exact import dumps
 
 Texts: TypeAlias = "pa.Array | pa.ChunkedArray"
@@ -32,9 +32,9 @@ ID_MARK: Final = "/"
 BIND_ID: Final = r'("bind_id"\s*:\s*)("(?:[^"\\]|\\.)*"|-?[0-9]+)'
 """The id of an arrow among the arguments of its slice."""
 _SHARED_IDS: Final = {
-    Table.EVENTS: ("async_id", "arrow_id"),
-    Table.FLOWS: ("flow_id",),
-    Table.INSTANTS: ("instant_id",),
+    RowTable.EVENTS: ("async_id", "arrow_id"),
+    RowTable.FLOWS: ("flow_id",),
+    RowTable.INSTANTS: ("instant_id",),
 }
 _BIND_IDS: Final = f"""
     SELECT DISTINCT regexp_extract(args, '{BIND_ID}', 2) AS id
@@ -150,7 +150,7 @@ def rows_of_traces(rows: Rows, job: Job) -> list[Rows]:
 
     Rows of a process that the file does not describe belong to the first trace.
     """
-    parts: list[dict[Table, pa.Table]] = [{} for _ in job.traces]
+    parts: list[dict[RowTable, pa.Table]] = [{} for _ in job.traces]
     for table, part in rows.items():
         for number, own in enumerate(split(part, _traces(part, job), len(job.traces))):
             parts[number][table] = _as_before(table, own, job)
@@ -194,10 +194,10 @@ def _compact(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _as_before(table: Table, rows: pa.Table, job: Job) -> pa.Table:
-    if table is Table.THREADS:
+def _as_before(table: RowTable, rows: pa.Table, job: Job) -> pa.Table:
+    if table is RowTable.THREADS:
         return _labels(rows, job)
-    if table is Table.EVENTS:
+    if table is RowTable.EVENTS:
         rows = _with_bind_ids(rows)
     for column in _SHARED_IDS.get(table, ()):
         rows = replaced(rows, column, ids_before(rows[column]))
@@ -270,4 +270,4 @@ def _labels(rows: pa.Table, job: Job) -> pa.Table:
             for column, value in zip(columns, label, strict=True):
                 labels[column].append(value)
     arrays = {column: pa.array(values, pa.string()) for column, values in labels.items()}
-    return conform(Table.THREADS, arrays)
+    return conform(RowTable.THREADS, arrays)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.intervals import Ints
-from profframe.readers.build.rows import Rows, Table, codes, replaced, time_column
+from profframe.readers.build.row_tables import Rows, RowTable, codes, replaced, time_column
 from profframe.readers.chrome import added_args
 from profframe.readers.chrome.job import split
 from profframe.readers.chrome.parts import MixedRanksError
@@ -82,8 +82,8 @@ class Merged:
         """The rows of each rank."""
         places = {rank: place for place, rank in enumerate(sorted({*self.ranks.values()}))}
         traces = {pid: places[rank] for pid, rank in self.ranks.items()}
-        parts: list[dict[Table, pa.Table]] = [{} for _ in places]
-        turns = _Turns(rows[Table.EVENTS], traces)
+        parts: list[dict[RowTable, pa.Table]] = [{} for _ in places]
+        turns = _Turns(rows[RowTable.EVENTS], traces)
         for table, part in rows.items():
             numbers = turns.complete(table, part, _numbers(part, traces))
             for own, of_table in zip(parts, split(part, numbers, len(places)), strict=True):
@@ -166,7 +166,7 @@ def merged(rows: Rows, *, is_separable: bool) -> Merged | None:
     MixedRanksError
         It is of several, which cannot be told apart.
     """
-    file = _File(Slices(rows[Table.EVENTS]), labels_of(rows[Table.THREADS]), _every(rows))
+    file = _File(Slices(rows[RowTable.EVENTS]), labels_of(rows[RowTable.THREADS]), _every(rows))
     ranks, pids = _by_id(file.pids)
     if file.has_several(ranks):
         return file.named(ranks, pids)
@@ -360,7 +360,7 @@ class _Turns:
         turns = number[np.flatnonzero(np.diff(number, prepend=-1))].tolist()
         self._of_file = turns if len(turns) == len({*turns}) else None
 
-    def complete(self, table: Table, rows: pa.Table, numbers: Ints) -> Ints:
+    def complete(self, table: RowTable, rows: pa.Table, numbers: Ints) -> Ints:
         """The numbers, with those of rows of no rank: each rank has as many of a process."""
         others = np.flatnonzero(numbers < 0)
         if not others.size:
@@ -372,9 +372,9 @@ class _Turns:
             numbers[own] = np.array(turns)[np.arange(own.size) * len(turns) // own.size]
         return numbers
 
-    def _by_time(self, table: Table, rows: pa.Table) -> list[int]:
+    def _by_time(self, table: RowTable, rows: pa.Table) -> list[int]:
         """Ranks in the order in which they begin, or in which they end, for what comes later."""
-        is_timed = table is not Table.THREADS and rows.num_rows > 0
+        is_timed = table is not RowTable.THREADS and rows.num_rows > 0
         first = pc.min(rows[time_column(table)]).as_py() if is_timed else None
         is_late = first is not None and first >= max(self._begin)
         times = self._end if is_late else self._begin

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.readers.build.decimal_time import SCALE
-from profframe.readers.build.rows import Batch
+from profframe.readers.build.row_tables import Batch
 from profframe.readers.chrome.columns import (
     LAUNCH_MEMBERS,
     OWN_ARGS_KEY,

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.errors import SourceError
-from profframe.readers.build.rows import RawTrace
+from profframe.readers.build.row_tables import RawTrace
 from profframe.readers.chrome.job import JOB_KEY
 from profframe.readers.json.exact import dumps
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe.intervals import Ints, Mask
-from profframe.readers.build.rows import codes
+from profframe.readers.build.row_tables import codes
 from profframe.readers.chrome.columns import DEVICE_CATEGORIES
 
 _CALLS: Final = re.compile(r"(?:\w*_)?(?:runtime|driver)", re.IGNORECASE)

@@ -166,7 +166,7 @@ def _columns(table: str, *others: str) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ParsedNodes:
     """Some nodes and their tensors; ``unread`` are those of unknown form."""
 
     nodes: pa.Table
@@ -184,15 +184,15 @@ class Parser:
         "tensors": _columns("tensors", "event_id", "is_read", "is_written"),
     }
 
-    def wave(self, wave: Wave) -> Parsed[Part]:
+    def wave(self, wave: Wave) -> Parsed[ParsedNodes]:
         """Rows of each run of valid pieces; None for a run that needs repair."""
         return parsed(wave, lambda pieces: self._rows(pieces, strict=True))
 
-    def array(self, text: bytes) -> Part | None:
+    def array(self, text: bytes) -> ParsedNodes | None:
         """Rows of one array of repaired nodes, or None if it does not parse."""
         return self._rows(pieces_of(text, [0, len(text)]), strict=False)
 
-    def _rows(self, pieces: pa.LargeStringArray, *, strict: bool) -> Part | None:
+    def _rows(self, pieces: pa.LargeStringArray, *, strict: bool) -> ParsedNodes | None:
         try:
             pieces.validate(full=True)
             with lent() as session, session.registered("pieces", pa.table({"t": pieces})):
@@ -214,7 +214,7 @@ class Parser:
         order = np.argsort(rows)
         owners = order[np.searchsorted(rows[order], sound["row"].to_numpy())]
         numbered = _typed("nodes", nodes, GROUP_COLUMNS)
-        return Part(numbered, _typed("tensors", sound), owners, int(odd.sum()))
+        return ParsedNodes(numbered, _typed("tensors", sound), owners, int(odd.sum()))
 
 
 def _typed(table: str, rows: pa.Table, extra: tuple[str, ...] = ()) -> pa.Table:

@@ -18,11 +18,11 @@ from profframe.errors import NotATraceError
 from profframe.intervals import Ints
 from profframe.readers import execution_trace, parsing_database
 from profframe.readers.build.assembly import assemble_without_events
-from profframe.readers.build.rows import Header, Quality, RawTrace
+from profframe.readers.build.row_tables import Header, Quality, RawTrace
 from profframe.readers.bytes import ByteSource
-from profframe.readers.execution_trace.groups import with_groups
 from profframe.readers.execution_trace.numbering import numbered_apart
-from profframe.readers.execution_trace.parsing import GROUP_COLUMNS, Parser, Part
+from profframe.readers.execution_trace.parsing import GROUP_COLUMNS, ParsedNodes, Parser
+from profframe.readers.execution_trace.rank_groups import with_groups
 from profframe.readers.execution_trace.writes import with_writes
 from profframe.readers.json.exact import dumps
 from profframe.readers.json.opening import NoArrayError
@@ -102,7 +102,7 @@ def _orphans(nodes: pa.Table) -> int:
     return int((~np.isin(parent[parent != 0], nodes["node_id"].drop_null().to_numpy())).sum())
 
 
-def _gathered(parts: Iterable[Part]) -> tuple[pa.Table, pa.Table, Ints, int]:
+def _gathered(parts: Iterable[ParsedNodes]) -> tuple[pa.Table, pa.Table, Ints, int]:
     names = ("nodes", "tensors")
     tables: dict[str, list[pa.Table]] = {name: [_empty(name)] for name in names}
     owners: list[Ints] = [np.empty(0, np.int64)]

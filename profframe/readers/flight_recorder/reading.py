@@ -20,10 +20,15 @@ from profframe import schema
 from profframe.errors import NotATraceError, SourceError
 from profframe.readers import flight_recorder, parsing_database
 from profframe.readers.build.assembly import assemble
-from profframe.readers.build.rows import Header, Quality, RawTrace, gather
+from profframe.readers.build.row_tables import Header, Quality, RawTrace, gather
 from profframe.readers.bytes import ByteSource
-from profframe.readers.flight_recorder.groups import Groups, own_rank, rank_in_name, short_name
-from profframe.readers.flight_recorder.records import Records
+from profframe.readers.flight_recorder.dump_entries import DumpEntries
+from profframe.readers.flight_recorder.process_groups import (
+    Groups,
+    own_rank,
+    rank_in_name,
+    short_name,
+)
 from profframe.readers.json import exact
 from profframe.readers.pickle import limits, plain_values
 from profframe.readers.pickle.machine import whole_text
@@ -64,7 +69,7 @@ def read(
         quality.note("not_an_event", len(entries) - len(kept), "in the dump's entries")
     groups = Groups.of(dump, kept)
     unfolding = Unfolding(source.path)
-    records = Records(kept, groups, unfolding)
+    records = DumpEntries(kept, groups, unfolding)
     tables = {
         "recorded_collectives": records.table(),
         "process_groups": groups.table(),
@@ -191,7 +196,7 @@ def _assembled(
         )
 
 
-def _note(rows: pa.Table, records: Records, quality: Quality) -> None:
+def _note(rows: pa.Table, records: DumpEntries, quality: Quality) -> None:
     first = pc.min(rows["record_id"]).as_py()
     if first:
         quality.note("overwritten_records", first, f"the first one kept has number {first}")

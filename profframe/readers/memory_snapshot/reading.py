@@ -19,11 +19,11 @@ from profframe import schema
 from profframe.errors import NotATraceError, SourceError
 from profframe.readers import memory_snapshot, parsing_database
 from profframe.readers.build.assembly import assemble
-from profframe.readers.build.rows import (
+from profframe.readers.build.row_tables import (
     Header,
     Quality,
     RawTrace,
-    Table,
+    RowTable,
     conform,
     gather,
     repeated,
@@ -169,7 +169,7 @@ def _tables(  # noqa: PLR0917
     recording.finish(devices)
     pairs = lifetimes(recording, _allocated(block_rows))
     annotations, odd_annotations = _annotations(snapshot.get(_ANNOTATIONS), source)
-    rows = conform(Table.EVENTS, annotations)
+    rows = conform(RowTable.EVENTS, annotations)
     start_us, end_us = recording.span()
     is_utc = start_us is not None and start_us >= _UTC_US
     clock = "utc" if is_utc else "unknown" if start_us is None else "relative"
@@ -193,7 +193,7 @@ def _tables(  # noqa: PLR0917
     }
     with parsing_database.connect() as connection:
         raw = assemble(
-            gather([{Table.EVENTS: rows}]), header, quality, 0, connection, unread=counts
+            gather([{RowTable.EVENTS: rows}]), header, quality, 0, connection, unread=counts
         )
     traces = raw.tables["traces"]
     for name, us, of_both in (("start_ns", start_us, min), ("end_ns", end_us, max)):

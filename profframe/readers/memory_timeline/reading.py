@@ -17,7 +17,7 @@ from profframe import schema
 from profframe.errors import NotATraceError, SourceError
 from profframe.readers import memory_timeline, parsing_database
 from profframe.readers.build.assembly import assemble_without_events
-from profframe.readers.build.rows import Header, Quality, RawTrace
+from profframe.readers.build.row_tables import Header, Quality, RawTrace
 from profframe.readers.bytes import ByteSource
 from profframe.system import memory_limit
 from profframe.system.disk_tables import Spool

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from profframe.intervals import Ints
-from profframe.readers.build.rows import Batch, Table, conform
+from profframe.readers.build.row_tables import Batch, RowTable, conform
 from profframe.readers.chrome.columns import FIRST_DEPENDENCY, GRAPH_DEPENDENCY, LAUNCH_ARROWS
 
 _MARK: Final = ("pid", "tid", "time_ns")
@@ -76,7 +76,7 @@ class Arrows:
             for name in ("flow_id", "category", "name", "phase", "binding_point", "pid", "tid"):
                 columns[name] = columns[name].cast(pa.string())
             if frame.height:
-                yield {Table.FLOWS: conform(Table.FLOWS, columns)}
+                yield {RowTable.FLOWS: conform(RowTable.FLOWS, columns)}
 
 
 def _steps(ends: pl.DataFrame) -> pl.DataFrame:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.intervals import Ints
-from profframe.readers.build.rows import Batch, Table, conform
+from profframe.readers.build.row_tables import Batch, RowTable, conform
 from profframe.readers.chrome.columns import batch_of
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.parsing import ARGS_TYPE
@@ -23,11 +23,11 @@ from profframe.readers.chrome.session import Session
 from profframe.readers.perfetto import exported
 from profframe.readers.perfetto.annotations import doubles, objects
 from profframe.readers.perfetto.arrows import Arrows
-from profframe.readers.perfetto.legacy import legacy_members
+from profframe.readers.perfetto.older_writers import legacy_members
 from profframe.readers.perfetto.packets import TRACK_EVENT, Packets, messages
 from profframe.readers.perfetto.rocm import device_of_counter, with_rocm_columns
 from profframe.readers.perfetto.state import State
-from profframe.readers.perfetto.tracks import Lines
+from profframe.readers.perfetto.tracks import TrackLines
 from profframe.readers.perfetto.wire import (
     FIXED64,
     LENGTH,
@@ -81,7 +81,7 @@ class Events:
     """Rows of track events; the counts cover all packets so far."""
 
     state: State
-    lines: Lines
+    lines: TrackLines
     arrows: Arrows
     session: Session
     damaged: int = 0
@@ -116,14 +116,14 @@ class Events:
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
             self.unread[names[number].name if number in names else f"field {number}"] += count
 
-    def _rows(self, packets: Packets, parts: Fields, of: Ints) -> Iterator[Batch]:
-        count = of.size
+    def _rows(self, packets: Packets, parts: Fields, rows: Ints) -> Iterator[Batch]:
+        count = rows.size
         type_ = parts.numbers(_TYPE, count)
         type_ = np.where((type_ < 0) | (type_ > _COUNTER), 0, type_)
-        epoch, sequence = packets.epoch[of], packets.sequence[of]
+        epoch, sequence = packets.epoch[rows], packets.sequence[rows]
         tracks = self._tracks(parts, count, epoch)
         line, lines = self._lines(tracks, sequence, epoch)
-        times, lacks_time = self._times(packets, parts, of, epoch)
+        times, lacks_time = self._times(packets, parts, rows, epoch)
         time = pa.array(times - self.state.origin(), mask=lacks_time)
         names = self._texts(packets, parts, epoch, "event_names", _NAME, _NAME_IID)
         categories = self._texts(
@@ -183,14 +183,14 @@ class Events:
         return pa.array(place), [self.lines.line(uuid, of, part) for uuid, of, part in own]
 
     def _times(
-        self, packets: Packets, parts: Fields, of: Ints, epoch: Ints
+        self, packets: Packets, parts: Fields, places: Ints, epoch: Ints
     ) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """Times of the packets, or for older writers those in the events themselves."""
-        times, lacks_time = packets.time[of], packets.lacks_time[of]
+        times, lacks_time = packets.time[places], packets.lacks_time[places]
         deltas, absolute = (parts.of(number, VARINT) for number in (_DELTA_US, _ABSOLUTE_US))
         if not deltas.owner.size and not absolute.owner.size:
             return times, lacks_time
-        times[absolute.owner] = absolute.value * 1000 + packets.monotonic[of[absolute.owner]]
+        times[absolute.owner] = absolute.value * 1000 + packets.monotonic[places[absolute.owner]]
         lacks_time[absolute.owner] = False
         for part in np.unique(epoch[deltas.owner]).tolist():
             thread = self.state.threads.get(part)
@@ -348,7 +348,7 @@ class Events:
         mask = pa.array(is_counter)
         columns = {name: pc.filter(v, mask) for name, v in columns.items()}
         columns["args"] = counter_args(values[is_counter], self.state)
-        return {Table.COUNTERS: conform(Table.COUNTERS, columns)}
+        return {RowTable.COUNTERS: conform(RowTable.COUNTERS, columns)}
 
     def _arrows(self, buffer: Bytes, parts: Fields, members: dict[str, pa.Array]) -> None:
         """Collect launches and the arrows that events name."""
@@ -403,7 +403,7 @@ def _places(owner: Ints) -> Ints:
 
 
 def _named_by_torch(
-    categories: pa.Array, args: pa.Array, line: pa.Array, lines: list[Any], names: Lines
+    categories: pa.Array, args: pa.Array, line: pa.Array, lines: list[Any], names: TrackLines
 ) -> pa.Array:
     """Categories, also of synchronisation and overhead, which torch writes without one."""
     if not categories.null_count:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.intervals import Ints
-from profframe.readers.build.rows import Batch, Table, conform
+from profframe.readers.build.row_tables import Batch, RowTable, conform
 from profframe.readers.chrome.columns import batch_of
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.job import Job, job_of
@@ -93,7 +93,7 @@ class Exported:
             name: pa.array(values, pa.string()).filter(pa.array(is_label, pa.bool_()))
             for name, values in columns.items()
         }
-        return {Table.THREADS: conform(Table.THREADS, arrays)} if any(is_label) else {}
+        return {RowTable.THREADS: conform(RowTable.THREADS, arrays)} if any(is_label) else {}
 
 
 _LABELS: Final = (

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.intervals import Ints
-from profframe.readers.build.rows import Batch, Table, conform
+from profframe.readers.build.row_tables import Batch, RowTable, conform
 from profframe.readers.chrome.columns import unit_of
 from profframe.readers.chrome.session import Session
 from profframe.readers.perfetto.annotations import doubles, joined, member, quoted
@@ -22,7 +22,7 @@ from profframe.readers.perfetto.arrows import Arrows
 from profframe.readers.perfetto.events import counter_args, event_rows
 from profframe.readers.perfetto.packets import GPU_COUNTERS, RENDER_STAGE, Packets, messages
 from profframe.readers.perfetto.state import State, plain_text
-from profframe.readers.perfetto.tracks import Lines
+from profframe.readers.perfetto.tracks import TrackLines
 from profframe.readers.perfetto.wire import (
     FIXED64,
     LENGTH,
@@ -82,7 +82,7 @@ class Stages:
     """Rows of device work."""
 
     state: State
-    lines: Lines
+    lines: TrackLines
     arrows: Arrows
     session: Session
     damaged: int = 0
@@ -140,7 +140,7 @@ class Stages:
         if waits.owner.size:
             self.arrows.dependencies(ids[waits.owner], waits.value)
 
-    def _number(self, packets: Packets, parts: Fields, of: Ints) -> None:
+    def _number(self, packets: Packets, parts: Fields, rows: Ints) -> None:
         """Take the queues and stages that older writers number in one of their events."""
         from google.protobuf.message import DecodeError
 
@@ -158,7 +158,7 @@ class Stages:
                 [plain_text(entry.name) for entry in entries]
                 for entries in (specifications.hw_queue, specifications.stage)
             )
-            for sequence in (int(packets.sequence[of[owner]]), 0):
+            for sequence in (int(packets.sequence[rows[owner]]), 0):
                 self.state.stages[sequence] = queues, stages
 
     def _specifications(
@@ -400,7 +400,7 @@ class GpuCounters:
             "pid": pa.array([f"GPU {n} Counters" for n in device.tolist()], pa.string()),
             "args": counter_args(value, self.state),
         }
-        yield {Table.COUNTERS: conform(Table.COUNTERS, columns)}
+        yield {RowTable.COUNTERS: conform(RowTable.COUNTERS, columns)}
 
     def _describe(self, buffer: Bytes, parts: Fields) -> None:
         """Take descriptors that are in the events themselves."""

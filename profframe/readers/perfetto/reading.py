@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from profframe.errors import NotATraceError
 from profframe.readers import parsing_database, perfetto
 from profframe.readers.build.assembly import assemble
-from profframe.readers.build.rows import Batch, Header, Quality, RawTrace, gather
+from profframe.readers.build.row_tables import Batch, Header, Quality, RawTrace, gather
 from profframe.readers.bytes import ByteSource
 from profframe.readers.chrome import SeveralTracesError, device_type_of, trace_of
 from profframe.readers.chrome.job import JOB_KEY
@@ -22,7 +22,7 @@ from profframe.readers.perfetto.arrows import Arrows
 from profframe.readers.perfetto.events import Events
 from profframe.readers.perfetto.gpu import GpuCounters, Stages
 from profframe.readers.perfetto.packets import Reading, messages
-from profframe.readers.perfetto.tracks import Lines
+from profframe.readers.perfetto.tracks import TrackLines
 from profframe.system.disk_tables import Spool
 
 
@@ -52,7 +52,7 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
     del threads
     messages()
     reading = Reading()
-    lines = Lines(reading.state)
+    lines = TrackLines(reading.state)
     trace = _Trace(reading, lines)
     rows = gather(trace.batches(source, is_spooled=spool is not None), spool)
     if not reading.framing.packets:
@@ -95,7 +95,7 @@ class _Trace:
     """The rows of a trace, as its packets come."""
 
     reading: Reading
-    lines: Lines
+    lines: TrackLines
     events: Events = field(init=False)
     stages: Stages = field(init=False)
     counters: GpuCounters = field(init=False)

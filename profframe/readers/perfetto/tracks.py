@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from profframe.readers.build.rows import Batch, Table
+from profframe.readers.build.row_tables import Batch, RowTable
 from profframe.readers.perfetto.state import State, Track
 from profframe.schema import NAME, TEXT
 
@@ -19,7 +19,7 @@ Line = tuple[str | None, str | None]
 
 
 @dataclass(slots=True)
-class Lines:
+class TrackLines:
     """The line of each track, and the names of lines."""
 
     state: State
@@ -116,4 +116,4 @@ class Lines:
             else pa.array(values, TEXT)
             for name, values, type_ in zip(names, columns, types, strict=True)
         }
-        return {Table.THREADS: pa.table(arrays)}
+        return {RowTable.THREADS: pa.table(arrays)}

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from profframe.readers.pickle import limits
-from profframe.readers.pickle.cutting import Column, Dicts, Items
+from profframe.readers.pickle.cutting import Dicts, Items, KeyColumn
 from profframe.readers.pickle.machine import Machine, text_of
 from profframe.readers.pickle.walking import EMPTY, GET, ITEMS, VALUE, Kind
 
@@ -194,7 +194,7 @@ class Contents:
         for kind, column in columns:
             if kind in {"text", "other"}:
                 self._memoise(kind, column)
-        with_items: list[tuple[Column, Items, Ints]] = []
+        with_items: list[tuple[KeyColumn, Items, Ints]] = []
         for _, column in columns:
             if column.items is not None:
                 frames = self._frames_of(column.items.dicts)
@@ -206,7 +206,7 @@ class Contents:
         for column, items, frames in with_items:
             self._memoise_items(column, items, frames)
 
-    def recalled(self, kind: Kind, column: Column) -> Ints:
+    def recalled(self, kind: Kind, column: KeyColumn) -> Ints:
         """Numbers of a column that was memoised, including those from the memo; -1 for none."""
         is_get = column.state == GET
         if kind not in {"text", "stack"} or not is_get.any():
@@ -227,7 +227,7 @@ class Contents:
             numbers = self._memo.get(kind, places)
         return numbers
 
-    def _memoise(self, kind: Kind, column: Column) -> None:
+    def _memoise(self, kind: Kind, column: KeyColumn) -> None:
         """Replace places in the memo by the numbers of new texts and stacks."""
         if not len(column.bodies):
             return
@@ -243,7 +243,7 @@ class Contents:
             is_new &= column.numbers >= 0
         self._put(kind, column, is_new, ids[bodies.indices.to_numpy()])
 
-    def _memoise_items(self, column: Column, items: Items, frames: Ints) -> None:
+    def _memoise_items(self, column: KeyColumn, items: Items, frames: Ints) -> None:
         """Replace places of frame lists in the memo by the numbers of stacks."""
         is_here = items.gets < 0
         ids = np.empty(len(items.gets), np.int32)
@@ -258,7 +258,9 @@ class Contents:
         numbers = np.array([self._stack_id(b) for b in bodies.dictionary.to_pylist()], np.int64)
         self._put("stack", column, column.state == ITEMS, numbers[bodies.indices.to_numpy()])
 
-    def _put(self, kind: Kind, column: Column, rows: npt.NDArray[np.bool_], numbers: Ints) -> None:
+    def _put(
+        self, kind: Kind, column: KeyColumn, rows: npt.NDArray[np.bool_], numbers: Ints
+    ) -> None:
         self._memo.put(kind, column.numbers[rows], numbers)
         column.numbers[rows] = numbers
 

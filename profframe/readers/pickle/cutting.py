@@ -19,12 +19,12 @@ from profframe.readers.pickle.walking import (
     EMPTY,
     ITEMS,
     VALUE,
+    Adjacent,
     Block,
     Bools,
     Ints,
     Kind,
-    Lying,
-    Pieces,
+    ListPieces,
     Shape,
     Values,
     Walk,
@@ -32,11 +32,11 @@ from profframe.readers.pickle.walking import (
     spread,
 )
 
-__all__ = ["Column", "Cut", "Cutter", "Dicts", "Items", "joined"]
+__all__ = ["Cut", "Cutter", "Dicts", "Items", "KeyColumn", "joined"]
 
 
 @dataclass(slots=True)
-class Column:
+class KeyColumn:
     """Values of one key, one for each row."""
 
     state: npt.NDArray[np.int8]
@@ -56,10 +56,10 @@ class Dicts:
     count: int
     places: Ints
     """Where each one is in the memo; -1: not."""
-    columns: dict[tuple[str, Kind], Column]
+    columns: dict[tuple[str, Kind], KeyColumn]
     """By key and kind, which may differ among shapes."""
 
-    def every(self) -> Iterator[tuple[Kind, Column]]:
+    def every(self) -> Iterator[tuple[Kind, KeyColumn]]:
         """All columns, including those of dicts in lists."""
         for (_, kind), column in self.columns.items():
             if column.items is not None:
@@ -183,7 +183,7 @@ class _Walked:
             of: _merged([(right, walk.values.get(of)) for _, right, walk in walks], order)
             for of in keys
         }
-        self.lying: Lying = Lying.of(self.starts, self.ends, self.memoised)
+        self.lying: Adjacent = Adjacent.of(self.starts, self.ends, self.memoised)
 
     def run(self, position: int) -> Ints:
         """Rows that each begin where the previous one ends, from a place on.
@@ -215,7 +215,7 @@ class _Walked:
         }
         return Dicts(len(rows), places, columns)
 
-    def _column(self, kind: Kind, values: Values, before: Ints) -> Column:
+    def _column(self, kind: Kind, values: Values, before: Ints) -> KeyColumn:
         numbers = values.numbers + np.where(values.is_own, before, 0)
         state = values.state.astype(np.int8)
         has_body = (state == VALUE) & (kind != "number")
@@ -224,7 +224,7 @@ class _Walked:
         bodies = _bodies(self._block.data, values.begins[has_body], values.ends[has_body])
         rows = np.flatnonzero(state == ITEMS)
         items = self._items(values, rows, before[rows]) if len(rows) else None
-        return Column(state, numbers, bodies, items)
+        return KeyColumn(state, numbers, bodies, items)
 
     def _items(self, values: Values, rows: Ints, before: Ints) -> Items:
         inner, pieces = self._inner, values.pieces
@@ -246,7 +246,7 @@ class _Walked:
 def _merged(parts: Sequence[tuple[Ints, Values | None]], order: Ints | slice) -> Values:
     """Values of several walks; EMPTY where a shape has no such key."""
     columns: list[tuple[Ints | Bools, ...]] = []
-    pieces: list[Pieces] = []
+    pieces: list[ListPieces] = []
     count = 0
     for right, values in parts:
         if values is None:
@@ -263,7 +263,7 @@ def _merged(parts: Sequence[tuple[Ints, Values | None]], order: Ints | slice) ->
     state, numbers, is_own, begins, ends = (
         np.concatenate(column)[order] for column in zip(*columns, strict=True)
     )
-    return Values(state, numbers, is_own, begins, ends, Pieces.of(pieces))
+    return Values(state, numbers, is_own, begins, ends, ListPieces.of(pieces))
 
 
 def _bodies(data: bytes, begins: Ints, ends: Ints) -> pa.Array:
@@ -296,7 +296,7 @@ def joined(parts: Sequence[Dicts], rows: Sequence[Ints] | None = None, count: in
         rows = [np.arange(end - size, end) for size, end in zip(counts, ends, strict=True)]
         count = sum(counts)
     places = np.full(count, -1, np.int64)
-    of_keys: dict[tuple[str, Kind], list[tuple[Ints, Column]]] = {}
+    of_keys: dict[tuple[str, Kind], list[tuple[Ints, KeyColumn]]] = {}
     for at, part in zip(rows, parts, strict=True):
         places[at] = part.places
         for of, column in part.columns.items():
@@ -304,15 +304,15 @@ def joined(parts: Sequence[Dicts], rows: Sequence[Ints] | None = None, count: in
     return Dicts(count, places, {of: _joined(cols, count) for of, cols in of_keys.items()})
 
 
-def _joined(columns: Sequence[tuple[Ints, Column]], count: int) -> Column:
+def _joined(columns: Sequence[tuple[Ints, KeyColumn]], count: int) -> KeyColumn:
     state, numbers = np.full(count, EMPTY, np.int8), np.zeros(count, np.int64)
     for rows, column in columns:
         state[rows], numbers[rows] = column.state, column.numbers
     bodies: Any = pa.concat_arrays([pa.nulls(0, pa.binary()), *(c.bodies for _, c in columns)])
     items = [column.items for _, column in columns if column.items is not None]
     if not items:
-        return Column(state, numbers, bodies)
-    return Column(state, numbers, bodies, Items(
+        return KeyColumn(state, numbers, bodies)
+    return KeyColumn(state, numbers, bodies, Items(
         np.concatenate([of.counts for of in items]),
         np.concatenate([of.gets for of in items]),
         joined([of.dicts for of in items]),

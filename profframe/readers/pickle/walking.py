@@ -120,7 +120,7 @@ class Block:
 
 
 @dataclass(slots=True)
-class Lying:
+class Adjacent:
     """Dicts that were found in a block, for lists that hold some of them in a row."""
 
     starts: Ints
@@ -131,7 +131,7 @@ class Lying:
     """Rows that no other one directly follows."""
 
     @classmethod
-    def of(cls, starts: Ints, ends: Ints, memoised: Ints) -> Lying:
+    def of(cls, starts: Ints, ends: Ints, memoised: Ints) -> Adjacent:
         """Make the rows from their places and numbers of memoised values."""
         follows = ends[:-1] == starts[1:]
         breaks = np.append(np.flatnonzero(~follows), len(starts) - 1)
@@ -146,7 +146,7 @@ class Lying:
 
 
 @dataclass(slots=True)
-class Pieces:
+class ListPieces:
     """Parts of lists, list by list: dicts in a row, or places in the memo."""
 
     firsts: Ints
@@ -156,7 +156,7 @@ class Pieces:
     """The place, or how many values the outer dict had put into the memo before the dicts."""
 
     @classmethod
-    def of(cls, parts: Sequence[Pieces] = ()) -> Pieces:
+    def of(cls, parts: Sequence[ListPieces] = ()) -> ListPieces:
         """Concatenate several."""
         none = np.empty(0, np.int64)
         columns = zip((none,) * 3, *((p.firsts, p.counts, p.numbers) for p in parts), strict=True)
@@ -174,7 +174,7 @@ class Values:
     begins: Ints
     ends: Ints
     """Bytes of the value; for a list of dicts its pieces."""
-    pieces: Pieces = field(default_factory=Pieces.of)
+    pieces: ListPieces = field(default_factory=ListPieces.of)
 
     def of(self, rows: Ints) -> Values:
         """Select some dicts."""
@@ -191,7 +191,7 @@ class Values:
 class Walk:
     """Dicts of one shape that are walked side by side."""
 
-    def __init__(self, block: Block, starts: Ints, frames: Lying | None) -> None:
+    def __init__(self, block: Block, starts: Ints, frames: Adjacent | None) -> None:
         self.rows = np.arange(len(starts))
         """The starts that are still walked."""
         self.at = starts.copy()
@@ -381,7 +381,7 @@ class Walk:
         self.is_right[rows] &= at < self._last
         return is_closed
 
-    def _pieces(self, rows: Ints) -> tuple[Ints, Ints, Pieces]:
+    def _pieces(self, rows: Ints) -> tuple[Ints, Ints, ListPieces]:
         """Pass dicts and places in the memo: the pieces of each list, and where its own are."""
         frames, left = self._frames, rows
         parts: list[tuple[Ints, Ints, Ints, Ints]] = []
@@ -411,13 +411,13 @@ class Walk:
         columns = zip((none,) * 4, *parts, strict=True)
         of, firsts, counts, numbers = (np.concatenate(column) for column in columns)
         order = np.argsort(of, kind="stable")
-        pieces = Pieces(firsts[order], counts[order], numbers[order])
+        pieces = ListPieces(firsts[order], counts[order], numbers[order])
         starts, stops = (np.searchsorted(of[order], rows, side) for side in ("left", "right"))
         self.is_right[rows] &= stops > starts
         return starts, stops, pieces
 
 
-def _are_one(starts: Ints, stops: Ints, pieces: Pieces) -> Ints:
+def _are_one(starts: Ints, stops: Ints, pieces: ListPieces) -> Ints:
     """Mask of lists with one item."""
     kept: Ints = np.flatnonzero(stops - starts == 1)
     ones: Ints = kept[pieces.counts[starts[kept]] == 1]

@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import LONGEST_NS, assemble
-from profframe.readers.build.rows import (
+from profframe.readers.build.row_tables import (
     Batch,
     Header,
     Quality,
     RawTrace,
-    Table,
+    RowTable,
     conform,
     earliest,
     gather,
@@ -32,7 +32,7 @@ from profframe.readers.build.rows import (
 )
 from profframe.readers.sqlite import nvtx
 from profframe.readers.sqlite.cupti import device_lines, names_by_code
-from profframe.readers.sqlite.database import Database, SourceTable
+from profframe.readers.sqlite.sqlite_file import SourceTable, SqliteFile
 from profframe.schema import INT64, TEXT
 from profframe.system.disk_tables import Spool
 
@@ -105,7 +105,7 @@ class Activities(ABC):
     DESCRIBE: ClassVar[re.Pattern[str]]
     """Tables that hold no events."""
 
-    database: Database
+    database: SqliteFile
     connection: duckdb.DuckDBPyConnection
     quality: Quality = field(default_factory=Quality)
     loaded: set[str] = field(default_factory=set)
@@ -113,7 +113,7 @@ class Activities(ABC):
     _strings: Columns | None = None
 
     @classmethod
-    def read(cls, database: Database, spool: Spool | None) -> RawTrace:
+    def read(cls, database: SqliteFile, spool: Spool | None) -> RawTrace:
         """Read all of it."""
         with parsing_database.connect() as connection:
             source = cls(database, connection)
@@ -121,7 +121,7 @@ class Activities(ABC):
             source.note_leftovers()
             first_ns = earliest(rows)
             header = source.header(is_utc=first_ns is not None and first_ns >= _UTC_NS)
-            if has_values(rows[Table.EVENTS]["device"]):
+            if has_values(rows[RowTable.EVENTS]["device"]):
                 header = replace(header, device_type="CUDA")
             return assemble(rows, header, source.quality, 0, connection, unread=source.accounted)
 
@@ -222,7 +222,7 @@ def events(columns: Mapping[str, pa.Array], category: str | pa.Array) -> Batch:
         **columns,
         "category": category,
     }
-    return {Table.EVENTS: conform(Table.EVENTS, rows)}
+    return {RowTable.EVENTS: conform(RowTable.EVENTS, rows)}
 
 
 def ranges(columns: Mapping[str, pa.Array], category: str, is_async: pa.Array) -> Batch:
@@ -239,7 +239,7 @@ def marks(columns: Mapping[str, pa.Array], category: str, phase: str) -> Batch:
     """A batch of instants, at ``start`` in nanoseconds, with their other columns."""
     time = columns["start"]
     shared = {"phase": constant(phase, len(time)), "category": constant(category, len(time))}
-    return {Table.INSTANTS: conform(Table.INSTANTS, {**columns, **shared, "time_ns": time})}
+    return {RowTable.INSTANTS: conform(RowTable.INSTANTS, {**columns, **shared, "time_ns": time})}
 
 
 def with_member(args: pa.Array, name: str, values: pa.Array) -> pa.Array:
@@ -259,7 +259,7 @@ def labels(label: str | pa.Array, columns: Mapping[str, pa.Array]) -> Batch:
     texts = columns["text"].to_pylist()
     args = [None if text is None else json.dumps({"name": text}) for text in texts]
     rows = {"name": label, "pid": columns["pid"], "tid": columns["tid"]}
-    return {Table.THREADS: conform(Table.THREADS, rows | {"args": pa.array(args, TEXT)})}
+    return {RowTable.THREADS: conform(RowTable.THREADS, rows | {"args": pa.array(args, TEXT)})}
 
 
 def device_properties(row: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.readers.build.assembly import LONGEST_NS
-from profframe.readers.build.rows import Batch, Header, RawTrace
+from profframe.readers.build.row_tables import Batch, Header, RawTrace
 from profframe.readers.sqlite.activities import (
     PREFIX,
     Activities,
@@ -37,7 +37,7 @@ from profframe.readers.sqlite.activities import (
     with_member,
 )
 from profframe.readers.sqlite.cupti import copy_name, set_name, sync_name
-from profframe.readers.sqlite.database import Database, SourceTable
+from profframe.readers.sqlite.sqlite_file import SourceTable, SqliteFile
 from profframe.schema import INT64, TEXT
 from profframe.system.disk_tables import Spool
 
@@ -90,7 +90,7 @@ _DEVICE_KEYS: Final = {
 """Kineto's names of device properties."""
 
 
-def knows(database: Database) -> bool:
+def knows(database: SqliteFile) -> bool:
     """Whether Nsight Systems wrote the database: by its tables, or by its serialised ids."""
     activities = [t for name, t in database.tables.items() if name.startswith(PREFIX)]
     return (
@@ -100,7 +100,7 @@ def knows(database: Database) -> bool:
     )
 
 
-def read(database: Database, spool: Spool | None = None) -> RawTrace:
+def read(database: SqliteFile, spool: Spool | None = None) -> RawTrace:
     """Read one export.
 
     Raises

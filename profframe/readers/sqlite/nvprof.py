@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers.build.rows import Batch, Header, RawTrace
+from profframe.readers.build.row_tables import Batch, Header, RawTrace
 from profframe.readers.sqlite.activities import (
     PREFIX,
     Activities,
@@ -45,7 +45,7 @@ from profframe.readers.sqlite.cupti import (
     set_name,
     sync_name,
 )
-from profframe.readers.sqlite.database import LITTLE_ENDIAN, Database, SourceTable
+from profframe.readers.sqlite.sqlite_file import LITTLE_ENDIAN, SourceTable, SqliteFile
 from profframe.schema import INT64, TEXT
 from profframe.system.disk_tables import Spool
 
@@ -111,12 +111,12 @@ _PAIRS: Final = """
 _Ints = npt.NDArray[np.int64]
 
 
-def knows(database: Database) -> bool:
+def knows(database: SqliteFile) -> bool:
     """Whether the database has activities of CUDA; ask the reader of Nsight Systems first."""
     return any(name.startswith(PREFIX) for name in database.tables)
 
 
-def read(database: Database, spool: Spool | None = None) -> RawTrace:
+def read(database: SqliteFile, spool: Spool | None = None) -> RawTrace:
     """Read one database.
 
     Raises

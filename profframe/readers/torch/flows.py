@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from profframe.readers.build.rows import Table, conform
+from profframe.readers.build.row_tables import RowTable, conform
 from profframe.readers.torch.getters import Flags
 from profframe.schema import TEXT
 
@@ -26,4 +26,4 @@ def flow_rows(columns: Mapping[str, pa.Array], is_forward: Flags, is_end: Flags)
         "phase": pa.array(["s", "f"], TEXT).take(end),
         "binding_point": pa.array([None, "e"], TEXT).take(end),
     }
-    return conform(Table.FLOWS, {**columns, **shared})
+    return conform(RowTable.FLOWS, {**columns, **shared})

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from profframe.errors import ParameterError
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
-from profframe.readers.build.private_device import UNNAMED, is_private, live_device_type
-from profframe.readers.build.rows import Header, Quality, RawTrace, Table, conform, gather
+from profframe.readers.build.header_devices import UNNAMED, is_private, live_device_type
+from profframe.readers.build.row_tables import Header, Quality, RawTrace, RowTable, conform, gather
 from profframe.readers.chrome.device_args import with_device_args, with_launches
 from profframe.readers.chrome.session import Session
 from profframe.readers.torch.flows import FORWARD, flow_rows
@@ -75,7 +75,7 @@ _PYTHON_IDS: Final = ("python_id", "python_parent_id", "python_module_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EventListSettings:
     """Settings of an ``EventList``; None for a plain list.
 
     ``has_cycles`` if it may have several cycles, each in order.
@@ -88,7 +88,7 @@ class Settings:
     has_cycles: bool = False
 
 
-def read(events: Sequence[Any], settings: Settings) -> RawTrace:
+def read(events: Sequence[Any], settings: EventListSettings) -> RawTrace:
     """Read a list of ``FunctionEvent``.
 
     Parameters
@@ -116,17 +116,17 @@ def read(events: Sequence[Any], settings: Settings) -> RawTrace:
     is_record = _mask(fields, "name", lambda text: text in _RECORDS) & fields["on_host"]
     is_memory = is_record & _mask(fields, "name", lambda text: text == _MEMORY)
     slices = _filtered(fields, ~is_record)
-    batch: dict[Table, pa.Table] = {}
+    batch: dict[RowTable, pa.Table] = {}
     if slices["name"]:
         columns = _event_columns(slices, settings, quality)
-        batch[Table.EVENTS] = conform(Table.EVENTS, columns)
-        batch[Table.FLOWS] = _flows(slices)
+        batch[RowTable.EVENTS] = conform(RowTable.EVENTS, columns)
+        batch[RowTable.FLOWS] = _flows(slices)
     if is_memory.any():
         records = _filtered(fields, is_memory)
-        batch[Table.MEMORY] = conform(Table.MEMORY, _memory_columns(records, settings))
+        batch[RowTable.MEMORY] = conform(RowTable.MEMORY, _memory_columns(records, settings))
     if (is_record & ~is_memory).any():
         marks = _filtered(fields, is_record & ~is_memory)
-        batch[Table.INSTANTS] = conform(Table.INSTANTS, _instant_columns(marks))
+        batch[RowTable.INSTANTS] = conform(RowTable.INSTANTS, _instant_columns(marks))
     device_type = _device_type(events, fields, settings)
     header = replace(settings.header, clock="relative", device_type=device_type)
     with parsing_database.connect() as connection:
@@ -135,7 +135,7 @@ def read(events: Sequence[Any], settings: Settings) -> RawTrace:
         return assemble(rows, header, quality, 0, connection)
 
 
-def _device_type(events: Sequence[Any], fields: Fields, settings: Settings) -> str | None:
+def _device_type(events: Sequence[Any], fields: Fields, settings: EventListSettings) -> str | None:
     """Type of the devices: as the list names them, else its events, else torch.
 
     A list without device slices may still have ops that allocated device memory: then the first
@@ -235,7 +235,9 @@ def _filtered(fields: Fields, mask: Flags) -> Fields:
     }
 
 
-def _event_columns(fields: Fields, settings: Settings, quality: Quality) -> dict[str, pa.Array]:
+def _event_columns(
+    fields: Fields, settings: EventListSettings, quality: Quality
+) -> dict[str, pa.Array]:
     """Columns of slices, by the rules for trace files."""
     category = _categories(fields)
     is_operation = _is(pc.is_in(category, pa.array(_OPERATIONS)))
@@ -407,7 +409,7 @@ def _ivalue(value: Any) -> str:
     return str(value)
 
 
-def _torch_columns(fields: Fields, settings: Settings) -> dict[str, pa.Array]:
+def _torch_columns(fields: Fields, settings: EventListSettings) -> dict[str, pa.Array]:
     """Memory and flops, which torch has already added up."""
     columns: dict[str, pa.Array] = {}
     on_host = fields["on_host"]
@@ -440,7 +442,7 @@ def _mark_columns(fields: Fields) -> dict[str, pa.Array]:
     }
 
 
-def _memory_columns(fields: Fields, settings: Settings) -> dict[str, pa.Array]:
+def _memory_columns(fields: Fields, settings: EventListSettings) -> dict[str, pa.Array]:
     """A record belongs to a device if it has bytes there."""
     on_device = fields["device_memory_usage"] != 0
     size = np.where(on_device, fields["device_memory_usage"], fields["cpu_memory_usage"])

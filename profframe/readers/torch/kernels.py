@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from profframe.errors import ParameterError
 from profframe.intervals import pairs
-from profframe.readers.build.rows import Quality
+from profframe.readers.build.row_tables import Quality
 from profframe.readers.torch.getters import Fields, Flags, Ints
 
 Kernels: TypeAlias = Sequence[Sequence[Any]]

@@ -21,13 +21,13 @@ import pyarrow.compute as pc
 
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
-from profframe.readers.build.private_device import live_device_type
-from profframe.readers.build.rows import (
+from profframe.readers.build.header_devices import live_device_type
+from profframe.readers.build.row_tables import (
     Batch,
     Header,
     Quality,
     RawTrace,
-    Table,
+    RowTable,
     conform,
     gather,
     replaced,
@@ -106,7 +106,7 @@ _NON_FINITE: Final = """
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ProfilerSettings:
     """Settings of the profiler, which its results do not have.
 
     Attributes
@@ -131,7 +131,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _ActivityBatch:
     """Some consecutive activities.
 
     Attributes
@@ -149,12 +149,12 @@ class _Part:
     repairs: Counter[str]
 
 
-def read(results: Any, settings: Settings) -> RawTrace:
+def read(results: Any, settings: ProfilerSettings) -> RawTrace:
     """Read one finished profile, without using it up: a ``_ProfilerResult``."""
     return read_cycles([results], settings)
 
 
-def read_cycles(cycles: Sequence[Any], settings: Settings, earlier: int = 0) -> RawTrace:
+def read_cycles(cycles: Sequence[Any], settings: ProfilerSettings, earlier: int = 0) -> RawTrace:
     """Read finished profiles as one trace, without using them up.
 
     Parameters
@@ -180,9 +180,9 @@ def read_cycles(cycles: Sequence[Any], settings: Settings, earlier: int = 0) -> 
             for name in ("device", "line", "is_host")
         }
         batches = [each.batch for each in recordings]
-        batches[-1] |= {Table.THREADS: _labels(numbers)}
+        batches[-1] |= {RowTable.THREADS: _labels(numbers)}
         parts = [part for each in recordings for part in each.parts]
-        flows: list[Batch] = [{Table.FLOWS: batch[Table.FLOWS]} for batch in batches]
+        flows: list[Batch] = [{RowTable.FLOWS: batch[RowTable.FLOWS]} for batch in batches]
         device_type = live_device_type(device_type_of([*parts, *flows]), settings.use_device)
         header = replace(settings.header, device_type=device_type)
         session = Session()
@@ -194,7 +194,7 @@ def read_cycles(cycles: Sequence[Any], settings: Settings, earlier: int = 0) -> 
 class _Recording:
     """One cycle; ``parts`` are its rows in the order of reading."""
 
-    batch: dict[Table, pa.Table]
+    batch: dict[RowTable, pa.Table]
     parts: list[Batch]
     numbers: Fields
     last_flow: int
@@ -202,7 +202,7 @@ class _Recording:
 
 def _recording(
     results: Any,
-    settings: Settings,
+    settings: ProfilerSettings,
     first_flow: int,
     quality: Quality,
     connection: duckdb.DuckDBPyConnection,
@@ -215,14 +215,14 @@ def _recording(
         name: np.concatenate([part.numbers[name] for part in parts]) for name in parts[0].numbers
     }
     numbers["flow_id"] = np.where(numbers["flow_id"] > 0, numbers["flow_id"] + first_flow, 0)
-    slices = _rows(batches, Table.EVENTS)
+    slices = _rows(batches, RowTable.EVENTS)
     if slices is not None and events.objects:
         slices = _with_torch_fields(slices, numbers, events, settings, quality)
     batch = {
-        Table.EVENTS: _with_span(slices, numbers, results.trace_start_ns()),
-        Table.FLOWS: _flows(activities, numbers),
+        RowTable.EVENTS: _with_span(slices, numbers, results.trace_start_ns()),
+        RowTable.FLOWS: _flows(activities, numbers),
     }
-    for table in (Table.MEMORY, Table.INSTANTS):
+    for table in (RowTable.MEMORY, RowTable.INSTANTS):
         if (rows := _rows(batches, table)) is not None:
             batch[table] = rows
     for check, count in sum((part.repairs for part in parts), Counter[str]()).items():
@@ -230,12 +230,12 @@ def _recording(
     return _Recording(batch, batches, numbers, int(np.max(numbers["flow_id"], initial=0)))
 
 
-def _rows(batches: Iterable[Batch], table: Table) -> pa.Table | None:
+def _rows(batches: Iterable[Batch], table: RowTable) -> pa.Table | None:
     parts = [batch[table] for batch in batches if table in batch]
     return pa.concat_tables(parts, promote_options="default") if parts else None
 
 
-def _activity_fields(activities: Sequence[Any], settings: Settings) -> Iterator[Fields]:
+def _activity_fields(activities: Sequence[Any], settings: ProfilerSettings) -> Iterator[Fields]:
     """Fields of the activities, batch by batch; at least one batch.
 
     Kernels of a collective get the arguments of the op that describes it, which comes before.
@@ -269,7 +269,7 @@ def _with_collectives(fields: Fields, collectives: Mapping[int, str]) -> Fields:
     return fields | {"metadata_json": arguments}
 
 
-def _part(connection: duckdb.DuckDBPyConnection, fields: Fields) -> _Part:
+def _part(connection: duckdb.DuckDBPyConnection, fields: Fields) -> _ActivityBatch:
     """Rows of a batch of activities."""
     count = len(fields["name"])
     categories = pa.array(fields["type"], pa.string()).dictionary_encode()
@@ -306,7 +306,7 @@ def _part(connection: duckdb.DuckDBPyConnection, fields: Fields) -> _Part:
         **dict.fromkeys(("id", "bp"), pa.nulls(count, pa.string())),
         **dict.fromkeys(("bad_time", "bad_dur", "rounded"), pa.nulls(count, pa.bool_())),
     }
-    return _Part(batch_of(members), numbers, repairs)
+    return _ActivityBatch(batch_of(members), numbers, repairs)
 
 
 def _is(categories: pa.Array, texts: Sequence[str]) -> Flags:
@@ -383,7 +383,7 @@ def _with_torch_fields(
     slices: pa.Table,
     numbers: Fields,
     events: _TorchEvents,
-    settings: Settings,
+    settings: ProfilerSettings,
     quality: Quality,
 ) -> pa.Table:
     """Slices with the fields that only the live object has.
@@ -457,7 +457,7 @@ def _with_span(slices: pa.Table | None, numbers: Fields, start_ns: int) -> pa.Ta
         "args": '{"Op count":0}',
     }
     span = conform(
-        Table.EVENTS,
+        RowTable.EVENTS,
         {
             "start_ns": pa.array([start_ns], pa.int64()),
             "dur_ns": pa.array([end_ns - start_ns], pa.int64()),
@@ -510,7 +510,7 @@ def _labels(numbers: Fields) -> pa.Table:
     rows.append(("process_sort_index", "Spans", "0", {"sort_index": _SPANS_ORDER}))
     names, pids, tids, args = zip(*rows, strict=True)
     return conform(
-        Table.THREADS,
+        RowTable.THREADS,
         {
             "name": pa.array(names, pa.string()),
             "pid": pa.array(pids, pa.string()),

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from profframe.errors import ParameterError, SourceError
-from profframe.readers.build.rows import Header, RawTrace
+from profframe.readers.build.row_tables import Header, RawTrace
 from profframe.readers.chrome import distributed_job
 from profframe.readers.json import exact
 from profframe.readers.torch import (
@@ -25,10 +25,10 @@ from profframe.readers.torch import (
     PROFILER,
     RESULTS,
     Cycles,
-    categories,
     class_of,
     function_events,
     kineto,
+    live_categories,
     source_class,
 )
 from profframe.system import collector
@@ -72,7 +72,7 @@ def read(source: object, *, wants_categories: bool = False) -> RawTrace:
         return _cycles(source.profilers, wants_categories=wants_categories)
     match source_class(source):
         case name if name == RESULTS:
-            return kineto.read(source, kineto.Settings(_header({})))
+            return kineto.read(source, kineto.ProfilerSettings(_header({})))
         case name if name in (PROFILER, AUTOGRAD):
             earlier = _events_of_earlier_cycles(_recorder(source))
             return _cycles([source], earlier, wants_categories=wants_categories)
@@ -105,7 +105,7 @@ def _cycles(
         metadata = {"trace_id": trace_id, **metadata}
     metadata.setdefault("host_name", socket.gethostname())
     device = getattr(recorder, "use_device", None)
-    settings = kineto.Settings(
+    settings = kineto.ProfilerSettings(
         _header(flags, metadata, distributed),
         _ELAPSED.get(device, "privateuse1_elapsed_us"),
         with_flops=bool(getattr(recorder, "with_flops", False)),
@@ -113,9 +113,9 @@ def _cycles(
         use_device=device,
     )
     raw = kineto.read_cycles(results, settings, earlier)
-    if not set(categories.NEEDED) <= flags.keys():
+    if not set(live_categories.NEEDED) <= flags.keys():
         return raw
-    return categories.with_categories(raw, results, is_wanted=wants_categories)
+    return live_categories.with_categories(raw, results, is_wanted=wants_categories)
 
 
 def _recorder(profiler: Any) -> Any:
@@ -172,7 +172,7 @@ def _event_list(source: Any) -> RawTrace:
                 f"element {types.index(type_)} is {element}, not a FunctionEvent; averages have no "
                 "single events: load the profile, or its .events()"
             )
-    settings = function_events.Settings(
+    settings = function_events.EventListSettings(
         _header({}),
         use_device=getattr(source, "_use_device", None),
         profile_memory=getattr(source, "_profile_memory", None),

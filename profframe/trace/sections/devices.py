@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from profframe.pages.report.parts import Part, Section
+from profframe.pages.report.page_parts import PageSection, Part
 from profframe.show.kernel_names import shortened
 from profframe.trace.sections.replies import Context, whole
 
@@ -61,7 +61,7 @@ _ROOFLINE: Final = (
 )  # fmt: skip
 
 
-def time(context: Context) -> Section | None:
+def time(context: Context) -> PageSection | None:
     """What the devices did in each step; without devices, how long each step took."""
     breakdown = context.answer("time_breakdown")
     if not breakdown:
@@ -78,25 +78,25 @@ def time(context: Context) -> Section | None:
     if used := whole(context.answer("utilization")):
         title = "How much of each device was used"
         parts.append(context.table(used, "Utilization", _USED, title=title))
-    return Section(
+    return PageSection(
         "Time breakdown",
         "How the devices spent their time, overall and in each step; the parts add up.",
         tuple(parts),
     )
 
 
-def _steps(context: Context) -> Section | None:
+def _steps(context: Context) -> PageSection | None:
     steps = context.answer("step_times")
     if not steps:
         return None
-    return Section(
+    return PageSection(
         "Steps",
         "How long each profiler step took.",
         (*context.chart("steps", "Time of each step"), context.table(steps, "Steps", _STEPS)),
     )
 
 
-def inference(context: Context) -> Section | None:
+def inference(context: Context) -> PageSection | None:
     """Phases of inference, and the layers of graphs."""
     filled = context.filled_columns()
     parts: list[Part] = []
@@ -112,14 +112,14 @@ def inference(context: Context) -> Section | None:
         parts.append(context.table(layers, title, _LAYERS, "layers_ns", title=title))
     if not parts:
         return None
-    return Section(
+    return PageSection(
         "Inference",
         "What a server did for its requests, and the layers of its graphs.",
         tuple(parts),
     )
 
 
-def kernels(context: Context) -> Section | None:
+def kernels(context: Context) -> PageSection | None:
     """Kernels, and copies of memory."""
     parts: list[Part] = []
     if categories := context.answer("kernel_categories"):
@@ -134,12 +134,12 @@ def kernels(context: Context) -> Section | None:
         parts.append(context.table(copies, title, _COPIES, "total_ns", title=title))
     if not parts:
         return None
-    return Section(
+    return PageSection(
         "Kernels", "Device time by kernel, and how fast memory was copied.", tuple(parts)
     )
 
 
-def idle(context: Context) -> Section | None:
+def idle(context: Context) -> PageSection | None:
     """Launches, why devices had nothing to do, and the longest gaps."""
     parts: list[Part] = []
     if causes := context.answer("idle"):
@@ -159,26 +159,26 @@ def idle(context: Context) -> Section | None:
         parts.append(context.table(launches, "Launches", _LAUNCHES, "total_ns", title=title))
     if not parts:
         return None
-    return Section(
+    return PageSection(
         "Launches and idle time",
         "Why the devices were idle, and what launches cost the host.",
         tuple(parts),
     )
 
 
-def queues(context: Context) -> Section | None:
+def queues(context: Context) -> PageSection | None:
     """How much work was waiting."""
     summary = context.answer("queue_depth", per="stream")
     if not summary:
         return None
-    return Section(
+    return PageSection(
         "Queue depth",
         "How much work was launched but not begun, on each stream.",
         (*context.chart("queue_depth", "Queue depth over time"), context.table(summary, "Queues")),
     )
 
 
-def counters(context: Context) -> Section | None:
+def counters(context: Context) -> PageSection | None:
     """Counters over time, and hardware counters of ops."""
     parts: list[Part] = []
     if series := context.answer("counter_series", per="counter"):
@@ -189,17 +189,17 @@ def counters(context: Context) -> Section | None:
         parts.append(context.table(ops, title, title=title))
     if not parts:
         return None
-    return Section("Counters", "What counters of the trace measured.", tuple(parts))
+    return PageSection("Counters", "What counters of the trace measured.", tuple(parts))
 
 
-def roofline(context: Context) -> Section | None:
+def roofline(context: Context) -> PageSection | None:
     """How close kernels came to what their device can do."""
     reply = context.answer("roofline")
     if not reply.frame.filter(pl.col("note").ne_missing("unknown_work")).height:
         return None
     names = shortened(reply.frame.select(short_name="name"), "short_name")
     reply = replace(reply, frame=reply.frame.hstack(names))
-    return Section(
+    return PageSection(
         "Roofline",
         "How close kernels came to the limits of their device, and the time that was lost.",
         (

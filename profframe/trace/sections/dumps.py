@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from profframe.pages.report.parts import Part, Section
+from profframe.pages.report.page_parts import PageSection, Part
 from profframe.trace.sections.replies import Context
 
 _HANGS: Final = (
@@ -25,7 +25,7 @@ _TRAFFIC: Final = (
 )  # fmt: skip
 
 
-def hangs(context: Context) -> Section | None:
+def hangs(context: Context) -> PageSection | None:
     """What hangs by dumps of the flight recorder, each rank's side, how far each rank came."""
     progress = context.answer("collective_progress")
     if not progress:
@@ -39,10 +39,10 @@ def hangs(context: Context) -> Section | None:
     title = "How far each rank got"
     parts.append(context.table(progress, title, _PROGRESS, title=title))
     about = "What ranks did not reach, or disagree about, according to their flight recorders."
-    return Section("Hangs", about, tuple(parts))
+    return PageSection("Hangs", about, tuple(parts))
 
 
-def execution(context: Context) -> Section | None:
+def execution(context: Context) -> PageSection | None:
     """What the ops of an execution trace read and write."""
     traffic = context.answer("tensor_traffic")
     if not traffic:
@@ -50,4 +50,4 @@ def execution(context: Context) -> Section | None:
     title = "Bytes that ops read and write"
     about = "Calls with their input and output tensors, from an execution trace."
     parts = (context.table(traffic, title, _TRAFFIC, title=title),)
-    return Section("Execution trace", about, parts)
+    return PageSection("Execution trace", about, parts)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from profframe.pages.report.columns import FrameView
-from profframe.pages.report.parts import Choice, Flame, Part, Section, Table
+from profframe.pages.report.frame_columns import FrameView
+from profframe.pages.report.page_parts import ChoicePart, Flame, PageSection, Part, TablePart
 from profframe.trace.sections.replies import Context, Reply
 
 _SELF_TIMES: Final = ("name", "kind", "calls", "self_ns", "self_share", "total_ns", "mean_ns")
@@ -52,7 +52,7 @@ _MOST_NODES: Final = 8_000
 _FEWEST_NODES: Final = 300
 
 
-def operators(context: Context) -> Section | None:
+def operators(context: Context) -> PageSection | None:
     """Self times, and operators by name, input shapes and stack."""
     times = context.answer("self_times")
     if not times:
@@ -74,19 +74,19 @@ def operators(context: Context) -> Section | None:
         (label, context.table(reply, f"Operators by {label}", _OPERATORS, by, key=f"operators-{n}"))
         for n, (label, reply) in enumerate(options)
     )
-    return Section(
+    return PageSection(
         "Operators",
         "Where the time went: self time by name, and by operator as torch adds it up.",
-        (*parts, Choice("operators", "Grouped by", tables, "Operators")),
+        (*parts, ChoicePart("operators", "Grouped by", tables, "Operators")),
     )
 
 
-def memory(context: Context) -> Section | None:
+def memory(context: Context) -> PageSection | None:
     """Memory over time, its peak and the owners of it, and what was never freed."""
     peaks = context.answer("memory_peak")
     if not peaks:
         return None
-    tables: list[Table] = [
+    tables: list[TablePart] = [
         context.table(
             peaks,
             "Memory peaks",
@@ -103,14 +103,14 @@ def memory(context: Context) -> Section | None:
         tables.append(
             context.table(blocks, "Unfreed blocks", _BLOCKS, "bytes", title=title, about=about)
         )
-    return Section(
+    return PageSection(
         "Memory",
         "How much memory was allocated, when it peaked, and what held it.",
         (*context.chart("memory", "Memory over time"), *tables),
     )
 
 
-def snapshot(context: Context) -> Section | None:
+def snapshot(context: Context) -> PageSection | None:
     """What a memory snapshot has: over time, at the peak, and how segments are divided."""
     held = partial(context.answer, "memory_stacks", top=0)
     frames = held(per="frame")
@@ -128,14 +128,14 @@ def snapshot(context: Context) -> Section | None:
             and (per == "stack" or {*reply.frame["name"]} - {None, "unknown"})
         ]
         title = "What held memory at the peak, and what was never freed"
-        parts.append(Choice("memory-stacks", "Grouped by", tuple(tables), title))
+        parts.append(ChoicePart("memory-stacks", "Grouped by", tuple(tables), title))
     if segments:
         parts += context.chart("segments", "Segments and their blocks")
         title = "Segments, those with the most free memory first"
         parts.append(context.table(segments, "Segments", _SEGMENTS, title=title))
     if not parts:
         return None
-    return Section(
+    return PageSection(
         "Memory snapshot",
         "What the allocator recorded: what held memory, what was never freed, and how fragmented "
         "it was.",
@@ -143,27 +143,27 @@ def snapshot(context: Context) -> Section | None:
     )
 
 
-def regions(context: Context) -> Section | None:
+def regions(context: Context) -> PageSection | None:
     """Modules and annotations."""
     has_modules = context.filled_columns() & {"python_module_id", "module_hierarchy"}
     names = ("modules", "annotations") if has_modules else ("annotations",)
     replies = [reply for name in names if (reply := context.answer(name))]
     if not replies:
         return None
-    return Section(
+    return PageSection(
         " and ".join(reply.name for reply in replies).capitalize(),
         "What ran on host and devices for each of them, step by step.",
         tuple(_region(context, reply) for reply in replies),
     )
 
 
-def _region(context: Context, reply: Reply) -> Table:
+def _region(context: Context, reply: Reply) -> TablePart:
     by = "device_ns" if reply.frame["device_ns"].sum() else "host_ns"
     label = reply.name.capitalize()
     return context.table(reply, label, _REGIONS, by, title=label)
 
 
-def flame(context: Context) -> Section | None:
+def flame(context: Context) -> PageSection | None:
     """The call tree of the host."""
     from profframe.pages.flame import COLUMNS
     from profframe.pages.plots import palette
@@ -186,4 +186,4 @@ def flame(context: Context) -> Section | None:
         else "",
     )
     about = "The host's call tree, the outermost on top; click to zoom, type to search."
-    return Section("Flame graph", about, (graph,))
+    return PageSection("Flame graph", about, (graph,))

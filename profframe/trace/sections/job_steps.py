@@ -10,21 +10,21 @@ import polars as pl
 
 from profframe.analysis.path_pieces import pieces
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.pages.report.columns import FrameView
-from profframe.pages.report.parts import (
+from profframe.pages.report.frame_columns import FrameView
+from profframe.pages.report.page_parts import (
     Chart,
-    Choice,
-    Fact,
+    ChoicePart,
     Facts,
+    FactTile,
+    PageSection,
     Part,
-    Section,
     Sentences,
     Sliders,
 )
 from profframe.query.header import sql_directory
 from profframe.show import units
 from profframe.show.kernel_names import shortened
-from profframe.show.path import shortened_waits
+from profframe.show.path_text import shortened_waits
 from profframe.trace.sections.replies import Context, Reply, call_text
 
 _STEPS: Final = "report/step_ranks.sql"
@@ -87,7 +87,7 @@ _BLAME_DOCS: Final = {
 _KERNEL_CAUSES: Final = ("compute", "communication", "copy")
 
 
-def job(context: Context) -> Section | None:
+def job(context: Context) -> PageSection | None:
     """Steps of all ranks, the path across them, who is to blame, and what could be saved."""
     if "rank" in context.constant_keys or "run" not in context.constant_keys:
         return None
@@ -105,7 +105,7 @@ def job(context: Context) -> Section | None:
         parts += _path(context, ranks, step, is_blamed)
         if not is_blamed:
             about += f" Blame of {events:,} events is left out; trace.blame() gives it."
-    return Section("Job", about, tuple(parts)) if parts or cut else None
+    return PageSection("Job", about, tuple(parts)) if parts or cut else None
 
 
 def _too_much(ranks: int, events: int) -> str:
@@ -119,20 +119,20 @@ def _too_much(ranks: int, events: int) -> str:
 
 def _steps(context: Context) -> Iterator[Part]:
     """How long steps take on each rank, wait and compute."""
-    from profframe.pages.plots import lanes
+    from profframe.pages.plots import rank_lanes
 
     ranks = context.starts.height
     most = max(min(_MOST_CELLS // ranks, _MOST_STEPS), 1)
     rows = pl.DataFrame(context.trace.answer(sql_directory() / _STEPS, most=most))
     options: list[tuple[str, Chart]] = []
-    for measure, (column, *_) in lanes.MEASURES.items():
+    for measure, (column, *_) in rank_lanes.MEASURES.items():
         if rows[column].max():
-            draw = partial(lanes.heat_map, rows, measure)
+            draw = partial(rank_lanes.heat_map, rows, measure)
             calls = ("trace.step_times()", 'trace.collectives(per="rank")')
             chart = context.drawn(f"job-{measure}", f"{measure} by rank and step", draw, calls)
             options.append((measure, chart))
     if options:
-        yield Choice("job-steps", "Colour", tuple(options), "Steps of all ranks")
+        yield ChoicePart("job-steps", "Colour", tuple(options), "Steps of all ranks")
 
 
 def _path(context: Context, ranks: list[int], step: int | None, is_blamed: bool) -> Iterator[Part]:
@@ -171,24 +171,26 @@ def _slowest(context: Context) -> int | None:
     return int(order["step"][0])
 
 
-def _facts(path: Any, step: int | None) -> Iterator[Fact]:
+def _facts(path: Any, step: int | None) -> Iterator[FactTile]:
     length, what = path.length_ns, "Whole trace" if step is None else "Slowest step"
     note = "" if step is None else f"step {step}"
-    yield Fact(what, units.duration(length).strip(), f"{length:,} ns", note)
+    yield FactTile(what, units.duration(length).strip(), f"{length:,} ns", note)
     for bound, total, share in path.bounds.sort("total_ns", descending=True).iter_rows():
         if share >= _LEAST_SHARE:
             label = "Idle" if bound == "idle" else f"Bound by {bound}"
-            yield Fact(label, units.share(share), f"{total:,} ns", units.duration(total).strip())
+            yield FactTile(
+                label, units.share(share), f"{total:,} ns", units.duration(total).strip()
+            )
 
 
 def _ribbon(
     context: Context, events: pl.DataFrame, ranks: list[int], step: int | None, call: str
 ) -> Chart:
-    from profframe.pages.plots import lanes
+    from profframe.pages.plots import rank_lanes
 
     what = "the whole trace" if step is None else f"step {step}, the slowest"
     title = f"Critical path of {what}"
-    draw = partial(lanes.ribbon, pieces(events), ranks, title, events.height)
+    draw = partial(rank_lanes.ribbon, pieces(events), ranks, title, events.height)
     return context.drawn("job-path", "Critical path across ranks", draw, (call,))
 
 

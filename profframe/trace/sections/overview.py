@@ -7,11 +7,19 @@ from typing import Any, Final
 
 import polars as pl
 
-from profframe.pages.report.parts import Fact, Facts, Finding, Findings, Part, Section, Sentences
+from profframe.pages.report.page_parts import (
+    Facts,
+    FactTile,
+    Finding,
+    FindingsPart,
+    PageSection,
+    Part,
+    Sentences,
+)
 from profframe.show import units
 from profframe.show.columns import KEYS
 from profframe.show.findings import gain_of, ranks_of
-from profframe.show.opening import TimeParts
+from profframe.show.trace_header import TimeParts
 from profframe.trace.file_summaries import file_summaries
 from profframe.trace.sections.replies import Context
 
@@ -19,7 +27,7 @@ _TOP: Final = 3
 """Maximum findings on the first screen."""
 
 
-def overview(context: Context) -> Section:
+def overview(context: Context) -> PageSection:
     """What was traced, and the findings that matter most."""
     words = file_summaries(context.trace, context.trace.traces["format"])
     sentences = tuple(
@@ -30,12 +38,12 @@ def overview(context: Context) -> Section:
         for part in words.parts
     )  # fmt: skip
     if words.is_all:
-        facts = tuple(Fact(*fact) for part in words.parts for fact in part.facts)
+        facts = tuple(FactTile(*fact) for part in words.parts for fact in part.facts)
         own: tuple[Part, ...] = (Facts(facts, ("trace.summary()",)), *sentences)
-        return Section("Overview", "What the file contains, and what matters most in it.", own)
+        return PageSection("Overview", "What the file contains, and what matters most in it.", own)
     reply = context.answer("overview")
     rows = context.answer("advice").frame
-    findings = Findings(
+    findings = FindingsPart(
         "Top findings",
         _top(context, rows),
         "No rule of advice found anything.",
@@ -45,7 +53,7 @@ def overview(context: Context) -> Section:
     if reply.frame.height > 1:
         parts.append(context.table(reply, "Traces", title="Traces"))
     about = "What was traced, and the findings that matter most."
-    return Section("Overview", about, tuple(parts))
+    return PageSection("Overview", about, tuple(parts))
 
 
 def _top(context: Context, rows: pl.DataFrame) -> tuple[Finding, ...]:
@@ -62,12 +70,12 @@ def _top(context: Context, rows: pl.DataFrame) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def _facts(context: Context, rows: pl.DataFrame) -> tuple[Fact, ...]:
+def _facts(context: Context, rows: pl.DataFrame) -> tuple[FactTile, ...]:
     several = rows.height > 1
     facts = [*_time("Span", rows["span_ns"].max(), "the longest" if several else "")]
     if several:
         runs = units.plural(rows["run"].n_unique(), "run")
-        facts.append(Fact("Traces", units.count(rows.height), note=runs))
+        facts.append(FactTile("Traces", units.count(rows.height), note=runs))
     facts += [_count("Events", rows["events"]), *_steps(context)]
     if rows["devices"].sum():
         facts += [_count("Devices", rows["devices"]), *_busy(context)]
@@ -77,17 +85,17 @@ def _facts(context: Context, rows: pl.DataFrame) -> tuple[Fact, ...]:
     return (*facts, *_peak(context))
 
 
-def _time(label: str, ns: Any, note: str = "") -> tuple[Fact, ...]:
+def _time(label: str, ns: Any, note: str = "") -> tuple[FactTile, ...]:
     if ns is None:
         return ()
-    return (Fact(label, units.duration(ns).strip(), f"{ns:,} ns", note),)
+    return (FactTile(label, units.duration(ns).strip(), f"{ns:,} ns", note),)
 
 
-def _count(label: str, column: pl.Series) -> Fact:
-    return Fact(label, units.count(int(column.sum())))
+def _count(label: str, column: pl.Series) -> FactTile:
+    return FactTile(label, units.count(int(column.sum())))
 
 
-def _steps(context: Context) -> tuple[Fact, ...]:
+def _steps(context: Context) -> tuple[FactTile, ...]:
     steps = context.answer("step_times").frame.filter(pl.col("lack").is_null())
     durations = steps["step_ns"].drop_nulls().sort()
     if not len(durations):
@@ -96,7 +104,7 @@ def _steps(context: Context) -> tuple[Fact, ...]:
     return _time("Median step", middle, f"of {len(durations):,}")
 
 
-def _busy(context: Context) -> tuple[Fact, ...]:
+def _busy(context: Context) -> tuple[FactTile, ...]:
     """The share of the time in which devices had work, of the same time as the first lines."""
     parts = TimeParts.of(context.answer("time_breakdown").frame)
     if parts is None:
@@ -104,10 +112,10 @@ def _busy(context: Context) -> tuple[Fact, ...]:
     busy = parts.span_ns - parts.idle_ns - parts.unrecorded_ns
     of = units.plural(parts.rows, "step") if parts.has_steps else "their span"
     exact = f"{busy:,} of {parts.span_ns:,} ns"
-    return (Fact("Devices busy", units.share(parts.share(busy)), exact, f"of {of}"),)
+    return (FactTile("Devices busy", units.share(parts.share(busy)), exact, f"of {of}"),)
 
 
-def _peak(context: Context) -> tuple[Fact, ...]:
+def _peak(context: Context) -> tuple[FactTile, ...]:
     peaks = context.answer("memory_peak").frame.drop_nulls("allocated_bytes")
     if not peaks.height:
         return ()
@@ -117,7 +125,7 @@ def _peak(context: Context) -> tuple[Fact, ...]:
     peak = row["allocated_bytes"]
     where = (str(row[key]) for key in ("device_type", "device") if row[key] is not None)
     device = units.visible(" ".join(where))
-    return (Fact("Peak memory", units.size(peak).strip(), f"{peak:,} bytes", device),)
+    return (FactTile("Peak memory", units.size(peak).strip(), f"{peak:,} bytes", device),)
 
 
 def _finding(row: Mapping[str, Any], place: str) -> Finding:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from profframe.errors import ParameterError
-from profframe.pages.report.parts import Part, Section
-from profframe.show.excerpts import own_clocks
+from profframe.pages.report.page_parts import PageSection, Part
+from profframe.show.compact_tables import clock_note
 from profframe.trace.sections.replies import Context, Reply, call_text, whole
 
 _STRAGGLERS: Final = (
@@ -71,7 +71,7 @@ _FEWEST: Final = 3
 _BASELINE: Final = 10
 
 
-def ranks(context: Context) -> Section | None:
+def ranks(context: Context) -> PageSection | None:
     """Who waits for whom, how even ranks are, and how fast collectives are."""
     several = "rank" not in context.constant_keys
     parts = _rank_parts(context) if several else []
@@ -85,9 +85,9 @@ def ranks(context: Context) -> Section | None:
         about = (
             "Which ranks wait for which, how balanced the ranks are, and how fast they communicate."
         )
-        return Section("Ranks and collectives", about, tuple(parts))
+        return PageSection("Ranks and collectives", about, tuple(parts))
     about = "How fast collectives are, seen from one rank: times include its waits for others."
-    return Section("Collectives", about, tuple(parts))
+    return PageSection("Collectives", about, tuple(parts))
 
 
 def _communicates(context: Context) -> bool:
@@ -100,7 +100,7 @@ def _communicates(context: Context) -> bool:
 def _rank_parts(context: Context) -> list[Part]:
     parts: list[Part] = [*context.chart("ranks", "Time of each rank")]
     if stragglers := context.answer("stragglers"):
-        note = own_clocks(stragglers.frame)
+        note = clock_note(stragglers.frame)
         title = f"Which rank the others wait for{note and f', {note}'}"
         parts.append(
             context.table(stragglers, "Stragglers", _STRAGGLERS, "held_up_ns", title=title)
@@ -121,7 +121,7 @@ def _rank_parts(context: Context) -> list[Part]:
     return parts
 
 
-def runs(context: Context) -> Section | None:
+def runs(context: Context) -> PageSection | None:
     """Each run in one row, the trend, and what got slower."""
     if "run" in context.constant_keys:
         return None
@@ -139,7 +139,7 @@ def runs(context: Context) -> Section | None:
     if regressions := _regressions(context, reply.frame.height):
         title = "What takes longer in the latest run than before"
         parts.append(context.table(regressions, "Regressions", _REGRESSIONS, title=title))
-    return Section(
+    return PageSection(
         "Runs",
         "Each run in one row, when steps began to take longer, and what got slower.",
         tuple(parts),

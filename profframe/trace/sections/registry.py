@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from profframe.pages.report.parts import Part, Section
+from profframe.pages.report.page_parts import PageSection, Part
 from profframe.trace.sections import devices, dumps, hosts, ranks_and_runs
 from profframe.trace.sections.job_steps import job
 from profframe.trace.sections.overview import overview
@@ -30,7 +30,7 @@ _MOST_HEADERS: Final = 8
 """Traces whose headers are in the page."""
 
 
-def advice(context: Context) -> Section | None:
+def advice(context: Context) -> PageSection | None:
     """All findings of the rules of advice."""
     reply = context.answer("advice")
     if not reply:
@@ -40,26 +40,26 @@ def advice(context: Context) -> Section | None:
         "steps": (reply.frame["steps"] > 0).any(),
     }
     columns = tuple(name for name in _ADVICE if useful.get(name, True))
-    return Section(
+    return PageSection(
         "Advice",
         "What rules found slow or wasteful, and what to do; gains do not add up.",
         (context.table(reply, "Advice", columns, full_text=reply.frame.height <= _MOST_FULL),),
     )
 
 
-def quality(context: Context) -> Section | None:
+def quality(context: Context) -> PageSection | None:
     """What was repaired, dropped or doubtful."""
     reply = Reply("quality", "trace.quality", context.trace.quality)
     if not reply:
         return None
-    return Section(
+    return PageSection(
         "Quality notes",
         "What was repaired, dropped or doubtful when the trace was loaded.",
         (context.table(reply, "Quality notes", full_text=True),),
     )
 
 
-def provenance(context: Context) -> Section:
+def provenance(context: Context) -> PageSection:
     """Sources of the numbers, versions and options."""
     traces = context.trace.traces
     headers = Reply("headers", "trace.traces", _headers(traces))
@@ -80,7 +80,7 @@ def provenance(context: Context) -> Section:
     if machines:
         parts.append(context.table(machines, "Devices", title="Devices"))
     about = "Where these numbers come from: sources, versions, options."
-    return Section("Provenance", about, tuple(parts))
+    return PageSection("Provenance", about, tuple(parts))
 
 
 def _headers(traces: pl.DataFrame) -> pl.DataFrame:
@@ -100,7 +100,7 @@ def _items(header: object) -> list[tuple[str, object]]:
     return [*header.items()] if isinstance(header, dict) else [("", header)]
 
 
-SECTIONS: Final[Mapping[str, Callable[[Context], Section | None]]] = MappingProxyType(
+SECTIONS: Final[Mapping[str, Callable[[Context], PageSection | None]]] = MappingProxyType(
     {
         "overview": overview,
         "advice": advice,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from profframe.errors import ParameterError
-from profframe.pages.report.columns import FrameView
-from profframe.pages.report.parts import Chart, Table
+from profframe.pages.report.frame_columns import FrameView
+from profframe.pages.report.page_parts import Chart, TablePart
 from profframe.query.catalogue import find, resolve
 from profframe.query.header import sql_directory
 from profframe.show.columns import KEYS
@@ -82,7 +82,7 @@ class Context:
         about: str = "",
         full_text: bool = False,
         column_docs: Mapping[str, str] | None = None,
-    ) -> Table:
+    ) -> TablePart:
         """A table of the rows.
 
         ``main`` columns are visible at first, or all if there are none. Without ``by`` rows keep
@@ -96,7 +96,7 @@ class Context:
         empty = {column.name for column in head if column.null_count() == head.height}
         frame = head.drop(empty.union(self.constant_keys), strict=False)
         visible = [name for name in main if name in frame.columns and not _is_zero(frame[name])]
-        return Table(
+        return TablePart(
             key=key or reply.name,
             label=label,
             view=FrameView(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from profframe.pages.report.parts import Section, Timeline
+from profframe.pages.report.page_parts import PageSection, TimelinePart
 from profframe.show import units
 from profframe.trace.sections.replies import Context
 
@@ -12,7 +12,7 @@ FORMS: Final = ("budget", "full", "none")
 """All slices that there is room for, all slices, or no timeline."""
 
 
-def timeline(context: Context) -> Section | None:
+def timeline(context: Context) -> PageSection | None:
     """All slices over time."""
     from profframe.pages.timeline.document import BUDGET_BYTES, document
     from profframe.trace.timeline_rows import MOST_READ, timeline_rows
@@ -27,7 +27,7 @@ def timeline(context: Context) -> Section | None:
     left = rows.unread + sum(lane["left_out"] for lane in packed.head["lanes"])
     number = rows.slices.height + rows.unread
     cut = f"{left:,} of {number:,} slices, the shortest, are left out; --timeline full has all."
-    part = Timeline(
+    part = TimelinePart(
         key="timeline",
         head=units.script_json(packed.head),
         packed=packed.text,
@@ -38,4 +38,4 @@ def timeline(context: Context) -> Section | None:
         "Everything over time: W and S zoom, A and D move, drag to select a span, click for all "
         "columns of a slice."
     )
-    return Section("Timeline", about, (part,))
+    return PageSection("Timeline", about, (part,))

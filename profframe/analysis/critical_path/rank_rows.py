@@ -1,0 +1,278 @@
+"""The rows of one (run, rank) that a critical path needs, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from profframe.analysis.critical_path.graph import (
+    NONE,
+    UNSET,
+    DisjointSpans,
+    HostSlices,
+    HostWaits,
+    Rows,
+    StreamWaits,
+    Threads,
+    WaitCalls,
+    Works,
+)
+from profframe.analysis.critical_path.source import RankSource
+from profframe.analysis.critical_path.turns import in_turns
+from profframe.errors import ParameterError, UnknownNameError
+from profframe.facts.arrays import last_equal
+from profframe.intervals import Ints, Mask, union
+from profframe.query.selection import check_numbers, integer
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The window of a path, to the end of its last activity.
+
+    ``main`` is the main thread. The last activity is a slice of ``thread``, or the work ``event``
+    if that is not -1. The host is done at ``host_end_ns`` on ``host_thread``. ``pairs`` are pairs
+    of threads, if the window was found by them.
+    """
+
+    start_ns: int
+    end_ns: int
+    main: int
+    thread: int
+    event: int
+    host_thread: int
+    host_end_ns: int
+    pairs: Mapping[str, Ints] | None = None
+
+    def moved(self, by_ns: int) -> Window:
+        """The window on another clock."""
+        moments = (self.start_ns, self.end_ns, self.host_end_ns)
+        start, end, host_end = (moment + by_ns for moment in moments)
+        return replace(self, start_ns=start, end_ns=end, host_end_ns=host_end)
+
+    def since(self, moment_ns: int) -> Window | None:
+        """The window from a later start on; None if it had ended by then."""
+        if self.end_ns <= moment_ns:
+            return None
+        start, host_end = (max(at, moment_ns) for at in (self.start_ns, self.host_end_ns))
+        return replace(self, start_ns=start, host_end_ns=host_end)
+
+
+def window(
+    source: RankSource, step: int | None, annotation: str | None, instance: int
+) -> Window | None:
+    """Find the window of a step, of an annotation, or of all; None if nothing takes time."""
+    if step is not None and annotation is not None:
+        raise ParameterError("step and annotation: give one of them, not both")
+    if step is not None:
+        return _step_window(source, step)
+    if annotation is not None:
+        return _annotation_window(source, annotation, instance)
+    return _whole_window(source)
+
+
+def _step_window(source: RankSource, step: int) -> Window | None:
+    """Find the interval of a profiler step, to its completion; None if it takes no time.
+
+    Where it is not known, it is from the start on the host to the end of the work launched in it.
+    """
+    steps = source.ints(
+        """SELECT
+            steps.event_id, steps.step, thread, steps.start_ns + host_ns AS host_end_ns,
+            coalesce(began_ns, steps.start_ns) AS began_ns,
+            coalesce(
+                completed_ns,
+                greatest(steps.start_ns + host_ns, device_start_ns + device_window_ns)
+            ) AS completed_ns
+        FROM profiler_steps AS steps JOIN events USING (run, rank, event_id)
+        WHERE steps.start_ns IS NOT NULL AND host_ns > 0
+        ORDER BY steps.start_ns, steps.event_id""",
+    )
+    number = integer("step", step)
+    check_numbers("step", (number,), steps["step"].tolist())
+    at = int(np.flatnonzero(steps["step"] == number)[0])
+    names = ("began_ns", "completed_ns", "host_end_ns", "thread")
+    began, completed, host_end, thread = (int(steps[name][at]) for name in names)
+    if completed <= began:
+        return None
+    works = source.ints(
+        "SELECT event_id, step FROM path_works(events) WHERE end_ns = getvariable('path_end_ns')",
+        path_end_ns=completed,
+    )
+    event = NONE
+    # If the host ends later than the devices, the path begins on the host.
+    if completed > host_end and works["event_id"].size:
+        # Several works may end in this nanosecond; the one of the latest step is this step's.
+        event = int(works["event_id"][np.argmax(works["step"])])
+    return Window(began, completed, thread, thread, event, thread, max(host_end, began))
+
+
+def _annotation_window(source: RankSource, annotation: str, instance: int) -> Window:
+    """Find the window of an annotation: to the end of the work that was launched in it."""
+    marks = source.ints(
+        """SELECT start_ns, end_ns, thread FROM path_annotations(events)
+        WHERE name = getvariable('path_annotation') ORDER BY start_ns, event_id""",
+        path_annotation=annotation,
+    )
+    count = marks["start_ns"].size
+    if not count:
+        choices = source.texts("SELECT DISTINCT name FROM path_annotations(events)")
+        raise UnknownNameError.among("annotation", annotation, choices)
+    check_numbers("instance", (integer("instance", instance),), range(count))
+    start, end = (int(marks[name][instance]) for name in ("start_ns", "end_ns"))
+    works = source.ints(
+        """SELECT works.event_id, works.end_ns, calls.start_ns AS call_ns
+        FROM path_works(events) AS works
+        JOIN path_calls(events) AS calls ON works.launch_id = calls.event_id"""
+    )
+    inside = (works["call_ns"] >= start) & (works["call_ns"] < end)
+    return _window(marks, instance, {name: values[inside] for name, values in works.items()})
+
+
+def _window(marks: Mapping[str, Ints], at: int, works: Mapping[str, Ints]) -> Window:
+    """The window of a mark, to the end of the last of some works, sorted by ``event_id``."""
+    start, end, thread = (int(marks[name][at]) for name in ("start_ns", "end_ns", "thread"))
+    if works["event_id"].size:
+        last = int(np.argmax(works["end_ns"]))
+        done, event = int(works["end_ns"][last]), int(works["event_id"][last])
+        if done > end:
+            return Window(start, done, thread, thread, event, thread, end)
+    return Window(start, end, thread, thread, NONE, thread, end)
+
+
+def _whole_window(source: RankSource) -> Window | None:
+    """Find the window from the first start to the last end; None if nothing takes time.
+
+    The main thread is the one with the forward ops of most backward ops. If none are known, it is
+    the one with the most slices among those without backward passes, or among all.
+    """
+    host = source.ints(
+        """SELECT thread, count(*) AS slices, min(start_ns) AS start_ns, max(end_ns) AS end_ns
+        FROM path_slices(events) GROUP BY thread ORDER BY slices DESC, thread""",
+    )
+    work = source.ints(
+        """SELECT arg_max(event_id, (end_ns, -event_id)) AS event, min(start_ns) AS start_ns,
+            max(end_ns) AS end_ns FROM path_works(events) GROUP BY event_id >> 40""",
+    )
+    starts, ends = (np.append(host[name], work[name]) for name in ("start_ns", "end_ns"))
+    if not starts.size:
+        return None
+    start, end = int(starts.min()), int(ends.max())
+    pairs = _pairs(source)
+    linked = [thread for thread in pairs["forward_thread"].tolist()[-1:] if thread >= 0]
+    threads = host["thread"].tolist()
+    others = [thread for thread in threads if thread not in set(pairs["thread"].tolist())]
+    main = next(iter((*linked, *others, *threads)), 0)
+    host_end = int(host["end_ns"].max(initial=start))
+    last = host["thread"][host["end_ns"] == host_end].tolist() or [main]
+    # On a tie the main thread, which has more to tell.
+    thread = main if main in last else min(last)
+    if host_end == end:
+        return Window(start, end, main, thread, NONE, thread, host_end, pairs)
+    return Window(start, end, main, main, int(work["event"][0]), thread, host_end, pairs)
+
+
+def read(source: RankSource, window: Window) -> Rows:
+    """Read what happened in the window."""
+    host, work, waits, wait_calls = (
+        source.ints(
+            f"FROM {macro}(events)", window_start_ns=window.start_ns, window_end_ns=window.end_ns
+        )
+        for macro in ("path_host", "path_work", "path_waits", "path_wait_calls")
+    )
+    work_stream, wait_stream, on_stream = _streams(
+        (work["device"], work["stream"]),
+        (waits["device"], waits["stream"]),
+        (waits["device"], waits["on_stream"]),
+    )
+    on_stream = np.where(waits["on_stream"] < 0, NONE, on_stream)
+    # Later work keeps devices busy, but nothing in the window waits for its end.
+    done = work["end_ns"] <= window.end_ns - window.start_ns
+    works = in_turns(_works(work, work_stream, done))
+    slices = HostSlices(
+        host["event_id"], host["thread"], host["start_ns"], host["end_ns"], host["root"] > 0
+    )
+    return Rows(
+        slices,
+        works,
+        DisjointSpans(*union(work["start_ns"], work["end_ns"])),
+        _stream_waits(waits, wait_stream, on_stream),
+        WaitCalls(wait_calls["thread"], wait_calls["issued_ns"]),
+        _host_waits(waits, on_stream, host["event_id"][host["synchronises"] > 0]),
+        _threads(_pairs(source) if window.pairs is None else window.pairs, window.main),
+    )
+
+
+def _works(columns: Mapping[str, Ints], stream: Ints, some: Mask) -> Works:
+    """Some rows of ``path_work``."""
+    work = {name: values[some] for name, values in columns.items()}
+    return Works(
+        event=work["event_id"],
+        stream=stream[some],
+        start=work["start_ns"],
+        end=work["end_ns"],
+        whole=work["end_ns"] - work["start_ns"],
+        copy=work["copy"] > 0,
+        by_host=work["by_host"] > 0,
+        call=work["call"],
+        call_thread=work["call_thread"],
+        call_start=work["call_start_ns"],
+        call_end=work["call_end_ns"],
+    )
+
+
+def graph_waits(source: RankSource, events: Ints) -> tuple[Ints, Ints]:
+    """Dependencies between nodes of graphs: rows of the source and of the target."""
+    pairs = source.ints("FROM flow_pairs(flows, 'graph_dependency')")
+    rows = np.arange(events.size)
+    first, then = (last_equal(events, rows, pairs[name]) for name in ("source", "target"))
+    there = (first >= 0) & (then >= 0)
+    return first[there], then[there]
+
+
+def _stream_waits(waits: Mapping[str, Ints], stream: Ints, on_stream: Ints) -> StreamWaits:
+    """Waits of streams; if the recorded moment is unknown, all work before the call counts."""
+    rows = np.flatnonzero((waits["of_stream"] > 0) & (on_stream >= 0))
+    issued, recorded = waits["issued_ns"][rows], waits["recorded_ns"][rows]
+    recorded = np.where(recorded == UNSET, issued, recorded)
+    return StreamWaits(stream[rows], issued, on_stream[rows], recorded)
+
+
+def _host_waits(waits: Mapping[str, Ints], on_stream: Ints, synchronising: Ints) -> HostWaits:
+    """Waits of threads: from synchronisation events, else from calls by their names."""
+    rows = np.flatnonzero((waits["of_stream"] == 0) & (waits["call"] >= 0))
+    # A recorded wait knows its stream; names of calls are for sources without such records.
+    calls = np.setdiff1d(synchronising, waits["call"][rows])
+    on = on_stream[rows]
+    recorded = np.where(on < 0, UNSET, waits["recorded_ns"][rows])
+    return HostWaits(
+        np.append(waits["call"][rows], calls),
+        np.append(on, np.full(calls.size, NONE)),
+        np.append(recorded, np.full(calls.size, UNSET)),
+    )
+
+
+def _threads(columns: Mapping[str, Ints], main: int) -> Threads:
+    """Pairs of forward and backward threads; an unknown forward thread is the main one."""
+    pairs = zip(columns["forward_thread"].tolist(), columns["thread"].tolist(), strict=True)
+    complete = [(main if forward < 0 else forward, backward) for forward, backward in pairs]
+    return Threads(main, tuple(dict.fromkeys(pair for pair in complete if pair[0] != pair[1])))
+
+
+def _pairs(source: RankSource) -> Mapping[str, Ints]:
+    """Each backward thread with its forward thread; the pair with most links last."""
+    return source.ints(
+        "FROM backward_threads(events) ORDER BY forward_thread >= 0, links, forward_thread, thread"
+    )
+
+
+def _streams(*places: tuple[Ints, Ints]) -> list[Ints]:
+    """A number for each (device, stream), the same in all arrays."""
+    devices = np.concatenate([device for device, _ in places])
+    streams = np.concatenate([stream for _, stream in places])
+    _, device = np.unique(devices, return_inverse=True)
+    distinct, stream = np.unique(streams, return_inverse=True)
+    _, code = np.unique(device * distinct.size + stream, return_inverse=True)
+    bounds = np.cumsum([device.size for device, _ in places])[:-1]
+    return np.split(code.astype(np.int64), bounds)

@@ -1,0 +1,237 @@
+"""Verbs that ask questions: `answer` and `sql`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from profframe.cli import completion
+from profframe.cli.loading import load
+from profframe.cli.output import OutputOptions, as_prose, warn, with_output
+from profframe.cli.part import Part, with_part
+from profframe.cli.verbs import (
+    SOURCE,
+    TermOptions,
+    usage_errors,
+    verbs,
+    with_facts,
+    with_terms,
+)
+from profframe.query.renamed import with_new_names
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from profframe.query.analyses import Analysis
+    from profframe.query.arrangement import Arrangement
+    from profframe.query.header import Answer
+
+
+@verbs.command()
+@click.argument("name", required=False, shell_complete=completion.answers)
+@click.argument(
+    "sources", metavar="[TRACE...]", nargs=-1, shell_complete=completion.sources_or_answers
+)
+@click.option(
+    "-p",
+    "parameters",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a parameter.",
+    shell_complete=completion.parameters,
+)
+@click.option(
+    "--sort",
+    metavar="A,-B",
+    help="Columns to sort by: numbers the largest first, texts from A to Z; +A the smallest first, "
+    "-A the largest.",
+    shell_complete=completion.columns,
+)
+@click.option("--top", metavar="N", help="Maximum rows, as with `-p top=N`.")
+@click.option("--sql", "as_sql", is_flag=True, help="Its SQL with all macros, for a bare shell.")
+@with_part
+@with_terms
+@with_facts
+@with_output
+def answer(
+    name: str | None,
+    sources: tuple[str, ...],
+    parameters: tuple[str, ...],
+    *,
+    sort: str | None,
+    top: str | None,
+    as_sql: bool,
+    part: Part,
+    terms: TermOptions,
+    facts: Mapping[str, Any],
+    output: OutputOptions,
+) -> None:
+    """Ask a question of the catalogue.
+
+    NAME is one of its names, or a path that ends in .sql. Alone: the list of questions. With a
+    NAME alone: its columns and parameters. Every question takes --sort, --top and --columns.
+    """
+    from profframe.trace.query import answers
+
+    if name is None:
+        catalogue = answers()
+        output.emit(catalogue, as_prose(catalogue.drop("needs")))
+        return
+    given = with_new_names(name, _values(parameters, sort=sort, top=top), warn=warn)
+    analysis = _analysis(name)
+    if analysis is None:
+        select, values, output = _checked(name, given, output, is_asked=bool(sources))
+    elif as_sql:
+        raise click.UsageError(f"--sql: {name} has no SQL")
+    else:
+        if part.steps and any(own.name == "step" for own in analysis.parameters):
+            given, part = given | {"step": part.step_words}, part.of_any_step()
+        arrangement, arguments = _request(analysis, given)
+    if as_sql:
+        from profframe.query.run import script
+
+        chosen = {"columns": ",".join(output.columns)} if output.columns else {}
+        click.echo(script(select, values | chosen), nl=False)
+        return
+    if not sources:
+        columns_of = _columns(select if analysis is None else analysis)
+        output.emit(columns_of, as_prose(columns_of))
+        return
+    trace = terms.apply(part.apply(load(sources, facts=facts), sources))
+    if analysis is None:
+        rows = trace.answer(select, **values)
+    else:
+        result = getattr(trace, name)(**arguments)
+        rows = arrangement.of_frame(name, result.events if name == "critical_path" else result)
+    output.emit(rows, readable=output.of(trace))
+
+
+@verbs.command()
+@click.argument("source", type=SOURCE)
+@click.argument("query")
+@with_part
+@with_terms
+@with_facts
+@with_output
+def sql(
+    source: str,
+    query: str,
+    *,
+    part: Part,
+    terms: TermOptions,
+    facts: Mapping[str, Any],
+    output: OutputOptions,
+) -> None:
+    """Run one SELECT over the tables.
+
+    The tables are: events, memory, flows, counters, instants, threads, devices, traces, quality;
+    from execution traces, nodes and tensors; from memory snapshots, segments, blocks, allocations,
+    allocator_events and stacks; from flight recorder dumps, recorded_collectives, process_groups
+    and stacks. It can read nothing else except what --files names.
+    """
+    trace = part.apply(load((source,), facts=facts), (source,))
+    rows = terms.apply(trace).sql(query)
+    output.emit(rows, readable=output.of(trace))
+
+
+def _values(given: tuple[str, ...], **options: str | None) -> dict[str, str]:
+    """Parameters by name, including those given as options."""
+    values = dict(map(parameter, given))
+    for name, value in options.items():
+        if value is None:
+            continue
+        if values.setdefault(name, value) != value:
+            raise click.UsageError(f"--{name} {value} and -p {name}={values[name]}: give only one")
+    return values
+
+
+def _checked(
+    name: str, given: Mapping[str, str], output: OutputOptions, *, is_asked: bool
+) -> tuple[Answer, dict[str, object], OutputOptions]:
+    """The SELECT, checked parameters, and the columns that they or the output name."""
+    from profframe.cli.output import warn
+    from profframe.query.arrangement import divided
+    from profframe.query.catalogue import resolve
+    from profframe.query.renamed import with_new_columns
+
+    with usage_errors():
+        question, values = resolve(name, given, warn)
+    check_question(question, values)
+    named = with_new_columns(question.name, output.columns, warn)
+    output = replace(output, columns=tuple(named))
+    arrangement, own = divided(question, values)
+    if arrangement.columns:
+        output = replace(output, columns=arrangement.columns, is_asked_for=True)
+        values = {key: value for key, value in values.items() if key != "columns" or key in own}
+    elif output.columns and is_asked and "columns" not in own:
+        check_question(question, values | {"columns": ",".join(output.columns)})
+    return question, values, output
+
+
+def _analysis(name: str) -> Analysis | None:
+    """The analysis of this name, unless it has a verb of its own."""
+    from profframe.query import analyses
+
+    analysis = analyses.find(name)
+    if analysis is not None and analysis.verb:
+        raise click.UsageError(f"{name} is a verb: profframe {analysis.verb}")
+    return analysis
+
+
+def _request(
+    analysis: Analysis, values: Mapping[str, str]
+) -> tuple[Arrangement, Mapping[str, Any]]:
+    """The arrangement of rows, and the arguments of the question."""
+    from profframe.query.arrangement import arranged, shared
+
+    names = {parameter.name for parameter in shared(analysis)}
+    wanted = {name: value for name, value in values.items() if name in names}
+    own = {name: value for name, value in values.items() if name not in names}
+    with usage_errors():
+        return arranged(analysis.name, **wanted), analysis.arguments(own)
+
+
+def check_question(name: str | Answer, parameters: Mapping[str, object]) -> None:
+    """Check a question before loading a large trace for it."""
+    import duckdb
+
+    from profframe.query.catalogue import resolve
+    from profframe.query.run import prepare
+
+    with usage_errors(), duckdb.connect() as connection:
+        prepare(connection, *resolve(name, parameters, lambda _: None))
+
+
+def parameter(text: str) -> tuple[str, str]:
+    """Name and value of a parameter."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"-p needs KEY=VALUE, got {text!r}")
+    return key, value
+
+
+def _columns(question: Answer | Analysis) -> pl.DataFrame:
+    """Columns and parameters of an answer, or the parameters of an analysis."""
+    import polars as pl
+
+    from profframe.query.arrangement import shared
+    from profframe.query.header import Answer
+
+    selects = question.selects if isinstance(question, Answer) else ()
+    rows = [
+        (f"column, {select.choice}" if select.choice else "column", c.name, c.type, c.unit, c.doc)
+        for select in selects
+        for c in select.columns
+    ]
+    parameters = [*question.all_parameters]
+    parameters += [p for p in shared(question) if p.name not in {one.name for one in parameters}]
+    defaults = ["" if p.default is None else p.default for p in parameters]
+    rows += [
+        ("parameter", p.name, p.type, f"={default}", p.doc)
+        for p, default in zip(parameters, defaults, strict=True)
+    ]
+    names = ("what", "name", "type", "unit", "meaning")
+    return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")

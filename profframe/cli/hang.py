@@ -1,0 +1,48 @@
+"""The verb `hang`: which rank did not arrive at which collective."""
+
+from __future__ import annotations
+
+import click
+
+from profframe.cli.loading import load
+from profframe.cli.output import OutputOptions, with_output
+from profframe.cli.verbs import (
+    SOURCE,
+    one_option,
+    verbs,
+)
+from profframe.errors import ParameterError
+
+
+@verbs.command()
+@click.argument("sources", metavar="DUMP...", nargs=-1, required=True, type=SOURCE)
+@one_option("--as-rank", type=int, help="Rank of a single dump, if its name does not have it.")
+@click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
+@with_output
+def hang(sources: tuple[str, ...], *, as_rank: int | None, top: int, output: OutputOptions) -> None:
+    """Show which rank did not arrive at which collective.
+
+    DUMPs are torch's flight recorder dumps of all ranks: files, a glob, a folder or a store. It
+    says in a sentence what hangs, with the stack of each side; then follow a table of hangs, and
+    one of how far each rank got. With --format or -o: the rows of the answer `hangs`.
+
+    The exit code is 0 whether or not something hangs: --format json writes [] if nothing does.
+    """
+    from profframe.show import terminal
+    from profframe.trace import file_summaries
+    from profframe.trace.query import own_rows
+
+    trace = load(sources, rank=as_rank)
+    if not own_rows(trace, "SELECT count(*) FROM process_groups").item() and not (
+        own_rows(trace, "SELECT count(*) FROM recorded_collectives").item()
+    ):
+        raise ParameterError(
+            f"{' '.join(sources)}: no flight recorder records in it (give the dumps of all ranks; "
+            "TORCH_FR_BUFFER_SIZE=2000 records them, and an NCCL timeout writes them)"
+        )
+    rows = trace.hangs()
+    if output.is_asked_for:
+        output.emit(rows, readable=output.of(trace))
+        return
+    with trace.session() as session:
+        output.echo(*terminal.words(file_summaries.dumps(session), top, output.width))

@@ -1,0 +1,192 @@
+"""Verbs of stores: `convert`, and those of `store`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from profframe.cli.loading import LoadingBar
+from profframe.cli.output import OutputOptions, complain, with_output
+from profframe.cli.part import numbers_option
+from profframe.cli.verbs import (
+    BAD_INPUT,
+    FILE,
+    takes_sources,
+    verbs,
+    with_facts,
+)
+from profframe.show.units import visible
+
+if TYPE_CHECKING:
+    from profframe.query.selection import Integers
+
+
+@contextmanager
+def _removals_shown(store: str | Path) -> Iterator[None]:
+    """Show a line for what was removed from a store because nobody works on it any longer."""
+    from profframe.store.leftovers import LOGGER
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            click.echo(f"{visible(str(store))}: {record.getMessage()}", err=True)
+
+    logger, handler = logging.getLogger(LOGGER), Lines()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+@verbs.command()
+@takes_sources
+@click.option("-o", "--output", required=True, metavar="STORE", help="Folder to write.")
+@click.option("--as-run", metavar="NAME", help="Name of the run, instead of the traces' own.")
+@click.option(
+    "--as-rank", type=click.IntRange(0), metavar="N", help="Rank, instead of the traces' own."
+)
+@click.option(
+    "--pattern", help="Position of run and rank in the paths, such as '{run}/rank{rank}.json.gz'."
+)
+@click.option("--workers", type=click.IntRange(1), help="Processes; default: one per core.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of each worker.")
+@click.option("--dask", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler.")
+@with_facts
+def convert(
+    sources: tuple[str, ...],
+    output: str,
+    as_run: str | None,
+    as_rank: int | None,
+    *,
+    pattern: str | None,
+    workers: int | None,
+    threads: int | None,
+    dask: str | None,
+    facts: Mapping[str, Any],
+) -> int:
+    """Write traces into a Parquet store.
+
+    TRACE can also be a URL. Files that the store already has unchanged are skipped, so a batch that
+    was stopped resumes when you run it again; changed files are replaced. Different files never
+    replace each other: those with the same run and rank are numbered by their start. Memory
+    snapshots and dumps join the trace of their run and rank. If a file cannot be converted, the
+    others still are, and the exit code is 1.
+    """
+    from profframe.conversion.convert import convert as batch
+    from profframe.conversion.dask import dask_workers
+    from profframe.show import store_text
+
+    if dask is not None and workers is not None:
+        raise click.UsageError(
+            "--workers sets processes on this machine; a Dask cluster has its own workers"
+        )
+    with (
+        _removals_shown(output),
+        dask_workers(dask) if dask else nullcontext() as executor,
+        closing(LoadingBar()) as bar,
+    ):
+        files = batch(
+            [*sources],
+            output,
+            executor,
+            as_run,
+            as_rank,
+            pattern,
+            threads,
+            lambda p: bar(p.bytes_done, p.bytes, f"{p.files_done} of {p.files} files"),
+            workers=workers,
+            **facts,
+        )
+    for error in store_text.errors(files):
+        complain(error)
+    click.echo(f"{visible(output)}: {store_text.conversion(files)}", err=True)
+    return BAD_INPUT if "failed" in files["status"] else 0
+
+
+@verbs.group("store")
+def store_verbs() -> None:
+    """List, check, compact, or remove the contents of a store."""
+
+
+_store = click.argument("path", metavar="STORE", type=FILE)
+
+
+@store_verbs.command("ls")
+@_store
+@click.option("--ranks", is_flag=True, help="One row per rank.")
+@with_output
+def store_list(path: Path, *, ranks: bool, output: OutputOptions) -> None:
+    """Show the runs of a store.
+
+    Ranks, events, bytes, start, and the versions of schema and facts; also for a store with another
+    schema version. A line above counts what another version of profframe has read.
+    """
+    from profframe.show import store_text
+    from profframe.store import maintenance
+
+    contents = maintenance.contents(path)
+    rows = contents if ranks else store_text.by_run(contents)
+    output.emit(rows, lambda width: store_text.listing(contents, rows, width))
+
+
+@store_verbs.command("rm")
+@_store
+@click.argument("runs", metavar="[RUN...]", nargs=-1)
+@numbers_option("--rank", "ranks", help="Only these ranks, such as 0, 0-63 or 0,2-3.")
+def store_remove(path: Path, runs: tuple[str, ...], ranks: Integers) -> None:
+    """Remove runs, or ranks, from a store.
+
+    Others may read the store meanwhile. RUN is a name from `profframe store ls`.
+    """
+    from profframe.show import store_text
+    from profframe.store import maintenance
+
+    if not runs and not ranks:
+        raise click.UsageError("name a RUN, or give --rank")
+    removed = maintenance.remove(path, runs or None, ranks or None)
+    click.echo(f"{visible(str(path))}: {store_text.trace_count(removed)} removed", err=True)
+
+
+@store_verbs.command("compact")
+@_store
+def store_compact(path: Path) -> None:
+    """Compact many folders of a store into one.
+
+    Answers stay the same; others may read the store meanwhile.
+    """
+    from profframe.show import store_text
+    from profframe.store import maintenance
+
+    with _removals_shown(path), closing(LoadingBar()) as bar:
+        number = maintenance.compact(path, lambda done, total: bar(done, total, "packing"))
+    click.echo(f"{visible(str(path))}: {store_text.pack_count(number)}", err=True)
+
+
+@store_verbs.command("verify")
+@_store
+@with_output
+def store_verify(path: Path, output: OutputOptions) -> int:
+    """Check every file of a store: checksum, columns and types.
+
+    The exit code is 1 if anything is wrong; a line for each file says what.
+    """
+    from profframe.show import store_text, terminal
+    from profframe.store import maintenance
+
+    with _removals_shown(path), closing(LoadingBar()) as bar:
+        problems = maintenance.verify(path, lambda done, total: bar(done, total, "checking"))
+    if output.is_asked_for:
+        output.emit(problems, lambda _: terminal.table(problems, None))
+    for line in store_text.problems(problems):
+        complain(line)
+    if not problems.height:
+        click.echo(f"{visible(str(path))}: sound", err=True)
+    return BAD_INPUT if problems.height else 0

@@ -1,0 +1,1 @@
+"""Two sides compared: differences, causes, memory, limits, and their pages."""

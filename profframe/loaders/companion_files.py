@@ -1,0 +1,262 @@
+"""Files without events, whose tables are added to those of a trace of the same process."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe import schema
+from profframe.errors import NotATraceError
+from profframe.facts.fact import Note, Tables
+from profframe.loaders.discovery import Source, paths_of, trace_files
+from profframe.loaders.run_names import known_rank, readable
+from profframe.readers import RawTrace, execution_trace, memory_snapshot, read
+from profframe.readers.json import exact
+from profframe.store.layout import checksum
+
+
+def _process_of(raw: RawTrace) -> str | None:
+    """Process that an execution trace was recorded in, as text."""
+    pids = raw.tables["threads"]["pid"].to_pylist()
+    return pids[0] if pids else None
+
+
+def _with_execution_trace(tables: Tables, raw: RawTrace) -> Tables:
+    """Tables of a trace with those of an execution trace."""
+    quality = pa.concat_tables([tables["quality"], raw.tables["quality"]])
+    own = {name: raw.tables[name] for name in ("nodes", "tensors")}
+    return with_nodes({**tables, **own, "quality": quality})
+
+
+_SHARED: Final = "stacks"
+"""The only table that several of them may have rows of."""
+_OF_EVENTS: Final = ("event_id", "linked_by")
+"""Columns of an execution trace that link its nodes to events."""
+
+
+@dataclass(frozen=True, eq=False)
+class GivenFiles:
+    """Files that are given with traces; equal if their contents are.
+
+    Attributes
+    ----------
+    paths : tuple of pathlib.Path
+        The files.
+    optional : frozenset of pathlib.Path
+        Those that a folder or a pattern led to.
+    """
+
+    paths: tuple[Path, ...]
+    optional: frozenset[Path] = frozenset()
+
+    @classmethod
+    def of(cls, source: Source | Iterable[Source]) -> Self:
+        """The files that a path, glob or folder, or several of these, leads to.
+
+        Raises
+        ------
+        NoTraceFoundError
+            It leads to no file.
+        ParameterError
+            It is not a path, or it is a store.
+        """
+        is_one = isinstance(source, (str, bytes, os.PathLike)) or not isinstance(source, Iterable)
+        files = trace_files(paths_of(source if is_one else list(source)))  # type: ignore[arg-type]
+        return cls(files.paths, files.optional)
+
+    @cached_property
+    def content(self) -> str:
+        """Fingerprint of the files."""
+        return " ".join(checksum(path) for path in self.paths)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The files and their fingerprint, without what was read of them."""
+        return {"paths": self.paths, "optional": self.optional, "content": self.content}
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return self.paths, self.optional, self.content
+
+
+class JoinedFiles(GivenFiles):
+    """Files of one format whose tables join those of a trace."""
+
+    format: ClassVar[str]
+    described: ClassVar[str]
+    """Their format in words, and what writes them."""
+    table: ClassVar[str]
+    """A table that a trace has of them."""
+    owners: ClassVar[str]
+    """What of a trace says whether they belong to it."""
+
+    @cached_property
+    def sources(self) -> Sequence[tuple[Path, RawTrace]]:
+        """Each file with its tables.
+
+        Raises
+        ------
+        SourceError
+            A file cannot be read, or is of another format.
+        """
+        sources = [(path, read(path)) for path in self.paths]
+        for path, raw in sources:
+            if raw.header.format != self.format:
+                raise NotATraceError(
+                    f"{path}: a trace of format {raw.header.format!r}, not {self.described}"
+                )
+        return sources
+
+    def join(self, tables: Tables, rank: int | None, *, is_alone: bool) -> Tables:
+        """Tables of a trace with those of its file; a trace that is alone has the only file."""
+        raise NotImplementedError
+
+
+class MemorySnapshots(JoinedFiles):
+    """Files of memory snapshots, which are read only once."""
+
+    format = memory_snapshot.FORMAT
+    described = "a memory snapshot from torch.cuda.memory._dump_snapshot"
+    table = "allocations"
+    owners = "ranks"
+
+    def join(self, tables: Tables, rank: int | None, *, is_alone: bool) -> Tables:
+        """Tables of a trace with the snapshot of its rank; for a single trace, the only one."""
+        chosen = self._of(rank, is_alone=is_alone)
+        if chosen is None or not fit_together(map(own_tables, (tables, chosen[1].tables))):
+            return tables
+        path, raw = chosen
+        return with_rows_of(tables, raw, readable(str(path)))
+
+    def _of(self, rank: int | None, *, is_alone: bool) -> tuple[Path, RawTrace] | None:
+        of_rank = [
+            (path, raw)
+            for path, raw in self.sources
+            if rank is not None and known_rank(path, raw) == rank
+        ]
+        if len(of_rank) == 1:
+            return of_rank[0]
+        return self.sources[0] if is_alone and len(self.sources) == 1 else None
+
+
+class ExecutionTraces(JoinedFiles):
+    """Files of execution traces, which are read only once."""
+
+    format = execution_trace.FORMAT
+    described = "an execution trace from torch's ExecutionTraceObserver"
+    table = "nodes"
+    owners = "processes and ranks"
+
+    def join(self, tables: Tables, rank: int | None, *, is_alone: bool) -> Tables:
+        """Tables of a trace with the execution trace of its process or rank, if it has none yet."""
+        own = self._of(tables, rank, is_alone=is_alone)
+        return tables if own is None or "nodes" in tables else _with_execution_trace(tables, own)
+
+    def _of(self, tables: Tables, rank: int | None, *, is_alone: bool) -> RawTrace | None:
+        """The one of the same process, else of the same rank; for a single trace, the only one."""
+        pids = set(tables["threads"]["pid"].cast(pa.string()).to_pylist())
+        of_process = [raw for _, raw in self.sources if _process_of(raw) in pids]
+        if len(of_process) == 1:
+            return of_process[0]
+        of_rank = [
+            raw for path, raw in self.sources if rank is not None and known_rank(path, raw) == rank
+        ]
+        if len(of_rank) == 1:
+            return of_rank[0]
+        return self.sources[0][1] if is_alone and len(self.sources) == 1 else None
+
+
+def own_tables(tables: Tables) -> list[str]:
+    """Tables of files to join that a trace has rows of."""
+    return [name for name in tables if name in schema.JOINED_TABLES and tables[name].num_rows]
+
+
+def fit_together(traces: Iterable[Iterable[str]]) -> bool:
+    """Whether no optional table except stacks is in two of them."""
+    names = [name for own in traces for name in own if name != _SHARED]
+    return len(set(names)) == len(names)
+
+
+def with_rows_of(tables: Tables, other: RawTrace, source: str) -> Tables:
+    """Tables of a trace with those of an additional file.
+
+    Parameters
+    ----------
+    tables
+        A trace with its facts.
+    other
+        A file without events; its stacks get numbers that follow those of the trace.
+    source
+        Its file, for `quality`.
+    """
+    own = {name: other.tables[name] for name in own_tables(other.tables)}
+    stacks = tables.get(_SHARED)
+    if stacks is not None and stacks.num_rows:
+        shift = pc.add(pc.max(stacks["stack_id"]), pa.scalar(1, pa.int64()))
+        own = {name: _shifted(rows, shift) for name, rows in own.items()}
+        if _SHARED in own:
+            both = [stacks, own[_SHARED].select(stacks.column_names).cast(stacks.schema)]
+            own[_SHARED] = pa.concat_tables(both).unify_dictionaries()
+    rows = sum(other.tables[name].num_rows for name in own)
+    notes: list[Note] = [("joined_file", rows, f"{source}: {', '.join(own)}", None)]
+    annotations = other.tables["events"].num_rows
+    if annotations:
+        notes.append(("annotation_of_snapshot", annotations, None, None))
+    quality = [tables["quality"], other.tables["quality"], schema.quality_rows(*notes)]
+    joined: dict[str, Any] = {**tables, **own, "quality": pa.concat_tables(quality)}
+    if other.header.metadata is not None:
+        joined["traces"] = _with_metadata(tables["traces"], other)
+    if "nodes" in own:
+        joined = dict(with_nodes(joined))
+    if own.keys().isdisjoint({"allocator_events", "allocations"}):
+        return joined
+    from profframe.facts.snapshots import join_snapshot
+
+    return join_snapshot(joined)
+
+
+def with_nodes(tables: Tables) -> Tables:
+    """Tables whose execution trace nodes refer to the events of a trace, if it has any."""
+    from profframe.facts.execution_traces import join_nodes
+    from profframe.readers.chrome.record_functions import record_function_ids
+
+    nodes, tensors = (
+        tables[name].drop_columns([c for c in _OF_EVENTS if c in tables[name].column_names])
+        for name in ("nodes", "tensors")
+    )
+    return join_nodes(tables, nodes, tensors, record_function_ids(tables["events"]))
+
+
+def _shifted(rows: pa.Table, shift: pa.Scalar) -> pa.Table:
+    """Rows whose stacks have other numbers."""
+    place = rows.schema.get_field_index("stack_id")
+    if place < 0:
+        return rows
+    return rows.set_column(place, "stack_id", pc.add(rows["stack_id"], shift))
+
+
+def _with_metadata(traces: pa.Table, other: RawTrace) -> pa.Table:
+    """The row of `traces`, with the header of the other file under the name of its format."""
+    text = traces["metadata"][0].as_py() if "metadata" in traces.column_names else None
+    metadata: Any = {} if text is None else exact.loads(text)
+    if not isinstance(metadata, dict):
+        return traces
+    metadata[other.header.format] = json.loads(other.header.metadata or "{}")
+    values = pa.array([exact.dumps(metadata)], pa.string())
+    place = traces.schema.get_field_index("metadata")
+    if place < 0:
+        return traces.append_column("metadata", values)
+    return traces.set_column(place, "metadata", values)

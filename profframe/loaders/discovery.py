@@ -1,0 +1,175 @@
+"""Recognise a source: a live profile, a store, or files of traces."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from profframe import store
+from profframe.errors import NoTraceFoundError, ParameterError, SourceError, nearest
+from profframe.readers import torch as live
+
+Source = str | os.PathLike[str]
+
+_MOST_ENTRIES: Final = 10_000
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_LEAST_ALIKE: Final = 0.7
+"""Minimum similarity of a suggested path to the missing one."""
+_STDIN: Final = Path("/dev/stdin")
+"""Path for ``-``; a file of that name is ``./-``."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveProfile:
+    """A live profile of torch."""
+
+    profile: object
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFolder:
+    """A store, or a part of one."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files to read; those of a directory or a glob are optional: they may be no traces."""
+
+    paths: tuple[Path, ...]
+    optional: frozenset[Path]
+
+
+def discover(source: object) -> LiveProfile | StoreFolder | Files:
+    """Recognise a source.
+
+    Raises
+    ------
+    NoTraceFoundError
+        A path leads nowhere.
+    ParameterError
+        The source is none of these, or a store among others.
+    SourceError
+        It is a `profframe.profile` in which no cycle has ended.
+    """
+    if isinstance(source, live.Recorder):
+        return LiveProfile(source.finished_cycles())
+    if live.knows(source):
+        return LiveProfile(source)
+    sources = paths_of(source)
+    if folder := _store(sources):
+        return folder
+    try:
+        return trace_files(sources)
+    except (NoTraceFoundError, ParameterError):
+        if folder := _store(sources):  # another process has made it meanwhile
+            return folder
+        raise
+
+
+def _store(sources: Sequence[Source]) -> StoreFolder | None:
+    is_alone = len(sources) == 1 and store.is_store(sources[0])
+    return StoreFolder(Path(sources[0])) if is_alone else None
+
+
+def paths_of(source: object) -> list[Source]:
+    """One source or several, as a list of paths.
+
+    Raises
+    ------
+    ParameterError
+        One of them is not a path.
+    """
+    paths = (
+        source
+        if isinstance(source, Sequence) and not isinstance(source, (str, bytes))
+        else [source]
+    )
+    for path in paths:
+        if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+            raise ParameterError(f"a source is a path or a list of paths, not {path!r}")
+    return list(paths)
+
+
+def trace_files(sources: Iterable[Source]) -> Files:
+    """The files that paths, globs and directories lead to, each once.
+
+    Raises
+    ------
+    NoTraceFoundError
+        A source leads to no file.
+    """
+    paths: list[Path] = []
+    required: set[Path] = set()
+    for source in sources:
+        path = _STDIN if os.fspath(source) == "-" else Path(source)
+        if store.is_store(path):
+            raise ParameterError(f"{path} is a store, which must be the only source")
+        if path.is_dir():
+            files = _files_in(path)
+            if not files:
+                raise NoTraceFoundError(
+                    f"{path}: the directory holds no files; give a trace, or a glob with ** to "
+                    "search below it"
+                )
+            paths += files
+        elif path.exists():
+            required.add(path)
+            paths.append(path)
+        elif _URL.match(os.fspath(source)):
+            raise NoTraceFoundError(
+                f"{os.fspath(source)}: a URL, which load does not open: download it and load the "
+                "file, or write it into a store with profframe convert URL -o STORE "
+                "(pip install 'profframe[cloud]') and load that"
+            )
+        elif glob.has_magic(str(path)):
+            names = glob.glob(str(path), recursive=True)  # noqa: PTH207 -- Path.glob takes no absolute pattern
+            matches = sorted(map(Path, names))
+            files = [p for p in matches if p.is_file()]
+            if not files:  # like a shell that expands the pattern to folders
+                files = [file for folder in matches for file in _files_in(folder)]
+            if not files:
+                raise NoTraceFoundError(f"{path}: no file matches the pattern")
+            paths += files
+        else:
+            near = _nearest(path)
+            hint = f"; did you mean {near}?" if near else ""
+            missing = NoTraceFoundError(f"{path}: no such file or directory{hint}")
+            raise missing.with_suggestion((os.fspath(source), near) if near else None)
+    if not paths:
+        raise NoTraceFoundError("nothing to load: the list of sources is empty")
+    unique = tuple({path.absolute(): path for path in reversed(paths)}.values())[::-1]
+    return Files(unique, frozenset(unique) - required)
+
+
+def _nearest(path: Path) -> str | None:
+    """The existing path that is most similar to a missing one, folder by folder."""
+    nearby = Path(path.anchor)
+    for part in path.parts[1:] if path.anchor else path.parts:
+        if part == os.pardir or (nearby / part).exists():
+            nearby /= part
+            continue
+        try:
+            names = [entry.name for entry in islice(os.scandir(nearby), _MOST_ENTRIES)]
+        except OSError:
+            return None
+        near = nearest(part, (name for name in names if not name.startswith(".")), _LEAST_ALIKE)
+        if near is None:
+            return None
+        nearby /= near
+    return os.fspath(nearby)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    try:
+        entries = [*folder.iterdir()]
+    except OSError as error:
+        raise SourceError(f"{folder}: cannot be read: {error.strerror or error}") from error
+    return sorted(p for p in entries if p.is_file() and not p.name.startswith("."))

@@ -1,0 +1,217 @@
+"""Loading files of traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
+
+import pyarrow as pa
+
+from profframe import store
+from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
+from profframe.loaders.discovery import Files, Source
+from profframe.loaders.options import FactOptions, LoadOptions, Progress
+from profframe.loaders.run_names import NamedTrace, cycles, known_rank, name_parts, name_trace
+from profframe.loaders.tables import combine, table_parts
+from profframe.readers import ArchiveError, is_pipe, members_of, read, read_parts
+from profframe.readers.archives import archive_of
+from profframe.store.cache import cache_folder, store_of
+from profframe.store.layout import temporary
+from profframe.store.leftovers import remove_drafts
+from profframe.system.disk_tables import Spool
+from profframe.system.memory_limit import within
+from profframe.system.memory_pool import system_memory
+from profframe.trace.trace import Trace
+
+
+def open_files(files: Files, options: LoadOptions) -> Trace:
+    """Files of traces as one trace, from the cache if it has them.
+
+    Raises
+    ------
+    NotATraceError, SourceError
+        A required file is not a trace, or cannot be read.
+    NoTraceFoundError
+        No file is a trace.
+    UnknownNameError
+        There is no such run, rank or step.
+    """
+    if options.cache is None:
+        return options.select(Trace.from_tables(_tables(files, options)))
+    return options.select(Trace.from_store(_cached(files, options, Path(options.cache))))
+
+
+def _cached(files: Files, options: LoadOptions, folder: Path) -> Path:
+    """The store of the files in a cache, written if it is new."""
+    for path in filter(is_pipe, files.paths):
+        raise ParameterError(
+            f"{path}: cache identifies files by their content, but a pipe can be read only once"
+        )
+    folder = cache_folder(folder)
+    cached = store_of(folder, files.paths, options.run, options.rank, options.facts.key())
+    if not store.is_store(cached):
+        remove_drafts(folder)
+        with temporary(folder) as draft:
+            store.write(_tables(files, options), draft)
+            with suppress(OSError):  # another process was faster
+                draft.rename(cached)
+    return cached
+
+
+@system_memory()
+def read_trace(
+    path: Path,
+    run: str | None = None,
+    rank: int | None = None,
+    facts: FactOptions | None = None,
+    progress: Progress | None = None,
+    *,
+    spool_folder: Source | None = None,
+    threads: int | None = None,
+    is_alone: bool = True,
+) -> NamedTrace:
+    """Read one file as `load` does, with its facts and its name, for `write_trace`.
+
+    Parameters
+    ----------
+    path, run, rank, facts, progress
+        As for `load`.
+    spool_folder
+        A folder with room for a temporary file, up to a quarter of the text of the trace: then only
+        parts of the trace are in memory, 1.2 GB for one of 2 GB. None to keep all in memory.
+    threads
+        Threads that parse; None for as many as there are processors, up to 8.
+    is_alone
+        Whether an execution trace of another process and rank, or a memory snapshot of another
+        rank, still belongs to this file.
+
+    Returns
+    -------
+    NamedTrace
+        The trace; its larger tables are `SpooledTable` in that folder.
+
+    Raises
+    ------
+    NotATraceError
+        When it is not a trace.
+    SourceError
+        When it cannot be read.
+    StoreError
+        When there is no room beside the store.
+    """
+    spool = None if spool_folder is None else Spool(spool_folder)
+    with within(path):
+        raw = read(path, progress, spool, threads)
+        source_rank = known_rank(path, raw, rank)
+        with_facts = (facts or FactOptions()).add(raw, source_rank, is_alone=is_alone)
+        return name_trace(path, with_facts, run, rank)
+
+
+@system_memory()
+def write_trace(trace: NamedTrace, path: Source, *, replace: bool = True) -> bool:
+    """Write a trace into a store, as `Trace.to_parquet` does.
+
+    Returns
+    -------
+    bool
+        False if the store has one of that run and rank, and ``replace`` is False.
+
+    Raises
+    ------
+    StoreError
+        When it cannot be written; what was in the store is still there.
+    """
+    return store.put(table_parts(trace), path, trace.run, trace.rank, replace=replace)
+
+
+def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
+    """Read the files, add facts and names, and concatenate."""
+    files = _without_given(files, options.facts)
+    sizes = [_size(path) for path in files.paths]
+    traces: list[NamedTrace] = []
+    skipped: list[SourceError] = []
+    is_alone = len(files.paths) == 1
+    for path, before in zip(files.paths, accumulate(sizes, initial=0), strict=False):
+        progress = _shifted(options.progress, before, sum(sizes))
+        try:
+            traces += _named(path, options, progress, skipped, is_alone=is_alone)
+        except SourceError as error:
+            if path not in files.optional:
+                raise
+            skipped.append(error)
+    if not traces and len(skipped) == 1 and not isinstance(skipped[0], NotATraceError):
+        raise skipped[0]
+    if not traces:
+        first = next((e for e in skipped if not isinstance(e, NotATraceError)), skipped[0])
+        raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {first}")
+    _check_use(options.facts, traces)
+    return combine(cycles(traces), skipped)
+
+
+def _named(
+    path: Path,
+    options: LoadOptions,
+    progress: Progress | None,
+    skipped: list[SourceError],
+    *,
+    is_alone: bool,
+) -> list[NamedTrace]:
+    """The traces of a file; those of an archive are those of a folder, which may have others."""
+    try:
+        with within(path):
+            parts = [
+                options.facts.add(raw, known_rank(path, raw, options.rank), is_alone=is_alone)
+                for raw in read_parts(path, progress)
+            ]
+        return name_parts(path, parts, options.run, options.rank)
+    except ArchiveError:
+        if archive_of(path) is not None or is_pipe(path):
+            raise
+    paths = members_of(path)
+    traces: list[NamedTrace] = []
+    errors: list[SourceError] = []
+    for member in paths:
+        try:
+            is_only = is_alone and len(paths) == 1
+            traces += _named(member, options, None, skipped, is_alone=is_only)
+        except SourceError as error:
+            errors.append(error)
+    if not traces:
+        first = str(errors[0]) if errors else "it is empty"
+        raise NotATraceError(f"{path}: none of its {len(paths)} files is a trace: {first}")
+    skipped += errors
+    return traces
+
+
+def _check_use(facts: FactOptions, traces: Sequence[NamedTrace]) -> None:
+    """Raise an error for given files that belong to none of the traces."""
+    for name, files in facts.joined.items():
+        if not any(files.table in trace.raw.tables for trace in traces):
+            shown = ", ".join(map(str, files.paths))
+            raise ParameterError(
+                f"{name}: {shown}: belongs to none of the {files.owners} of the traces"
+            )
+
+
+def _without_given(files: Files, facts: FactOptions) -> Files:
+    """Files of a folder or a pattern, without the execution traces and snapshots among them."""
+    given = {path.resolve() for part in facts.joined.values() for path in part.paths}
+    if not given:
+        return files
+    paths = [p for p in files.paths if p not in files.optional or p.resolve() not in given]
+    return Files(tuple(paths), files.optional & frozenset(paths)) if paths else files
+
+
+def _shifted(progress: Progress | None, before: int, total: int) -> Progress | None:
+    """Progress over several files, from the progress of one."""
+    return None if progress is None else lambda done, _: progress(before + done, total)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 for a missing one, whose reader will raise."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

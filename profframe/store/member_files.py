@@ -1,0 +1,353 @@
+"""Finding and reading the files of a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from profframe import schema
+from profframe.errors import StoreError, StoreVersionError
+from profframe.query.selection import Integers, check_numbers, check_texts
+from profframe.query.sources import Columns, TableRows
+from profframe.store import manifest, versions
+from profframe.store.checking import check_place, no_rows, relation
+from profframe.store.layout import Place, component, optional_tables, places
+from profframe.store.parquet import VERSION_KEY, parquet_file, reading
+from profframe.store.visible_rows import lazy, row_groups
+
+if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
+    import pyarrow.parquet as pq
+
+_LISTINGS: Final = 10
+_PATTERNS: Final = (
+    "traces.parquet",
+    "rank=*/traces.parquet",
+    "run=*/rank=*/traces.parquet",
+    "run=*/.old-rank=*/traces.parquet",
+    "pack-*/traces.parquet",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store:
+    """The files of a store, listed once; a `Source` for a `Trace`."""
+
+    path: Path
+    places: tuple[Place, ...]
+    is_current: bool = True
+    """Whether this version of profframe is known to have written all of it."""
+
+    def identity(self) -> Hashable:
+        """Equal for stores of the same unchanged files."""
+        return self.path, self.places, self.is_current
+
+    def files(self, table: str) -> list[str]:
+        """Paths of one table's files, by run and rank.
+
+        Parameters
+        ----------
+        table
+            Name of a table of the schema.
+
+        Returns
+        -------
+        list of str
+            One path per folder of the store; for an optional table, only of folders that have rows
+            of it.
+        """
+        return [str(place.file(table)) for place in self.places if place.has(table)]
+
+    def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: TableRows) -> None:
+        """Let one connection read a part of a table by the table's name.
+
+        Parameters
+        ----------
+        connection
+            Connection that will read them.
+        table
+            Name of a table of the schema.
+        part
+            Columns and rows to read.
+        """
+        rows = self._relation(table)
+        if table == "quality" and not self.is_current:
+            note = ", ".join(f'{sql} AS "{name}"' for name, sql in versions.note().items())
+            traces = f"{self._relation('traces')} WHERE {versions.others()}"
+            rows = f"(FROM {rows} UNION ALL BY NAME SELECT {note} FROM {traces})"  # noqa: S608
+        part.view(connection, table, rows)
+
+    def held(self, tables: Mapping[str, Columns]) -> None:
+        """None: all rows are in files."""
+
+    def paths(self, tables: Iterable[str]) -> Iterator[str]:
+        """Files that a connection reads for views of some tables.
+
+        Parameters
+        ----------
+        tables
+            Names of tables of the schema.
+
+        Yields
+        ------
+        str
+            Their paths, one per table and folder.
+        """
+        for table in tables:
+            yield from self.files(table)
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        """All rows of a table as a LazyFrame; nothing is read yet.
+
+        Parameters
+        ----------
+        table
+            Name of a table of the schema.
+
+        Returns
+        -------
+        polars.LazyFrame
+            Text as plain String.
+        """
+        rows = lazy(self.places, table)
+        if table != "quality" or self.is_current:
+            return rows
+        import polars as pl
+
+        traces = lazy(self.places, "traces").filter(pl.sql_expr(versions.others()))
+        note = (pl.sql_expr(sql).alias(name) for name, sql in versions.note().items())
+        return pl.concat([rows, traces.select(note)])
+
+    def _relation(self, table: str) -> str:
+        """All rows of a table, in SQL."""
+        parts = [
+            f"FROM {relation(files)} WHERE {condition or 'TRUE'}"
+            for condition, files in self._by_condition(table)
+        ]
+        return f"({' UNION ALL BY NAME '.join(parts)})" if parts else no_rows(table)
+
+    def _by_condition(self, table: str) -> Iterator[tuple[str | None, list[str]]]:
+        """Files of a table, grouped by the condition on their rows."""
+        present = [place for place in self.places if place.has(table)]
+        files = [str(place.file(table)) for place in present if place.condition is None]
+        if files:
+            yield None, files
+        for place in present:
+            if place.condition is not None:
+                yield place.condition, [str(place.file(table))]
+
+    def parts(self, table: str) -> Iterator[pa.Table]:
+        """Rows of a table as Arrow, in the schema's types.
+
+        Parameters
+        ----------
+        table
+            Name of a table of the schema.
+
+        Yields
+        ------
+        pyarrow.Table
+            The rows of one folder, or some rows of a pack.
+
+        Raises
+        ------
+        StoreError
+            A file is missing or damaged.
+        """
+        for place in self.places:
+            groups = row_groups(place, table)
+            if not place.members:
+                yield pa.concat_tables(groups)
+            else:
+                yield from groups
+
+    def check(self, *, thorough: bool = False) -> None:
+        """Check every file.
+
+        Parameters
+        ----------
+        thorough
+            Whether to read all of it, to find why a question failed.
+
+        Raises
+        ------
+        StoreError
+            A file is missing or damaged, or was replaced since the store was opened.
+        """
+        for place in self.places:
+            check_place(place, thorough=thorough)
+
+    def split(self) -> tuple[Store, ...]:
+        """One store per (run, rank), for work that should not hold everything in memory."""
+        singles = [
+            (replace(place, visible=frozenset({key})) if place.members else place)
+            for place in self.places
+            for key in (sorted(place.visible) if place.members else [("", 0)])
+        ]
+        return tuple(replace(self, places=(place,)) for place in singles)
+
+    def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Store:
+        """The store without the files that have no rows of some runs and ranks.
+
+        Parameters
+        ----------
+        runs, ranks
+            Runs and ranks to keep; None for all. Files that stay can have rows of others.
+
+        Returns
+        -------
+        Store
+            It keeps at least one file, even if none has rows of these.
+        """
+        names = None if runs is None else {component(run) for run in runs}
+        parts = [part for place in self.places if (part := place.only(names, ranks))]
+        return replace(self, places=tuple(parts) or self.places[:1])
+
+    def successor(self) -> Store | None:
+        """A store of these (run, rank)s in their current files; None if unchanged, or gone."""
+        names = {name for place in self.places for name in place.names}
+        current = [
+            replace(
+                place,
+                visible=frozenset(k for k in place.visible if (component(k[0]), k[1]) in names),
+            )
+            for place in places(self.path)
+            if not place.names.isdisjoint(names)
+        ]
+        is_all = names == {name for place in current for name in place.names}
+        new, old = ({(p.folder, p.identity) for p in listing} for listing in (current, self.places))
+        return replace(self, places=tuple(current)) if is_all and new != old else None
+
+
+def is_store(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder looks like a store, or a part of one.
+
+    Parameters
+    ----------
+    path
+        Any path; it need not exist.
+
+    Returns
+    -------
+    bool
+        True if there are files where a store has them; `scan` checks them.
+
+    Examples
+    --------
+    >>> is_store("no/such/folder")
+    False
+    """
+    folder = Path(path)
+    return folder.is_dir() and any(next(folder.glob(pattern), None) for pattern in _PATTERNS)
+
+
+def scan(
+    path: str | os.PathLike[str],
+    runs: Iterable[str] | None = None,
+    ranks: Integers | None = None,
+) -> Store:
+    """Find the files of a store and check that they are of this schema version.
+
+    Parameters
+    ----------
+    path
+        The store, or a ``run=...``, ``rank=...`` or ``pack-...`` folder of one.
+    runs, ranks
+        Runs and ranks to load: other files are not opened. None for all.
+
+    Returns
+    -------
+    Store
+        Its files; no table has been read.
+
+    Raises
+    ------
+    StoreError
+        There is no store, or a file of it is missing or damaged.
+    StoreVersionError
+        It was written with another schema version.
+    UnknownNameError
+        There is no such run or rank; the message says which there are.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        raise StoreError(f"{root}: no such folder; create a store with to_parquet() or convert")
+    if not is_store(root):
+        raise StoreError(
+            f"{root}: not a profframe store: no run=.../rank=.../traces.parquet in it; "
+            "create a store with to_parquet() or convert"
+        )
+    return _scan(root, runs, ranks, _LISTINGS)
+
+
+def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, attempts: int) -> Store:
+    try:
+        listing = places(root)
+        files = Store(root, tuple(p for p in listing if p.visible == p.members or p.visible))
+        if runs is not None or ranks is not None:
+            keys = [key for place in files.places for key in place.keys]
+            check_texts("run", runs or (), (run for run, _ in keys))
+            check_numbers("rank", ranks or (), (rank for _, rank in keys))
+            files = files.only(runs, ranks)
+        are_current = [check_folder(root, place) for place in files.places]
+    except StoreError:  # also of folders that were removed or packed after they were listed
+        if attempts:
+            return _scan(root, runs, ranks, attempts - 1)
+        raise
+    return replace(files, is_current=all(are_current))
+
+
+def check_folder(root: Path, place: Place) -> bool:
+    """Raise an error if a folder lacks a table, or is of another schema version.
+
+    An optional table is missing only if the manifest lists it.
+
+    Returns
+    -------
+    bool
+        Whether this version of profframe is known to have written it.
+    """
+    folder = place.folder
+    names: set[str] = set()
+    with suppress(OSError), os.scandir(folder) as entries:
+        names.update(entry.name for entry in entries if entry.is_file())
+    listed = manifest.optional_in(folder) if manifest.NAME in names else frozenset()
+    missing = [
+        name
+        for name in schema.TABLES
+        if f"{name}.parquet" not in names and (name in listed or name not in schema.OPTIONAL_TABLES)
+    ]
+    file = folder / "traces.parquet"
+    if file.name in names:  # before the others: a store of another version has other tables
+        metadata = _metadata_of_this_version(root, file)
+    if missing:
+        raise StoreError(f"{folder / missing[0]}.parquet: missing from the store; convert it again")
+    if optional_tables(names) != place.optional:
+        raise StoreError(f"{folder}: written again while the store was opened; load it again")
+    with reading(file):
+        return versions.is_current(metadata)
+
+
+def _metadata_of_this_version(root: Path, file: Path) -> pq.FileMetaData:
+    """Metadata of `traces.parquet`; an error if it is of another schema version."""
+    with parquet_file(file) as traces:
+        metadata = traces.metadata
+    version = (metadata.metadata or {}).get(VERSION_KEY)
+    if version is None:
+        raise StoreError(
+            f"{file}: Parquet, but not written by profframe: it has no {VERSION_KEY.decode()}"
+        )
+    if version != str(schema.SCHEMA_VERSION).encode():
+        raise StoreVersionError(
+            f"{root}: store of schema version {version.decode(errors='replace')}, this profframe "
+            f"reads version {schema.SCHEMA_VERSION}; convert the traces again, or install the "
+            "profframe that wrote it"
+        )
+    return metadata
