@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from profframe.facts.kernel_categories import Entry
     from profframe.facts.kinds import Rule
     from profframe.facts.nodes import Registry
-    from profframe.loaders.companion_files import ExecutionTraces, JoinedFiles, MemorySnapshots
+    from profframe.loaders.companion_files import JoinedFiles
+    from profframe.loaders.execution_trace_files import ExecutionTraces
     from profframe.loaders.graph_capture_files import Captures
+    from profframe.loaders.memory_snapshot_files import MemorySnapshots
     from profframe.query.selection import Numbers, Text
     from profframe.readers import RawTrace
     from profframe.trace.trace import Trace
@@ -104,7 +106,7 @@ class FactOptions:
         default=None,
         metadata=_about(
             "are matched with replays when a trace is loaded; a store has their calls already",
-            "loading.captures:Captures.of",
+            "loaders.graph_capture_files:Captures.of",
             flag=Flag(
                 "--captures",
                 "A trace, glob or folder that recorded the capture of the replayed graphs.",
@@ -117,7 +119,7 @@ class FactOptions:
         default=None,
         metadata=_about(
             "is joined when a trace is loaded; a store has its tables already",
-            "loading.execution_traces:ExecutionTraces.of",
+            "loaders.execution_trace_files:ExecutionTraces.of",
             flag=Flag(
                 "--execution-trace",
                 "A file from torch's ExecutionTraceObserver in the same process; can be repeated.",
@@ -130,7 +132,7 @@ class FactOptions:
         default=None,
         metadata=_about(
             "is joined when a trace is loaded; a store has its tables already",
-            "loading.memory_snapshots:MemorySnapshots.of",
+            "loaders.memory_snapshot_files:MemorySnapshots.of",
             flag=Flag(
                 "--memory-snapshot",
                 "A memory snapshot of the same process; can be repeated.",

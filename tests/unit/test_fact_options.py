@@ -16,9 +16,11 @@ from profframe.cli.next_commands import _options
 from profframe.cli.verbs import verbs, with_facts
 from profframe.errors import ParameterError
 from profframe.facts.pipeline import OPTIONS
-from profframe.loaders.companion_files import ExecutionTraces, GivenFiles, MemorySnapshots
+from profframe.loaders.companion_files import GivenFiles
+from profframe.loaders.execution_trace_files import ExecutionTraces
 from profframe.loaders.graph_capture_files import Captures
 from profframe.loaders.load import open_store
+from profframe.loaders.memory_snapshot_files import MemorySnapshots
 from profframe.loaders.options import FACT_OPTIONS, FLAGS, FactOptions, LoadOptions, fact_options
 
 OF_LOADING = {
