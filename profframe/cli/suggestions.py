@@ -334,10 +334,10 @@ def _option(line: _Line) -> tuple[_Line, str] | None:
     if command is None:
         return None
     options = {name: o for o in command.params if isinstance(o, click.Option) for name in o.opts}
-    known = {*options, *renamed.options(line.verb), "--help", "-h"}
+    taken = {*options, *renamed.options(line.verb), "--help", "-h"}
     for place, item in enumerate(line.items):
         name, equals, value = item[0].partition("=")
-        if not _is_option(item[0]) or name in known:
+        if not _is_option(item[0]) or name in taken:
             continue
         given = [value] if equals else list(item[1:])
         new = _meant_option(name, given, options, _parameters(line) if given else [])

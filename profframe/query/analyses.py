@@ -65,7 +65,7 @@ _TYPES: Final[Mapping[str, tuple[str, type]]] = MappingProxyType(
         "str": ("VARCHAR", str),
         "Numbers": ("BIGINT[]", int),
         "Text": ("VARCHAR", str),
-        "selecting.Runs": ("VARCHAR", str),
+        "run_selection.Runs": ("VARCHAR", str),
     }
 )
 """Annotations of parameters that a text can give."""

@@ -197,7 +197,7 @@ def another_version() -> Iterator[None]:
     """What is loaded in the block is loaded by another version."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("profframe.loaders.tables._VERSION", OTHER)
-        for module in ("store.cache", "converting.staging", "store.versions"):
+        for module in ("store.cache", "conversion.staging", "store.versions"):
             patch.setattr(f"profframe.{module}.facts_version", lambda: OTHER)
         yield
 
