@@ -28,8 +28,8 @@ OTHER: Final = "0123456789abcdef"
 
 CHANGES_NO_NUMBER: Final = {
     "errors": "messages",
-    "loading.discovery": "which files are read; their names and contents are known by themselves",
-    "query.result": "rows as a user reaches them",
+    "loaders.discovery": "which files are read; their names and contents are known by themselves",
+    "query.frames": "rows as a user reaches them",
     "query.selection": "which rows are asked for",
     "query.sources": "where rows are",
     "store.cache": "where a store is kept, by the version",
@@ -39,6 +39,7 @@ CHANGES_NO_NUMBER: Final = {
     "store.manifest": "what is noted of a folder of a store",
     "system.drafts": "where temporary files are",
     "system.collector": "when Python looks for cycles",
+    "system.forks": "whether this process may go on",
     "system.memory_limit": "whether a trace is loaded at all",
     "system.memory_pool": "where memory is from",
     "trace.trace": "questions, which are asked anew each time",
