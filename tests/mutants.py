@@ -1246,7 +1246,7 @@ GENERATED: Final = (
     Mutant(
         "G34",
         "what comes twice on a side marks a place",
-        "profframe/analysis/alignment/trees.py",
+        "profframe/analysis/alignment.py",
         "if counts[value] == 1 and value in places",
         "if value in places",
         "tests/unit/test_alignment.py::test_what_comes_twice_on_a_side_is_no_mark",
@@ -1378,7 +1378,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H32",
         "a part of just as many cells as may be is aligned by turns",
-        "profframe/analysis/alignment/trees.py",
+        "profframe/analysis/alignment.py",
         "if len(left) * len(right) <= _MOST_CELLS:",
         "if len(left) * len(right) < _MOST_CELLS:",
         "tests/unit/test_alignment.py::test_a_part_of_just_as_many_cells_is_aligned_as_a_whole",
@@ -1403,7 +1403,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H30",
         "marks divide sequences from the last to the first",
-        "profframe/analysis/alignment/trees.py",
+        "profframe/analysis/alignment.py",
         "return chain[::-1]",
         "return chain",
         "tests/unit/test_alignment.py::test_marks_divide_the_rest_in_their_order",
@@ -1411,7 +1411,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H31",
         "the second way is tried though the first has left nothing alone",
-        "profframe/analysis/alignment/trees.py",
+        "profframe/analysis/alignment.py",
         "if len(by_equality[0]) < min(map(len, gap)):",
         "if len(by_equality[0]) <= min(map(len, gap)):",
         "tests/unit/test_alignment.py::test_what_has_a_counterpart_in_the_first_way_has_no_other",

@@ -44,6 +44,10 @@ COLUMNS: Final[Mapping[str, Words]] = MappingProxyType(
     }
 )
 """Columns by table or answer."""
+METHODS: Final[Words] = MappingProxyType(
+    {"asking": "session", "given": "with_tables", "limited": "with_limits"}
+)
+"""Methods of `Trace` that are no answers."""
 OPTIONS: Final[Mapping[str, Words]] = MappingProxyType(
     {
         "convert": {"--rank": "--as-rank", "--run": "--as-run"},

@@ -62,6 +62,10 @@ class Trace:
         def __getattr__(self, name: str) -> object:
             if name in renamed.ANSWERS:
                 return query.renamed_method(self, name)
+            if name in renamed.METHODS:
+                new = renamed.METHODS[name]
+                renamed.future_warning(renamed.sentence("Trace", name, new))
+                return getattr(self, new)
             raise no_attribute(self, "a Trace", "trace", name)
 
     def __reduce__(self) -> tuple[type[Self], tuple[Session]]:

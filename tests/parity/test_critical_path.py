@@ -437,7 +437,7 @@ def two_ranks() -> Trace:
 
 def test_of_several_traces_one_is_chosen() -> None:
     both = two_ranks()
-    with pytest.raises(ParameterError, match="there are 2 .*choose a run and a rank"):
+    with pytest.raises(ParameterError, match=r"there are 2 .*choose a run and a rank"):
         both.critical_path(1)
     path = both.critical_path(1, rank=1)
     assert (path.run, path.rank, path.step, path.length_ns) == ("run", 1, 1, 51)

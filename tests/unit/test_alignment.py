@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.analysis.alignment import trees
-from profframe.analysis.alignment.trees import CallForest, align, common, forest
+from profframe.analysis import alignment
+from profframe.analysis.alignment import CallForest, align, common, forest
 
 VALUES = st.lists(st.integers(0, 6), max_size=30)
 
@@ -24,8 +24,8 @@ def test_common_values_are_equal_and_in_order(left: list[int], right: list[int])
 
 
 def test_what_comes_twice_on_a_side_is_no_mark() -> None:
-    assert trees._once_in_both([7, 5, 7], [7, 5]) == [(1, 1)]
-    assert trees._once_in_both([7, 5], [7, 5, 7]) == [(1, 1)]
+    assert alignment._once_in_both([7, 5, 7], [7, 5]) == [(1, 1)]
+    assert alignment._once_in_both([7, 5], [7, 5, 7]) == [(1, 1)]
 
 
 def test_marks_divide_the_rest_in_their_order() -> None:
@@ -43,15 +43,15 @@ def test_what_is_inserted_hides_nothing(start: list[int], end: list[int], new: l
 def test_a_part_of_just_as_many_cells_is_aligned_as_a_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(trees, "_MOST_CELLS", 4)
-    assert trees._repeated([1, 2], [2, 1]) == [(0, 1)]
-    monkeypatch.setattr(trees, "_MOST_CELLS", 3)
-    assert trees._repeated([1, 2], [2, 1]) == [(1, 0)]
+    monkeypatch.setattr(alignment, "_MOST_CELLS", 4)
+    assert alignment._repeated([1, 2], [2, 1]) == [(0, 1)]
+    monkeypatch.setattr(alignment, "_MOST_CELLS", 3)
+    assert alignment._repeated([1, 2], [2, 1]) == [(1, 0)]
 
 
 def test_long_repetitive_parts_are_aligned_by_turns() -> None:
     """Not as well as they could be: one of the two values keeps its places."""
-    size = trees._MOST_CELLS // 400
+    size = alignment._MOST_CELLS // 400
     left, right = [1, 2] * size, [3, *([2, 1] * size)]
     assert len(common(left, right)) >= size
 

@@ -112,6 +112,16 @@ def test_arguments_without_a_name_are_those_that_they_were() -> None:
         trace.unfreed(2, 3)  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("old", [*renamed.METHODS])
+def test_an_old_method_works_with_a_warning(old: str) -> None:
+    trace, new = profframe.load(CPU), renamed.METHODS[old]
+    with pytest.warns(FutureWarning, match=f"Trace: {old} is now called {new}") as caught:
+        method = getattr(trace, old)
+    assert Path(caught[0].filename) == Path(__file__)
+    assert method == getattr(trace, new)
+    assert old not in dir(trace)
+
+
 def test_old_columns_exist_no_more_and_work_with_a_warning(run: Run) -> None:
     columns = {name: {c.name for c in table} for name, table in TABLES.items()}
     columns |= {answer.name: {c.name for c in answer.columns} for answer in catalogue()}

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from profframe.analysis.alignment.trees import CallForest, Memo, align, common, mixed
+from profframe.analysis.alignment import CallForest, Memo, align, common, mixed
 from profframe.analysis.causes.sides import Connect, StepSide, texts
 from profframe.analysis.causes.step_trees import Trees
 from profframe.analysis.critical_path.path_across_ranks import of_each

@@ -9,7 +9,7 @@ from typing import Final
 import duckdb
 import numpy as np
 
-from profframe.analysis.alignment.trees import CallForest, forest
+from profframe.analysis.alignment import CallForest, forest
 from profframe.facts.arrays import last_equal, numbers
 from profframe.intervals import Ints, Mask, depths, nearest
 from profframe.query.run import select, selected

@@ -1,1 +1,0 @@
-"""Alignment of two call forests: arrays of nodes in, pairs of equal calls out."""
