@@ -1,8 +1,8 @@
-"""Write ``profframe/trace/questions.py``: a function for each answer, out of its header.
+"""Write ``profframe/trace/generated_questions.py``: a function for each answer, out of its header.
 
 ::
 
-    python scripts/questions.py > profframe/trace/questions.py
+    python scripts/questions.py > profframe/trace/generated_questions.py
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ SERIOUS: Final = (
     Mutant(
         "1",
         "kernels whose pid is the index of their device lose their launch in a container",
-        "profframe/facts/correlation.py",
+        "profframe/facts/launch_calls.py",
         "(process[device] >= 0) & ~_on_device_line(events)[device]",
         "(process[device] >= 0)",
         "tests/unit/test_facts_launches.py::test_the_index_of_a_device_is_no_process",
@@ -124,7 +124,7 @@ SERIOUS: Final = (
     Mutant(
         "8a",
         "the chance of a metric is not corrected for the number of metrics",
-        "profframe/analysis/run_checks.py",
+        "profframe/analysis/run_limits.py",
         "p * number > regressions.LEVEL",
         "p > regressions.LEVEL",
         "tests/unit/test_history.py::TestCheck::test_many_metrics_are_corrected_for",
@@ -188,7 +188,7 @@ FACTS: Final = (
     Mutant(
         "11",
         "an op without an External id is a mismatch",
-        "profframe/facts/launches.py",
+        "profframe/facts/launching_ops.py",
         "joined & has_id & has_id[op] & (external[op] != external)",
         "joined & has_id & (external[op] != external)",
         "tests/unit/test_facts_launches.py::test_only_ids_that_differ_are_a_mismatch",
@@ -196,7 +196,7 @@ FACTS: Final = (
     Mutant(
         "12",
         "of two calls that start together the outer one launched",
-        "profframe/facts/correlation.py",
+        "profframe/facts/launch_calls.py",
         "np.lexsort((preorder, start))",
         "np.lexsort((-preorder, start))",
         "tests/unit/test_facts_launches.py"
@@ -950,7 +950,7 @@ PLANTED_3B: Final = (
     Mutant(
         "M52",
         "of equally slow steps the last one has the path",
-        "profframe/trace/timeline_rows.py",
+        "profframe/trace/timeline_selection.py",
         'times.sort(shared, "step_ns", -pl.col("step"), descending=True)',
         'times.sort(shared, "step_ns", pl.col("step"), descending=True)',
         "tests/unit/test_timeline.py::test_of_equally_slow_steps_the_path_is_of_the_first",
@@ -958,7 +958,7 @@ PLANTED_3B: Final = (
     Mutant(
         "M52b",
         "the slowest step of any run is that of each",
-        "profframe/trace/timeline_rows.py",
+        "profframe/trace/timeline_selection.py",
         "step = _slowest(times.filter(is_run))",
         "step = _slowest(times)",
         "tests/unit/test_timeline.py::test_of_equally_slow_steps_the_path_is_of_the_first",
@@ -1649,7 +1649,7 @@ DRAWN_THIRD: Final = (
     Mutant(
         "L0",
         "a call of another process is inside one at the same time",
-        "profframe/facts/correlation.py",
+        "profframe/facts/launch_calls.py",
         "(end[1:] > end[:-1]) | (thread[1:] != thread[:-1])",
         "end[1:] > end[:-1]",
         "tests/property/test_correlation.py"
@@ -1658,7 +1658,7 @@ DRAWN_THIRD: Final = (
     Mutant(
         "L1",
         "a kernel belongs to a call of its number that began after it",
-        "profframe/facts/correlation.py",
+        "profframe/facts/launch_calls.py",
         "np.where(is_decided, np.append(rows, _NONE)[place], launch[late])",
         "launch[late]",
         "tests/property/test_correlation.py"
@@ -1667,7 +1667,7 @@ DRAWN_THIRD: Final = (
     Mutant(
         "L2",
         "a call that is not the only one made a slice before it",
-        "profframe/facts/correlation.py",
+        "profframe/facts/launch_calls.py",
         "(place >= 0) | np.isin(searched[late], self.shared)",
         "(place >= 0)",
         "tests/property/test_correlation.py"
@@ -1676,7 +1676,7 @@ DRAWN_THIRD: Final = (
     Mutant(
         "L3",
         "work on two streams is matched in one order",
-        "profframe/facts/correlation.py",
+        "profframe/facts/launch_calls.py",
         "or (stream[rows] != stream[rows[0]]).any()",
         "or (stream[rows] != stream[rows]).any()",
         "tests/property/test_correlation.py"

@@ -329,10 +329,10 @@ def check(
     diff`; a pattern limits each op and kernel separately. Changes within noise do not count.
     """
     from profframe.analysis.fail_on import written
-    from profframe.analysis.run_checks import check as check_runs
-    from profframe.analysis.run_checks import limits_of
+    from profframe.analysis.run_limits import check as check_runs
+    from profframe.analysis.run_limits import limits_of
     from profframe.comparisons.fail_on_metrics import of_each_run
-    from profframe.show import check_text
+    from profframe.show import run_limits_text
     from profframe.show.frame import frame
     from profframe.trace.empty_reasons import of_regressions
 
@@ -351,7 +351,7 @@ def check(
     regressions = frame(result.regressions, why=of_regressions(trace, result.compared))
     output.emit(
         regressions,
-        lambda width: check_text.report(
+        lambda width: run_limits_text.report(
             (result.base, result.others),
             result.metrics,
             regressions,
@@ -362,7 +362,7 @@ def check(
         top=top,
     )
     for metric in result.worse:
-        what = check_text.describe(metric.metric, metric.base, metric.other)
+        what = run_limits_text.describe(metric.metric, metric.base, metric.other)
         click.echo(f"worse by more than {written(metric.limit)}: {what}", err=True)
     return GREW if result.worse else 0
 
@@ -385,7 +385,7 @@ def _memory(
     from profframe.analysis.fail_on import Limit, written
     from profframe.comparisons.fail_on_metrics import check_peak_limits
     from profframe.comparisons.memory_diff import diff_memory
-    from profframe.show import check_text, snapshot_text, terminal
+    from profframe.show import run_limits_text, snapshot_text, terminal
     from profframe.show.comment import CheckedLimits, memory_comment
 
     rows = diff_memory(base, other, names, per=per)
@@ -393,7 +393,7 @@ def _memory(
     all_limits = [*([] if plain is None else [Limit("memory", plain)]), *limits]
     with usage_errors("--fail-on: "):
         verdicts = check_peak_limits(all_limits, rows)
-    lines = [Text(), check_text.verdicts(verdicts)] if limits else []
+    lines = [Text(), run_limits_text.verdicts(verdicts)] if limits else []
     title = f"What they hold, by {per}"
 
     def human(width: int | None) -> RenderableType:
@@ -426,12 +426,12 @@ def _limits(texts: Sequence[str]) -> tuple[Fraction | None, list[Limit]]:
 
 def _say_broken(verdicts: Sequence[Verdict]) -> bool:
     """Write a line for each broken limit; returns whether there is any."""
-    from profframe.show import check_text
+    from profframe.show import run_limits_text
 
     broken = [verdict for verdict in verdicts if verdict.is_broken]
     for verdict in broken:
         sides = float(verdict.base), float(verdict.other)
-        what = check_text.describe(verdict.limit.metric, *sides)
+        what = run_limits_text.describe(verdict.limit.metric, *sides)
         click.echo(f"worse by more than {verdict.limit.text}: {what}", err=True)
     return bool(broken)
 

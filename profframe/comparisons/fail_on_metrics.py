@@ -177,7 +177,7 @@ def check_peak_limits(limits: Sequence[Limit], rows: pl.DataFrame) -> list[Verdi
 
 
 def of_each_run(trace: Trace, metric: str) -> pl.DataFrame:
-    """A metric of each run, ``run value``, for `profframe.analysis.run_checks.check`.
+    """A metric of each run, ``run value``, for `profframe.analysis.run_limits.check`.
 
     For metrics of steps, it is the mean of the steady ones.
     """

@@ -8,9 +8,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from profframe import schema
+from profframe.facts.device_catalogue import DeviceModel, fitting
+from profframe.facts.device_catalogue import models as builtin_models
 from profframe.facts.fact import Output, Tables, columns, fact
-from profframe.facts.models import DeviceModel, fitting
-from profframe.facts.models import models as builtin_models
 
 _RATES: Final = tuple(f"{dtype}_flop_per_s" for dtype in schema.DTYPES)
 _MODEL_COLUMNS: Final = ("model", *_RATES)

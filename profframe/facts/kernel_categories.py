@@ -34,8 +34,8 @@ import pyarrow.compute as pc
 from profframe import schema
 from profframe.errors import ParameterError
 from profframe.facts.arrays import coded, encoded, is_kind, numbers
+from profframe.facts.device_catalogue import document
 from profframe.facts.fact import Note, Output, Tables, columns, fact
-from profframe.facts.models import document
 from profframe.intervals import Ints, Mask
 
 Categories = str | os.PathLike[str] | Mapping[str, Any]

@@ -9,9 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from profframe.facts.column_views import FEW
-from profframe.facts.consistency import consistency
 from profframe.facts.device_models import devices
-from profframe.facts.device_names import device_names
 from profframe.facts.device_time import device_time
 from profframe.facts.duplicates import duplicates
 from profframe.facts.fact import ColumnBuilder, Fact, Output, Tables, with_output
@@ -26,7 +24,7 @@ from profframe.facts.graphs import graphs
 from profframe.facts.impossible_rates import limits
 from profframe.facts.kernel_categories import kernel_categories
 from profframe.facts.kinds import kinds
-from profframe.facts.launches import launches
+from profframe.facts.launching_ops import launches
 from profframe.facts.lost_work import lost_work
 from profframe.facts.memory import memory
 from profframe.facts.nesting import nesting
@@ -47,6 +45,8 @@ from profframe.facts.surroundings import surroundings
 from profframe.facts.torch_compat.alternatives import ALTERNATIVES
 from profframe.facts.torch_compat.flops import flops
 from profframe.facts.torch_compat.overloads import overloads
+from profframe.facts.torch_validator import consistency
+from profframe.facts.unidentified_devices import device_names
 from profframe.system.disk_tables import SpooledTable
 
 FACTS: Final[tuple[Fact, ...]] = (

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profframe.errors import NotATraceError, ParameterError, explain_unknown_arguments
+from profframe.facts.device_catalogue import Devices
 from profframe.facts.kernel_categories import Categories
-from profframe.facts.models import Devices
 from profframe.loaders.discovery import Files, LiveProfile, Source, StoreFolder, discover
 from profframe.loaders.options import FACT_OPTIONS, LoadOptions, Progress, fact_options
 from profframe.loaders.run_names import NamedTrace
@@ -136,7 +136,7 @@ def load(
         `profframe.facts.formulas.FORMULAS`; None removes the formula of an op.
     devices
         Device models that take precedence over ``profframe/facts/devices.json``, in the form that
-        `profframe.facts.models` describes: a mapping by name, or a JSON file.
+        `profframe.facts.device_catalogue` describes: a mapping by name, or a JSON file.
     kernel_categories
         Kernel categories that take precedence over ``profframe/facts/kernel_categories.json``, in
         the form that `profframe.facts.kernel_categories` describes: ``{"^my_a2a":

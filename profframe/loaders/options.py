@@ -175,7 +175,7 @@ class FactOptions:
         default=None,
         metadata=_about(
             "are matched when a trace is loaded; for a store, use .roofline(devices=)",
-            "facts.models:entries",
+            "facts.device_catalogue:entries",
             parameter="models",
         ),
     )
@@ -200,7 +200,7 @@ class FactOptions:
         its rank. A single trace also takes the only one of each, whatever its rank.
         """
         from profframe.facts import add_facts
-        from profframe.facts.models import models
+        from profframe.facts.device_catalogue import models
         from profframe.loaders.companion_files import with_nodes
         from profframe.loaders.graph_capture_files import with_skipped
 

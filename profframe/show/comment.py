@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from profframe.show import check_text, columns, diff_text, units
+from profframe.show import columns, diff_text, run_limits_text, units
 from profframe.show.kernel_names import short_name
 
 if TYPE_CHECKING:
@@ -250,10 +250,12 @@ def _verdict(verdict: Verdict) -> list[str]:
     return [
         verdict.limit.text,
         _subject(metric),
-        _arrow(check_text.values(metric, base, other)),
+        _arrow(run_limits_text.values(metric, base, other)),
         f"{100 * (other / base - 1):+,.1f} %" if base else "from nothing" if other else "",
-        f"**{check_text.state(verdict)}**" if verdict.is_broken else check_text.state(verdict),
-        escaped(check_text.remarks(verdict)),
+        f"**{run_limits_text.state(verdict)}**"
+        if verdict.is_broken
+        else run_limits_text.state(verdict),
+        escaped(run_limits_text.remarks(verdict)),
     ]
 
 

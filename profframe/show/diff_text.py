@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from profframe.analysis.fail_on import Verdict
-from profframe.show import check_text, terminal, units
+from profframe.show import run_limits_text, terminal, units
 from profframe.show.frame import why_empty
 from profframe.show.kernel_names import short_name, shortened
 from profframe.show.summary import short
@@ -58,7 +58,7 @@ def report(
     parts: list[RenderableType] = [_heads(rows, names, sources), _sums(totals)]
     parts += [Text(line) for line in notes]
     if verdicts:
-        parts += [Text(), check_text.verdicts(verdicts)]
+        parts += [Text(), run_limits_text.verdicts(verdicts)]
     if why is not None:
         parts += [Text(), why]
     for what, title in _TITLES.items():

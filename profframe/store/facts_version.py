@@ -31,7 +31,7 @@ HASHED: Final = (
     "readers",
     "schema",
     "store/__init__",
-    "store/checking",
+    "store/damaged_file",
     "store/member_files",
     "store/parquet",
     "store/versions",

@@ -16,7 +16,7 @@ from profframe.errors import StoreError, StoreVersionError
 from profframe.query.selection import Integers, check_numbers, check_texts
 from profframe.query.sources import Columns, TableRows
 from profframe.store import manifest, versions
-from profframe.store.checking import check_place, no_rows, relation
+from profframe.store.damaged_file import check_place, no_rows, relation
 from profframe.store.layout import Place, component, optional_tables, places
 from profframe.store.parquet import VERSION_KEY, parquet_file, reading
 from profframe.store.visible_rows import lazy, row_groups

@@ -13,7 +13,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe.analysis import run_selection
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
-from profframe.facts.models import Devices
+from profframe.facts.device_catalogue import Devices
 from profframe.query.per_trace import TraceConnections
 from profframe.query.selection import (
     Integers,

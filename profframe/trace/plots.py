@@ -390,7 +390,7 @@ class Plots:
         """
         from profframe.pages.timeline import Timeline
         from profframe.pages.timeline.document import BUDGET_BYTES, document
-        from profframe.trace.timeline_rows import MOST_READ, timeline_rows
+        from profframe.trace.timeline_selection import MOST_READ, timeline_rows
 
         with self.trace.session() as trace:
             rows = timeline_rows(trace, None if full else MOST_READ)

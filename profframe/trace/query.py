@@ -1,6 +1,6 @@
 """Questions about a trace: an answer by name or from a file, SQL, and special answers.
 
-`profframe.trace.questions` has a function for each other answer.
+`profframe.trace.generated_questions` has a function for each other answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import polars as pl
 
 from profframe import schema
 from profframe.errors import ParameterError
-from profframe.facts.models import Devices
+from profframe.facts.device_catalogue import Devices
 from profframe.query import analyses, reasons, renamed
 from profframe.query.analyses import Analysis
 from profframe.query.catalogue import advice as with_rules

@@ -17,9 +17,9 @@ from profframe.query.session import Session
 from profframe.show import notebook
 from profframe.trace import (
     exports,
+    generated_questions,
     jobs,
     query,
-    questions,
     run_statistics,
     text_views,
     trace_tables,
@@ -200,60 +200,60 @@ class Trace:
     answer = query.answer
     sql = query.sql
     advice = query.advice
-    annotations = questions.annotations
-    clock_skew = questions.clock_skew
-    collective_progress = questions.collective_progress
-    collective_traffic = questions.collective_traffic
-    collectives = questions.collectives
-    counter_series = questions.counter_series
-    counters_by_op = questions.counters_by_op
-    evaluation = questions.op_idle_queue
-    op_idle_queue = questions.op_idle_queue
-    expert_balance = questions.expert_balance
-    exposed_communication = questions.exposed_communication
-    flame = questions.flame
-    gaps = questions.gaps
-    graph_layers = questions.graph_layers
-    hangs = questions.hangs
-    idle = questions.idle
-    input_balance = questions.input_balance
-    kernel_overlap = questions.kernel_overlap
-    kernel_categories = questions.kernel_categories
-    kernels = questions.kernels
+    annotations = generated_questions.annotations
+    clock_skew = generated_questions.clock_skew
+    collective_progress = generated_questions.collective_progress
+    collective_traffic = generated_questions.collective_traffic
+    collectives = generated_questions.collectives
+    counter_series = generated_questions.counter_series
+    counters_by_op = generated_questions.counters_by_op
+    evaluation = generated_questions.op_idle_queue
+    op_idle_queue = generated_questions.op_idle_queue
+    expert_balance = generated_questions.expert_balance
+    exposed_communication = generated_questions.exposed_communication
+    flame = generated_questions.flame
+    gaps = generated_questions.gaps
+    graph_layers = generated_questions.graph_layers
+    hangs = generated_questions.hangs
+    idle = generated_questions.idle
+    input_balance = generated_questions.input_balance
+    kernel_overlap = generated_questions.kernel_overlap
+    kernel_categories = generated_questions.kernel_categories
+    kernels = generated_questions.kernels
     key_averages = query.key_averages
-    launches = questions.launches
-    memory_bandwidth = questions.memory_bandwidth
-    memory_owners = questions.memory_owners
-    memory_peak = questions.memory_peak
-    memory_timeline = questions.memory_timeline
-    modules = questions.modules
-    op_kernels = questions.op_kernels
-    optimizable_events = questions.optimizable_events
-    overview = questions.overview
-    phases = questions.phases
-    pipeline_actions = questions.pipeline_actions
-    pipeline_bubbles = questions.pipeline_bubbles
-    python_lines = questions.python_lines
-    queue_depth = questions.queue_depth
-    rank_balance = questions.rank_balance
-    recompute = questions.recompute
+    launches = generated_questions.launches
+    memory_bandwidth = generated_questions.memory_bandwidth
+    memory_owners = generated_questions.memory_owners
+    memory_peak = generated_questions.memory_peak
+    memory_timeline = generated_questions.memory_timeline
+    modules = generated_questions.modules
+    op_kernels = generated_questions.op_kernels
+    optimizable_events = generated_questions.optimizable_events
+    overview = generated_questions.overview
+    phases = generated_questions.phases
+    pipeline_actions = generated_questions.pipeline_actions
+    pipeline_bubbles = generated_questions.pipeline_bubbles
+    python_lines = generated_questions.python_lines
+    queue_depth = generated_questions.queue_depth
+    rank_balance = generated_questions.rank_balance
+    recompute = generated_questions.recompute
     roofline = query.roofline
-    run_samples = questions.run_samples
-    runs = questions.runs
-    self_times = questions.self_times
-    sequences = questions.sequences
-    step_times = questions.step_times
-    step_communication = questions.step_communication
-    stragglers = questions.stragglers
-    tensor_traffic = questions.tensor_traffic
-    time_breakdown = questions.time_breakdown
+    run_samples = generated_questions.run_samples
+    runs = generated_questions.runs
+    self_times = generated_questions.self_times
+    sequences = generated_questions.sequences
+    step_times = generated_questions.step_times
+    step_communication = generated_questions.step_communication
+    stragglers = generated_questions.stragglers
+    tensor_traffic = generated_questions.tensor_traffic
+    time_breakdown = generated_questions.time_breakdown
     total_average = query.total_average
-    memory_stacks = questions.memory_stacks
-    out_of_memory = questions.out_of_memory
-    fragmentation = questions.fragmentation
-    snapshot_timeline = questions.snapshot_timeline
-    utilization = questions.utilization
-    work_rates = questions.work_rates
+    memory_stacks = generated_questions.memory_stacks
+    out_of_memory = generated_questions.out_of_memory
+    fragmentation = generated_questions.fragmentation
+    snapshot_timeline = generated_questions.snapshot_timeline
+    utilization = generated_questions.utilization
+    work_rates = generated_questions.work_rates
 
     # Analyses
     critical_path = jobs.critical_path

@@ -13,8 +13,8 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import schema, store
+from profframe.facts.device_catalogue import Devices, models
 from profframe.facts.device_models import match_models
-from profframe.facts.models import Devices, models
 from profframe.query import reasons
 from profframe.query.sandbox import Paths, user_files, user_tables
 from profframe.query.selection import Numbers, Selection, Text, integers, texts
@@ -252,7 +252,8 @@ def with_devices(self: Trace, devices: Devices) -> Trace:
     Raises
     ------
     ParameterError
-        The file cannot be read, or an entry does not have the form of `profframe.facts.models`.
+        The file cannot be read, or an entry does not have the form of
+        `profframe.facts.device_catalogue`.
 
     Examples
     --------

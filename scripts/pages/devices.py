@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from profframe import schema
-from profframe.facts.models import models
+from profframe.facts.device_catalogue import models
 
 ABOVE: Final = """\
 # Devices

@@ -6,7 +6,7 @@
 -- of the slice on the host, whichever step launched the work, as HTA and the TensorBoard plugin have it. Device columns are NULL
 -- if the rank used no device. Steady steps are whole, and no warm-up: that is the first steps of a rank while they take more than
 -- twice the median of its steps; with fewer than four whole steps it is unknown.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, steady_steps, busy.
 -- needs: events, profiler_steps
 -- recorded: steps
 -- parameter window VARCHAR(step|host) = step  what the parts are of: the interval of a step, or its slice on the host

@@ -16,7 +16,7 @@ import pytest
 
 import profframe
 from profframe.pages.timeline import Timeline
-from profframe.pages.timeline.rows import OTHER_COLUMNS
+from profframe.pages.timeline.timeline_data import OTHER_COLUMNS
 from tests import hostile
 from tests.browser.conftest import Open, Opened
 from tests.builders import event, loaded
@@ -503,7 +503,7 @@ def test_what_is_left_out_is_said_in_its_lane(
     trace: profframe.Trace, opened: Open, tmp_path: Path
 ) -> None:
     from profframe.pages.timeline.document import document
-    from profframe.trace.timeline_rows import timeline_rows
+    from profframe.trace.timeline_selection import timeline_rows
 
     rows = replace(timeline_rows(trace), others=None)
     whole = document(rows, None)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.kinds import kinds
-from profframe.facts.launches import launches
+from profframe.facts.launching_ops import launches
 from profframe.facts.nesting import nesting
 from profframe.query.catalogue import find
 from profframe.query.run import run

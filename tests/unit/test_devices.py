@@ -12,8 +12,8 @@ import pytest
 
 from profframe import load, schema
 from profframe.errors import ParameterError
+from profframe.facts.device_catalogue import fitting, models
 from profframe.facts.device_models import devices, match_models
-from profframe.facts.models import fitting, models
 from profframe.readers.build.header_devices import devices as read
 from profframe.trace.trace import Trace
 from tests.builders import table

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from profframe.facts.device_catalogue import models
 from profframe.facts.device_models import devices
 from profframe.facts.impossible_rates import limits
-from profframe.facts.models import models
 from tests.builders import Row, table
 
 MINE = models(

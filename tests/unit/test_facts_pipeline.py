@@ -16,7 +16,7 @@ from profframe import schema
 from profframe.facts import FACTS, Fact, Tables, add_facts, pipeline
 from profframe.facts.fact import Output, columns, fact, with_output
 from profframe.facts.graph_captures.attribution import CaptureSource, attribute_replays
-from profframe.facts.launches import launches
+from profframe.facts.launching_ops import launches
 from profframe.facts.pipeline import facts_of
 from profframe.readers import read
 from profframe.system.disk_tables import Spool

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe import ParameterError, Trace, UnknownNameError
-from profframe.analysis import regressions, run_checks, run_selection
+from profframe.analysis import regressions, run_limits, run_selection
 from profframe.analysis.stats import change_points, noise, typical
 from tests.builders import stored
 from tests.conftest import Run
@@ -29,11 +29,11 @@ HOSTILE = ("it's", '<b>"x"</b>', "a; DROP TABLE events", "\x1b[31m\n", "名前 "
 
 
 def checked(
-    trace: Trace, baseline: Any, runs: Any, limit: Mapping[str, run_checks.Most], per_step: int = 0
-) -> run_checks.CheckResult:
+    trace: Trace, baseline: Any, runs: Any, limit: Mapping[str, run_limits.Most], per_step: int = 0
+) -> run_limits.CheckResult:
     """What the verb ``check`` asks."""
     totals = partial(trace.runs, per_step)
-    return run_checks.check(trace.traces, trace.run_samples(), totals, baseline, runs, limit=limit)
+    return run_limits.check(trace.traces, trace.run_samples(), totals, baseline, runs, limit=limit)
 
 
 def trace_of(rows: Iterable[Row], **tables: Iterable[Row]) -> Trace:
@@ -759,7 +759,7 @@ class TestOutliers:
 class TestCheck:
     def test_limits(self) -> None:
         trace = noisy(25, planted={"op4": 1.2})
-        limit = dict(map(run_checks.limit_of, ("10%", "op:op*=50%", "step_p50_ns=1%")))
+        limit = dict(map(run_limits.limit_of, ("10%", "op:op*=50%", "step_p50_ns=1%")))
         found = checked(trace, 20, 5, limit)
         assert [one.metric for one in found.worse] == ["op:op4"]
         assert found.worse[0].limit == Fraction(1, 10)
@@ -774,9 +774,9 @@ class TestCheck:
     def test_the_lowest_of_several_limits_counts_whatever_their_order(self) -> None:
         trace = noisy(25, planted={"op4": 1.2})
         for limits in (["op:*=50%", "op:op4=10%"], ["op:op4=50%", "op:*=50%", "op:op4=10%"]):
-            found = checked(trace, 20, 5, run_checks.limits_of(limits))
+            found = checked(trace, 20, 5, run_limits.limits_of(limits))
             assert [(one.metric, one.limit) for one in found.worse] == [("op:op4", Fraction(1, 10))]
-        twice = checked(trace, 20, 5, run_checks.limits_of(["op:*=10%", "5%"]))
+        twice = checked(trace, 20, 5, run_limits.limits_of(["op:*=10%", "5%"]))
         assert [one.metric for one in twice.worse] == ["op:op4"]
 
     def test_totals_count_if_they_grew_beyond_noise(self) -> None:
@@ -822,7 +822,7 @@ class TestCheck:
     @pytest.mark.parametrize("text", ["5", "x=5", "=5%", "5%=x", ""])
     def test_bad_limits(self, text: str) -> None:
         with pytest.raises(ParameterError, match="a limit is"):
-            run_checks.limit_of(text)
+            run_limits.limit_of(text)
 
 
 @pytest.fixture(scope="module")

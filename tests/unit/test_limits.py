@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import profframe
 from profframe import ParameterError, Trace, UnknownNameError
 from profframe.analysis import fail_on
-from profframe.analysis.run_checks import limits_of
+from profframe.analysis.run_limits import limits_of
 from profframe.comparisons.diff import comparison
 from profframe.comparisons.fail_on_metrics import check_limits, of_each_run
-from profframe.show.check_text import remarks, state
+from profframe.show.run_limits_text import remarks, state
 from tests.builders import stored, together
 from tests.conftest import Run, real_trace
 

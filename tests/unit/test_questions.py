@@ -13,7 +13,7 @@ import profframe
 from profframe import Trace
 from profframe.query.arrangement import shared
 from profframe.query.catalogue import catalogue, find
-from profframe.trace import questions
+from profframe.trace import generated_questions
 from scripts.questions import BY_HAND, module
 
 DIFFERENT = {"memory_peak": ("top",)}
@@ -22,9 +22,9 @@ NAMES = [answer.name for answer in catalogue()]
 
 
 def test_the_module_is_what_the_headers_say() -> None:
-    text = Path(questions.__file__).read_text(encoding="utf-8")
+    text = Path(generated_questions.__file__).read_text(encoding="utf-8")
 
-    assert text == module(), "python scripts/questions.py > profframe/trace/questions.py"
+    assert text == module(), "python scripts/questions.py > profframe/trace/generated_questions.py"
 
 
 @pytest.mark.parametrize("name", NAMES)

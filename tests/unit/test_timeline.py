@@ -19,7 +19,7 @@ from profframe.pages.timeline import Timeline, extra_columns, lanes
 from profframe.pages.timeline.document import TimelineDocument, document, longest
 from profframe.pages.timeline.encoding import PackedColumn, packed
 from profframe.pages.timeline.lanes import placed, spread
-from profframe.trace.timeline_rows import timeline_rows
+from profframe.trace.timeline_selection import timeline_rows
 from tests import hostile, needs
 from tests.builders import Row, event, loaded, loaded_ranks, together
 from tests.conftest import ROOT
@@ -229,7 +229,7 @@ def test_each_run_has_its_path() -> None:
 
 def test_it_is_said_why_there_is_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = loaded(event("f", 0, 900), event("g", 1000, 1100))
-    monkeypatch.setattr("profframe.trace.timeline_rows._MOST_PATH_EVENTS", 1)
+    monkeypatch.setattr("profframe.trace.timeline_selection._MOST_PATH_EVENTS", 1)
     path = packed_slices(trace)[0].head["path"]
     assert path["of"] == [""]
     assert path["lacks"] == "the trace has no steps, and more than 1 events"

@@ -22,8 +22,8 @@ from profframe.analysis.simulation.exposed import savings
 from profframe.analysis.simulation.job_network import JobNetwork, RankActivity, job, outcome, totals
 from profframe.analysis.simulation.rank import Lengths
 from profframe.errors import ParameterError, UnknownNameError
+from profframe.facts.device_catalogue import Devices, models
 from profframe.facts.device_models import match_models
-from profframe.facts.models import Devices, models
 from profframe.intervals import Ints
 from profframe.query.header import Answer
 from profframe.query.run import prepare

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.arrays import column, is_kind, numbers, present
-from profframe.facts.correlation import device_calls
 from profframe.facts.device_time import device_time, time_columns
 from profframe.facts.fact import Fact, Output, Tables, columns, fact, of_events
 from profframe.facts.formulas import Formula
 from profframe.facts.formulas.convolutions import UNPADDED
-from profframe.facts.launches import (
+from profframe.facts.launch_calls import device_calls
+from profframe.facts.launching_ops import (
     launch_columns,
     launches,
     naming_ops,

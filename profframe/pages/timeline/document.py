@@ -16,7 +16,7 @@ from profframe.pages.timeline.extra_columns import NO_OTHERS, others
 from profframe.pages.timeline.lanes import Placed, placed
 from profframe.pages.timeline.metadata import head
 from profframe.pages.timeline.page_slices import Content, columns
-from profframe.pages.timeline.rows import TimelineRows
+from profframe.pages.timeline.timeline_data import TimelineRows
 
 BUDGET_BYTES: Final = 6_600_000
 """Maximum bytes of columns in a page: 8.8 MB as text, of 12 MB for the whole page."""

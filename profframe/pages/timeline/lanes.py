@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from profframe.intervals import Ints, Mask, nest
-from profframe.pages.timeline.rows import KEY, TimelineRows
+from profframe.pages.timeline.timeline_data import KEY, TimelineRows
 from profframe.schema import ON_DEVICE_KINDS
 from profframe.show import units
 

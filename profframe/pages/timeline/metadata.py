@@ -12,7 +12,7 @@ from profframe.intervals import Ints
 from profframe.pages.plots import palette
 from profframe.pages.timeline.lanes import Placed, trace_numbers
 from profframe.pages.timeline.page_slices import MOST_STRETCHES, Content, bounds
-from profframe.pages.timeline.rows import KEY
+from profframe.pages.timeline.timeline_data import KEY
 from profframe.schema import KINDS
 from profframe.show import units
 from profframe.show.findings import ranks_of

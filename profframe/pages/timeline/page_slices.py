@@ -18,7 +18,7 @@ from profframe.pages.timeline.encoding import (
     numbered,
 )
 from profframe.pages.timeline.lanes import Placed, trace_numbers
-from profframe.pages.timeline.rows import TimelineRows
+from profframe.pages.timeline.timeline_data import TimelineRows
 
 MOST_STRETCHES: Final = 100_000
 """A critical path with more segments is left out, which the page says."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
-from profframe.pages.timeline.rows import KEY, OTHER_COLUMNS, SLICE_COLUMNS, TimelineRows
+from profframe.pages.timeline.timeline_data import KEY, OTHER_COLUMNS, SLICE_COLUMNS, TimelineRows
 
 if TYPE_CHECKING:
     from profframe.trace.trace import Trace

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.arrays import encoded, ids, is_kind, last_equal, numbers, present, words
-from profframe.facts.correlation import device_calls
 from profframe.facts.fact import Columns, Note, Output, Tables, columns, fact, note, of_events
 from profframe.facts.flow_ends import arrows, starting_at
 from profframe.facts.kinds import LAUNCH_ARROWS
+from profframe.facts.launch_calls import device_calls
 from profframe.facts.list_arrows import LIST_ARROW_COLUMNS, list_arrows
 from profframe.intervals import Ints, nearest, stab
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.arrays import is_kind, numbers, present
+from profframe.facts.device_catalogue import DeviceModel, fitting
+from profframe.facts.device_catalogue import models as builtin_models
 from profframe.facts.fact import Note, Output, Tables, columns, fact, note
-from profframe.facts.models import DeviceModel, fitting
-from profframe.facts.models import models as builtin_models
 from profframe.intervals import Ints
 
 
