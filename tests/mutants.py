@@ -527,7 +527,7 @@ GATES: Final = (
     Mutant(
         "33d",
         "a slow step amid the others is of the warm-up",
-        "sql/lib/steps.sql",
+        "sql/lib/steady_steps.sql",
         "PARTITION BY run, rank ORDER BY start_ns NULLS LAST, event_id ROWS UNBOUNDED PRECEDING",
         "PARTITION BY run, rank, event_id",
         "tests/sql/test_golden.py::TestGolden::test_rows[step_times-steady]",

@@ -148,7 +148,10 @@ def _joined(means: dict[str, pl.DataFrame]) -> pl.DataFrame:
 def _tests(
     rows: pl.DataFrame, base: Side, other: Side, level: float, allow_single: bool
 ) -> pl.DataFrame:
-    """Confidence intervals and tests of the rows, if the sides have several samples."""
+    """Confidence intervals and tests of the rows, if the sides have several samples.
+
+    With ``allow_single`` one side with several is enough. A side with a spread has none of them.
+    """
     keys = rows.select("row", *_KEY)
     for side in (base, other):
         if side.spread is not None:

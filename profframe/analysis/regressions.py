@@ -57,6 +57,7 @@ def answer_rows(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _side(rows: pl.DataFrame, runs: Sequence[str]) -> Side:
+    """A side whose samples are its runs; one without rows is a sample, too, and counts as 0."""
     samples = (
         pl.DataFrame({"run": sorted(runs)}, schema={"run": pl.String})
         .with_columns(step=pl.lit(None, pl.Int64))

@@ -91,7 +91,8 @@ def total(samples: pl.DataFrame, what: str) -> pl.DataFrame:
 def sample_metrics(samples: pl.DataFrame, metric: str) -> Iterator[tuple[str, pl.DataFrame]]:
     """Times of the ops or kernels that a metric names.
 
-    A metric is ``op:`` or ``kernel:`` and a name, or a pattern. Ranks are added up.
+    A metric is ``op:`` or ``kernel:`` and a name, or a pattern; a name that exists is taken as it
+    is. Ranks are added up.
     """
     what, _, pattern = metric.partition(":")
     rows = samples.filter(pl.col("what") == what, pl.col("name").is_not_null())

@@ -102,7 +102,7 @@ def flow_ends(tables: Tables) -> Output:
     between_nodes = np.flatnonzero(timed & is_text(flows["category"], GRAPH_DEPENDENCIES))
     nodes = np.flatnonzero(on_stack & present(events, "graph_node_id"))
     if between_nodes.size:
-        bound[between_nodes] = _nodes(events, nodes, flows, between_nodes)
+        bound[between_nodes] = _graph_node_ends(events, nodes, flows, between_nodes)
     others = np.flatnonzero(timed & (bound < 0))
     bound[others] = _of_correlation(events, slices, flows, others)
 
@@ -116,7 +116,7 @@ def flow_ends(tables: Tables) -> Output:
     return Output({"flows.event_id": ids(bound)})
 
 
-def _nodes(events: pa.Table, nodes: Ints, flows: pa.Table, rows: Ints) -> Ints:
+def _graph_node_ends(events: pa.Table, nodes: Ints, flows: pa.Table, rows: Ints) -> Ints:
     """The graph node that ends where an arrow between nodes starts, or starts where it ends.
 
     Times in microseconds are rounded separately, so the end of a node may be a nanosecond off that
@@ -202,7 +202,7 @@ def _around(events: pa.Table, slices: Ints, thread: Ints, at: Ints) -> Ints:
 
 
 def _next(events: pa.Table, slices: Ints, thread: Ints, at: Ints) -> Ints:
-    """The slice that starts next; the outermost if there are several."""
+    """The slice of a thread that starts at a moment or next; the outermost of several."""
     start, dur = (numbers(events, name)[slices] for name in ("start_ns", "dur_ns"))
     line = numbers(events, "thread")[slices]
     order = np.lexsort((source_order(events)[slices], -dur, start, line))

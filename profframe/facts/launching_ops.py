@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -24,8 +24,8 @@ COUNTED_COLUMNS: Final[Columns] = columns(
 _LAUNCHES: Final = "LaunchKernel"
 
 
-def place_counted(tables: Tables, launch: Ints, op: Ints) -> Iterator[Note]:
-    """Fill in calls and ops of slices with hardware counters.
+def place_counted(tables: Tables, launch: Ints, op: Ints) -> tuple[Ints, Ints, Iterable[Note]]:
+    """Calls and ops, also of slices with hardware counters.
 
     A slice inside a host op, on its thread, belongs to the innermost one. Each other slice is for
     one kernel, on a clock that may not be the host's: if there are as many as launches of kernels,
@@ -34,8 +34,8 @@ def place_counted(tables: Tables, launch: Ints, op: Ints) -> Iterator[Note]:
     counting = np.unique(numbers(tables["counters"], "event_id", missing=-1))
     counting = counting[counting >= 0]
     if not counting.size:
-        return
-    events = tables["events"]
+        return launch, op, ()
+    events, launch, op = tables["events"], launch.copy(), op.copy()
     parent = numbers(events, "parent_id", missing=-1)
     around = np.append(nearest(parent, is_kind(events, ("host_op",))), -1)
     op[counting] = around[parent[counting]]
@@ -46,7 +46,8 @@ def place_counted(tables: Tables, launch: Ints, op: Ints) -> Iterator[Note]:
         op[placed] = around[parent[calls]]
     elif placed.size:
         detail = f"{placed.size} slices, {calls.size} launches"
-        yield "counted_slice_without_launch", placed.size, detail, int(placed[0])
+        return launch, op, [("counted_slice_without_launch", placed.size, detail, int(placed[0]))]
+    return launch, op, ()
 
 
 def _launches(tables: Tables) -> Ints:
@@ -98,7 +99,10 @@ def launches(tables: Tables) -> Output:
 
 
 def with_list_arrows(tables: Tables, launch: Ints, op: Ints) -> tuple[Ints, Ints, Iterable[Note]]:
-    """The calls and ops, also of slices that only an arrow of a list connects, or that counted."""
+    """The calls and ops, also of slices that only an arrow of a list connects.
+
+    Slices that have hardware counters are placed last.
+    """
     events = tables["events"]
     is_linked = (launch >= 0) | (op >= 0)
     source, notes = list_arrows(tables, int(is_linked.sum()))
@@ -109,7 +113,8 @@ def with_list_arrows(tables: Tables, launch: Ints, op: Ints) -> tuple[Ints, Ints
     calls = np.where(is_call, source, -1)
     op = np.where(is_call, _ops_around(events, calls), np.where(source >= 0, source, op))
     launch = np.where(is_call, source, launch)
-    return launch, op, (*notes, *place_counted(tables, launch, op))
+    launch, op, more = place_counted(tables, launch, op)
+    return launch, op, (*notes, *more)
 
 
 def launch_columns(events: pa.Table, launch: Ints, op: Ints, notes: Iterable[Note] = ()) -> Output:

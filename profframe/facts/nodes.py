@@ -252,6 +252,7 @@ class _Lines:
 
 
 def _lines(events: pa.Table) -> _Lines:
+    """Threads and times of all slices; those without a preorder are the last of a moment."""
     start = numbers(events, "start_ns")
     return _Lines(
         thread=numbers(events, "thread"),

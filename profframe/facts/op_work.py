@@ -414,7 +414,8 @@ def _spread(op_work: Ints, recorded: Ints, kernels: Ints, owner: Ints, calls: _K
 def _apportioned(amount: Ints, group: Ints, weight: Ints) -> Ints:
     """Share of each row in the amount of its group, by weight; they add up to it exactly.
 
-    Cumulative sums are rounded down, and a row gets their difference. Zero weights share equally.
+    ``amount`` has the whole amount of the group in each row. Cumulative sums are rounded down, and
+    a row gets their difference. Zero weights share equally.
     """
     order = np.argsort(group, kind="stable")
     amount, group = amount[order], group[order]

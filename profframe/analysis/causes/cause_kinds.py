@@ -46,7 +46,7 @@ def with_causes(slots: pl.DataFrame) -> pl.DataFrame:
     slots = slots.with_columns(place=_place())
     # Calls that one side lacks get their cause from what is in their place on the other side.
     slots = slots.join(_gaps(slots), on="gap", how="left")
-    slots = slots.join(_regions(slots), on="place", how="left")
+    slots = slots.join(_alone_by_place(slots), on="place", how="left")
     slots = slots.with_columns(
         *(
             pl.col(f"{side}_name").str.contains(COMPILED).any().fill_null(False).alias(name)
@@ -141,11 +141,12 @@ def _is_op(prefix: str) -> pl.Expr:
     ).fill_null(False)
 
 
-def _regions(slots: pl.DataFrame) -> pl.DataFrame:
-    """Places where both sides have kernels, but different ones; copies do not count.
+def _alone_by_place(slots: pl.DataFrame) -> pl.DataFrame:
+    """For each place with calls that one side lacks: how many kernels only each side has there.
 
-    A place is a gap between calls that both have; all gaps of one op, annotation or module are one
-    place.
+    It also has whether a side has any work or generated kernels there. Copies count only in a gap
+    where both sides have work. A place is a gap between calls that both have; all gaps of one op,
+    annotation or module are one place.
     """
     alone = slots.filter(~pl.col("in_both")).with_columns(_copies().alias("copies"))
     is_base = pl.col("other_node").is_null()

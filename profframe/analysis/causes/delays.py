@@ -110,7 +110,10 @@ def _launching(slices: StepSlices) -> Ints:
 
 
 def _sorts(slices: StepSlices, tree: Trees, part: int, around: Ints, is_alone: Mask) -> Ints:
-    """The purpose of the outermost call around each node."""
+    """The purpose of the outermost call around each node that the other side lacks.
+
+    ``is_alone`` marks the nodes without a counterpart.
+    """
     node_of = tree.node_of(part, slices.event_id.size)
     sort = np.full(tree.row.size + 1, NO_SORT, np.int64)
     for number in _PRECEDENCE:

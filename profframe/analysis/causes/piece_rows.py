@@ -92,7 +92,10 @@ class Units:
 
 
 def units(slices: StepSlices, made: StepPieces, tree: Trees, steps: Ints, late: Delays) -> Units:
-    """Find the unit of each piece of a rank in windows of some steps."""
+    """Find the unit of each piece of a rank.
+
+    ``steps`` has the step of each window; ``late`` are the calls that only this side has.
+    """
     own = np.flatnonzero(tree.part == late.part)
     node_of = tree.node_of(late.part, slices.event_id.size)
     row = made.row

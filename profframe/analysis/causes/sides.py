@@ -233,7 +233,10 @@ def _waits_until(slices: StepSlices, waits: tuple[Ints, Ints] | None) -> Ints:
 
 
 def texts(connect: Connect, side: StepSide, part: Ints, row: Ints) -> pl.DataFrame:
-    """Names, shapes and work of some slices; one row each, in their order, NULL for row -1."""
+    """Names, shapes and work of some slices; one row each, in their order, NULL for row -1.
+
+    ``part`` is the number of a slice's (run, rank) in the keys of the side.
+    """
     event_id = np.zeros(row.size, np.int64)
     for number, its in enumerate(side.slices):
         here = np.flatnonzero((part == number) & (row >= 0))

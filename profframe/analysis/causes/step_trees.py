@@ -166,7 +166,7 @@ class Trees:
 
     Attributes
     ----------
-    forest : Forest
+    forest : CallForest
         How they nest; the root of a tree is not a slice.
     part, row : Ints
         Number of the (run, rank), and row of its slice; -1 for roots.
@@ -219,12 +219,17 @@ def trees(parts: Sequence[tuple[StepSlices, Windows]]) -> Trees:
 
 
 def _nodes(slices: StepSlices, steps: Windows) -> tuple[Ints, Ints, Ints]:
-    """Rows, depths and steps of the nodes of a rank in preorder, with a root for each step."""
+    """Rows, depths and steps of the nodes of a rank in preorder, with a root for each step.
+
+    Roots have row -1 and depth 0. Work is below the call that its launch is in; work without a
+    launch is on thread -2.
+    """
     call = slices.is_call
     node = np.flatnonzero(call | (slices.work > 0))
     work = slices.work[node] > 0
     launch = np.where(work, slices.launch[node], node)
     step = slices.step[node]
+    # A parent of -1 takes the last row here, and is put right behind.
     parent = np.where(
         work, np.where(launch >= 0, slices.call[launch], -1), slices.call[slices.parent[node]]
     )

@@ -54,7 +54,8 @@ class Change:
 def changes(values: Float64, level: float = LEVEL, series: int | None = None) -> list[list[Change]]:
     """Find the changes of each series.
 
-    No value is missing. ``series`` is the number of all series, if there are more than these.
+    ``values`` has a row per series and a column per run, in order; none is missing. ``series`` is
+    the number of all series, if there are more than these.
 
     Examples
     --------

@@ -140,14 +140,17 @@ def _by_order(nodes: ThreadNodes, slices: ThreadSlices) -> NodeLinks:
 
 
 def _nearest(shifts: Ints, names: Ints, slices: ThreadSlices, window: tuple[int, int]) -> int:
-    """The shift whose slices share most of a window, or are the nearest to it."""
+    """The shift whose slices share most of a window, or are the nearest to it.
+
+    A shift is the place among the slices where the first of the names would be.
+    """
 
     def distance(shift: int) -> int:
         at, is_same = _aligned(names, slices, shift)
         starts = slices.start[at[is_same]]
         first, last = int(starts.min()), int(starts.max())
         shared = min(last, window[1]) - max(first, window[0])
-        return -shared
+        return -shared  # positive if they do not overlap: the gap
 
     return min((int(shift) for shift in shifts), key=distance)
 

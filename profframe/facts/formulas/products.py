@@ -312,21 +312,23 @@ def _grouped(flag: int | None, first: int = 0, second: int = 1) -> Formula:
     return Formula(flops, bytes_, lambda op: _dtype(op, first, second))
 
 
-def _variable_shape(op: Op, groups: int) -> Shape:
+def _variable_shape(op: Op, groups_at: int) -> Shape:
     """Both factors have a row for each term of the sums of some group."""
     first, second = op.tensor(0).shape, op.tensor(1).shape
     if len(first) != 2 or len(second) != 2 or first[0] != second[0]:
         raise Unknown
-    return op.tensor(groups).count, first[1], second[1]
+    return op.tensor(groups_at).count, first[1], second[1]
 
 
-def _variable(groups: int) -> Formula:
+def _variable(groups_at: int) -> Formula:
+    """Products of groups, one for each element of the argument at ``groups_at``: its length."""
+
     def flops(op: Op) -> int:
-        _, rows, columns = _variable_shape(op, groups)
+        _, rows, columns = _variable_shape(op, groups_at)
         return 2 * op.tensor(0).shape[0] * rows * columns
 
     def bytes_(op: Op) -> int:
-        written = math.prod(_variable_shape(op, groups)) * max(op.tensor(0).size, BF16.size)
+        written = math.prod(_variable_shape(op, groups_at)) * max(op.tensor(0).size, BF16.size)
         return read(op, 0, 1) + written
 
     return Formula(flops, bytes_)

@@ -185,13 +185,19 @@ def _ragged(query: int, ends: int) -> Reader:
 
 
 def _paged(query: int) -> Reader:
-    """FlashInfer's pages: ``(pages, rows, heads, width)``, or heads before rows."""
+    """FlashInfer's pages: ``(pages, rows, heads, width)``, or heads before rows.
+
+    Heads of the query are a multiple of those of the cache. Where both orders fit, the first is
+    taken: it is FlashInfer's default.
+    """
 
     def call(op: Op) -> Call:
         source, key, value = _tensors(op, query)
         if len(key.shape) != 4:
             raise Unknown
-        heads = min(key.shape[1], key.shape[2]) if source.shape[-2] % key.shape[2] else key.shape[2]
+        heads = next((n for n in key.shape[2:0:-1] if n and source.shape[-2] % n == 0), None)
+        if heads is None:
+            raise Unknown
         sizes = heads, key.shape[-1], value.shape[-1]
         return Call(source, key, value, *sizes, 0, None, pages=True)
 
