@@ -49,9 +49,10 @@ def join_nodes(tables: Tables, nodes: pa.Table, tensors: pa.Table, record_functi
     of_tensor = np.searchsorted(distinct, tensors["node_id"].fill_null(-1).to_numpy())
     tensor_events = event_id[first[of_tensor]] if tensors.num_rows else np.empty(0, np.int64)
     alone = not events.num_rows
+    checks = tables["quality"]["issue"].cast(TEXT)
     # Workers of a DataLoader write into the file of their parent, with its numbers: half of the
     # dependencies of such a file led from one process to another.
-    if _is_of_several_processes(tables):
+    if pc.any(pc.equal(checks, "repeated_node_id")).as_py():
         pairs = _dependencies_of_slices(nodes, tensors, event_id)
     else:
         pairs = dependencies(nodes, tensors)
@@ -72,11 +73,6 @@ def join_nodes(tables: Tables, nodes: pa.Table, tensors: pa.Table, record_functi
         "flows": _joined(tables["flows"], flows),
         "quality": quality,
     }
-
-
-def _is_of_several_processes(tables: Tables) -> bool:
-    checks = tables["quality"]["issue"].cast(TEXT)
-    return bool(pc.any(pc.equal(checks, "repeated_node_id")).as_py())
 
 
 def _dependencies_of_slices(
