@@ -43,7 +43,8 @@ def join_nodes(tables: Tables, nodes: pa.Table, tensors: pa.Table, record_functi
     is_linked = links.slices >= 0
     event_id[rows[is_linked]] = links.slices[is_linked]
     values = _nullable(event_id)
-    how = _methods(event_id, links.how)
+    codes = pa.array(np.zeros(event_id.size, np.int32), mask=event_id < 0)
+    how = pa.DictionaryArray.from_arrays(codes, pa.array([links.how], TEXT))
     ids = nodes["node_id"].fill_null(-1).to_numpy()
     distinct, first = np.unique(ids, return_index=True)
     of_tensor = np.searchsorted(distinct, tensors["node_id"].fill_null(-1).to_numpy())
@@ -102,11 +103,6 @@ def _place(values: pa.ChunkedArray, ids: pa.Array) -> pa.Array:
     """Place of each value among ids; NULL if it is none of them."""
     place = pc.index_in(values, value_set=ids, skip_nulls=True)
     return place.combine_chunks() if isinstance(place, pa.ChunkedArray) else place
-
-
-def _methods(event_id: Ints, how: str) -> pa.Array:
-    indices = pa.array(np.zeros(event_id.size, np.int32), mask=event_id < 0)
-    return pa.DictionaryArray.from_arrays(indices, pa.array([how], TEXT))
 
 
 def _nullable(values: Ints) -> pa.Array:
