@@ -55,7 +55,10 @@ def compare(
     joined = _joined({prefix: _means(side) for prefix, side in sides.items()})
     change, total = pl.col("change_ns"), pl.col("change_ns").sum().over("what")
     rows = joined.with_columns(
-        *(_number(f"{prefix}_samples", side) for prefix, side in sides.items()),
+        *(
+            pl.lit(side.samples.height, pl.Int64).alias(f"{prefix}_samples")
+            for prefix, side in sides.items()
+        ),
         change_ns=pl.col("other_ns") - pl.col("base_ns"),
         ratio=pl.when(pl.col("base_ns") != 0).then(pl.col("other_ns") / pl.col("base_ns")),
         status=_status(),
@@ -96,16 +99,12 @@ def _means(side: Side) -> pl.DataFrame:
     number = max(side.samples.height, 1)
     measures = ("spent_ns", "device_ns", *_WORK)
     peaks = [f"{peak}_{unit}" for peak in _PEAKS.values() for unit in ("ps", "ns")]
-    sums = (
-        _counted(side)
-        .group_by(_KEY)
-        .agg(
-            pl.col("calls").sum(),
-            *(
-                _sum_or_null(name)
-                for name in (*measures, *(f"{work}_ns" for work in _WORK), *peaks)
-            ),
-        )
+    rows = side.rows
+    if side.spread is not None:  # these are in no sample
+        rows = pl.concat([rows, side.spread], how="diagonal_relaxed")
+    sums = rows.group_by(_KEY).agg(
+        pl.col("calls").sum(),
+        *(_sum_or_null(name) for name in (*measures, *(f"{work}_ns" for work in _WORK), *peaks)),
     )
     return sums.select(
         *_KEY,
@@ -118,13 +117,6 @@ def _means(side: Side) -> pl.DataFrame:
         *(_per_second(work) for work in _WORK),
         *(_share_of_peak(name, peak) for name, peak in _PEAKS.items()),
     ).rename({"spent_ns": "ns"})
-
-
-def _counted(side: Side) -> pl.DataFrame:
-    """All rows that count, including those in no sample."""
-    if side.spread is None:
-        return side.rows
-    return pl.concat([side.rows, side.spread], how="diagonal_relaxed")
 
 
 def _joined(means: dict[str, pl.DataFrame]) -> pl.DataFrame:
@@ -247,10 +239,6 @@ def _share_of_peak(name: str, peak: str) -> pl.Expr:
     """The share of its peak that work achieved, over the time of work with a peak."""
     time = pl.col(f"{peak}_ns")
     return pl.when(time > 0).then(pl.col(f"{peak}_ps") / (1000 * time)).alias(name)
-
-
-def _number(name: str, side: Side) -> pl.Expr:
-    return pl.lit(side.samples.height, pl.Int64).alias(name)
 
 
 def _warning() -> pl.Expr:

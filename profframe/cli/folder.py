@@ -178,11 +178,7 @@ def _commands(entries: list[FolderEntry], width: int) -> Iterator[str]:
 
 
 def _command(path: str, width: int) -> str:
-    is_option = path.startswith("-")
-    return folded(["profframe", f"./{path}" if is_option or _is_verb(path) else path], width, 2)
-
-
-def _is_verb(path: str) -> bool:
     from profframe.cli.verbs import verbs
 
-    return path in verbs.commands
+    is_taken = path.startswith("-") or path in verbs.commands
+    return folded(["profframe", f"./{path}" if is_taken else path], width, 2)

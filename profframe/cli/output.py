@@ -189,7 +189,8 @@ class OutputOptions:
         else:
             data = _encoded(wanted, self.form)
         if self.file is None:
-            data = _visible_lines(data) if sys.stdout.isatty() else data
+            if sys.stdout.isatty():  # it would interpret some bytes
+                data = "\n".join(map(visible, data.decode().split("\n"))).encode()
             sys.stdout.flush()
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
@@ -323,11 +324,6 @@ def _encoded(frame: pl.DataFrame, form: str) -> bytes:
             f"Parquet cannot hold these rows: {' '.join(str(error).split())}"
         ) from error
     return file.getvalue()
-
-
-def _visible_lines(data: bytes) -> bytes:
-    """Data for a terminal, without bytes that it would interpret."""
-    return "\n".join(map(visible, data.decode().split("\n"))).encode()
 
 
 def as_prose(frame: pl.DataFrame) -> Human:

@@ -146,10 +146,7 @@ def options_text(run: str | None, rank: int | None, facts: FactOptions) -> str:
 def staging_key(source: str, content: str, options: str) -> str:
     """Name of a staged folder, without its prefix."""
     parts = (source, content, options, facts_version())
-    return _digest("\0".join(parts))
-
-
-def _digest(text: str) -> str:
+    text = "\0".join(parts)
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 

@@ -61,7 +61,8 @@ refused; give that URL if you trust it
     @property
     def names_itself(self) -> bool:
         """Whether the host is an address, or says that it is this machine."""
-        return _address(self.host) is not None or _is_localhost(self.host)
+        is_localhost = self.host == "localhost" or self.host.endswith(".localhost")
+        return is_localhost or _address(self.host) is not None
 
     def check(self, scheme: str, host: str) -> None:
         """Refuse a step to a host, before its name is resolved, with a SourceError."""
@@ -157,7 +158,3 @@ def _is_of_machine(address: Address) -> bool:
         or address.is_multicast
         or address in _METADATA
     )
-
-
-def _is_localhost(host: str) -> bool:
-    return host == "localhost" or host.endswith(".localhost")

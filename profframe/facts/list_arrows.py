@@ -34,7 +34,8 @@ def list_arrows(tables: Tables, linked: int) -> tuple[Ints, Iterable[Note]]:
     events, flows = tables["events"], tables["flows"]
     source = np.full(events.num_rows, -1, np.int64)
     notes: list[Note] = []
-    for category in _categories(flows):
+    texts = pc.unique(flows["category"].cast(pa.string())).to_pylist()
+    for category in sorted(text for text in texts if text and text.startswith(LIST_ARROWS)):
         tails, heads = arrows(flows, category)
         drawn = flows.filter(pa.array(is_text(flows["category"], category)))
         for phase, missing in (("s", "an end"), ("f", "a start")):
@@ -51,11 +52,6 @@ def list_arrows(tables: Tables, linked: int) -> tuple[Ints, Iterable[Note]]:
         if lost := int((~is_whole).sum()):
             notes.append((_BROKEN, lost, f"{category}, no slice begins where it does", None))
     return source, notes
-
-
-def _categories(flows: pa.Table) -> list[str]:
-    texts = pc.unique(flows["category"].cast(pa.string())).to_pylist()
-    return sorted(text for text in texts if text and text.startswith(LIST_ARROWS))
 
 
 def _slices(events: pa.Table, rows: Ints, marks: pa.Table) -> Ints:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -65,12 +64,8 @@ def recompute(tables: Tables) -> Output:
 
 def _matches(events: pa.Table, pattern: re.Pattern[str]) -> Mask:
     """Rows whose whole name matches."""
-    return _of_name(events, lambda text: bool(pattern.fullmatch(text)))
-
-
-def _of_name(events: pa.Table, test: Callable[[str], bool]) -> Mask:
     codes, texts = words(events, "name")
-    return np.array([*map(test, texts), False], np.bool_)[codes]
+    return np.array([*(bool(pattern.fullmatch(text)) for text in texts), False], np.bool_)[codes]
 
 
 def _within(parent: Ints, roots: Mask) -> Mask:

@@ -295,7 +295,8 @@ class StepLengths:
         reached = _reached(marks, work, held, before)
         lacks_records = _lacks_records(events, marks)
         began = _began(marks, work, before, reached, lacks_records)
-        lack = _lack(marks, is_cut, lacks_records, began)
+        lacks = [marks.end == _UNKNOWN, is_cut, lacks_records, began == _UNKNOWN]
+        lack = np.select(lacks, LACKS, "")
         is_known = (marks.end != _UNKNOWN) & ~np.isin(lack, (OPEN, RECORDS))
         completed = np.where(is_known, reached, _UNKNOWN)
         times = _times(marks, work, held, began, completed)
@@ -469,12 +470,6 @@ def _waited_ns(work: DeviceWork, own: Ints) -> int:
     start = work.start[piece]
     ends = work.end[work.start < start]
     return int(start - ends.max(initial=work.queued[piece]))
-
-
-def _lack(marks: Marks, is_cut: Mask, lacks_records: Mask, began: Ints) -> npt.NDArray[np.str_]:
-    """The missing part of each step; empty if none."""
-    lacks_start = began == _UNKNOWN
-    return np.select([marks.end == _UNKNOWN, is_cut, lacks_records, lacks_start], LACKS, "")
 
 
 def _is_cut(events: pa.Table, marks: Marks) -> Mask:

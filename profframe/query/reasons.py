@@ -261,7 +261,7 @@ def _of_answer(
     if question.when_empty:
         yield question.when_empty
     if question.grain:
-        yield f"the trace has nothing to make a row of ({_without_stop(question.grain)})"
+        yield f"the trace has nothing to make a row of ({question.grain.rstrip('.')})"
     words = {word.lower() for word in _WORD.findall(question.sql)}
     tables = [name for name in schema.TABLES if name in words]
     yield from _of_tables(session, whole, tables, words)
@@ -350,7 +350,10 @@ def _recorded(session: Session) -> dict[str, bool]:
 def _lacking_of(session: Session, names: Iterable[str], *, was_there: bool = False) -> str:
     """Missing features, and how to record them on the devices in use."""
     text = _lacking([LACKING[name] for name in names], was_there=was_there)
-    return text.replace(_CUDA, _activity(session)) if _CUDA in text else text
+    if _CUDA not in text:
+        return text
+    activity = session.select(_ACTIVITY).column("activity")[0].as_py()
+    return text.replace(_CUDA, f"ProfilerActivity.{activity}")
 
 
 def _lacking(lacks: list[Lack], *, was_there: bool = False) -> str:
@@ -362,11 +365,6 @@ def _lacking(lacks: list[Lack], *, was_there: bool = False) -> str:
     return "; ".join([f"{what} {lacks[0].place} this trace", *remedies[:1]])
 
 
-def _activity(session: Session) -> str:
-    """The activity of torch's profiler that records the devices of a trace."""
-    return f"ProfilerActivity.{session.select(_ACTIVITY).column('activity')[0].as_py()}"
-
-
 def _rows(number: int) -> str:
     return "is 1 row" if number == 1 else f"are {number:,} rows"
 
@@ -375,10 +373,6 @@ def _rows_of(counts: Mapping[str, int], tables: list[str]) -> str:
     return ", ".join(
         f"{table} has {counts[table]:,} row{'' if counts[table] == 1 else 's'}" for table in tables
     )
-
-
-def _without_stop(text: str) -> str:
-    return text.rstrip(".")
 
 
 def sentence(name: str) -> str:

@@ -85,7 +85,10 @@ def table(
         )
     if not folds:
         for name in text_columns & {*widths}:
-            cells[name] = [_fitting(text, widths[name]) for text in cells[name]]
+            cells[name] = [  # text with wide characters is left to `rich`
+                units.middle(text, widths[name]) if cell_len(text) == len(text) else text
+                for text in cells[name]
+            ]
     for row in zip(*(cells[name] for name in widths), strict=True):
         grid.add_row(*map(Text, row))
     parts: list[RenderableType] = [Text(title, style="bold cyan")] if title else []
@@ -232,11 +235,6 @@ def text(part: RenderableType, width: int | None = None) -> str:
     )
     plain.print(part)
     return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
-
-
-def _fitting(text: str, width: int) -> str:
-    """Text cut in the middle to a width; text with wide characters is left to `rich`."""
-    return units.middle(text, width) if cell_len(text) == len(text) else text
 
 
 def grid() -> Table:

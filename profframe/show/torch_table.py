@@ -131,7 +131,9 @@ def _visible(row: Row) -> Row:
 
 
 def _page(page: TraceRows, header: str | None, options: TableOptions) -> str:
-    rows = _sorted(page.rows, options)
+    rows = page.rows
+    if options.sort_by is not None:
+        rows = sorted(rows, key=_ATTRIBUTES[_attribute(options.sort_by)], reverse=True)
     host = _total(row.self_cpu_time_total for row in rows)
     device = _total(row.self_device_time_total for row in rows if _counts_on_device(row))
     columns = _columns(page, host, device, options)
@@ -325,12 +327,6 @@ def _power(fewest: int, options: TableOptions) -> int:
 
 
 # Order.
-
-
-def _sorted(rows: Sequence[Row], options: TableOptions) -> Sequence[Row]:
-    if options.sort_by is None:
-        return rows
-    return sorted(rows, key=_ATTRIBUTES[_attribute(options.sort_by)], reverse=True)
 
 
 def _attribute(name: str) -> str:

@@ -45,16 +45,14 @@ def text(tree: CallTree, why: Callable[[], str | None] | None = None) -> Tree:
     """
     rows = pl.DataFrame(map(astuple, tree.slices), schema=_SCHEMA, orient="row")
     slices = frame(rows, why=why)
-    is_of_nothing = not tree.slices and not tree.left_out
-    result = Tree(_no_slices(slices) if is_of_nothing else "\n".join(_lines(tree)))
+    if tree.slices or tree.left_out:
+        result = Tree("\n".join(_lines(tree)))
+    else:
+        from profframe.show.terminal import no_rows
+
+        result = Tree(no_rows(slices.why_empty))
     result.slices = slices
     return result
-
-
-def _no_slices(slices: Frame) -> str:
-    from profframe.show.terminal import no_rows
-
-    return no_rows(slices.why_empty)
 
 
 def _lines(tree: CallTree) -> list[str]:

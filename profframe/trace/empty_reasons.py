@@ -74,7 +74,7 @@ def of_outliers(self: Trace, per: str, rows: pl.DataFrame, top: int) -> Why:
     if per == "run":
         number = max((rows[name].count() for name in METRICS), default=0)
         recorded, among = ("traces",), "the others"
-        few = f"there {_are(number, 'run')} to compare; {needed}"
+        few = f"there {'is' if number == 1 else 'are'} {plural(number, 'run')} to compare; {needed}"
     else:
         sizes = rows.filter(pl.col("lack").is_null()).group_by("run", "rank").len()["len"]
         is_enough = sizes >= LEAST
@@ -145,7 +145,3 @@ def of_grid(communication: int, host: int) -> Why:
 
 def _of(self: Trace, analysis: ComputedRows) -> Why:
     return late_reason(self, lambda session: reasons.of_analysis(session, analysis))
-
-
-def _are(number: int, what: str) -> str:
-    return f"{'is' if number == 1 else 'are'} {plural(number, what)}"

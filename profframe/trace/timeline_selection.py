@@ -29,7 +29,10 @@ def timeline_rows(trace: Trace, most: int | None = MOST_READ) -> TimelineRows:
     traces = trace.traces.select(*KEY, "clock").sort(KEY)
     events = trace.scan("events")
     number = events.select(pl.len()).collect().item()
-    unread_ns = -1 if most is None or number <= most else _too_short(events, most / number)
+    unread_ns = -1
+    if most is not None and number > most:
+        longest = pl.col("dur_ns").quantile(1 - most / number, interpolation="higher")
+        unread_ns = int(events.select(longest).collect().item() or 0)
     is_read = pl.col("dur_ns").is_null() | (pl.col("dur_ns") > unread_ns)
     has_others = number <= MOST_WITH_OTHERS
     wanted = events.select(*SLICE_COLUMNS, *(OTHER_COLUMNS if has_others else ()))
@@ -50,12 +53,6 @@ def timeline_rows(trace: Trace, most: int | None = MOST_READ) -> TimelineRows:
         unread=number - slices.height,
         unread_ns=max(unread_ns, 0),
     )
-
-
-def _too_short(events: pl.LazyFrame, share: float) -> int:
-    """A duration that at most this many slices exceed."""
-    longer = pl.col("dur_ns").quantile(1 - share, interpolation="higher")
-    return int(events.select(longer).collect().item() or 0)
 
 
 def _offsets(trace: Trace, traces: pl.DataFrame) -> pl.DataFrame:

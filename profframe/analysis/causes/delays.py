@@ -80,7 +80,9 @@ def delays(slices: StepSlices, tree: Trees, part: int, steps: Windows, is_alone:
     around = nearest(parent, outermost)
     node = np.flatnonzero(outermost)
     # A thread that launches nothing, such as a worker of a loader, cannot make a launch late.
-    node = node[np.isin(slices.thread[tree.row[node]], _launching(slices))]
+    launch = slices.launch[slices.work > 0]
+    launching = np.unique(slices.thread[launch[launch >= 0]])
+    node = node[np.isin(slices.thread[tree.row[node]], launching)]
     row = tree.row[node]
     window = np.searchsorted(steps.start_ns, slices.start_ns[row], side="right") - 1
     shared = np.flatnonzero(is_call & ~is_alone & (parent >= 0) & is_alone[parent])
@@ -96,19 +98,6 @@ def delays(slices: StepSlices, tree: Trees, part: int, steps: Windows, is_alone:
     return Delays(part, node, window, slices.end_ns[row], ns[node], around, sort)
 
 
-def _of(column: Ints, row: Ints) -> Ints:
-    """Values of rows; -1 for row -1."""
-    values: Ints = np.where(row >= 0, np.append(column, -1)[row], -1)
-    return values
-
-
-def _launching(slices: StepSlices) -> Ints:
-    """Threads that launch work."""
-    launch = slices.launch[slices.work > 0]
-    threads: Ints = np.unique(slices.thread[launch[launch >= 0]])
-    return threads
-
-
 def _sorts(slices: StepSlices, tree: Trees, part: int, around: Ints, is_alone: Mask) -> Ints:
     """The purpose of the outermost call around each node that the other side lacks.
 
@@ -118,7 +107,7 @@ def _sorts(slices: StepSlices, tree: Trees, part: int, around: Ints, is_alone: M
     sort = np.full(tree.row.size + 1, NO_SORT, np.int64)
     for number in _PRECEDENCE:
         marked = np.flatnonzero((slices.sort == number) & (slices.work == 0))
-        sort[_of(around, node_of[slices.call[marked]])] = number
+        sort[np.append(around, -1)[node_of[slices.call[marked]]]] = number
     works = np.flatnonzero((tree.part == part) & tree.is_work & is_alone)
     is_kernel = (slices.work != COPY)[tree.row[works]]
     launching = around[works[is_kernel]]

@@ -292,8 +292,7 @@ def named(
 
 
 def _bundle(kind: int, number: str | pl.Expr) -> pl.Expr:
-    return pl.struct(pl.lit(kind, pl.Int64).alias("bundle_kind"), _number(number).alias("bundle"))
-
-
-def _number(column: str | pl.Expr) -> pl.Expr:
-    return (pl.col(column) if isinstance(column, str) else column).cast(pl.Int64)
+    bundle = pl.col(number) if isinstance(number, str) else number
+    return pl.struct(
+        pl.lit(kind, pl.Int64).alias("bundle_kind"), bundle.cast(pl.Int64).alias("bundle")
+    )

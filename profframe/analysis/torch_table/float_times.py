@@ -142,6 +142,7 @@ def _slices(table: pa.Table, origin_ns: int) -> _Slices:
     removed = np.flatnonzero(~is_kept & (owner >= 0))
     for values in self_times.values():
         np.add.at(values, owner[removed], values[removed])
+    is_timed = table["start_ns"].is_valid().to_numpy() & table["dur_ns"].is_valid().to_numpy()
     return _Slices(
         event_id=event_id,
         key=key,
@@ -149,7 +150,7 @@ def _slices(table: pa.Table, origin_ns: int) -> _Slices:
         owner=np.where(is_kept, owner, -1),
         depth=_depth(owner, ints("depth", -1)),
         charged=charged,
-        elapsed=np.where(_has_times(table), end_us - (start - origin_ns) / 1000, 0.0),
+        elapsed=np.where(is_timed, end_us - (start - origin_ns) / 1000, 0.0),
         nests=is_kept & (preorder >= 0),
         on_device=table["on_device"].to_numpy(),
         is_busy=table["is_busy"].to_numpy(),
@@ -157,11 +158,6 @@ def _slices(table: pa.Table, origin_ns: int) -> _Slices:
         device_us=ints("device_ns", 0) / 1000,
         self_device_us=self_times["self_device_ns"] / 1000,
     )
-
-
-def _has_times(table: pa.Table) -> Mask:
-    mask: Mask = table["start_ns"].is_valid().to_numpy() & table["dur_ns"].is_valid().to_numpy()
-    return mask
 
 
 def _depth(owner: Ints, depth: Ints) -> Ints:

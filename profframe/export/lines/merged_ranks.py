@@ -257,7 +257,8 @@ class MergedFile:
         threads = pl.DataFrame(
             [
                 {
-                    **_key(part),
+                    "run": part.trace["run"],
+                    "rank": part.trace["rank"],
                     "thread": line["thread"],
                     "pid": line["pid"],
                     "ahead": part.place.ahead_ns,
@@ -276,10 +277,6 @@ class MergedFile:
         times = [pl.col(name) - pl.col("ahead") for name in ("start_ns", "end_ns")]
         joined = rows.join(threads, on=["run", "rank", "thread"], maintain_order="left")
         return joined.with_columns(times)
-
-
-def _key(part: RankPart) -> dict[str, object]:
-    return {key: part.trace[key] for key in ("run", "rank")}
 
 
 def _prepare(connection: duckdb.DuckDBPyConnection, part: RankPart) -> None:

@@ -118,7 +118,7 @@ class PacketWriter:
                 "name": row["name"],
                 "pid": row["pid"],
                 "tid": row["tid"],
-                "args": _loaded(row["args"]),
+                "args": json.loads(row["args"] or "{}"),
             }
             for row in rows.to_pylist()
         ]
@@ -397,7 +397,3 @@ def _codes(column: pa.DictionaryArray) -> Ints:
     """Codes of a column from 1 on; 0 is NULL."""
     codes: Ints = pc.fill_null(column.indices, -1).to_numpy().astype(np.int64) + 1
     return codes
-
-
-def _loaded(text: str | None) -> Any:
-    return json.loads(text or "{}")

@@ -43,15 +43,17 @@ def join_nodes(tables: Tables, nodes: pa.Table, tensors: pa.Table, record_functi
     is_linked = links.slices >= 0
     event_id[rows[is_linked]] = links.slices[is_linked]
     values = _nullable(event_id)
-    how = _methods(event_id, links.how)
+    codes = pa.array(np.zeros(event_id.size, np.int32), mask=event_id < 0)
+    how = pa.DictionaryArray.from_arrays(codes, pa.array([links.how], TEXT))
     ids = nodes["node_id"].fill_null(-1).to_numpy()
     distinct, first = np.unique(ids, return_index=True)
     of_tensor = np.searchsorted(distinct, tensors["node_id"].fill_null(-1).to_numpy())
     tensor_events = event_id[first[of_tensor]] if tensors.num_rows else np.empty(0, np.int64)
     alone = not events.num_rows
+    checks = tables["quality"]["issue"].cast(TEXT)
     # Workers of a DataLoader write into the file of their parent, with its numbers: half of the
     # dependencies of such a file led from one process to another.
-    if _is_of_several_processes(tables):
+    if pc.any(pc.equal(checks, "repeated_node_id")).as_py():
         pairs = _dependencies_of_slices(nodes, tensors, event_id)
     else:
         pairs = dependencies(nodes, tensors)
@@ -72,11 +74,6 @@ def join_nodes(tables: Tables, nodes: pa.Table, tensors: pa.Table, record_functi
         "flows": _joined(tables["flows"], flows),
         "quality": quality,
     }
-
-
-def _is_of_several_processes(tables: Tables) -> bool:
-    checks = tables["quality"]["issue"].cast(TEXT)
-    return bool(pc.any(pc.equal(checks, "repeated_node_id")).as_py())
 
 
 def _dependencies_of_slices(
@@ -106,11 +103,6 @@ def _place(values: pa.ChunkedArray, ids: pa.Array) -> pa.Array:
     """Place of each value among ids; NULL if it is none of them."""
     place = pc.index_in(values, value_set=ids, skip_nulls=True)
     return place.combine_chunks() if isinstance(place, pa.ChunkedArray) else place
-
-
-def _methods(event_id: Ints, how: str) -> pa.Array:
-    indices = pa.array(np.zeros(event_id.size, np.int32), mask=event_id < 0)
-    return pa.DictionaryArray.from_arrays(indices, pa.array([how], TEXT))
 
 
 def _nullable(values: Ints) -> pa.Array:

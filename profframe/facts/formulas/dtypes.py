@@ -166,12 +166,8 @@ def peak_name(dtype: object, choices: Collection[str] = PEAK_NAMES) -> str:
     names = f"(known: {', '.join(choices)}, and torch's names, such as {', '.join(_SHOWN)})"
     if _WITHOUT_PEAK.fullmatch(word):
         raise UnknownNameError(f"no device has a peak for {text!r:.60} {names}")
-    near = _alike(word, choices)
+    # What is meant begins alike: `tf32` is no slip of `i32`.
+    alike = (name for name in (*choices, *_OTHER_NAMES, *_SHOWN) if name[:1] == word[:1])
+    near = difflib.get_close_matches(word, alike, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise UnknownNameError(f"no dtype named {text!r:.60}{hint} {names}")
-
-
-def _alike(word: str, choices: Collection[str]) -> list[str]:
-    """The name that is most similar and begins alike: `tf32` is no slip of `i32`."""
-    names = (name for name in (*choices, *_OTHER_NAMES, *_SHOWN) if name[:1] == word[:1])
-    return difflib.get_close_matches(word, names, n=1)

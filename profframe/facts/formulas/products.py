@@ -54,7 +54,8 @@ def product_of(first: Tensor, second: Tensor, *, four_bits: bool = False) -> Pro
     if len(second.shape) == 3 and second.shape[0] not in first.shape[:-1]:
         raise Unknown
     rows = math.prod(first.shape[:-1])
-    packed = [dtype == FP4 or (four_bits and dtype == UINT8) for dtype in _types(first, second)]
+    dtypes = first.dtype, second.dtype
+    packed = [dtype == FP4 or (four_bits and dtype == UINT8) for dtype in dtypes]
     if packed == [False, True] and 2 * length == inner:
         return Product(rows, outputs, inner)
     if length == inner:
@@ -62,10 +63,6 @@ def product_of(first: Tensor, second: Tensor, *, four_bits: bool = False) -> Pro
     if outputs == inner:
         return Product(rows, length, inner)
     raise Unknown
-
-
-def _types(*tensors: Tensor) -> list[Dtype | None]:
-    return [tensor.dtype for tensor in tensors]
 
 
 def _is_four_bit(op: Op) -> bool:

@@ -41,7 +41,8 @@ def flops(tables: Tables) -> Output:
         valid = present(events, "torch_flops") & (has_formula | (recorded > 0))
         return of_events(torch_flops=column("torch_flops", recorded, valid))
     torch_flops = np.full(events.num_rows, -1, np.int64)
-    if _has_flops(tables):
+    flags = tables["traces"]["profiler_flags"].to_pylist()
+    if any(json.loads(text).get("with_flops") for text in flags if text):
         rows = np.flatnonzero(has_formula)
         dims, dim_texts = words(events, "input_dims")
         values, value_texts = words(events, "concrete_inputs")
@@ -56,11 +57,6 @@ def flops(tables: Tables) -> Output:
 
 
 _MOST: Final = (1 << 63) - 1
-
-
-def _has_flops(tables: Tables) -> bool:
-    flags = tables["traces"]["profiler_flags"].to_pylist()
-    return any(json.loads(text).get("with_flops") for text in flags if text)
 
 
 def _text(texts: Sequence[str], code: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -191,14 +191,13 @@ def label_rows(
         key for key, size, before in zip(keys, sizes, [1, *sizes], strict=False) if size > before
     ]
     first = distinct.head(most)
-    labels = [_label(row, varying) for row in first.iter_rows(named=True)]
+    labels = [
+        ", ".join(filter(None, (_part(key, row[key]) for key in varying)))
+        for row in first.iter_rows(named=True)
+    ]
     labelled = first.with_columns(pl.Series(column, labels, pl.String))
     rows = frame.join(labelled, on=keys, how="inner", nulls_equal=True, maintain_order="left")
     return LabelledRows(rows, tuple(dict.fromkeys(labels)), distinct.height)
-
-
-def _label(row: Mapping[str, Any], varying: Sequence[str]) -> str:
-    return ", ".join(filter(None, (_part(key, row[key]) for key in varying)))
 
 
 def _part(key: str, value: str | int | None) -> str:

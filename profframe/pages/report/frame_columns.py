@@ -47,7 +47,9 @@ def document(frames: Mapping[str, FrameView]) -> _Json:
     """
     columns = {name: _columns(view) for name, view in frames.items()}
     texts = _texts([column for pairs in columns.values() for column, _ in pairs])
-    longest = _longest(texts)
+    lengths = texts.str.len_chars()
+    fit = (most for most in _LONGEST if lengths.clip(upper_bound=most).sum() <= _MOST_TEXT)
+    longest = next(fit, _LONGEST[-1])
     ids = pl.Enum(texts)
     encoded = {
         name: {
@@ -123,7 +125,8 @@ def _column(column: pl.Series, header: _Json, view: FrameView) -> tuple[pl.Serie
         if not (since == 0).all() and not _is_large(since):
             return _moment(column, header, view.origin)
     if column.dtype.is_nested():
-        return _list_texts(column), header
+        rows = (None if row is None else ", ".join(map(str, row)) for row in column.to_list())
+        return pl.Series(column.name, [*rows], pl.String), header
     if column.dtype.is_integer() and _is_large(column):
         return column.cast(pl.String), header | {"exact": True}
     if column.dtype.is_float():
@@ -142,12 +145,6 @@ def _moment(column: pl.Series, header: _Json, origin: pl.Series) -> tuple[pl.Ser
     return (column - origin).alias(column.name), header
 
 
-def _list_texts(column: pl.Series) -> pl.Series:
-    """Lists as text."""
-    rows = (None if row is None else ", ".join(map(str, row)) for row in column.to_list())
-    return pl.Series(column.name, [*rows], pl.String)
-
-
 def _is_large(column: pl.Series) -> bool:
     if column.dtype not in {pl.Int64, pl.UInt64, pl.Int128}:
         return False
@@ -160,12 +157,6 @@ def _texts(columns: list[pl.Series]) -> pl.Series:
     if not with_text:
         return pl.Series("text", [], pl.String)
     return pl.concat(with_text).drop_nulls().unique().sort()
-
-
-def _longest(texts: pl.Series) -> int:
-    lengths = texts.str.len_chars()
-    fit = (most for most in _LONGEST if lengths.clip(upper_bound=most).sum() <= _MOST_TEXT)
-    return next(fit, _LONGEST[-1])
 
 
 def _encoded(column: pl.Series, header: _Json, ids: pl.Enum) -> _Json:

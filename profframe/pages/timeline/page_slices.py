@@ -38,7 +38,9 @@ def columns(content: Content) -> list[PackedColumn]:
     """The columns of the slices, with those that are drawn first."""
     slices, trace = content.slices, content.trace
     frame = content.rows.slices.select(_READ)[content.order]
-    line = Line(content.line, _nests(content), slices.begin, slices.dur)
+    is_host = np.array([lane.sort == "host" for lane in slices.lanes], np.bool_)
+    nests = is_host[slices.lane] & (slices.row > 0)  # the parent is on the line above
+    line = Line(content.line, nests, slices.begin, slices.dur)
     parent = content.places(trace, frame["parent_id"])
     launch, op, forward = (
         content.places(trace, frame[name]) for name in ("launch_id", "op_id", "fwd_id")
@@ -73,13 +75,6 @@ def bounds(path: pl.DataFrame) -> list[str]:
 def _is_null(column: pl.Series) -> Mask:
     mask: Mask = column.is_null().to_numpy()
     return mask
-
-
-def _nests(content: Content) -> Mask:
-    """Whether the parent of a slice is on the line above."""
-    is_host = np.array([lane.sort == "host" for lane in content.slices.lanes], np.bool_)
-    nests: Mask = is_host[content.slices.lane] & (content.slices.row > 0)
-    return nests
 
 
 def _path(content: Content) -> list[PackedColumn]:
@@ -147,7 +142,8 @@ class Content:
         texts = self.rows.slices.select(names)[self.order]
         keys = np.zeros(texts.height, np.int64)
         for name in names:
-            codes = _codes(texts[name])
+            categories = texts[name].cast(pl.Categorical).to_physical()
+            codes = categories.cast(pl.Int64).fill_null(-1).to_numpy() + 1
             keys = keys * (codes.max(initial=0) + 1) + codes
         _, first, number, count = np.unique(
             keys, return_index=True, return_inverse=True, return_counts=True
@@ -188,10 +184,3 @@ class Content:
         at = self._bases[trace] + number
         is_there = (number >= 0) & (at < self._bases[trace + 1])
         return np.where(is_there, self._places[np.where(is_there, at, 0)], -1)
-
-
-def _codes(column: pl.Series) -> Ints:
-    """Small numbers for texts; 0 where there is none."""
-    categories = column.cast(pl.Categorical).to_physical()
-    codes: Ints = categories.cast(pl.Int64).fill_null(-1).to_numpy() + 1
-    return codes

@@ -161,7 +161,8 @@ def rank_in_name(path: Path, groups: Groups) -> int | None:
     """
     for name in (path.name, path.absolute().parent.name):
         if match := _NAMED_RANK.search(name):
-            return _in_range(int(match[1]))
+            rank = int(match[1])
+            return rank if 0 <= rank < _MOST_RANK else None
         match = _LAST_NUMBER.search(_ENDINGS.sub("", name)) if name == path.name else None
         if match:
             rank = int(match[1])
@@ -229,10 +230,6 @@ class _Lists:
 
 def _object(value: object) -> Mapping[Any, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _in_range(rank: int) -> int | None:
-    return rank if 0 <= rank < _MOST_RANK else None
 
 
 def _ranks(value: object) -> Ranks | None:

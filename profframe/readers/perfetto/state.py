@@ -164,7 +164,9 @@ class State:
         for kind in _TEXTS:
             entries = getattr(data, kind)
             if entries:
-                own.setdefault(kind, {}).update((e.iid, _text(e)) for e in entries)
+                own.setdefault(kind, {}).update(
+                    (e.iid, plain_text(e.name if hasattr(e, "name") else e.str)) for e in entries
+                )
         for kind, entries in (
             (
                 "gpu_specifications",
@@ -269,7 +271,3 @@ def plain_text(value: str | bytes) -> str:
 
 def _process_name(process: Any) -> str:
     return plain_text(process.process_name or (process.cmdline[0] if process.cmdline else ""))
-
-
-def _text(entry: Any) -> str:
-    return plain_text(entry.name if hasattr(entry, "name") else entry.str)

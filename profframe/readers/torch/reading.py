@@ -105,11 +105,12 @@ def _cycles(
         metadata = {"trace_id": trace_id, **metadata}
     metadata.setdefault("host_name", socket.gethostname())
     device = getattr(recorder, "use_device", None)
+    activities = getattr(recorder, "kineto_activities", None) or ()
     settings = kineto.ProfilerSettings(
         _header(flags, metadata, distributed),
         _ELAPSED.get(device, "privateuse1_elapsed_us"),
         with_flops=bool(getattr(recorder, "with_flops", False)),
-        on_host=_on_host(recorder),
+        on_host={getattr(activity, "name", "") for activity in activities} == {"CPU"},
         use_device=device,
     )
     raw = kineto.read_cycles(results, settings, earlier)
@@ -144,12 +145,6 @@ def _events_of_earlier_cycles(recorder: Any) -> int:
     events = getattr(recorder, "_function_events", None) or ()
     newest = getattr(getattr(recorder, "_stats", None), "number_of_events", len(events))
     return max(0, len(events) - int(newest))
-
-
-def _on_host(source: Any) -> bool:
-    """Whether only the host was to be recorded."""
-    activities = getattr(source, "kineto_activities", None) or ()
-    return {getattr(activity, "name", "") for activity in activities} == {"CPU"}
 
 
 def _finished(source: object, results: Any) -> Any:

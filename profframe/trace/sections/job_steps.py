@@ -142,7 +142,8 @@ def _path(context: Context, ranks: list[int], step: int | None, is_blamed: bool)
     try:
         path = context.trace.critical_path(**of_step, across_ranks=True)
     except (ParameterError, UnknownNameError) as error:
-        yield _lack("Critical path", error, call)
+        reason = f"Not known: {units.visible(str(error))}."
+        yield Sentences("Critical path", (reason,), (), "", (call,))
         return
     if not path.length_ns:
         return
@@ -155,10 +156,6 @@ def _path(context: Context, ranks: list[int], step: int | None, is_blamed: bool)
     if is_blamed:
         yield from _blame(context, of_step)
     yield from _predictions(context, of_step)
-
-
-def _lack(what: str, error: Exception, call: str) -> Sentences:
-    return Sentences(what, (f"Not known: {units.visible(str(error))}.",), (), "", (call,))
 
 
 def _slowest(context: Context) -> int | None:
