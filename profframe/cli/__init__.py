@@ -28,9 +28,10 @@ from profframe.cli import (  # noqa: F401 - their verbs
     trace_views,
     what_if,
 )
-from profframe.cli.output import close_streams, complain, open_streams
+from profframe.cli.messages import INTERRUPTED, WRONG_USAGE, complain
+from profframe.cli.output import close_streams, open_streams
 from profframe.cli.suggestions import Suggestion, suggestion
-from profframe.cli.verbs import INTERRUPTED, WRONG_USAGE, verbs
+from profframe.cli.verbs import verbs
 from profframe.errors import AnswerError, MemoryLimitError, NoTraceFoundError, ProfframeError
 from profframe.system.drafts import clean_up
 from profframe.system.imports import without_pandas

@@ -10,7 +10,8 @@ import click
 
 from profframe.cli import completion
 from profframe.cli.loading import load
-from profframe.cli.output import OutputOptions, as_prose, warn, with_output
+from profframe.cli.messages import warn
+from profframe.cli.output import OutputOptions, as_prose, with_output
 from profframe.cli.part import Part, with_part
 from profframe.cli.verbs import (
     SOURCE,
@@ -152,7 +153,7 @@ def _checked(
     name: str, given: Mapping[str, str], output: OutputOptions, *, is_asked: bool
 ) -> tuple[Answer, dict[str, object], OutputOptions]:
     """The SELECT, checked parameters, and the columns that they or the output name."""
-    from profframe.cli.output import warn
+    from profframe.cli.messages import warn
     from profframe.query.arrangement import divided
     from profframe.query.catalogue import resolve
     from profframe.query.renamed import with_new_columns

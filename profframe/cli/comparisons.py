@@ -12,9 +12,9 @@ import click
 
 from profframe.cli.answers import check_question
 from profframe.cli.loading import load
+from profframe.cli.messages import GREW
 from profframe.cli.output import OutputOptions, with_output, with_page
 from profframe.cli.verbs import (
-    GREW,
     SOURCE,
     one_option,
     takes_dtype,

@@ -6,7 +6,7 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -137,7 +137,7 @@ def _is_store(path: str) -> bool:
     return is_store(path)
 
 
-def text(result: Listing, width: int) -> str:
+def text(result: Listing, width: int, verbs: Container[str]) -> str:
     """The listing, and what to type.
 
     Parameters
@@ -146,6 +146,8 @@ def text(result: Listing, width: int) -> str:
         What is here.
     width
         Columns of a line.
+    verbs
+        Names of verbs: a trace of such a name needs its folder.
     """
     entries = result.entries
     where = f"this folder and {DEPTH} levels of folders below it"
@@ -162,23 +164,21 @@ def text(result: Listing, width: int) -> str:
     if len(entries) > _SHOWN:
         lines.append(f"and {len(entries) - _SHOWN:,} more")
     heading = f"{plural(len(entries), 'trace')} in {where}, the latest first:"
-    commands = [f"  {command}" for command in _commands(entries, width)]
+    commands = [f"  {command}" for command in _commands(entries, width, verbs)]
     return "\n".join([heading, *lines, *notes, "", "What to type:", *commands])
 
 
-def _commands(entries: list[FolderEntry], width: int) -> Iterator[str]:
+def _commands(entries: list[FolderEntry], width: int, verbs: Container[str]) -> Iterator[str]:
     """Commands for the latest trace, and for the folder with the most traces of a profiler."""
     timed = [entry for entry in entries if entry.has_times]
     latest = (timed or entries)[0]
-    yield _command(latest.path, width)
+    yield _command(latest.path, width, verbs)
     folders = Counter(os.path.dirname(e.path) for e in timed if e.bytes is not None)  # noqa: PTH120
     if folders and (most := folders.most_common(1)[0])[1] > 1:
-        yield _command(most[0] or ".", width)
+        yield _command(most[0] or ".", width, verbs)
     yield "profframe --help"
 
 
-def _command(path: str, width: int) -> str:
-    from profframe.cli.verbs import verbs
-
-    is_taken = path.startswith("-") or path in verbs.commands
+def _command(path: str, width: int, verbs: Container[str]) -> str:
+    is_taken = path.startswith("-") or path in verbs
     return folded(["profframe", f"./{path}" if is_taken else path], width, 2)

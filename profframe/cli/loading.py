@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from profframe.cli.output import warn
+from profframe.cli.messages import warn
 from profframe.errors import AnswerError, UnknownNameError
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -16,11 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from profframe.cli import completion
-from profframe.cli.verbs import (
-    BAD_INPUT,
-    FILE,
-)
-from profframe.errors import ExportError, UnknownNameError, without_secrets
+from profframe.cli.messages import complain
+from profframe.cli.verbs import FILE
+from profframe.errors import ExportError, UnknownNameError
 from profframe.show.units import escaped, visible, visible_lines
 from profframe.system.atomic_files import atomic_write
 
@@ -85,25 +82,6 @@ def close_streams(code: int) -> int:
             code = code or complain(f"stdout: {error.strerror}")
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # Python tries once more
     return code
-
-
-def line_width() -> int:
-    """Width of the lines that people read: that of the terminal, or the one for a pipe."""
-    from profframe.show.terminal import PIPE_WIDTH, console
-
-    return console().width if sys.stdout.isatty() else PIPE_WIDTH
-
-
-def complain(message: str) -> int:
-    """Write one line of error, and return the exit code of bad input."""
-    with suppress(OSError):  # the exit code still tells
-        click.echo(f"error: {visible(without_secrets(message))}", err=True)
-    return BAD_INPUT
-
-
-def warn(message: str) -> None:
-    """Write one line of warning."""
-    click.echo(f"warning: {visible(without_secrets(message))}", err=True)
 
 
 @dataclass(frozen=True, slots=True)

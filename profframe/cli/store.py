@@ -11,15 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from profframe.cli.loading import LoadingBar
-from profframe.cli.output import OutputOptions, complain, with_output
+from profframe.cli.messages import BAD_INPUT, complain
+from profframe.cli.output import OutputOptions, with_output
 from profframe.cli.part import numbers_option
-from profframe.cli.verbs import (
-    BAD_INPUT,
-    FILE,
-    takes_sources,
-    verbs,
-    with_facts,
-)
+from profframe.cli.verbs import FILE, takes_sources, verbs, with_facts
 from profframe.show.units import visible
 
 if TYPE_CHECKING:

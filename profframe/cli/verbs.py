@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 
     from profframe.trace.trace import Trace
 
-BAD_INPUT: Final = 1
-WRONG_USAGE: Final = 2
-GREW: Final = 3
-INTERRUPTED: Final = 130
-
 
 HELP_ORDER: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -68,7 +63,7 @@ class _Verb(click.Command):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        from profframe.cli.output import warn
+        from profframe.cli.messages import warn
 
         for old in ctx.meta[_OLD_WORDS]:
             new = renamed.options(self.name)[old]
@@ -235,9 +230,9 @@ def verbs(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         from profframe.cli.folder import listing, text
-        from profframe.cli.output import line_width
+        from profframe.cli.messages import line_width
 
-        click.echo(text(listing(Path()), line_width()))
+        click.echo(text(listing(Path()), line_width(), verbs.commands))
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from types import MappingProxyType
 from typing import Final
 
 from profframe import cli, load
-from profframe.cli.verbs import INTERRUPTED
+from profframe.cli.messages import INTERRUPTED
 from profframe.store import maintenance
 from tests.batch.test_joining import job
 from tests.places import ROOT

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from profframe import cli, load
-from profframe.cli.verbs import INTERRUPTED
+from profframe.cli.messages import INTERRUPTED
 from tests.until import computed_s, until
 
 EVENTS: Final = 60_000

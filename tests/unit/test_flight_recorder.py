@@ -165,7 +165,11 @@ class TestGloo:
 
     def test_who_is_behind(self, trace: profframe.Trace) -> None:
         rows = trace.collective_progress().filter(process_group_description="skips")
-        assert rows.select("rank", "last_seq", "missing_calls").rows() == [(0, 2, 0), (1, 1, 1), (2, 2, 0)]
+        assert rows.select("rank", "last_seq", "missing_calls").rows() == [
+            (0, 2, 0),
+            (1, 1, 1),
+            (2, 2, 0),
+        ]
 
     def test_torchs_own_analyzer_agrees(self, gloo: Path, trace: profframe.Trace) -> None:
         """Of gloo's dumps it can read none: groups have no name there, so they get theirs."""
