@@ -207,7 +207,7 @@ def explain_unknown_arguments(
     Examples
     --------
     >>> def gaps(top=5): ...
-    >>> naming_arguments(gaps)(tpo=3)
+    >>> explain_unknown_arguments(gaps)(tpo=3)
     Traceback (most recent call last):
     profframe.errors.ArgumentError: gaps() takes no argument 'tpo'; did you mean 'top'? (known: top)
     """

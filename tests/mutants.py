@@ -1427,7 +1427,7 @@ DRAWN_AGAIN: Final = (
     Mutant(
         "H49",
         "the shortest slices of a lane are drawn first",
-        "profframe/pages/timeline/document.py",
+        "profframe/pages/timeline/page_budget.py",
         "order = np.lexsort((slices.row, -slices.dur, slices.lane))",
         "order = np.lexsort((slices.row, slices.dur, slices.lane))",
         "tests/unit/test_timeline.py::test_the_longest_of_a_lane_are_drawn_first",

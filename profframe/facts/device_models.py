@@ -40,7 +40,7 @@ def devices(tables: Tables, models: Mapping[str, DeviceModel] | None = None) -> 
     ----------
     tables : Tables
         The tables of one trace.
-    models : Mapping of str to Model, optional
+    models : Mapping of str to DeviceModel, optional
         Models by their names, in the order in which they are tried; by default the built-in ones.
     """
     rows = _match(tables["devices"], builtin_models() if models is None else models)
@@ -60,7 +60,7 @@ def match_models(devices: pa.Table, models: Mapping[str, DeviceModel]) -> pa.Tab
     ----------
     devices : pyarrow.Table
         The table `devices`.
-    models : Mapping of str to Model
+    models : Mapping of str to DeviceModel
         Models by their names, in the order in which they are tried.
 
     Returns

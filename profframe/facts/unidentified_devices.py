@@ -33,7 +33,7 @@ def device_names(tables: Tables, models: Mapping[str, DeviceModel] | None = None
     ----------
     tables : Tables
         The tables of one trace.
-    models : Mapping of str to Model, optional
+    models : Mapping of str to DeviceModel, optional
         Models by their names, in the order in which they are tried; by default the built-in ones.
     """
     events = tables["events"]

@@ -80,8 +80,8 @@ def chart(subject: Subject, name: str, parameters: Mapping[str, object] | None =
     Examples
     --------
     >>> from profframe import load
-    >>> from profframe.server.tools import Limits
-    >>> subject = Subject.of(load("examples/cpu_training.json.gz"), Limits())
+    >>> from profframe.server.tools import QuestionLimits
+    >>> subject = Subject.of(load("examples/cpu_training.json.gz"), QuestionLimits())
     >>> chart(subject, "steps").picture[1:4]
     b'PNG'
     """

@@ -135,7 +135,7 @@ def page(result: Result, budget: int, following: str, offsets: Offsets | None = 
     --------
     >>> import polars as pl
     >>> rows = pl.DataFrame({"name": ["mm", "relu"], "self_ns": [15, 2]})
-    >>> print(page(Result("times", (Section("self times", rows),)), 300, "p1").text)
+    >>> print(page(Result("times", (ResultTable("self times", rows),)), 300, "p1").text)
     profframe: times
     units: column names end in their unit: _ns nanoseconds, _bytes, _share a fraction of 1, _per_s \
 per second; an event_id is unique within its run and rank

@@ -144,7 +144,7 @@ def disambiguated(
     --------
     >>> import polars as pl
     >>> rows = pl.DataFrame({"name": ["void g<1>()", "void f<2>()", "void g<3>()", "void g<1>()"]})
-    >>> told_apart(rows)["name"].to_list()
+    >>> disambiguated(rows)["name"].to_list()
     ['g [1]', 'f', 'g [3]', 'g [1]']
     """
     import polars as pl

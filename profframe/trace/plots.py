@@ -389,7 +389,7 @@ class Plots:
             There are no slices with a start.
         """
         from profframe.pages.timeline import Timeline
-        from profframe.pages.timeline.document import BUDGET_BYTES, document
+        from profframe.pages.timeline.page_budget import BUDGET_BYTES, document
         from profframe.trace.timeline_selection import MOST_READ, timeline_rows
 
         with self.trace.session() as trace:

@@ -502,7 +502,7 @@ def test_two_fingers_zoom_and_one_moves(shown: Timeline, chromium: Browser, tmp_
 def test_what_is_left_out_is_said_in_its_lane(
     trace: profframe.Trace, opened: Open, tmp_path: Path
 ) -> None:
-    from profframe.pages.timeline.document import document
+    from profframe.pages.timeline.page_budget import document
     from profframe.trace.timeline_selection import timeline_rows
 
     rows = replace(timeline_rows(trace), others=None)

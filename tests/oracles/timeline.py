@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from profframe.pages.timeline.document import TimelineDocument
+from profframe.pages.timeline.page_budget import TimelineDocument
 
 Number = int | None
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import profframe
 from profframe import Trace, cli
 from profframe.pages.timeline import Timeline, extra_columns, lanes
-from profframe.pages.timeline.document import TimelineDocument, document, longest
 from profframe.pages.timeline.encoding import PackedColumn, packed
 from profframe.pages.timeline.lanes import placed, spread
+from profframe.pages.timeline.page_budget import TimelineDocument, document, longest
 from profframe.trace.timeline_selection import timeline_rows
 from tests import hostile, needs
 from tests.builders import Row, event, loaded, loaded_ranks, together

@@ -85,7 +85,7 @@ class JobModel:
         What was recorded.
     ranks : list of int
         Numbers of the ranks.
-    job : Job
+    job : JobNetwork
         What waits for what, and how long everything took.
     details : list of Details
         What changes need to know about each rank.

@@ -70,7 +70,7 @@ class Replays:
         Rows of the work, launch by launch, each in the order of its graph as far as it is known.
     bounds : Ints
         Where the work of each launch begins in ``rows``, and the end of the last.
-    works : list of Work
+    works : list of GraphWork
         The different things that launches ran.
     work : Ints
         Which of them each launch ran.

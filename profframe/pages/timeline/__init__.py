@@ -2,8 +2,8 @@
 
 The scripts (those of ``static``, after ``drawing.js``) and their style load nothing else. A page
 holds them once, and calls ``timeline(element, head, text)`` with the head and the text of a
-`profframe.pages.timeline.document.TimelineDocument`. They are written by hand: libraries that draw
-timelines take an object for each slice, and there is no room for a million objects.
+`profframe.pages.timeline.page_budget.TimelineDocument`. They are written by hand: libraries that
+draw timelines take an object for each slice, and there is no room for a million objects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from profframe.show import units
 from profframe.system.atomic_files import atomic_write
 
 if TYPE_CHECKING:
-    from profframe.pages.timeline.document import TimelineDocument
+    from profframe.pages.timeline.page_budget import TimelineDocument
 
 _HERE: Final = Path(__file__).parent
 _SCRIPTS: Final = (
@@ -35,7 +35,7 @@ class Timeline:
 
     Attributes
     ----------
-    document : profframe.pages.timeline.document.TimelineDocument
+    document : profframe.pages.timeline.page_budget.TimelineDocument
         What is drawn.
 
     Examples

@@ -101,7 +101,7 @@ def packed(columns: Sequence[PackedColumn]) -> tuple[list[dict[str, Any]], bytes
 
     Examples
     --------
-    >>> heads, body = packed([Column("a", np.array([0, 300]))])
+    >>> heads, body = packed([PackedColumn("a", np.array([0, 300]))])
     >>> heads[0]["width"], zlib.decompress(body)
     (2, b'\x00,\x00\x01')
     """

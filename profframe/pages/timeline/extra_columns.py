@@ -25,7 +25,7 @@ def others(content: Content) -> tuple[list[PackedColumn], dict[str, Any]]:
 
     Returns
     -------
-    columns : list of Column
+    columns : list of PackedColumn
         As in `names`, each behind ``other.``.
     head : dict
         ``names`` of the columns with a value; ``texts`` of those that are not numbers, by name;

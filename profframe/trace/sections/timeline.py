@@ -14,7 +14,7 @@ FORMS: Final = ("budget", "full", "none")
 
 def timeline(context: Context) -> PageSection | None:
     """All slices over time."""
-    from profframe.pages.timeline.document import BUDGET_BYTES, document
+    from profframe.pages.timeline.page_budget import BUDGET_BYTES, document
     from profframe.trace.timeline_selection import MOST_READ, timeline_rows
 
     if context.timeline == "none":
