@@ -1,4 +1,4 @@
-"""Self time, idle time and queue depth: torch's own `BasicEvaluation` and `Trace.evaluation`.
+"""Self time, idle time and queue depth: torch's own `BasicEvaluation` and `Trace.op_idle_queue`.
 
 ::
 
@@ -169,7 +169,7 @@ def main() -> None:
         path.write_text(chrome_trace(ops, work), encoding="utf-8")
         trace = profframe.load(path)
         evaluated = BasicEvaluation(taken)
-        ours = trace.filter(kinds="host_op").evaluation()
+        ours = trace.filter(kinds="host_op").op_idle_queue()
         theirs = [evaluated.metrics[EventKey(op)].self_time_ns for op in ops]
         if theirs != ours["self_ns"].to_list():
             sys.exit("the self times differ")
@@ -177,7 +177,7 @@ def main() -> None:
         torch_evaluates = _measured(lambda: BasicEvaluation(taken), runs)
         torch_ranks = _measured(lambda: evaluated.rank_events(1), runs)
         loads = _measured(lambda: profframe.load(path), 3 * runs)
-        evaluates = _measured(trace.evaluation, 3 * runs)
+        evaluates = _measured(trace.op_idle_queue, 3 * runs)
         ranks = _measured(trace.optimizable_events, 3 * runs)
 
     print(f"{len(ops):,} ops, {len(ops):,} launches, {len(ops):,} kernels")

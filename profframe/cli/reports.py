@@ -79,8 +79,9 @@ def report(
 
     Overview, advice, timeline, time, operators, kernels, idle time, queues, memory, modules, flame
     graph, roofline, ranks, runs: tables to sort and search, and charts. The file needs nothing
-    else, not even a network. Sections: overview, advice, timeline, time, operators, kernels, idle,
-    queues, memory, regions, flame, roofline, ranks, runs, quality, provenance.
+    else, not even a network. Sections: overview, advice, timeline, time, inference, operators,
+    kernels, idle, queues, counters, memory, snapshot, hangs, execution, regions, flame, roofline,
+    ranks, job, runs, quality, provenance.
     """
     from profframe.trace.report import PageOptions
 

@@ -220,6 +220,19 @@ def _answers() -> list[str]:
     return [*(answer.name for answer in catalogue()), *analyses.names()]
 
 
+def _is_answer(word: str, answers: Sequence[str]) -> bool:
+    """Whether it is the name of an answer, or was one."""
+    return word in answers or word in renamed.ANSWERS
+
+
+def _asked(line: _Line, answer: str, words: Sequence[str]) -> _Line:
+    """The line with a question, by its name of today, and other words."""
+    name, chosen = renamed.ANSWERS.get(answer, (answer, {}))
+    asked = line.with_words(_ANSWER, [name, *words])
+    values = (("-p", f"{key}={value}") for key, value in chosen.items())
+    return replace(asked, items=(*asked.items, *values))
+
+
 def _verb(line: _Line) -> tuple[_Line, str] | None:
     """A first word that is neither a verb nor a file."""
     first = line.verb
@@ -229,9 +242,8 @@ def _verb(line: _Line) -> tuple[_Line, str] | None:
     underscored = first.replace("-", "_")
     if _SQL.match(first):
         return line.with_words("sql", [first, *line.words]), "SQL needs its verb"
-    if underscored in answers and dashed not in line.verbs:
-        words = [underscored, *line.words]
-        return line.with_words(_ANSWER, words), f"{first} is an answer, not a verb"
+    if _is_answer(underscored, answers) and dashed not in line.verbs:
+        return _asked(line, underscored, line.words), f"{first} is an answer, not a verb"
     names = [] if _looks_like_path(first) else [*line.verbs, *answers]
     near = dashed if dashed in line.verbs else nearest(first, names, _LEAST_ALIKE)
     if near is None:
@@ -258,11 +270,11 @@ def _verb_behind(line: _Line) -> tuple[_Line, str] | None:
             return line.with_words(verb, others), "the verb comes before the trace"
         if _SQL.fullmatch(word.split(" ")[0]):
             return line.with_words("sql", words), "SQL needs its verb"
-        near = word if word in answers else None
+        near = word if _is_answer(word, answers) else None
         if not _looks_like_path(word):
             near = near or nearest(word, [*line.verbs, *answers], _LEAST_ALIKE)
-        if near in answers:
-            return line.with_words(_ANSWER, [near, *others]), "an answer comes before the trace"
+        if near is not None and _is_answer(near, answers):
+            return _asked(line, near, others), "an answer comes before the trace"
         if near is not None:
             return line.with_words(near, others), "the verb comes before the trace"
     return None
@@ -276,14 +288,15 @@ def _answer(line: _Line) -> tuple[_Line, str] | None:
     if words[0] in renamed.ANSWERS:
         return None
     first, *others = words
-    behind = next((word for word in others if word in answers), None)
+    behind = next((word for word in others if _is_answer(word, answers)), None)
     if behind is None and Path(first).exists():
         names = [word for word in others if not Path(word).exists()]
         behind = next((w for w in names if nearest(w, answers, _LEAST_ALIKE)), None)
     if behind is not None:
         words.remove(behind)
-        name = behind if behind in answers else nearest(behind, answers, _LEAST_ALIKE)
-        return line.with_words(_ANSWER, [str(name), *words]), "the answer comes before the trace"
+        is_known = _is_answer(behind, answers)
+        name = behind if is_known else str(nearest(behind, answers, _LEAST_ALIKE))
+        return _asked(line, name, words), "the answer comes before the trace"
     if first in line.verbs:
         return line.with_words(first, others), f"{first} is a verb, not an answer"
     near = nearest(first, answers, _LEAST_ALIKE)
@@ -356,7 +369,7 @@ def _meant_option(
     """What was meant by an option that a verb lacks, with its value."""
     if not given and name.removeprefix("--") in _FORMATS and "--format" in options:
         return "--format", name.removeprefix("--")
-    word = _SYNONYMS.get(name, name)
+    word = _SYNONYMS.get(name.replace("_", "-"), name)
     if word in options and options[word].is_flag != bool(given):
         return (word, *given)
     if _plain(word) in parameters:

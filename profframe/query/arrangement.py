@@ -159,10 +159,10 @@ def divided(
     names = {parameter.name for parameter in shared(answer)}
     own = {name: value for name, value in parameters.items() if name not in names}
     wanted = {name: value for name, value in parameters.items() if name in names}
-    arrangement = arranged(f"answer {answer.name!r}", **wanted)
+    arrangement = arranged(answer.where, **wanted)
     if answer.columns:
         columns = [column.name for column in answer.columns]
-        arrangement.check(f"answer {answer.name!r}", columns)
+        arrangement.check(answer.where, columns)
     return arrangement, own
 
 

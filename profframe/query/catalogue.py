@@ -121,8 +121,7 @@ def resolve(
     """
     if isinstance(name_or_path, str) and name_or_path in renamed.ANSWERS:
         new, chosen = renamed.ANSWERS[name_or_path]
-        call = ", ".join([repr(new), *(f"{name}={value!r}" for name, value in chosen.items())])
-        warn(f"{name_or_path} is now answer({call})")
+        warn(renamed.answer_sentence(name_or_path))
         name_or_path, parameters = new, {**chosen, **parameters}
     answer = find(name_or_path)
     own = {parameter.name for parameter in answer.all_parameters}
@@ -145,7 +144,7 @@ def _own(answer: Answer, chosen: Answer, given: dict[str, object]) -> dict[str, 
         if name in foreign and _is_given(foreign[name], value, chosen):
             taking = [one.choice for one in answer.selects if foreign[name] in one.parameters]
             where = f"with {taking[0]}" if taking[0] else f"without {chosen.choice}"
-            raise ParameterError(f"answer {answer.name!r}: {name} can be given only {where}")
+            raise ParameterError(f"{answer.where}: {name} can be given only {where}")
     return {name: value for name, value in given.items() if name not in foreign}
 
 

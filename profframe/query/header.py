@@ -102,6 +102,18 @@ class Answer:
     forms: tuple[Answer, ...] = ()
 
     @property
+    def where(self) -> str:
+        """What a message about it begins with; a form is the answer that people asked.
+
+        Examples
+        --------
+        >>> Answer("hangs.rank", "SELECT 1", choice=Choice("per", ("rank",))).where
+        "answer 'hangs'"
+        """
+        name = self.name.partition(".")[0] if self.choice else self.name
+        return f"answer {name!r}"
+
+    @property
     def selects(self) -> tuple[Answer, ...]:
         """The answer and its forms."""
         return (self, *self.forms)

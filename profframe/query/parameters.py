@@ -97,11 +97,11 @@ def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object
         names = [*declared, *(parameter.name for parameter in shared(answer))]
         if part := filter_of(unknown, names):
             raise ParameterError(
-                f"answer {answer.name!r}: no parameter named {unknown!r}; did you mean "
+                f"{answer.where}: no parameter named {unknown!r}; did you mean "
                 f"trace.filter({part}={parameters[unknown]!r}).answer({answer.name!r})?"
             )
         missing = UnknownNameError.among("parameter", unknown, names)
-        raise ParameterError(f"answer {answer.name!r}: {missing}").with_suggestion(missing.instead)
+        raise ParameterError(f"{answer.where}: {missing}").with_suggestion(missing.instead)
     converted = {
         name: None if value is None else _value(answer, declared[name], value)
         for name, value in parameters.items()
@@ -134,10 +134,10 @@ def _value(answer: Answer, parameter: Parameter, value: object) -> object:
         converted = CONVERT[parameter.type](value)
     except (TypeError, ValueError):
         raise ParameterError(
-            f"answer {answer.name!r}: parameter {parameter.name!r} is {WORDS[parameter.type]}, "
+            f"{answer.where}: parameter {parameter.name!r} is {WORDS[parameter.type]}, "
             f"not {value!r}"
         ) from None
     if parameter.choices and converted not in parameter.choices:
         missing = UnknownNameError.one_of(parameter.name, value, parameter.choices)
-        raise ParameterError(f"answer {answer.name!r}: {missing}").with_suggestion(missing.instead)
+        raise ParameterError(f"{answer.where}: {missing}").with_suggestion(missing.instead)
     return converted

@@ -109,6 +109,19 @@ def sentence(what: str, old: str, new: str) -> str:
     return f"{what}: {old} is now called {new}"
 
 
+def answer_sentence(old: str) -> str:
+    """What a warning says of an old name of an answer.
+
+    Examples
+    --------
+    >>> answer_sentence("steps"), answer_sentence("unfreed")
+    ('steps is now called step_times', 'unfreed is now called memory_peak, with per=block')
+    """
+    new, chosen = ANSWERS[old]
+    values = " and ".join(f"{name}={value}" for name, value in chosen.items())
+    return f"{old} is now called {new}{f', with {values}' if values else ''}"
+
+
 def with_new_names(
     owner: str,
     given: Mapping[str, Any],

@@ -176,7 +176,7 @@ def run(
     [('r', 0, 'mm', 'host_op', 1, 7, 7, 7, 7, 7, 1.0)]
     """
     answer, parameters = resolve(answer, parameters)
-    where, trusted = f"answer {answer.name!r}", is_shipped(answer)
+    where, trusted = answer.where, is_shipped(answer)
     arrangement, _ = divided(answer, parameters)
     set_variables(connection, answer, parameters)
     if isinstance(answer, Advice):
@@ -211,7 +211,7 @@ def answered(
     if isinstance(answer, Advice):
         tables = {_FINDINGS: _advised(select, answer, given, terms, in_steps=in_steps)}
         return _ranked(select, answer, _AS_THEY_ARE, tables, terms=terms, arrangement=arrangement)
-    with one_line_errors(f"answer {answer.name!r}", terms):
+    with one_line_errors(answer.where, terms):
         sql = _limited(with_values(answer.sql, answer, given), _limit(terms, arrangement))
         rows = select(sql, reads(answer))
     return _arranged(select, answer, rows, arrangement, terms)
@@ -233,7 +233,7 @@ def _arranged(
     """Checked rows of an answer: those that are wanted."""
     check_arrow_columns(answer, rows)
     rows = _in_order(select, answer, rows, arrangement, terms)
-    check_number_of_rows(rows.num_rows, f"answer {answer.name!r}", terms)
+    check_number_of_rows(rows.num_rows, answer.where, terms)
     return rows.select(list(arrangement.columns)) if arrangement.columns else rows
 
 
@@ -463,7 +463,7 @@ def _ranked(
     arrangement: Arrangement,
 ) -> pa.Table:
     sql = f"WITH findings AS (\n{findings}\n)\n{answer.ranking}"
-    with one_line_errors(f"answer {answer.name!r}", terms):
+    with one_line_errors(answer.where, terms):
         rows = select(_limited(sql, _limit(terms, arrangement)), {}, tables)
     return _arranged(select, answer, rows, arrangement, terms)
 
@@ -552,7 +552,7 @@ def _advised(
     In steps, each shared step and each rule is planned by itself, so that its plan serves traces
     that other rules apply to; else one SELECT computes all of them, and spills what is too large.
     """
-    views, where = reads(answer), f"answer {answer.name!r}"
+    views, where = reads(answer), answer.where
     shared: dict[str, pa.Table] = {}
 
     def rows(sql: str, table: str = where, without: str = "") -> pa.Table:

@@ -106,10 +106,10 @@ class Session:
         DuckDB over the source on these terms.
     answers
         Answers so far; None to keep none.
-    whole
+    full
         The session before any filter; None if there was none.
-    outside
-        The same session outside the block of `remembering`; None if it is not in one.
+    parent
+        The same session outside a `with` block that keeps answers; None if it is not in one.
     """
 
     source: Source

@@ -161,7 +161,7 @@ def one_line_errors(where: str, terms: Terms = FREE) -> Iterator[None]:
         member = _UNKNOWN_MEMBER.search(line)
         old = member[1] if member else near["wrong"] if near else ""
         if new := renamed.new_column(old):
-            missing = UnknownNameError(f"{where}: {renamed.sentence('columns', repr(old), new)}")
+            missing = UnknownNameError(f"{where}: column {old!r} is now called {new!r}")
             raise missing.with_suggestion((old, new)) from error
         if member:
             columns = {column.name for table in schema.TABLES.values() for column in table}

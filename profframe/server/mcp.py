@@ -212,9 +212,7 @@ def _questions(service: Service) -> list[Callable[..., CallToolResult]]:
 
     def chart(
         name: Annotated[str, Field(description=f"One of {', '.join(charts.charts())}.")],
-        parameters: Annotated[
-            dict[str, Any] | None, Field(description="Such as top, by, per.")
-        ] = None,
+        parameters: Annotated[dict[str, Any] | None, Field(description="Such as top, per.")] = None,
         budget: Budget = DEFAULT_TOKENS,
     ) -> CallToolResult:
         """A chart as a picture (PNG)."""

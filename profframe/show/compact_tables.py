@@ -132,13 +132,17 @@ def phases(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def owners(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of `idle` by line, the time in no line of the user's own last; none without lines."""
+    """Rows of `idle` by line, the longest first, the time in no line of the user's own last.
+
+    None without lines.
+    """
     import polars as pl
 
     if rows["name"].null_count() == rows.height:
         return rows.clear()
     columns = ("run", "rank", "device", "idle_ns", "share", "gaps", "max_ns")
-    return rows.sort(pl.col("name").is_null(), maintain_order=True).select(
+    order = (pl.col("name").is_null(), pl.col("idle_ns"))
+    return rows.sort(order, descending=[False, True], maintain_order=True).select(
         *columns, pl.col("name").fill_null("(no line of your own code)").alias("line")
     )
 

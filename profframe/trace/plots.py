@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _MOST_STEPPED: Final = 8
 """Steps are drawn by default for up to this many traces."""
 _POINTS: Final = 1000
+_PER_OF_KERNELS: Final = ("name", "short_name", "category", "class")
 _NO_STEP_TIMES: Final = "the length of no profiler step is known: see lack in step_times"
 _NO_VALUES: Final = "no kernel has both FLOPs and bytes that are known"
 _ONE_RUN: Final = "this trace has one run; load several: load('store'), load('runs/*.json.gz')"
@@ -163,7 +164,11 @@ class Plots:
         ------
         ParameterError
             There are no kernels, or ``top`` is less than 1.
+        UnknownNameError
+            ``per`` is something else; bars do not tell launches of a kernel apart.
         """
+        if per not in _PER_OF_KERNELS:
+            raise UnknownNameError.one_of("per", per, _PER_OF_KERNELS)
         with drawing():
             from profframe.pages.plots import chart_parts, time_charts
 

@@ -130,9 +130,9 @@ def sql(
     query
         DuckDB SQL.
     tables, files
-        As for `given`, for this query.
+        As for `with_tables`, for this query.
     memory_limit, timeout_s, rows
-        As for `limited`, for this query.
+        As for `with_limits`, for this query.
 
     Returns
     -------

@@ -207,7 +207,6 @@ class Trace:
     collectives = generated_questions.collectives
     counter_series = generated_questions.counter_series
     counters_by_op = generated_questions.counters_by_op
-    evaluation = generated_questions.op_idle_queue
     op_idle_queue = generated_questions.op_idle_queue
     expert_balance = generated_questions.expert_balance
     exposed_communication = generated_questions.exposed_communication

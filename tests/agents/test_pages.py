@@ -293,6 +293,14 @@ def test_a_picture_is_a_png(cuda: Service) -> None:
     assert "a picture of " in reply.text
 
 
+def test_a_chart_takes_old_parameters(cuda: Service) -> None:
+    needs.module("vl_convert")
+    parameters = {"top": 3, "by": "category"}
+    reply = cuda.reply(lambda subject: charts.chart(subject, "kernels", parameters))
+    assert reply.picture is not None
+    assert "kernels: by is now called per" in reply.text
+
+
 def test_the_command_line_has_the_same_overview(run: Run, cuda: Service) -> None:
     code, out, error = run(CUDA, "--budget", 1200)
     assert (code, error) == (0, "")

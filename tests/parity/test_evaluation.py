@@ -84,11 +84,11 @@ class TestUpstream:
         assert found["queue_depth"].to_list() == [1, 2, 3, 4, 5, 4, 3, 2, 1, 0, 1, 0]
 
     def test_queue_depth_of_ops(self) -> None:
-        found = upstream().filter(kinds="host_op").evaluation()
+        found = upstream().filter(kinds="host_op").op_idle_queue()
         assert found["queue_depth"].to_list() == [0, 0, 0, 0, 1, 2, 3, 4, 5, 4, 2, 1]
 
     def test_without_a_device_there_is_no_queue(self) -> None:
-        found = loaded(event("aten::mm", 0, 10)).evaluation()
+        found = loaded(event("aten::mm", 0, 10)).op_idle_queue()
         assert found.select("queue_depth", "idle_ns").row(0) == (None, None)
 
     def test_overlap(self) -> None:
@@ -97,7 +97,7 @@ class TestUpstream:
 
     def test_idle_time_until_work_runs(self) -> None:
         """torch: 0.1 ms each before the first launch and in the last op; WAITING_IS_BUSY."""
-        found = upstream().filter(kinds="host_op").evaluation()
+        found = upstream().filter(kinds="host_op").op_idle_queue()
         assert found["idle_ns"].to_list() == [*[100_000] * 9, 0, 0, 300_000]
 
     def test_optimizable_events(self) -> None:
@@ -157,7 +157,7 @@ def python_frame(name: str, start: int, end: int) -> Row:
 
 def overlap(op: tuple[int, int], busy: Sequence[tuple[int, int]]) -> int:
     """How much of an op lies in intervals, by what profframe finds to be no idle time."""
-    found = loaded(event("op", *op), *(kernel(*one) for one in busy)).evaluation()
+    found = loaded(event("op", *op), *(kernel(*one) for one in busy)).op_idle_queue()
     return int((found["dur_ns"] - found["idle_ns"]).item())
 
 
@@ -226,7 +226,7 @@ def test_the_queues_of_all_streams_add_up(
 ) -> None:
     trace = drawn_trace(pieces, slices)
     changes = trace.queue_depth().select("stream", "time_ns", "depth").rows()
-    for row in trace.evaluation().to_dicts():
+    for row in trace.op_idle_queue().to_dicts():
         last = {stream: depth for stream, at, depth in changes if at <= row["start_ns"]}
         assert (row["queue_depth"] or 0) == sum(last.values())
 
@@ -299,7 +299,7 @@ class TestAgainstTorch:
         taken, ids = torch_profile(rows)
         evaluated = utils.BasicEvaluation(taken)
         theirs = {ids[key.event]: metrics for key, metrics in evaluated.metrics.items()}
-        for row in trace.evaluation().to_dicts():
+        for row in trace.op_idle_queue().to_dicts():
             metrics = theirs.pop(row["event_id"])
             assert row["self_ns"] == metrics.self_time_ns
             assert row["queue_depth"] == metrics.queue_depth
@@ -399,7 +399,7 @@ def test_self_times_of_a_live_profile() -> None:
         (key.event.name, key.event.start_time_ns, metrics.self_time_ns)
         for key, metrics in evaluated.metrics.items()
     ]
-    ours = profframe.load(profiler).evaluation()
+    ours = profframe.load(profiler).op_idle_queue()
     assert ours.select("name", "start_ns", "self_ns").sort("start_ns", "name").rows() == sorted(
         theirs, key=lambda one: (one[1], one[0])
     )
@@ -417,7 +417,7 @@ def test_real_traces(chrome_trace: Path) -> None:
 
 def check_real(trace: Trace) -> None:
     rows = trace.sql("FROM events ORDER BY event_id").to_dicts()
-    queue, found = waiting.waits(rows), trace.evaluation()
+    queue, found = waiting.waits(rows), trace.op_idle_queue()
     called, begun = sorted(a for a, b in queue if a < b), sorted(b for a, b in queue if a < b)
     work = [row for row in waiting.pieces(rows) if row["dur_ns"] is not None]
     busy = merged(map(when, work))
@@ -434,5 +434,5 @@ def check_real(trace: Trace) -> None:
 def check_steps(trace: Trace) -> None:
     """A step idles for as long as its breakdown says."""
     steps = trace.time_breakdown("host").drop_nulls("step").select("step", "span_ns", "idle_ns")
-    marks = trace.evaluation().filter(pl.col("name").str.starts_with("ProfilerStep#"))
+    marks = trace.op_idle_queue().filter(pl.col("name").str.starts_with("ProfilerStep#"))
     assert marks.select("dur_ns", "idle_ns").rows() == steps.select("span_ns", "idle_ns").rows()

@@ -164,3 +164,10 @@ def test_who_recorded_it_is_said_where_the_file_says_so(
 ) -> None:
     path = written(tmp_path / "a.json", program(1, 0), schemaVersion=version, deviceProperties=None)
     assert labelled(run(path)[1])["recorded"][0].partition(";")[0] == recorder
+
+
+def test_lines_of_all_ranks_begin_with_the_longest_idle_time(run: Run) -> None:
+    lines = iter(run("examples/job", "--top", "1")[1].splitlines())
+    title = next(line for line in lines if line.startswith("Idle time by line of your code"))
+    next(lines)
+    assert (title.endswith("(top 1 of 20)"), next(lines).split()[0]) == (True, "2")

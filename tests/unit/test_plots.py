@@ -177,6 +177,10 @@ class TestBreakdown:
         with pytest.raises(profframe.UnknownNameError, match="did you mean 'step'"):
             Plots(gpu).breakdown(per="steps")
 
+    def test_kernels_per_launch_have_no_chart(self, gpu: Trace) -> None:
+        with pytest.raises(profframe.UnknownNameError, match="per is one of name, short_name"):
+            Plots(gpu).kernels(per="launch")
+
     def test_many_steps_are_cut_and_steps_of_one_number_stay_apart(self) -> None:
         rows = pl.DataFrame(
             {

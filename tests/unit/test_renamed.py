@@ -85,7 +85,7 @@ def test_what_follows_two_dashes_is_no_option(run: Run) -> None:
 def test_an_old_answer_works_with_a_warning(old: str, run: Run) -> None:
     new, chosen = renamed.ANSWERS[old]
     trace = profframe.load(CPU)
-    with pytest.warns(FutureWarning, match=rf"{old} is now answer\('{new}'") as caught:
+    with pytest.warns(FutureWarning, match=f"{old} is now called {new}") as caught:
         rows = trace.answer(old, top=3)
     assert Path(caught[0].filename) == Path(__file__)
     assert rows.equals(trace.answer(new, top=3, **chosen))
@@ -93,7 +93,7 @@ def test_an_old_answer_works_with_a_warning(old: str, run: Run) -> None:
         warnings.simplefilter("ignore", FutureWarning)
         assert getattr(trace, old)(top=3).equals(rows)
     code, out, err = run("answer", old, CPU, "--top", "3", "--format", "json")
-    assert (code, err.count("warning: "), err.count(" is now answer(")) == (0, 1, 1)
+    assert (code, err.count("warning: "), err.count(f"{old} is now called")) == (0, 1, 1)
     values = [word for name, value in chosen.items() for word in ("-p", f"{name}={value}")]
     assert run("answer", new, CPU, "--top", "3", "--format", "json", *values)[1] == out
 
@@ -141,7 +141,7 @@ def test_old_columns_exist_no_more_and_work_with_a_warning(run: Run) -> None:
 def test_tools_for_programs_take_old_answers() -> None:
     with profframe.load(CPU).session() as trace:
         result = tools.answer(tools.Subject(trace, trace, 9), "steps", {"top": 1})
-    assert result.notes[0] == "steps is now answer('step_times')"
+    assert result.notes[0] == "steps is now called step_times"
 
 
 def test_quality_can_be_asked_without_quotes() -> None:
@@ -152,7 +152,7 @@ def test_quality_can_be_asked_without_quotes() -> None:
 def test_sql_with_an_old_column_says_the_new_one(column: str, run: Run) -> None:
     code, _, err = run("sql", CPU, f"SELECT {column} FROM quality AS q")
     assert code == 2
-    assert "'check' is now called issue; try: profframe sql" in err
+    assert "column 'check' is now called 'issue'; try: profframe sql" in err
     assert 'issue" FROM quality AS q' in err or "issue FROM quality AS q" in err
 
 

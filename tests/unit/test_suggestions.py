@@ -52,6 +52,12 @@ LINES: Final = {
     "gap T": "answer gaps T",
     "self-times T": "answer self_times T",
     "kernel T": "answer kernels T",
+    # an answer by the name that it had
+    "unfreed T": "answer memory_peak T -p per=block",
+    "kernel-shapes T": "answer kernels T -p per=launch",
+    "T steps --top 5": "answer step_times T --top 5",
+    "answer T idle_owners": "answer idle T -p by=line -p per=device",
+    "tree T --row_limit 5": "tree T --top 5",
     # verbs
     "inof T": "info T",
     "T info": "info T",
