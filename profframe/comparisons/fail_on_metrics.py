@@ -36,7 +36,7 @@ class _Side:
     samples
         ``run step`` of each sample, ascending.
     options
-        Arguments of `Trace.samples`.
+        Arguments of `Trace.run_samples`.
     steps
         Which steps count.
     """

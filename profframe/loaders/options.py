@@ -109,7 +109,8 @@ class FactOptions:
             "loaders.graph_capture_files:Captures.of",
             flag=Flag(
                 "--captures",
-                "A trace, glob or folder that recorded the capture of the replayed graphs.",
+                "A trace, glob or folder that recorded the capture of the replayed graphs; can be "
+                "repeated.",
                 "TRACE",
                 is_repeatable=True,
             ),
