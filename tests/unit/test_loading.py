@@ -504,7 +504,7 @@ def collision(path: Path) -> Path:
 def test_what_torch_would_find_has_a_cache_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profframe.loaders.options.installed", lambda: (2, 13))
+    monkeypatch.setattr("profframe.facts.torch_compat.releases.installed", lambda: (2, 13))
     path, cache = collision(tmp_path / "trace.json"), tmp_path / "cache"
     for compat, expected in ((None, [4000, 0, 4000]), ("torch", [4000, 4000, 4000])) * 2:
         trace = profframe.load(path, compat=compat, cache=cache)
