@@ -19,7 +19,6 @@ import profframe
 from profframe import Trace
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
 from profframe.facts.kinds import Rule
-from profframe.loaders import options as loading_options
 from profframe.readers.bytes import ByteSource
 from tests.conftest import Run
 from tests.members import few
@@ -378,7 +377,7 @@ def test_what_is_cached_is_not_read_again_nor_computed(
     first = profframe.load(path, cache=tmp_path / "cache")
     assert reads == [path]
     path.chmod(0o200)
-    monkeypatch.setattr(loading_options, "add_facts", None)
+    monkeypatch.setattr("profframe.facts.add_facts", None)
     again = profframe.load(path, cache=tmp_path / "cache")
     assert reads == [path]
     assert again.self_times().equals(first.self_times())
