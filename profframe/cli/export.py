@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -10,12 +11,14 @@ import click
 
 from profframe.cli import completion
 from profframe.cli.loading import LoadingBar, load, naming
+from profframe.cli.messages import warn
 from profframe.cli.part import Part, with_part
 from profframe.cli.verbs import (
     FILE,
     takes_sources,
     verbs,
 )
+from profframe.query import renamed
 from profframe.show.units import visible
 
 _FORMS: Final = ("chrome", "speedscope", "stacks")
@@ -93,7 +96,10 @@ def export(
         trace = trace.filter(kinds=kinds or None)
     trace = part.apply(trace, sources)
     if tool == "chrome":
-        with closing(LoadingBar("events")) as bar:
+        for name in (name for name in tracks if name in renamed.ANSWERS):
+            warn(renamed.answer_sentence(name))
+        told = warnings.catch_warnings(action="ignore", category=FutureWarning)
+        with told, closing(LoadingBar("events")) as bar:
             trace.export_chrome_trace(
                 output,
                 tracks=tracks or None,

@@ -47,6 +47,7 @@ from profframe.export.lines.merged_ranks import (
     parts_of,
 )
 from profframe.export.output_file import is_protobuf
+from profframe.query import renamed
 from profframe.query.catalogue import catalogue
 from profframe.query.header import Answer
 from profframe.query.per_trace import PerTrace
@@ -383,6 +384,9 @@ def _tracks(
 
 
 def _track(trace: Trace, shared: _Shared, name: str) -> Rows:
+    if name in renamed.ANSWERS:
+        return trace.answer(name)
+
     def path() -> CriticalPath:
         with trace._session.connection() as connection:  # noqa: SLF001 - a method of it
             return find(connection)

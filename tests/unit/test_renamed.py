@@ -144,6 +144,18 @@ def test_tools_for_programs_take_old_answers() -> None:
     assert result.notes[0] == "steps is now called step_times"
 
 
+def test_an_old_answer_is_a_track(tmp_path: Path, run: Run) -> None:
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    assert run("export", CPU, "--track", "steps", "-o", old) == (
+        (0, "", f"warning: steps is now called step_times\n{old}: written\n")
+    )
+    assert run("export", CPU, "--track", "step_times", "-o", new)[0] == 0
+    counters = [profframe.load(path, run="r").counters for path in (old, new)]
+    values = [rows.filter(rows["category"] == "profframe")["value"] for rows in counters]
+    assert values[0].len() > 0
+    assert values[0].equals(values[1])
+
+
 def test_quality_can_be_asked_without_quotes() -> None:
     assert profframe.load(CPU).sql("SELECT issue FROM quality").columns == ["issue"]
 
