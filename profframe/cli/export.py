@@ -98,8 +98,8 @@ def export(
     if tool == "chrome":
         for name in (name for name in tracks if name in renamed.ANSWERS):
             warn(renamed.answer_sentence(name))
-        told = warnings.catch_warnings(action="ignore", category=FutureWarning)
-        with told, closing(LoadingBar("events")) as bar:
+        quietly = warnings.catch_warnings(action="ignore", category=FutureWarning)
+        with quietly, closing(LoadingBar("events")) as bar:
             trace.export_chrome_trace(
                 output,
                 tracks=tracks or None,

@@ -225,12 +225,12 @@ def _is_answer(word: str, answers: Sequence[str]) -> bool:
     return word in answers or word in renamed.ANSWERS
 
 
-def _asked(line: _Line, answer: str, words: Sequence[str]) -> _Line:
+def _as_answer(line: _Line, answer: str, words: Sequence[str]) -> _Line:
     """The line with a question, by its name of today, and other words."""
     name, chosen = renamed.ANSWERS.get(answer, (answer, {}))
-    asked = line.with_words(_ANSWER, [name, *words])
+    renamed_line = line.with_words(_ANSWER, [name, *words])
     values = (("-p", f"{key}={value}") for key, value in chosen.items())
-    return replace(asked, items=(*asked.items, *values))
+    return replace(renamed_line, items=(*renamed_line.items, *values))
 
 
 def _verb(line: _Line) -> tuple[_Line, str] | None:
@@ -243,7 +243,7 @@ def _verb(line: _Line) -> tuple[_Line, str] | None:
     if _SQL.match(first):
         return line.with_words("sql", [first, *line.words]), "SQL needs its verb"
     if _is_answer(underscored, answers) and dashed not in line.verbs:
-        return _asked(line, underscored, line.words), f"{first} is an answer, not a verb"
+        return _as_answer(line, underscored, line.words), f"{first} is an answer, not a verb"
     names = [] if _looks_like_path(first) else [*line.verbs, *answers]
     near = dashed if dashed in line.verbs else nearest(first, names, _LEAST_ALIKE)
     if near is None:
@@ -274,7 +274,7 @@ def _verb_behind(line: _Line) -> tuple[_Line, str] | None:
         if not _looks_like_path(word):
             near = near or nearest(word, [*line.verbs, *answers], _LEAST_ALIKE)
         if near is not None and _is_answer(near, answers):
-            return _asked(line, near, others), "an answer comes before the trace"
+            return _as_answer(line, near, others), "an answer comes before the trace"
         if near is not None:
             return line.with_words(near, others), "the verb comes before the trace"
     return None
@@ -296,7 +296,7 @@ def _answer(line: _Line) -> tuple[_Line, str] | None:
         words.remove(behind)
         is_known = _is_answer(behind, answers)
         name = behind if is_known else str(nearest(behind, answers, _LEAST_ALIKE))
-        return _asked(line, name, words), "the answer comes before the trace"
+        return _as_answer(line, name, words), "the answer comes before the trace"
     if first in line.verbs:
         return line.with_words(first, others), f"{first} is a verb, not an answer"
     near = nearest(first, answers, _LEAST_ALIKE)

@@ -301,7 +301,13 @@ class Batch:
         if not is_lone and not may_differ(ranks, worlds):
             return indices
         paths = [self._items[index].path for index in own]
-        origins = [self._store.origin(*pair) for pair in zip(staged, paths, strict=True)]
+        try:
+            origins = [self._store.origin(*pair) for pair in zip(staged, paths, strict=True)]
+        except FileNotFoundError:
+            # Another batch has published one of them. They are named together, so all come again.
+            for index in own:
+                self._retry(index)
+            return [index for index in indices if index not in own]
         names = names_of_programs(run, origins, is_stray=is_lone)
         moved = {index: name for index, name in zip(own, names, strict=True) if name != run}
         for index, name in moved.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -467,6 +468,29 @@ def test_what_another_batch_has_published_meanwhile_is_unchanged(tmp_path: Path)
     assert statuses(files) == ["unchanged"]
     assert files[columns].equals(other[0][columns])
     assert files["seconds"][0] > 0
+
+
+def test_files_that_are_named_together_come_again_if_another_batch_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(2):
+        write(tmp_path / "jobs" / f"{n}.json", n, f"slice {n}", rank=0)
+    with ThreadPoolExecutor(1) as executor:
+        profframe.convert(tmp_path / "jobs", tmp_path / "undisturbed", executor)
+    origin, calls = Folder.origin, itertools.count()
+
+    def gone(store: Folder, staged: Any, path: Path) -> Any:
+        if next(calls) == 1:
+            raise FileNotFoundError(staged.folder)
+        return origin(store, staged, path)
+
+    monkeypatch.setattr(Folder, "origin", gone)
+    with ThreadPoolExecutor(1) as executor:
+        files = profframe.convert(tmp_path / "jobs", tmp_path / "store", executor)
+
+    assert statuses(files) == ["written"] * 2
+    assert names(tmp_path / "store") == names(tmp_path / "undisturbed")
+    assert next(calls) > 2
 
 
 def test_errors_of_paths_that_are_no_text(
