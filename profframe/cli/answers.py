@@ -21,7 +21,7 @@ from profframe.cli.verbs import (
     with_facts,
     with_terms,
 )
-from profframe.query.renamed import with_new_names
+from profframe.query.renamed import with_new_columns, with_new_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -81,13 +81,14 @@ def answer(
         catalogue = answers()
         output.emit(catalogue, as_prose(catalogue.drop("needs")))
         return
-    given = with_new_names(name, _values(parameters, sort=sort, top=top), warn=warn)
+    given = _values(parameters, sort=sort, top=top)
     analysis = _analysis(name)
     if analysis is None:
         select, values, output = _checked(name, given, output, is_asked=bool(sources))
     elif as_sql:
         raise click.UsageError(f"--sql: {name} has no SQL")
     else:
+        given = with_new_names(name, given, warn=warn)
         if part.steps and any(own.name == "step" for own in analysis.parameters):
             given, part = given | {"step": part.step_words}, part.of_any_step()
         arrangement, arguments = _request(analysis, given)
@@ -153,10 +154,8 @@ def _checked(
     name: str, given: Mapping[str, str], output: OutputOptions, *, is_asked: bool
 ) -> tuple[Answer, dict[str, object], OutputOptions]:
     """The SELECT, checked parameters, and the columns that they or the output name."""
-    from profframe.cli.messages import warn
     from profframe.query.arrangement import divided
     from profframe.query.catalogue import resolve
-    from profframe.query.renamed import with_new_columns
 
     with usage_errors():
         question, values = resolve(name, given, warn)
