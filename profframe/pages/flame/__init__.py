@@ -7,7 +7,6 @@ page holds both once, and calls ``flameGraph(element, columns, options)`` for ea
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,11 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from profframe.pages.plots import palette
-from profframe.pages.standalone import page
+from profframe.pages.standalone import Drawing
 from profframe.schema import KINDS
 from profframe.show import units
 from profframe.show.units import script_json
-from profframe.system.atomic_files import atomic_write
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,7 +40,7 @@ _COLOURS: Final[Mapping[str, palette.Colour]] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FlameGraph:
+class FlameGraph(Drawing):
     """A flame graph for notebooks, with zoom, search, and a switch for device time.
 
     Attributes
@@ -59,26 +57,6 @@ class FlameGraph:
     """
 
     data: pl.DataFrame
-
-    def to_html(self) -> str:
-        """The graph as a page that loads no other file."""
-        return page(self._title(), self._repr_html_())
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page into a file.
-
-        Parameters
-        ----------
-        path
-            The file; an existing one is replaced.
-
-        Raises
-        ------
-        ExportError
-            It cannot be written.
-        """
-        with atomic_write(path) as draft:
-            draft.write_text(self.to_html(), encoding="utf-8")
 
     def _repr_html_(self) -> str:
         name = f"flame-{uuid.uuid4().hex}"

@@ -8,16 +8,14 @@ draw timelines take an object for each slice, and there is no room for a million
 
 from __future__ import annotations
 
-import os
 import uuid
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from profframe.pages.standalone import page
+from profframe.pages.standalone import Drawing
 from profframe.show import units
-from profframe.system.atomic_files import atomic_write
 
 if TYPE_CHECKING:
     from profframe.pages.timeline.page_budget import TimelineDocument
@@ -30,7 +28,7 @@ _SCRIPTS: Final = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Timeline:
+class Timeline(Drawing):
     """A timeline for notebooks, with zoom, search, and tables of what is selected.
 
     Attributes
@@ -47,26 +45,6 @@ class Timeline:
     """
 
     document: TimelineDocument
-
-    def to_html(self) -> str:
-        """The timeline as a page that loads no other file."""
-        return page(self._title(), self._repr_html_())
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page into a file.
-
-        Parameters
-        ----------
-        path
-            The file; an existing one is replaced.
-
-        Raises
-        ------
-        ExportError
-            It cannot be written.
-        """
-        with atomic_write(path) as draft:
-            draft.write_text(self.to_html(), encoding="utf-8")
 
     def _repr_html_(self) -> str:
         name = f"timeline-{uuid.uuid4().hex}"
