@@ -30,8 +30,10 @@ Arguments = ParamSpec("Arguments")
 Value = TypeVar("Value")
 
 _MOST_KNOWN = 12
-_LEAST_ALIKE = 0.5
-_LEAST_CALL = 0.6
+_LEAST_ALIKE = 0.6
+"""Minimum similarity of a wrong name to the one that is suggested."""
+_LEAST_SLIP = 0.75
+"""Minimum similarity to its first word: one letter of four is another."""
 
 
 HIDDEN: Final = "***"
@@ -138,7 +140,7 @@ class UnknownNameError(AnswerError):
         no answer named 'self_time'; did you mean 'self_times'? (known: kernels, self_times)
         """
         names = sorted(names)
-        near = nearest(name, names)
+        near = nearest(name, names) or _beginning(name, names)
         hint = f"; did you mean {near!r}?" if near else ""
         if not names:
             return cls(f"no {what} named {name!r}; there is no {what} at all").with_suggestion(None)
@@ -169,14 +171,31 @@ class ArgumentError(ParameterError, TypeError):
 def nearest(name: str, names: Iterable[str], least: float = _LEAST_ALIKE) -> str | None:
     """The name that is most similar to another one, ignoring case; None if there is none.
 
+    Names with the same unit at their end must be similar without it.
+
     Examples
     --------
     >>> nearest("Gap", ["idle", "gaps"]), nearest("gaps", ["memory"])
     ('gaps', None)
+    >>> nearest("idel_ns", ["host_ns", "idle_ns"]), nearest("dur_ns", ["host_ns", "idle_ns"])
+    ('idle_ns', None)
     """
+    stem, _, unit = name.lower().rpartition("_")
+
+    def is_alike(other: str) -> bool:
+        own, _, last = other.rpartition("_")
+        return not stem or last != unit or bool(difflib.get_close_matches(stem, [own], 1, least))
+
     lower = {other.lower(): other for other in reversed(list(names))}
-    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=least)
+    near = difflib.get_close_matches(name.lower(), filter(is_alike, lower), n=1, cutoff=least)
     return lower[near[0]] if near else None
+
+
+def _beginning(word: str, names: Iterable[str]) -> str | None:
+    """The name that begins with almost this word, as ``bandwidth_bytes_per_s`` does."""
+    by_first_word = {name.partition("_")[0]: name for name in reversed(list(names))}
+    near = nearest(word, by_first_word, _LEAST_SLIP)
+    return None if near is None else by_first_word[near]
 
 
 def explain_unknown_arguments(
@@ -266,7 +285,7 @@ def no_attribute(owner: object, what: str, called: str, name: str) -> AttributeE
     start = f"{what} has no attribute {name!r}"
     if name.startswith("_"):
         return AttributeError(start)
-    near = nearest(name, (other for other in dir(owner) if not other.startswith("_")), _LEAST_CALL)
+    near = nearest(name, (other for other in dir(owner) if not other.startswith("_")))
     if near is None:
         return AttributeError(start)
     is_called = not isinstance(inspect.getattr_static(owner, near, None), property)

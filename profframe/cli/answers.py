@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -79,8 +80,12 @@ def answer(
 
     if name is None:
         catalogue = answers()
-        output.emit(catalogue, as_prose(catalogue.drop("needs")))
+        output.emit(catalogue, as_prose(catalogue.drop("parameters", "needs")))
         return
+    if not sources and _is_source(name):
+        raise click.UsageError(
+            f"{name} is no answer: name one before it; `profframe answer` lists them"
+        )
     given = _values(parameters, sort=sort, top=top)
     analysis = _analysis(name)
     if analysis is None:
@@ -137,6 +142,16 @@ def sql(
     trace = part.apply(load((source,), facts=facts), (source,))
     rows = terms.apply(trace).sql(query)
     output.emit(rows, readable=output.of(trace))
+
+
+def _is_source(name: str) -> bool:
+    """Whether it names a file instead of an answer."""
+    from profframe.query import analyses
+    from profframe.query.catalogue import catalogue
+
+    if not Path(name).exists() or name.endswith(".sql"):
+        return False
+    return name not in {answer.name for answer in catalogue()} and analyses.find(name) is None
 
 
 def _values(given: tuple[str, ...], **options: str | None) -> dict[str, str]:

@@ -28,8 +28,6 @@ _SQL: Final = re.compile(r"(select|from|with|describe|summarize)\b", re.IGNORECA
 _CHOICES: Final = re.compile(r"'([^']+)' is not one of (.+)\.")
 _MEANT: Final = re.compile(r"named '([^']+)'; did you mean '([^']+)'\?")
 _WORD: Final = re.compile(r"'([^']*)'")
-_LEAST_ALIKE: Final = 0.6
-"""Minimum similarity of a wrong word to the verb, answer or option that is suggested."""
 _MOST_STEPS: Final = 8
 _LEAST_SLIP: Final = 0.75
 """Minimum similarity of names without their dashes: one letter of four is another."""
@@ -156,7 +154,7 @@ def instead_of(error: BaseException | None) -> tuple[str, str] | None:
             if match := _MEANT.search(error.message):
                 return match[1], match[2]
             if match := _CHOICES.search(error.message):
-                near = nearest(match[1], _WORD.findall(match[2]), _LEAST_ALIKE)
+                near = nearest(match[1], _WORD.findall(match[2]))
                 return (match[1], near) if near else None
         error = error.__cause__
     return None
@@ -245,7 +243,7 @@ def _verb(line: _Line) -> tuple[_Line, str] | None:
     if _is_answer(underscored, answers) and dashed not in line.verbs:
         return _as_answer(line, underscored, line.words), f"{first} is an answer, not a verb"
     names = [] if _looks_like_path(first) else [*line.verbs, *answers]
-    near = dashed if dashed in line.verbs else nearest(first, names, _LEAST_ALIKE)
+    near = dashed if dashed in line.verbs else nearest(first, names)
     if near is None:
         return None
     what = f"no verb named {first!r}"
@@ -272,12 +270,27 @@ def _verb_behind(line: _Line) -> tuple[_Line, str] | None:
             return line.with_words("sql", words), "SQL needs its verb"
         near = word if _is_answer(word, answers) else None
         if not _looks_like_path(word):
-            near = near or nearest(word, [*line.verbs, *answers], _LEAST_ALIKE)
+            near = near or nearest(word, [*line.verbs, *answers])
         if near is not None and _is_answer(near, answers):
             return _as_answer(line, near, others), "an answer comes before the trace"
         if near is not None:
             return line.with_words(near, others), "the verb comes before the trace"
     return None
+
+
+def _table(line: _Line) -> tuple[_Line, str] | None:
+    """A table as if it were an answer or a verb: `profframe answer quality TRACE`."""
+    from profframe.schema import TABLES
+
+    is_verb = line.verb in line.verbs
+    if is_verb and line.verb not in {_ANSWER, _SHOW}:
+        return None
+    words = line.words if is_verb else [line.verb, *line.words]
+    tables = [word for word in words if word in TABLES and not Path(word).exists()]
+    sources = [word for word in words if Path(word).exists() or glob.has_magic(word)]
+    if len(tables) != 1 or len(sources) != len(words) - 1:
+        return None
+    return line.with_words("sql", [*sources, f"FROM {tables[0]}"]), f"{tables[0]} is a table"
 
 
 def _answer(line: _Line) -> tuple[_Line, str] | None:
@@ -291,15 +304,15 @@ def _answer(line: _Line) -> tuple[_Line, str] | None:
     behind = next((word for word in others if _is_answer(word, answers)), None)
     if behind is None and Path(first).exists():
         names = [word for word in others if not Path(word).exists()]
-        behind = next((w for w in names if nearest(w, answers, _LEAST_ALIKE)), None)
+        behind = next((w for w in names if nearest(w, answers)), None)
     if behind is not None:
         words.remove(behind)
         is_known = _is_answer(behind, answers)
-        name = behind if is_known else str(nearest(behind, answers, _LEAST_ALIKE))
+        name = behind if is_known else str(nearest(behind, answers))
         return _as_answer(line, name, words), "the answer comes before the trace"
     if first in line.verbs:
         return line.with_words(first, others), f"{first} is a verb, not an answer"
-    near = nearest(first, answers, _LEAST_ALIKE)
+    near = nearest(first, answers)
     if near is None or Path(first).exists():
         return None
     return line.with_words(_ANSWER, [near, *others]), f"no answer named {first!r}"
@@ -437,7 +450,7 @@ def _parameters(line: _Line) -> list[str]:
     ]
 
 
-_STEPS: Final[tuple[_Step, ...]] = (_verb, _verb_behind, _answer, _sql, _option, _filter)
+_STEPS: Final[tuple[_Step, ...]] = (_table, _verb, _verb_behind, _answer, _sql, _option, _filter)
 
 
 def _problem(group: click.Group, line: _Line) -> Exception | None:

@@ -201,10 +201,10 @@ def _parameters(function: ast.FunctionDef, text: str) -> Iterator[Parameter]:
 
 
 def _meanings(text: str) -> dict[str, str]:
-    """Descriptions by name, from the section of parameters of a docstring."""
+    """Descriptions by name as answers have them, from the parameters of a docstring."""
     section = text.partition("Parameters\n----------\n")[2].partition("\n\n")[0] + "\n"
     return {
-        name: " ".join(match["text"].split())
+        name: " ".join(match["text"].replace("``", "`").split())
         for match in _DOCUMENTED.finditer(section)
         for name in match["names"].split(", ")
     }

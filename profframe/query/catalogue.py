@@ -85,6 +85,8 @@ def find(name_or_path: str | PathLike[str] | Answer) -> Answer:
     if name not in files:
         if (analysis := analyses.find(name)) is not None:
             raise UnknownNameError(f"no answer named {name!r}: {analysis.call}")
+        if name in schema.TABLES:
+            raise UnknownNameError(f"no answer named {name!r}: it is a table, FROM {name} in SQL")
         raise UnknownNameError.among("answer", name, [one for one in files if "." not in one])
     return _shipped(name)
 

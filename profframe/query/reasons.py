@@ -275,7 +275,8 @@ def _of_rows(session: Session, whole: Session | None, analysis: ComputedRows) ->
         return
     if given and (rows := height(session, {})):
         with_them = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        yield f"no row with {with_them}; there {_rows(rows)} without"
+        pronoun = "it" if len(given) == 1 else "them"
+        yield f"no row with {with_them}; there {_rows(rows)} without {pronoun}"
     if whole is not None and (rows := height(whole, given)):
         yield f"the filter leaves no row; there {_rows(rows)} in the whole trace"
 

@@ -180,12 +180,13 @@ def with_new_columns(owner: str, given: Any, warn: Warn = future_warning) -> Any
     return ",".join(map(str, result)) if isinstance(given, str) else result
 
 
-def new_column(old: str) -> str | None:
-    """The new name of a column of any table; None if it has no other.
+def new_column(tables: Container[str], old: str) -> str | None:
+    """The new name of a column of some tables; None if it has no other.
 
     Examples
     --------
-    >>> new_column("check"), new_column("rank")
+    >>> new_column(["quality"], "check"), new_column(["events"], "check")
     ('issue', None)
     """
-    return next((words[old] for words in COLUMNS.values() if old in words), None)
+    owned = (new_names for table, new_names in COLUMNS.items() if table in tables)
+    return next((new_names[old] for new_names in owned if old in new_names), None)

@@ -182,7 +182,7 @@ def run(
     if isinstance(answer, Advice):
         relation = _advice(connection, answer, parameters, terms, arrangement)
     else:
-        with one_line_errors(where, terms):
+        with one_line_errors(where, terms, answer.sql):
             if not trusted:
                 sandbox.check(connection, answer.sql, where, terms)
             macros.load(connection, answer.sql, reuse=trusted)
@@ -328,7 +328,7 @@ def query(
     >>> query(duckdb.connect(), "SELECT 1 + 1").fetchall()
     [(2,)]
     """
-    with one_line_errors(where, terms):
+    with one_line_errors(where, terms, sql):
         sandbox.check(connection, sql, where, terms)
         macros.load(connection, sql)
         rows = most(connection, sql, terms).materialize()
@@ -556,7 +556,7 @@ def _advised(
     shared: dict[str, pa.Table] = {}
 
     def rows(sql: str, table: str = where, without: str = "") -> pa.Table:
-        with one_line_errors(table, terms):
+        with one_line_errors(table, terms, sql):
             sql = _EXAMINED.format(sql) if _PARTIAL in shared else sql
             sql = with_values(sql, answer, given)
             named = {name: shared[name] for name in words_of(sql) & shared.keys()}

@@ -11,9 +11,10 @@ import duckdb
 import pyarrow as pa
 
 from profframe import schema
-from profframe.errors import AnswerError, UnknownNameError
+from profframe.errors import AnswerError, UnknownNameError, nearest
 from profframe.query import renamed
 from profframe.query.arrangement import AS_IT_IS, Arrangement
+from profframe.query.catalogue import words_of
 from profframe.query.header import Answer
 from profframe.query.sandbox import Terms
 
@@ -37,9 +38,11 @@ _UNKNOWN_MEMBER: Final = re.compile(r'does not have a column named "([^"]*)"')
 _NEAR: Final = re.compile(
     r'"?(?P<wrong>\w+)"? '
     r"(?:not found in FROM clause! Candidate bindings: |does not exist!? Did you mean )"
-    r'"(?:\w+\.)?(?P<right>(?!pg_|duckdb_|sqlite_)\w+)"'
+    r"(?P<candidates>.*)"
 )
-"""DuckDB's suggestion for a name, unless that is a table of its own."""
+"""DuckDB's suggestions for a name."""
+_CANDIDATE: Final = re.compile(r'"(?:\w+\.)?((?!pg_|duckdb_|sqlite_)\w+)"')
+"""One of them, unless it is a table of DuckDB's own."""
 _AFTER: Final = re.compile(r"\nLINE |\n+Stack Trace:")
 """The rest of an error after its sentence: the SQL, and places in DuckDB."""
 _OUT_OF_REACH: Final = re.compile(r'Permission Error: Cannot access \w+ "([^"]*)"')
@@ -138,8 +141,8 @@ def _columns_text(columns: Iterable[tuple[str, pa.DataType]]) -> str:
 
 
 @contextmanager
-def one_line_errors(where: str, terms: Terms = FREE) -> Iterator[None]:
-    """Let errors of DuckDB be of profframe, in one line."""
+def one_line_errors(where: str, terms: Terms = FREE, sql: str = "") -> Iterator[None]:
+    """Let errors of DuckDB be of profframe, in one line; old columns are those of SQL's tables."""
     try:
         yield
     except duckdb.Error as error:
@@ -159,13 +162,16 @@ def one_line_errors(where: str, terms: Terms = FREE) -> Iterator[None]:
         line = " ".join(message.split()).replace("Candidate bindings: :", "Candidate bindings:")
         near = _NEAR.search(line)
         member = _UNKNOWN_MEMBER.search(line)
-        old = member[1] if member else near["wrong"] if near else ""
-        if new := renamed.new_column(old):
-            missing = UnknownNameError(f"{where}: column {old!r} is now called {new!r}")
-            raise missing.with_suggestion((old, new)) from error
-        if member:
-            columns = {column.name for table in schema.TABLES.values() for column in table}
-            raise UnknownNameError.among("column", member.group(1), columns) from error
+        wrong = member[1] if member else near["wrong"] if near else ""
+        tables = words_of(sql.lower())
+        if new := renamed.new_column(tables, wrong):
+            missing = UnknownNameError(f"{where}: column {wrong!r} is now called {new!r}")
+            raise missing.with_suggestion((wrong, new)) from error
+        named = [table for name, table in schema.TABLES.items() if name in tables]
+        if member and named:
+            columns = {column.name for table in named for column in table}
+            raise UnknownNameError.among("column", wrong, columns) from error
         kind = UnknownNameError if _UNKNOWN_NAME.search(line) else AnswerError
-        instead = (near["wrong"], near["right"]) if near else None
+        right = nearest(wrong, _CANDIDATE.findall(near["candidates"])) if near else None
+        instead = None if right is None else (wrong, right)
         raise kind(f"{where}: {line}").with_suggestion(instead) from error

@@ -14,10 +14,12 @@ from profframe.show.kernel_names import shortened
 _IS_WAIT: Final = pl.col("cause").eq("wait").fill_null(False)
 _TITLES: Final = {
     "Late on entering collectives": pl.col("part").eq("entry") & ~_IS_WAIT,
-    "Late because they waited themselves, or before anything was recorded": _IS_WAIT,
+    "Late because they waited, were late elsewhere, or before anything was recorded": _IS_WAIT,
     "Transfer, once all ranks are there": pl.col("part").eq("transfer"),
 }
 _UNRECORDED: Final = "(nothing recorded)"
+_ELSEWHERE: Final = "(elsewhere)"
+"""Instead of its own number, which a rank waits for where the reason counts at another one."""
 _CAUSES: Final = {"input": "data loading", "compute": "computation", "copy": "copies"}
 _MOST_RANKS: Final = 5
 _LEAST_SHARE: Final = 0.01
@@ -107,6 +109,9 @@ def parts(rows: pl.DataFrame, *, full_names: bool = False) -> Iterator[tuple[str
             is_slice = pl.col("cause").is_in(["host", "input"])
             part = part if full_names else shortened(part, "name", kernels=~is_slice)
             part = part.with_columns(pl.col("name").fill_null(_UNRECORDED))
+        other = pl.col("waits_for_rank")
+        waits = pl.when(other == pl.col("rank")).then(pl.lit(_ELSEWHERE)).otherwise(other)
+        part = part.with_columns(waits_for_rank=waits)
         kept = [
             name
             for name in ("rank", "cause", "name", "op", "module", "waits_for_rank")

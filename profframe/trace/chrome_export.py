@@ -101,7 +101,11 @@ def blame(
         orient="row",
     )
     rank = pl.format("rank {}", "rank")
-    waits = pl.format("wait for rank {}", "waits_for_rank")
+    waits = (
+        pl.when(pl.col("waits_for_rank") == pl.col("rank"))
+        .then(pl.lit("late as at another collective"))
+        .otherwise(pl.format("wait for rank {}", "waits_for_rank"))
+    )
     blamed = pl.coalesce("op", "name", pl.lit("nothing recorded"))
     return rows.join(ahead, on=["run", "rank"], maintain_order="left").select(
         pl.format("{} {}", "run", rank).alias("series") if len(runs) > 1 else rank.alias("series"),

@@ -165,7 +165,7 @@ def blame(
     Raises
     ------
     UnknownNameError
-        There is no such run, or no such ``per``.
+        There is no such run or step, or no such ``per``.
     ParameterError
         There are several runs, or a value has the wrong type.
 
@@ -186,9 +186,7 @@ def blame(
 
 
 def _some_steps(session: Session, steps: Integers) -> tuple[int, ...]:
-    """Numbers of steps; a range may reach beyond those that there are."""
-    if not isinstance(steps, range):
-        return steps
+    """Numbers of steps that there are; a range may reach beyond them."""
     present = session.rows("profiler_steps")["step"].drop_nulls().unique().sort().to_list()
     check_numbers("step", steps, present)
     return tuple(step for step in present if step in steps)

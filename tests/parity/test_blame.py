@@ -15,7 +15,7 @@ import pytest
 
 import profframe
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.show.blame_text import sentences
+from profframe.show.blame_text import parts, sentences
 from profframe.trace.trace import Trace
 from tests import needs
 from tests.builders import Row, event, loaded, together
@@ -487,6 +487,14 @@ def rows_of(*costs: tuple[int, str | None, int | None, int], steps: int = 2) -> 
         orient="row",
     )
     return late.with_columns(part=pl.lit("entry"), steps=pl.lit(steps))
+
+
+def test_a_rank_does_not_wait_for_itself_in_a_table() -> None:
+    """Its own number means that the reason counts at another collective."""
+    rows = rows_of((2, "wait", 2, 9), (3, "wait", 6, 5), (4, "wait", None, 1))
+    others = dict.fromkeys(("name", "op", "module"), pl.lit(None, pl.String))
+    [(_, table)] = parts(rows.with_columns(**others, cost_per_step_ns="cost_ns", part_share=0.1))
+    assert table["waits_for_rank"].to_list() == ["(elsewhere)", "6", None]
 
 
 def test_first_it_says_what_each_late_rank_costs_and_why() -> None:

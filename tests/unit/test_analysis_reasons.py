@@ -55,11 +55,16 @@ def _op() -> Trace:
     return loaded(event("aten::mm", 0, 10))
 
 
-def _ranks(*, late: int = 0) -> Trace:
-    """A collective of gloo on each of two ranks; the second comes so much later."""
+def _ranks(*, late: int = 0, step: int | None = None) -> Trace:
+    """A collective of gloo on each of two ranks; the second comes so much later, before a step."""
     first = (event("gloo:all_reduce", 10, 90), event("aten::mm", 95, 99))
     second = (event("aten::add", 0, 10 + late), event("gloo:all_reduce", 10 + late, 90))
-    return together(loaded(*first, rank=0), loaded(*second, rank=1))
+    marks = (
+        []
+        if step is None
+        else [event(f"ProfilerStep#{step}", 100, 200, category="user_annotation")]
+    )
+    return together(loaded(*first, *marks, rank=0), loaded(*second, *marks, rank=1))
 
 
 def _runs(number: int, *names: str) -> Trace:
@@ -134,7 +139,10 @@ CASES: Final[Mapping[str, list[tuple[Callable[[], Any], str]]]] = {
             lambda: _ranks().filter(ranks=1).blame(),
             "the filter leaves no second rank of a run; the whole trace has some",
         ),
-        (lambda: _ranks(late=50).blame(step=3), "no row with step=3; there are 2 rows without"),
+        (
+            lambda: _ranks(late=50, step=3).blame(step=3),
+            "no row with step=3; there are 2 rows without it",
+        ),
         (
             lambda: together(
                 loaded(event("gloo:all_reduce", 0, 9), rank=0),

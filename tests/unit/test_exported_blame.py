@@ -117,6 +117,8 @@ def test_what_costs_most_names_a_slice(trace: Trace, tmp_path: Path) -> None:
         name = f"{args['cause']}: {args.get('op') or args.get('slice') or 'nothing recorded'}"
         if "waits_for_rank" in args:
             name = f"wait for rank {args['waits_for_rank']}"
+            if args["waits_for_rank"] == args["late_rank"]:
+                name = "late as at another collective"
         assert one["name"] == name
     assert {"host: aten::linear"} < {one["name"] for one in slices}
 

@@ -146,6 +146,8 @@ def test_a_report_and_an_augmented_trace_of_a_part(run: Run, tmp_path: Path) -> 
         ),
         (["critical-path", JOB, "--step", "9", "--rank", "0"], "no step 9 (known: 1-4)"),
         (["blame", JOB, "--step", "8-9"], "no step from 8 to 9 (known: 1-4)"),
+        (["answer", "blame", JOB, "--step", "9"], "no step 9 (known: 1-4)"),
+        (["answer", "blame", JOB, "-p", "step=1,9"], "no step 9 (known: 1-4)"),
         (["tree", JOB, "--rank", "2-0"], "'2-0' ends before it begins"),
         (["sql", JOB, "SELECT 1", "--rank", "7"], "no rank 7 (known: 0-3)"),
         (["info", JOB, "--run", "x"], "no run named 'x'"),

@@ -283,7 +283,7 @@ def test_reasons(ask: Callable[[Trace], Any], reason: str | None) -> None:
 def test_parameters_that_leave_nothing_are_the_reason() -> None:
     trace = loaded(event("aten::mm", 0, 10), counters=[{"name": "a", "time_ns": 1, "value": 1.0}])
     rows: Any = trace.counter_series(per="counter", name="no such")
-    assert rows.why_empty == "no row with name='no such'; there is 1 row without"
+    assert rows.why_empty == "no row with name='no such'; there is 1 row without it"
 
 
 def test_a_filter_of_a_filter_and_of_captured_work_knows_the_whole_trace() -> None:

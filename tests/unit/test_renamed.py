@@ -168,6 +168,12 @@ def test_sql_with_an_old_column_says_the_new_one(column: str, run: Run) -> None:
     assert 'issue" FROM quality AS q' in err or "issue FROM quality AS q" in err
 
 
+@pytest.mark.parametrize("column", ['"check"', "e.check"])
+def test_a_column_that_another_table_has_renamed(column: str, run: Run) -> None:
+    code, _, err = run("sql", CPU, f"SELECT {column} FROM events AS e")
+    assert (code, "issue" in err, "try:" in err) == (1, False, False)
+
+
 def test_another_mistake_beside_an_old_answer_is_what_is_told(run: Run) -> None:
     code, _, err = run("answer", "hang_sides", CPU, "-p", "tpo=3")
     assert code == 2

@@ -52,6 +52,11 @@ LINES: Final = {
     "gap T": "answer gaps T",
     "self-times T": "answer self_times T",
     "kernel T": "answer kernels T",
+    # a table as an answer or a verb
+    "answer quality T": 'sql T "FROM quality"',
+    "answer T quality": 'sql T "FROM quality"',
+    "quality T --format csv": 'sql T "FROM quality" --format csv',
+    "T quality": 'sql T "FROM quality"',
     # an answer by the name that it had
     "unfreed T": "answer memory_peak T -p per=block",
     "kernel-shapes T": "answer kernels T -p per=launch",
@@ -176,6 +181,20 @@ def test_a_star_that_the_shell_expanded_is_a_star(
         ),
         (("answer", "gaps", "trace.json", "--top", "5", "-p", "top=4"), "--top 5 and -p top=4"),
         (("answer", "xyzzy", "trace.json"), "no answer named 'xyzzy' (known: "),
+        (("answer", "quality"), "no answer named 'quality': it is a table"),
+        (
+            ("answer", "trace.json"),
+            "trace.json is no answer: name one before it; `profframe answer`",
+        ),
+        # which have only their unit, or little, in common
+        (
+            ("answer", "step_times", "trace.json", "--sort", "dur_ns"),
+            "no column named 'dur_ns' (kn",
+        ),
+        (
+            ("answer", "runs", "trace.json", "--columns", "count"),
+            "no column named 'count' (known: ",
+        ),
         (("trace.json", "--xyzzy"), "No such option '--xyzzy' (Usage: profframe show"),
         (("diff", "trace.json"), "Missing argument 'OTHER' (Usage: profframe diff"),
     ],
@@ -199,6 +218,8 @@ def test_what_cannot_be_mended_is_one_line_too(
         ("info", "nosuch/at/all"),
         ("sql", "trace.json", "selec name from events"),
         ("sql", "trace.json", "select xyzzy.a from events"),
+        ("sql", "trace.json", "select fuses from events"),
+        ("sql", "trace.json", "select e.points from events e"),
         ("trace.json", "--rank", "9"),
     ],
 )

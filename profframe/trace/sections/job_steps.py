@@ -78,7 +78,7 @@ _BLAME_DOCS: Final = {
     "name": "the slice",
     "op": "innermost op around it or its launch",
     "module": "innermost module around it or its launch",
-    "waits_for_rank": "the rank that it waited for itself",
+    "waits_for_rank": "the rank that it waited for; its own: as at another collective",
     "cost_ns": "time that it costs the job (ns)",
     "held_up_ns": "part of it in which only this rank was missing (ns)",
     "part_share": "its share of the part",
