@@ -4,7 +4,7 @@
 -- computation. Communication is what events.kernel_category says. Kernels without an op, such as most of a graph, have a launch
 -- site: the innermost annotation or frame of the user's own code around the launch; a marker of an inference phase is shown as
 -- its phase, such as `decode phase`.
--- In a bare shell read from `sql/lib` first: devices, kernel_names, frames, phase_names, sites.
+-- In a bare shell read from `sql/lib` first: devices, kernel_names, frames, phase_names, launch_sites.
 -- needs: events
 -- recorded: kernels
 -- parameter per     VARCHAR(name|short_name|category|class|launch) = name  what each row is; launch: grid, block, registers
@@ -122,7 +122,7 @@ sites AS (
     SELECT run, rank, place, min({less_ns: -site_ns, launch_site: launch_site}) AS top
     FROM (
         SELECT members.run, members.rank, members.place, sites.launch_site, sum(sites.site_ns) AS site_ns
-        FROM work_by_site(events) AS sites
+        FROM work_by_launch_site(events) AS sites
         JOIN members
             ON sites.run = members.run
             AND sites.rank = members.rank

@@ -6,7 +6,7 @@
 -- separate sequence without a name. So each kernel is in one sequence. Delays are those of the first kernel. A captured op has a
 -- sequence for each replay. If no op is known, launch_site says where the call was: the innermost annotation or frame of the
 -- user's own code; a marker of an inference phase is shown as its phase, such as `decode phase`.
--- In a bare shell read from `sql/lib` first: devices, sequences, frames, phase_names, sites.
+-- In a bare shell read from `sql/lib` first: devices, sequences, frames, phase_names, launch_sites.
 -- needs: events
 -- recorded: kernels
 -- parameter group_by_input_shape BOOLEAN = false  separate rows for different input shapes

@@ -50,16 +50,17 @@ FROM query_table(events) AS slice
 JOIN few('changed') AS changed
     ON slice.run = changed.run AND slice.rank = changed.rank AND slice.event_id = changed.event_id;
 
--- claim_shares: the share of each finding's time that no finding of an earlier rule in `claim_order` claims. Findings of one rule
--- never share time. A claim of `idle` covers the moments at which no device of the rank is busy, `exposed` those at which none
--- computes, `all` every moment. Findings of a rank that come after 120 others keep all of their time.
+-- unclaimed_shares: the share of each finding's time that no finding of an earlier rule in `claim_order` claims. Findings of one
+-- rule never share time. A claim of `idle` covers the moments at which no device of the rank is busy, `exposed` those at which
+-- none computes, `all` every moment. Findings of a rank that come after 120 others keep all of their time.
 -- parameter found TABLE  rows of rules, with a number `finding`
 -- parameter events TABLE  `events`, or a part of it
 -- column finding BIGINT  number of a finding that shares time with others
 -- column share DOUBLE  share of its time that no earlier finding claims
 -- example: WITH found AS (SELECT event_id AS finding, run, rank, 'idle' AS claims, event_id AS claim_order, 1 AS claimed_ns,
--- [span(start_ns, start_ns + dur_ns)] AS claimed, NULL::BIGINT[] AS changed_events FROM events) FROM claim_shares(found, events)
-CREATE OR REPLACE TEMP MACRO claim_shares(found, events) AS TABLE
+-- [span(start_ns, start_ns + dur_ns)] AS claimed, NULL::BIGINT[] AS changed_events FROM events)
+-- FROM unclaimed_shares(found, events)
+CREATE OR REPLACE TEMP MACRO unclaimed_shares(found, events) AS TABLE
 WITH spans AS MATERIALIZED (
     FROM claimed_spans(found, events)
     WHERE start_ns < end_ns
@@ -134,14 +135,14 @@ JOIN claims ON ranks.number = claims.number AND claims.bits & (1::HUGEINT << cla
 GROUP BY claimants.finding
 HAVING share < 1;
 
--- near_rule: how close a rule without a finding came to one.
+-- near_rule_text: how close a rule without a finding came to one.
 -- parameter rule VARCHAR  its name
 -- parameter part_ns DOUBLE  the time that it counts
 -- parameter least_ns DOUBLE  the least time for a finding
 -- parameter of_ns DOUBLE  what both are a part of
 -- returns VARCHAR  the text
--- example: SELECT near_rule('launch_bound', 4, 10, 100)
-CREATE OR REPLACE TEMP MACRO near_rule(rule, part_ns, least_ns, of_ns) AS
+-- example: SELECT near_rule_text('launch_bound', 4, 10, 100)
+CREATE OR REPLACE TEMP MACRO near_rule_text(rule, part_ns, least_ns, of_ns) AS
 rule || ' counts ' || percent_text(part_ns / of_ns) || ' and is a finding from ' || percent_text(least_ns / of_ns);
 
 -- settled_findings: the findings, without the time that earlier ones in `claim_order` claim, so that no two claim the same time
@@ -168,7 +169,7 @@ enough AS MATERIALIZED (
     WHERE coalesce(claimed_ns >= least_ns, true)
 ),
 shares AS MATERIALIZED (
-    FROM claim_shares('enough', events)
+    FROM unclaimed_shares('enough', events)
 ),
 settled AS MATERIALIZED (
     SELECT
@@ -183,7 +184,7 @@ nearest AS (
     SELECT
         rest.finding,
         arg_max(
-            near_rule(near.rule, near.left_ns, near.least_ns, coalesce(near.claimed_of_ns, near.window_ns)),
+            near_rule_text(near.rule, near.left_ns, near.least_ns, coalesce(near.claimed_of_ns, near.window_ns)),
             {'part': near.left_ns / near.least_ns, 'rule': near.rule}
         ) AS near_words
     FROM (SELECT finding, run, rank, unnest(closest) AS rule FROM settled WHERE is_finding) AS rest

@@ -1,14 +1,15 @@
 -- Where work without a known op was launched: annotations and Python frames around its launch.
 -- In a bare shell read `devices.sql`, `frames.sql` and `phase_names.sql` of `sql/lib` first.
 
--- site_name: the name for a launch site: the innermost of the user's own frames and the annotations around it; without any, the
--- innermost frame. A profiler step does not count as an annotation, and a marker with numbers of requests becomes its phase, so
--- that equal work in different steps is added up.
+-- launch_site_name: the name for a launch site: the innermost of the user's own frames and the annotations around it; without
+-- any, the innermost frame. A profiler step does not count as an annotation, and a marker with numbers of requests becomes its
+-- phase, so that equal work in different steps is added up.
 -- parameter stack VARCHAR  `python_stack` of the launch
 -- parameter annotation STRUCT  `name`, `python_stack` and `inference_phase` of the innermost annotation around it, or NULL
 -- returns VARCHAR  the name; NULL if there is none
--- example: SELECT site_name('a.py(3): f;b.py(1): main', {'name': 'x', 'python_stack': 'b.py(1): main', 'inference_phase': NULL})
-CREATE OR REPLACE TEMP MACRO site_name(stack, annotation) AS coalesce(
+-- example: SELECT launch_site_name('a.py(3): f;b.py(1): main',
+-- {'name': 'x', 'python_stack': 'b.py(1): main', 'inference_phase': NULL})
+CREATE OR REPLACE TEMP MACRO launch_site_name(stack, annotation) AS coalesce(
     CASE
         WHEN annotation.name IS NULL THEN frame_of(stack)
         WHEN annotation.python_stack IS NULL THEN frame_of(stack)
@@ -31,7 +32,7 @@ CREATE OR REPLACE TEMP MACRO site_name(stack, annotation) AS coalesce(
 -- launch_sites: one row per launch of work without a known op, with its site.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, launch_id  as in events
--- column launch_site VARCHAR  result of site_name
+-- column launch_site VARCHAR  result of launch_site_name
 -- example: FROM launch_sites(events)
 CREATE OR REPLACE TEMP MACRO launch_sites(events) AS TABLE
 WITH launches AS MATERIALIZED (
@@ -57,20 +58,20 @@ around AS MATERIALIZED (
         ON launches.run = annotation.run AND launches.rank = annotation.rank AND launches.annotation_id = annotation.event_id
 ),
 named AS (
-    SELECT stack, annotation, site_name(stack, annotation) AS launch_site
+    SELECT stack, annotation, launch_site_name(stack, annotation) AS launch_site
     FROM (SELECT DISTINCT stack, annotation FROM around)
 )
 SELECT around.run, around.rank, around.launch_id, named.launch_site
 FROM around
 JOIN named ON around.stack IS NOT DISTINCT FROM named.stack AND around.annotation IS NOT DISTINCT FROM named.annotation;
 
--- work_by_site: time of work without a known op, by name, category and launch site.
+-- work_by_launch_site: time of work without a known op, by name, category and launch site.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, kind, name, kernel_category  as in events
 -- column launch_site VARCHAR  as in launch_sites
 -- column site_ns HUGEINT  sum of the durations
--- example: FROM work_by_site(events)
-CREATE OR REPLACE TEMP MACRO work_by_site(events) AS TABLE
+-- example: FROM work_by_launch_site(events)
+CREATE OR REPLACE TEMP MACRO work_by_launch_site(events) AS TABLE
 SELECT
     work.run, work.rank, work.kind, work.name, work.kernel_category, sites.launch_site, coalesce(sum(work.dur_ns), 0) AS site_ns
 FROM query_table(events) AS work
