@@ -407,6 +407,19 @@ def subtree_sums(preorder: Ints, last: Ints, values: Ints) -> Ints:
     return total[preorder[last] + 1] - total[preorder]
 
 
+def rows_by_value(values: Ints) -> list[Ints]:
+    """Rows of each value, the smallest value first; each group in the order of the rows.
+
+    Examples
+    --------
+    >>> [rows.tolist() for rows in rows_by_value(np.array([7, 3, 7, 5]))]
+    [[1], [3], [0, 2]]
+    """
+    order = np.argsort(values, kind="stable")
+    begins = np.flatnonzero(np.diff(values[order])) + 1
+    return np.split(order, begins) if order.size else []
+
+
 def depths(parent: Ints) -> Ints:
     """Number of ancestors, by pointer doubling.
 
@@ -580,9 +593,7 @@ def _crossing(before: Ints, group: Ints, start: Ints, end: Ints) -> Mask:
 def _subtree_sizes(parent: Ints, depth: Ints) -> Ints:
     """Number of rows of each subtree, level by level from the deepest."""
     size = np.ones(parent.size, np.int64)
-    rows = np.argsort(depth, kind="stable")
-    bounds = np.flatnonzero(np.diff(depth[rows])) + 1
-    for level in np.split(rows, bounds)[:0:-1]:
+    for level in rows_by_value(depth)[:0:-1]:
         np.add.at(size, parent[level], size[level])
     return size
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ import pyarrow as pa
 from profframe import schema, store
 from profframe.conversion.staging import Destination, JoinedFile, Record, staging_key
 from profframe.loaders.companion_files import fit_together, with_rows_of
+from profframe.loaders.tables import conformed
 from profframe.readers import Header, RawTrace
 from profframe.readers.formats import JOINED_FORMATS
 from profframe.system.disk_tables import Builder, Spool, SpooledTable
@@ -104,7 +105,7 @@ def _write(destination: Destination, join: Join, draft: Path) -> None:
         tables = dict(with_rows_of(tables, _raw(destination, record), record.source or ""))
     tables = {**tables, "traces": _with_joined_files(tables["traces"], join)}
     parts = {
-        name: _conformed(name, tables[name], trace)
+        name: conformed(name, tables[name], trace.run, trace.rank)
         if name in tables and tables[name] is not before.get(name)
         else destination.parts(trace, name, trace.run)
         for name in schema.TABLES
@@ -129,11 +130,6 @@ def _spooled(destination: Destination, record: Record, name: str, spool: Spool) 
 
 def _empty(name: str) -> pa.Table:
     return schema.TABLES[name].arrow.empty_table().drop_columns(_KEY)
-
-
-def _conformed(name: str, rows: pa.Table | SpooledTable, trace: Record) -> Iterator[pa.Table]:
-    for part in rows.parts() if isinstance(rows, SpooledTable) else (rows,):
-        yield schema.conform(name, part, trace.run, trace.rank)
 
 
 def _raw(destination: Destination, record: Record) -> RawTrace:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final, TypeAlias
@@ -14,7 +14,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe.facts.arrays import words
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
-from profframe.intervals import Ints
+from profframe.intervals import Ints, rows_by_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def kinds(tables: Tables, classifier: Classifier = RULES) -> Output:
     processes, process_texts = _processes(tables)
     combination = (categories + 1) * (len(process_texts) + 1) + processes + 1
     codes = np.empty(events.num_rows, np.int8)
-    for rows in _groups(combination):
+    for rows in rows_by_value(combination):
         category = _text(category_texts, categories[rows[0]])
         process = _text(process_texts, processes[rows[0]])
         possible = _possible(classifier, category, process)
@@ -221,13 +221,6 @@ def _processes(tables: Tables) -> tuple[Ints, list[str]]:
         [number.get(process_of_thread.get(i) or "", -1) for i in range(size)], np.int64
     )
     return lookup[thread], texts
-
-
-def _groups(combination: Ints) -> Iterator[Ints]:
-    """Rows of each distinct value."""
-    order = np.argsort(combination, kind="stable")
-    bounds = np.flatnonzero(np.diff(combination[order])) + 1
-    return (rows for rows in np.split(order, bounds) if rows.size)
 
 
 def _text(texts: Sequence[str], code: int) -> str | None:

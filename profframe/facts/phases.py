@@ -23,7 +23,7 @@ from profframe.facts.arrays import (
     words,
 )
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
-from profframe.intervals import Ints, nearest, nest, stab
+from profframe.intervals import Ints, nearest, nest, rows_by_value, stab
 
 PHASES: Final = ("prefill", "decode", "mixed", "draft", "verify", "idle", "capture", "dummy")
 """Every phase; what is not known has none."""
@@ -253,9 +253,7 @@ def _on_host(events: pa.Table, phase: Ints, worth: Ints) -> Ints:
 def _openings(marks: Ints, outer: Ints, depth: Ints, phase: Ints, worth: Ints) -> Ints:
     """For each mark the one that opens its occurrence; one depth at a time, from the outside."""
     owner = np.full(phase.size, -1, np.int64)
-    order = np.argsort(depth, kind="stable")
-    levels = np.split(order, np.flatnonzero(np.diff(depth[order])) + 1)
-    for level in levels if marks.size else ():
+    for level in rows_by_value(depth):
         inner = marks[level]
         around = np.append(owner, -1)[outer[level]]
         # A step and the forward pass in it may both be marked, with one phase: that is one

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from profframe.facts.arrays import coded, encoded, is_kind, numbers, present, words
 from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
-from profframe.intervals import Ints, Mask, nearest
+from profframe.intervals import Ints, Mask, nearest, rows_by_value
 
 _MOST_BYTES: Final = 1 << 28
 """Bytes of all distinct texts together."""
@@ -149,5 +149,4 @@ def _levels(events: pa.Table, rows: Ints) -> list[Ints]:
     rows = rows[np.argsort(preorder[rows])]
     last = np.sort(preorder[numbers(events, "last_descendant_id")[rows]])
     level = np.arange(rows.size) - np.searchsorted(last, preorder[rows])
-    order = np.argsort(level, kind="stable")
-    return np.split(rows[order], np.flatnonzero(np.diff(level[order])) + 1)
+    return [rows[places] for places in rows_by_value(level)]

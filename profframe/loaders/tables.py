@@ -57,9 +57,10 @@ def table_parts(trace: NamedTrace) -> dict[str, Iterator[pa.Table]]:
     tables = {**trace.raw.tables, "traces": traces}
     tables.setdefault(schema.PROFILER_STEPS.name, schema.empty(schema.PROFILER_STEPS.name))
     names = (n for n in schema.TABLES if n in tables or n not in schema.OPTIONAL_TABLES)
-    return {name: _conform(trace, name, tables[name]) for name in names}
+    return {name: conformed(name, tables[name], trace.run, trace.rank) for name in names}
 
 
-def _conform(trace: NamedTrace, name: str, rows: pa.Table | SpooledTable) -> Iterator[pa.Table]:
+def conformed(name: str, rows: pa.Table | SpooledTable, run: str, rank: int) -> Iterator[pa.Table]:
+    """A table of a trace in the form of the schema, part by part."""
     for part in rows.parts() if isinstance(rows, SpooledTable) else (rows,):
-        yield schema.conform(name, part, trace.run, trace.rank)
+        yield schema.conform(name, part, run, rank)

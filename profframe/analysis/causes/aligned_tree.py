@@ -9,7 +9,7 @@ import polars as pl
 
 from profframe.analysis.causes.sides import StepSide
 from profframe.analysis.causes.slots import SIDES
-from profframe.intervals import Ints, depths
+from profframe.intervals import Ints, depths, rows_by_value
 
 SCHEMA: Final = (
     *("slot", "parent", "depth", "side", "kind", "base_name", "other_name", "cause"),
@@ -39,7 +39,7 @@ def tree(rows: pl.DataFrame, about: pl.DataFrame, sides: tuple[StepSide, StepSid
     """
     parent = parents(about["parent"].to_numpy().astype(np.int64))
     depth = depths(parent)
-    levels = _levels(depth)
+    levels = rows_by_value(depth)[:0:-1]
     columns: dict[str, Ints] = {}
     for name, side in zip(SIDES, sides, strict=True):
         own = rows.filter(pl.col("side") == name)
@@ -83,13 +83,6 @@ def parents(slot_parents: Ints) -> Ints:
     made: Ints = np.where(above >= 0, 0, slot_parents)
     made[:1] = -1
     return made
-
-
-def _levels(depth: Ints) -> list[Ints]:
-    """Rows of each depth below the roots, the deepest first."""
-    order = np.argsort(-depth, kind="stable")
-    bounds = np.flatnonzero(np.diff(depth[order])) + 1
-    return [rows for rows in np.split(order, bounds) if rows.size and depth[rows[0]] > 0]
 
 
 def _per_step(total: Ints, count: int) -> Ints:

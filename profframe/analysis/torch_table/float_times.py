@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from profframe.intervals import Ints, Mask, nearest
+from profframe.intervals import Ints, Mask, nearest, rows_by_value
 from profframe.query.selection import literal
 
 Floats = npt.NDArray[np.float64]
@@ -171,9 +171,8 @@ def _depth(owner: Ints, depth: Ints) -> Ints:
 
 def _levels(depth: Ints) -> Iterator[Ints]:
     """Rows of each depth, the outermost first; each in the order of the rows."""
-    order = np.argsort(depth, kind="stable")
-    order = order[depth[order] >= 0]
-    return iter(np.split(order, np.flatnonzero(np.diff(depth[order])) + 1))
+    nested = np.flatnonzero(depth >= 0)
+    return (nested[rows] for rows in rows_by_value(depth[nested]))
 
 
 def _self_host(slices: _Slices) -> Floats:
@@ -216,9 +215,7 @@ def _sums(group: Ints, values: Floats, groups: int) -> Floats:
     """Sums of groups as ``sum()`` adds them."""
     sums = _in_order(group, values, groups)
     if _COMPENSATES:
-        order = np.argsort(group, kind="stable")
-        bounds = np.flatnonzero(np.diff(group[order])) + 1
-        for part in np.split(order, bounds):
+        for part in rows_by_value(group):
             if part.size > 2:
                 sums[group[part[0]]] = sum(values[part].tolist())
     return sums

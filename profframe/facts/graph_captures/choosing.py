@@ -21,7 +21,7 @@ from profframe.facts.graph_captures.replay_matching import (
     offsets,
 )
 from profframe.facts.graph_captures.replays import Replays, size_of_replay
-from profframe.intervals import Ints, nearest
+from profframe.intervals import Ints, nearest, rows_by_value
 
 _MOST_PADDING: Final = 2
 """A graph runs for less than its own number of tokens, but not for this part of it."""
@@ -184,9 +184,7 @@ def _passes(events: pa.Table, runs: Replays, scope: Ints) -> list[tuple[Ints, bo
     """Launches of one thread in one annotation, and whether there is one."""
     thread = numbers(events, "thread")[runs.launches]
     _, place = np.unique(np.stack((thread, scope)), axis=1, return_inverse=True)
-    order = np.argsort(place.reshape(-1), kind="stable")
-    bounds = np.flatnonzero(np.diff(place.reshape(-1)[order])) + 1
-    return [(part, bool(scope[part[0]] >= 0)) for part in np.split(order, bounds)]
+    return [(part, bool(scope[part[0]] >= 0)) for part in rows_by_value(place.reshape(-1))]
 
 
 def _rows(candidates: Sequence[Candidate], files: Sequence[str]) -> list[list[int]]:
