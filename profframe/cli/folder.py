@@ -157,7 +157,7 @@ def text(result: Listing, width: int, verbs: Container[str]) -> str:
     room = min(_LONGEST_PATH, max(width - 36, 20))
     rows = []
     for entry in entries[:_SHOWN]:
-        bytes_ = "" if entry.bytes is None else size(entry.bytes).strip()
+        bytes_ = "" if entry.bytes is None else size(entry.bytes)
         rows.append((middle(visible(entry.path), room), bytes_, entry.words))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     lines = [f"{path:<{widths[0]}}  {bytes_:>{widths[1]}}  {what}" for path, bytes_, what in rows]

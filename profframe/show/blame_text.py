@@ -31,8 +31,7 @@ def headline(rows: pl.DataFrame) -> str:
     steps = int(rows["steps"][0])
     totals = dict(rows.group_by("part").agg(pl.col("cost_ns").sum()).iter_rows())
     times = {
-        part: units.duration(totals.get(part, 0) / max(steps, 1)).strip()
-        for part in ("entry", "transfer")
+        part: units.duration(totals.get(part, 0) / max(steps, 1)) for part in ("entry", "transfer")
     }
     note = clock_note(rows)
     each = f" (means of {units.plural(steps, 'step')})" if steps else ""
@@ -96,7 +95,7 @@ def _reason(cause: str, other: int | None, rank: int) -> str:
 
 def _each(cost: int, steps: int, rows: pl.DataFrame) -> str:
     each = " per step" if rows["steps"][0] else ""
-    return f"{units.duration(cost / steps).strip()}{each}"
+    return f"{units.duration(cost / steps)}{each}"
 
 
 def parts(rows: pl.DataFrame, *, full_names: bool = False) -> Iterator[tuple[str, pl.DataFrame]]:

@@ -57,7 +57,7 @@ def title(explanation: Explanation) -> str:
     >>> title(explain("examples/fp32.json.gz", "examples/bf16.json.gz")).split(":")[0]
     'Why a step takes less time'
     """
-    base, other = (units.duration(ns).strip() for ns in (explanation.base_ns, explanation.other_ns))
+    base, other = (units.duration(ns) for ns in (explanation.base_ns, explanation.other_ns))
     change = explanation.other_ns - explanation.base_ns
     how = "more time" if change > 0 else "less time" if change < 0 else "as long"
     share = f" ({100 * change / explanation.base_ns:+,.1f} %)" if explanation.base_ns else ""

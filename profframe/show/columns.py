@@ -46,13 +46,17 @@ class Unit:
 
 
 def _time(ns: float) -> str:
-    return units.moment(int(ns)) if ns >= _DATES_FROM else units.duration(ns)
+    return units.moment(int(ns)) if ns >= _DATES_FROM else units.lined_up(units.duration(ns))
+
+
+def _size(number: float) -> str:
+    return units.lined_up(units.size(number))
 
 
 UNITS: Final = (
     Unit("_ns", _time, "", "ns"),
-    Unit("_bytes", units.size, "", "bytes"),
-    Unit("bytes", units.size, "bytes", "bytes"),
+    Unit("_bytes", _size, "", "bytes"),
+    Unit("bytes", _size, "bytes", "bytes"),
     Unit("bytes_per_s", units.rate, "rate", "bytes/s"),
     Unit("gb_per_s", lambda gb: units.rate(gb * 1e9), "rate", "GB/s"),
     Unit("flop_per_s", units.flop_rate, "flop rate", "FLOP/s"),

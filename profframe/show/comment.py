@@ -125,7 +125,7 @@ def memory_comment(rows: pl.DataFrame, text: str, limits: CheckedLimits, *, top:
     lines += _limits(limits, _SIZES[0][1])
     changed = rows.filter(rows["status"] != "equal")
     cells = [
-        [_label(row["name"]), *(units.size(row[f"{side}_peak_bytes"]).strip() for side in _CHANGES)]
+        [_label(row["name"]), *(units.size(row[f"{side}_peak_bytes"]) for side in _CHANGES)]
         for row in changed.head(min(top, _SIZES[0][0])).iter_rows(named=True)
     ]
     if cells:
@@ -341,4 +341,4 @@ def _pair(texts: Iterable[str]) -> str:
 
 
 def _time(ns: int | None) -> str:
-    return "" if ns is None else units.duration(ns).strip()
+    return "" if ns is None else units.duration(ns)

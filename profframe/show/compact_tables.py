@@ -196,7 +196,7 @@ def roofline_headline(rows: pl.DataFrame, devices: pl.DataFrame) -> str:
     ]
     measured = rows.filter(pl.col("note").ne_missing("unknown_work"))
     total = _sum(rows, "total_ns")
-    time = units.duration(total).strip()
+    time = units.duration(total)
     text = f"The work of {_part(_sum(measured, 'total_ns'), total)} of {time} of kernels is known"
     text += _lost(measured)
     return "\n".join([*lines, f"{text}."])
@@ -210,7 +210,7 @@ def _lost(measured: pl.DataFrame) -> str:
     lost = _sum(limited, "lost_ns")
     with_limit = lost + _sum(limited, "limit_ns")
     is_all = with_limit == _sum(measured, "total_ns")
-    time = f"the {units.duration(with_limit).strip()} of that with a known limit"
+    time = f"the {units.duration(with_limit)} of that with a known limit"
     if lost < 0:
         return f"; {'it' if is_all else time} took less than these peaks allow"
     part = _part(lost, with_limit)
@@ -223,7 +223,7 @@ def _sum(rows: pl.DataFrame, column: str) -> int:
 
 def _part(part: int, total: int) -> str:
     """A time, and its share of another."""
-    return f"{units.duration(part).strip()} ({units.share(part / max(total, 1))})"
+    return f"{units.duration(part)} ({units.share(part / max(total, 1))})"
 
 
 def _peaks(model: object, rows: pl.DataFrame) -> str:

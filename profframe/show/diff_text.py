@@ -133,7 +133,7 @@ def times(base_ns: int, other_ns: int) -> str:
     >>> times(12_300_000, 14_000_000)
     '12.300 ms -> 14.000 ms'
     """
-    return f"{units.duration(base_ns).strip()} -> {units.duration(other_ns).strip()}"
+    return f"{units.duration(base_ns)} -> {units.duration(other_ns)}"
 
 
 def describe(what: str, name: str | None, base_ns: int, other_ns: int) -> str:

@@ -54,10 +54,10 @@ def headline(sizes: pl.DataFrame, traffic: pl.DataFrame) -> Iterator[str]:
     total = int(traffic.select(_MOVED.sum()).item())
     if ops and total:
         first = ops[0]
-        share = units.share((first["read"] + first["written"]) / total).strip()
+        share = units.share((first["read"] + first["written"]) / total)
         yield (
             f"of all ops {first['name'] or 'an op without a name'} moves the most bytes: it reads "
-            f"{_size(first['read'])} and writes {_size(first['written'])} in "
+            f"{units.size(first['read'])} and writes {units.size(first['written'])} in "
             f"{units.plural(first['calls'], 'call')} ({share})"
         )
     groups = ["collective", "process_group_description", "process_group"]
@@ -68,18 +68,18 @@ def headline(sizes: pl.DataFrame, traffic: pl.DataFrame) -> Iterator[str]:
         group = first["process_group"] if group in {None, "", "undefined"} else group
         of = "" if group is None else f" of group {group}"
         sent = max(first["read"], first["written"])
-        size = f": {_size(sent)} in {units.plural(first['calls'], 'call')}" if sent else ""
+        size = f": {units.size(sent)} in {units.plural(first['calls'], 'call')}" if sent else ""
         most = f", the most by {first['collective']}{of}{size}" if len(rows) > 1 else ""
-        only = f": {first['collective']}{of}, {_size(sent)}" if len(rows) == 1 else ""
+        only = f": {first['collective']}{of}, {units.size(sent)}" if len(rows) == 1 else ""
         yield f"ranks communicate in {calls}{most}{only}"
     largest = sizes.drop_nulls("tensor_bytes").sort("tensor_bytes", maintain_order=True).tail(1)
     for row in largest.to_dicts():
         where = "" if row["tensor_device"] in {None, ""} else f" on {row['tensor_device']}"
         shape = " ".join(part for part in (row["tensor_dtype"], row["tensor_shape"]) if part)
-        yield f"the largest tensor has {_size(row['tensor_bytes'])}: {shape}{where}"
+        yield f"the largest tensor has {units.size(row['tensor_bytes'])}: {shape}{where}"
     operators, linked = (int(sizes[name].sum()) for name in ("operators", "linked"))
     if linked:
-        share = units.share(linked / operators).strip()
+        share = units.share(linked / operators)
         yield f"{share} of its {units.plural(operators, 'operator call')} match an event"
     if not traffic.height:
         yield "no call in it writes a tensor"
@@ -111,7 +111,3 @@ def _sums(rows: pl.DataFrame, keys: Sequence[str]) -> list[dict[str, Any]]:
     )
     by = pl.col("read") + pl.col("written")
     return sums.sort(by, descending=True, maintain_order=True).to_dicts()
-
-
-def _size(number: int) -> str:
-    return units.size(number).strip()

@@ -82,7 +82,7 @@ def gain_of(row: Mapping[str, Any]) -> str:
         return ""
     if not gain:
         return "none"
-    return f"{duration(gain / max(steps, 1)).strip()}{' per step' if steps else ''}"
+    return f"{duration(gain / max(steps, 1))}{' per step' if steps else ''}"
 
 
 def _details(row: dict[str, Any]) -> list[str]:

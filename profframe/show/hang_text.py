@@ -97,7 +97,7 @@ def contents(row: Mapping[str, Any]) -> str:
         *([f"version {row['versions']}"] if row["versions"] else []),
     ]
     if row["first_ns"] is not None:
-        span = units.duration(row["last_ns"] - row["first_ns"]).strip()
+        span = units.duration(row["last_ns"] - row["first_ns"])
         parts.append(f"{span} until {moment(row['last_ns'])}")
     return ", ".join(parts)
 

@@ -60,7 +60,7 @@ class ShownPath(CriticalPath):
         elif self.annotation is not None:
             what = f"{self.annotation!r} in"
         parts = units.plural(self.events.height, "part")
-        length = units.duration(self.length_ns).strip()
+        length = units.duration(self.length_ns)
         clock = " on one clock" if self.is_corrected else ""
         ranks = f"all ranks{clock}" if self.rank is None else f"rank {self.rank}"
         return f"{what} {self.run}, {ranks}: {length}, {parts}"
@@ -73,11 +73,13 @@ class ShownPath(CriticalPath):
     def __repr__(self) -> str:
         lines = [f"CriticalPath of {units.visible(self.headline)}"]
         for bound, total, share in self._positive_bounds.iter_rows():
-            lines.append(f"  {bound:<13}  {units.duration(total):>12}  {units.share(share):>7}")
+            time = units.lined_up(units.duration(total))
+            lines.append(f"  {bound:<13}  {time:>12}  {units.share(share):>7}")
         parts = longest(self.events).head(_MOST_PARTS).select("edge", "total_ns", "name")
         for edge, total, name in parts.iter_rows():
             label = name if name in {_UNRECORDED, _NO_NAME} else short(name)
-            lines.append(f"  {edge:<13}  {units.duration(total):>12}  {label}")
+            time = units.lined_up(units.duration(total))
+            lines.append(f"  {edge:<13}  {time:>12}  {label}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

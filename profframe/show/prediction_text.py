@@ -16,7 +16,7 @@ def title(rows: pl.DataFrame) -> str:
     now, error = rows.select("now_ns", "replay_error").row(0)
     if error is None:
         return "What if: nothing takes time"
-    return f"What if: {units.duration(now).strip()} now, replayed with {error:+.2%}"
+    return f"What if: {units.duration(now)} now, replayed with {error:+.2%}"
 
 
 def lengths(rows: pl.DataFrame) -> pl.DataFrame:

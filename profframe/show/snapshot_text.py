@@ -65,7 +65,7 @@ def contents(row: Mapping[str, Any]) -> str:
     names = ("record", "allocation", "segment", "block", "device")
     parts = [units.plural(row[f"{name}s"], name) for name in names if row[f"{name}s"]]
     if row["first_ns"] is not None:
-        span = units.duration(row["last_ns"] - row["first_ns"]).strip()
+        span = units.duration(row["last_ns"] - row["first_ns"])
         parts.append(f"{span} until {_when(row['last_ns'])}")
     return ", ".join(parts) or "nothing"
 
@@ -90,8 +90,8 @@ def changes(rows: pl.DataFrame) -> tuple[str, pl.DataFrame]:
     parts = []
     for what in ("peak", "end"):
         before, after = (int(rows[f"{side}_{what}_bytes"].sum()) for side in ("base", "other"))
-        change = f"{'+' if after >= before else '-'}{_size(abs(after - before))}"
-        parts.append(f"at the {what} {_size(before)} and {_size(after)} ({change})")
+        change = f"{'+' if after >= before else '-'}{units.size(abs(after - before))}"
+        parts.append(f"at the {what} {units.size(before)} and {units.size(after)} ({change})")
     text = f"{base} and {other} hold {', '.join(parts)}"
     changed = rows.filter(pl.col("status") != "equal")
     return text, changed.select(
@@ -108,29 +108,25 @@ def _where(row: Mapping[str, Any], several: Sequence[str]) -> str:
     return f"{', '.join(parts)}: " if parts else ""
 
 
-def _size(number: int) -> str:
-    return units.size(number).strip()
-
-
 def _failure(row: Mapping[str, Any]) -> Iterator[str]:
     when = "" if row["time_ns"] is None else f" at {_when(row['time_ns'])}"
     by = f" by {row['frame']}" if row["frame"] else ""
     free = row["device_free_bytes"]
-    had = "" if free is None else f", and the device had {_size(free)} free"
-    yield f"memory ran out{when}: {_size(row['requested_bytes'] or 0)} were requested{by}{had}"
+    had = "" if free is None else f", and the device had {units.size(free)} free"
+    yield f"memory ran out{when}: {units.size(row['requested_bytes'] or 0)} were requested{by}{had}"
     blocks = units.plural(row["held_blocks"], "block")
     most = ""
     if row["holder_bytes"]:
         frame = row["holder_frame"] or "an unknown stack"
-        most = f", the most by one stack: {_size(row['holder_bytes'])} of {frame}"
-    yield f"{_size(row['held_bytes'])} were allocated in {blocks}{most}"
+        most = f", the most by one stack: {units.size(row['holder_bytes'])} of {frame}"
+    yield f"{units.size(row['held_bytes'])} were allocated in {blocks}{most}"
     if row["fits_sum"] is None:
         return
     if not row["inactive_bytes"]:
         yield "nothing is free in segments"
         return
-    free = f"{_size(row['inactive_bytes'])} are free in segments"
-    largest = f"the largest free block has {_size(row['largest_free_bytes'] or 0)}"
+    free = f"{units.size(row['inactive_bytes'])} are free in segments"
+    largest = f"the largest free block has {units.size(row['largest_free_bytes'] or 0)}"
     if row["fits_block"]:
         yield f"{free}; {largest}, enough for the request, but not its stream, pool or time"
     elif row["fits_sum"]:
@@ -146,12 +142,14 @@ def _peak(rows: pl.DataFrame, moments: pl.DataFrame) -> str:
     blocks = units.plural(int(rows["peak_blocks"].sum()), "block")
     tops: Sequence[Any] = moments["reserved_bytes"].drop_nulls().to_list()
     # segments that were there before the first record are in no moment: then nobody knows
-    reserved = f", with at most {_size(max(tops))} reserved" if tops and max(tops) >= held else ""
+    reserved = (
+        f", with at most {units.size(max(tops))} reserved" if tops and max(tops) >= held else ""
+    )
     by = ""
     if first["peak_bytes"] and rows["name"].drop_nulls().len():
-        part = units.share(first["peak_share"] or 0).strip()
+        part = units.share(first["peak_share"] or 0)
         by = f"; the most by {first['name'] or 'an unknown stack'} ({part})"
-    return f"peak{when}: {_size(held)} in {blocks}{reserved}{by}"
+    return f"peak{when}: {units.size(held)} in {blocks}{reserved}{by}"
 
 
 def _unfreed(rows: pl.DataFrame) -> str:
@@ -165,8 +163,8 @@ def _unfreed(rows: pl.DataFrame) -> str:
     most = ""
     if rows["name"].drop_nulls().len():
         name = first["name"] or "an unknown stack"
-        most = f"; the most by {name} ({_size(first['unfreed_bytes'])})"
-    size = _size(int(left["unfreed_bytes"].sum()))
+        most = f"; the most by {name} ({units.size(first['unfreed_bytes'])})"
+    size = units.size(int(left["unfreed_bytes"].sum()))
     return f"allocated after the first record and never freed: {size} in {blocks}{most}"
 
 
@@ -174,14 +172,16 @@ def _free(segments: pl.DataFrame) -> str:
     if not segments.height:
         return ""
     free = int(segments["inactive_bytes"].sum())
-    text = f"{_size(int(segments['bytes'].sum()))} in {units.plural(segments.height, 'segment')}"
+    text = (
+        f"{units.size(int(segments['bytes'].sum()))} in {units.plural(segments.height, 'segment')}"
+    )
     if not free:
         return f"{text}, none of it free in blocks"
     blocks = units.plural(int(segments["free_blocks"].sum()), "block")
     largest = max(segments["largest_free_bytes"].drop_nulls().to_list(), default=0)
-    return f"{text}, {_size(free)} of it free in {blocks}, the largest {_size(largest)}"
+    return f"{text}, {units.size(free)} of it free in {blocks}, the largest {units.size(largest)}"
 
 
 def _when(time_ns: int) -> str:
     """A time in words: a date, or a time without a known origin."""
-    return moment(time_ns) if time_ns >= _UTC_NS else units.duration(time_ns).strip()
+    return moment(time_ns) if time_ns >= _UTC_NS else units.duration(time_ns)

@@ -79,7 +79,7 @@ def listing(traces: pl.DataFrame, rows: pl.DataFrame, width: int | None) -> Rend
     title = (
         f"{units.plural(runs, 'run')}, {units.plural(traces.height, 'trace')}"
         f" ({packs:,} packed), {units.plural(int(traces['events'].sum()), 'event')},"
-        f" {units.size(size).strip()}"
+        f" {units.size(size)}"
     )
     others = traces.filter(
         (pl.col("facts_version") != facts_version())

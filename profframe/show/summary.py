@@ -41,7 +41,7 @@ class Summary:
         size = contents(self.overview)
         if self.words.is_all and not self.overview["events"].sum():
             return size.rpartition(", ")[0]
-        return f"{size}, {units.duration(span).strip()}" if isinstance(span, int) else size
+        return f"{size}, {units.duration(span)}" if isinstance(span, int) else size
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -90,7 +90,7 @@ class Summary:
         if not total:
             return ""
         parts = [
-            f"{category} {units.share(time / total).strip()}"
+            f"{category} {units.share(time / total)}"
             for category, time in self.categories.iter_rows()
             if time >= _LEAST_SHARE * total
         ]

@@ -156,7 +156,7 @@ def title(opening: TraceHeader) -> str:
     span = overview["span_ns"].max()
     if isinstance(span, int) and overview["events"].sum():
         longest = "at most " if ranks > 1 else ""
-        parts.append(f"{longest}{units.duration(span).strip()}{_of_events(summary, span)}")
+        parts.append(f"{longest}{units.duration(span)}{_of_events(summary, span)}")
     else:
         parts[-1] = "no events with a time" if overview["events"].sum() else "no events"
     return ", ".join(parts)
@@ -370,7 +370,7 @@ def _flags(texts: pl.Series) -> list[str]:
 
 
 def _mean_step(step_ns: int, steps: int, runs: int = 1) -> str:
-    mean = units.duration(step_ns / steps).strip()
+    mean = units.duration(step_ns / steps)
     of_runs = f" in {runs:,} runs" if runs > 1 else ""
     return f"{mean} per step" if steps == 1 else f"{mean} per step, the mean of {steps:,}{of_runs}"
 
@@ -381,9 +381,9 @@ def _on_devices(parts: TimeParts, overview: pl.DataFrame) -> str:
     several = f" of {units.plural(parts.rows, noun)}" if parts.rows > 1 else ""
     whole = int(overview.filter(pl.col("devices") > 0)["span_ns"].sum())
     share = parts.span_ns / whole if whole else 1.0
-    of = f", {units.share(share).strip()} of the trace" if share < _LITTLE else ""
+    of = f", {units.share(share)} of the trace" if share < _LITTLE else ""
     plural = "s" if of and parts.rows > 1 else ""
-    return f"{units.duration(parts.span_ns).strip()} on the devices{several}{of}{plural}"
+    return f"{units.duration(parts.span_ns)} on the devices{several}{of}{plural}"
 
 
 def _time(parts: TimeParts, opening: TraceHeader) -> tuple[str, ...]:
@@ -433,7 +433,7 @@ def _pace(steps: pl.DataFrame) -> tuple[str, ...]:
         return ()
     most = max(lags)
     run = lags[most]
-    behind = units.duration(most).strip()
+    behind = units.duration(most)
     name = units.middle(units.visible(run["run"][0]), _LONGEST_NAME)
     where = f" in {name}" if whole["run"].n_unique() > 1 else ""
     ahead = f"the host runs up to {behind} ahead"
@@ -441,7 +441,7 @@ def _pace(steps: pl.DataFrame) -> tuple[str, ...]:
     if not later.height:
         return (f"{ahead} of the devices{where}",)
     host_ns, step_ns = (int(later[name].sum()) / later.height for name in ("host_ns", "step_ns"))
-    host, step = (units.duration(ns).strip() for ns in (host_ns, step_ns))
+    host, step = (units.duration(ns) for ns in (host_ns, step_ns))
     pace = f"it takes {host} per step, and the devices complete one every {step}"
     if step_ns < host_ns:
         pace = f"the devices catch up: they complete a step every {step}, the host takes {host}"
@@ -513,7 +513,7 @@ def _phases(phases: pl.DataFrame) -> tuple[str, ...]:
     for row in rows.head(_MOST_PARTS).iter_rows(named=True):
         how = f" ({row['execution']})" if row["execution"] else ""
         warm = "warm-up of " if row["is_warmup"] else ""
-        span = "" if row["span_ns"] is None else f" {units.duration(row['span_ns']).strip()}"
+        span = "" if row["span_ns"] is None else f" {units.duration(row['span_ns'])}"
         texts.append(f"{warm}{row['phase']}{how}{span}")
     return tuple(_listed(texts[:size], rows.height) for size in range(len(texts), 0, -1))
 

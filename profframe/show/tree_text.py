@@ -85,7 +85,7 @@ def _lines(tree: CallTree) -> list[str]:
 
 
 def _time(ns: int | None) -> str:
-    return "" if ns is None else units.duration(ns)
+    return "" if ns is None else units.lined_up(units.duration(ns))
 
 
 def _share(node: Slice) -> str:

@@ -38,20 +38,22 @@ _HOME: Final = re.compile(
     r")"
 )
 """Home directories of Linux, macOS and Windows; in JSON each backslash is doubled, or more."""
+_MISSING_WIDTH: Final = {"s": " ", "B": "  "}
+"""Of units beside ms and KiB."""
 _HOME_WORDS: Final = ("/home/", "/root", "Users", "users", "USERS", "ocuments and ")
 
 
 def duration(ns: float) -> str:
-    """A duration in s, ms or us with three decimals, of equal width, so that a column lines up.
+    """A duration in s, ms or us with three decimals.
 
     Examples
     --------
     >>> duration(1_234), duration(-5_678_901), duration(2_000_000_000)
-    ('1.234 us', '-5.679 ms', '2.000 s ')
+    ('1.234 us', '-5.679 ms', '2.000 s')
     """
     size = abs(ns)
     if size >= 999_999_500:
-        return f"{ns / 1e9:,.3f} s "
+        return f"{ns / 1e9:,.3f} s"
     if size >= 999_999.5:
         return f"{ns / 1e6:.3f} ms"
     return f"{ns / 1e3:.3f} us"
@@ -75,10 +77,20 @@ def size(number: float) -> str:
     Examples
     --------
     >>> size(512), size(-1536), size(3 << 30)
-    ('512 B  ', '-1.50 KiB', '3.00 GiB')
+    ('512 B', '-1.50 KiB', '3.00 GiB')
     """
-    text = _in_steps(number, 1024, ("Ki", "Mi", "Gi", "Ti", "Pi"))
-    return f"{text}B  " if text.endswith(" ") else f"{text}B"
+    return f"{_in_steps(number, 1024, ('Ki', 'Mi', 'Gi', 'Ti', 'Pi'))}B"
+
+
+def lined_up(text: str) -> str:
+    """A duration or a size whose unit is as wide as others, so that a column lines up.
+
+    Examples
+    --------
+    >>> lined_up("2.000 s"), lined_up("1.234 us"), lined_up("512 B")
+    ('2.000 s ', '1.234 us', '512 B  ')
+    """
+    return text + _MISSING_WIDTH.get(text.rpartition(" ")[2], "")
 
 
 def rate(bytes_per_s: float) -> str:

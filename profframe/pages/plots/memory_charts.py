@@ -105,7 +105,7 @@ def segments(rows: pl.DataFrame) -> chart_parts.AnyChart:
         (pl.col("start") + pl.col("size")).alias("end"),
         pl.format("{} {}", pl.col("segment_type").fill_null("segment"), "segment_id").alias("row"),
         pl.col("state").replace_strict(words, default="unknown").alias("what"),
-        pl.col("bytes").map_elements(_size, return_dtype=pl.String).alias("text"),
+        pl.col("bytes").map_elements(units.size, return_dtype=pl.String).alias("text"),
     )
     colours = dict(_STATES.values()) | {"unknown": "others"}
     domain = [word for word in colours if word in {*frame["what"]}]
@@ -157,7 +157,3 @@ def _one_moment(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.join(
         best, on=[*keys, "event_id"], how="semi", nulls_equal=True, maintain_order="left"
     )
-
-
-def _size(number: int) -> str:
-    return units.size(number).strip()

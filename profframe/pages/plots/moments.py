@@ -160,6 +160,6 @@ def _with_peaks(frame: pl.DataFrame, peaks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _peak(row: dict[str, object]) -> str:
-    size = units.size(int(str(row["allocated_bytes"] or 0))).strip()
+    size = units.size(int(str(row["allocated_bytes"] or 0)))
     op = row["op_name"] or row["annotation_name"]
     return f"peak {size}" + (f", {units.visible(str(op)[:_LONGEST_OP])}" if op else "")

@@ -116,7 +116,7 @@ def _what(rows: pl.DataFrame) -> list[str]:
     """A label for each row; with the exact size where rounded sizes are equal."""
     several = {key for key in ("run", "process_group") if rows[key].n_unique() > 1}
     collectives = list(rows.iter_rows(named=True))
-    short = [_words(row, several, lambda size: units.size(size).strip()) for row in collectives]
+    short = [_words(row, several, units.size) for row in collectives]
     counts = Counter(short)
     exact = [_words(row, several, lambda size: f"{size:,} B") for row in collectives]
     return [long if counts[name] > 1 else name for name, long in zip(short, exact, strict=True)]

@@ -102,7 +102,7 @@ def _facts(explanation: Explanation, names: tuple[str, str]) -> Iterator[FactTil
     for name, (ns, count) in zip(names, sides, strict=True):
         label = f"Step of {units.visible(name)}"
         note = f"mean of {units.plural(count, 'step')}"
-        yield FactTile(label, units.duration(ns).strip(), f"{ns:,} ns", note)
+        yield FactTile(label, units.duration(ns), f"{ns:,} ns", note)
     change = explanation.other_ns - explanation.base_ns
     share = f"{100 * change / explanation.base_ns:+,.1f} %" if explanation.base_ns else ""
     yield FactTile("Change", signed(change), f"{change:+,} ns", share)
@@ -152,9 +152,7 @@ def _waterfall(explanation: Explanation, names: tuple[str, str], rows: pl.DataFr
 
     def side(name: str, ns: int) -> WaterfallBar:
         at = edges(begin, ns)
-        return WaterfallBar(
-            "side", units.visible(name), units.duration(ns).strip(), f"{ns:,} ns", *at
-        )
+        return WaterfallBar("side", units.visible(name), units.duration(ns), f"{ns:,} ns", *at)
 
     bars = [side(names[0], explanation.base_ns)]
     texts = rows.select("cause", "change_ns", "note").iter_rows()
@@ -165,7 +163,7 @@ def _waterfall(explanation: Explanation, names: tuple[str, str], rows: pl.DataFr
             WaterfallBar(kind, cause, signed(change), f"{change:+,} ns", *at, note=note or "")
         )
     bars.append(side(names[1], explanation.other_ns))
-    axis = f"Bars begin at {units.duration(begin).strip()}, not at 0." if begin else ""
+    axis = f"Bars begin at {units.duration(begin)}, not at 0." if begin else ""
     return Waterfall(_from_to(names), tuple(bars), axis, (CALL,))
 
 

@@ -51,7 +51,7 @@ def section(explanation: Explanation, names: tuple[str, str]) -> PageSection:
         options.append((units.visible(name), graph))
     about = (
         "What a step of each side consists of, the outermost on top; click to zoom in on both, "
-        f"type to search. Changes of at least {units.duration(least).strip()} are underlined."
+        f"type to search. Changes of at least {units.duration(least)} are underlined."
     )
     return PageSection("Flame graphs", about, (Beside(tuple(options), (CALL,)),))
 

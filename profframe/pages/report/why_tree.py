@@ -42,7 +42,7 @@ def section(explanation: Explanation, names: tuple[str, str]) -> PageSection | N
     if changed > shown.filter(pl.col("change_ns") != 0).height:
         cut = (
             f"This page has {shown.height:,} of {explanation.tree.height:,} places: of those that "
-            f"changed by at least {units.duration(least).strip()} the largest {_MOST_INSIDE} in "
+            f"changed by at least {units.duration(least)} the largest {_MOST_INSIDE} in "
             f"each, {_MOST} in all; {CALL} gives all."
         )
     about = (
@@ -114,7 +114,7 @@ def _node(  # noqa: PLR0917 -- what is known of a node, and where it stands
         notes.append(f"only in {units.visible(names[row['side'] == 'other'])}")
     if row["cause"] is not None and abs(alone) >= least:
         notes.append(cause_text.WORDS[row["cause"]])
-    base, other = (units.duration(row[f"{side}_ns"]).strip() for side in ("base", "other"))
+    base, other = (units.duration(row[f"{side}_ns"]) for side in ("base", "other"))
     sides = f"{base} -> {other}"
     if has_children and abs(alone) >= least:
         sides += f"; by itself {signed(alone)}"
@@ -153,5 +153,5 @@ def signed(ns: int) -> str:
     >>> signed(1_500), signed(-1_500), signed(0)
     ('+1.500 us', '-1.500 us', '0.000 us')
     """
-    text = units.duration(ns).strip()
+    text = units.duration(ns)
     return f"+{text}" if ns > 0 else text

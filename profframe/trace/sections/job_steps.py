@@ -171,13 +171,11 @@ def _slowest(context: Context) -> int | None:
 def _facts(path: Any, step: int | None) -> Iterator[FactTile]:
     length, what = path.length_ns, "Whole trace" if step is None else "Slowest step"
     note = "" if step is None else f"step {step}"
-    yield FactTile(what, units.duration(length).strip(), f"{length:,} ns", note)
+    yield FactTile(what, units.duration(length), f"{length:,} ns", note)
     for bound, total, share in path.bounds.sort("total_ns", descending=True).iter_rows():
         if share >= _LEAST_SHARE:
             label = "Idle" if bound == "idle" else f"Bound by {bound}"
-            yield FactTile(
-                label, units.share(share), f"{total:,} ns", units.duration(total).strip()
-            )
+            yield FactTile(label, units.share(share), f"{total:,} ns", units.duration(total))
 
 
 def _ribbon(

@@ -88,7 +88,7 @@ def _facts(context: Context, rows: pl.DataFrame) -> tuple[FactTile, ...]:
 def _time(label: str, ns: Any, note: str = "") -> tuple[FactTile, ...]:
     if ns is None:
         return ()
-    return (FactTile(label, units.duration(ns).strip(), f"{ns:,} ns", note),)
+    return (FactTile(label, units.duration(ns), f"{ns:,} ns", note),)
 
 
 def _count(label: str, column: pl.Series) -> FactTile:
@@ -125,7 +125,7 @@ def _peak(context: Context) -> tuple[FactTile, ...]:
     peak = row["allocated_bytes"]
     where = (str(row[key]) for key in ("device_type", "device") if row[key] is not None)
     device = units.visible(" ".join(where))
-    return (FactTile("Peak memory", units.size(peak).strip(), f"{peak:,} bytes", device),)
+    return (FactTile("Peak memory", units.size(peak), f"{peak:,} bytes", device),)
 
 
 def _finding(row: Mapping[str, Any], place: str) -> Finding:
