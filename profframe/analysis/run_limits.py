@@ -161,7 +161,11 @@ def check(
     order = run_selection.in_order(traces.select("run", "clock", "start_ns"))
     base, others = run_selection.sides(order["run"].to_list(), baseline, runs)
     values = {metric: trends.total(samples, what) for metric, what in TOTALS.items()}
-    other_metrics = [] if measure is None else [name for name in metric_limits if _is_other(name)]
+    other_metrics = [
+        name
+        for name in (metric_limits if measure is not None else ())
+        if name in fail_on.WORDS or (":" in name and not trends.is_sample_metric(name))
+    ]
     of_trends = [name for name in metric_limits if name not in other_metrics]
     values |= trends.metrics(of_trends, order, totals, lambda: samples)
     if measure is not None:
@@ -216,12 +220,6 @@ def _chance(base: noise.Float64, other: noise.Float64) -> float | None:
         for n in (side.size,)
     )
     return float(noise.compare(*sides).p[0])
-
-
-def _is_other(metric: str) -> bool:
-    """Whether a metric is not one of `trends`."""
-    is_named = ":" in metric and not trends.is_sample_metric(metric)
-    return metric in fail_on.WORDS or is_named
 
 
 def _matches(pattern: str, metric: str) -> bool:

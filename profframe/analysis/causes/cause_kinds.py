@@ -35,7 +35,9 @@ def with_causes(slots: pl.DataFrame) -> pl.DataFrame:
         pl.col("parent").alias("region_parent"),
         _differs("op", "shapes").alias("region_shapes"),
         _differs("op", "types").alias("region_types"),
-        _is_op("op").alias("region_is_op"),
+        pl.all_horizontal(pl.col("op_base_kind", "op_other_kind") == "host_op")
+        .fill_null(False)
+        .alias("region_is_op"),
     )
     slots = slots.join(regions, on="region", how="left").with_columns(
         pl.col("region_shapes", "region_types", "region_is_op").fill_null(False)
@@ -133,12 +135,6 @@ def _differs(prefix: str, column: str) -> pl.Expr:
 def _own_types_differ() -> pl.Expr:
     base, other = (pl.col(f"{side}_types").replace("", None) for side in SIDES)
     return pl.col("is_work") & (base != other).fill_null(False)
-
-
-def _is_op(prefix: str) -> pl.Expr:
-    return (
-        (pl.col(f"{prefix}_base_kind") == "host_op") & (pl.col(f"{prefix}_other_kind") == "host_op")
-    ).fill_null(False)
 
 
 def _alone_by_place(slots: pl.DataFrame) -> pl.DataFrame:

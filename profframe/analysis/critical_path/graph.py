@@ -7,13 +7,16 @@ time are not in the graph, so a walk from each activity to what it waited for en
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
 from profframe.facts.arrays import last_equal
 from profframe.intervals import Ints, Mask, last_until, stab
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 SLICE: Final = 0
 """A host slice, in none of its children."""
@@ -40,6 +43,15 @@ MEETING: Final = 9
 NONE: Final = -1
 UNSET: Final = -(2**62)
 """An unknown moment."""
+
+
+_Columns = TypeVar("_Columns", bound="DataclassInstance")
+
+
+def concatenated(kind: type[_Columns], parts: Iterable[_Columns]) -> _Columns:
+    """Arrays of several instances of a dataclass, those of each after the previous ones."""
+    columns = [[getattr(part, field.name) for field in fields(kind)] for part in parts]
+    return kind(*map(np.concatenate, zip(*columns, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

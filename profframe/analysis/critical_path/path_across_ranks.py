@@ -7,10 +7,10 @@ is replaced by what that rank did meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import duckdb
@@ -51,7 +51,6 @@ Connect = Callable[[int | None], AbstractContextManager[duckdb.DuckDBPyConnectio
 _EVENTS: Final = 1 << 40
 _THREADS: Final = 1 << 24
 """Maximum events and threads of a rank: those of the next rank are numbered from there on."""
-_Columns = TypeVar("_Columns", HostSlices, Works, Points)
 Value = TypeVar("Value")
 
 
@@ -311,9 +310,9 @@ def _joined(graphs: Sequence[Graph]) -> Graph:
         points += own.points.time.size
         slices += own.slices.event.size
     return Graph(
-        _concatenated(HostSlices, (part.slices for part in parts)),
-        _concatenated(Works, (part.works for part in parts)),
-        _concatenated(Points, (part.points for part in parts)),
+        graph.concatenated(HostSlices, (part.slices for part in parts)),
+        graph.concatenated(Works, (part.works for part in parts)),
+        graph.concatenated(Points, (part.points for part in parts)),
         *(
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("edge", "before", "latest")
@@ -339,11 +338,6 @@ def _behind(own: Graph, works: int, points: int, slices: int) -> Graph:
             via=behind(moments.via, slices),
         ),
     )
-
-
-def _concatenated(kind: type[_Columns], parts: Iterable[_Columns]) -> _Columns:
-    columns = [[getattr(part, field.name) for field in fields(kind)] for part in parts]
-    return kind(*map(np.concatenate, zip(*columns, strict=True)))
 
 
 def _with_meetings(whole: Graph, meetings: Meetings, origin: int) -> Graph:

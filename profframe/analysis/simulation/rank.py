@@ -7,8 +7,7 @@ sum of what it did.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -23,7 +22,7 @@ from profframe.analysis.critical_path.edges import (
     THREAD,
     Edges,
 )
-from profframe.analysis.critical_path.graph import NONE, DisjointSpans, Graph
+from profframe.analysis.critical_path.graph import NONE, DisjointSpans, Graph, concatenated
 from profframe.analysis.simulation.lags import Lags
 from profframe.analysis.simulation.network import ORIGIN
 from profframe.analysis.simulation.streams import Streams, streams
@@ -203,14 +202,15 @@ def rank(  # noqa: PLR0917 -- what is known of a rank
     lanes = streams(graph, edges, of_works, until)
     call_ends = _call_ends(graph, members)
     nodes = _nodes(graph, edges, lanes, of_works, call_ends, first)
-    arrows = _concatenated(
+    arrows = concatenated(
+        NodeArrows,
         (
             _of_edges(timed, lanes, nodes),
             _selves(graph, timed, nodes),
             _begins(graph, lanes, nodes),
             _holds(graph, timed, lanes, nodes),
             *_meetings(graph, members, call_ends, nodes),
-        )
+        ),
     )
     own = _own(graph, timed, members, call_ends)
     works = graph.works
@@ -288,11 +288,6 @@ def _nodes(  # noqa: PLR0917 -- what makes a moment a node
         moment=np.concatenate([points.time[anchors], works.end[tails], works.start[of_works]]),
         phase=np.repeat([1, 0, 2], [anchors.size, tails.size, of_works.size]),
     )
-
-
-def _concatenated(parts: Iterable[NodeArrows]) -> NodeArrows:
-    columns = [[getattr(part, field.name) for field in fields(NodeArrows)] for part in parts]
-    return NodeArrows(*map(np.concatenate, zip(*columns, strict=True)))
 
 
 def _entered(lanes: Streams, nodes: RankNodes, work: Ints) -> tuple[Ints, Ints]:
