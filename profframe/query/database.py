@@ -12,7 +12,6 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any, Final, TypeVar
 
 import duckdb
@@ -120,8 +119,9 @@ class Database:
         self._cursors.add(cursor)
         with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
             cursor.execute("SET enable_progress_bar = false")
-        if self._once is not None:
-            macros.keep(cursor, partial(_once_per_connection, self._once, weakref.ref(connection)))
+        if (once := self._once) is not None:
+            of = weakref.ref(connection)  # tables of a step go with the connection
+            macros.keep(cursor, lambda step, compute: once((of, step), compute))
         self._terms.register(cursor)
         return cursor
 
@@ -150,13 +150,6 @@ class Database:
         self._lock = threading.Lock()
         self._reset()
         return state
-
-
-def _once_per_connection(
-    once: macros.Once, connection: object, step: object, compute: Callable[[], None]
-) -> object:
-    """Run a step once per connection: its tables go with the connection."""
-    return once((connection, step), compute)
 
 
 class _Open:

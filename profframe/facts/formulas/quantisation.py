@@ -83,11 +83,6 @@ def _eight_bits(each: int) -> Formula:
     )  # fmt: skip
 
 
-def _norm(place: int, each: int) -> Formula:
-    """A norm of RMS with a weight (4), perhaps a residual (1), then quantisation."""
-    return Formula(elements(place, each), everything, lambda op: _floating(op, place))
-
-
 def _residual_norm(op: Op) -> int:
     return (8 if op.optional(6) else 7) * op.tensor(1).count
 
@@ -125,20 +120,21 @@ QUANTISATION: Final = by_op(
         # input, weight, group; with a residual before the weight
         "vllm::rocm_aiter_rmsnorm_fp8_group_quant": _new_norm(7, 1),
         "vllm::rocm_aiter_rmsnorm_with_add_fp8_group_quant": _new_norm(8, 1, 2),
+        # A norm of RMS with a weight (4), perhaps a residual (1), then quantisation:
         # result, input, weight, scale
-        "_C::rms_norm_static_fp8_quant": _norm(1, 5),
+        "_C::rms_norm_static_fp8_quant": _of(1, 5),
         # result, input, residual, weight, scale
-        "_C::fused_add_rms_norm_static_fp8_quant": _norm(1, 6),
+        "_C::fused_add_rms_norm_static_fp8_quant": _of(1, 6),
         # result, input, weight, scale, epsilon, bound, residual
         "_C::rms_norm_dynamic_per_token_quant _C::rms_norm_per_block_quant": Formula(
             _residual_norm, everything, lambda op: _floating(op, 1)
         ),
         # result, input, scale, weight
         "aiter::rmsnorm2d_fwd_with_dynamicquant_ck aiter::rmsnorm2d_fwd_with_dynamicquant"
-        " aiter::rmsnorm_quant": _norm(1, 7),
+        " aiter::rmsnorm_quant": _of(1, 7),
         # result, input, residual in and out, scale, weight
         "aiter::rmsnorm2d_fwd_with_add_dynamicquant_ck aiter::rmsnorm2d_fwd_with_add_dynamicquant"
-        " aiter::add_rmsnorm_quant": _norm(1, 8),
+        " aiter::add_rmsnorm_quant": _of(1, 8),
         # result, both halves of the input, scale
         "_C::silu_and_mul_quant": _of(0, 3),
         "_C::silu_and_mul_per_block_quant": _of(0, 5),

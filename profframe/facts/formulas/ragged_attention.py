@@ -179,11 +179,6 @@ def _cached(query: int, key: int, heads: int) -> Reader:
     return call
 
 
-def _ragged(query: int, ends: int) -> Reader:
-    """FlashInfer's consecutive sequences, whose lengths were planned elsewhere."""
-    return _joined(query, ends)
-
-
 def _paged(query: int) -> Reader:
     """FlashInfer's pages: ``(pages, rows, heads, width)``, or heads before rows.
 
@@ -336,7 +331,7 @@ def _all(op: Op, count: int) -> int:
 
 
 SEQUENCE_NAMES: Final = (
-    (re.compile(r"flashinfer::\w+_ragged_run"), _forward(_ragged(3, 6))),
+    (re.compile(r"flashinfer::\w+_ragged_run"), _forward(_joined(3, 6))),
     (re.compile(r"flashinfer::\w+_paged_run"), _forward(_paged(3))),
     (re.compile(r"flashinfer::batch_decode\w+_run"), _forward(_paged(3))),
 )
