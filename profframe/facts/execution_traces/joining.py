@@ -154,7 +154,7 @@ def _flows(
     event = event_id[ends]
     if events.num_rows:
         time = pc.take(events["start_ns"], pa.array(event))
-        pid, tid = (pc.take(_text(events[name]), pa.array(event)) for name in ("pid", "tid"))
+        pid, tid = (pc.take(events[name].cast(TEXT), pa.array(event)) for name in ("pid", "tid"))
         thread = pc.take(events["thread"], pa.array(event))
     else:
         threads = tables["threads"]
@@ -166,7 +166,7 @@ def _flows(
         )
         thread = pa.array(number[ends], INT32)
         time = pa.nulls(2 * count, INT64)
-        pid, tid = (pc.take(_text(threads[name]), thread) for name in ("pid", "tid"))
+        pid, tid = (pc.take(threads[name].cast(TEXT), thread) for name in ("pid", "tid"))
     ids = nodes["node_id"].fill_null(-1).to_numpy()
     args = pc.binary_join_element_wise(
         *('{"source_node": ', _digits(ids[source]), ', "target_node": ', _digits(ids[target])),
@@ -195,10 +195,6 @@ def _flows(
 
 def _digits(values: Ints) -> pa.Array:
     return pa.array(values).cast(TEXT)
-
-
-def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(TEXT)
 
 
 def _typed(values: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:

@@ -19,7 +19,7 @@ from profframe.facts.graph_captures.captured_rows import (
     labelled_rows,
     with_rows,
 )
-from profframe.facts.graph_captures.choosing import CaptureChoice, choose
+from profframe.facts.graph_captures.choosing import CaptureChoice, capture_title, choose
 from profframe.facts.graph_captures.recorded_captures import Capture, captures, has_captures
 from profframe.facts.graph_captures.replay_matching import Candidate, EagerRun, EagerRuns, OpKey
 from profframe.facts.graph_captures.replays import (
@@ -194,10 +194,11 @@ def _attributed(
     events = tables["events"]
     parts: list[_CaptureRows] = []
     notes = list(choice.notes)
+    files = [source.file for source, _ in graphs]
     for number, launches in _groups([None if m is None else m.capture for m in choice.match]):
         source, capture = graphs[number]
         part = _CaptureRows(
-            captured_rows(source.tables, capture, launches.size), _title(number, graphs)
+            captured_rows(source.tables, capture, launches.size), capture_title(number, files)
         )
         # A decode graph is replayed thousands of times: equal replays are handled as one array of
         # lines.
@@ -272,9 +273,3 @@ def _lost(lines: Ints, calls: Ints, capture: Capture, title: str) -> Iterator[No
     if open_.size:
         detail = f"several calls of the {title} have its name"
         yield "ambiguous_capture", open_.size * len(lines), detail, int(lines[0, open_[0]])
-
-
-def _title(number: int, graphs: Sequence[tuple[CaptureSource, Capture]]) -> str:
-    source, capture = graphs[number]
-    place = 1 + next(n for n, other in enumerate(source.captures) if other is capture)
-    return f"capture {place} of {source.file or 'the trace itself'}"

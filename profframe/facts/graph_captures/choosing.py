@@ -289,13 +289,13 @@ class _Reasons:
 
     def _of(self, case: _Case) -> tuple[str, str] | None:
         if case.fitting:
-            places = sorted({self._place(m.capture) for m in case.fitting})
+            places = sorted({capture_title(m.capture, self.files) for m in case.fitting})
             return "ambiguous_capture", f"{len(case.fitting)} fit, of {', '.join(places[:4])}"
         if case.like:
-            number, key = case.like[0].capture, case.key
+            number = case.like[0].capture
             return "other_capture", (
-                f"{self._place(number)} is for {self.candidates[number].capture.size} tokens, "
-                f"the replay has {key.size}"
+                f"{capture_title(number, self.files)} is for "
+                f"{self.candidates[number].capture.size} tokens, the replay has {case.key.size}"
             )
         if not self.candidates:
             return None
@@ -304,9 +304,10 @@ class _Reasons:
         # Compare with the capture of the nearest length: its difference tells a reader most.
         like = int(np.argmin(distance))
         why = difference(work, self.candidates[like], self.eager)
-        return "other_capture", f"{why}, {self._place(like)}"
+        return "other_capture", f"{why}, {capture_title(like, self.files)}"
 
-    def _place(self, number: int) -> str:
-        file = self.files[number]
-        place = 1 + list(self.files[:number]).count(file)
-        return f"capture {place} of {file or 'the trace itself'}"
+
+def capture_title(number: int, files: Sequence[str]) -> str:
+    """What notes call a capture, by the files of all captures; ``""`` is the trace itself."""
+    place = 1 + files[:number].count(files[number])
+    return f"capture {place} of {files[number] or 'the trace itself'}"
