@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from profframe.loaders.load import load, load_nvprof
     from profframe.loaders.memory_recording import memory_snapshot, record_memory
     from profframe.loaders.torch_profiler import profile, trace_handler
-    from profframe.show.frame import Frame, why_empty
+    from profframe.show.empty_frames import why_empty
+    from profframe.show.frame import Frame
     from profframe.trace.query import answers
     from profframe.trace.trace import Trace
 
@@ -113,7 +114,7 @@ _HOMES: Final = {
     "schedule": "profframe.loaders.torch_profiler",
     "supported_activities": "profframe.loaders.torch_profiler",
     "trace_handler": "profframe.loaders.torch_profiler",
-    "why_empty": "profframe.show.frame",
+    "why_empty": "profframe.show.empty_frames",
 }
 """Modules of the names that take long to import."""
 

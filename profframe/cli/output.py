@@ -142,7 +142,7 @@ class OutputOptions:
         """
         from profframe.show import columns, terminal
         from profframe.show.comment import rows_table
-        from profframe.show.frame import why_empty
+        from profframe.show.empty_frames import why_empty
 
         self._check(frame)
         why = why_empty(frame)

@@ -368,7 +368,7 @@ def _blame_tables(
 
     from profframe.show import blame_text as shown
     from profframe.show import terminal
-    from profframe.show.frame import why_empty
+    from profframe.show.empty_frames import why_empty
 
     above = [visible(heading(one))] if one else []
     if not rows.height:

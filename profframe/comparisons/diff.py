@@ -14,7 +14,8 @@ from profframe.comparisons.memory_diff import diff_memory
 from profframe.errors import ParameterError, UnknownNameError, explain_unknown_arguments
 from profframe.loaders.load import load
 from profframe.readers.formats import contents_of
-from profframe.show.frame import frame, why_empty
+from profframe.show.empty_frames import why_empty
+from profframe.show.frame import frame
 from profframe.trace.file_summaries import question, without_times
 from profframe.trace.trace import Trace
 

@@ -11,7 +11,8 @@ import polars as pl
 from profframe.errors import ParameterError, UnknownNameError, explain_unknown_arguments
 from profframe.loaders.load import load
 from profframe.query.renamed import with_new_names
-from profframe.show.frame import frame, why_empty
+from profframe.show.empty_frames import why_empty
+from profframe.show.frame import frame
 from profframe.trace.trace import Trace
 
 PER: Final = ("stack", "frame", "module", "category")

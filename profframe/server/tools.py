@@ -24,7 +24,7 @@ from profframe.query.header import Answer, sql_directory
 from profframe.query.rules import Advice
 from profframe.server.tool_result import Result, ResultTable
 from profframe.show.cause_text import remark
-from profframe.show.frame import why_empty
+from profframe.show.empty_frames import why_empty
 from profframe.show.terminal import no_rows
 from profframe.trace.file_summaries import file_summaries
 from profframe.trace.trace import Trace

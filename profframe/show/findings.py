@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from profframe.show.frame import why_empty
+from profframe.show.empty_frames import why_empty
 from profframe.show.terminal import sentences
 from profframe.show.units import duration, visible
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import polars as pl
 
+from profframe.show.empty_frames import ExplainedFrame
+
 _NO_DOCS: Final[Mapping[str, str]] = MappingProxyType({})
 _ROW_METHODS: Final = (
     "__copy__", "__deepcopy__", "__getitem__", "bottom_k", "cast", "clear", "clone", "drop",
@@ -24,7 +26,7 @@ _ROW_METHODS: Final = (
 _GROUP_METHODS: Final = ("group_by", "group_by_dynamic", "rolling")
 
 
-class Frame(pl.DataFrame):
+class Frame(ExplainedFrame):
     """A polars DataFrame shown in human units, chosen by the endings of its column names.
 
     Otherwise it is a polars DataFrame: exact values, ``repr`` and ``print``, and the same methods,
@@ -50,17 +52,6 @@ class Frame(pl.DataFrame):
 
     _starts: pl.LazyFrame | None = None
     _docs: Mapping[str, str] = _NO_DOCS
-    _why: Callable[[], str | None] | None = None
-
-    @property
-    def why_empty(self) -> str | None:
-        """Why there are no rows, as ``no stacks in this trace; record with with_stack=True``.
-
-        None if there are rows, or if the reason is not known, as for rows that you have filtered.
-        The reason is determined when this is read, when the frame is shown, or when it is sent to
-        another process.
-        """
-        return None if self.height or self._why is None else self._why()
 
     def __reduce__(self) -> tuple[Callable[..., Frame], tuple[pl.DataFrame, str | None]]:
         """With its reason as text: another process has no trace to ask."""
@@ -132,30 +123,6 @@ def frame(
 def _sent(rows: pl.DataFrame, reason: str | None) -> Frame:
     """Rows from another process."""
     return frame(rows, why=lambda: reason)
-
-
-def why_empty(rows: pl.DataFrame) -> str | None:
-    """Say why there are no rows.
-
-    The same as `Frame.why_empty`, for code whose types say that rows are a DataFrame.
-
-    Parameters
-    ----------
-    rows
-        What a method of a trace returns, or any DataFrame.
-
-    Returns
-    -------
-    str or None
-        One sentence without a full stop; None where there are rows, or where it is not known.
-
-    Examples
-    --------
-    >>> from profframe import load, why_empty
-    >>> why_empty(load("examples/cpu_training.json.gz").recompute())
-    'no ops recomputed in backward (activation checkpointing) in this trace'
-    """
-    return rows.why_empty if isinstance(rows, Frame) else None
 
 
 def _read_starts(starts: pl.LazyFrame | None) -> pl.DataFrame | None:

@@ -12,7 +12,8 @@ import polars as pl
 from profframe.analysis.critical_path import CriticalPath
 from profframe.query.reasons import sentence
 from profframe.show import notebook, units
-from profframe.show.frame import Frame, frame, why_empty
+from profframe.show.empty_frames import why_empty
+from profframe.show.frame import Frame, frame
 from profframe.show.kernel_names import shortened
 from profframe.show.summary import short
 

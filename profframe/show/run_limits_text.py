@@ -10,7 +10,7 @@ from rich.text import Text
 
 from profframe.analysis.fail_on import WORDS, Verdict, unit_of
 from profframe.show import columns, terminal, units
-from profframe.show.frame import why_empty
+from profframe.show.empty_frames import why_empty
 from profframe.show.kernel_names import short_name, shortened
 from profframe.show.summary import short
 

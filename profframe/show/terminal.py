@@ -24,7 +24,7 @@ from profframe.show.columns import (
     texts,
     without_constant_keys,
 )
-from profframe.show.frame import why_empty as reason
+from profframe.show.empty_frames import why_empty as reason
 from profframe.show.special_files import FileSummary
 from profframe.show.summary import Summary
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from profframe.errors import ParameterError, UnknownNameError, no_attribute
 from profframe.pages.plots import drawing
 from profframe.query.selection import texts
-from profframe.show.frame import why_empty
+from profframe.show.empty_frames import why_empty
 from profframe.trace.argument_hints import suggest_filter_calls
 from profframe.trace.empty_reasons import lack_of
 from profframe.trace.query import own_rows

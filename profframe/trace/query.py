@@ -26,7 +26,8 @@ from profframe.query.rules import Advice
 from profframe.query.sandbox import Paths
 from profframe.query.selection import Text, check_compat
 from profframe.query.session import Session
-from profframe.show.frame import Frame, why_empty
+from profframe.show.empty_frames import why_empty
+from profframe.show.frame import Frame
 from profframe.trace import gains as gained
 from profframe.trace.jobs import dependency_table
 from profframe.trace.trace_tables import as_frame

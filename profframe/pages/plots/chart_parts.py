@@ -12,7 +12,7 @@ import polars as pl
 from profframe.errors import ParameterError
 from profframe.pages.plots import palette
 from profframe.show import units
-from profframe.show.frame import why_empty
+from profframe.show.empty_frames import why_empty
 from profframe.show.kernel_names import disambiguated
 
 WIDTH: Final = 600

@@ -8,7 +8,7 @@ import altair as alt
 import polars as pl
 
 from profframe.pages.plots import chart_parts
-from profframe.show.frame import why_empty
+from profframe.show.empty_frames import why_empty
 
 _PERCENT: Final = (chart_parts.ChartUnit("%", 0.01),)
 _COUNT: Final = (chart_parts.ChartUnit("", 1),)

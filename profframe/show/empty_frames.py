@@ -1,0 +1,47 @@
+"""Why a frame has no rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+
+class ExplainedFrame(pl.DataFrame):
+    """A polars DataFrame that can say why it has no rows."""
+
+    _why: Callable[[], str | None] | None = None
+
+    @property
+    def why_empty(self) -> str | None:
+        """Why there are no rows, as ``no stacks in this trace; record with with_stack=True``.
+
+        None if there are rows, or if the reason is not known, as for rows that you have filtered.
+        The reason is determined when this is read, when the frame is shown, or when it is sent to
+        another process.
+        """
+        return None if self.height or self._why is None else self._why()
+
+
+def why_empty(rows: pl.DataFrame) -> str | None:
+    """Say why there are no rows.
+
+    The same as `Frame.why_empty`, for code whose types say that rows are a DataFrame.
+
+    Parameters
+    ----------
+    rows
+        What a method of a trace returns, or any DataFrame.
+
+    Returns
+    -------
+    str or None
+        One sentence without a full stop; None where there are rows, or where it is not known.
+
+    Examples
+    --------
+    >>> from profframe import load, why_empty
+    >>> why_empty(load("examples/cpu_training.json.gz").recompute())
+    'no ops recomputed in backward (activation checkpointing) in this trace'
+    """
+    return rows.why_empty if isinstance(rows, ExplainedFrame) else None
