@@ -38,14 +38,12 @@ each column is.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from profframe.query.selection import Text
-
-if TYPE_CHECKING:
-    from profframe.trace.trace import Trace
+from profframe.trace.base_trace import BaseTrace
+from profframe.trace.query import answer
 '''
 
 
@@ -62,7 +60,7 @@ _POSITIONAL: Final = 5
 def _function(answer: Answer) -> Iterator[str]:
     declared = [_declared(answer, parameter) for parameter in answer.all_parameters]
     further = [p for p in shared(answer) if p.name not in {one.name for one in declared}]
-    arguments = ['self: "Trace"', *map(_argument, declared)]
+    arguments = ["self: BaseTrace", *map(_argument, declared)]
     arguments.insert(min(len(arguments), _POSITIONAL), "*")
     arguments += [f"{p.name}: {_SHARED[p.name]} | None = None" for p in further]
     signature = f"def {answer.name}({', '.join(arguments)}) -> pl.DataFrame:"
@@ -89,18 +87,14 @@ def _function(answer: Answer) -> Iterator[str]:
             rows = f"With ``{select.choice}``: {select.sentence} {rows}"
         yield from _paragraph(rows, 8)
     yield '    """'
-    given = [f"{p.name}={p.name}" for p in (*declared, *further)]
-    call = f"    return self.answer({', '.join([_text(answer.name), *given])})"
+    given = ["self", _text(answer.name), *(f"{p.name}={p.name}" for p in (*declared, *further))]
+    call = f"    return answer({', '.join(given)})"
     if len(call) <= _WIDTH:
         yield call
         return
-    yield "    return self.answer("
-    inside = f"        {', '.join([_text(answer.name), *given])}"
-    yield from (
-        [inside]
-        if len(inside) <= _WIDTH
-        else [f"        {one}," for one in (_text(answer.name), *given)]
-    )
+    yield "    return answer("
+    inside = f"        {', '.join(given)}"
+    yield from [inside] if len(inside) <= _WIDTH else [f"        {one}," for one in given]
     yield "    )"
 
 

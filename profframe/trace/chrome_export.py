@@ -53,19 +53,20 @@ from profframe.query.header import Answer
 from profframe.query.per_trace import PerTrace
 from profframe.query.session import Session
 from profframe.query.sources import IN_EACH_TRACE
+from profframe.trace.base_trace import BaseTrace
 from profframe.trace.jobs import critical_path, late_slices
-from profframe.trace.query import own_rows
+from profframe.trace.query import answer, own_rows
+from profframe.trace.trace_tables import selected
 
 if TYPE_CHECKING:
     from profframe.export.lines.batches import Lines
-    from profframe.trace.trace import Trace
 
 Steps = Sequence[int | None]
 """Profiler steps; a single None means everything."""
 _STEPS: Final = "SELECT DISTINCT step FROM events WHERE step IS NOT NULL ORDER BY step"
 
 
-def steps_of(part: Trace, whole: Trace) -> Steps:
+def steps_of(part: BaseTrace, whole: BaseTrace) -> Steps:
     """Steps in a part of some traces; all if it has as many as the whole."""
     if part._session.selection.is_of_traces:  # noqa: SLF001 - a method of it
         return [None]
@@ -73,7 +74,7 @@ def steps_of(part: Trace, whole: Trace) -> Steps:
     return [None] if steps == own_rows(whole, _STEPS)["step"].to_list() else steps
 
 
-def path_across_ranks(whole: Trace, steps: Steps) -> CriticalPath:
+def path_across_ranks(whole: BaseTrace, steps: Steps) -> CriticalPath:
     """The path across the ranks of a run, through some steps of it."""
     paths = [critical_path(whole, step, across_ranks=True) for step in steps]
     if len(paths) < 2:
@@ -82,7 +83,7 @@ def path_across_ranks(whole: Trace, steps: Steps) -> CriticalPath:
 
 
 def blame(
-    whole: Trace, steps: Steps, ahead_ns: Mapping[tuple[str, int], int], *, corrected: bool
+    whole: BaseTrace, steps: Steps, ahead_ns: Mapping[tuple[str, int], int], *, corrected: bool
 ) -> pl.DataFrame:
     """Slices of the time by which ranks were late to collectives, on the clock of a file.
 
@@ -198,7 +199,7 @@ def _on_own_clocks(what: Item, offsets: Mapping[tuple[str, int], int]) -> Item:
     return replace(what, events=moved.drop("_ahead"))
 
 
-def write(trace: Trace, path: str | PathLike[str], wanted: Wanted) -> None:
+def write(trace: BaseTrace, path: str | PathLike[str], wanted: Wanted) -> None:
     """Write the file: Perfetto's protobuf if it has such a name, else Chrome's JSON."""
     session = trace._session.unlimited()  # noqa: SLF001 - a method of it
     form = form_of(path)
@@ -257,7 +258,7 @@ class _Done:
                 self._progress(self._done, max(self._done, self._all), what)
 
 
-def _job(trace: Trace, wanted: Wanted, form: Form) -> MergedFile:
+def _job(trace: BaseTrace, wanted: Wanted, form: Form) -> MergedFile:
     """Several traces, prepared to be written one after another."""
     session = trace._session  # noqa: SLF001 - a method of it
     traces = session.rows("traces").sort(_KEY).to_dicts()
@@ -337,7 +338,7 @@ class _Connections:
 class _Shared:
     """The job-wide data that tracks are made from, computed once."""
 
-    trace: Trace
+    trace: BaseTrace
     ahead_ns: Mapping[tuple[str, int], int]
     """Offsets that are subtracted from the times of each trace."""
     offsets: Mapping[tuple[str, int], int]
@@ -356,7 +357,7 @@ class _Shared:
         corrected = self.clocks == CLOCKS[0]
         return blame(whole, steps, self.ahead_ns, corrected=corrected)
 
-    def _whole(self) -> tuple[Trace, Steps]:
+    def _whole(self) -> tuple[BaseTrace, Steps]:
         """All of the traces, and the steps that are written."""
         session = self.trace._session.unlimited()  # noqa: SLF001 - a method of it
         whole = type(self.trace)(session.with_selection(session.selection.of_traces()))
@@ -364,14 +365,14 @@ class _Shared:
 
 
 def _tracks(
-    trace: Trace, parts: list[RankPart], given: Given, shared: _Shared
+    trace: BaseTrace, parts: list[RankPart], given: Given, shared: _Shared
 ) -> dict[int | None, pl.DataFrame]:
     """Rows of tracks by the place of their trace; None for those of all traces."""
     answers: dict[str, Rows] = {}
 
     def ask(part: RankPart, name: str) -> Rows:
         if name == CRITICAL_PATH:  # of one trace
-            of = trace.filter(runs=part.trace["run"], ranks=part.trace["rank"])
+            of = selected(trace, runs=part.trace["run"], ranks=part.trace["rank"])
             return _track(of, shared, name)
         if name not in answers:
             answers[name] = _track(trace, shared, name)
@@ -387,9 +388,9 @@ def _tracks(
     return tracks if of_all.is_empty() else tracks | {None: of_all}
 
 
-def _track(trace: Trace, shared: _Shared, name: str) -> Rows:
+def _track(trace: BaseTrace, shared: _Shared, name: str) -> Rows:
     if name in renamed.ANSWERS:
-        return trace.answer(name)
+        return answer(trace, name)
 
     def path() -> CriticalPath:
         with trace._session.connection() as connection:  # noqa: SLF001 - a method of it
@@ -400,4 +401,4 @@ def _track(trace: Trace, shared: _Shared, name: str) -> Rows:
         PATH_ACROSS_RANKS: shared.path,
         BLAME: shared.blame,
     }
-    return named_rows(name, trace.answer, others, [answer.name for answer in catalogue()])
+    return named_rows(name, partial(answer, trace), others, [one.name for one in catalogue()])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
 import duckdb
 import polars as pl
@@ -16,18 +15,18 @@ from profframe.errors import ProfframeError
 from profframe.query import analyses, reasons
 from profframe.query.catalogue import find
 from profframe.query.reasons import ComputedRows
-from profframe.query.selection import Numbers, Text, spans
+from profframe.query.selection import Text, spans
 from profframe.query.session import Session
 from profframe.show.units import plural
-
-if TYPE_CHECKING:
-    from profframe.trace.trace import Trace
+from profframe.trace.base_trace import BaseTrace
 
 Why = Callable[[], str | None]
 """What `profframe.show.frame.frame` calls."""
+Height = Callable[[Session, Mapping[str, object]], int]
+"""The number of rows of an analysis for another session and other arguments."""
 
 
-def late_reason(self: Trace, why: Callable[[Session], str | None]) -> Why:
+def late_reason(self: BaseTrace, why: Callable[[Session], str | None]) -> Why:
     """A reason that is determined once, when it is read; None if the trace cannot be asked."""
     session = self._session.unshared()
 
@@ -41,19 +40,19 @@ def late_reason(self: Trace, why: Callable[[Session], str | None]) -> Why:
     return reason
 
 
-def lack_of(self: Trace, name: str) -> str | None:
+def lack_of(self: BaseTrace, name: str) -> str | None:
     """A missing feature of `profframe.query.reasons.LACKING` in words; None if it is there."""
     return reasons.of_part(self._session, name)
 
 
-def of_trend(self: Trace, metrics: int) -> Why:
+def of_trend(self: BaseTrace, metrics: int) -> Why:
     """Why there is no row for so many metrics of runs."""
     if not metrics:
         return lambda: "no metric is named; the default is metric='step_p50_ns'"
     return _of(self, ComputedRows(analyses.recorded("trend"), "no run has a metric"))
 
 
-def of_regressions(self: Trace, compared: int, *, copies: bool = False) -> Why:
+def of_regressions(self: BaseTrace, compared: int, *, copies: bool = False) -> Why:
     """Why none of so many ops and kernels is a regression."""
     if compared:
         none = "the only op or kernel" if compared == 1 else f"none of {compared:,} ops and kernels"
@@ -64,7 +63,7 @@ def of_regressions(self: Trace, compared: int, *, copies: bool = False) -> Why:
     return _of(self, ComputedRows((with_copies,), "the compared runs have no ops and no kernels"))
 
 
-def of_outliers(self: Trace, per: str, rows: pl.DataFrame, top: int) -> Why:
+def of_outliers(self: BaseTrace, per: str, rows: pl.DataFrame, top: int) -> Why:
     """Why none of the runs or steps, which are ``rows``, is an outlier."""
     from profframe.analysis.outliers import LEAST, METRICS
 
@@ -88,7 +87,12 @@ def of_outliers(self: Trace, per: str, rows: pl.DataFrame, top: int) -> Why:
 
 
 def of_blame(
-    self: Trace, run: Text | None, steps: tuple[int, ...] | None, *, corrected: bool
+    self: BaseTrace,
+    height: Height,
+    run: Text | None,
+    steps: tuple[int, ...] | None,
+    *,
+    corrected: bool,
 ) -> Why:
     """Why no rank waited for another."""
 
@@ -98,10 +102,6 @@ def of_blame(
         if not own.unlimited().answer(stragglers, {"corrected": corrected}).height:
             return reasons.of_answer(own, stragglers, {"corrected": corrected})
 
-        def height(session: Session, given: Mapping[str, object]) -> int:
-            chosen = {"step": steps} if given else {}
-            return type(self)(session).blame("rank", run, **chosen, corrected=corrected).height
-
         given = {} if steps is None else {"step": steps[0] if len(steps) == 1 else spans(steps)}
         when_empty = "no rank is late to a collective, and no collective takes time"
         return reasons.of_analysis(session, ComputedRows((), when_empty, height, given))
@@ -109,28 +109,19 @@ def of_blame(
     return late_reason(self, why)
 
 
-def of_dependencies(self: Trace) -> Why:
+def of_dependencies(self: BaseTrace, height: Height) -> Why:
     """Why nothing waited for anything."""
-
-    def height(session: Session, _: Mapping[str, object]) -> int:
-        return type(self)(session).dependencies().height
-
     when_empty = "nothing in this trace waited for anything else in it"
     return _of(self, ComputedRows(analyses.recorded("dependencies"), when_empty, height))
 
 
-def of_path(self: Trace, run: Text | None, rank: Numbers | None, *, across_ranks: bool) -> Why:
+def of_path(self: BaseTrace, height: Height) -> Why:
     """Why a critical path is empty."""
-
-    def height(session: Session, _: Mapping[str, object]) -> int:
-        path = type(self)(session).critical_path(run=run, rank=rank, across_ranks=across_ranks)
-        return path.events.height
-
     when_empty = "no host slice or device work has both a start and a duration"
     return _of(self, ComputedRows(analyses.recorded("critical_path"), when_empty, height))
 
 
-def of_tree(self: Trace) -> Why:
+def of_tree(self: BaseTrace) -> Why:
     """Why a call tree has no slices."""
     return _of(
         self, ComputedRows(analyses.recorded("tree"), "the call tree contains no host slices")
@@ -143,5 +134,5 @@ def of_grid(communication: int, host: int) -> Why:
     return lambda: f"no factor is given: {' and '.join(f'{name}=[]' for name in empty)}"
 
 
-def _of(self: Trace, analysis: ComputedRows) -> Why:
+def _of(self: BaseTrace, analysis: ComputedRows) -> Why:
     return late_reason(self, lambda session: reasons.of_analysis(session, analysis))

@@ -12,14 +12,15 @@ from profframe import store
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.parameters import check_override
 from profframe.query.selection import Text
+from profframe.trace.base_trace import BaseTrace
+from profframe.trace.trace_tables import tables
 
 if TYPE_CHECKING:
     from profframe.analysis.critical_path import CriticalPath
     from profframe.export.lines.added_tracks import Given
-    from profframe.trace.trace import Trace
 
 
-def to_parquet(self: Trace, path: str | PathLike[str]) -> None:
+def to_parquet(self: BaseTrace, path: str | PathLike[str]) -> None:
     """Write every (run, rank) into a Parquet store, replacing those that exist.
 
     Parameters
@@ -33,11 +34,11 @@ def to_parquet(self: Trace, path: str | PathLike[str]) -> None:
         It cannot be written; its previous contents are kept.
     """
     for part in self._session.source.split():
-        store.write(type(self)(self._session.with_source(part)).tables, path)
+        store.write(tables(type(self)(self._session.with_source(part))), path)
 
 
 def export_chrome_trace(
-    self: Trace,
+    self: BaseTrace,
     path: str | PathLike[str],
     legacy: bool = False,
     highlight: CriticalPath | pl.DataFrame | None = None,
@@ -119,7 +120,7 @@ def export_chrome_trace(
 
 
 def augment(
-    self: Trace, path: str | PathLike[str], dtype: object = None, *, override: bool = False
+    self: BaseTrace, path: str | PathLike[str], dtype: object = None, *, override: bool = False
 ) -> None:
     """Write a trace with the work of ops and kernels in their arguments.
 
@@ -161,7 +162,7 @@ def augment(
         write_events(path, events)
 
 
-def export_speedscope(self: Trace, path: str | PathLike[str], metric: str = "self_ns") -> None:
+def export_speedscope(self: BaseTrace, path: str | PathLike[str], metric: str = "self_ns") -> None:
     """Write host threads for https://www.speedscope.app: a profile for each (run, rank, thread).
 
     Parameters
@@ -195,7 +196,7 @@ def export_speedscope(self: Trace, path: str | PathLike[str], metric: str = "sel
 
 
 def export_stacks(
-    self: Trace,
+    self: BaseTrace,
     path: str | PathLike[str],
     metric: str = "self_cpu_time_total",
     by: str = "stack",
@@ -238,7 +239,7 @@ def export_stacks(
 
 
 def report(
-    self: Trace,
+    self: BaseTrace,
     path: str | PathLike[str],
     *,
     title: str | None = None,

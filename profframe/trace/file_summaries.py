@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -17,9 +17,8 @@ from profframe.query.selection import spans
 from profframe.readers.formats import Contents, contents_of
 from profframe.show import execution_trace_text, hang_text, snapshot_text, units
 from profframe.show.special_files import FileSummaries, FileSummary
-
-if TYPE_CHECKING:
-    from profframe.trace.trace import Trace
+from profframe.trace.base_trace import BaseTrace
+from profframe.trace.query import answer
 
 _MOST: Final = 8
 """Maximum sentences, and runs or ranks, that are written out."""
@@ -36,12 +35,12 @@ _MEMORY_BY: Final = MappingProxyType(
 class FileKind:
     """A kind of file."""
 
-    words: Callable[[Trace], FileSummary]
+    words: Callable[[BaseTrace], FileSummary]
     without_times: str
     """A sentence that it has no times of ops and devices, and what to ask instead."""
 
 
-def file_summaries(trace: Trace, formats: Iterable[str | None]) -> FileSummaries:
+def file_summaries(trace: BaseTrace, formats: Iterable[str | None]) -> FileSummaries:
     """Summarise each kind of file that a trace was made from.
 
     Parameters
@@ -71,10 +70,10 @@ def without_times(formats: Iterable[str | None]) -> str:
     return "; ".join(view.without_times for name, view in VIEWS.items() if name in own)
 
 
-def dumps(trace: Trace) -> FileSummary:
+def dumps(trace: BaseTrace) -> FileSummary:
     """Summary of flight recorder dumps: what hangs, and how far each rank got."""
-    rows, sizes = trace.answer("hangs"), question(trace, "dumps")
-    progress = trace.answer("collective_progress")
+    rows, sizes = answer(trace, "hangs"), question(trace, "dumps")
+    progress = answer(trace, "collective_progress")
     records = int(sizes["records"].sum())
     label = "flight recorder"
     facts = (
@@ -88,7 +87,7 @@ def dumps(trace: Trace) -> FileSummary:
     if not records and not rows.height:
         hint = "TORCH_FR_BUFFER_SIZE=2000 makes torch record (TORCH_NCCL_TRACE_BUFFER_SIZE before)"
         return _words(label, what, facts, ("it has no records",), hint=hint)
-    sentences = hang_text.headline(rows, trace.answer("hangs", per="rank"), progress).split("\n")
+    sentences = hang_text.headline(rows, answer(trace, "hangs", per="rank"), progress).split("\n")
     excerpts = []
     if rows.height:
         first = rows.row(0, named=True)
@@ -103,7 +102,7 @@ def dumps(trace: Trace) -> FileSummary:
     )
 
 
-def memory(trace: Trace) -> FileSummary:
+def memory(trace: BaseTrace) -> FileSummary:
     """Summary of memory snapshots and timelines: what failed, what held memory, what is free."""
     sizes = question(trace, "snapshots")
     label = "memory"
@@ -112,21 +111,21 @@ def memory(trace: Trace) -> FileSummary:
         for name in ("records", "allocations", "segments", "blocks")
     )
     what = _each(sizes, snapshot_text.contents)
-    segments = trace.answer("fragmentation")
+    segments = answer(trace, "fragmentation")
     if not sizes["allocations"].sum():
         sentences = ["nothing is allocated in it, and nothing was allocated while it was recorded"]
         tables = [("Segments", segments)] if segments.height else []
         hint = "torch.cuda.memory._record_memory_history() makes torch record"
         return _words(label, what, facts, sentences, tables=tuple(tables), hint=hint)
-    failures = trace.answer("out_of_memory")
-    stacks = trace.answer("memory_stacks", per="frame", top=0)
-    lines = snapshot_text.headline(failures, stacks, trace.answer("snapshot_timeline"), segments)
+    failures = answer(trace, "out_of_memory")
+    stacks = answer(trace, "memory_stacks", per="frame", top=0)
+    lines = snapshot_text.headline(failures, stacks, answer(trace, "snapshot_timeline"), segments)
     at, when = ("oom", "when memory ran out") if failures.height else ("peak", "at the peak")
     tables = []
     for by, title in _MEMORY_BY.items():
         rows = stacks
         if by != "frame" or at != "peak":
-            rows = trace.answer("memory_stacks", per=by, at=at, top=0)
+            rows = answer(trace, "memory_stacks", per=by, at=at, top=0)
         if {*rows["name"]} - {None, "unknown"}:
             tables.append((f"{title} {when}", snapshot_text.table(rows)))
     excerpts: tuple[str, ...] = ()
@@ -135,9 +134,9 @@ def memory(trace: Trace) -> FileSummary:
     return _words(label, what, facts, lines, excerpts=excerpts, tables=tuple(tables))
 
 
-def execution(trace: Trace) -> FileSummary:
+def execution(trace: BaseTrace) -> FileSummary:
     """Summary of execution traces: what communicates, what moves most bytes, large tensors."""
-    sizes, traffic = question(trace, "execution_traces"), trace.answer("tensor_traffic")
+    sizes, traffic = question(trace, "execution_traces"), answer(trace, "tensor_traffic")
     facts = tuple(
         (label, units.count(int(sizes[name].sum())))
         for label, name in (
@@ -180,9 +179,9 @@ VIEWS: Final[Mapping[Contents, FileKind]] = MappingProxyType(
 """A view for each column of `sql/file_summaries/contents.sql`, by the contents of formats."""
 
 
-def question(trace: Trace, name: str) -> pl.DataFrame:
+def question(trace: BaseTrace, name: str) -> pl.DataFrame:
     """The rows of a question that only this module asks: a file of `sql/file_summaries`."""
-    return pl.DataFrame(trace.answer(sql_directory() / "file_summaries" / f"{name}.sql"))
+    return pl.DataFrame(answer(trace, sql_directory() / "file_summaries" / f"{name}.sql"))
 
 
 def _words(

@@ -19,12 +19,12 @@ from profframe.query.catalogue import is_shipped, reads
 from profframe.query.frames import plain
 from profframe.query.rules import Advice
 from profframe.query.run import RuleFindings, findings, on, ranked, user_findings
+from profframe.trace.base_trace import BaseTrace
 from profframe.trace.jobs import replayed
 
 if TYPE_CHECKING:
     from profframe.analysis.simulation.remedies import Changed, Remedy
     from profframe.analysis.simulation.what_if import JobModel
-    from profframe.trace.trace import Trace
 
 MOST_RUNS: Final = 4
 """Maximum runs that one question replays."""
@@ -57,7 +57,7 @@ _BROKEN: Final = (
 """Errors of a replay with impossible times."""
 
 
-def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> pl.DataFrame:
+def advice(self: BaseTrace, question: Advice, parameters: Mapping[str, object]) -> pl.DataFrame:
     """The rows of advice: what rules find, ranked by the gain in a replay of each run.
 
     A gain stays that of the rule, and ``gain_basis`` says why, if there is no replay: in a question
@@ -93,7 +93,7 @@ def advice(self: Trace, question: Advice, parameters: Mapping[str, object]) -> p
         raise
 
 
-def _gains(self: Trace, everything: RuleFindings) -> list[dict[str, Any]]:
+def _gains(self: BaseTrace, everything: RuleFindings) -> list[dict[str, Any]]:
     """Gains of findings by replay, or why there is no replay."""
     wanted = _to_replay(everything.rows)
     if not wanted:
@@ -148,7 +148,7 @@ def _not_replayed(rows: Sequence[Mapping[str, Any]], reason: str) -> list[dict[s
 
 
 def _of_run(
-    self: Trace,
+    self: BaseTrace,
     run: str | None,
     rows: Sequence[Mapping[str, Any]],
     windows: Mapping[tuple[Any, Any], Mapping[str, Any]],

@@ -5,18 +5,20 @@ each column is.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from profframe.query.selection import Text
-
-if TYPE_CHECKING:
-    from profframe.trace.trace import Trace
+from profframe.trace.base_trace import BaseTrace
+from profframe.trace.query import answer
 
 
 def annotations(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """What ran on host and devices for each user annotation, step by step.
 
@@ -32,11 +34,11 @@ def annotations(
         start, name. Columns: ``run rank step name calls host_ns kernels device_ns busy_ns
         device_start_ns device_window_ns exposed_communication_ns idle_ns step_ns lag_ns``.
     """
-    return self.answer("annotations", sort=sort, top=top, columns=columns)
+    return answer(self, "annotations", sort=sort, top=top, columns=columns)
 
 
 def clock_skew(
-    self: "Trace",
+    self: BaseTrace,
     skewed_ns: int = 50_000,
     *,
     sort: Text | None = None,
@@ -58,11 +60,15 @@ def clock_skew(
         One row per (run, rank), by run and rank. Columns: ``run rank clock base_ns reference_rank
         offset_ns error_ns collectives note``.
     """
-    return self.answer("clock_skew", skewed_ns=skewed_ns, sort=sort, top=top, columns=columns)
+    return answer(self, "clock_skew", skewed_ns=skewed_ns, sort=sort, top=top, columns=columns)
 
 
 def collective_progress(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """How far each rank got in each process group: which ranks are ahead, which behind.
 
@@ -78,11 +84,15 @@ def collective_progress(
         rank process_group process_group_description group_ranks is_loaded first_seq last_seq
         completed_seq missing_calls kind state created_ns stack``.
     """
-    return self.answer("collective_progress", sort=sort, top=top, columns=columns)
+    return answer(self, "collective_progress", sort=sort, top=top, columns=columns)
 
 
 def collective_traffic(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """How many bytes each rank sends to each other rank by all_to_all and send.
 
@@ -97,11 +107,11 @@ def collective_traffic(
         One row per (run, rank, peer_rank, process_group), by run, rank, peer_rank and group.
         Columns: ``run rank peer_rank process_group calls bytes``.
     """
-    return self.answer("collective_traffic", sort=sort, top=top, columns=columns)
+    return answer(self, "collective_traffic", sort=sort, top=top, columns=columns)
 
 
 def collectives(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "collective",
     mismatched: bool = False,
     corrected: bool = True,
@@ -139,7 +149,8 @@ def collectives(
         total_ns mean_ns min_ns p50_ns max_ns skew_ns max_skew_ns algorithm_gb_per_s bus_gb_per_s
         is_corrected``.
     """
-    return self.answer(
+    return answer(
+        self,
         "collectives",
         per=per,
         mismatched=mismatched,
@@ -151,7 +162,7 @@ def collectives(
 
 
 def counter_series(
-    self: "Trace",
+    self: BaseTrace,
     name: str = "",
     per: str = "value",
     *,
@@ -182,11 +193,15 @@ def counter_series(
         pid counter_id device unit samples start_ns span_ns mean_value min_value max_value
         last_value``.
     """
-    return self.answer("counter_series", name=name, per=per, sort=sort, top=top, columns=columns)
+    return answer(self, "counter_series", name=name, per=per, sort=sort, top=top, columns=columns)
 
 
 def counters_by_op(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """Hardware counters by op, from CUPTI's range profiler.
 
@@ -202,11 +217,11 @@ def counters_by_op(
         series. Columns: ``run rank op series matched_by ops ranges total mean_value min_value
         max_value``.
     """
-    return self.answer("counters_by_op", sort=sort, top=top, columns=columns)
+    return answer(self, "counters_by_op", sort=sort, top=top, columns=columns)
 
 
 def expert_balance(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "step",
     corrected: bool = True,
     *,
@@ -234,13 +249,17 @@ def expert_balance(
         most_received_rank dur_ns wait_ns transfer_ns transfer_over_mean transfer_max_over_mean
         slowest_rank is_corrected``.
     """
-    return self.answer(
-        "expert_balance", per=per, corrected=corrected, sort=sort, top=top, columns=columns
+    return answer(
+        self, "expert_balance", per=per, corrected=corrected, sort=sort, top=top, columns=columns
     )
 
 
 def exposed_communication(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """When the devices communicated while none of them computed.
 
@@ -255,11 +274,11 @@ def exposed_communication(
         One row per (run, rank, time span), by run, rank, start_ns. Columns: ``run rank start_ns
         dur_ns``.
     """
-    return self.answer("exposed_communication", sort=sort, top=top, columns=columns)
+    return answer(self, "exposed_communication", sort=sort, top=top, columns=columns)
 
 
 def flame(
-    self: "Trace",
+    self: BaseTrace,
     top: int = 5000,
     min_share: float = 0.0,
     *,
@@ -284,11 +303,11 @@ def flame(
         inside it. Columns: ``run rank node_id parent_id depth name kind direction calls self_ns
         total_ns self_device_ns device_ns event_id``.
     """
-    return self.answer("flame", top=top, min_share=min_share, sort=sort, columns=columns)
+    return answer(self, "flame", top=top, min_share=min_share, sort=sort, columns=columns)
 
 
 def fragmentation(
-    self: "Trace",
+    self: BaseTrace,
     request_bytes: int = 0,
     per: str = "segment",
     segments: int = 32,
@@ -326,7 +345,8 @@ def fragmentation(
         segment_id and place in the segment. Columns: ``run rank device segment_id segment_type
         segment_bytes offset_bytes bytes state blocks segments pieces``.
     """
-    return self.answer(
+    return answer(
+        self,
         "fragmentation",
         request_bytes=request_bytes,
         per=per,
@@ -339,7 +359,7 @@ def fragmentation(
 
 
 def gaps(
-    self: "Trace",
+    self: BaseTrace,
     top: int = 20,
     per: str = "device",
     kernel_wait_ns: int = 30_000,
@@ -369,13 +389,13 @@ def gaps(
         line_name line_ns module_id module_name module_ns op_id op_name op_ns annotation_id
         annotation_name annotation_ns frame_id frame_name frame_ns call_id call_name call_ns``.
     """
-    return self.answer(
-        "gaps", top=top, per=per, kernel_wait_ns=kernel_wait_ns, sort=sort, columns=columns
+    return answer(
+        self, "gaps", top=top, per=per, kernel_wait_ns=kernel_wait_ns, sort=sort, columns=columns
     )
 
 
 def graph_layers(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "graph",
     *,
     sort: Text | None = None,
@@ -399,11 +419,11 @@ def graph_layers(
         before after device_ns layers_ns share mean_ns p50_ns max_ns mean_span_ns before_ns after_ns
         slowest_layer slowest_ns slowest_ratio sequence first_launch_id first_id``.
     """
-    return self.answer("graph_layers", per=per, sort=sort, top=top, columns=columns)
+    return answer(self, "graph_layers", per=per, sort=sort, top=top, columns=columns)
 
 
 def hangs(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "collective",
     *,
     sort: Text | None = None,
@@ -433,11 +453,11 @@ def hangs(
         finding role record_id kind called_group called_seq input_sizes input_dtypes output_sizes
         output_dtypes state created_ns stack``.
     """
-    return self.answer("hangs", per=per, sort=sort, top=top, columns=columns)
+    return answer(self, "hangs", per=per, sort=sort, top=top, columns=columns)
 
 
 def idle(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "stream",
     kernel_wait_ns: int = 30_000,
     by: str = "cause",
@@ -473,13 +493,24 @@ def idle(
         stream, the longest idle_ns first, then by name. Columns: ``run rank device stream name gaps
         idle_ns share max_ns max_id``.
     """
-    return self.answer(
-        "idle", per=per, kernel_wait_ns=kernel_wait_ns, by=by, sort=sort, top=top, columns=columns
+    return answer(
+        self,
+        "idle",
+        per=per,
+        kernel_wait_ns=kernel_wait_ns,
+        by=by,
+        sort=sort,
+        top=top,
+        columns=columns,
     )
 
 
 def input_balance(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """How long each rank waits for its input, and which rank holds up the others.
 
@@ -495,11 +526,11 @@ def input_balance(
         then by step and rank. Columns: ``run rank step ranks calls load_ns wait_ns mean_wait_ns
         median_wait_ns max_wait_ns over_median_ns wait_over_mean slowest_rank``.
     """
-    return self.answer("input_balance", sort=sort, top=top, columns=columns)
+    return answer(self, "input_balance", sort=sort, top=top, columns=columns)
 
 
 def kernel_categories(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "rank",
     *,
     sort: Text | None = None,
@@ -522,11 +553,11 @@ def kernel_categories(
         within a rank, step or stream. Columns: ``run rank step device stream category class calls
         total_ns share busy_ns exposed_ns both_ns``.
     """
-    return self.answer("kernel_categories", per=per, sort=sort, top=top, columns=columns)
+    return answer(self, "kernel_categories", per=per, sort=sort, top=top, columns=columns)
 
 
 def kernel_overlap(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "rank",
     *,
     sort: Text | None = None,
@@ -550,11 +581,11 @@ def kernel_overlap(
         communication kernel, by run, rank, start. Columns: ``run rank process_group collective
         event_id name start_ns calls communication_ns hidden_ns exposed_ns hidden_share``.
     """
-    return self.answer("kernel_overlap", per=per, sort=sort, top=top, columns=columns)
+    return answer(self, "kernel_overlap", per=per, sort=sort, top=top, columns=columns)
 
 
 def kernels(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "name",
     top: int = 0,
     copies: bool = False,
@@ -593,13 +624,13 @@ def kernels(
         rank name grid block registers shared_memory_bytes op calls total_ns mean_ns min_ns max_ns
         share blocks_per_sm occupancy``.
     """
-    return self.answer(
-        "kernels", per=per, top=top, copies=copies, per_op=per_op, sort=sort, columns=columns
+    return answer(
+        self, "kernels", per=per, top=top, copies=copies, per_op=per_op, sort=sort, columns=columns
     )
 
 
 def launches(
-    self: "Trace",
+    self: BaseTrace,
     outlier_call_ns: int = 50_000,
     outlier_delay_ns: int = 100_000,
     *,
@@ -626,7 +657,8 @@ def launches(
         p50_ns p90_ns p99_ns max_ns mean_delay_ns p50_delay_ns p90_delay_ns p99_delay_ns
         max_delay_ns short_kernels outlier_calls outlier_delays``.
     """
-    return self.answer(
+    return answer(
+        self,
         "launches",
         outlier_call_ns=outlier_call_ns,
         outlier_delay_ns=outlier_delay_ns,
@@ -637,7 +669,7 @@ def launches(
 
 
 def memory_bandwidth(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "direction",
     *,
     sort: Text | None = None,
@@ -660,11 +692,15 @@ def memory_bandwidth(
         Columns: ``run rank device kind name calls unsized_calls bytes total_ns busy_ns bytes_per_s
         busy_bytes_per_s min_bytes_per_s max_bytes_per_s busy_share``.
     """
-    return self.answer("memory_bandwidth", per=per, sort=sort, top=top, columns=columns)
+    return answer(self, "memory_bandwidth", per=per, sort=sort, top=top, columns=columns)
 
 
 def memory_owners(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """What was allocated at the memory peak, by the op that requested it.
 
@@ -680,11 +716,11 @@ def memory_owners(
         first, then by name. Columns: ``run rank device_type device origin op_name blocks bytes
         share max_bytes op_id source``.
     """
-    return self.answer("memory_owners", sort=sort, top=top, columns=columns)
+    return answer(self, "memory_owners", sort=sort, top=top, columns=columns)
 
 
 def memory_peak(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "device",
     top: int | None = None,
     *,
@@ -714,11 +750,11 @@ def memory_peak(
         then by run, rank, time, device and address. Columns: ``run rank device_type device address
         bytes time_ns op_id op_name annotation_id annotation_name``.
     """
-    return self.answer("memory_peak", per=per, top=top, sort=sort, columns=columns)
+    return answer(self, "memory_peak", per=per, top=top, sort=sort, columns=columns)
 
 
 def memory_stacks(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "stack",
     at: str = "peak",
     top: int = 100,
@@ -766,7 +802,8 @@ def memory_stacks(
         by device, largest change first. Columns: ``run rank device stack_id name from_bytes
         to_bytes change_bytes made_bytes made_blocks freed_bytes freed_blocks stack``.
     """
-    return self.answer(
+    return answer(
+        self,
         "memory_stacks",
         per=per,
         at=at,
@@ -781,7 +818,7 @@ def memory_stacks(
 
 
 def memory_timeline(
-    self: "Trace",
+    self: BaseTrace,
     points: int = 1000,
     *,
     sort: Text | None = None,
@@ -804,11 +841,11 @@ def memory_timeline(
         first within an instant. Columns: ``run rank device_type device time_ns bytes
         allocated_bytes reserved_bytes op_id op_name``.
     """
-    return self.answer("memory_timeline", points=points, sort=sort, top=top, columns=columns)
+    return answer(self, "memory_timeline", points=points, sort=sort, top=top, columns=columns)
 
 
 def modules(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "step",
     together: Sequence[str] = (),
     *,
@@ -836,11 +873,15 @@ def modules(
         backward_kernels backward_device_ns self_backward_device_ns total_device_ns busy_ns span_ns
         exposed_communication_ns idle_ns``.
     """
-    return self.answer("modules", per=per, together=together, sort=sort, top=top, columns=columns)
+    return answer(self, "modules", per=per, together=together, sort=sort, top=top, columns=columns)
 
 
 def op_idle_queue(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """Self time of each host slice, and whether the devices had work meanwhile.
 
@@ -855,11 +896,11 @@ def op_idle_queue(
         One row per host slice that nests, by run, rank, start and event_id. Columns: ``run rank
         event_id parent_id name kind step start_ns dur_ns self_ns idle_ns idle_share queue_depth``.
     """
-    return self.answer("op_idle_queue", sort=sort, top=top, columns=columns)
+    return answer(self, "op_idle_queue", sort=sort, top=top, columns=columns)
 
 
 def op_kernels(
-    self: "Trace",
+    self: BaseTrace,
     group_by_input_shape: bool = False,
     copies: bool = False,
     *,
@@ -887,7 +928,8 @@ def op_kernels(
         max_op_delay_ns mean_runtime_delay_ns p50_runtime_delay_ns p90_runtime_delay_ns
         max_runtime_delay_ns first_event_id``.
     """
-    return self.answer(
+    return answer(
+        self,
         "op_kernels",
         group_by_input_shape=group_by_input_shape,
         copies=copies,
@@ -898,7 +940,7 @@ def op_kernels(
 
 
 def optimizable_events(
-    self: "Trace",
+    self: BaseTrace,
     n: int = 1,
     *,
     sort: Text | None = None,
@@ -921,11 +963,15 @@ def optimizable_events(
         then start and event_id. Columns: ``run rank event_id name kind start_ns dur_ns self_ns
         idle_ns idle_share score source_location``.
     """
-    return self.answer("optimizable_events", n=n, sort=sort, top=top, columns=columns)
+    return answer(self, "optimizable_events", n=n, sort=sort, top=top, columns=columns)
 
 
 def out_of_memory(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """Each time that memory ran out: the request, and what held the rest.
 
@@ -942,11 +988,15 @@ def out_of_memory(
         held_blocks reserved_bytes inactive_bytes largest_free_bytes segment_free_bytes fits_block
         fits_segment fits_sum frame holder_bytes holder_frame holder_stack_id stack``.
     """
-    return self.answer("out_of_memory", sort=sort, top=top, columns=columns)
+    return answer(self, "out_of_memory", sort=sort, top=top, columns=columns)
 
 
 def overview(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """What is in each trace.
 
@@ -961,11 +1011,11 @@ def overview(
         One row per (run, rank), also without events, by run and rank. Columns: ``run rank events
         span_ns threads devices kernels device_busy_ns steps``.
     """
-    return self.answer("overview", sort=sort, top=top, columns=columns)
+    return answer(self, "overview", sort=sort, top=top, columns=columns)
 
 
 def phases(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "phase",
     *,
     sort: Text | None = None,
@@ -992,11 +1042,15 @@ def phases(
         tokens_per_s kernels graphs device_ns graph_share busy_ns idle_ns idle_share
         communication_ns exposed_communication_ns known_share roofline_share``.
     """
-    return self.answer("phases", per=per, sort=sort, top=top, columns=columns)
+    return answer(self, "phases", per=per, sort=sort, top=top, columns=columns)
 
 
 def pipeline_actions(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """What each pipeline rank did when: which stage, which microbatch, forward or backward.
 
@@ -1012,11 +1066,11 @@ def pipeline_actions(
         Columns: ``run rank step pass stage microbatch phase event_id name start_ns dur_ns idle_ns
         source``.
     """
-    return self.answer("pipeline_actions", sort=sort, top=top, columns=columns)
+    return answer(self, "pipeline_actions", sort=sort, top=top, columns=columns)
 
 
 def pipeline_bubbles(
-    self: "Trace",
+    self: BaseTrace,
     corrected: bool = True,
     *,
     sort: Text | None = None,
@@ -1039,11 +1093,17 @@ def pipeline_bubbles(
         pass stages microbatches actions start_ns window_ns busy_ns bubble_ns bubble_share warmup_ns
         steady_ns cooldown_ns pipeline_ranks ideal_share is_corrected``.
     """
-    return self.answer("pipeline_bubbles", corrected=corrected, sort=sort, top=top, columns=columns)
+    return answer(
+        self, "pipeline_bubbles", corrected=corrected, sort=sort, top=top, columns=columns
+    )
 
 
 def python_lines(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """Host self time, device time and idle time by line of the user's code.
 
@@ -1059,11 +1119,11 @@ def python_lines(
         self_device_ns, then by name. Columns: ``run rank name calls total_ns self_ns self_share
         idle_ns kernels device_ns self_device_ns self_backward_device_ns device_share first_id``.
     """
-    return self.answer("python_lines", sort=sort, top=top, columns=columns)
+    return answer(self, "python_lines", sort=sort, top=top, columns=columns)
 
 
 def queue_depth(
-    self: "Trace",
+    self: BaseTrace,
     points: int = 0,
     per: str = "change",
     full_depth: int = 1024,
@@ -1096,7 +1156,8 @@ def queue_depth(
         Columns: ``run rank device stream span_ns mean_depth min_depth max_depth p50_depth p90_depth
         p99_depth empty_ns empty_share blocked_ns blocked_share``.
     """
-    return self.answer(
+    return answer(
+        self,
         "queue_depth",
         points=points,
         per=per,
@@ -1108,7 +1169,11 @@ def queue_depth(
 
 
 def rank_balance(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """How evenly each class of time is spread over ranks, overall and in each step.
 
@@ -1124,11 +1189,15 @@ def rank_balance(
         class in the order below. Columns: ``run ranks step class min_ns max_ns mean_ns std_ns
         max_over_mean min_rank max_rank``.
     """
-    return self.answer("rank_balance", sort=sort, top=top, columns=columns)
+    return answer(self, "rank_balance", sort=sort, top=top, columns=columns)
 
 
 def recompute(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """What ran again in backward, for activation checkpointing, by module and op.
 
@@ -1143,11 +1212,11 @@ def recompute(
         One row per (run, rank, module, op), the most device_ns first, then in this order. Columns:
         ``run rank module op calls launching self_host_ns kernels kernel_ns device_ns share``.
     """
-    return self.answer("recompute", sort=sort, top=top, columns=columns)
+    return answer(self, "recompute", sort=sort, top=top, columns=columns)
 
 
 def run_samples(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "run",
     kernel_by: str = "name",
     copies: bool = False,
@@ -1188,7 +1257,8 @@ def run_samples(
         spent_ns first, name, device. Columns: ``run rank step what name device calls spent_ns
         device_ns flops flops_ns bytes bytes_ns compute_ps compute_ns memory_ps memory_ns``.
     """
-    return self.answer(
+    return answer(
+        self,
         "run_samples",
         per=per,
         kernel_by=kernel_by,
@@ -1203,7 +1273,7 @@ def run_samples(
 
 
 def runs(
-    self: "Trace",
+    self: BaseTrace,
     per_step: int = 0,
     *,
     sort: Text | None = None,
@@ -1228,11 +1298,15 @@ def runs(
         unrecorded_ns idle_ns busy_ns busy_share exposed_communication_share peak_device_bytes
         peak_host_bytes``.
     """
-    return self.answer("runs", per_step=per_step, sort=sort, top=top, columns=columns)
+    return answer(self, "runs", per_step=per_step, sort=sort, top=top, columns=columns)
 
 
 def self_times(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """Where the time went, by name and kind.
 
@@ -1248,11 +1322,11 @@ def self_times(
         kind. Columns: ``run rank name kind calls self_ns total_ns mean_ns min_ns max_ns
         self_share``.
     """
-    return self.answer("self_times", sort=sort, top=top, columns=columns)
+    return answer(self, "self_times", sort=sort, top=top, columns=columns)
 
 
 def sequences(
-    self: "Trace",
+    self: BaseTrace,
     name: str = "",
     min_kernels: int = 3,
     top: int = 10,
@@ -1283,7 +1357,8 @@ def sequences(
         rank, first_event_id. Columns: ``run rank name kind sequence kernels calls device_ns
         total_ns first_event_id``.
     """
-    return self.answer(
+    return answer(
+        self,
         "sequences",
         name=name,
         min_kernels=min_kernels,
@@ -1295,7 +1370,7 @@ def sequences(
 
 
 def snapshot_timeline(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "device",
     points: int = 1000,
     top: int = 10,
@@ -1324,13 +1399,13 @@ def snapshot_timeline(
         the largest at the peak first. Columns: ``run rank device event_id time_ns stack_id name
         is_rest allocated_bytes active_bytes reserved_bytes``.
     """
-    return self.answer(
-        "snapshot_timeline", per=per, points=points, top=top, sort=sort, columns=columns
+    return answer(
+        self, "snapshot_timeline", per=per, points=points, top=top, sort=sort, columns=columns
     )
 
 
 def step_communication(
-    self: "Trace",
+    self: BaseTrace,
     window: str = "step",
     corrected: bool = True,
     *,
@@ -1359,7 +1434,8 @@ def step_communication(
         exposed_share wait_share compute_over_mean exposed_over_mean wait_over_mean step_ns host_ns
         device_start_ns device_window_ns lag_ns``.
     """
-    return self.answer(
+    return answer(
+        self,
         "step_communication",
         window=window,
         corrected=corrected,
@@ -1370,7 +1446,7 @@ def step_communication(
 
 
 def step_times(
-    self: "Trace",
+    self: BaseTrace,
     window: str = "step",
     *,
     sort: Text | None = None,
@@ -1395,11 +1471,11 @@ def step_times(
         exposed_communication_ns exposed_copy_ns unrecorded_ns idle_ns other_steps_ns busy_share
         is_steady lack``.
     """
-    return self.answer("step_times", window=window, sort=sort, top=top, columns=columns)
+    return answer(self, "step_times", window=window, sort=sort, top=top, columns=columns)
 
 
 def stragglers(
-    self: "Trace",
+    self: BaseTrace,
     per: str = "rank",
     corrected: bool = True,
     *,
@@ -1427,13 +1503,17 @@ def stragglers(
         excess_ns late_ns mean_late_ns max_late_ns wait_ns mean_wait_ns communication_ns
         is_corrected``.
     """
-    return self.answer(
-        "stragglers", per=per, corrected=corrected, sort=sort, top=top, columns=columns
+    return answer(
+        self, "stragglers", per=per, corrected=corrected, sort=sort, top=top, columns=columns
     )
 
 
 def tensor_traffic(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """How many bytes ops of an execution trace read and write, by name.
 
@@ -1450,11 +1530,11 @@ def tensor_traffic(
         process_group_description calls read_bytes written_bytes allocated_bytes largest_bytes
         largest_dtype largest_shape largest_node_id``.
     """
-    return self.answer("tensor_traffic", sort=sort, top=top, columns=columns)
+    return answer(self, "tensor_traffic", sort=sort, top=top, columns=columns)
 
 
 def time_breakdown(
-    self: "Trace",
+    self: BaseTrace,
     window: str = "step",
     per: str = "step",
     *,
@@ -1487,13 +1567,13 @@ def time_breakdown(
         copied, alone and together. One row per (run, rank, what was running together), the longest
         first, then by run, rank and classes. Columns: ``run rank classes total_ns share``.
     """
-    return self.answer(
-        "time_breakdown", window=window, per=per, sort=sort, top=top, columns=columns
+    return answer(
+        self, "time_breakdown", window=window, per=per, sort=sort, top=top, columns=columns
     )
 
 
 def utilization(
-    self: "Trace",
+    self: BaseTrace,
     window: str = "step",
     *,
     sort: Text | None = None,
@@ -1517,11 +1597,15 @@ def utilization(
         busy_share sm_efficiency occupancy step_ns host_ns device_start_ns device_window_ns
         lag_ns``.
     """
-    return self.answer("utilization", window=window, sort=sort, top=top, columns=columns)
+    return answer(self, "utilization", window=window, sort=sort, top=top, columns=columns)
 
 
 def work_rates(
-    self: "Trace", *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """How fast each device worked over time: FLOP and bytes per second.
 
@@ -1536,4 +1620,4 @@ def work_rates(
         One row per (run, rank, device, moment at which a rate changes), in this order. Columns:
         ``run rank device time_ns flop_per_s bytes_per_s``.
     """
-    return self.answer("work_rates", sort=sort, top=top, columns=columns)
+    return answer(self, "work_rates", sort=sort, top=top, columns=columns)

@@ -14,6 +14,7 @@ from profframe import schema
 from profframe.analysis import run_selection
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.facts.device_catalogue import Devices
+from profframe.query.catalogue import resolve
 from profframe.query.per_trace import TraceConnections
 from profframe.query.selection import (
     Integers,
@@ -29,11 +30,11 @@ from profframe.show import units
 from profframe.show.frame import frame
 from profframe.show.path_text import ShownPath
 from profframe.trace import empty_reasons
+from profframe.trace.base_trace import BaseTrace
 
 if TYPE_CHECKING:
     from profframe.analysis.critical_path import CriticalPath, path_across_ranks
     from profframe.analysis.simulation import what_if as replay
-    from profframe.trace.trace import Trace
 
 FACTORS: Final = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 _MOST_UNRECORDED: Final = 0.01
@@ -41,7 +42,7 @@ _MOST_UNRECORDED: Final = 0.01
 
 
 def critical_path(  # noqa: PLR0917 -- which part of which trace
-    self: Trace,
+    self: BaseTrace,
     step: Numbers | None = None,
     run: Text | None = None,
     rank: Numbers | None = None,
@@ -92,7 +93,12 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     from profframe.analysis.critical_path import find
 
     views = dict.fromkeys(("events", "traces", "profiler_steps"))
-    why = empty_reasons.of_path(self, run, rank, across_ranks=across_ranks)
+
+    def height(part: Session, _: Mapping[str, object]) -> int:
+        trace = type(self)(part)
+        return critical_path(trace, run=run, rank=rank, across_ranks=across_ranks).events.height
+
+    why = empty_reasons.of_path(self, height)
     step = one_integer("step", step)
     if across_ranks:
         return ShownPath.of(_across_ranks(self, run, rank, (step, annotation, instance)), why)
@@ -103,7 +109,7 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
 
 
 def blame(
-    self: Trace,
+    self: BaseTrace,
     per: str = "name",
     run: Text | None = None,
     step: Numbers | None = None,
@@ -182,7 +188,12 @@ def blame(
     steps = None if step is None else _some_steps(self._session, integers("step", step))
     with _late(self, run, corrected=corrected) as (connect, gathered, name):
         rows = blaming.find(connect, gathered, name, per, steps=steps, corrected=corrected)
-    return frame(rows, why=empty_reasons.of_blame(self, run, steps, corrected=corrected))
+
+    def height(part: Session, given: Mapping[str, object]) -> int:
+        chosen = steps if given else None
+        return blame(type(self)(part), "rank", run, chosen, corrected=corrected).height
+
+    return frame(rows, why=empty_reasons.of_blame(self, height, run, steps, corrected=corrected))
 
 
 def _some_steps(session: Session, steps: Integers) -> tuple[int, ...]:
@@ -192,7 +203,7 @@ def _some_steps(session: Session, steps: Integers) -> tuple[int, ...]:
     return tuple(step for step in present if step in steps)
 
 
-def late_slices(self: Trace, run: str, step: int | None, *, corrected: bool) -> pl.DataFrame:
+def late_slices(self: BaseTrace, run: str, step: int | None, *, corrected: bool) -> pl.DataFrame:
     """Each time that a rank of a run was late to a collective, with what is to blame for it."""
     from profframe.analysis.critical_path.blame import slices
 
@@ -203,7 +214,7 @@ def late_slices(self: Trace, run: str, step: int | None, *, corrected: bool) -> 
 
 @contextmanager
 def _late(
-    self: Trace, run: Text | None, *, corrected: bool
+    self: BaseTrace, run: Text | None, *, corrected: bool
 ) -> Iterator[tuple[path_across_ranks.Connect, path_across_ranks.JobWindow, str | None]]:
     """Yield connections, job data and the name of the run."""
     session, name, ranks = _job(self, run, "blame")
@@ -213,7 +224,10 @@ def _late(
 
 
 def _across_ranks(
-    self: Trace, run: Text | None, rank: Numbers | None, what: tuple[int | None, str | None, int]
+    self: BaseTrace,
+    run: Text | None,
+    rank: Numbers | None,
+    what: tuple[int | None, str | None, int],
 ) -> CriticalPath:
     from profframe.analysis.critical_path.path_across_ranks import find
 
@@ -245,7 +259,7 @@ def _gathered(
     )
 
 
-def _job(self: Trace, run: Text | None, what: str) -> tuple[Session, str | None, list[int]]:
+def _job(self: BaseTrace, run: Text | None, what: str) -> tuple[Session, str | None, list[int]]:
     """The session of one run, its name and its ranks."""
     session = _of_run(self._session, run)
     traces = session.rows("traces").select("run", "rank").unique().sort("run", "rank")
@@ -272,7 +286,7 @@ def _connect(session: Session) -> path_across_ranks.Connect:
     return lambda rank: parts.connection(None, rank)
 
 
-def parts_of(self: Trace) -> TraceConnections:
+def parts_of(self: BaseTrace) -> TraceConnections:
     """The rows of a trace by (run, rank)."""
     return TraceConnections(
         self._session, dict.fromkeys(("events", "traces", "counters", "profiler_steps"))
@@ -298,7 +312,7 @@ def _connections(session: Session, ranks: Sequence[int]) -> Iterator[path_across
         yield kept
 
 
-def dependencies(self: Trace) -> pl.DataFrame:
+def dependencies(self: BaseTrace) -> pl.DataFrame:
     """What had to wait for what: launches, streams, waits, collectives of all ranks, and more.
 
     In SQL it is the table `dependencies`. It is computed when a query names it.
@@ -317,7 +331,8 @@ def dependencies(self: Trace) -> pl.DataFrame:
     """
     rows = pl.DataFrame(dependency_table(self._session))
     plain = rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
-    return frame(plain, why=empty_reasons.of_dependencies(self))
+    why = empty_reasons.of_dependencies(self, lambda part, _: dependency_table(part).num_rows)
+    return frame(plain, why=why)
 
 
 def dependency_table(session: Session) -> pa.Table:
@@ -336,7 +351,7 @@ def dependency_table(session: Session) -> pa.Table:
 
 
 def what_if(
-    self: Trace,
+    self: BaseTrace,
     step: Numbers | None = None,
     run: Text | None = None,
     *,
@@ -449,7 +464,7 @@ def what_if(
 
 
 def what_if_grid(
-    self: Trace,
+    self: BaseTrace,
     step: Numbers | None = None,
     run: Text | None = None,
     *,
@@ -500,13 +515,13 @@ def what_if_grid(
     return frame(rows, why=empty_reasons.of_grid(len(communication), len(host)))
 
 
-def _assert_recorded(trace: Trace, session: Session, step: int | None) -> None:
+def _assert_recorded(session: Session, step: int | None) -> None:
     """Refuse to predict where work that is not in the trace may have run for much of the time."""
     count = "SELECT count(lost_start_ns) AS calls FROM events"
     lost = session.select(count).column("calls")[0].as_py()
     if not lost:
         return
-    parts = trace.time_breakdown().filter(
+    parts = session.answer(*resolve("time_breakdown", {})).filter(
         pl.col("step").is_null() if step is None else pl.col("step") == step
     )
     shares = (parts["unrecorded_ns"] / parts["span_ns"]).to_list()
@@ -520,7 +535,7 @@ def _assert_recorded(trace: Trace, session: Session, step: int | None) -> None:
 
 
 def replayed(
-    self: Trace, step: Numbers | None, run: Text | None
+    self: BaseTrace, step: Numbers | None, run: Text | None
 ) -> tuple[replay.JobModel, path_across_ranks.Connect, Session]:
     """The replay model of a run, built once, with connections to its rows and its session."""
     from profframe.analysis.simulation import what_if as replay
@@ -530,7 +545,7 @@ def replayed(
     if not ranks:
         lack = empty_reasons.lack_of(type(self)(session), "traces")
         raise AnswerError(f"there is nothing to predict: {lack}")
-    _assert_recorded(type(self)(session), session, step)
+    _assert_recorded(session, step)
     what = (step, None, 0)
     with _connections(session, ranks) as connect:
         gathered = _gathered(session, connect, ranks, what)

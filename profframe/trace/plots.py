@@ -11,9 +11,12 @@ from profframe.errors import ParameterError, UnknownNameError, no_attribute
 from profframe.pages.plots import drawing
 from profframe.query.selection import texts
 from profframe.show.empty_frames import why_empty
+from profframe.trace import run_statistics
 from profframe.trace.argument_hints import suggest_filter_calls
+from profframe.trace.base_trace import BaseTrace
 from profframe.trace.empty_reasons import lack_of
-from profframe.trace.query import own_rows
+from profframe.trace.query import answer, own_rows, roofline
+from profframe.trace.trace_tables import shared_session, table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from profframe.pages.plots.chart_parts import AnyChart
     from profframe.pages.timeline import Timeline
     from profframe.query.selection import Text
-    from profframe.trace.trace import Trace
 
 _MOST_STEPPED: Final = 8
 """Steps are drawn by default for up to this many traces."""
@@ -56,7 +58,7 @@ class Plots:
     3
     """
 
-    trace: Trace
+    trace: BaseTrace
 
     if not TYPE_CHECKING:  # a type checker would accept any name as an existing one
 
@@ -89,7 +91,7 @@ class Plots:
         with drawing():
             from profframe.pages.plots import chart_parts, time_charts
 
-            rows = self.trace.answer("time_breakdown")
+            rows = answer(self.trace, "time_breakdown")
             traces = chart_parts.non_empty(rows, "breakdown").filter(rows["step"].is_null())
             steps = rows.filter(rows["step"].is_not_null())
             if per == "step":
@@ -120,7 +122,7 @@ class Plots:
         with drawing():
             from profframe.pages.plots import chart_parts, time_charts
 
-            rows = self.trace.answer("step_times")
+            rows = answer(self.trace, "step_times")
             return time_charts.steps(chart_parts.non_empty(rows, "steps"))
 
     def kernel_categories(self) -> AnyChart:
@@ -139,7 +141,7 @@ class Plots:
         with drawing():
             from profframe.pages.plots import chart_parts, time_charts
 
-            rows = self.trace.answer("kernel_categories")
+            rows = answer(self.trace, "kernel_categories")
             return time_charts.kernel_categories(chart_parts.non_empty(rows, "kernel_categories"))
 
     def kernels(
@@ -172,11 +174,11 @@ class Plots:
         with drawing():
             from profframe.pages.plots import chart_parts, time_charts
 
-            several = self.trace.traces.height > 1
+            several = table(self.trace, "traces").height > 1
             limit = (5 if several else 15) if top is None else _at_least_one("top", top)
-            rows = self.trace.answer("kernels", per=per, top=limit, copies=copies)
+            rows = answer(self.trace, "kernels", per=per, top=limit, copies=copies)
             is_short = per == "short_name" and not rows.is_empty()
-            full_names = self.trace.answer("kernels", copies=copies) if is_short else None
+            full_names = answer(self.trace, "kernels", copies=copies) if is_short else None
             return time_charts.kernels(chart_parts.non_empty(rows, "kernels"), full_names)
 
     def memory(self, points: int | None = None) -> AnyChart:
@@ -203,7 +205,9 @@ class Plots:
 
             rows = self._point_rows("memory_timeline", moments.MEMORIES, points)
             chart_parts.non_empty(rows, "memory")
-            return moments.memory(rows, self.trace.answer("memory_peak"), self.trace.traces)
+            return moments.memory(
+                rows, answer(self.trace, "memory_peak"), table(self.trace, "traces")
+            )
 
     def snapshot_timeline(self, per: str | None = None, points: int | None = None) -> AnyChart:
         """Show what held memory over time, from a memory snapshot.
@@ -236,15 +240,15 @@ class Plots:
                     self.trace, "SELECT count(category) > 0 FROM allocations"
                 ).item()
                 per = "category" if has_categories else "frame"
-            peaks = self.trace.answer("snapshot_timeline", points=5)
+            peaks = answer(self.trace, "snapshot_timeline", points=5)
             devices = peaks.select(memory_charts.DEVICES).unique().height
             if points is None:
                 points = chart_parts.MOST_ROWS // (memory_charts.TOP + 1) // max(devices, 1)
-            rows = self.trace.answer(
-                "snapshot_timeline", per=per, points=points, top=memory_charts.TOP
+            rows = answer(
+                self.trace, "snapshot_timeline", per=per, points=points, top=memory_charts.TOP
             )
             return memory_charts.timeline(
-                chart_parts.non_empty(rows, "snapshot_timeline"), self.trace.traces, per
+                chart_parts.non_empty(rows, "snapshot_timeline"), table(self.trace, "traces"), per
             )
 
     def segments(self) -> AnyChart:
@@ -267,7 +271,7 @@ class Plots:
                 self.trace, "SELECT count(DISTINCT (run, rank, device)) FROM segments"
             ).item()
             pieces = chart_parts.MOST_ROWS // max(min(devices, chart_parts.MOST_PANELS), 1)
-            rows = self.trace.answer("fragmentation", per="piece", pieces=min(pieces, 2000))
+            rows = answer(self.trace, "fragmentation", per="piece", pieces=min(pieces, 2000))
             return memory_charts.segments(chart_parts.non_empty(rows, "segments"))
 
     def queue_depth(self, points: int | None = None) -> AnyChart:
@@ -294,7 +298,7 @@ class Plots:
 
             rows = self._point_rows("queue_depth", moments.DEVICES, points)
             chart_parts.non_empty(rows, "queue_depth")
-            return moments.queue_depth(rows, self.trace.traces)
+            return moments.queue_depth(rows, table(self.trace, "traces"))
 
     def idle(self, per: str = "stream", kernel_wait_ns: int = 30_000) -> AnyChart:
         """Show why streams or devices were idle, and for how long.
@@ -317,7 +321,7 @@ class Plots:
         with drawing():
             from profframe.pages.plots import chart_parts, time_charts
 
-            rows = self.trace.answer("idle", per=per, kernel_wait_ns=kernel_wait_ns)
+            rows = answer(self.trace, "idle", per=per, kernel_wait_ns=kernel_wait_ns)
             return time_charts.idle(chart_parts.non_empty(rows, "idle"))
 
     def roofline(
@@ -343,7 +347,7 @@ class Plots:
         with drawing():
             from profframe.pages.plots import chart_parts, work
 
-            rows = self.trace.roofline(per, dtype, override=override)
+            rows = roofline(self.trace, per, dtype, override=override)
             chart_parts.non_empty(rows, "roofline")
             measured = chart_parts.positive(rows, "flop_per_byte", "flop_per_s")
             lack = lack_of(self.trace, "known_work") or _NO_VALUES
@@ -369,7 +373,7 @@ class Plots:
         """
         from profframe.pages.flame import FlameGraph
 
-        rows = self.trace.answer("flame", top=top, min_share=min_share)
+        rows = answer(self.trace, "flame", top=top, min_share=min_share)
         if rows.is_empty():
             raise ParameterError(f"flame: {why_empty(rows)}")
         return FlameGraph(rows)
@@ -397,7 +401,7 @@ class Plots:
         from profframe.pages.timeline.page_budget import BUDGET_BYTES, document
         from profframe.trace.timeline_selection import MOST_READ, timeline_rows
 
-        with self.trace.session() as trace:
+        with shared_session(self.trace) as trace:
             rows = timeline_rows(trace, None if full else MOST_READ)
         packed = document(rows, None if full else BUDGET_BYTES)
         if not packed.head["slices"]:
@@ -427,9 +431,9 @@ class Plots:
 
             if (lack := lack_of(self.trace, "several_ranks")) is not None:
                 raise ParameterError(f"ranks: {lack}")
-            rows = self.trace.answer("time_breakdown")
+            rows = answer(self.trace, "time_breakdown")
             breakdown = rows.filter(rows["step"].is_null())
-            waits = self.trace.answer("stragglers", per="rank", corrected=corrected)
+            waits = answer(self.trace, "stragglers", per="rank", corrected=corrected)
             if breakdown.is_empty() and waits.is_empty():
                 lacks = dict.fromkeys(filter(None, map(why_empty, (rows, waits))))
                 raise ParameterError(f"ranks: {'; '.join(lacks)}")
@@ -458,7 +462,7 @@ class Plots:
         with drawing():
             from profframe.pages.plots import chart_parts, rank_charts
 
-            rows = self.trace.answer("collectives", per="size", corrected=corrected)
+            rows = answer(self.trace, "collectives", per="size", corrected=corrected)
             chart_parts.non_empty(rows, "collectives")
             return rank_charts.collectives(rows, _at_least_one("top", top))
 
@@ -485,11 +489,11 @@ class Plots:
 
             from profframe.pages.plots import chart_parts, history
 
-            runs = self.trace.traces["run"].n_unique()
+            runs = table(self.trace, "traces")["run"].n_unique()
             if runs < 2:
                 lack = None if runs else lack_of(self.trace, "traces")
                 raise ParameterError(f"trend: {lack or _ONE_RUN}")
-            rows = self.trace.trend(metric, per_step)
+            rows = run_statistics.trend(self.trace, metric, per_step)
             with_values = rows.filter(pl.col("value").is_not_null().any().over("metric"))
             named = ", ".join(texts("metric", metric))
             lack = f"no run has a value of {named}" if named else why_empty(rows)
@@ -520,18 +524,18 @@ class Plots:
         with drawing():
             from profframe.pages.plots import history
 
-            rows = self.trace.regressions(baseline, runs)
+            rows = run_statistics.regressions(self.trace, baseline, runs)
             return history.regressions(rows, _at_least_one("top", top))
 
     def _point_rows(self, name: str, keys: Sequence[str], points: int | None) -> pl.DataFrame:
         """Rows of an answer that takes `points`: by default as many as altair draws."""
         from profframe.pages.plots import chart_parts
 
-        rows = self.trace.answer(name, points=_POINTS if points is None else points)
+        rows = answer(self.trace, name, points=_POINTS if points is None else points)
         height = chart_parts.label_rows(rows, keys, chart_parts.MOST_PANELS).frame.height
         if points is not None or height <= chart_parts.MOST_ROWS:
             return rows
-        return self.trace.answer(name, points=max(_POINTS * chart_parts.MOST_ROWS // height, 2))
+        return answer(self.trace, name, points=max(_POINTS * chart_parts.MOST_ROWS // height, 2))
 
 
 def _at_least_one(name: str, value: int) -> int:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
@@ -29,17 +29,15 @@ from profframe.query.session import Session
 from profframe.show.empty_frames import why_empty
 from profframe.show.frame import Frame
 from profframe.trace import gains as gained
-from profframe.trace.jobs import dependency_table
-from profframe.trace.trace_tables import as_frame
-
-if TYPE_CHECKING:
-    from profframe.trace.trace import Trace
+from profframe.trace.base_trace import BaseTrace
+from profframe.trace.jobs import dependencies, dependency_table
+from profframe.trace.trace_tables import as_frame, with_devices, with_limits, with_tables
 
 _DEPENDENCIES: Final = re.compile(rf"\b{schema.DEPENDENCIES.name}\b", re.IGNORECASE)
 
 
 def answer(
-    self: Trace, answer: str | PathLike[str] | Answer, /, **parameters: object
+    self: BaseTrace, answer: str | PathLike[str] | Answer, /, **parameters: object
 ) -> pl.DataFrame:
     """Run an answer of the catalogue, or your own SQL file.
 
@@ -92,13 +90,13 @@ def answer(
     )
 
 
-def _rows(self: Trace, question: Answer, parameters: Mapping[str, object]) -> pl.DataFrame:
+def _rows(self: BaseTrace, question: Answer, parameters: Mapping[str, object]) -> pl.DataFrame:
     if isinstance(question, Advice):
         return gained.advice(self, question, parameters)
     return self._session.answer(question, parameters)
 
 
-def renamed_method(self: Trace, name: str) -> Callable[..., pl.DataFrame]:
+def renamed_method(self: BaseTrace, name: str) -> Callable[..., pl.DataFrame]:
     """The method of an answer that has another name now."""
     new, chosen = renamed.ANSWERS[name]
     select, _ = resolve(new, chosen)
@@ -107,13 +105,13 @@ def renamed_method(self: Trace, name: str) -> Callable[..., pl.DataFrame]:
     def method(*args: object, **kwargs: object) -> pl.DataFrame:
         if len(args) > len(names):
             raise ParameterError(f"{name}: takes at most {len(names)} arguments without a name")
-        return self.answer(name, **dict(zip(names, args, strict=False)), **kwargs)
+        return answer(self, name, **dict(zip(names, args, strict=False)), **kwargs)
 
     return method
 
 
 def sql(
-    self: Trace,
+    self: BaseTrace,
     query: str,
     *,
     tables: Mapping[str, object] | None = None,
@@ -158,18 +156,18 @@ def sql(
     """
     trace = self
     if tables is not None or files:
-        trace = trace.with_tables(tables=tables, files=files)
+        trace = with_tables(trace, tables=tables, files=files)
     if (memory_limit, timeout_s, rows) != (None, None, None):
-        trace = trace.with_limits(memory_limit, timeout_s=timeout_s, rows=rows)
+        trace = with_limits(trace, memory_limit, timeout_s=timeout_s, rows=rows)
     return _sql(trace, query)
 
 
-def own_rows(trace: Trace, query: str) -> pl.DataFrame:
+def own_rows(trace: BaseTrace, query: str) -> pl.DataFrame:
     """The rows of a SELECT of profframe's own, which names the columns that it reads."""
     return plain(trace._session.select(query))  # noqa: SLF001 - of the trace's own package
 
 
-def _sql(self: Trace, query: str) -> pl.DataFrame:
+def _sql(self: BaseTrace, query: str) -> pl.DataFrame:
     session = self._session
     return session.once(
         (query, session.terms.rows, session.terms.cut_rows),
@@ -181,10 +179,10 @@ def _sql(self: Trace, query: str) -> pl.DataFrame:
     )
 
 
-def _why_empty(self: Trace, query: str) -> str | None:
+def _why_empty(self: BaseTrace, query: str) -> str | None:
     """Why a SELECT has no rows: of a table that is computed for it, as of one of the schema."""
     if _DEPENDENCIES.search(query):
-        rows = self.dependencies()
+        rows = dependencies(self)
         if not rows.height:
             return f"the table {schema.DEPENDENCIES.name} has no rows: {why_empty(rows)}"
     return reasons.of_sql(self._session, query)
@@ -199,7 +197,7 @@ def _with_derived(session: Session, query: str) -> Session:
     return session.with_terms(replace(session.terms, tables=tables))
 
 
-def advice(self: Trace, rules: Paths = (), **parameters: object) -> pl.DataFrame:
+def advice(self: BaseTrace, rules: Paths = (), **parameters: object) -> pl.DataFrame:
     """What makes the program slow or wastes memory, the evidence, and what to do.
 
     Parameters
@@ -223,11 +221,11 @@ def advice(self: Trace, rules: Paths = (), **parameters: object) -> pl.DataFrame
     AnswerError
         A rule cannot be read or run; the message names its file.
     """
-    return self.answer(with_rules(rules), **parameters)
+    return answer(self, with_rules(rules), **parameters)
 
 
 def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
-    self: Trace,
+    self: BaseTrace,
     group_by_input_shape: bool = False,
     group_by_stack_n: int = 0,
     group_by_overload_name: bool = False,
@@ -267,7 +265,8 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
         A value is invalid.
     """
     check_compat(compat)
-    return self.answer(
+    return answer(
+        self,
         "key_averages",
         group_by_input_shape=group_by_input_shape,
         group_by_stack_n=group_by_stack_n,
@@ -282,7 +281,11 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
 
 
 def total_average(
-    self: Trace, *, sort: Text | None = None, top: int | None = None, columns: Text | None = None
+    self: BaseTrace,
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
 ) -> pl.DataFrame:
     """The sums of all rows of `key_averages`, as torch's ``total_average`` gives them.
 
@@ -297,11 +300,11 @@ def total_average(
         One row per run and rank; `docs/answers.md` has its columns (`key_averages` with
         ``per=all``).
     """
-    return self.answer("key_averages", per="all", sort=sort, top=top, columns=columns)
+    return answer(self, "key_averages", per="all", sort=sort, top=top, columns=columns)
 
 
 def roofline(
-    self: Trace,
+    self: BaseTrace,
     per: str = "kernel",
     dtype: object = None,
     devices: Devices | None = None,
@@ -333,9 +336,16 @@ def roofline(
     ParameterError
         There is no such data type, or ``override`` comes without one.
     """
-    trace = self if devices is None else self.with_devices(devices)
-    return trace.answer(
-        "roofline", per=per, dtype=dtype, override=override, sort=sort, top=top, columns=columns
+    trace = self if devices is None else with_devices(self, devices)
+    return answer(
+        trace,
+        "roofline",
+        per=per,
+        dtype=dtype,
+        override=override,
+        sort=sort,
+        top=top,
+        columns=columns,
     )
 
 

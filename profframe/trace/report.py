@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from os import PathLike
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import duckdb
 import polars as pl
@@ -22,12 +22,11 @@ from profframe.export.output_file import check_name, written
 from profframe.pages.report import page
 from profframe.query.selection import integer, spans, texts
 from profframe.show import units
+from profframe.trace.base_trace import BaseTrace
 from profframe.trace.sections.registry import SECTIONS
 from profframe.trace.sections.replies import Context, context_of
 from profframe.trace.sections.timeline import FORMS
-
-if TYPE_CHECKING:
-    from profframe.trace.trace import Trace
+from profframe.trace.trace_tables import selected, shared_session, table
 
 Progress = Callable[[int, int, str], None]
 
@@ -76,28 +75,31 @@ class PageOptions:
 class _Scopes:
     """Extents of sections."""
 
-    everything: Trace
-    ranks: Trace
-    job: Trace
+    everything: BaseTrace
+    ranks: BaseTrace
+    job: BaseTrace
     """All ranks of one run."""
-    detail: Trace
+    detail: BaseTrace
     note: str
 
-    def of(self, section: str) -> Trace:
+    def of(self, section: str) -> BaseTrace:
         """The trace that a section covers."""
         scopes = {_OF_RUNS: self.everything, _OF_RANKS: self.ranks, _OF_JOB: self.job}
         return scopes.get(section, self.detail)
 
 
 def write(
-    trace: Trace, path: str | PathLike[str], options: PageOptions, progress: Progress | None = None
+    trace: BaseTrace,
+    path: str | PathLike[str],
+    options: PageOptions,
+    progress: Progress | None = None,
 ) -> None:
     """Write the page."""
     check_name(path)
     options.check()
     keys = options.keys
     made_with = _made_with(options)
-    traces = trace.traces
+    traces = table(trace, "traces")
     scopes = _scopes(trace, traces)
     sections = {}
     with (
@@ -118,7 +120,8 @@ def write(
         raise ParameterError(f"sections: there is nothing to show in {', '.join(keys)}")
     note = scopes.note
     if _OF_JOB in sections and not note and traces["run"].n_unique() > 1:
-        note = f"Section Job covers the latest run, {units.visible(scopes.job.traces['run'][0])}."
+        latest = table(scopes.job, "traces")["run"][0]
+        note = f"Section Job covers the latest run, {units.visible(latest)}."
     html = page.html(options.title or _name(traces), summary(traces), note, sections)
     with written(path) as put:
         put(html.encode())
@@ -141,17 +144,17 @@ def _conversations(
     with ExitStack() as stack:
 
         @cache
-        def conversation(scope: Trace) -> Context:
-            asked_trace = stack.enter_context(scope.session(_AT_ONCE))
+        def conversation(scope: BaseTrace) -> Context:
+            asked_trace = stack.enter_context(shared_session(scope, _AT_ONCE))
             return context_of(asked_trace, options.top, made_with, options.timeline)
 
         yield lambda section: conversation(scopes.of(section))
 
 
-def _scopes(trace: Trace, traces: pl.DataFrame) -> _Scopes:
+def _scopes(trace: BaseTrace, traces: pl.DataFrame) -> _Scopes:
     """Everything if there is little; else the latest run, and its first ranks."""
     runs = run_selection.in_order(traces.select("run", "clock", "start_ns"))["run"].to_list()
-    job = trace.filter(runs=runs[-1]) if len(runs) > 1 else trace
+    job = selected(trace, runs=runs[-1]) if len(runs) > 1 else trace
     if traces.height <= _MOST_TRACES:
         return _Scopes(trace, trace, job, trace, "")
     latest, notes = runs[-1], []
@@ -168,7 +171,7 @@ def _scopes(trace: Trace, traces: pl.DataFrame) -> _Scopes:
         f"All {len(ranks):,} ranks are in sections Ranks and Job; "
         f"the others show ranks {spans(few)}."
     )
-    return _Scopes(trace, job, job, job.filter(ranks=few), " ".join(notes))
+    return _Scopes(trace, job, job, selected(job, ranks=few), " ".join(notes))
 
 
 def _name(traces: pl.DataFrame) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 import polars as pl
 
@@ -10,13 +10,12 @@ from profframe.analysis import run_selection
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.selection import Text, integer, texts
 from profframe.show.frame import frame
-from profframe.trace import empty_reasons
+from profframe.trace import empty_reasons, generated_questions
+from profframe.trace.base_trace import BaseTrace
+from profframe.trace.trace_tables import selected, table
 
-if TYPE_CHECKING:
-    from profframe.trace.trace import Trace
 
-
-def trend(self: Trace, metric: Text = "step_p50_ns", per_step: int = 0) -> pl.DataFrame:
+def trend(self: BaseTrace, metric: Text = "step_p50_ns", per_step: int = 0) -> pl.DataFrame:
     """Follow metrics from run to run, and find where they change for good.
 
     Runs are ordered by start if all have wall-clock times, else by name. A change point is a run
@@ -69,15 +68,15 @@ def trend(self: Trace, metric: Text = "step_p50_ns", per_step: int = 0) -> pl.Da
     values = trends.metrics(
         [*dict.fromkeys(texts("metric", metric))],
         order,
-        runs=lambda: self.runs(per_step),
-        samples=self.run_samples,
+        runs=partial(generated_questions.runs, self, per_step),
+        samples=partial(generated_questions.run_samples, self),
     )
     rows = trends.trend(order, list(values.items()))
     return frame(rows, why=empty_reasons.of_trend(self, len(values)))
 
 
 def regressions(
-    self: Trace,
+    self: BaseTrace,
     baseline: run_selection.Runs,
     runs: run_selection.Runs | None = None,
     *,
@@ -145,7 +144,7 @@ change, found 1 of 1
     from profframe.analysis import regressions as slower
 
     base, others = run_selection.sides(_order(self)["run"].to_list(), baseline, runs)
-    samples = self.run_samples(kernel_by=kernel_by, copies=copies)
+    samples = generated_questions.run_samples(self, kernel_by=kernel_by, copies=copies)
     rows = slower.compare_runs(samples, base, others)
     return frame(
         slower.answer_rows(rows) if every else slower.regressions(rows),
@@ -153,7 +152,7 @@ change, found 1 of 1
     )
 
 
-def outliers(self: Trace, per: str = "run", top: int = 10, ops: int = 3) -> pl.DataFrame:
+def outliers(self: BaseTrace, per: str = "run", top: int = 10, ops: int = 3) -> pl.DataFrame:
     """Find runs or steps that are unlike the rest, and the ops that make the difference.
 
     A run is compared with the median of the others by its span, median step, self time of ops, time
@@ -204,16 +203,18 @@ def outliers(self: Trace, per: str = "run", top: int = 10, ops: int = 3) -> pl.D
         if integer(name, value) < 0:
             raise ParameterError(f"{name}: a number from 0, not {value}")
     if per == "run":
-        every = self.runs()
+        every = generated_questions.runs(self)
         rows, trace = unlike.outlying_runs(every, top), self
     else:
-        every = self.step_times()
+        every = generated_questions.step_times(self)
         rows = unlike.outlying_steps(every, top)
-        trace = self.filter(runs=rows["run"].unique().to_list())
-    samples = (trace if rows.height else self.filter(runs=())).run_samples(per=per)
+        trace = selected(self, runs=rows["run"].unique().to_list())
+    samples = generated_questions.run_samples(
+        trace if rows.height else selected(self, runs=()), per=per
+    )
     why = empty_reasons.of_outliers(self, per, every, top)
     return frame(unlike.with_ops(rows, samples, ops), why=why)
 
 
-def _order(self: Trace) -> pl.DataFrame:
-    return run_selection.in_order(self.traces.select("run", "clock", "start_ns"))
+def _order(self: BaseTrace) -> pl.DataFrame:
+    return run_selection.in_order(table(self, "traces").select("run", "clock", "start_ns"))

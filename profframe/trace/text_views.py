@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from profframe.query.selection import Numbers, Text, check_compat
 from profframe.show.lines import Lines
 from profframe.show.summary import Summary
-from profframe.trace import empty_reasons
+from profframe.trace import empty_reasons, generated_questions, trace_tables
+from profframe.trace.base_trace import BaseTrace
 from profframe.trace.file_summaries import file_summaries
 from profframe.trace.query import own_rows
 
 if TYPE_CHECKING:
     from profframe.show.tree_text import Tree
-    from profframe.trace.trace import Trace
 
 _KINDS = """
     SELECT kind, count(*) AS events
@@ -32,7 +32,7 @@ _CATEGORIES = """
 
 
 def table(  # noqa: PLR0917 -- torch's own arguments
-    self: Trace,
+    self: BaseTrace,
     sort_by: str | None = None,
     row_limit: int = 100,
     max_src_column_width: int | None = 75,
@@ -108,7 +108,7 @@ def table(  # noqa: PLR0917 -- torch's own arguments
 
 
 def tree(  # noqa: PLR0917 -- which part of which trace
-    self: Trace,
+    self: BaseTrace,
     event_id: int | None = None,
     depth: int | None = None,
     run: Text | None = None,
@@ -151,16 +151,16 @@ def tree(  # noqa: PLR0917 -- which part of which trace
     return text(slices, empty_reasons.of_tree(type(self)(session)))
 
 
-def summary(self: Trace) -> Summary:
+def summary(self: BaseTrace) -> Summary:
     """The contents in a few labelled lines; the text of ``repr``."""
     trace = type(self)(self._session.unlimited())
-    traces = trace.traces
+    traces = trace_tables.table(trace, "traces")
     return Summary(
-        overview=trace.overview(),
+        overview=generated_questions.overview(trace),
         kinds=own_rows(trace, _KINDS),
-        steps=trace.step_times(),
+        steps=generated_questions.step_times(trace),
         traces=traces,
         categories=own_rows(trace, _CATEGORIES),
-        quality=trace.quality,
+        quality=trace_tables.table(trace, "quality"),
         words=file_summaries(trace, traces["format"]),
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.pages.timeline.timeline_data import KEY, OTHER_COLUMNS, SLICE_COLUMNS, TimelineRows
-
-if TYPE_CHECKING:
-    from profframe.trace.trace import Trace
+from profframe.trace.base_trace import BaseTrace
+from profframe.trace.jobs import critical_path
+from profframe.trace.query import answer
+from profframe.trace.trace_tables import scan, table
 
 MOST_READ: Final = 3_000_000
 """Maximum slices: only the longest are read, unless all are wanted, as a page has no more room."""
@@ -24,10 +25,10 @@ _MOST_PATH_RUNS: Final = 8
 """More runs than this get no critical path."""
 
 
-def timeline_rows(trace: Trace, most: int | None = MOST_READ) -> TimelineRows:
+def timeline_rows(trace: BaseTrace, most: int | None = MOST_READ) -> TimelineRows:
     """Get everything that a timeline draws; of the slices at most the ``most`` longest."""
-    traces = trace.traces.select(*KEY, "clock").sort(KEY)
-    events = trace.scan("events")
+    traces = table(trace, "traces").select(*KEY, "clock").sort(KEY)
+    events = scan(trace, "events")
     number = events.select(pl.len()).collect().item()
     unread_ns = -1
     if most is not None and number > most:
@@ -41,10 +42,10 @@ def timeline_rows(trace: Trace, most: int | None = MOST_READ) -> TimelineRows:
     return TimelineRows(
         traces=pl.DataFrame(traces),
         slices=slices.select(SLICE_COLUMNS),
-        threads=pl.DataFrame(trace.threads),
+        threads=pl.DataFrame(table(trace, "threads")),
         offsets=_offsets(trace, traces),
-        steps=pl.DataFrame(trace.answer("step_times")),
-        findings=pl.DataFrame(trace.answer("advice")),
+        steps=pl.DataFrame(answer(trace, "step_times")),
+        findings=pl.DataFrame(answer(trace, "advice")),
         counters=_counters(trace),
         path=path,
         path_of=path_of,
@@ -55,22 +56,22 @@ def timeline_rows(trace: Trace, most: int | None = MOST_READ) -> TimelineRows:
     )
 
 
-def _offsets(trace: Trace, traces: pl.DataFrame) -> pl.DataFrame:
+def _offsets(trace: BaseTrace, traces: pl.DataFrame) -> pl.DataFrame:
     """By how much clocks are ahead; with a single trace there is nothing to compare."""
     if traces.height < 2:
         return traces.select(*KEY, pl.lit(None, pl.Int64).alias("offset_ns"))
-    return pl.DataFrame(trace.answer("clock_skew")).select(*KEY, "offset_ns")
+    return pl.DataFrame(answer(trace, "clock_skew")).select(*KEY, "offset_ns")
 
 
-def _counters(trace: Trace) -> pl.DataFrame:
+def _counters(trace: BaseTrace) -> pl.DataFrame:
     """All counters in one form, at most `_POINTS` points each."""
-    queues = pl.DataFrame(trace.answer("queue_depth", points=_POINTS)).select(
+    queues = pl.DataFrame(answer(trace, "queue_depth", points=_POINTS)).select(
         *KEY, "device", "stream", pl.lit("queue depth").alias("name"),
         pl.lit(None, pl.String).alias("unit"), "time_ns",
         pl.col("depth").cast(pl.Float64).alias("value"),
     )  # fmt: skip
     device_type = pl.col("device_type").fill_null("unknown device")
-    records = pl.DataFrame(trace.answer("memory_timeline", points=_POINTS))
+    records = pl.DataFrame(answer(trace, "memory_timeline", points=_POINTS))
     memory = [
         records.filter(pl.col(f"{what}_bytes").is_not_null()).select(
             *KEY, "device", pl.lit(None, queues.schema["stream"]).alias("stream"),
@@ -83,9 +84,9 @@ def _counters(trace: Trace) -> pl.DataFrame:
     return pl.concat([queues, *memory, _sampled(trace, queues.schema["stream"])])
 
 
-def _sampled(trace: Trace, stream: pl.DataType) -> pl.DataFrame:
+def _sampled(trace: BaseTrace, stream: pl.DataType) -> pl.DataFrame:
     """Counters of the source: the maximum value in each part of a counter's time."""
-    rows = pl.DataFrame(trace.answer("counter_series")).drop_nulls(["time_ns", "value"])
+    rows = pl.DataFrame(answer(trace, "counter_series")).drop_nulls(["time_ns", "value"])
     labels = [pl.col("name").fill_null("(no name)"), pl.col("series"), pl.col("counter_id")]
     named = rows.select(
         *KEY, "device", pl.lit(None, stream).alias("stream"),
@@ -106,13 +107,13 @@ def _sampled(trace: Trace, stream: pl.DataType) -> pl.DataFrame:
 
 
 def _path(
-    trace: Trace, traces: pl.DataFrame, events: int
+    trace: BaseTrace, traces: pl.DataFrame, events: int
 ) -> tuple[pl.DataFrame, dict[str | None, str], str]:
     """The critical path of the slowest step of each run, what it covers, and why a run has none.
 
     It goes across ranks if a run has several.
     """
-    times = pl.DataFrame(trace.answer("step_times")).filter(pl.col("lack").is_null())
+    times = pl.DataFrame(answer(trace, "step_times")).filter(pl.col("lack").is_null())
     runs = traces["run"].unique(maintain_order=True).to_list()
     parts: list[pl.DataFrame] = []
     of: dict[str | None, str] = {}
@@ -128,7 +129,7 @@ def _path(
             )
             continue
         try:
-            path = trace.critical_path(step, run, across_ranks=several)
+            path = critical_path(trace, step, run, across_ranks=several)
         except (AnswerError, ParameterError, UnknownNameError, OverflowError) as error:
             lacks.append(f"{name.removeprefix(' ')}{': ' if name else ''}{error}")
             continue

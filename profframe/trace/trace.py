@@ -5,15 +5,13 @@ The class is a table of contents: each line says where its method is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
 
-from profframe import schema
 from profframe.errors import no_attribute
 from profframe.query import renamed
-from profframe.query.session import Session
 from profframe.show import notebook
 from profframe.trace import (
     exports,
@@ -25,11 +23,12 @@ from profframe.trace import (
     trace_tables,
 )
 from profframe.trace.argument_hints import suggest_filter_calls
+from profframe.trace.base_trace import BaseTrace
 from profframe.trace.plots import Plots
 
 
 @suggest_filter_calls
-class Trace:
+class Trace(BaseTrace):
     """Events of any number of runs and ranks, with the facts about them; immutable.
 
     Created by `profframe.load`. Its tables are polars DataFrames; its answers come from the files
@@ -45,17 +44,7 @@ class Trace:
     0
     """
 
-    __slots__ = ("_session",)
-    _session: Session
-
-    def __init__(self, session: Session) -> None:
-        object.__setattr__(self, "_session", session)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a Trace is frozen: cannot set {name!r}")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a Trace is frozen: cannot delete {name!r}")
+    __slots__ = ()
 
     if not TYPE_CHECKING:  # a type checker would accept any name as an existing one
 
@@ -68,18 +57,13 @@ class Trace:
                 return getattr(self, new)
             raise no_attribute(self, "a Trace", "trace", name)
 
-    def __reduce__(self) -> tuple[type[Self], tuple[Session]]:
-        return type(self), (self._session,)
-
     def __repr__(self) -> str:
         return str(self.summary())
 
     def _repr_html_(self) -> str:
         return notebook.trace_html(self.summary())
 
-    # Where it comes from
-    from_tables = classmethod(trace_tables.from_tables)
-    from_store = classmethod(trace_tables.from_store)
+    # Where it comes from: from_tables and from_store are in `BaseTrace`
 
     # Its tables
     @property
@@ -185,7 +169,7 @@ class Trace:
     @property
     def tables(self) -> dict[str, pa.Table]:
         """Every table as Arrow, in the schema's types; reads a store completely."""
-        return {name: self._session.table(name) for name in schema.TABLES}
+        return trace_tables.tables(self)
 
     scan = trace_tables.scan
 

@@ -5,86 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from os import PathLike
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 import polars as pl
 import pyarrow as pa
 
-from profframe import schema, store
+from profframe import schema
 from profframe.facts.device_catalogue import Devices, models
 from profframe.facts.device_models import match_models
 from profframe.query import reasons
 from profframe.query.sandbox import Paths, user_files, user_tables
-from profframe.query.selection import Numbers, Selection, Text, integers, texts
+from profframe.query.selection import Numbers, Text
 from profframe.query.session import Session
-from profframe.query.sources import InMemory, Overlay
+from profframe.query.sources import Overlay
 from profframe.show.columns import KEYS, MOMENTS
 from profframe.show.frame import Frame, frame
+from profframe.trace.base_trace import BaseTrace
 from profframe.trace.empty_reasons import late_reason
 
-if TYPE_CHECKING:
-    from profframe.trace.trace import Trace
+AnyTrace = TypeVar("AnyTrace", bound=BaseTrace)
 
 _NO_DOCS: Mapping[str, str] = MappingProxyType({})
 
 
-def from_tables(cls: type[Trace], tables: Mapping[str, pa.Table]) -> Trace:
-    """Make a trace from tables in memory.
-
-    Parameters
-    ----------
-    tables
-        Every table of `profframe.schema.TABLES`, in the schema's columns and types; optional ones
-        may be missing.
-
-    Returns
-    -------
-    Trace
-        A trace on these tables; nothing is copied.
-    """
-    return cls(Session.of(InMemory(schema.complete(tables))))
-
-
-def from_store(
-    cls: type[Trace],
-    path: str | PathLike[str],
-    *,
-    runs: Text | None = None,
-    ranks: Numbers | None = None,
-) -> Trace:
-    """Open a store; tables are read when a question needs them.
-
-    Parameters
-    ----------
-    path
-        Folder that `to_parquet` or ``profframe convert`` wrote.
-    runs, ranks
-        As for `filter`; other files are not opened.
-
-    Returns
-    -------
-    Trace
-        A trace on the files of the store.
-
-    Raises
-    ------
-    StoreError
-        There is no store, or it is damaged.
-    StoreVersionError
-        It has a schema version that this release does not know.
-    UnknownNameError
-        There is no such run or rank.
-    """
-    names = None if runs is None else texts("runs", runs)
-    numbers = None if ranks is None else integers("ranks", ranks)
-    selection = Selection() if names is None else Selection().runs(names)
-    selection = selection if numbers is None else selection.ranks(numbers)
-    return cls(Session.of(store.scan(path, names, numbers), selection))
-
-
-def scan(self: Trace, table: str) -> pl.LazyFrame:
+def scan(self: BaseTrace, table: str) -> pl.LazyFrame:
     """One table as a LazyFrame; from a store, only what a query needs is read.
 
     Parameters
@@ -106,7 +51,7 @@ def scan(self: Trace, table: str) -> pl.LazyFrame:
 
 
 def selected(
-    self: Trace,
+    self: AnyTrace,
     *,
     steps: Numbers | None = None,
     ranks: Numbers | None = None,
@@ -115,7 +60,7 @@ def selected(
     phases: Text | None = None,
     start_ns: int | None = None,
     end_ns: int | None = None,
-) -> Trace:
+) -> AnyTrace:
     """Keep the rows that meet all conditions, with their facts unchanged.
 
     Parameters
@@ -158,13 +103,13 @@ def selected(
 
 
 def with_limits(
-    self: Trace,
+    self: AnyTrace,
     memory_limit: str | None = None,
     *,
     timeout_s: float | None = None,
     rows: int | None = None,
     cut_rows: bool = False,
-) -> Trace:
+) -> AnyTrace:
     """Ask questions within limits; a question that exceeds one raises an error.
 
     Parameters
@@ -201,8 +146,8 @@ def with_limits(
 
 
 def with_tables(
-    self: Trace, *, tables: Mapping[str, object] | None = None, files: Paths = ()
-) -> Trace:
+    self: AnyTrace, *, tables: Mapping[str, object] | None = None, files: Paths = ()
+) -> AnyTrace:
     """Let questions read more than the tables of the trace.
 
     Parameters
@@ -236,7 +181,7 @@ def with_tables(
     return type(self)(self._session.with_terms(terms))
 
 
-def with_devices(self: Trace, devices: Devices) -> Trace:
+def with_devices(self: AnyTrace, devices: Devices) -> AnyTrace:
     """Match the devices again, with additional models, which take precedence.
 
     Parameters
@@ -268,7 +213,7 @@ def with_devices(self: Trace, devices: Devices) -> Trace:
 
 
 @contextmanager
-def shared_session(self: Trace, at_once: int = 1) -> Iterator[Trace]:
+def shared_session(self: AnyTrace, at_once: int = 1) -> Iterator[AnyTrace]:
     """Ask many questions over one connection, and compute equal questions and shared steps once.
 
     Parameters
@@ -293,7 +238,12 @@ def shared_session(self: Trace, at_once: int = 1) -> Iterator[Trace]:
         yield type(self)(session)
 
 
-def table(self: Trace, name: str) -> Frame:
+def tables(self: BaseTrace) -> dict[str, pa.Table]:
+    """Every table as Arrow."""
+    return {name: self._session.table(name) for name in schema.TABLES}
+
+
+def table(self: BaseTrace, name: str) -> Frame:
     """A table as a `Frame`."""
     rows = self._session.rows(name)
     docs = {column.name: column.doc for column in schema.TABLES[name]}
@@ -301,7 +251,7 @@ def table(self: Trace, name: str) -> Frame:
 
 
 def as_frame(
-    self: Trace,
+    self: BaseTrace,
     rows: pl.DataFrame,
     docs: Mapping[str, str] = _NO_DOCS,
     why: Callable[[Session], str | None] | None = None,

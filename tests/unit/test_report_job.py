@@ -18,6 +18,8 @@ from profframe import Trace
 from profframe.analysis.path_pieces import pieces
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.header import sql_directory
+from profframe.query.session import Session
+from profframe.trace import jobs
 from profframe.trace.sections import job_steps as section
 from tests import needs, step_jobs
 from tests.builders import event, loaded, together
@@ -236,8 +238,9 @@ def test_one_rank_has_no_section_and_costs_nothing(
     def asked(*_: object, **__: object) -> None:
         raise AssertionError
 
-    for name in ("critical_path", "what_if", "what_if_grid", "answer"):
-        monkeypatch.setattr(Trace, name, asked)
+    monkeypatch.setattr(Session, "answer", asked)
+    for name in ("critical_path", "what_if", "what_if_grid"):
+        monkeypatch.setattr(jobs, name, asked)
     with pytest.raises(ParameterError, match="there is nothing to show in job"):
         profframe.load(example).report(tmp_path / "page.html", sections="job")
 
@@ -290,7 +293,7 @@ def test_a_table_of_blame_where_there_is_one(
 ) -> None:
     row = {"rank": 2, "part": "entry", "cause": "host", "name": "mm", "cost_ns": LATE}
     rows = pl.DataFrame([row])
-    monkeypatch.setattr(Trace, "blame", lambda _, step: rows.filter(step == 3), raising=False)
+    monkeypatch.setattr(jobs, "blame", lambda _, step: rows.filter(step == 3))
     tables = tables_of(data(written(trace, tmp_path)))
     assert tables["blame"] == [
         {"rank": "2", "part": "entry", "cause": "host", "name": "mm", "cost_ns": str(LATE)}

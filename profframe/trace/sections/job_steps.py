@@ -25,6 +25,8 @@ from profframe.query.header import sql_directory
 from profframe.show import units
 from profframe.show.kernel_names import shortened
 from profframe.show.path_text import shortened_waits
+from profframe.trace import jobs
+from profframe.trace.query import answer
 from profframe.trace.sections.replies import Context, Reply, call_text
 
 _STEPS: Final = "report/step_ranks.sql"
@@ -95,7 +97,7 @@ def job(context: Context) -> PageSection | None:
     if not events:
         return None
     parts = [*_steps(context)]
-    ranks = context.trace.traces["rank"].unique().sort().to_list()
+    ranks = context.traces["rank"].unique().sort().to_list()
     step = _slowest(context)
     about = "All ranks on one clock: how long steps take, what their end waits for, what it costs."
     if cut := _too_much(len(ranks), events if step is None else 0):
@@ -123,7 +125,7 @@ def _steps(context: Context) -> Iterator[Part]:
 
     ranks = context.starts.height
     most = max(min(_MOST_CELLS // ranks, _MOST_STEPS), 1)
-    rows = pl.DataFrame(context.trace.answer(sql_directory() / _STEPS, most=most))
+    rows = pl.DataFrame(answer(context.trace, sql_directory() / _STEPS, most=most))
     options: list[tuple[str, Chart]] = []
     for measure, (column, *_) in rank_lanes.MEASURES.items():
         if rows[column].max():
@@ -140,7 +142,7 @@ def _path(context: Context, ranks: list[int], step: int | None, is_blamed: bool)
     of_step: dict[str, Any] = {} if step is None else {"step": step}
     call = call_text("critical_path", **of_step, across_ranks=True)
     try:
-        path = context.trace.critical_path(**of_step, across_ranks=True)
+        path = jobs.critical_path(context.trace, **of_step, across_ranks=True)
     except (ParameterError, UnknownNameError) as error:
         reason = f"Not known: {units.visible(str(error))}."
         yield Sentences("Critical path", (reason,), (), "", (call,))
@@ -191,7 +193,7 @@ def _ribbon(
 
 def _blame(context: Context, of_step: dict[str, Any]) -> Iterator[Part]:
     """What late ranks cost the job."""
-    blame = pl.DataFrame(context.trace.blame(**of_step))
+    blame = pl.DataFrame(jobs.blame(context.trace, **of_step))
     rows = shortened(blame, "name", kernels=pl.col("cause").is_in(_KERNEL_CAUSES))
     if reply := Reply("blame", call_text("blame", **of_step), rows):
         title = "What each rank, op and cause costs"
@@ -204,8 +206,8 @@ def _blame(context: Context, of_step: dict[str, Any]) -> Iterator[Part]:
 def _predictions(context: Context, of_step: dict[str, Any]) -> Iterator[Part]:
     """Predictions of what changes would gain."""
     call = call_text("what_if", **of_step, **_CHANGES)
-    rows = context.trace.what_if(**of_step, **_CHANGES)
-    grid = context.trace.what_if_grid(**of_step)
+    rows = jobs.what_if(context.trace, **of_step, **_CHANGES)
+    grid = jobs.what_if_grid(context.trace, **of_step)
     reply = Reply("what_if", call, pl.DataFrame(rows))
     title = "What changes would gain"
     about = (

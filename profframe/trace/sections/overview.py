@@ -29,7 +29,7 @@ _TOP: Final = 3
 
 def overview(context: Context) -> PageSection:
     """What was traced, and the findings that matter most."""
-    words = file_summaries(context.trace, context.trace.traces["format"])
+    words = file_summaries(context.trace, context.traces["format"])
     sentences = tuple(
         Sentences(
             f"What matters most: {part.label}", part.sentences, part.excerpts, part.hint,

@@ -7,6 +7,7 @@ from typing import Final
 from profframe.errors import ParameterError
 from profframe.pages.report.page_parts import PageSection, Part
 from profframe.show.compact_tables import clock_note
+from profframe.trace import run_statistics
 from profframe.trace.sections.replies import Context, Reply, call_text, whole
 
 _STRAGGLERS: Final = (
@@ -92,7 +93,7 @@ def ranks(context: Context) -> PageSection | None:
 
 def _communicates(context: Context) -> bool:
     columns = context.filled_columns() & {"collective", "process_group"}
-    if columns or "rank" not in context.constant_keys or context.trace.traces["backend"].count():
+    if columns or "rank" not in context.constant_keys or context.traces["backend"].count():
         return True
     return "communication" in context.answer("kernels").frame["class"]
 
@@ -131,7 +132,9 @@ def runs(context: Context) -> PageSection | None:
         *context.chart("trend", "From run to run", metric),
         context.table(reply, "Runs", _RUNS),
     ]
-    trend = Reply("trend", call_text("trend", metric=metric), context.trace.trend(metric))
+    trend = Reply(
+        "trend", call_text("trend", metric=metric), run_statistics.trend(context.trace, metric)
+    )
     changes = Reply(trend.name, trend.call, trend.frame.filter("is_change"))
     if changes:
         title = "Runs from which it changed for good"
@@ -151,7 +154,7 @@ def _regressions(context: Context, number: int) -> Reply | None:
         return None
     baseline = min(number - 1, _BASELINE)
     try:
-        rows = context.trace.regressions(baseline)
+        rows = run_statistics.regressions(context.trace, baseline)
     except ParameterError:
         return None
     return Reply("regressions", call_text("regressions", baseline=baseline), rows)

@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from profframe.pages.report.page_parts import PageSection, Part
+from profframe.trace import trace_tables
 from profframe.trace.sections import devices, dumps, hosts, ranks_and_runs
 from profframe.trace.sections.job_steps import job
 from profframe.trace.sections.overview import overview
@@ -49,7 +50,7 @@ def advice(context: Context) -> PageSection | None:
 
 def quality(context: Context) -> PageSection | None:
     """What was repaired, dropped or doubtful."""
-    reply = Reply("quality", "trace.quality", context.trace.quality)
+    reply = Reply("quality", "trace.quality", trace_tables.table(context.trace, "quality"))
     if not reply:
         return None
     return PageSection(
@@ -61,9 +62,9 @@ def quality(context: Context) -> PageSection | None:
 
 def provenance(context: Context) -> PageSection:
     """Sources of the numbers, versions and options."""
-    traces = context.trace.traces
+    traces = context.traces
     headers = Reply("headers", "trace.traces", _headers(traces))
-    machines = Reply("devices", "trace.devices", context.trace.devices)
+    machines = Reply("devices", "trace.devices", trace_tables.table(context.trace, "devices"))
     options = pl.DataFrame({"name": [*context.made_with], "value": [*context.made_with.values()]})
     versions = Reply("made_with", "profframe.__version__", options)
     parts: list[Part] = [

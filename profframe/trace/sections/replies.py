@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -17,9 +17,10 @@ from profframe.query.catalogue import find, resolve
 from profframe.query.header import sql_directory
 from profframe.show.columns import KEYS
 from profframe.show.kernel_names import of_answer
-
-if TYPE_CHECKING:
-    from profframe.trace.trace import Trace
+from profframe.trace.base_trace import BaseTrace
+from profframe.trace.plots import Plots
+from profframe.trace.query import answer
+from profframe.trace.trace_tables import table
 
 _RECORDED: Final = "report/recorded_columns.sql"
 """Which columns of `events` hold anything: without some of them answers have nothing to say."""
@@ -43,7 +44,9 @@ class Reply:
 class Context:
     """A trace, and the limits of the page."""
 
-    trace: Trace
+    trace: BaseTrace
+    traces: pl.DataFrame
+    """Its table `traces`."""
     rows: int
     """Maximum rows of a table."""
     constant_keys: tuple[str, ...]
@@ -57,13 +60,13 @@ class Context:
 
     def filled_columns(self) -> set[str]:
         """Optional columns of `events` that have values."""
-        flags = self.trace.answer(sql_directory() / _RECORDED).row(0, named=True)
+        flags = answer(self.trace, sql_directory() / _RECORDED).row(0, named=True)
         return {column for column, has_values in flags.items() if has_values}
 
     def answer(self, name: str, **parameters: object) -> Reply:
         """Run an answer of the catalogue."""
         select = resolve(name, parameters)[0].name
-        rows = pl.DataFrame(self.trace.answer(name, **parameters))
+        rows = pl.DataFrame(answer(self.trace, name, **parameters))
         return Reply(
             select,
             call_text(name, **parameters),
@@ -128,7 +131,7 @@ class Context:
 
     def chart(self, name: str, label: str, *arguments: str) -> tuple[Chart, ...]:
         """A chart of `Trace.plot`; nothing if the trace lacks what it draws."""
-        draw: Callable[..., Any] = getattr(self.trace.plot, name)
+        draw: Callable[..., Any] = getattr(Plots(self.trace), name)
         quoted = ", ".join(f'"{argument}"' for argument in arguments)
         call = f"trace.plot.{name}({quoted})"
         try:
@@ -147,13 +150,13 @@ class Context:
 
 
 def context_of(
-    trace: Trace, rows: int, made_with: Mapping[str, str], timeline: str = "budget"
+    trace: BaseTrace, rows: int, made_with: Mapping[str, str], timeline: str = "budget"
 ) -> Context:
     """The keys and starts of a trace, found once for all sections."""
-    traces = trace.traces
+    traces = table(trace, "traces")
     constant_keys = tuple(key for key in KEYS if traces[key].n_unique() < 2)
     starts = traces.select(*KEYS, pl.col("start_ns").fill_null(0))
-    return Context(trace, rows, constant_keys, starts, made_with, timeline)
+    return Context(trace, traces, rows, constant_keys, starts, made_with, timeline)
 
 
 def call_text(name: str, **parameters: object) -> str:
