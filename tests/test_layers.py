@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -95,6 +96,13 @@ def module_id(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
+def dotted(path: Path) -> str:
+    """The name by which a module is imported."""
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
+
+
 def room(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
@@ -166,6 +174,21 @@ def test_imports_run_one_way(path: Path) -> None:
     assert ours - {*allowed, "__version__"} == set()
 
 
+def test_modules_import_one_another_in_no_circle() -> None:
+    """Inside a room too, with imports for types and in functions: what a name leads to ends."""
+    known = {dotted(path): path for path in modules()}
+    del known["profframe"]  # it names what users import
+
+    def home(name: str) -> str:
+        return name if name in known else name.rpartition(".")[0]
+
+    graph = {
+        module: {home(name) for name in said(path).imported} & known.keys() - {module}
+        for module, path in known.items()
+    }
+    TopologicalSorter(graph).prepare()  # its error names a circle
+
+
 def test_every_room_is_in_the_order() -> None:
     assert {room(path) for path in modules()} - {"__init__", "__main__"} <= set(ROOMS)
 
@@ -214,11 +237,7 @@ def test_import_is_light(statement: str) -> None:
 
 def test_nothing_imports_torch() -> None:
     needs.modules("altair", "jinja2", "mcp")
-    names = [
-        "profframe." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-        for path in modules()
-    ]
-    names = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
+    names = [name for name in map(dotted, modules()) if not name.endswith("__main__")]
     imports = "\n".join(f"import {name}" for name in names)
     code = f"import sys\n{imports}\nprint('torch' in sys.modules)"
     assert run_fresh(code).strip() == "False"
