@@ -215,12 +215,30 @@ def with_terms(verb: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
+def _say_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if not is_asked:
+        return
+    from profframe.native.library import reason_without
+
+    reason = reason_without()
+    scanner = f"pure Python, without the native scanner: {reason}" if reason else "native scanner"
+    click.echo(f"profframe {__version__} ({scanner})")
+    ctx.exit()
+
+
 @click.group(
     cls=_Verbs,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_say_version,
+    help="Show the version, and whether the native scanner is used.",
+)
 @click.pass_context
 def verbs(ctx: click.Context) -> None:
     """Where the time of a PyTorch program went: `profframe trace.json.gz`.

@@ -91,6 +91,7 @@ def test_a_piece_for_which_there_is_no_memory_is_not_taken_for_damage(
         raise duckdb.OutOfMemoryException("Out of Memory Error")
 
     monkeypatch.setattr(parsing.Parser, "_parse", refuse)
+    monkeypatch.setattr(parsing, "library", lambda: None)
     with pytest.raises(MemoryLimitError, match="this process was refused memory"):
         profframe.load(GPU)
 

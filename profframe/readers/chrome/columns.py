@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,16 @@ _SHARE: Final = re.compile(r"\.pct(_of_peak\w*)?\Z")
 _CYCLES: Final = "Cycles (Current Kernel)"
 _COUNTING: Final = ("cuda_profiler_range",)
 """Categories of slices whose arguments are what was counted while they ran."""
+_INTEGER_ARGS: Final = (
+    "External id", "correlation", "device", "stream", "Stream Id", "original_stream",
+    "Sequence number", "Fwd thread id", "Ev Idx", "Python id", "Python parent id",
+    "Python module id", "Addr", "Bytes", "Device Type", "Device Id", "Total Allocated",
+    "Total Reserved",
+)  # fmt: skip
+_TEXT_ARGS: Final = (
+    "Module Hierarchy", "Input Dims", "Input type", "Input Strides", "Concrete Inputs",
+    "Call stack",
+)  # fmt: skip
 LAUNCH_MEMBERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("grid", "block"), "VARCHAR"),
@@ -60,6 +70,16 @@ LAUNCH_MEMBERS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Arguments of kernels that say how they were launched, and their SQL types."""
+ARGS: Final[Mapping[str, str]] = MappingProxyType(
+    dict.fromkeys(_INTEGER_ARGS, "BIGINT")
+    | dict.fromkeys(_TEXT_ARGS, "VARCHAR")
+    | {"finished": "BOOLEAN", **LAUNCH_MEMBERS}
+)
+"""Members of an event's arguments that are read, and their SQL types."""
+OLD_ARGS: Final[Mapping[str, str]] = MappingProxyType(
+    {"external id": "BIGINT", "Input dims": "VARCHAR"}
+)
+"""Spellings until 2021; their columns have ``old.`` before the name."""
 _MOST_REGISTERS: Final = 2**31 - 1
 MEMORY_NAME: Final = "[memory]"
 INSTANT_CATEGORY: Final = "cpu_instant_event"
@@ -92,13 +112,13 @@ _ON_NODE: Final = re.compile(r"\s*node_id:(-?\d{1,18}), thread_id:\d+\s*")
 _LABELS: Final = (
     "process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index",
 )  # fmt: skip
-_SOURCE_PID: Final = "source pid"
+SOURCE_PID: Final = "source pid"
 """Member with the id that the process of an event had where it was recorded."""
 _KEYS: Final = {"pid": "pid", "tid": "tid", "bad_time": "bad_time", "rounded": "rounded"}
 _MARK: Final = _KEYS | {"time_ns": "time_ns"}
 _TEXTS: Final = {"category": "cat", "name": "name", "args": "args"}
 _PHASED: Final = _TEXTS | {"phase": "ph"}
-_MEMBERS: Final[Mapping[RowTable, Mapping[str, str]]] = {
+MEMBERS: Final[Mapping[RowTable, Mapping[str, str]]] = {
     RowTable.EVENTS: {
         **_KEYS,
         **_PHASED,
@@ -151,7 +171,7 @@ def batch_of(
     members = dict(members)
     for name in ("ph", "cat", "name", "pid", "tid"):
         members[name] = pc.dictionary_encode(members[name])
-    members[_SOURCE_PID] = _source_pid(members["pid"], source_pids)
+    members[SOURCE_PID] = source_pid(members["pid"], source_pids)
     if "full_id" in members:
         members["id"] = pc.coalesce(members["full_id"], members["id"])
     if "time_ns" not in members:
@@ -161,22 +181,41 @@ def batch_of(
     batch: dict[RowTable, pa.Table] = {}
     for table in map(RowTable, tables.tolist()):
         rows = _FilteredMembers(members, pa.array(destinations == table))
-        columns = rows.all(_MEMBERS[table])
-        if table is RowTable.EVENTS:
-            columns |= _event_columns(rows, columns["external_id"])
-        elif table is RowTable.MEMORY:
-            columns |= _device_of_memory(rows) | _category_of_memory(rows)
-            columns["is_odd"] = _lacks_numbers(rows["args"], columns)
-        elif table is RowTable.FLOWS:
-            ids = ids_before(columns["flow_id"]) if source_pids else columns["flow_id"]
-            columns["category"] = _flow_category(columns["category"], ids)
-        elif table is RowTable.COUNTERS:
-            columns |= _counted(columns["name"], rows[_SOURCE_PID])
-        batch[table] = conform(table, columns)
+        batch[table] = rows_of(table, rows, source_pids)
     return batch
 
 
-def _source_pid(pid: pa.DictionaryArray, names: Mapping[str, str | None]) -> pa.DictionaryArray:
+class Members(Protocol):
+    """Members of the events that go to one table, and of their arguments, by name."""
+
+    def __getitem__(self, name: str) -> pa.Array: ...
+
+    def __contains__(self, name: str) -> bool: ...
+
+    def all(self, names: Mapping[str, str]) -> dict[str, pa.Array]:
+        """Columns by their names in the schema."""
+        ...
+
+
+def rows_of(
+    table: RowTable, rows: Members, source_pids: Mapping[str, str | None] = MappingProxyType({})
+) -> pa.Table:
+    """Rows of one table, from the members of its events."""
+    columns = rows.all(MEMBERS[table])
+    if table is RowTable.EVENTS:
+        columns |= _event_columns(rows, columns["external_id"])
+    elif table is RowTable.MEMORY:
+        columns |= _device_of_memory(rows) | _category_of_memory(rows)
+        columns["is_odd"] = _lacks_numbers(rows["args"], columns)
+    elif table is RowTable.FLOWS:
+        ids = ids_before(columns["flow_id"]) if source_pids else columns["flow_id"]
+        columns["category"] = _flow_category(columns["category"], ids)
+    elif table is RowTable.COUNTERS:
+        columns |= _counted(columns["name"], rows[SOURCE_PID])
+    return conform(table, columns)
+
+
+def source_pid(pid: pa.DictionaryArray, names: Mapping[str, str | None]) -> pa.DictionaryArray:
     """Ids of processes where the events were recorded."""
     if not names:
         return pid
@@ -268,12 +307,15 @@ def _is(encoded: pa.DictionaryArray, texts: Sequence[str | None]) -> npt.NDArray
     return _by_code(encoded, values, None in texts) > 0
 
 
-def _event_columns(rows: _FilteredMembers, external_id: pa.Array) -> dict[str, pa.Array]:
+def _event_columns(rows: Members, external_id: pa.Array) -> dict[str, pa.Array]:
     """Columns of slices that need more than a copy of a member."""
     input_dims = rows["Input Dims"]
     if "old.external id" in rows:
         external_id = pc.coalesce(external_id, rows["old.external id"])
-        input_dims = pc.coalesce(input_dims, rows["old.Input dims"])
+    if "old.Input dims" in rows:
+        input_dims = pc.coalesce(
+            *(rows[n].cast(pa.string()) for n in ("Input Dims", "old.Input dims"))
+        )
     finished = rows["finished"]
     derived: dict[str, tuple[pa.Array, Callable[[pa.Array], pa.Array]]] = {
         "sequence_nr": (rows["Sequence number"], _not_negative),
@@ -309,9 +351,7 @@ def _without_last_mark(stacks: pa.Array) -> pa.Array:
     return pc.utf8_rtrim(stacks, characters=";")
 
 
-def _exported_columns(
-    rows: _FilteredMembers, columns: Mapping[str, pa.Array]
-) -> dict[str, pa.Array]:
+def _exported_columns(rows: Members, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     """Columns in an exported trace, which take precedence over derived ones."""
     if f"{OWN_KEY}.{next(iter(OWN_COLUMNS))}" not in rows:
         return {}
@@ -323,15 +363,15 @@ def _exported_columns(
     }
 
 
-def _device_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
+def _device_columns(rows: Members) -> dict[str, pa.Array]:
     """Device and stream of device events: from the arguments, else from process and thread."""
     is_device = _is(rows["cat"], DEVICE_CATEGORIES)
     on_device = is_device | rows["Stream Id"].is_valid().to_numpy(zero_copy_only=False)
-    in_list = _is(rows[_SOURCE_PID], (_LIST_DEVICES,))
+    in_list = _is(rows[SOURCE_PID], (_LIST_DEVICES,))
     if not (on_device | in_list).any():
         return {}
     line = _numbers(rows["tid"])
-    by_process = pc.if_else(pa.array(is_device), _numbers(rows[_SOURCE_PID]), None)
+    by_process = pc.if_else(pa.array(is_device), _numbers(rows[SOURCE_PID]), None)
     device = _with_named(rows["device"], rows["args"], pa.array(is_device))
     device = pc.coalesce(device, by_process)
     stream = pc.coalesce(
@@ -357,7 +397,7 @@ def _with_named(device: pa.Array, args: pa.Array, is_device: pa.Array) -> pa.Arr
     return pc.coalesce(device, texts.cast(pl.Int64).to_arrow())
 
 
-def _stream_of_nodes(rows: _FilteredMembers, line: pa.Array) -> pa.Array:
+def _stream_of_nodes(rows: Members, line: pa.Array) -> pa.Array:
     """Stream of graph nodes that were not moved to another lane: the line that they are on.
 
     Their annotations are among the arguments, and those of torch's `mark_stream` have their own
@@ -367,11 +407,11 @@ def _stream_of_nodes(rows: _FilteredMembers, line: pa.Array) -> pa.Array:
     if not has_values(nodes):
         return pa.nulls(len(line), pa.int64())
     is_node = pc.is_valid(nodes)
-    is_on_own_line = pc.equal(_numbers(rows[_SOURCE_PID]), rows["device"])
+    is_on_own_line = pc.equal(_numbers(rows[SOURCE_PID]), rows["device"])
     return pc.if_else(pc.and_(is_node, pc.fill_null(is_on_own_line, fill_value=False)), line, None)
 
 
-def _launch_columns(rows: _FilteredMembers, device: pa.Array | None) -> dict[str, pa.Array]:
+def _launch_columns(rows: Members, device: pa.Array | None) -> dict[str, pa.Array]:
     """Launches of device work; calls have such arguments, too."""
     if device is None:
         return {}
@@ -404,7 +444,10 @@ def _where(is_sound: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def _sizes(texts: pa.Array) -> pa.Array:
-    return _where(pc.starts_with(texts, "["), pc.replace_substring(texts, " ", ""))
+    def lists(words: pa.Array) -> pa.Array:
+        return _where(pc.starts_with(words, "["), pc.replace_substring(words, " ", ""))
+
+    return _on_texts(texts, lists)
 
 
 def _registers(values: pa.Array) -> pa.Array:
@@ -422,9 +465,9 @@ def _is_rate(values: pa.Array) -> pa.Array:
     return pc.and_(pc.greater_equal(values, 0), pc.is_finite(values))
 
 
-def _node_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
+def _node_columns(rows: Members) -> dict[str, pa.Array]:
     """Node of remote events, from the thread names in torch's lists of events."""
-    in_list = _is(rows[_SOURCE_PID], (_LIST_PROCESS,))
+    in_list = _is(rows[SOURCE_PID], (_LIST_PROCESS,))
     if not in_list.any():
         return {}
     tid = rows["tid"]
@@ -437,7 +480,7 @@ def _node_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
     }
 
 
-def _async_columns(rows: _FilteredMembers, finished: pa.Array) -> dict[str, pa.Array]:
+def _async_columns(rows: Members, finished: pa.Array) -> dict[str, pa.Array]:
     """Operations of slices that are not on a thread's stack."""
     is_async = _is(rows["ph"], ASYNC_PHASES)
     if not is_async.any():
@@ -449,7 +492,7 @@ def _async_columns(rows: _FilteredMembers, finished: pa.Array) -> dict[str, pa.A
     }
 
 
-def _arrow_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
+def _arrow_columns(rows: Members) -> dict[str, pa.Array]:
     """Arrows that slices name themselves, and whether they start, continue or end there."""
     if "bind_id" not in rows:
         return {}
@@ -476,7 +519,8 @@ def _on_texts(texts: pa.Array, function: Callable[[pa.Array], pa.Array]) -> pa.A
     results = function(encoded.dictionary)
     if results.equals(encoded.dictionary):
         return encoded
-    return pa.DictionaryArray.from_arrays(encoded.indices, results).cast(pa.string())
+    results = pc.dictionary_encode(results)
+    return pa.DictionaryArray.from_arrays(results.indices.take(encoded.indices), results.dictionary)
 
 
 def _without_spaces(texts: pa.Array) -> pa.Array:
@@ -525,7 +569,7 @@ def unit_of(name: str) -> str | None:
     return "cycles" if name == _CYCLES else None
 
 
-def _device_of_memory(rows: _FilteredMembers) -> dict[str, pa.Array]:
+def _device_of_memory(rows: Members) -> dict[str, pa.Array]:
     type_ = rows["Device Type"]
     is_valid = pc.and_(pc.greater_equal(type_, _ZERO), pc.less(type_, _DEVICE_TYPES))
     index = pc.if_else(is_valid, type_, _NO_NUMBER)
@@ -538,7 +582,7 @@ def _device_of_memory(rows: _FilteredMembers) -> dict[str, pa.Array]:
 def _lacks_numbers(args: pa.Array, columns: Mapping[str, pa.Array]) -> pa.Array:
     """Rows that have a number which is none of 64 bits."""
     odd = pa.array(np.zeros(len(args), np.bool_))
-    for column, member in _MEMBERS[RowTable.MEMORY].items():
+    for column, member in MEMBERS[RowTable.MEMORY].items():
         if member in _NUMBERS_OF_MEMORY and columns[column].null_count:
             written = pc.match_substring_regex(args, rf'"{member}"\s*:\s*[^n\s]')
             lost = pc.and_(pc.is_null(columns[column]), pc.fill_null(written, fill_value=False))
@@ -546,7 +590,7 @@ def _lacks_numbers(args: pa.Array, columns: Mapping[str, pa.Array]) -> pa.Array:
     return odd
 
 
-def _category_of_memory(rows: _FilteredMembers) -> dict[str, pa.Array]:
+def _category_of_memory(rows: Members) -> dict[str, pa.Array]:
     """Category of allocations, which only an exported trace has."""
     member = f"{OWN_KEY}.{OWN_CATEGORY}"
     return {"category": rows[member]} if member in rows else {}

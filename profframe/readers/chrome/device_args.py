@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -12,8 +13,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe.intervals import Mask
 from profframe.readers.build.row_tables import SOURCE_VALUES, Batch, RowTable, replaced, typed
-from profframe.readers.chrome.columns import DEVICE_CATEGORIES, LAUNCH_MEMBERS, launch_columns
+from profframe.readers.chrome.columns import (
+    DEVICE_CATEGORIES,
+    LAUNCH_MEMBERS,
+    Members,
+    launch_columns,
+)
 from profframe.readers.chrome.session import Session
 
 _RECORD: Final = "record_param_comms"
@@ -28,7 +35,10 @@ _TEXTS: Final = (
     "Process Group Ranks", "Comms Id", "dtype", "In split size", "Out split size", "data_type",
     "cuda_sync_kind",
 )  # fmt: skip
-_TYPES: Final = dict.fromkeys(_INTEGERS, "BIGINT") | dict.fromkeys(_TEXTS, "VARCHAR")
+DEVICE_ARGS: Final[Mapping[str, str]] = MappingProxyType(
+    dict.fromkeys(_INTEGERS, "BIGINT") | dict.fromkeys(_TEXTS, "VARCHAR")
+)
+"""Arguments from which the columns are made, and their SQL types."""
 _ASCEND: Final = "hcom_([A-Za-z]+)__([0-9]+)_[0-9]+_[0-9]+"
 """Name of a kernel of Ascend's library: collective, end of the group's name, and two numbers."""
 _LIST: Final = r"^\[-?[0-9]+(, *-?[0-9]+)*\]$"
@@ -36,8 +46,9 @@ _LIST: Final = r"^\[-?[0-9]+(, *-?[0-9]+)*\]$"
 _NO_SPLITS: Final = ("", "[]")
 """Splits of a collective without splits: its parts are equal."""
 _MOST_RANKS: Final = 65536
+_ANY_OF_DEVICE: Final = f'"(?:{"|".join(DEVICE_ARGS)})"'
 _COLLECTIVES: Final = f"""
-    SELECT row, name, from_json(args, '{json.dumps(_TYPES)}') AS members
+    SELECT row, name, from_json(args, '{json.dumps(dict(DEVICE_ARGS))}') AS members
     FROM device_args WHERE json_valid(args)"""  # noqa: S608
 _LAUNCHES: Final = f"""
     SELECT row, unnest(from_json(args, '{json.dumps(dict(LAUNCH_MEMBERS))}'))
@@ -46,21 +57,23 @@ _LAUNCH_MARKS: Final = (
     '"(?:grid"|block"|registers per|shared memory|blocks per SM|est. achieved|graph node id":[^0])'
 )
 """Members of kernels whose launch is described, and of work in graphs."""
-_WORK: Final = """
+WORK_ARGS: Final = ("kernel_flop", "kernel_num_gb")
+"""Arguments of ops and kernels of compiled code; 0 means not counted."""
+_WORK_COLUMNS: Final = """
     SELECT row,
            CASE WHEN flops > 0 AND flops < (1::HUGEINT << 62) THEN round(flops)::BIGINT END
            AS given_flops,
            CASE WHEN gb > 0 AND gb < 4e9 THEN round(gb * 1000000000)::BIGINT END AS given_bytes
-    FROM (SELECT row, try_cast(args->>'$.kernel_flop' AS DECIMAL(38, 9)) AS flops,
-                 try_cast(args->>'$.kernel_num_gb' AS DECIMAL(28, 9)) AS gb
-          FROM device_args WHERE json_valid(args))"""
-_WORK_MARKS: Final = '"kernel_(?:flop|num_gb)"'
-"""Members that ops and kernels of compiled code have; 0 means not counted."""
-_MARKS: Final = (
-    "bytes", "Collective name", "Process Group Name", "Seq", "alg_type", "wait_on_stream",
-    "cuda_sync_kind",
-)  # fmt: skip
-"""Members that only arguments with these columns have."""
+    FROM (SELECT row, try_cast(kernel_flop AS DECIMAL(38, 9)) AS flops,
+                 try_cast(kernel_num_gb AS DECIMAL(28, 9)) AS gb
+          FROM {rows})"""
+_WORK: Final = _WORK_COLUMNS.format(
+    rows="""(SELECT row, args->>'$.kernel_flop' AS kernel_flop,
+                  args->>'$.kernel_num_gb' AS kernel_num_gb
+           FROM device_args WHERE json_valid(args))"""
+)
+_WORK_OF_TEXTS: Final = _WORK_COLUMNS.format(rows="work_args")
+_WORK_MARKS: Final = f'"(?:{"|".join(WORK_ARGS)})"'
 
 
 def with_device_args(batch: Batch, session: Session) -> Batch:
@@ -68,13 +81,11 @@ def with_device_args(batch: Batch, session: Session) -> Batch:
     if RowTable.EVENTS not in batch:
         return batch
     events = batch[RowTable.EVENTS]
-    is_candidate = pc.or_(_is_on_device(events), _names_collective(events["name"]))
-    args = events["args"].filter(is_candidate)
-    has_member = pc.match_substring_regex(args, f'"({"|".join(_MARKS)})"')
-    rows = pa.chunked_array([pc.indices_nonzero(is_candidate)]).cast(pa.int64())
-    events = _with_results(
-        events, rows.filter(has_member), _COLLECTIVES, _collective_results, session
-    )
+    rows = pa.chunked_array([pc.indices_nonzero(_may_have_any(events))]).cast(pa.int64())
+    args, names = (events[column].take(rows) for column in ("args", "name"))
+    has_any = pc.match_substring_regex(args, _ANY_OF_DEVICE)
+    has_any = pc.or_kleene(has_any, _by_text(names, _is_of_ascend))
+    events = _with_results(events, rows.filter(has_any), _COLLECTIVES, _collectives_of, session)
     work_rows = pl.Series(events["args"]).str.contains(_WORK_MARKS).arg_true().cast(pl.Int64)
     events = _with_results(events, work_rows.to_arrow(), _WORK, pl.DataFrame, session)
     return {**batch, RowTable.EVENTS: events}
@@ -89,6 +100,34 @@ def with_launches(batch: Batch, session: Session) -> Batch:
     mask = pc.fill_null(pc.and_(_is_on_device(events), has_member), fill_value=False)
     rows = pa.chunked_array([pc.indices_nonzero(mask)]).cast(pa.int64())
     return {**batch, RowTable.EVENTS: _with_results(events, rows, _LAUNCHES, _launch_rows, session)}
+
+
+def with_members(events: pa.Table, members: Members, session: Session) -> pa.Table:
+    """Add the columns to slices whose arguments are members already, those of work as texts."""
+    has_any = _rows_with(members, DEVICE_ARGS) | _by_text(events["name"], _is_of_ascend).to_numpy()
+    rows = np.flatnonzero(has_any & _may_have_any(events).to_numpy())
+    if rows.size:
+        texts = {f"members.{name}": _plain(members[name].take(rows)) for name in DEVICE_ARGS}
+        own = pl.DataFrame({"row": rows, "name": _plain(events["name"].take(rows)), **texts})
+        events = _with_columns(events, _collective_results(own))
+    rows = np.flatnonzero(_rows_with(members, WORK_ARGS))
+    if not rows.size:
+        return events
+    texts = {name: _plain(members[name].take(rows)) for name in WORK_ARGS}
+    with session.registered("work_args", pa.table({"row": rows, **texts})):
+        return _with_columns(events, pl.DataFrame(session.rows_of(_WORK_OF_TEXTS)))
+
+
+def _rows_with(members: Members, names: Iterable[str]) -> Mask:
+    """Rows that have one of the arguments."""
+    own = [members[name] for name in names if name in members]
+    masks = [values.is_valid().to_numpy(zero_copy_only=False) for values in own]
+    has_any: Mask = np.logical_or.reduce([np.zeros(len(members["name"]), np.bool_), *masks])
+    return has_any
+
+
+def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    return values.cast(pa.string()) if pa.types.is_dictionary(values.type) else values
 
 
 def _launch_rows(rows: pa.Table) -> pl.DataFrame:
@@ -109,6 +148,15 @@ def _with_results(
     arguments = pa.table({"row": rows, **{n: events[n].take(rows) for n in ("name", "args")}})
     with session.registered("device_args", arguments):
         results = columns(session.rows_of(query))
+    return _with_columns(events, results)
+
+
+def _collectives_of(results: pa.Table) -> pl.DataFrame:
+    return _collective_results(pl.DataFrame(results.flatten()))
+
+
+def _with_columns(events: pa.Table, results: pl.DataFrame) -> pa.Table:
+    """Events with the columns of some rows."""
     place = np.full(events.num_rows, -1, np.int64)
     place[results["row"].to_numpy()] = np.arange(results.height)
     index = pa.array(place, mask=place < 0)
@@ -123,9 +171,8 @@ def _with_results(
     return events
 
 
-def _collective_results(results: pa.Table) -> pl.DataFrame:
+def _collective_results(members: pl.DataFrame) -> pl.DataFrame:
     """Columns of the schema; polars plans them in a tenth of the time that DuckDB takes."""
-    members = pl.DataFrame(results.flatten())
     non_null = {column.name for column in members if column.null_count() < members.height}
     columns = _collective_columns().items()
     return members.select(
@@ -136,7 +183,7 @@ def _collective_results(results: pa.Table) -> pl.DataFrame:
 @cache
 def _collective_columns() -> dict[str, tuple[pl.Expr, frozenset[str]]]:
     """Expression of each column, and the columns of which it needs at least one."""
-    of = {name: pl.col(f"members.{name}") for name in _TYPES}
+    of = {name: pl.col(f"members.{name}") for name in DEVICE_ARGS}
     size, first, stride = of["Group size"], of["Global rank start"], of["Global rank stride"]
     kernel_name = pl.col("name").str.extract_groups(f"^{_ASCEND}$").struct
     in_elements = pl.coalesce(of["In msg nelems"], of["count"])
@@ -202,10 +249,17 @@ def _is_on_device(events: pa.Table) -> pa.ChunkedArray:
     return pc.or_(pc.is_valid(events["device"]), of_device)
 
 
-def _names_collective(names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Rows with the name of a collective."""
-    pattern = f"^({_RECORD}|{_ASCEND})$"
-    return _by_text(names, lambda texts: pc.match_substring_regex(texts, pattern))
+def _may_have_any(events: pa.Table) -> pa.ChunkedArray:
+    """Slices of a device, and those that are named as a collective."""
+
+    def is_record(names: pa.Array) -> pa.Array:
+        return pc.or_(pc.equal(names, pa.scalar(_RECORD)), _is_of_ascend(names))
+
+    return pc.or_(_is_on_device(events), _by_text(events["name"], is_record))
+
+
+def _is_of_ascend(names: pa.Array) -> pa.Array:
+    return pc.match_substring_regex(names, f"^{_ASCEND}$")
 
 
 def _by_text(encoded: pa.ChunkedArray, matches: Callable[[pa.Array], pa.Array]) -> pa.ChunkedArray:

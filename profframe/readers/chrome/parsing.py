@@ -15,10 +15,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe.native.library import library
 from profframe.readers.build.decimal_time import SCALE
 from profframe.readers.build.row_tables import Batch
+from profframe.readers.chrome import scanned
 from profframe.readers.chrome.columns import (
-    LAUNCH_MEMBERS,
+    ARGS,
+    OLD_ARGS,
     OWN_ARGS_KEY,
     OWN_CATEGORY,
     OWN_COLUMNS,
@@ -32,16 +35,6 @@ from profframe.readers.json.strict import has_doubled
 
 _KEYS: Final = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args")
 """Keys of an event that have a column; others go to its arguments."""
-_INTEGER_ARGS: Final = (
-    "External id", "correlation", "device", "stream", "Stream Id", "original_stream",
-    "Sequence number", "Fwd thread id", "Ev Idx", "Python id", "Python parent id",
-    "Python module id", "Addr", "Bytes", "Device Type", "Device Id", "Total Allocated",
-    "Total Reserved",
-)  # fmt: skip
-_TEXT_ARGS: Final = (
-    "Module Hierarchy", "Input Dims", "Input type", "Input Strides", "Concrete Inputs",
-    "Call stack",
-)  # fmt: skip
 
 _EVENT_TYPE: Final = json.dumps(
     [
@@ -52,14 +45,9 @@ _EVENT_TYPE: Final = json.dumps(
 )
 """The decimals make DuckDB keep the text of every number; otherwise all would become doubles."""
 _TIME_TEXT_TYPE: Final = json.dumps([dict.fromkeys(("ts", "dur"), "VARCHAR")])
-ARGS_TYPE: Final = json.dumps(
-    dict.fromkeys(_INTEGER_ARGS, "BIGINT")
-    | dict.fromkeys(_TEXT_ARGS, "VARCHAR")
-    | {"finished": "BOOLEAN", **LAUNCH_MEMBERS}
-)
-"""Members of an event's arguments that are read."""
-_OLD_ARGS_TYPE: Final = json.dumps({"external id": "BIGINT", "Input dims": "VARCHAR"})
-"""Spellings until 2021; DuckDB folds case, so they need a structure of their own."""
+ARGS_TYPE: Final = json.dumps(dict(ARGS))
+_OLD_ARGS_TYPE: Final = json.dumps(dict(OLD_ARGS))
+"""DuckDB folds case, so they need a structure of their own."""
 _MEMBERS_TYPE: Final = json.dumps({"m": ["MAP(VARCHAR, JSON)"], "text": "DECIMAL(28, 6)"})
 """An unused decimal again, for the text of numbers."""
 _OWN_TYPE: Final = json.dumps(
@@ -189,14 +177,27 @@ class Parser:
 
     def wave(self, wave: Wave) -> Parsed[Batch]:
         """Rows of each run of valid pieces; None for a run that needs repair."""
-        pieces = _pieces(wave.text, wave.bounds)
-        count = len(wave)
+        if library() is None or not scanned.is_readable(wave):
+            return Parsed(wave, self._runs(wave, 0, len(wave)))
+        with lent() as session:
+            runs = [*scanned.runs_of(wave, self.source_pids, session)]
+        return Parsed(
+            wave,
+            [
+                run
+                for first, stop, rows in runs
+                for run in ([(first, stop, rows)] if rows else self._runs(wave, first, stop))
+            ],
+        )
+
+    def _runs(self, wave: Wave, first: int, stop: int) -> list[tuple[int, int, Batch | None]]:
+        """Rows of each run of some pieces."""
+        pieces = _pieces(wave.text, wave.bounds).slice(first, stop - first)
         rows = self._rows(pieces, strict=True)
         if rows is not None:
-            return Parsed(wave, [(0, count, rows)])
-        return Parsed(
-            wave, _runs([self._rows(pieces.slice(i, 1), strict=True) for i in range(count)])
-        )
+            return [(first, stop, rows)]
+        parts = [self._rows(pieces.slice(i, 1), strict=True) for i in range(len(pieces))]
+        return _runs(parts, first)
 
     def array(self, text: bytes) -> Batch | None:
         """Rows of one array of repaired events, or None if it does not parse."""
@@ -343,10 +344,10 @@ def _pieces(text: bytes | memoryview, offsets: list[int]) -> pa.LargeStringArray
     return pa.LargeStringArray.from_buffers(len(offsets) - 1, bounds, pa.py_buffer(text))
 
 
-def _runs(pieces: list[Batch | None]) -> list[tuple[int, int, Batch | None]]:
+def _runs(pieces: list[Batch | None], first: int) -> list[tuple[int, int, Batch | None]]:
     """Runs of pieces: neighbours that need repair become one run, sound ones are separate."""
     runs: list[tuple[int, int, Batch | None]] = []
-    for i, rows in enumerate(pieces):
+    for i, rows in enumerate(pieces, first):
         if rows is None and runs and runs[-1][2] is None:
             runs[-1] = (runs[-1][0], i + 1, None)
         else:

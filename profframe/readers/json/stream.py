@@ -30,6 +30,9 @@ PIECE: Final = 128 << 10
 WAVE: Final = 8 << 20
 """Bytes of the pieces that are parsed as one table: each table costs a few milliseconds."""
 
+PADDING: Final = 32
+"""Bytes of a wave's buffer that stay free after its text."""
+
 _CUT: Final = re.compile(rb"\}\s*(,)\s*(?=\{\s*\")")
 _END: Final = re.compile(rb"\](?!(?:\s*[\]}])*\s*,?\s*\{)")
 """The bracket that ends the array: no element follows."""
@@ -107,7 +110,7 @@ class Wave:
     def write(self, part: bytes | memoryview) -> None:
         """Add to the unfinished piece."""
         end = self._written + len(part)
-        if end >= len(self.text):
+        if end + PADDING > len(self.text):
             longer = blank(end + len(self.text))
             longer[: self._written] = self.text[: self._written]
             self.text = longer
