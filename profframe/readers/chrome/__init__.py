@@ -551,7 +551,7 @@ def device_type_of(batches: Iterable[Batch]) -> str | None:
         for table in (RowTable.EVENTS, RowTable.FLOWS)
         if table in batch
     ]
-    categories = {c for column in columns for c in column.chunk(0).dictionary.to_pylist() if c}
+    categories = {c for column in columns for c in column.unique().to_pylist() if c}
     type_ = next((name for word, name in _DEVICE_TYPES if any(map(word.match, categories))), None)
     if type_ is None:  # arrows in a list of events name the device, such as cpu_to_npu
         names = {c.removeprefix(_TO_DEVICE) for c in categories if c.startswith(_TO_DEVICE)}
