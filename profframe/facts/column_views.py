@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from threading import Lock
 from typing import Any, Final, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 _T = TypeVar("_T")
 
 FEW: Final = 1 << 12
-"""Rows up to which calls cost more than the values: what is made of columns is kept, and no thread
-is started. Of more rows it would take too much memory."""
+"""Rows up to which calls cost more than the values: no thread is started."""
+_MOST_KEPT: Final = 32 << 20
+"""Bytes of conversions that are kept: facts that follow one another read the same few columns."""
+
+
+class Conversions:
+    """Conversions of columns, up to some bytes: those that were not used for longest go first."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._made: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
+        self._size = 0
+
+    def get(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """What was made for a key, or is made now."""
+        with self._lock:
+            if key in self._made:
+                self._made.move_to_end(key)
+                kept: Any = self._made[key][0]
+                made: _T = kept
+                return made
+        made = make()
+        size = _size(made)
+        with self._lock:
+            if key not in self._made and size <= _MOST_KEPT // 4:
+                self._made[key] = (made, size)
+                self._size += size
+            while self._size > _MOST_KEPT:
+                _, (_, gone) = self._made.popitem(last=False)
+                self._size -= gone
+        return made
+
+
+def _size(made: object) -> int:
+    parts = made if isinstance(made, tuple) else (made,)
+    return sum(part.nbytes if isinstance(part, np.ndarray | pa.Array) else 1024 for part in parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,15 +60,14 @@ class Held:
     values: pa.ChunkedArray
     is_null: bool
     """Whether all values are NULL."""
-    made: dict[Hashable, Any] | None
+    conversions: Conversions
 
     @classmethod
-    def of(cls, values: pa.ChunkedArray | pa.Array) -> Held:
+    def of(cls, values: pa.ChunkedArray | pa.Array, conversions: Conversions) -> Held:
         """The column of a name."""
         if isinstance(values, pa.Array):
             values = pa.chunked_array([values])
-        count = len(values)
-        return cls(values, values.null_count == count, {} if count <= FEW else None)
+        return cls(values, values.null_count == len(values), conversions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,9 +114,4 @@ def once(
     if not isinstance(table, ColumnView):
         return make(table[name])
     held = table.columns[name]
-    if held.made is None:
-        return make(held.values)
-    if what not in held.made:
-        held.made[what] = make(held.values)
-    made: _T = held.made[what]
-    return made
+    return held.conversions.get((held, what), partial(make, held.values))

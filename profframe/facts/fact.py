@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.column_views import ColumnView, Held
+from profframe.facts.column_views import ColumnView, Conversions, Held
 from profframe.system.disk_tables import SpooledTable
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class ColumnBuilder:
     num_rows: int
     nulls: Mapping[pa.DataType, Held] = field(default_factory=dict)
     """For each type the first column with NULLs only: others share it, to save memory."""
+    conversions: Conversions = field(default_factory=Conversions)
 
     @classmethod
     def of(cls, table: pa.Table) -> ColumnBuilder:
@@ -58,9 +59,9 @@ class ColumnBuilder:
         """A copy with additional or replaced columns."""
         held, nulls = dict(self.held), dict(self.nulls)
         for name, values in new.items():
-            column = Held.of(values)
+            column = Held.of(values, self.conversions)
             held[name] = nulls.setdefault(values.type, column) if column.is_null else column
-        return ColumnBuilder(held, self.num_rows, nulls)
+        return ColumnBuilder(held, self.num_rows, nulls, self.conversions)
 
     def table(self) -> pa.Table:
         """All columns as a table."""
