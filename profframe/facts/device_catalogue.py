@@ -75,7 +75,8 @@ _VALUES: Final = ("memory_bytes", "cache_bytes", "bandwidth_bytes_per_s")
 class Description:
     """Conditions on a device; None is any value."""
 
-    name: re.Pattern[str]
+    name: str
+    """A regular expression; it is compiled when it is first tried."""
     memory_gb: tuple[float, float] | None = None
     multiprocessors: int | None = None
     compute_capability: str | None = None
@@ -89,7 +90,7 @@ class Description:
         least, most = self.memory_gb or (0, float("inf"))
         if (
             self.compute_capability not in {None, device["compute_capability"]}
-            or self.name.search((device["name"] or "")[:_LONGEST_NAME]) is None
+            or re.search(self.name, (device["name"] or "")[:_LONGEST_NAME], re.IGNORECASE) is None
             or (memory is not None and not least <= memory / 1e9 <= most)
             or (units is not None and self.multiprocessors not in {None, units})
         ):
@@ -281,12 +282,8 @@ def _model(name: str, entry: Mapping[str, Any], *, is_own: bool) -> DeviceModel:
         for key, value in values.items()
         if value is not None
     }
-    match = tuple(_description(**conditions) for conditions in entry["match"])
+    match = tuple(Description(**{"name": "", **conditions}) for conditions in entry["match"])
     return DeviceModel(match, columns, is_own)
-
-
-def _description(name: str = "", **conditions: Any) -> Description:
-    return Description(re.compile(name, re.IGNORECASE), **conditions)
 
 
 def _is_positive(value: object) -> bool:

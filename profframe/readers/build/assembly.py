@@ -9,13 +9,13 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
+from profframe.readers import parsing_database
 from profframe.readers.build.begin_end import pair
 from profframe.readers.build.header_devices import UNNAMED, devices, private_device
 from profframe.readers.build.row_tables import (
@@ -81,7 +81,6 @@ def assemble(
     header: Header,
     quality: Quality,
     dropped: int,
-    connection: duckdb.DuckDBPyConnection,
     *,
     unread: Mapping[str, int] = MappingProxyType({}),
     in_order: bool = False,
@@ -98,8 +97,6 @@ def assemble(
         Notes of the reader; more are added.
     dropped
         Events of the source that are in no row; `quality` has the reasons.
-    connection
-        For SQL on the rows.
     unread
         Other source events that are in no row, by their names in the event counts.
     in_order
@@ -117,7 +114,7 @@ def assemble(
     for table in (RowTable.EVENTS, RowTable.FLOWS):
         rows[table] = _readable(rows[table])
     rows, numbers = _number_threads(rows)
-    slices, lone_ends = pair(rows[RowTable.EVENTS], quality, connection, in_order=in_order)
+    slices, lone_ends = pair(rows[RowTable.EVENTS], quality, in_order=in_order)
     accounted |= {
         "events": accounted["events"] - lone_ends.num_rows,
         "instants": accounted["instants"] + lone_ends.num_rows,
@@ -131,7 +128,7 @@ def assemble(
         "events": events.drop_columns(list(_OF_OTHER_TABLES)),
         "memory": _memory(rows[RowTable.MEMORY], header.device_type, quality),
         "flows": _flows(rows[RowTable.FLOWS], events),
-        "counters": _counters(rows[RowTable.COUNTERS], events, connection),
+        "counters": _counters(rows[RowTable.COUNTERS], events),
         "instants": _instants(rows[RowTable.INSTANTS], lone_ends),
         "threads": _threads(labels, numbers),
         "devices": devices(
@@ -149,7 +146,6 @@ def assemble_without_events(
     header: Header,
     quality: Quality,
     accounted: Mapping[str, int],
-    connection: duckdb.DuckDBPyConnection,
     *,
     span_ns: tuple[int | None, int | None] = (None, None),
 ) -> RawTrace:
@@ -166,12 +162,10 @@ def assemble_without_events(
         Notes of the reader.
     accounted
         Rows of the source by where they went: a table, ``metadata``, ``dropped``.
-    connection
-        For SQL on the rows.
     span_ns
         Earliest and latest time in the tables.
     """
-    empty = assemble(gather(()), header, quality, 0, connection, unread=accounted).tables
+    empty = assemble(gather(()), header, quality, 0, unread=accounted).tables
     traces = empty["traces"]
     for name, value in zip(("start_ns", "end_ns"), span_ns, strict=True):
         traces = replaced(traces, name, pa.array([value], INT64))
@@ -450,29 +444,29 @@ def _rows_with(events: pa.Table, column: str) -> npt.NDArray[np.int64]:
     return np.flatnonzero(values.is_valid().to_numpy())
 
 
-def _counters(rows: pa.Table, events: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+def _counters(rows: pa.Table, events: pa.Table) -> pa.Table:
     """One row per value, or one for an event without values; then what slices counted."""
     rows = rows.append_column("event_id", pa.nulls(rows.num_rows, INT64))
-    counters = _with_values(rows, connection)
+    counters = _with_values(rows)
     counting = _rows_with(events, "counts")
     if not len(counting):
         return counters
     slices = events.select([*_OF_COUNTS, "args", "event_id"]).take(counting)
-    counts = _with_values(slices.rename_columns({"start_ns": "time_ns"}), connection)
+    counts = _with_values(slices.rename_columns({"start_ns": "time_ns"}))
     counts = counts.filter(pc.is_valid(counts["value"])).drop_columns(["args"])
     return pa.concat_tables([counters, counts], promote_options="default").unify_dictionaries()
 
 
-def _with_values(rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+def _with_values(rows: pa.Table) -> pa.Table:
     """The rows, repeated for each value in their arguments."""
     if not rows.num_rows:  # most traces: the query takes longer than the rest
         return rows.append_column("series", nulls(0)(schema.NAME)).append_column(
             "value", nulls(0)(pa.float64())
         )
     numbered = rows.select(["args"]).append_column("row", pa.array(np.arange(rows.num_rows)))
-    connection.register("counter_events", numbered)
-    values = connection.sql(_COUNTER_VALUES).to_arrow_table()
-    connection.unregister("counter_events")
+    with parsing_database.connect() as connection:
+        connection.register("counter_events", numbered)
+        values = connection.sql(_COUNTER_VALUES).to_arrow_table()
     series = values["series"].cast(pa.string()).dictionary_encode()
     counters = rows.take(values["row"]).append_column("series", series)
     return counters.append_column("value", values["value"])

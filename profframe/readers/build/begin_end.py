@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe.readers import parsing_database
 from profframe.readers.build.row_tables import Quality, codes, replaced
 
 Ints = npt.NDArray[np.int64]
@@ -52,7 +52,6 @@ _JOINED_ARGS: Final = r"""
 def pair(
     rows: pa.Table,
     quality: Quality,
-    connection: duckdb.DuckDBPyConnection,
     *,
     in_order: bool = False,
 ) -> tuple[pa.Table, pa.Table]:
@@ -85,7 +84,7 @@ def pair(
     last = rows.select(["args"]).take(end)["args"]
     says = pc.fill_null(pc.not_equal(last, "{}"), fill_value=False)
     if pc.any(says).as_py():  # few have one, so the arguments of all rows are seldom looked at
-        args = _with_end_args(rows["args"], begin[says.to_numpy()], last.filter(says), connection)
+        args = _with_end_args(rows["args"], begin[says.to_numpy()], last.filter(says))
         rows = replaced(rows, "args", args)
     rows = replaced(rows, "dur_ns", pa.array(duration, mask=~has_duration))
     return rows.filter(pa.array(~ends)), lone
@@ -354,13 +353,11 @@ def _ints(column: pa.ChunkedArray) -> Ints:
     return np.array(pc.fill_null(column, 0).to_numpy(), dtype=np.int64)
 
 
-def _with_end_args(
-    args: pa.ChunkedArray, begin: Ints, last: pa.ChunkedArray, connection: duckdb.DuckDBPyConnection
-) -> pa.Array:
+def _with_end_args(args: pa.ChunkedArray, begin: Ints, last: pa.ChunkedArray) -> pa.Array:
     both = pa.table({"first": args.take(pa.array(begin)), "last": last})
-    connection.register("both_args", both)
-    joined = connection.sql(_JOINED_ARGS).to_arrow_table()["args"]
-    connection.unregister("both_args")
+    with parsing_database.connect() as connection:
+        connection.register("both_args", both)
+        joined = connection.sql(_JOINED_ARGS).to_arrow_table()["args"]
     source = np.full(len(args), -1)
     source[begin] = np.arange(len(begin))
     joined_args = joined.take(pa.array(source, mask=source < 0))

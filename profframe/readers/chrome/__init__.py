@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from profframe import schema
 from profframe.errors import NotATraceError, SourceError
+from profframe.native.library import library
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
 from profframe.readers.build.header_devices import UNNAMED, is_private, private_device
@@ -53,7 +54,6 @@ from profframe.readers.chrome.parts import (
     split,
     windows,
 )
-from profframe.readers.chrome.session import lent
 from profframe.readers.json.exact import dumps
 from profframe.readers.json.opening import NoArrayError, opening
 from profframe.readers.json.repair import DROPS
@@ -149,7 +149,8 @@ def read(
     SourceError
         The file cannot be read.
     """
-    parsing_database.open_in_background()
+    if library() is None:
+        parsing_database.open_in_background()
     parser = Parser(source_pids)
     threads = threads or min(8, os.cpu_count() or 1)
     reader = ArrayReader(
@@ -219,9 +220,7 @@ def trace_of(
         count = max(count, spans(rows[RowTable.EVENTS]))
     if count > 1:
         quality.note("mixed_traces", rows[RowTable.EVENTS].num_rows, f"{count} traces")
-    with lent() as session:
-        raw = assemble(rows, header, quality, dropped, session.cursor)
-    return _finished(raw, exported)
+    return _finished(assemble(rows, header, quality, dropped), exported)
 
 
 def _begun(parser: Parser, path: Path, before: bytes, *, is_spooled: bool) -> None:
@@ -255,8 +254,7 @@ def _of_job(
         if trace.offset_ns:
             count = sum(map(len, part.values())) - len(part[RowTable.THREADS])
             noted.note("clock_corrected", count, f"{trace.offset_ns:,} ns were subtracted")
-        with lent() as session:
-            raw = assemble(part, header, noted, 0 if number else dropped, session.cursor)
+        raw = assemble(part, header, noted, 0 if number else dropped)
         raw = _finished(_with_base(raw, trace.base_ns), exported)
         parts.append(raw)
     return parts
@@ -288,14 +286,7 @@ def _of_ranks(
     for rank, part in ranks.parts(rows).items():
         header = _header(_of_rank(members, rank), part, _base_ns(members))
         header = replace(header, rank=rank, rank_source=ranks.source)
-        with lent() as session:
-            raw = assemble(
-                part,
-                header,
-                Quality() if parts else quality,
-                0 if parts else dropped,
-                session.cursor,
-            )
+        raw = assemble(part, header, Quality() if parts else quality, 0 if parts else dropped)
         parts.append(_finished(raw, None))
     return parts
 

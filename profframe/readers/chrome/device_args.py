@@ -21,7 +21,7 @@ from profframe.readers.chrome.columns import (
     Members,
     launch_columns,
 )
-from profframe.readers.chrome.session import Session
+from profframe.readers.chrome.session import Session, lent
 
 _RECORD: Final = "record_param_comms"
 """Host op that describes the called collective."""
@@ -102,7 +102,7 @@ def with_launches(batch: Batch, session: Session) -> Batch:
     return {**batch, RowTable.EVENTS: _with_results(events, rows, _LAUNCHES, _launch_rows, session)}
 
 
-def with_members(events: pa.Table, members: Members, session: Session) -> pa.Table:
+def with_members(events: pa.Table, members: Members) -> pa.Table:
     """Add the columns to slices whose arguments are members already, those of work as texts."""
     has_any = _rows_with(members, DEVICE_ARGS) | _by_text(events["name"], _is_of_ascend).to_numpy()
     rows = np.flatnonzero(has_any & _may_have_any(events).to_numpy())
@@ -114,7 +114,7 @@ def with_members(events: pa.Table, members: Members, session: Session) -> pa.Tab
     if not rows.size:
         return events
     texts = {name: _plain(members[name].take(rows)) for name in WORK_ARGS}
-    with session.registered("work_args", pa.table({"row": rows, **texts})):
+    with lent() as session, session.registered("work_args", pa.table({"row": rows, **texts})):
         return _with_columns(events, pl.DataFrame(session.rows_of(_WORK_OF_TEXTS)))
 
 

@@ -179,8 +179,7 @@ class Parser:
         """Rows of each run of valid pieces; None for a run that needs repair."""
         if library() is None or not scanned.is_readable(wave):
             return Parsed(wave, self._runs(wave, 0, len(wave)))
-        with lent() as session:
-            runs = [*scanned.runs_of(wave, self.source_pids, session)]
+        runs = scanned.runs_of(wave, self.source_pids)
         return Parsed(
             wave,
             [

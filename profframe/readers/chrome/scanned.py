@@ -22,7 +22,6 @@ from profframe.readers.chrome.columns import (
     source_pid,
 )
 from profframe.readers.chrome.device_args import DEVICE_ARGS, WORK_ARGS, with_members
-from profframe.readers.chrome.session import Session
 from profframe.readers.json.stream import Wave
 
 _KINDS: Final = {
@@ -58,14 +57,12 @@ def is_readable(wave: Wave) -> bool:
 
 
 def runs_of(
-    wave: Wave, source_pids: Mapping[str, str | None], session: Session
+    wave: Wave, source_pids: Mapping[str, str | None]
 ) -> Iterator[tuple[int, int, Batch | None]]:
     """Rows of each run of pieces; None for those that are handed back."""
     scanned = _SCANNER.scan(wave.text, wave.bounds)
     tables = {
-        table: _rows_of(scanned, table, source_pids, session)
-        for table in RowTable
-        if scanned.rows(table)
+        table: _rows_of(scanned, table, source_pids) for table in RowTable if scanned.rows(table)
     }
     is_odd = scanned.odd != 0
     bounds = [0, *(np.flatnonzero(np.diff(is_odd)) + 1).tolist(), len(is_odd)]
@@ -86,12 +83,10 @@ def _part(tables: Mapping[RowTable, pa.Table], scanned: Scanned, first: int, sto
     }
 
 
-def _rows_of(
-    scanned: Scanned, table: RowTable, source_pids: Mapping[str, str | None], session: Session
-) -> pa.Table:
+def _rows_of(scanned: Scanned, table: RowTable, source_pids: Mapping[str, str | None]) -> pa.Table:
     members = _ScannedMembers(scanned, table, source_pids)
     rows = rows_of(table, members, source_pids)
-    return with_members(rows, members, session) if table is RowTable.EVENTS else rows
+    return with_members(rows, members) if table is RowTable.EVENTS else rows
 
 
 class _ScannedMembers:

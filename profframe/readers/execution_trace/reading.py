@@ -87,13 +87,14 @@ def read(
         quality.note("missing_parent", orphans)
     dropped = sum(document.repairs[check] for check in DROPS)
     with parsing_database.connect() as connection:
-        tables = {
-            "nodes": with_groups(nodes),
-            "tensors": with_writes(nodes, tensors, connection),
-            "threads": _threads(document, nodes),
-        }
-        accounted = {"nodes": nodes.num_rows, "dropped": dropped}
-        return assemble_without_events(tables, _header(document), quality, accounted, connection)
+        tensors = with_writes(nodes, tensors, connection)
+    tables = {
+        "nodes": with_groups(nodes),
+        "tensors": tensors,
+        "threads": _threads(document, nodes),
+    }
+    accounted = {"nodes": nodes.num_rows, "dropped": dropped}
+    return assemble_without_events(tables, _header(document), quality, accounted)
 
 
 def _orphans(nodes: pa.Table) -> int:

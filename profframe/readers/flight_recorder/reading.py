@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from profframe import schema
 from profframe.errors import NotATraceError, SourceError
-from profframe.readers import flight_recorder, parsing_database
+from profframe.readers import flight_recorder
 from profframe.readers.build.assembly import assemble
 from profframe.readers.build.row_tables import Header, Quality, RawTrace, gather
 from profframe.readers.bytes import ByteSource
@@ -185,15 +185,8 @@ def _header(
 def _assembled(
     header: Header, quality: Quality, entries: Sequence[object], dropped: int
 ) -> RawTrace:
-    with parsing_database.connect() as connection:
-        return assemble(
-            gather(()),
-            header,
-            quality,
-            dropped,
-            connection,
-            unread={"recorded_collectives": len(entries)} if entries else {},
-        )
+    unread = {"recorded_collectives": len(entries)} if entries else {}
+    return assemble(gather(()), header, quality, dropped, unread=unread)
 
 
 def _note(rows: pa.Table, records: DumpEntries, quality: Quality) -> None:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from profframe import schema
 from profframe.errors import NotATraceError, SourceError
-from profframe.readers import memory_snapshot, parsing_database
+from profframe.readers import memory_snapshot
 from profframe.readers.build.assembly import assemble
 from profframe.readers.build.row_tables import (
     Header,
@@ -191,10 +191,7 @@ def _tables(  # noqa: PLR0917
         "blocks": block_rows.num_rows,
         "allocator_events": recording.count,
     }
-    with parsing_database.connect() as connection:
-        raw = assemble(
-            gather([{RowTable.EVENTS: rows}]), header, quality, 0, connection, unread=counts
-        )
+    raw = assemble(gather([{RowTable.EVENTS: rows}]), header, quality, 0, unread=counts)
     traces = raw.tables["traces"]
     for name, us, of_both in (("start_ns", start_us, min), ("end_ns", end_us, max)):
         if us is not None:

@@ -15,7 +15,7 @@ from pyarrow import csv
 
 from profframe import schema
 from profframe.errors import NotATraceError, SourceError
-from profframe.readers import memory_timeline, parsing_database
+from profframe.readers import memory_timeline
 from profframe.readers.build.assembly import assemble_without_events
 from profframe.readers.build.row_tables import Header, Quality, RawTrace
 from profframe.readers.bytes import ByteSource
@@ -107,18 +107,16 @@ def read(
     times = time[has_time]
     span = (int(times.min()), int(times.max())) if len(times) else (None, None)
     clock = "unknown" if span[0] is None else "utc" if span[0] >= _UTC_NS else "relative"
-    with parsing_database.connect() as connection:
-        return assemble_without_events(
-            {
-                "allocations": _table(schema.ALLOCATIONS, allocations, len(first)),
-                "allocator_events": _table(schema.ALLOCATOR_EVENTS, rows, len(events)),
-            },
-            Header(format=memory_timeline.FORMAT, clock=clock, rank_source="assumed"),
-            quality,
-            {"allocations": int(is_before.sum()), "allocator_events": len(events)},
-            connection,
-            span_ns=span,
-        )
+    return assemble_without_events(
+        {
+            "allocations": _table(schema.ALLOCATIONS, allocations, len(first)),
+            "allocator_events": _table(schema.ALLOCATOR_EVENTS, rows, len(events)),
+        },
+        Header(format=memory_timeline.FORMAT, clock=clock, rank_source="assumed"),
+        quality,
+        {"allocations": int(is_before.sum()), "allocator_events": len(events)},
+        span_ns=span,
+    )
 
 
 def _columns(source: ByteSource) -> tuple[Ints, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from profframe.errors import NotATraceError
-from profframe.readers import parsing_database, perfetto
+from profframe.readers import perfetto
 from profframe.readers.build.assembly import assemble
 from profframe.readers.build.row_tables import Batch, Header, Quality, RawTrace, gather
 from profframe.readers.bytes import ByteSource
@@ -78,16 +78,14 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
         base_ns=reading.state.base_ns(),
         device_type=device_type_of([rows]),
     )
-    with parsing_database.connect() as connection:
-        return assemble(
-            rows,
-            header,
-            quality,
-            trace.events.damaged,
-            connection,
-            unread={"packets": sum(reading.passed.values())},
-            in_order=True,
-        )
+    return assemble(
+        rows,
+        header,
+        quality,
+        trace.events.damaged,
+        unread={"packets": sum(reading.passed.values())},
+        in_order=True,
+    )
 
 
 @dataclass(slots=True)

@@ -123,7 +123,7 @@ class Activities(ABC):
             header = source.header(is_utc=first_ns is not None and first_ns >= _UTC_NS)
             if has_values(rows[RowTable.EVENTS]["device"]):
                 header = replace(header, device_type="CUDA")
-            return assemble(rows, header, source.quality, 0, connection, unread=source.accounted)
+            return assemble(rows, header, source.quality, 0, unread=source.accounted)
 
     @abstractmethod
     def batches(self) -> Iterator[Batch]:

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.errors import ParameterError
-from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
 from profframe.readers.build.header_devices import UNNAMED, is_private, live_device_type
 from profframe.readers.build.row_tables import Header, Quality, RawTrace, RowTable, conform, gather
@@ -129,10 +128,9 @@ def read(events: Sequence[Any], settings: EventListSettings) -> RawTrace:
         batch[RowTable.INSTANTS] = conform(RowTable.INSTANTS, _instant_columns(marks))
     device_type = _device_type(events, fields, settings)
     header = replace(settings.header, clock="relative", device_type=device_type)
-    with parsing_database.connect() as connection:
-        session = Session()
-        rows = gather([with_launches(with_device_args(batch, session), session)])
-        return assemble(rows, header, quality, 0, connection)
+    session = Session()
+    rows = gather([with_launches(with_device_args(batch, session), session)])
+    return assemble(rows, header, quality, 0)
 
 
 def _device_type(events: Sequence[Any], fields: Fields, settings: EventListSettings) -> str | None:

@@ -187,7 +187,7 @@ def read_cycles(cycles: Sequence[Any], settings: ProfilerSettings, earlier: int 
         header = replace(settings.header, device_type=device_type)
         session = Session()
         rows = gather(with_device_args(batch, session) for batch in batches)
-        return assemble(rows, header, quality, 0, connection)
+        return assemble(rows, header, quality, 0)
 
 
 @dataclass(frozen=True, slots=True)
