@@ -550,7 +550,8 @@ static place event_end(state *s, event *e, place p) {
         if (*p != ':') return odd(s, ODD_TEXT);
         p = space_end(p + 1);
         if (member < 0) {
-            if (!name.size || is_doubled(s, name, 3)) return odd(s, ODD_DOUBLED);
+            if (!name.size) return odd(s, ODD_MEMBER);
+            if (is_doubled(s, name, 3)) return odd(s, ODD_DOUBLED);
             if (e->others == MOST_MEMBERS) return odd(s, ODD_ROOM);
             if (!(p = value_end(s, p, &out, &escaped, &is_plain))) return NULL;
             e->other[e->others++] = (span){begin, p - begin};
@@ -646,9 +647,9 @@ static void take_back(state *s, int table, int64_t row, const int64_t *counts) {
         int64_t before = counts[table * (FIXED + c->keys) + i];
         if (own->count == before) continue;
         own->count = before;
-        own->valid[row >> 3] &= (uint8_t)((1u << (row & 7)) - 1);
-        if (s->rows[table] >> 3 > row >> 3)
-            memset(own->valid + (row >> 3) + 1, 0, (size_t)((s->rows[table] >> 3) - (row >> 3)));
+        int64_t first = row >> 3, last = (s->rows[table] - 1) >> 3;
+        own->valid[first] &= (uint8_t)((1u << (row & 7)) - 1);
+        memset(own->valid + first + 1, 0, (size_t)(last - first));
     }
 }
 
