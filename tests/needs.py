@@ -20,6 +20,7 @@ from typing import Any, Final, NoReturn
 import pytest
 
 from profframe.errors import MissingExtraError
+from profframe.native import library
 from tests.places import CASES, TRACES
 
 PACKAGES: Final = MappingProxyType(
@@ -57,8 +58,11 @@ _NO_TRACES: Final = f"{_TRACES}: PROFFRAME_TRACES names a folder with index.csv,
 _TRACE: Final = "needs another trace"
 _NO_DEVICE: Final = "needs a machine without a CUDA device"
 _POOL: Final = "needs a process that has not chosen a pool of memory"
+_NATIVE: Final = "needs the native scanner"
 
-ALLOWED: Final = (_SYSTEM, _RELEASE, _TRACES, _TRACE, _NO_DEVICE, _POOL)
+ALLOWED: Final = (
+    _SYSTEM, _RELEASE, _TRACES, _TRACE, _NO_DEVICE, _POOL, f"{_NATIVE}: {library.SWITCH}=0",
+)  # fmt: skip
 """How reasons begin for which nothing can be installed; the others are mistakes of a machine."""
 
 root: Final = pytest.mark.skipif(
@@ -171,6 +175,12 @@ def chromium() -> str:
     if not found:
         _skip("needs Chromium: bash scripts/browser, or PROFFRAME_CHROMIUM names one")
     return found
+
+
+def native_scanner() -> None:
+    """The scanner in C, where it is not switched off."""
+    if reason := library.reason_without():
+        _skip(f"{_NATIVE}: {reason} (with a C compiler: pip install -e .)")
 
 
 def duckdb_shell() -> Path:

@@ -650,6 +650,9 @@ static void take_back(state *s, int table, int64_t row, const int64_t *counts) {
         int64_t first = row >> 3, last = (s->rows[table] - 1) >> 3;
         own->valid[first] &= (uint8_t)((1u << (row & 7)) - 1);
         memset(own->valid + first + 1, 0, (size_t)(last - first));
+        if (!own->values || own->bytes) continue;
+        size_t width = i == TIME || i == DURATION || (i >= FIXED && c->key_kinds[i - FIXED] == KIND_INTEGER) ? 8 : 4;
+        memset((uint8_t *)own->values + (size_t)row * width, 0, (size_t)(s->rows[table] - row) * width);
     }
 }
 

@@ -29,7 +29,8 @@ enum { KIND_INTEGER, KIND_WORD, KIND_FLAG, KIND_DECIMAL, KIND_ODD };
 enum { ODD_TEXT = 1, ODD_ESCAPE, ODD_NUMBER, ODD_VALUE, ODD_MEMBER, ODD_DOUBLED, ODD_DEPTH, ODD_ROOM };
 
 typedef struct {
-    void *values;    /* int64 for times and integers, int32 codes for words and flags, int32 ends for texts; or NULL */
+    void *values;    /* int64 for times and integers, int32 codes for words and flags, all 0 before, as where a row has
+                        no value; int32 ends for texts; or NULL */
     uint8_t *valid;  /* a bit for each row, all 0 before */
     uint8_t *bytes;  /* of texts */
     int64_t count;   /* values that are not NULL */

@@ -175,12 +175,11 @@ class _Memory:
         if name == ROUNDED:
             return _Buffers(None, valid, None)
         if name in TEXTS:
-            ends = np.empty(_MOST_ROWS + 1, np.int32)
-            ends[0] = 0
+            ends = np.zeros(_MOST_ROWS + 1, np.int32)
             return _Buffers(ends, valid, np.empty(LONGEST + PADDING, np.uint8))
         if name in TIMES or self._keys.get(name) == Kind.INTEGER:
-            return _Buffers(np.empty(_MOST_ROWS, np.int64), valid, None)
-        return _Buffers(np.empty(_MOST_ROWS, np.int32), valid, None)
+            return _Buffers(np.zeros(_MOST_ROWS, np.int64), valid, None)
+        return _Buffers(np.zeros(_MOST_ROWS, np.int32), valid, None)
 
     def scan(self, text: memoryview, bounds: Sequence[int]) -> Scanned:
         """The rows of pieces, copied from the buffers."""
@@ -219,6 +218,8 @@ class _Memory:
             None if text is None or values is None else text[: values[rows]].copy(),
         )
         bits[:] = 0
+        if values is not None and text is None:
+            values[:rows] = 0  # Arrow reads the code of a NULL, too
         return own
 
     def _dictionaries(

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from profframe.native.library import library
 from tests import needs
 from tests.fuzz.children import LIMIT_S, fuzz
 
@@ -21,6 +22,7 @@ FUZZERS: Final = (
     ("manifests", 8, 1500, LIMIT_S),
     ("packets", 6, 2000, LIMIT_S),
     ("questions", 20, 5000, LIMIT_S),
+    ("scanned", 12, 5000, LIMIT_S),
     ("snapshots", 12, 5000, LIMIT_S),
     ("stores", 2, 1500, LIMIT_S),
     ("trace_bytes", 6, 5000, LIMIT_S),
@@ -39,7 +41,9 @@ def test_no_case_is_wrong() -> None:
         (f"tests.fuzz.{name}", seed)
         for name, few, _, limit_s in FUZZERS
         for seed in range(few)
-        if limit_s == LIMIT_S and (name != "packets" or importable(PACKETS))
+        if limit_s == LIMIT_S
+        and (name != "packets" or importable(PACKETS))
+        and (name != "scanned" or library() is not None)
     )
 
 
@@ -70,4 +74,6 @@ def importable(name: str) -> bool:
 def test_no_case_of_a_fuzzer_is_wrong(name: str, seeds: range, limit_s: int) -> None:
     if name == "packets":
         needs.module(PACKETS)
+    if name == "scanned":
+        needs.native_scanner()
     fuzz(((f"tests.fuzz.{name}", seed) for seed in seeds), limit_s)

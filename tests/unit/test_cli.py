@@ -418,7 +418,9 @@ def test_progress_is_for_terminals_and_for_what_takes_a_while(tmp_path: Path) ->
 def test_module_and_version() -> None:
     done = subprocess.run([*MODULE, "--version"], check=True, capture_output=True, text=True)
 
-    assert done.stdout == f"profframe {profframe.__version__}\n"
+    version, _, scanner = done.stdout.partition(" (")
+    assert version == f"profframe {profframe.__version__}"
+    assert "native scanner" in scanner
 
 
 def test_a_reader_that_goes_away_is_no_error(store: str) -> None:
