@@ -240,7 +240,8 @@ static int32_t code_of(state *s, int32_t column, span word) {
         return (int32_t)last->code;
     uint32_t hash = hash_of(word, (uint64_t)column + 1);
     for (uint64_t slot = hash & c->slot_mask;; slot = (slot + 1) & c->slot_mask) {
-        if (c->slots[slot] >> 32 != c->stamp) {
+        int32_t number = (int32_t)c->slots[slot];
+        if (c->slots[slot] >> 32 != c->stamp || number >= c->entries_used) { /* free, or taken back */
             bool has_room = c->entries_used < c->most_entries && c->words_used + word.size <= c->most_words;
             if (!has_room) return -1;
             entry *new = &c->entries[c->entries_used];
@@ -252,7 +253,6 @@ static int32_t code_of(state *s, int32_t column, span word) {
             c->words_used += word.size;
             return (int32_t)new->code;
         }
-        int32_t number = (int32_t)c->slots[slot];
         const entry *found = &c->entries[number];
         bool is_same = found->hash == hash && found->column == (uint32_t)column && found->size == word.size;
         if (is_same && !memcmp(c->words + found->start, word.start, (size_t)word.size)) {
@@ -639,7 +639,7 @@ static bool piece(state *s, event *e, place p, place end) {
     return true;
 }
 
-/* Take back the rows of a piece from some row on. */
+/* Take back the rows that a piece has in a table. */
 static void take_back(state *s, int table, int64_t row, const int64_t *counts) {
     scan *c = s->scan;
     for (int32_t i = 0; i < FIXED + c->keys; i++) {
@@ -684,6 +684,8 @@ EXPORT int64_t profframe_scan(scan *c) {
         memcpy(used, s.used, sizeof used);
         memcpy(c->begins + i * TABLES, rows, sizeof rows);
         for (int32_t j = 0; j < columns; j++) counts[j] = c->columns[j].count;
+        int64_t entries = c->entries_used, words = c->words_used, codes[WORDS + MOST_KEYS];
+        memcpy(codes, c->codes_used, (size_t)(WORDS + c->keys) * sizeof *codes);
         s.reason = 0;
         uint8_t *begin = c->text + c->bounds[i], *end = c->text + c->bounds[i + 1], behind = *end;
         *end = 0; /* nothing goes on behind it */
@@ -696,6 +698,9 @@ EXPORT int64_t profframe_scan(scan *c) {
         for (int table = 0; table < TABLES; table++) take_back(&s, table, rows[table], counts);
         memcpy(s.rows, rows, sizeof rows);
         memcpy(s.used, used, sizeof used);
+        memcpy(c->codes_used, codes, (size_t)(WORDS + c->keys) * sizeof *codes);
+        memset(s.last, -1, sizeof s.last);
+        c->entries_used = entries, c->words_used = words;
     }
     memcpy(c->begins + c->pieces * TABLES, s.rows, sizeof s.rows);
     return sound;

@@ -153,6 +153,13 @@ def test_a_null_is_0_whatever_was_in_the_buffers() -> None:
         assert not raw[: len(array)][is_null].any()
 
 
+def test_words_of_what_is_handed_back_are_gone() -> None:
+    odd = slices('{"word":"lost"}', '{"word":"both"}', '{"word":"caf\xe9"}').encode("latin-1")
+    found = scan(slices('{"word":"a"}'), odd, slices('{"word":"both"}', '{"word":"a"}'))
+    array = found.array(RowTable.EVENTS, "word")
+    assert (array.to_pylist(), array.dictionary.to_pylist()) == (["a", "both", "a"], ["a", "both"])
+
+
 def test_threads_scan_at_once() -> None:
     pieces = [slices(*(f'{{"n":{i * j},"word":"{j % 7}"}}' for j in range(500))) for i in range(40)]
 
