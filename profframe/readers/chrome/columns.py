@@ -417,7 +417,7 @@ def _launch_columns(rows: Members, device: pa.Array | None) -> dict[str, pa.Arra
         return {}
     on_device = pc.or_(pc.is_valid(device), pa.array(_is(rows["cat"], DEVICE_CATEGORIES)))
     columns = {
-        name: pc.if_else(on_device, values, None)
+        name: _masked(values, on_device)
         for name, values in launch_columns([rows[name] for name in LAUNCH_MEMBERS]).items()
     }
     return {name: values for name, values in columns.items() if has_values(values)}
@@ -441,6 +441,14 @@ def launch_columns(members: Sequence[pa.Array]) -> dict[str, pa.Array]:
 
 def _where(is_sound: pa.Array, values: pa.Array) -> pa.Array:
     return pc.if_else(is_sound, values, None)
+
+
+def _masked(values: pa.Array, mask: pa.Array) -> pa.Array:
+    """The values of some rows; of texts in a dictionary only the codes are looked at."""
+    if not pa.types.is_dictionary(values.type):
+        return pc.if_else(mask, values, None)
+    codes = pc.if_else(mask, values.indices, None)
+    return pa.DictionaryArray.from_arrays(codes, values.dictionary, safe=False)
 
 
 def _sizes(texts: pa.Array) -> pa.Array:
