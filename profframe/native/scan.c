@@ -31,7 +31,8 @@ typedef struct {
     span phase, id, name_text, category;
     bool has_id, is_odd_memory, is_rounded;
     int32_t codes[WORDS];
-    uint8_t has; /* a bit for each of TS and DUR */
+    uint8_t has;   /* a bit for each of TIME and DURATION */
+    uint32_t seen; /* a bit for each member */
     int64_t ns[2];
     int32_t cells;
     cell cell[MOST_KEYS];
@@ -403,7 +404,7 @@ static place argument(state *s, event *e, place p, uint8_t **out) {
     return p;
 }
 
-/* The members of an object, after its opening bracket; `next` reads one. */
+/* The arguments of an event, from their opening bracket. */
 static place arguments(state *s, event *e, place p) {
     uint8_t *out = e->args_begin;
     *out++ = '{';
@@ -425,8 +426,7 @@ static place arguments(state *s, event *e, place p) {
 }
 
 /* Members that are not of events belong to the arguments. */
-static place with_others(state *s, event *e) {
-    static const uint8_t none;
+static bool with_others(state *s, event *e) {
     if (!e->has_args) {
         e->args_begin[0] = '{', e->args_begin[1] = '}';
         e->args_end = e->args_begin + 2;
@@ -434,12 +434,12 @@ static place with_others(state *s, event *e) {
     uint8_t *out = e->args_end - 1;
     for (int32_t i = 0; i < e->others; i++) {
         if (out[-1] != '{' || i) *out++ = ',';
-        if (!argument(s, e, e->other[i].start, &out)) return NULL;
+        if (!argument(s, e, e->other[i].start, &out)) return false;
     }
     *out++ = '}';
     e->args_end = out;
-    e->has_args = e->has_args || e->others;
-    return &none;
+    e->has_args = true;
+    return true;
 }
 
 /* The column of a member of an event; FIXED for one that this scanner does not read, -1 for one that
@@ -490,7 +490,8 @@ static inline void write_text(column *c, int64_t row, const uint8_t *from, int64
     set(c, row);
 }
 
-static place commit(state *s, event *e) {
+/* Write an event to the row of a table. */
+static bool commit(state *s, event *e) {
     scan *c = s->scan;
     int table = table_of(e);
     int64_t row = s->rows[table];
@@ -519,80 +520,88 @@ static place commit(state *s, event *e) {
         set(to, row);
     }
     s->rows[table]++;
-    return e->phase.start;
+    return true;
+}
+
+/* The value of a member of an event that has a column, and is no object. */
+static place member_value(state *s, event *e, int32_t member, place p) {
+    place begin = p;
+    bool is_time = member == TIME || member == DURATION;
+    if (*p == '"') {
+        bool escaped = false;
+        uint8_t *out = s->scan->scratch;
+        if (is_time || member == ARGS) return odd(s, ODD_VALUE);
+        if (!(p = string_end(s, p, &out, &escaped))) return NULL;
+        span inside = {begin + 1, p - begin - 2};
+        if (member == ID) {
+            if (escaped) return odd(s, ODD_ESCAPE);
+            e->id = inside, e->has_id = true;
+            return p;
+        }
+        if ((e->codes[member] = code_of_string(s, member, inside, escaped)) < 0) return odd(s, ODD_ROOM);
+        if (member == PHASE) e->phase = inside;
+        if (member == NAME) e->name_text = inside;
+        if (member == CATEGORY) e->category = inside;
+        return p;
+    }
+    if (*p == '-' || is_digit(*p)) {
+        bool is_integer;
+        if (!(p = number_end(s, p, &is_integer))) return NULL;
+        span number = {begin, p - begin};
+        if (member == ARGS) return odd(s, ODD_VALUE);
+        if (is_time) {
+            if (!nanoseconds(begin, p, &e->ns[member - TIME], &e->is_rounded)) return odd(s, ODD_NUMBER);
+            e->has |= (uint8_t)(1 << (member - TIME));
+        } else if (member == ID) {
+            e->id = number, e->has_id = true;
+        } else if ((e->codes[member] = code_of(s, member, number)) < 0) {
+            return odd(s, ODD_ROOM);
+        }
+        return p;
+    }
+    return memcmp(p, "null", 4) ? odd(s, ODD_VALUE) : p + 4;
+}
+
+/* A member of an event, from its name to after its value. */
+static place member_end(state *s, event *e, place p) {
+    place begin = p;
+    bool escaped = false, is_plain = true;
+    uint8_t *out = s->scan->scratch;
+    if (*p != '"') return odd(s, ODD_TEXT);
+    if (!(p = string_end(s, p, &out, &escaped))) return NULL;
+    if (escaped) return odd(s, ODD_ESCAPE);
+    span name = {begin + 1, p - begin - 2};
+    int32_t member = member_of(name);
+    p = space_end(p);
+    if (*p != ':') return odd(s, ODD_TEXT);
+    p = space_end(p + 1);
+    if (member < 0) {
+        if (!name.size) return odd(s, ODD_MEMBER);
+        if (is_doubled(s, name, 3)) return odd(s, ODD_DOUBLED);
+        if (e->others == MOST_MEMBERS) return odd(s, ODD_ROOM);
+        if (!(p = value_end(s, p, &out, &escaped, &is_plain))) return NULL;
+        e->other[e->others++] = (span){begin, p - begin};
+        return p;
+    }
+    if (member == FIXED) return odd(s, ODD_MEMBER);
+    if (e->seen >> member & 1) return odd(s, ODD_DOUBLED);
+    e->seen |= 1u << member;
+    return member == ARGS && *p == '{' ? arguments(s, e, p) : member_value(s, e, member, p);
 }
 
 /* An event, after its opening bracket. */
 static place event_end(state *s, event *e, place p) {
-    scan *c = s->scan;
-    column *slices = c->columns; /* most arguments are theirs, and need no copy */
-    uint8_t *scratch = c->scratch;
     e->phase = e->id = e->name_text = e->category = (span){p, 0};
     e->has_id = e->is_odd_memory = e->is_rounded = e->has_args = false;
-    e->has = 0, e->cells = 0, e->others = 0;
+    e->has = 0, e->cells = 0, e->others = 0, e->seen = 0;
     memset(e->codes, -1, sizeof e->codes);
     memset(e->keys, 0, sizeof e->keys);
-    e->args_begin = slices[ARGS].bytes + s->used[EVENTS][1];
+    e->args_begin = s->scan->columns[ARGS].bytes + s->used[EVENTS][1]; /* most are of slices, and need no copy */
     s->events++;
-    uint32_t seen = 0;
     p = space_end(p);
     if (*p == '}') return odd(s, ODD_MEMBER);
     for (;;) {
-        place begin = p;
-        bool escaped = false, is_plain = true;
-        uint8_t *out = scratch;
-        if (*p != '"') return odd(s, ODD_TEXT);
-        if (!(p = string_end(s, p, &out, &escaped))) return NULL;
-        if (escaped) return odd(s, ODD_ESCAPE);
-        span name = {begin + 1, p - begin - 2};
-        int32_t member = member_of(name);
-        p = space_end(p);
-        if (*p != ':') return odd(s, ODD_TEXT);
-        p = space_end(p + 1);
-        if (member < 0) {
-            if (!name.size) return odd(s, ODD_MEMBER);
-            if (is_doubled(s, name, 3)) return odd(s, ODD_DOUBLED);
-            if (e->others == MOST_MEMBERS) return odd(s, ODD_ROOM);
-            if (!(p = value_end(s, p, &out, &escaped, &is_plain))) return NULL;
-            e->other[e->others++] = (span){begin, p - begin};
-        } else {
-            if (member == FIXED) return odd(s, ODD_MEMBER);
-            if (seen >> member & 1) return odd(s, ODD_DOUBLED);
-            seen |= 1u << member;
-            place value = p;
-            if (member == ARGS && *p == '{') {
-                if (!(p = arguments(s, e, p))) return NULL;
-            } else if (*p == '"') {
-                if (member == TIME || member == DURATION || member == ARGS) return odd(s, ODD_VALUE);
-                out = scratch;
-                if (!(p = string_end(s, p, &out, &escaped))) return NULL;
-                span inside = {value + 1, p - value - 2};
-                if (member == ID) {
-                    if (escaped) return odd(s, ODD_ESCAPE);
-                    e->id = inside, e->has_id = true;
-                } else {
-                    if ((e->codes[member] = code_of_string(s, member, inside, escaped)) < 0) return odd(s, ODD_ROOM);
-                    if (member == PHASE) e->phase = inside;
-                    if (member == NAME) e->name_text = inside;
-                    if (member == CATEGORY) e->category = inside;
-                }
-            } else if (*p == '-' || is_digit(*p)) {
-                bool is_integer;
-                if (!(p = number_end(s, p, &is_integer))) return NULL;
-                span number = {value, p - value};
-                if (member == ARGS) return odd(s, ODD_VALUE);
-                if (member == ID) e->id = number, e->has_id = true;
-                else if (member == TIME || member == DURATION) {
-                    int i = member - TIME;
-                    if (!nanoseconds(value, p, &e->ns[i], &e->is_rounded)) return odd(s, ODD_NUMBER);
-                    e->has |= (uint8_t)(1 << i);
-                } else if ((e->codes[member] = code_of(s, member, number)) < 0) return odd(s, ODD_ROOM);
-            } else if (!memcmp(p, "null", 4)) {
-                p += 4;
-            } else {
-                return odd(s, ODD_VALUE);
-            }
-        }
+        if (!(p = member_end(s, e, p))) return NULL;
         p = space_end(p);
         if (*p == '}') break;
         if (*p != ',') return odd(s, ODD_TEXT);
