@@ -21,7 +21,9 @@ _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 
 _LAST = np.iinfo(np.int64).max
 _DENSE = 4
-"""Keys within this many times their number are used as places in an array; others are searched."""
+_MOST_PLACES = 1 << 20
+"""Keys within so many times their number, or so many at all, are used as places in an array; others
+are searched."""
 
 
 def numbers(table: pa.Table | ColumnView, name: str, missing: int = 0) -> Ints:
@@ -167,7 +169,7 @@ def last_equal(keys: Ints, values: Ints, searched: Ints) -> Ints:
     if not keys.size:
         return np.full(searched.size, -1, np.int64)
     low, span = int(keys.min()), int(keys.max()) - int(keys.min())
-    if span < _DENSE * keys.size:
+    if span < max(_DENSE * keys.size, min(_MOST_PLACES, keys.size << 6)):
         of_key = np.full(span + 2, -1, np.int64)
         of_key[keys - low] = values
         offset = searched - low
@@ -194,6 +196,13 @@ def nulls(events: pa.Table | ColumnView, name: str) -> pa.Array:
 
 
 def is_text(column_: pa.ChunkedArray, *texts: str) -> Mask:
-    """Rows whose text is one of these."""
-    mask: Mask = pc.is_in(column_, value_set=pa.array(texts, pa.string())).to_numpy()
-    return mask
+    """Rows whose text is one of these; of texts in dictionaries each is compared once."""
+    searched = pa.array(texts, pa.string())
+    if not pa.types.is_dictionary(column_.type):
+        plain: Mask = pc.is_in(column_, value_set=searched).to_numpy()
+        return plain
+    masks = [np.empty(0, np.bool_)]
+    for chunk in column_.chunks:
+        is_one = pc.is_in(chunk.dictionary, value_set=searched).to_numpy(zero_copy_only=False)
+        masks.append(np.append(is_one, [False])[_indices(chunk)])  # the last one is of NULL
+    return np.concatenate(masks)
