@@ -28,6 +28,7 @@ HASHED: Final = (
     "loaders/run_names",
     "loaders/tables",
     "loaders/trace_files",
+    "native",
     "readers",
     "schema",
     "store/__init__",
@@ -40,7 +41,7 @@ HASHED: Final = (
     "system/disk_tables",
 )
 """Modules, packages and data of profframe that determine the rows, without file suffixes."""
-_ENDINGS: Final = ("json", "py", "pyc")
+_ENDINGS: Final = ("c", "h", "json", "py", "pyc")
 
 
 @cache
