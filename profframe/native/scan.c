@@ -241,8 +241,7 @@ static int32_t code_of(state *s, int32_t column, span word) {
         return (int32_t)last->code;
     uint32_t hash = hash_of(word, (uint64_t)column + 1);
     for (uint64_t slot = hash & c->slot_mask;; slot = (slot + 1) & c->slot_mask) {
-        int32_t number = (int32_t)c->slots[slot];
-        if (c->slots[slot] >> 32 != c->stamp || number >= c->entries_used) { /* free, or taken back */
+        if (c->slots[slot] >> 32 != c->stamp) {
             bool has_room = c->entries_used < c->most_entries && c->words_used + word.size <= c->most_words;
             if (!has_room) return -1;
             entry *new = &c->entries[c->entries_used];
@@ -254,6 +253,7 @@ static int32_t code_of(state *s, int32_t column, span word) {
             c->words_used += word.size;
             return (int32_t)new->code;
         }
+        int32_t number = (int32_t)c->slots[slot];
         const entry *found = &c->entries[number];
         bool is_same = found->hash == hash && found->column == (uint32_t)column && found->size == word.size;
         if (is_same && !memcmp(c->words + found->start, word.start, (size_t)word.size)) {
@@ -665,6 +665,19 @@ static void take_back(state *s, int table, int64_t row, const int64_t *counts) {
     }
 }
 
+/* Take back the words of a piece, and their slots: the table of slots would fill up otherwise. */
+static void take_back_words(state *s, int64_t entries, int64_t size) {
+    scan *c = s->scan;
+    while (c->entries_used > entries) {
+        uint64_t number = (uint64_t)--c->entries_used, slot = c->entries[number].hash & c->slot_mask;
+        while (c->slots[slot] != (c->stamp << 32 | number)) slot = (slot + 1) & c->slot_mask;
+        c->slots[slot] = 0;
+        c->codes_used[c->entries[number].column]--;
+    }
+    c->words_used = size;
+    memset(s->last, -1, sizeof s->last);
+}
+
 EXPORT int64_t profframe_version(void) { return PROFFRAME_SCAN; }
 
 EXPORT int64_t profframe_scan(scan *c) {
@@ -693,8 +706,7 @@ EXPORT int64_t profframe_scan(scan *c) {
         memcpy(used, s.used, sizeof used);
         memcpy(c->begins + i * TABLES, rows, sizeof rows);
         for (int32_t j = 0; j < columns; j++) counts[j] = c->columns[j].count;
-        int64_t entries = c->entries_used, words = c->words_used, codes[WORDS + MOST_KEYS];
-        memcpy(codes, c->codes_used, (size_t)(WORDS + c->keys) * sizeof *codes);
+        int64_t entries = c->entries_used, words = c->words_used;
         s.reason = 0;
         uint8_t *begin = c->text + c->bounds[i], *end = c->text + c->bounds[i + 1], behind = *end;
         *end = 0; /* nothing goes on behind it */
@@ -707,9 +719,7 @@ EXPORT int64_t profframe_scan(scan *c) {
         for (int table = 0; table < TABLES; table++) take_back(&s, table, rows[table], counts);
         memcpy(s.rows, rows, sizeof rows);
         memcpy(s.used, used, sizeof used);
-        memcpy(c->codes_used, codes, (size_t)(WORDS + c->keys) * sizeof *codes);
-        memset(s.last, -1, sizeof s.last);
-        c->entries_used = entries, c->words_used = words;
+        take_back_words(&s, entries, words);
     }
     memcpy(c->begins + c->pieces * TABLES, s.rows, sizeof s.rows);
     return sound;
