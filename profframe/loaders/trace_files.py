@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 
@@ -17,7 +18,7 @@ from profframe.loaders.run_names import NamedTrace, cycles, known_rank, name_par
 from profframe.loaders.tables import combine, table_parts
 from profframe.readers import ArchiveError, is_pipe, members_of, read, read_parts
 from profframe.readers.archives import archive_of
-from profframe.store.cache import cache_folder, store_of
+from profframe.store.cache import cache_folder, publish, signature, store_of, use
 from profframe.store.layout import temporary
 from profframe.store.leftovers import remove_drafts
 from profframe.system.disk_tables import Spool
@@ -40,24 +41,71 @@ def open_files(files: Files, options: LoadOptions) -> Trace:
     """
     if options.cache is None:
         return options.select(Trace.from_tables(_tables(files, options)))
-    return options.select(Trace.from_store(_cached(files, options, Path(options.cache))))
+    entry = CacheEntry.of(files, options, Path(options.cache))
+    if not use(entry.path):
+        tables = _tables(files, options)
+        if not entry.keep(tables):
+            return options.select(Trace.from_tables(tables))
+    return options.select(Trace.from_store(entry.path))
 
 
-def _cached(files: Files, options: LoadOptions, folder: Path) -> Path:
-    """The store of the files in a cache, written if it is new."""
-    for path in filter(is_pipe, files.paths):
-        raise ParameterError(
-            f"{path}: cache identifies files by their content, but a pipe can be read only once"
-        )
-    folder = cache_folder(folder)
-    cached = store_of(folder, files.paths, options.run, options.rank, options.facts.key())
-    if not store.is_store(cached):
-        remove_drafts(folder)
-        with temporary(folder) as draft:
-            store.write(_tables(files, options), draft)
-            with suppress(OSError):  # another process was faster
-                draft.rename(cached)
-    return cached
+def open_or_keep(
+    files: Files, options: LoadOptions, folder: Path
+) -> tuple[Trace, Callable[[], bool] | None]:
+    """As `open_files` with a cache, which is written only when the result is called, if it is new.
+
+    Raises
+    ------
+    NotATraceError, SourceError, NoTraceFoundError, StoreError
+        As for `open_files`.
+    """
+    entry = CacheEntry.of(files, options, folder)
+    if use(entry.path):
+        return Trace.from_store(entry.path), None
+    tables = _tables(files, options)
+    return Trace.from_tables(tables), lambda: entry.keep(tables)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """The place of some files in a cache, by their content as it was when they were looked at."""
+
+    files: Files
+    options: LoadOptions
+    folder: Path
+    path: Path
+    signatures: tuple[list[int], ...]
+
+    @classmethod
+    def of(cls, files: Files, options: LoadOptions, folder: Path) -> Self:
+        """The entry of files, whether or not the cache has it.
+
+        Raises
+        ------
+        ParameterError
+            One of the files is a pipe.
+        StoreError
+            Others can write to the cache.
+        """
+        for path in filter(is_pipe, files.paths):
+            raise ParameterError(
+                f"{path}: cache identifies files by their content, but a pipe can be read only once"
+            )
+        folder = cache_folder(folder)
+        signatures = (*map(signature, files.paths),)
+        name, facts = (options.run, options.rank), options.facts.key()
+        return cls(files, options, folder, store_of(folder, files.paths, *name, facts), signatures)
+
+    def keep(self, tables: Mapping[str, pa.Table]) -> bool:
+        """Write what was loaded; False if the files have changed since they were looked at."""
+        remove_drafts(self.folder)
+        with temporary(self.folder) as draft:
+            store.write(tables, draft)
+            now = self.of(self.files, self.options, self.folder)
+            if (now.path, now.signatures) != (self.path, self.signatures):
+                return False
+            publish(draft, self.path)
+        return True
 
 
 @system_memory()

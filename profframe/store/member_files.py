@@ -20,12 +20,15 @@ from profframe.store.damaged_file import check_place, no_rows, relation
 from profframe.store.layout import Place, component, optional_tables, places
 from profframe.store.parquet import VERSION_KEY, parquet_file, reading
 from profframe.store.visible_rows import lazy, row_groups
+from profframe.system.holds import Hold
 
 if TYPE_CHECKING:
     import duckdb
     import polars as pl
     import pyarrow.parquet as pq
 
+IN_USE: Final = ".in-use"
+"""A file of a store in a cache; whoever reads the store holds it, so that nobody removes it."""
 _LISTINGS: Final = 10
 _PATTERNS: Final = (
     "traces.parquet",
@@ -44,6 +47,8 @@ class Store:
     places: tuple[Place, ...]
     is_current: bool = True
     """Whether this version of profframe is known to have written all of it."""
+    hold: Hold | None = None
+    """What keeps others from removing it."""
 
     def identity(self) -> Hashable:
         """Equal for stores of the same unchanged files."""
@@ -284,7 +289,8 @@ def scan(
             f"{root}: not a profframe store: no run=.../rank=.../traces.parquet in it; "
             "create a store with to_parquet() or convert"
         )
-    return _scan(root, runs, ranks, _LISTINGS)
+    hold = Hold.of(root / IN_USE)
+    return replace(_scan(root, runs, ranks, _LISTINGS), hold=hold)
 
 
 def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, attempts: int) -> Store:

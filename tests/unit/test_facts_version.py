@@ -39,6 +39,7 @@ CHANGES_NO_NUMBER: Final = {
     "store.manifest": "what is noted of a folder of a store",
     "system.drafts": "where temporary files are",
     "system.collector": "when Python looks for cycles",
+    "system.holds": "who still reads a store",
     "system.forks": "whether this process may go on",
     "system.memory_limit": "whether a trace is loaded at all",
     "system.memory_pool": "where memory is from",
