@@ -19,6 +19,7 @@ from profframe.cli import (  # noqa: F401 - their verbs
     advice,
     answers,
     ask,
+    cache,
     comparisons,
     export,
     hang,

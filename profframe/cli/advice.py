@@ -10,6 +10,7 @@ import click
 
 from profframe.cli import completion
 from profframe.cli.answers import check_question, parameter
+from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load
 from profframe.cli.output import OutputOptions, with_output
 from profframe.cli.part import Part, with_part
@@ -46,6 +47,7 @@ with_rules = click.option(
 @with_part
 @with_terms
 @with_facts
+@with_cache
 @with_output
 def advice(
     sources: tuple[str, ...],

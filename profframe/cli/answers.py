@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from profframe.cli import completion
+from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load
 from profframe.cli.messages import warn
 from profframe.cli.output import OutputOptions, as_prose, with_output
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 @with_part
 @with_terms
 @with_facts
+@with_cache
 @with_output
 def answer(
     name: str | None,
@@ -122,6 +124,7 @@ def answer(
 @with_part
 @with_terms
 @with_facts
+@with_cache
 @with_output
 def sql(
     source: str,

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load
 from profframe.cli.verbs import takes_sources, verbs, with_facts
 from profframe.errors import MissingExtraError
@@ -44,6 +45,7 @@ _LEAST_CHARACTERS: Final = 16
     "--rows", default=5_000, show_default=True, metavar="N", help="Maximum rows per result."
 )
 @with_facts
+@with_cache
 def ask(
     sources: tuple[str, ...],
     port: int | None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from profframe.cli.answers import check_question
+from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load
 from profframe.cli.messages import GREW
 from profframe.cli.output import OutputOptions, with_output, with_page
@@ -93,6 +94,7 @@ _PER_OF_MEMORY: Final = ("stack", "frame", "module", "category")
     help="Exit with code 3 if something got worse by more; can be repeated.",
 )
 @with_facts
+@with_cache
 @with_page
 def diff(
     base: str,
@@ -245,6 +247,7 @@ def _why(
     help="Maximum characters of a name; 0: all.",
 )
 @with_facts
+@with_cache
 @with_output
 def explain(
     base: str,
@@ -307,6 +310,7 @@ def explain(
     help="Tokens or samples per step, for the metric throughput_per_s.",
 )
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows.")
+@with_cache
 @with_output
 def check(
     sources: tuple[str, ...],

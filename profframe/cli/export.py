@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from profframe.cli import completion
+from profframe.cli.keeping import with_cache
 from profframe.cli.loading import LoadingBar, load, naming
 from profframe.cli.messages import warn
 from profframe.cli.part import Part, with_part
@@ -67,6 +68,7 @@ _METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
 )
 @click.option("--kind", "kinds", multiple=True, help="Only this kind of event; can be repeated.")
 @with_part
+@with_cache
 def export(
     sources: tuple[str, ...],
     output: Path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load
 from profframe.cli.output import OutputOptions, with_output
 from profframe.cli.verbs import (
@@ -18,6 +19,7 @@ from profframe.errors import ParameterError
 @click.argument("sources", metavar="DUMP...", nargs=-1, required=True, type=SOURCE)
 @one_option("--as-rank", type=int, help="Rank of a single dump, if its name does not have it.")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
+@with_cache
 @with_output
 def hang(sources: tuple[str, ...], *, as_rank: int | None, top: int, output: OutputOptions) -> None:
     """Show which rank did not arrive at which collective.

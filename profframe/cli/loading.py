@@ -10,8 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from profframe.cli import keeping
 from profframe.cli.messages import warn
-from profframe.errors import AnswerError, UnknownNameError
+from profframe.errors import AnswerError, ExportError, StoreError, UnknownNameError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -31,11 +32,24 @@ def load(
 ) -> Trace:
     """Load traces as one; options are those of `profframe.load`."""
     from profframe.loaders.load import load as load_traces
+    from profframe.loaders.load import load_from_cache
     from profframe.loaders.tables import UNREADABLE_FILE
     from profframe.store import is_store
 
+    folder = keeping.place(sources)
     with closing(LoadingBar()) as bar:
-        trace = load_traces([*sources], run=run, rank=rank, progress=bar, **facts)
+        options = {"run": run, "rank": rank, "progress": bar, **facts}
+        trace = None
+        if folder is not None:
+            try:
+                trace, keep = load_from_cache([*sources], folder, **options)
+            except (StoreError, ExportError) as error:  # of the cache, or the next line says it
+                keeping.warn_of(error)
+            else:
+                if keep is not None:
+                    keeping.keep_at_end(folder, keep)
+        if trace is None:
+            trace = load_traces([*sources], **options)
     if not is_store(Path(sources[0])):
         quality = trace.quality
         for detail in quality["detail"].filter(quality["issue"] == UNREADABLE_FILE):

@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from profframe.cli import completion
+from profframe.cli.keeping import with_cache
 from profframe.cli.loading import LoadingBar, load
 from profframe.cli.part import Part, with_part
 from profframe.cli.verbs import (
@@ -64,6 +65,7 @@ SECTIONS: Final = (
 )
 @with_part
 @with_facts
+@with_cache
 def report(
     sources: tuple[str, ...],
     output: Path,

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from profframe.cli.answers import check_question
+from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load
 from profframe.cli.output import OutputOptions, with_output
 from profframe.cli.part import Part, with_part
@@ -42,6 +43,7 @@ _OVERRIDE = click.option(
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
 @with_part
 @with_facts
+@with_cache
 @with_output
 def roofline(
     sources: tuple[str, ...],
@@ -88,6 +90,7 @@ def roofline(
 @_OVERRIDE
 @with_part
 @with_facts
+@with_cache
 def augment(
     source: str,
     output: Path,

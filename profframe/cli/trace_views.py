@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from profframe.cli import completion
+from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load, naming
 from profframe.cli.output import OutputOptions, with_output
 from profframe.cli.part import Part, heading, together, with_part
@@ -58,6 +59,7 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
 )
 @with_part
 @with_facts
+@with_cache
 @with_output
 def show(
     sources: tuple[str, ...],
@@ -173,6 +175,7 @@ def _quality(summary: Summary, width: int | None) -> Iterator[RenderableType]:
 @takes_sources
 @with_part
 @with_facts
+@with_cache
 @with_output
 def info(
     sources: tuple[str, ...], part: Part, facts: Mapping[str, Any], output: OutputOptions
@@ -208,6 +211,7 @@ def info(
 @click.option("--top", default=200, show_default=True, type=click.IntRange(1), help="Slices.")
 @with_part
 @with_facts
+@with_cache
 @with_output
 def tree(
     sources: tuple[str, ...],
@@ -253,6 +257,7 @@ def tree(
 @click.option("--overlay", type=FILE, metavar="FILE", help="Write the trace with the path marked.")
 @with_part
 @with_facts
+@with_cache
 @with_output
 def critical_path(
     sources: tuple[str, ...],
@@ -330,6 +335,7 @@ def _path_tables(result: ShownPath, top: int, output: OutputOptions) -> list[Ren
 @click.option("--as-recorded", is_flag=True, help="Times as recorded, without clock offsets.")
 @with_part
 @with_facts
+@with_cache
 @with_output
 def blame(
     sources: tuple[str, ...],

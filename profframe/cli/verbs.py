@@ -32,7 +32,7 @@ HELP_ORDER: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "Share": ("report", "export"),
         "Look closer": ("critical-path", "roofline", "what-if", "tree", "info"),
         "Jobs of several ranks": ("blame", "hang"),
-        "Keep and serve": ("convert", "store", "augment", "ask"),
+        "Keep and serve": ("convert", "store", "cache", "augment", "ask"),
     }
 )
 """Verbs as `--help` lists them: by purpose, with those that people need first at the top."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load, naming
 from profframe.cli.output import OutputOptions, with_output
 from profframe.cli.part import Part, heading, together, with_part
@@ -70,6 +71,7 @@ def _factors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
 @one_option("--device", metavar="MODEL", help="Another device, such as 'NVIDIA H200 SXM'.")
 @with_part
 @with_facts
+@with_cache
 @with_output
 def what_if(
     sources: tuple[str, ...],

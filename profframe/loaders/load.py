@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from profframe.loaders.discovery import Files, LiveProfile, Source, StoreFolder,
 from profframe.loaders.options import FACT_OPTIONS, LoadOptions, Progress, fact_options
 from profframe.loaders.run_names import NamedTrace
 from profframe.loaders.tables import combine
-from profframe.loaders.trace_files import open_files
+from profframe.loaders.trace_files import open_files, open_or_keep
 from profframe.query.selection import Numbers, Text
 from profframe.readers import torch as live
 from profframe.system.forks import check_threads
@@ -194,6 +194,31 @@ def load(
             return open_store(path, options)
         case Files() as files:
             return open_files(files, options)
+
+
+@system_memory()
+def load_from_cache(
+    source: Source | Sequence[Source],
+    folder: Path,
+    *,
+    run: str | None = None,
+    rank: int | None = None,
+    progress: Progress | None = None,
+    **facts: Any,
+) -> tuple[Trace, Callable[[], bool] | None]:
+    """Load files as `load` does, from a cache if it has them; else what writes them there.
+
+    Raises
+    ------
+    StoreError, ExportError
+        The cache cannot be used.
+    """
+    check_threads()
+    options = LoadOptions(run, rank, facts=fact_options(facts), progress=progress)
+    files = discover(source)
+    if not isinstance(files, Files):
+        raise ParameterError("a cache is for files")
+    return open_or_keep(files, options, folder)
 
 
 def load_nvprof(path: Source, run: str | None = None, rank: int | None = None) -> Trace:

@@ -1,0 +1,143 @@
+"""What the command line keeps of large traces, so that the next command need not load them again.
+
+It does so where it talks to a person, or where `--cache` asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import click
+
+from profframe.cli.messages import warn
+from profframe.show.units import size
+
+SWITCH: Final = "PROFFRAME_CACHE"
+"""Environment variable: 0 to keep nothing, or the folder."""
+LEAST_BYTES: Final = 40_000_000
+"""Text of a smaller trace is parsed in less time than questions take longer from files: half a
+second either way, measured with `show` of CPU traces of 5 to 80 MB."""
+MOST_BYTES: Final = 5 * 1024**3
+_MOST_SHARE: Final = 10
+"""It takes a tenth of the free disk at most."""
+_COMPRESSED: Final = (".gz", ".zst", ".zip", ".tgz")
+_RATIO: Final = 10
+"""How many times longer the text of a compressed trace is, about."""
+_WANTED: Final = "profframe.cache"
+"""Where a context has what the option says."""
+_NO_FILES: Final = (Path("/dev"), Path("/proc"))
+
+
+def _note(ctx: click.Context, _: click.Parameter, is_wanted: bool | None) -> None:
+    ctx.meta[_WANTED] = is_wanted
+
+
+with_cache = click.option(
+    "--cache/--no-cache",
+    default=None,
+    expose_value=False,
+    callback=_note,
+    help="Keep a large trace for the next command; default: on a terminal.",
+)
+"""The option of every verb that loads traces."""
+
+
+def place(sources: Sequence[str]) -> Path | None:
+    """The folder that keeps what is loaded from these sources; None if nothing does."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is None or not _is_wanted(ctx.meta.get(_WANTED)):
+        return None
+    from profframe.loaders.discovery import Files, discover
+
+    found = discover([*sources])
+    if not isinstance(found, Files) or sum(map(_text_bytes, found.paths)) < LEAST_BYTES:
+        return None
+    return folder()
+
+
+def _is_wanted(said: bool | None) -> bool:
+    if said is not None:
+        return said
+    return (
+        os.environ.get(SWITCH) != "0"
+        and os.environ.get("CI", "").lower() in ("", "0", "false")
+        and sys.stderr.isatty()
+        and _can_be_made(folder())
+    )
+
+
+def _can_be_made(folder: Path) -> bool:
+    """Whether it exists, or would be in a folder of this user: not so with `sudo`."""
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    return nearest == folder or not hasattr(os, "geteuid") or nearest.stat().st_uid == os.geteuid()
+
+
+def folder() -> Path:
+    """The folder of the cache, whether or not it exists."""
+    given = os.environ.get(SWITCH, "")
+    if given in ("", "0"):
+        return default_folder(sys.platform)
+    if not Path(given).is_absolute():
+        raise click.UsageError(f"{SWITCH}: 0 or an absolute path, not {given!r}")
+    return Path(given)
+
+
+def default_folder(platform: str) -> Path:
+    """Where programs keep what they can compute again."""
+    home = Path("~").expanduser()
+    variable, usual = {
+        "darwin": ("", home / "Library" / "Caches"),
+        "win32": ("LOCALAPPDATA", home / "AppData" / "Local"),
+    }.get(platform, ("XDG_CACHE_HOME", home / ".cache"))
+    given = Path(os.environ.get(variable, ""))
+    return (given if given.is_absolute() else usual) / "profframe"
+
+
+def _text_bytes(path: Path) -> int:
+    """Bytes of its text, about; 0 for what is no file."""
+    if not path.is_file() or any(path.is_relative_to(folder) for folder in _NO_FILES):
+        return 0
+    ratio = _RATIO if path.suffix.lower() in _COMPRESSED else 1
+    return path.stat().st_size * ratio
+
+
+def most_bytes(folder: Path, kept: int) -> int:
+    """How large it may be."""
+    return min(MOST_BYTES, (shutil.disk_usage(folder).free + kept) // _MOST_SHARE)
+
+
+def keep_at_end(folder: Path, keep: Callable[[], bool]) -> None:
+    """Keep a trace when the verb has said what it has to say."""
+    click.get_current_context().call_on_close(lambda: _keep(folder, keep))
+
+
+def _keep(folder: Path, keep: Callable[[], bool]) -> None:
+    from profframe.store.cache import entries, trim
+
+    with suppress(OSError):
+        sys.stdout.flush()
+    try:
+        before = entries(folder)
+        keep()
+        now = entries(folder)
+        trim(folder, most_bytes(folder, sum(entry.bytes for entry in now)))
+    except Exception as error:  # noqa: BLE001 - the answer is out: nothing makes it an error
+        warn_of(error)
+        return
+    if now and not before:
+        click.echo(
+            f"{folder}: keeps this trace for the next command, {size(now[0].bytes).strip()}; "
+            f"--no-cache or {SWITCH}=0 keeps none, profframe cache clear removes all",
+            err=True,
+        )
+
+
+def warn_of(error: Exception) -> None:
+    """Say why nothing is kept."""
+    warn(f"{error}; nothing is kept ({SWITCH}=0 asks for none)")
