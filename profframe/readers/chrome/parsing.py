@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Final
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.native.library import library
+from profframe.readers import parsing_database
 from profframe.readers.build.decimal_time import SCALE
 from profframe.readers.build.row_tables import Batch
 from profframe.readers.chrome import scanned
@@ -30,21 +32,25 @@ from profframe.readers.chrome.columns import (
 )
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.session import Session, lent
+from profframe.readers.json.numerals import has_unlike, marked, times, unmarked
 from profframe.readers.json.stream import Parsed, Wave
 from profframe.readers.json.strict import has_doubled
 
-_KEYS: Final = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args")
+_TIMES: Final = ("ts", "dur")
+_OF_EVENTS: Final = 2
+"""Depth of the members of events."""
+_KEYS: Final = ("ph", "cat", "name", "pid", "tid", *_TIMES, "id", "s", "bp", "args")
 """Keys of an event that have a column; others go to its arguments."""
 
 _EVENT_TYPE: Final = json.dumps(
     [
         dict.fromkeys(_KEYS, "VARCHAR")
-        | dict.fromkeys(("ts", "dur"), f"DECIMAL(28, {SCALE})")
+        | dict.fromkeys(_TIMES, f"DECIMAL(28, {SCALE})")
         | {"args": "JSON"}
     ]
 )
-"""The decimals make DuckDB keep the text of every number; otherwise all would become doubles."""
-_TIME_TEXT_TYPE: Final = json.dumps([dict.fromkeys(("ts", "dur"), "VARCHAR")])
+"""The decimals make DuckDB 2.0.0 keep the text of every number; otherwise all become doubles."""
+_TIME_TEXT_TYPE: Final = json.dumps([dict.fromkeys(_TIMES, "VARCHAR")])
 ARGS_TYPE: Final = json.dumps(dict(ARGS))
 _OLD_ARGS_TYPE: Final = json.dumps(dict(OLD_ARGS))
 """DuckDB folds case, so they need a structure of their own."""
@@ -78,7 +84,24 @@ _ANY_DOUBLED: Final = """
     FROM (SELECT json_keys(args) AS keys FROM listed)"""
 _NO_OBJECTS: Final = "SELECT bool_or(list_contains(json_keys(t, '$[*]'), [])) FROM pieces"
 _TIME_TEXTS: Final = f"SELECT unnest(from_json(t, '{_TIME_TEXT_TYPE}')) AS time_text FROM pieces"
-_EVENTS: Final = f"SELECT unnest(from_json(t, '{_EVENT_TYPE}')) AS event FROM pieces"
+_EVENT: Final = f"unnest(from_json(t, '{_EVENT_TYPE}')) AS event"
+_MEMBERS: Final = f"""unnest(from_json('{{"m":' || t || '}}', '{_MEMBERS_TYPE}').m) AS members"""
+_EVENTS: Final = f"SELECT {_EVENT} FROM pieces"
+_EVENTS_AND_MEMBERS: Final = f"SELECT {_EVENT}, {_MEMBERS} FROM pieces"
+_UNMARKED: Final = ", ".join(
+    f"{key} := event.{key}" if key in _TIMES else f"{key} := {unmarked(f'event.{key}::VARCHAR')}"
+    for key in _KEYS
+)
+_UNMARKED_EVENT: Final = f"CASE WHEN event IS NOT NULL THEN struct_pack({_UNMARKED}) END AS event"
+_UNMARKED_MEMBERS: Final = f"""
+    map_from_entries(list_transform(
+        map_entries(members), lambda m: {{'key': m.key, 'value': {unmarked("m.value::VARCHAR")}}}
+    )) AS members"""
+_NUMBERS: Final = "[1.10,1e5,-0,123456789.123456789123456789]"
+_KEPT: Final = f"""
+    SELECT [args::VARCHAR, members['args']::VARCHAR] = ['{_NUMBERS}', '{_NUMBERS}']
+    FROM (SELECT event.args, members FROM (
+        SELECT {_EVENT}, {_MEMBERS} FROM (SELECT '[{{"args":{_NUMBERS}}}]' AS t)))"""
 _LINKS: Final = ("id2", "scope", "bind_id", "flow_in", "flow_out")
 """Keys that few events have: they are in the arguments, too, so that nothing is lost."""
 _LINK_COLUMNS: Final = """
@@ -89,26 +112,6 @@ _LINK_COLUMNS: Final = """
     members['bind_id']->>'$' AS bind_id,
     coalesce(TRY_CAST((members['flow_in']->>'$') AS BOOLEAN), false) AS flow_in,
     coalesce(TRY_CAST((members['flow_out']->>'$') AS BOOLEAN), false) AS flow_out"""
-_ROWS_WITH_OTHER_KEYS: Final = f"""
-    SELECT event, full_id, bind_id, flow_in, flow_out,
-           CASE WHEN other = '' THEN given
-                WHEN coalesce(given, '{{}}') = '{{}}' THEN '{{' || other || '}}'
-                WHEN given[1] = '{{' THEN given[:-2] || ',' || other || '}}'
-                ELSE '{{"args":' || given || ',' || other || '}}' END AS args
-    FROM (SELECT event, event.args::VARCHAR AS given, {_LINK_COLUMNS},
-                 array_to_string(list_transform(
-                     list_filter(
-                         map_entries(members),
-                         lambda m: m.key NOT IN {_KEYS!r}
-                         AND NOT (m.key IN {_LINKS!r}
-                                  AND coalesce(
-                                      json_extract(event.args, '$.' || m.key) = m.value, false))
-                     ),
-                     lambda m: to_json(m.key)::VARCHAR || ':' || coalesce(m.value, 'null')
-                 ), ',') AS other
-          FROM (SELECT unnest(from_json(t, '{_EVENT_TYPE}')) AS event,
-                       unnest(from_json('{{"m":' || t || '}}', '{_MEMBERS_TYPE}').m) AS members
-                FROM pieces))"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,28 +122,57 @@ class _Patterns:
     old_args: bool = False
     escaped_colon: bool = False
     own_args: bool = False
+    numerals: bool = False
+    """Numbers, other than times, whose text DuckDB would not keep."""
 
 
 def _patterns(pieces: pa.LargeStringArray) -> _Patterns:
     texts = pl.Series(pieces)
     is_suspect = texts.str.contains(_SUSPECT)
+    numerals = not keeps_numerals() and has_unlike(pieces)
     if not is_suspect.any():
-        return _Patterns()
+        return _Patterns(numerals=numerals)
     suspects = texts.filter(is_suspect)
     regexes = (_OLD_SPELLING, _ESCAPED_COLON, _OWN)
     non_finite = suspects.filter(suspects.str.contains(_NON_FINITE)).str.replace_all(_TEXT, '""')
     return _Patterns(
         non_finite.str.contains(_NON_FINITE).any(),
         *(suspects.str.contains(regex).any() for regex in regexes),
+        numerals,
     )
+
+
+def _with_other_keys(parsed: str) -> str:
+    """SQL: the rows of events, with their other keys among their arguments."""
+    return f"""
+        SELECT event, full_id, bind_id, flow_in, flow_out,
+               CASE WHEN other = '' THEN given
+                    WHEN coalesce(given, '{{}}') = '{{}}' THEN '{{' || other || '}}'
+                    WHEN given[1] = '{{' THEN given[:-2] || ',' || other || '}}'
+                    ELSE '{{"args":' || given || ',' || other || '}}' END AS args
+        FROM (SELECT event, event.args::VARCHAR AS given, {_LINK_COLUMNS},
+                     array_to_string(list_transform(
+                         list_filter(
+                             map_entries(members),
+                             lambda m: m.key NOT IN {_KEYS!r}
+                             AND NOT (m.key IN {_LINKS!r}
+                                      AND coalesce(
+                                          json_extract(event.args, '$.' || m.key) = m.value, false))
+                         ),
+                         lambda m: to_json(m.key)::VARCHAR || ':' || coalesce(m.value, 'null')
+                     ), ',') AS other
+              FROM ({parsed}))"""
 
 
 def _query(patterns: _Patterns, *, other_keys: bool, all_args: bool) -> str:
     """SQL: one row per event with its members, those of its arguments, and all arguments."""
-    rows, args, columns = _EVENTS, "event.args", "event"
+    rows, args, columns = _EVENTS_AND_MEMBERS if other_keys else _EVENTS, "event.args", "event"
+    if patterns.numerals:
+        members = f", {_UNMARKED_MEMBERS}" if other_keys else ""
+        rows = f"SELECT {_UNMARKED_EVENT}{members} FROM ({rows})"
     if other_keys:
         links = "full_id, bind_id, flow_in, flow_out"
-        rows, args, columns = _ROWS_WITH_OTHER_KEYS, "args", f"event, args, {links}"
+        rows, args, columns = _with_other_keys(rows), "args", f"event, args, {links}"
     old = f", from_json({args}, '{_OLD_ARGS_TYPE}') AS old" if patterns.old_args else ""
     exported = ""
     if patterns.own_args:
@@ -203,19 +235,17 @@ class Parser:
         return self._rows(_pieces(text, [0, len(text)]), strict=False)
 
     def _rows(self, pieces: pa.LargeStringArray, *, strict: bool) -> Batch | None:
-        # DuckDB works by chunks, and the result of one piece stays in a processor's cache.
-        single = pa.chunked_array([pieces.slice(i, 1) for i in range(len(pieces))], pieces.type)
-        with lent() as session, session.registered("pieces", pa.table({"t": single})):
+        with lent() as session:
             try:
                 pieces.validate(full=True)
                 patterns = _patterns(pieces)
                 if strict and patterns.non_finite:
                     return None
-                members = self._parse(pieces, patterns, session)
-                if strict and members["ph"].null_count and _no_objects(session.cursor):
+                members = self._read(pieces, patterns, session)
+                if _may_have_inner_times(pieces, members, patterns):
+                    members = self._read(pieces, replace(patterns, numerals=True), session)
+                if strict and members["ph"].null_count and _has_no_objects(pieces, session):
                     return None
-                if _lacks_times(members):
-                    members |= _members(session.rows_of(_TIME_TEXTS))
             except duckdb.OutOfMemoryException:
                 raise
             except (duckdb.Error, pa.ArrowInvalid, _DoubledError):
@@ -223,6 +253,17 @@ class Parser:
             except UnicodeDecodeError:  # DuckDB's message quotes half a character of the text
                 return None
             return with_device_args(batch_of(members, self.source_pids), session)
+
+    def _read(
+        self, pieces: pa.LargeStringArray, patterns: _Patterns, session: Session
+    ) -> dict[str, pa.Array]:
+        """Members of the events, and the text of their times if some could not be read."""
+        texts = marked(pieces, _OF_EVENTS) if patterns.numerals else pieces
+        with _registered(texts, session):
+            members = self._parse(pieces, patterns, session)
+            if _lacks_times(members):
+                members |= _members(session.rows_of(_TIME_TEXTS))
+        return members
 
     def _parse(
         self, pieces: pa.LargeStringArray, patterns: _Patterns, session: Session
@@ -316,9 +357,32 @@ def _combined(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _no_objects(cursor: duckdb.DuckDBPyConnection) -> bool:
-    ((has_none,),) = cursor.execute(_NO_OBJECTS).fetchall()  # fetchone leaves the cursor in use
+def _registered(pieces: pa.LargeStringArray, session: Session) -> AbstractContextManager[None]:
+    # DuckDB works by chunks, and the result of one piece stays in a processor's cache.
+    single = pa.chunked_array([pieces.slice(i, 1) for i in range(len(pieces))], pieces.type)
+    return session.registered("pieces", pa.table({"t": single}))
+
+
+def _has_no_objects(pieces: pa.LargeStringArray, session: Session) -> bool:
+    with _registered(pieces, session):  # fetchone would leave the cursor in use
+        ((has_none,),) = session.cursor.execute(_NO_OBJECTS).fetchall()
     return bool(has_none)
+
+
+@cache
+def keeps_numerals() -> bool:
+    """Whether the database keeps the text of numbers next to a decimal, as 2.0.0 does."""
+    ((keeps,),) = parsing_database.connect().execute(_KEPT).fetchall()
+    return bool(keeps)
+
+
+def _may_have_inner_times(
+    pieces: pa.LargeStringArray, members: Mapping[str, pa.Array], patterns: _Patterns
+) -> bool:
+    """Whether a number that was taken for the time of an event may be one of its arguments."""
+    if patterns.numerals or keeps_numerals():
+        return False
+    return times(pieces) != sum(len(members[key]) - members[key].null_count for key in _TIMES)
 
 
 _METADATA: Final = pa.scalar("M", pa.string())
