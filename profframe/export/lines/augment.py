@@ -11,11 +11,13 @@ from typing import Final
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from profframe.export.lines.json_macros import MACROS
 from profframe.query.header import Answer
 from profframe.query.parameters import reset_variables
 from profframe.query.run import prepare
+from profframe.readers.json.numerals import marked, unmarked
 
 _FLOP: Final = "kernel_flop"
 _GB: Final = "kernel_num_gb"
@@ -45,15 +47,19 @@ _OWN_MACROS: Final = f"""
     CREATE TEMP MACRO has_any(args) AS
         regexp_matches(args, '"({_FLOP}|{_GB}|{_FLOP_SHARE}|{_BANDWIDTH_SHARE})"');
     CREATE TEMP MACRO merged(args, members) AS
-        json_merge_patch(json_merge_patch(args, '{_SHARES}'), members)::VARCHAR;
-    CREATE TEMP MACRO with_members(args, members) AS CASE
-        WHEN has_any(args) AND json_valid(args) THEN merged(args, concat('{{', members, '}}'))
-        WHEN members IS NULL THEN args
-        ELSE with_added(args, members) END;"""
+        json_merge_patch(json_merge_patch(args, '{_SHARES}'), concat('{{', members, '}}'))::VARCHAR;
+    CREATE TEMP MACRO with_members(args, members) AS
+        CASE WHEN members IS NULL THEN args ELSE with_added(args, members) END;"""
+_AUGMENTED: Final = """
+    SELECT CASE WHEN has_any(args) AND json_valid(args) THEN args END AS args
+    FROM events"""
+_MERGED: Final = f"""
+    SELECT CASE WHEN args IS NOT NULL THEN {unmarked("merged(args, members)")} END AS args
+    FROM _augmented"""
 _VIEW: Final = """
     ALTER VIEW events RENAME TO events_as_loaded;
     CREATE TEMP VIEW events AS
-    SELECT events_as_loaded.* REPLACE (with_members(args, members) AS args)
+    SELECT events_as_loaded.* REPLACE (coalesce(merged, with_members(args, members)) AS args)
     FROM events_as_loaded POSITIONAL JOIN _members"""
 
 
@@ -80,5 +86,9 @@ def augment(
     place = np.searchsorted(with_work, events)
     has_work = np.append(with_work, -1)[place] == events
     members = rows["members"].take(pa.array(place, pa.int64(), mask=~has_work))
-    connection.register("_members", pa.table({"members": members}))
+    old = connection.sql(_AUGMENTED).to_arrow_table()["args"]
+    added = marked(pc.if_else(old.is_valid(), members, pa.scalar(None, pa.string())))
+    connection.register("_augmented", pa.table({"args": marked(old), "members": added}))
+    merged = connection.sql(_MERGED).to_arrow_table()["args"]
+    connection.register("_members", pa.table({"members": members, "merged": merged}))
     connection.execute(_VIEW)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from profframe.readers import parsing_database
 from profframe.readers.build.row_tables import Quality, codes, replaced
+from profframe.readers.json.numerals import marked, unmarked
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -47,6 +48,7 @@ _JOINED_ARGS: Final = r"""
                 false) AS repeats
             FROM both_args))"""
 """Members of the end come after those of the begin; one that says the same is not repeated."""
+_UNMARKED_ARGS: Final = f"SELECT {unmarked('args')} AS args FROM ({_JOINED_ARGS})"  # noqa: S608
 
 
 def pair(
@@ -354,10 +356,10 @@ def _ints(column: pa.ChunkedArray) -> Ints:
 
 
 def _with_end_args(args: pa.ChunkedArray, begin: Ints, last: pa.ChunkedArray) -> pa.Array:
-    both = pa.table({"first": args.take(pa.array(begin)), "last": last})
+    both = pa.table({"first": marked(args.take(pa.array(begin))), "last": marked(last)})
     with parsing_database.connect() as connection:
         connection.register("both_args", both)
-        joined = connection.sql(_JOINED_ARGS).to_arrow_table()["args"]
+        joined = connection.sql(_UNMARKED_ARGS).to_arrow_table()["args"]
     source = np.full(len(args), -1)
     source[begin] = np.arange(len(begin))
     joined_args = joined.take(pa.array(source, mask=source < 0))

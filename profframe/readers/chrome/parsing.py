@@ -138,7 +138,7 @@ def _patterns(pieces: pa.LargeStringArray) -> _Patterns:
     return _Patterns(
         non_finite.str.contains(_NON_FINITE).any(),
         *(suspects.str.contains(regex).any() for regex in regexes),
-        numerals,
+        numerals=numerals,
     )
 
 
@@ -382,7 +382,8 @@ def _may_have_inner_times(
     """Whether a number that was taken for the time of an event may be one of its arguments."""
     if patterns.numerals or keeps_numerals():
         return False
-    return times(pieces) != sum(len(members[key]) - members[key].null_count for key in _TIMES)
+    read = sum(len(members[key]) - members[key].null_count for key in _TIMES)
+    return bool(times(pieces) != read)
 
 
 _METADATA: Final = pa.scalar("M", pa.string())

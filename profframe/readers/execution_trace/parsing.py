@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -14,9 +14,12 @@ import pyarrow as pa
 from profframe import schema
 from profframe.intervals import Ints
 from profframe.readers.chrome.session import lent
+from profframe.readers.json.numerals import marked, unmarked, unmarked_rows
 from profframe.readers.json.pieces import parsed, pieces_of
 from profframe.readers.json.stream import Parsed, Wave
 
+_Text = Callable[[str], str]
+"""SQL of a text from that of one that may have marks."""
 _JSON_KEYS: Final = (
     "id", "parent", "ctrl_deps", "rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid",
     "op_schema", "name", "inputs", "input_shapes", "input_types", "input_strides", "outputs",
@@ -69,14 +72,13 @@ def _value(attribute: str) -> str:
     return f"coalesce(node.{attribute}->>'$', {listed})" if attribute in _FLAT else listed
 
 
-def _number(column: str) -> str:
+def _number(column: str, text: _Text) -> str:
     attribute, type_ = _NUMBERS[column]
-    cast = f"TRY_CAST({_value(attribute)} AS {type_})"
+    cast = f"TRY_CAST({text(_value(attribute))} AS {type_})"
     return f"nullif({cast}, {_NONE[column]})" if column in _NONE else cast
 
 
 _OWN: Final = (*(name for name, _ in _NUMBERS.values()), *_TEXT_ATTRS.values())
-_NUMBER_COLUMNS: Final = ", ".join(f"{_number(column)} AS {column}" for column in _NUMBERS)
 _TEXT_COLUMNS: Final = ", ".join(
     f"nullif({_value(name)}, '') AS {column}" for column, name in _TEXT_ATTRS.items()
 )
@@ -87,7 +89,14 @@ _SIDES: Final = ", ".join(
     for part in ("values", "types", "shapes", "strides")
     for flat in (f"{side}s" if part == "values" else f"{side}_{part}",)
 )
-_NODES: Final = f"""
+
+
+def _nodes(text: _Text) -> str:
+    """SQL: the nodes."""
+    numbers = ", ".join(f"{_number(column, text)} AS {column}" for column in _NUMBERS)
+    parent = "node.ctrl_deps->>'$[0]' ELSE node.ctrl_deps->>'$' END, node.parent->>'$')"
+    parent = f"coalesce(CASE WHEN json_type(node.ctrl_deps) = 'ARRAY' THEN {parent}"
+    return f"""
     WITH parsed AS (
         SELECT unnest(from_json(t, '{_NODE_TYPE}')) AS node FROM pieces),
     listed AS (
@@ -95,11 +104,9 @@ _NODES: Final = f"""
                list_transform(attrs, lambda a: a.name) AS names,
                list_transform(attrs, lambda a: a.value->>'$') AS texts
         FROM parsed)
-    SELECT TRY_CAST((node.id->>'$') AS BIGINT) AS node_id, node.name->>'$' AS name,
-           TRY_CAST(coalesce(CASE WHEN json_type(node.ctrl_deps) = 'ARRAY'
-                                  THEN node.ctrl_deps->>'$[0]' ELSE node.ctrl_deps->>'$' END,
-                             node.parent->>'$') AS BIGINT) AS parent_id,
-           {_NUMBER_COLUMNS},
+    SELECT TRY_CAST({text("node.id->>'$'")} AS BIGINT) AS node_id, node.name->>'$' AS name,
+           TRY_CAST({text(parent)} AS BIGINT) AS parent_id,
+           {numbers},
            {_TEXT_COLUMNS},
            {_SIDES},
            nullif('{{' || array_to_string(list_transform(
@@ -110,6 +117,8 @@ _NODES: Final = f"""
            node IS NULL AS is_no_object, coalesce(node.id, node.name) IS NULL AS is_blank,
            row_number() OVER () AS row
     FROM listed"""  # noqa: S608 - of constants
+
+
 _PARTS: Final = (("in", "input"), ("out", "output"))
 _VALUES: Final = " UNION ALL ".join(
     f"""SELECT row, node_id, '{direction}' AS direction,
@@ -122,7 +131,13 @@ _VALUES: Final = " UNION ALL ".join(
           AND json_type({word}s) = 'ARRAY'"""  # noqa: S608 - of constants
     for direction, word in _PARTS
 )
-_TENSORS: Final = f"""
+
+
+def _tensors(text: _Text) -> str:
+    """SQL: the tensors of the nodes."""
+    members = (text(f"value->>'$[{place}]'") for place in range(5))
+    tensor_id, storage_id, offset, elements, size = (f"TRY_CAST({m} AS BIGINT)" for m in members)
+    return f"""
     WITH given AS ({_VALUES}),
     lists AS (
         SELECT row, node_id, direction, position,
@@ -147,17 +162,19 @@ _TENSORS: Final = f"""
         FROM numbered)
     SELECT row, node_id, direction, position::INTEGER AS position,
            list_position::INTEGER AS list_position,
-           TRY_CAST(value->>'$[0]' AS BIGINT) AS tensor_id,
-           nullif(TRY_CAST(value->>'$[1]' AS BIGINT), 0) AS storage_id,
-           TRY_CAST(value->>'$[2]' AS BIGINT) AS offset_elements,
-           TRY_CAST(value->>'$[3]' AS BIGINT) AS elements,
-           TRY_CAST(value->>'$[4]' AS BIGINT) AS element_bytes,
+           {tensor_id} AS tensor_id, nullif({storage_id}, 0) AS storage_id,
+           {offset} AS offset_elements, {elements} AS elements, {size} AS element_bytes,
            nullif(value->>'$[5]', '') AS device, nullif(dtype, '') AS dtype,
            CASE WHEN json_type(shape) = 'ARRAY' THEN shape::VARCHAR END AS shape,
            CASE WHEN json_type(stride) = 'ARRAY' THEN stride::VARCHAR END AS strides,
            NOT coalesce(json_type(value) = 'ARRAY' AND json_array_length(value) >= 5
                         AND json_type(value, '$[0]') <> 'ARRAY', false) AS is_odd
     FROM all_tensors ORDER BY row, direction, position, all_tensors.list_position"""  # noqa: S608 - of constants
+
+
+_NODES: Final = _nodes(str), _nodes(unmarked)
+_TENSORS: Final = _tensors(str), _tensors(unmarked)
+"""Without marks of numbers, and with them."""
 
 
 def _columns(table: str, *others: str) -> frozenset[str]:
@@ -195,15 +212,19 @@ class Parser:
     def _rows(self, pieces: pa.LargeStringArray, *, strict: bool) -> ParsedNodes | None:
         try:
             pieces.validate(full=True)
-            with lent() as session, session.registered("pieces", pa.table({"t": pieces})):
-                nodes = session.rows_of(_NODES)
+            texts = marked(pieces)
+            is_marked = texts is not pieces
+            with lent() as session, session.registered("pieces", pa.table({"t": texts})):
+                nodes = session.rows_of(_NODES[is_marked])
             if strict and nodes["is_blank"].to_numpy().any():  # it may be no object
                 return None
             flags = nodes["is_no_object"].to_numpy()
             if flags.any():
                 nodes = nodes.filter(pa.array(~flags))
             with lent() as session, session.registered("nodes", nodes):
-                tensors = session.rows_of(_TENSORS)
+                tensors = session.rows_of(_TENSORS[is_marked])
+            if is_marked:
+                nodes, tensors = map(unmarked_rows, (nodes, tensors))
         except duckdb.OutOfMemoryException:
             raise
         except (duckdb.Error, pa.ArrowInvalid, UnicodeDecodeError):

@@ -12,11 +12,13 @@ from typing import Final
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from profframe.readers.json.structure import IN_STRING, Structure
 
 _MARK: Final = f"number {secrets.token_hex(16)} "
 """Each process has its own, so that no text can have it."""
+_MARKS: Final = (f'"{_MARK}', f'{_MARK}"', _MARK)
 _UNLIKE: Final = (
     r"-?(?:[0-9.]{17}|[0-9]+(?:\.[0-9]+)?[eE]|0\.0000|[0-9]+\.[0-9]+0(?:[\s,\]}]|$))"
     r"|-0(?:[\s,\]}]|$)"
@@ -63,7 +65,8 @@ def marked(texts: pa.Array, depth_of_times: int | None = None) -> pa.Array:
 
 def _marked(text: bytes, depth_of_times: int | None) -> bytes:
     depths, mark = Structure().depths(text), _MARK.encode()
-    parts, done = [], 0
+    parts: list[bytes] = []
+    done = 0
     for match in _EACH.finditer(text):
         first, last = match.span("number")
         depth = depths[first]
@@ -84,6 +87,17 @@ def unmarked(text: str) -> str:
     >>> duckdb.execute(query.format(unmarked("args")), [texts[0].as_py()]).fetchall()
     [('{"a":1.10,"b":"1.10"}',)]
     """
-    for mark in (f'"{_MARK}', f'{_MARK}"', _MARK):
+    for mark in _MARKS:
         text = f"replace({text}, '{mark}', '')"
     return text
+
+
+def unmarked_rows(rows: pa.Table) -> pa.Table:
+    """Rows without marks in their texts."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_string(field.type):
+            texts = rows.column(place)
+            for mark in _MARKS:
+                texts = pc.replace_substring(texts, mark, "")
+            rows = rows.set_column(place, field.name, texts)
+    return rows

@@ -38,6 +38,7 @@ from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.parsing import ARGS_TYPE
 from profframe.readers.chrome.session import Session
 from profframe.readers.json import repair
+from profframe.readers.json.numerals import marked, unmarked
 from profframe.readers.torch.flows import FORWARD, flow_rows
 from profframe.readers.torch.getters import (
     UNDECODABLE,
@@ -87,9 +88,6 @@ _COLLECTIVE: Final = "record_param_comms"
 _GPU_ORDER, _OVERHEAD_ORDER, _SPANS_ORDER = 5_000_000, 0x1000000, 0x20000000
 """Sort indices of processes, as the exporter writes them."""
 
-_PARSED: Final = f"""
-    SELECT json_extract(args, '$')::VARCHAR AS args, from_json(args, '{ARGS_TYPE}') AS members
-    FROM arguments"""
 _BROKEN: Final = r"""
     SELECT row, args FROM arguments
     WHERE NOT json_valid(args)
@@ -336,23 +334,31 @@ def _parsed(
 ) -> tuple[dict[str, pa.Array], Counter[str]]:
     """The arguments and their parsed members; those that are not JSON are repaired."""
     repairs: Counter[str] = Counter()
-    numbered = pa.table({"row": np.arange(len(args)), "args": args})
-    cursor.register("arguments", numbered)
+    cursor.register("arguments", pa.table({"row": np.arange(len(args)), "args": args}))
     try:
         non_finite = cursor.execute(_NON_FINITE).fetchall()[0][0]
-        parsed = None if non_finite else cursor.sql(_PARSED).to_arrow_table()
+        parsed = None if non_finite else _members(cursor, args)
     except duckdb.Error:
         parsed = None
     if parsed is None:
         rows, repairs = _repaired(cursor.execute(_BROKEN).fetchall())
         texts = [rows.get(i, text) for i, text in enumerate(args.to_pylist())]
-        cursor.register("arguments", pa.table({"args": pa.array(texts, pa.string())}))
-        parsed = cursor.sql(_PARSED).to_arrow_table()
+        parsed = _members(cursor, pa.array(texts, pa.string()))
     flat = parsed.flatten()
     return {
         name.removeprefix("members."): column.combine_chunks()
         for name, column in zip(flat.column_names, flat.columns, strict=True)
     }, repairs
+
+
+def _members(cursor: duckdb.DuckDBPyConnection, args: pa.Array) -> pa.Table:
+    """The arguments without spaces, and their members."""
+    texts = marked(args)
+    cursor.register("texts", pa.table({"args": args, "marked": texts}))
+    written = "json_extract(marked, '$')::VARCHAR"
+    written = written if texts is args else unmarked(written)
+    query = f"SELECT {written} AS args, from_json(args, '{ARGS_TYPE}') AS members FROM texts"
+    return cursor.sql(query).to_arrow_table()
 
 
 def _repaired(broken: Iterable[tuple[int, str]]) -> tuple[dict[int, str], Counter[str]]:
