@@ -10,8 +10,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import shutil
+import subprocess
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 from types import MappingProxyType
@@ -47,6 +50,7 @@ PACKAGES: Final = MappingProxyType(
         "torch": "torch==2.13.0",
         "vl_convert": "vl-convert-python",
         "yaml": "pyyaml",
+        "ziglang": "ziglang",
     }
 )
 """What pip calls the package of a module."""
@@ -189,6 +193,31 @@ def duckdb_shell() -> Path:
     if not shell.exists():
         _skip("needs DuckDB's shell: pip install duckdb-cli")
     return shell
+
+
+def compiler(*flags: str) -> list[str]:
+    """A C compiler that takes some flags; the command."""
+    command = shlex.split(os.environ.get("CC", "cc"))
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "empty.c")
+        source.write_text("int main(void) { return 0; }")
+        built = Path(folder, "empty")
+        try:
+            subprocess.run(
+                [*command, *flags, "-o", str(built), str(source)], check=True, capture_output=True
+            )
+        except FileNotFoundError:
+            _skip("needs a C compiler: gcc or clang, or CC names one")
+        except subprocess.CalledProcessError:
+            _skip(f"needs a C compiler that takes {' '.join(flags)}: CC names one")
+    return command
+
+
+def program(name: str, package: str) -> str:
+    """A program that a package of the system has."""
+    if not (found := shutil.which(name)):
+        _skip(f"needs {name}: {package} of Debian has it")
+    return found
 
 
 def _skip(reason: str) -> NoReturn:
