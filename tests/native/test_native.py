@@ -78,10 +78,10 @@ def test_pieces_of_fuzzed_files_are_scanned_within_the_buffers(tmp_path: Path) -
     needs.native_scanner()
     calls = tmp_path / "calls"
     with calls.open("wb") as file, written_calls(file) as handed_back:
-        for seed in range(1000):
+        for seed in range(500):
             documents.case(seed)
             scanned_cases.case(seed)
-    assert len(handed_back) > 2000
+    assert len(handed_back) > 1000
     vector = said(built(tmp_path, *SANITIZED), calls)
     counts = f"{len(handed_back)} documents, {sum(handed_back)} pieces handed back, "
     assert vector.startswith(counts)
