@@ -199,7 +199,7 @@ def _used_ns(path: Path) -> int:
 def trim(folder: Path, most_bytes: int) -> None:
     """Remove stores until a cache is no larger than this: the largest, if larger, or the oldest.
 
-    What a process reads stays.
+    What a process has read stays until that process ends, or reads much else.
     """
     remove_drafts(folder)
     found = sorted(entries(folder), key=lambda entry: (entry.bytes <= most_bytes, entry.used_ns))

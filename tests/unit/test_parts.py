@@ -22,7 +22,7 @@ PARTS = (
     "critical-path", "blame", "what-if", "augment",
 )  # fmt: skip
 """Verbs that look at one trace."""
-NOT_OF_A_PART = {"diff", "explain", "check", "hang", "ask", "convert", "store"}
+NOT_OF_A_PART = {"diff", "explain", "check", "hang", "ask", "cache", "convert", "store"}
 """Verbs that compare whole traces, or write, keep or serve them."""
 
 
