@@ -118,12 +118,12 @@ _LINK_COLUMNS: Final = """
 class _Patterns:
     """Which patterns occur in the text of a wave's pieces."""
 
+    numerals: bool = False
+    """Numbers, other than times, whose text DuckDB would not keep."""
     non_finite: bool = False
     old_args: bool = False
     escaped_colon: bool = False
     own_args: bool = False
-    numerals: bool = False
-    """Numbers, other than times, whose text DuckDB would not keep."""
 
 
 def _patterns(pieces: pa.LargeStringArray) -> _Patterns:
@@ -131,14 +131,14 @@ def _patterns(pieces: pa.LargeStringArray) -> _Patterns:
     is_suspect = texts.str.contains(_SUSPECT)
     numerals = not keeps_numerals() and has_unlike(pieces)
     if not is_suspect.any():
-        return _Patterns(numerals=numerals)
+        return _Patterns(numerals)
     suspects = texts.filter(is_suspect)
     regexes = (_OLD_SPELLING, _ESCAPED_COLON, _OWN)
     non_finite = suspects.filter(suspects.str.contains(_NON_FINITE)).str.replace_all(_TEXT, '""')
     return _Patterns(
+        numerals,
         non_finite.str.contains(_NON_FINITE).any(),
         *(suspects.str.contains(regex).any() for regex in regexes),
-        numerals=numerals,
     )
 
 
