@@ -226,3 +226,13 @@ def test_device_time_that_torch_measured_itself() -> None:
     assert events["is_legacy"].to_pylist() == [True, True, False]
     assert events["device_ns"].to_pylist() == [90_000, 35_000, 0]
     assert events["self_device_ns"].to_pylist() == [55_000, 35_000, 0]
+
+
+def test_arguments_keep_the_text_of_their_numbers() -> None:
+    said = '"a": 1.10, "stream": 7, "b": [1e5, -0, "x: 1.10"], "c": 0.12345678901234567'
+    trace = profframe.load(
+        taken({"name": "k", "type": "kernel", "at": 0, "lasts": 5, "metadata_json": said})
+    )
+    assert rows(trace, "stream", "args") == [
+        (7, '{"a":1.10,"stream":7,"b":[1e5,-0,"x: 1.10"],"c":0.12345678901234567}')
+    ]

@@ -117,6 +117,15 @@ def test_arguments_that_are_no_object_stay_as_they_are(path: Path, args: str) ->
     assert path.read_bytes() == plain.read_bytes()
 
 
+def test_numbers_keep_their_text_where_old_members_go(path: Path) -> None:
+    old = '{"kernel_flop": 5, "a": 1.10, "b": [1e5, -0, "x: 1.10"]}'
+    work = {"flops": 7, "bytes": 123456789012345678}
+    made(KERNEL | work | {"device": 3, "args": old}).augment(path)
+    text = path.read_text()
+    assert '{"a":1.10,"b":[1e5,-0,"x: 1.10"],"kernel_flop":7,' in text
+    assert '"kernel_num_gb":123456789.012345678}' in text
+
+
 def test_old_percentages_go_where_there_are_no_new_ones(path: Path) -> None:
     old = '{"achieved_flops_pct": 1, "kernel_flop": 0, "a": 2}'
     (found,) = written(made(KERNEL | {"args": old}), path)
