@@ -18,6 +18,7 @@ from profframe.readers.json.structure import IN_STRING, Structure
 
 _MARK: Final = f"number {secrets.token_hex(16)} "
 """Each process has its own, so that no text can have it."""
+_BACKSLASH: Final = ord("\\")
 _MARKS: Final = (f'"{_MARK}', f'{_MARK}"', _MARK)
 _UNLIKE: Final = (
     r"-?(?:[0-9.]{17}|[0-9]+(?:\.[0-9]+)?[eE]|0\.0000|[0-9]+\.[0-9]+0(?:[\s,\]}]|$))"
@@ -31,9 +32,8 @@ _TIME: Final = '"(?:{})"'.format(
 """Keys of times, however they are escaped."""
 _ANY: Final = rf"(?:^|[:,\[])\s*(?:{_UNLIKE})"
 _ANY_TIME: Final = rf"{_TIME}\s*:\s*(?:{_UNLIKE})"
-_EACH: Final = re.compile(
-    rf"(?:(?P<time>(?<!\\){_TIME}\s*:)|\A|[:,\[])\s*(?P<number>{_NUMBER})(?=\s*(?:[,\]}}]|\Z))".encode()
-)
+_EACH: Final = re.compile(rf"[:,\[]\s*({_NUMBER})(?=\s*(?:[,\]}}]|\Z))".encode())
+_EACH_TIME: Final = re.compile(rf"{_TIME}\s*:\s*".encode())
 
 
 def times(texts: pa.Array) -> int:
@@ -64,13 +64,17 @@ def marked(texts: pa.Array, depth_of_times: int | None = None) -> pa.Array:
 
 
 def _marked(text: bytes, depth_of_times: int | None) -> bytes:
+    text = b"," + text  # so that there is something before a number that is all
     depths, mark = Structure().depths(text), _MARK.encode()
+    of_times = set()
+    if depth_of_times is not None:
+        of_times = {m.end() for m in _EACH_TIME.finditer(text) if text[m.start() - 1] != _BACKSLASH}
     parts: list[bytes] = []
-    done = 0
+    done = 1
     for match in _EACH.finditer(text):
-        first, last = match.span("number")
+        first, last = match.span(1)
         depth = depths[first]
-        if depth != IN_STRING and not (match["time"] and depth == depth_of_times):
+        if depth != IN_STRING and not (depth == depth_of_times and first in of_times):
             parts += text[done:first], b'"', mark, text[first:last], mark, b'"'
             done = last
     return b"".join((*parts, text[done:]))
