@@ -56,15 +56,15 @@ def place(sources: Sequence[str]) -> Path | None:
         return None
     from profframe.loaders.discovery import Files, discover
 
-    found = discover([*sources])
-    if not isinstance(found, Files) or sum(map(_text_bytes, found.paths)) < LEAST_BYTES:
+    files = discover([*sources])
+    if not isinstance(files, Files) or sum(map(_text_bytes, files.paths)) < LEAST_BYTES:
         return None
     return folder()
 
 
-def _is_wanted(said: bool | None) -> bool:
-    if said is not None:
-        return said
+def _is_wanted(option: bool | None) -> bool:
+    if option is not None:
+        return option
     return (
         os.environ.get(SWITCH) != "0"
         and os.environ.get("CI", "").lower() in ("", "0", "false")

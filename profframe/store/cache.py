@@ -182,13 +182,13 @@ class Entry:
 
 def entries(folder: Path) -> list[Entry]:
     """The stores of a cache, the last used one first; none if there is no such folder."""
-    found = []
+    stores: list[Entry] = []
     for path in folder.glob(f"{_STORE}*"):
         with suppress(OSError):  # another process has removed it
             files = [file for file in path.rglob("*") if file.is_file()]
             bytes_ = sum(file.stat().st_size for file in files)
-            found.append(Entry(path, bytes_, _used_ns(path)))
-    return sorted(found, key=lambda entry: -entry.used_ns)
+            stores.append(Entry(path, bytes_, _used_ns(path)))
+    return sorted(stores, key=lambda entry: -entry.used_ns)
 
 
 def _used_ns(path: Path) -> int:
@@ -202,9 +202,9 @@ def trim(folder: Path, most_bytes: int) -> None:
     What a process has read stays until that process ends, or reads much else.
     """
     remove_drafts(folder)
-    found = sorted(entries(folder), key=lambda entry: (entry.bytes <= most_bytes, entry.used_ns))
-    total = sum(entry.bytes for entry in found)
-    for entry in found:
+    stores = sorted(entries(folder), key=lambda entry: (entry.bytes <= most_bytes, entry.used_ns))
+    total = sum(entry.bytes for entry in stores)
+    for entry in stores:
         if total <= most_bytes:
             break
         if _is_removed_unused(entry.path):
