@@ -184,7 +184,8 @@ worst_kernel AS (
 pairs AS MATERIALIZED (
     FROM late_pairs(waits)
 ),
-excesses AS (
+-- MATERIALIZED: without it DuckDB 2.0.0 waits for ever where no collective has two ranks and ops are many.
+excesses AS MATERIALIZED (
     SELECT run, rank, what, first(excess ORDER BY part_ns DESC, excess) AS excess, max(part_ns) AS excess_ns
     FROM (
         SELECT calls.run, calls.rank, calls.what, parts.excess, sum(parts.part_ns)::BIGINT AS part_ns
