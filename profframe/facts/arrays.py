@@ -146,17 +146,7 @@ def encoded(codes: Ints, texts: Sequence[str] | pa.StringArray) -> pa.Dictionary
 def is_kind(events: pa.Table | ColumnView, kinds: Collection[str]) -> Mask:
     """Rows of ``events`` whose kind is one of these."""
     kinds = tuple(kinds)
-    return once(events, "kind", kinds, partial(_is_kind, kinds))
-
-
-def _is_kind(kinds: tuple[str, ...], column: pa.ChunkedArray) -> Mask:
-    masks = [
-        np.array([text in kinds for text in chunk.dictionary.to_pylist()], np.bool_)[
-            chunk.indices.to_numpy()
-        ]
-        for chunk in column.chunks
-    ]
-    return _fixed(masks[0] if len(masks) == 1 else np.concatenate([np.empty(0, np.bool_), *masks]))
+    return once(events, "kind", kinds, lambda column: _fixed(is_text(column, *kinds)))
 
 
 def source_order(events: pa.Table | ColumnView) -> Ints:

@@ -123,7 +123,10 @@ class Scanner:
         bounds
             Where each piece begins, and where the last one ends: at most `LONGEST`.
         """
-        memory = self._idle.pop() if self._idle else _Memory(self.keys, self._columns)
+        try:
+            memory = self._idle.pop()
+        except IndexError:
+            memory = _Memory(self.keys, self._columns)
         try:
             return memory.scan(text, bounds)
         finally:

@@ -150,6 +150,7 @@ MEMBERS: Final[Mapping[RowTable, Mapping[str, str]]] = {
 }
 """Columns of each table that are unchanged members or arguments."""
 _NUMBERS_OF_MEMORY: Final = ("Addr", "Bytes", "Total Allocated", "Total Reserved")
+ARGS_OF_MEMORY: Final = (*_NUMBERS_OF_MEMORY, "Device Type", "Device Id")
 _ZERO, _NO_NUMBER = pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64())
 _DEVICE_TYPES: Final = pa.scalar(len(ALLOCATOR_DEVICES), pa.int64())
 

@@ -105,7 +105,8 @@ def with_launches(batch: Batch, session: Session) -> Batch:
 
 def with_members(events: pa.Table, members: Members) -> pa.Table:
     """Add the columns to slices whose arguments are members already, those of work as texts."""
-    rows = np.flatnonzero(_rows_with(members, DEVICE_ARGS) | _ascend(members["name"]))
+    is_of_ascend = _by_text(events["name"], _is_of_ascend).to_numpy()
+    rows = np.flatnonzero(_rows_with(members, DEVICE_ARGS) | is_of_ascend)
     if rows.size:
         own = events.select(["category", "device", "name"]).take(pa.array(rows))
         rows = rows[_may_have_any(own).to_numpy()]
@@ -127,16 +128,6 @@ def _rows_with(members: Members, names: Iterable[str]) -> Mask:
     masks = [values.is_valid().to_numpy(zero_copy_only=False) for values in own]
     has_any: Mask = np.logical_or.reduce([np.zeros(len(members["name"]), np.bool_), *masks])
     return has_any
-
-
-def _ascend(names: pa.DictionaryArray) -> Mask:
-    """Rows with the name of a kernel of Ascend's library."""
-    is_own: Mask = _is_of_ascend(names.dictionary).to_numpy(zero_copy_only=False)
-    if not is_own.any():
-        return np.zeros(len(names), np.bool_)
-    code = pc.fill_null(names.indices, 0).to_numpy()
-    mask: Mask = is_own[code] & names.is_valid().to_numpy(zero_copy_only=False)
-    return mask
 
 
 def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

@@ -217,7 +217,9 @@ class Parser:
             [
                 run
                 for first, stop, rows in runs
-                for run in ([(first, stop, rows)] if rows else self._runs(wave, first, stop))
+                for run in (
+                    self._runs(wave, first, stop) if rows is None else [(first, stop, rows)]
+                )
             ],
         )
 

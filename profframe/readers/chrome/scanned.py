@@ -14,6 +14,7 @@ from profframe.native.scan import LONGEST, PADDING, TEXTS, Kind, Scanned, Scanne
 from profframe.readers.build.row_tables import Batch, RowTable
 from profframe.readers.chrome.columns import (
     ARGS,
+    ARGS_OF_MEMORY,
     LAUNCH_MEMBERS,
     OLD_ARGS,
     OWN_ARGS_KEY,
@@ -35,13 +36,10 @@ KEYS: Final[Mapping[str, Kind]] = MappingProxyType(
     | dict.fromkeys(WORK_ARGS, Kind.DECIMAL)
     | {OWN_ARGS_KEY: Kind.ODD}
 )
-_OF_MEMORY: Final = (
-    "Addr", "Bytes", "Total Allocated", "Total Reserved", "Device Type", "Device Id",
-)  # fmt: skip
 _SCANNER: Final = Scanner(
     KEYS,
     dict.fromkeys(RowTable, TEXTS)
-    | {RowTable.EVENTS: (*TEXTS, *KEYS), RowTable.MEMORY: _OF_MEMORY},
+    | {RowTable.EVENTS: (*TEXTS, *KEYS), RowTable.MEMORY: ARGS_OF_MEMORY},
 )
 _ABSENT: Final = ("bad_time", "bad_dur")
 """Flags of times that the scanner hands back."""
