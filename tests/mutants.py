@@ -883,7 +883,7 @@ PLANTED_3B: Final = (
         "                thread.last_ns = int(times[rows.owner[-1]])\n",
         "",
         "tests/unit/test_perfetto_writers.py"
-        "::test_delta_times_go_on_behind_a_snapshot_which_begins_a_new_batch",
+        "::test_delta_times_go_on_behind_a_snapshot_and_in_the_next_batch",
     ),
     Mutant(
         "M45a",

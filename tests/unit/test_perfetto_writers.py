@@ -6,6 +6,8 @@ import zlib
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 import profframe
 from profframe.trace.trace import Trace
 from tests import needs
@@ -243,7 +245,10 @@ def test_absolute_times_of_the_first_writers_are_on_the_monotonic_clock(tmp_path
     assert trace.instants.select("name", "time_ns").rows() == [("a", 1_010_000), ("b", 1_020_000)]
 
 
-def test_delta_times_go_on_behind_a_snapshot_which_begins_a_new_batch(tmp_path: Path) -> None:
+def test_delta_times_go_on_behind_a_snapshot_and_in_the_next_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profframe.readers.perfetto.packets._CHUNK", 16)
     thread = pb.ThreadDescriptor(pid=10, tid=11, reference_timestamp_us=1)
     instant = {"type": Event.TYPE_INSTANT}
     trace = loaded(
