@@ -218,8 +218,11 @@ class Session:
         """Cache of one value per name; recomputed when the key changes.
 
         It is for values that take long to compute and that several questions in a row need.
-        ``compute`` must depend on nothing but the rows and the key.
+        ``compute`` must depend on nothing but the rows and the key. A session that keeps answers
+        keeps the values of all keys.
         """
+        if self.answers is not None:
+            return self.once((what, key), compute)
         return self.database.cache_last(what, (self.selection, key), compute)
 
     def scan(self, table: str) -> pl.LazyFrame:

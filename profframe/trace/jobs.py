@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import duckdb
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.analysis import run_selection
+from profframe.analysis.clocks import MATCHES
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.facts.device_catalogue import Devices
 from profframe.query.catalogue import resolve
@@ -255,8 +257,14 @@ def _gathered(
     return session.cache_last(
         "job",
         (tuple(ranks), what, corrected),
-        lambda: gather(connect, ranks, what, corrected=corrected),
+        lambda: gather(connect, _matches(session, ranks), ranks, what, corrected=corrected),
     )
+
+
+def _matches(session: Session, ranks: list[int]) -> pa.Table:
+    """The collectives of all ranks, cached: every analysis of a job begins with them."""
+    sql = MATCHES if len(ranks) > 1 else f"{MATCHES} LIMIT 0"  # one rank meets no other
+    return session.cache_last("matches", sql, partial(session.select, sql))
 
 
 def _job(self: BaseTrace, run: Text | None, what: str) -> tuple[Session, str | None, list[int]]:

@@ -31,8 +31,7 @@ all_gaps AS MATERIALIZED (
 ),
 owners AS MATERIALIZED (
     SELECT gap, idle_label(label) AS name, event_id, part_ns
-    FROM gap_owners(events, all_gaps)
-    WHERE sort = coalesce(getvariable('by'), 'line')
+    FROM gap_owners(events, all_gaps, [coalesce(getvariable('by'), 'line')])
 ),
 named AS (
     SELECT gap, name, sum(part_ns) AS part_ns, arg_max(event_id, {'ns': part_ns, 'id': -event_id}) AS event_id

@@ -44,31 +44,29 @@ WITH work AS MATERIALIZED (
     FROM launched_work(events)
 ),
 all_gaps AS MATERIALIZED (
-    SELECT *, row_number() OVER () AS gap
+    SELECT *, dense_rank() OVER (ORDER BY run, rank, device, stream, cause) AS gap
     FROM work_gaps(events, work, coalesce(getvariable('per'), 'stream'), coalesce(getvariable('kernel_wait_ns'), 30000))
 ),
 owners AS (
-    SELECT run, rank, device, stream, cause, sort, idle_label(label) AS label, sum(part_ns)::BIGINT AS part_ns
-    FROM gap_owners(events, all_gaps) AS owned
-    JOIN all_gaps ON owned.gap = all_gaps.gap
-    WHERE sort <> 'call' AND sort <> 'frame'
-    GROUP BY ALL
-),
-most AS (
-    SELECT
-        run, rank, device, stream, cause,
-        map_from_entries(list({'key': sort, 'value': {'label': label, 'part_ns': part_ns}})) AS of_sort
+    SELECT gap, sort, idle_label(label) AS label, sum(part_ns)::BIGINT AS part_ns
     FROM (
-        FROM owners
-        QUALIFY row_number() OVER (
-            PARTITION BY run, rank, device, stream, cause, sort ORDER BY part_ns DESC, label NULLS LAST
-        ) = 1
+        SELECT gap, sort, label, sum(part_ns) AS part_ns
+        FROM gap_stretches(events, all_gaps, ['line', 'module', 'op', 'annotation'])
+        GROUP BY gap, sort, label
     )
     GROUP BY ALL
 ),
+most AS (
+    SELECT gap, map_from_entries(list({'key': sort, 'value': {'label': label, 'part_ns': part_ns}})) AS of_sort
+    FROM (
+        FROM owners
+        QUALIFY row_number() OVER (PARTITION BY gap, sort ORDER BY part_ns DESC, label NULLS LAST) = 1
+    )
+    GROUP BY gap
+),
 causes AS (
     SELECT
-        run, rank, device, stream, cause,
+        gap, run, rank, device, stream, cause,
         count(*) AS gaps,
         sum(gap_ns) AS idle_ns,
         max(gap_ns) AS max_ns,
@@ -76,7 +74,7 @@ causes AS (
         sum(sum(gap_ns)) OVER (PARTITION BY run, rank, device, stream) AS stream_idle_ns,
         sum(sum(gap_ns)) FILTER (cause <> 'unrecorded') OVER (PARTITION BY run, rank, device, stream) AS known_idle_ns
     FROM all_gaps
-    GROUP BY run, rank, device, stream, cause
+    GROUP BY gap, run, rank, device, stream, cause
 ),
 spans AS (
     SELECT
@@ -115,10 +113,5 @@ JOIN spans
     AND causes.rank = spans.rank
     AND causes.device IS NOT DISTINCT FROM spans.device
     AND causes.stream IS NOT DISTINCT FROM spans.stream
-LEFT JOIN most
-    ON causes.run = most.run
-    AND causes.rank = most.rank
-    AND causes.device IS NOT DISTINCT FROM most.device
-    AND causes.stream IS NOT DISTINCT FROM most.stream
-    AND causes.cause = most.cause
+LEFT JOIN most ON causes.gap = most.gap
 ORDER BY causes.run, causes.rank, causes.device NULLS LAST, causes.stream NULLS LAST, causes.idle_ns DESC, causes.cause

@@ -306,9 +306,9 @@ WITH numbered AS MATERIALIZED (
     FROM query_table(shared_gaps)
 )
 SELECT numbered.run, numbered.rank, owned.gap, owned.sort, owned.label, owned.part_ns
-FROM gap_owners(events, 'numbered') AS owned
+FROM gap_owners(events, 'numbered', ['line', 'annotation']) AS owned
 JOIN numbered ON owned.gap = numbered.gap
-WHERE owned.sort IN ('line', 'annotation') AND NOT regexp_full_match(coalesce(owned.label, ''), 'ProfilerStep#\d+');
+WHERE NOT regexp_full_match(coalesce(owned.label, ''), 'ProfilerStep#\d+');
 
 -- shared_hosts: where the host was in most of the gaps of a rank: the line that covers most of them, without one the annotation.
 -- A rank without a row has none that covers a fifth of them.
@@ -473,12 +473,9 @@ WITH several AS (
     GROUP BY run
     HAVING count(*) > 1
 ),
-of_several AS (
-    FROM query_table(events)
-    WHERE run IN (FROM several)
-),
 matches AS MATERIALIZED (
-    FROM collective_matches('of_several', traces)
+    FROM collective_matches(events, traces) AS matches
+    SEMI JOIN several ON matches.run = several.run
 )
 FROM collective_waits('matches', traces, true)
 WHERE came_ns IS NOT NULL;

@@ -101,20 +101,28 @@ WITH host_names AS (
     GROUP BY name
     HAVING regexp_matches(any_value(name), '^(gloo|mpi):\w+$')
 ),
+named AS (
+    FROM query_table(events) AS slice
+    SEMI JOIN host_names ON slice.name = host_names.name
+    WHERE is_op(kind)
+),
 work AS MATERIALIZED (
     SELECT
         run, rank, event_id, kind <> 'kernel' AS is_host, name, start_ns, dur_ns, step, thread, launch_id, op_id, collective,
         process_group, group_size, group_ranks, collective_seq, collective_id, element_type, in_elements, out_elements, in_splits,
         peer_rank, input_dims, input_types
-    FROM query_table(events)
-    WHERE
-        start_ns IS NOT NULL
-        AND dur_ns IS NOT NULL
-        AND (
+    FROM (
+        FROM query_table(events)
+        WHERE
             kind = 'kernel'
-            AND (collective IS NOT NULL OR is_communication(kernel_category) AND NOT coalesce(name ILIKE 'reduce_async%', false))
-            OR is_op(kind) AND name IN (FROM host_names)
-        )
+            AND (
+                collective IS NOT NULL
+                OR is_communication(kernel_category) AND NOT coalesce(name ILIKE 'reduce_async%', false)
+            )
+        UNION ALL BY NAME
+        FROM named
+    )
+    WHERE start_ns IS NOT NULL AND dur_ns IS NOT NULL
 ),
 wanted AS (
     SELECT run, rank, op_id AS event_id FROM work WHERE op_id IS NOT NULL

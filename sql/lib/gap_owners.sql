@@ -116,31 +116,33 @@ LEFT JOIN (FROM few('with_lines') WHERE has_most) AS main ON gaps.run = main.run
 -- column end_ns BIGINT  its end
 -- example: WITH slices AS (SELECT thread AS part, * FROM host_slices(events)) FROM innermost_stretches(slices)
 CREATE OR REPLACE TEMP MACRO innermost_stretches(slices) AS TABLE
-WITH turns AS (
-    SELECT
-        part, sort, event_id, label, start_ns AS begun_ns, start_ns - end_ns AS less_ns, preorder,
-        unnest([start_ns, end_ns]) AS at_ns, unnest([1, -1]) AS change
-    FROM query_table(slices)
+WITH groups AS MATERIALIZED (
+    SELECT part, sort, row_number() OVER () AS lane
+    FROM (SELECT DISTINCT part, sort FROM query_table(slices))
 ),
+turns AS (
+    SELECT
+        groups.lane, {'event_id': event_id, 'label': label} AS slice, start_ns AS begun_ns, start_ns - end_ns AS less_ns, preorder,
+        unnest([start_ns, end_ns]) AS at_ns, unnest([1, -1]) AS change
+    FROM query_table(slices) AS slices
+    JOIN few(groups) AS groups ON slices.part = groups.part AND slices.sort = groups.sort
+),
+-- Sorted once, so that all but the last of these windows stream: each group ends at level 0, where the next one begins.
 leveled AS (
-    SELECT *, sum(change) OVER in_order AS level, lead(at_ns) OVER in_order AS until_ns
-    FROM turns
-    WINDOW in_order AS (
-        PARTITION BY part, sort ORDER BY at_ns, change, begun_ns, less_ns, preorder, event_id ROWS UNBOUNDED PRECEDING
-    )
+    SELECT
+        lane, at_ns, CASE WHEN change = 1 THEN slice END AS begun,
+        sum(change) OVER (ROWS UNBOUNDED PRECEDING) AS level, lead(at_ns) OVER () AS until_ns, row_number() OVER () AS place
+    FROM (FROM turns ORDER BY lane, at_ns, change, begun_ns, less_ns, preorder, slice.event_id)
 )
-SELECT part, sort, start_ns, end_ns, owner.event_id AS event_id, owner.label AS label
+SELECT groups.part, groups.sort, owned.start_ns, owned.end_ns, owner.event_id AS event_id, owner.label AS label
 FROM (
     SELECT
-        part, sort, at_ns AS start_ns, until_ns AS end_ns, level,
-        last_value(CASE WHEN change = 1 THEN {'event_id': event_id, 'label': label} END IGNORE NULLS) OVER (
-            PARTITION BY part, sort, level
-            ORDER BY at_ns, change, begun_ns, less_ns, preorder, event_id
-            ROWS UNBOUNDED PRECEDING
-        ) AS owner
+        lane, level, at_ns AS start_ns, until_ns AS end_ns,
+        last_value(begun IGNORE NULLS) OVER (PARTITION BY lane, level ORDER BY place ROWS UNBOUNDED PRECEDING) AS owner
     FROM leveled
-)
-WHERE level > 0 AND end_ns > start_ns;
+) AS owned
+JOIN few(groups) AS groups ON owned.lane = groups.lane
+WHERE owned.level > 0 AND owned.end_ns > owned.start_ns;
 
 -- idle_label: which labels are added up together: all profiler steps are one.
 -- parameter label VARCHAR  label of host_slices
@@ -149,35 +151,32 @@ WHERE level > 0 AND end_ns > start_ns;
 CREATE OR REPLACE TEMP MACRO idle_label(label) AS
 CASE WHEN regexp_full_match(label, 'ProfilerStep#\d+') THEN 'ProfilerStep*' ELSE label END;
 
--- gap_owners: the part of each gap for which each host slice was the innermost of its sort.
+-- gap_stretches: the parts of gaps in which one host slice was the innermost of its sort. A slice has several in a gap if others
+-- that are in it come between them.
 -- parameter events TABLE  `events`, or a part of it
--- parameter gaps TABLE  rows of work_gaps, with a number `gap`
+-- parameter gaps TABLE  rows of work_gaps, with a number `gap`, which several may share
+-- parameter sorts VARCHAR[]  sorts of host_slices that are wanted
 -- column gap BIGINT  number of the gap
 -- column sort VARCHAR  as in host_slices
 -- column event_id BIGINT  event_id of the slice
 -- column label VARCHAR  as in host_slices
 -- column part_ns BIGINT  part of the gap
 -- example: WITH work AS (FROM launched_work(events)), gaps AS (SELECT *, row_number() OVER () AS gap FROM work_gaps(events,
--- work, 'device', 30000)) FROM gap_owners(events, gaps)
-CREATE OR REPLACE TEMP MACRO gap_owners(events, gaps) AS TABLE
+-- work, 'device', 30000)) FROM gap_stretches(events, gaps, ['op', 'line'])
+CREATE OR REPLACE TEMP MACRO gap_stretches(events, gaps, sorts) AS TABLE
 WITH slices AS MATERIALIZED (
     FROM host_slices(events)
 ),
 waits AS MATERIALIZED (
-    SELECT run, rank, thread, sort, gap, start_ns, end_ns, coalesce(device, -1) AS device, coalesce(stream, -1) AS stream
+    SELECT run, rank, thread, sort, gap, start_ns, end_ns
     FROM gap_threads(gaps, 'slices')
-    WHERE thread IS NOT NULL
+    WHERE thread IS NOT NULL AND list_contains(sorts, sort)
 ),
--- Gaps of one lane of a device do not overlap, so each moment is in at most one.
-lines AS MATERIALIZED (
-    SELECT *, row_number() OVER () AS line
-    FROM (SELECT DISTINCT run, rank, thread, device, stream FROM waits)
-),
+-- Numbers are compared faster than texts.
 parts AS MATERIALIZED (
     SELECT *, row_number() OVER () AS part
-    FROM (SELECT DISTINCT run, rank, thread FROM lines)
+    FROM (SELECT DISTINCT run, rank, thread, sort FROM waits)
 ),
--- A number for each label: numbers are carried along faster than texts.
 labels AS MATERIALIZED (
     SELECT label, row_number() OVER () AS code
     FROM (SELECT DISTINCT label FROM slices WHERE label IS NOT NULL)
@@ -186,45 +185,46 @@ of_parts AS (
     SELECT
         parts.part, slices.sort, slices.event_id, slices.start_ns, slices.end_ns, slices.preorder, labels.code AS label
     FROM slices
-    JOIN few('parts') AS parts ON slices.run = parts.run AND slices.rank = parts.rank AND slices.thread = parts.thread
+    JOIN few('parts') AS parts
+        ON slices.run = parts.run AND slices.rank = parts.rank AND slices.thread = parts.thread AND slices.sort = parts.sort
     LEFT JOIN few('labels') AS labels ON slices.label = labels.label
 ),
-stretches AS (
-    SELECT lines.line, stretches.*
-    FROM innermost_stretches('of_parts') AS stretches
-    JOIN few('parts') AS parts ON stretches.part = parts.part
-    JOIN few('lines') AS lines ON parts.run = lines.run AND parts.rank = lines.rank AND parts.thread = lines.thread
+stretches AS MATERIALIZED (
+    SELECT *, row_number() OVER (ORDER BY part, start_ns) AS place
+    FROM innermost_stretches('of_parts')
 ),
-on_lines AS (
-    SELECT lines.line, waits.sort, waits.gap, waits.start_ns, waits.end_ns
+on_parts AS MATERIALIZED (
+    SELECT parts.part, waits.start_ns, waits.end_ns, waits.gap
     FROM waits
-    JOIN few('lines') AS lines
-        ON waits.run = lines.run AND waits.rank = lines.rank AND waits.thread = lines.thread
-        AND waits.device = lines.device AND waits.stream = lines.stream
+    JOIN few('parts') AS parts
+        ON waits.run = parts.run AND waits.rank = parts.rank AND waits.thread = parts.thread AND waits.sort = parts.sort
 ),
--- Neither gaps nor stretches of one line and sort overlap one another. Of a gap and a stretch that overlap, one begins within the
--- other, and is met when the other is the last of its side that began.
-met AS (
-    SELECT
-        sort, start_ns,
-        last_value(gap IGNORE NULLS) OVER in_order AS gap,
-        last_value(gap_end_ns IGNORE NULLS) OVER in_order AS gap_end_ns,
-        last_value(event_id IGNORE NULLS) OVER in_order AS event_id,
-        last_value(CASE WHEN event_id IS NOT NULL THEN coalesce(label, 0) END IGNORE NULLS) OVER in_order AS label,
-        last_value(end_ns IGNORE NULLS) OVER in_order AS end_ns
-    FROM (
-        SELECT line, sort, start_ns, event_id, label, end_ns, NULL AS gap, NULL AS gap_end_ns FROM stretches
-        UNION ALL BY NAME
-        SELECT line, sort, start_ns, gap, end_ns AS gap_end_ns FROM on_lines
-    )
-    WINDOW in_order AS (PARTITION BY line, sort ORDER BY start_ns, gap NULLS FIRST ROWS UNBOUNDED PRECEDING)
+-- Stretches of a part do not overlap, so those in a gap follow each other: from the last one that began by its start on, to the
+-- last one that began before its end.
+spans AS (
+    SELECT gaps.*, coalesce(begun.place, firsts.place) AS first_place, ended.place AS last_place
+    FROM on_parts AS gaps
+    JOIN (SELECT part, min(place) AS place FROM stretches GROUP BY part) AS firsts ON gaps.part = firsts.part
+    ASOF JOIN stretches AS ended ON gaps.part = ended.part AND gaps.end_ns > ended.start_ns
+    ASOF LEFT JOIN stretches AS begun ON gaps.part = begun.part AND gaps.start_ns >= begun.start_ns
 )
-SELECT owned.gap, owned.sort, owned.event_id, labels.label, owned.part_ns
-FROM (
-    SELECT
-        gap, sort, event_id, any_value(label) AS code, sum(least(gap_end_ns, end_ns) - start_ns)::BIGINT AS part_ns
-    FROM met
-    WHERE start_ns < gap_end_ns AND start_ns < end_ns
-    GROUP BY gap, sort, event_id
-) AS owned
-LEFT JOIN few('labels') AS labels ON owned.code = labels.code;
+SELECT
+    spans.gap, stretches.sort, stretches.event_id, labels.label,
+    least(stretches.end_ns, spans.end_ns) - greatest(stretches.start_ns, spans.start_ns) AS part_ns
+FROM (SELECT gap, start_ns, end_ns, unnest(range(first_place, last_place + 1)) AS place FROM spans) AS spans
+JOIN stretches ON spans.place = stretches.place
+LEFT JOIN few('labels') AS labels ON stretches.label = labels.code
+WHERE least(stretches.end_ns, spans.end_ns) > greatest(stretches.start_ns, spans.start_ns);
+
+-- gap_owners: the part of each gap for which each host slice was the innermost of its sort.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter gaps TABLE  rows of work_gaps, with a number `gap`
+-- parameter sorts VARCHAR[]  sorts of host_slices that are wanted
+-- column gap, sort, event_id, label  as in gap_stretches
+-- column part_ns BIGINT  part of the gap
+-- example: WITH work AS (FROM launched_work(events)), gaps AS (SELECT *, row_number() OVER () AS gap FROM work_gaps(events,
+-- work, 'device', 30000)) FROM gap_owners(events, gaps, ['op', 'line'])
+CREATE OR REPLACE TEMP MACRO gap_owners(events, gaps, sorts) AS TABLE
+SELECT gap, sort, event_id, any_value(label) AS label, sum(part_ns)::BIGINT AS part_ns
+FROM gap_stretches(events, gaps, sorts)
+GROUP BY gap, sort, event_id;

@@ -17,7 +17,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from profframe.analysis.clocks import MATCHES
 from profframe.analysis.critical_path.graph import (
     LAUNCH,
     NONE,
@@ -190,10 +189,10 @@ def _compared(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Register the two paths of each pair on a connection, as `blamed` reads them."""
     with connect(None) as connection:
-        prepare(connection, Answer("blame", f"{MATCHES} {_WAITS} {_PAIRS} {_BLAMED}"), {})
+        prepare(connection, Answer("blame", f"{_WAITS} {_PAIRS} {_BLAMED}"), {})
         connection.execute("SET VARIABLE blame_corrected = ?::BOOLEAN", [corrected])
         connection.execute("SET VARIABLE blame_steps = ?::BIGINT[]", [steps])
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE _matches AS {MATCHES}")
+        connection.register("_matches", gathered.matches)
         connection.execute(f"CREATE OR REPLACE TEMP TABLE _waits AS {_WAITS}")
         pairs = _columns(connection, _PAIRS)
         late = np.unique(np.append(pairs["rank"], pairs["before_rank"])).tolist()
@@ -202,10 +201,9 @@ def _compared(
         connection.register("_pairs", _of_run(run, walks))
         connection.register("_stretches", _of_run(run, stretches))
         yield connection
-        for table in ("_pairs", "_stretches"):
+        for table in ("_pairs", "_stretches", "_matches"):
             connection.unregister(table)
-        for table in ("_matches", "_waits"):
-            connection.execute(f"DROP TABLE {table}")
+        connection.execute("DROP TABLE _waits")
 
 
 def _walks(

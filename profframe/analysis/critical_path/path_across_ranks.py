@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from profframe.analysis.clocks import MATCHES, offsets
+from profframe.analysis.clocks import offsets
 from profframe.analysis.critical_path import graph, rank_rows
 from profframe.analysis.critical_path.busy import split_idle
 from profframe.analysis.critical_path.graph import (
@@ -117,13 +117,15 @@ def find(
 class JobWindow:
     """Activities of all ranks in a window, on one clock, from ``start_ns`` to ``end_ns``.
 
-    For each rank: its own window (None if nothing takes time), its activities, what each of them
-    waited for last, and works that others of their graph waited for, if the source recorded them.
+    ``matches`` are rows of collective_matches. For each rank: its own window (None if nothing
+    takes time), its activities, what each of them waited for last, and works that others of their
+    graph waited for, if the source recorded them.
     """
 
     ranks: list[int]
     start_ns: int
     end_ns: int
+    matches: pa.Table
     meetings: Meetings
     windows: list[rank_rows.Window | None]
     activities: list[graph.Rows]
@@ -133,6 +135,7 @@ class JobWindow:
 
 def gather(
     connect: Connect,
+    matches: pa.Table,
     ranks: Sequence[int],
     what: tuple[int | None, str | None, int],
     *,
@@ -148,7 +151,7 @@ def gather(
     intervals: dict[int, int] = {}
     if len(ranks) > 1:
         with connect(None) as of_all:
-            meetings = _meetings(prepared(of_all), ranks, corrected=corrected)
+            meetings = _meetings(prepared(of_all), matches, ranks, corrected=corrected)
             intervals = _intervals(of_all, ranks, meetings.ahead, what[0])
     with _sources(connect, ranks, meetings.ahead) as sources:
         windows: list[rank_rows.Window | None] = []
@@ -176,6 +179,7 @@ def gather(
         [*ranks],
         start,
         end,
+        matches,
         meetings,
         windows,
         activities=[activities for activities, _, _ in parts],
@@ -210,7 +214,7 @@ def of_each(count: int, compute: Callable[[int], Value]) -> list[Value]:
 
 def prepared(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """The connection with the macros of this folder."""
-    text = CALLS + MATCHES + _AHEAD + _MEMBERS + _INTERVALS
+    text = CALLS + _AHEAD + _MEMBERS + _INTERVALS
     prepare(connection, Answer("critical_path", text), {})
     return connection
 
@@ -232,13 +236,17 @@ def _path(gathered: JobWindow) -> RankedStretches:
 
 
 def _meetings(
-    connection: duckdb.DuckDBPyConnection, ranks: Sequence[int], *, corrected: bool
+    connection: duckdb.DuckDBPyConnection,
+    matches: pa.Table,
+    ranks: Sequence[int],
+    *,
+    corrected: bool,
 ) -> Meetings:
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE _matches AS {MATCHES}")
+    connection.register("_matches", matches)
     clocks = select(connection, _AHEAD).fetchall() if corrected else []
     ahead = {rank: offset_ns for _, rank, offset_ns in clocks}
     table = select(connection, _MEMBERS).to_arrow_table()
-    connection.execute("DROP TABLE _matches")
+    connection.unregister("_matches")
     columns: Mapping[str, Ints] = {
         name: table[name].to_numpy().astype(np.int64, copy=False) for name in table.column_names
     }
