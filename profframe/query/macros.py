@@ -24,7 +24,7 @@ Once = Callable[[object, Callable[[], None]], object]
 
 SHARED_STEPS: Final = (
     "lanes", "launched_work", "queue_changes", "device_places", "work_by_name", "work_by_op",
-    "collective_slices",
+    "collective_slices", "pipeline_actions",
 )  # fmt: skip
 """Macros of one parameter, ``events``, that no parameter of an answer changes."""
 

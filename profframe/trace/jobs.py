@@ -36,6 +36,7 @@ from profframe.trace.base_trace import BaseTrace
 
 if TYPE_CHECKING:
     from profframe.analysis.critical_path import CriticalPath, path_across_ranks
+    from profframe.analysis.critical_path import blame as blaming
     from profframe.analysis.simulation import what_if as replay
 
 FACTORS: Final = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
@@ -188,8 +189,8 @@ def blame(
     if per not in blaming.PER:
         raise UnknownNameError.one_of("per", per, blaming.PER)
     steps = None if step is None else _some_steps(self._session, integers("step", step))
-    with _late(self, run, corrected=corrected) as (connect, gathered, name):
-        rows = blaming.find(connect, gathered, name, per, steps=steps, corrected=corrected)
+    session, costs = _late_costs(self, run, steps, corrected=corrected)
+    rows = blaming.find(session.select, costs, per)
 
     def height(part: Session, given: Mapping[str, object]) -> int:
         chosen = steps if given else None
@@ -209,20 +210,25 @@ def late_slices(self: BaseTrace, run: str, step: int | None, *, corrected: bool)
     """Each time that a rank of a run was late to a collective, with what is to blame for it."""
     from profframe.analysis.critical_path.blame import slices
 
-    with _late(self, run, corrected=corrected) as (connect, gathered, name):
-        steps = None if step is None else (step,)
-        return slices(connect, gathered, name, steps=steps, corrected=corrected)
+    steps = None if step is None else (step,)
+    session, costs = _late_costs(self, run, steps, corrected=corrected)
+    return slices(session.select, costs)
 
 
-@contextmanager
-def _late(
-    self: BaseTrace, run: Text | None, *, corrected: bool
-) -> Iterator[tuple[path_across_ranks.Connect, path_across_ranks.JobWindow, str | None]]:
-    """Yield connections, job data and the name of the run."""
+def _late_costs(
+    self: BaseTrace, run: Text | None, steps: tuple[int, ...] | None, *, corrected: bool
+) -> tuple[Session, blaming.LateCosts]:
+    """The session of a run, and what its late ranks cost, cached for other groupings."""
+    from profframe.analysis.critical_path.blame import compare
+
     session, name, ranks = _job(self, run, "blame")
-    with _connections(session, ranks) as connect:
-        gathered = _gathered(session, connect, ranks, (None, None, 0), corrected=corrected)
-        yield connect, gathered, name
+
+    def compute() -> blaming.LateCosts:
+        with _connections(session, ranks) as connect:
+            gathered = _gathered(session, connect, ranks, (None, None, 0), corrected=corrected)
+            return compare(connect, gathered, name, steps=steps, corrected=corrected)
+
+    return session, session.cache_last("blame", (tuple(ranks), steps, corrected), compute)
 
 
 def _across_ranks(

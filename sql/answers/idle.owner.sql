@@ -30,8 +30,9 @@ all_gaps AS MATERIALIZED (
     WHERE cause <> 'unrecorded'
 ),
 owners AS MATERIALIZED (
-    SELECT gap, idle_label(label) AS name, event_id, part_ns
-    FROM gap_owners(events, all_gaps, [coalesce(getvariable('by'), 'line')])
+    SELECT gap, idle_label(any_value(label)) AS name, event_id, sum(part_ns)::BIGINT AS part_ns
+    FROM gap_stretches(events, all_gaps, [coalesce(getvariable('by'), 'line')])
+    GROUP BY gap, event_id
 ),
 named AS (
     SELECT gap, name, sum(part_ns) AS part_ns, arg_max(event_id, {'ns': part_ns, 'id': -event_id}) AS event_id

@@ -288,7 +288,7 @@ FROM query_table(events) AS slice
 JOIN few('telling') AS telling ON slice.kind = telling.kind AND slice.name = telling.name
 GROUP BY slice.run, slice.rank;
 
--- shared_owners: what the host did in the gaps of shared_gaps, from gap_owners: by line of the user's own code, and by
+-- shared_owners: what the host did in the gaps of shared_gaps, from gap_stretches: by line of the user's own code, and by
 -- annotation.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter shared_gaps TABLE  rows of shared_gaps
@@ -305,10 +305,11 @@ WITH numbered AS MATERIALIZED (
     SELECT run, rank, device, NULL::INTEGER AS stream, start_ns, start_ns + gap_ns AS end_ns, gap_ns, thread, gap
     FROM query_table(shared_gaps)
 )
-SELECT numbered.run, numbered.rank, owned.gap, owned.sort, owned.label, owned.part_ns
-FROM gap_owners(events, 'numbered', ['line', 'annotation']) AS owned
+SELECT numbered.run, numbered.rank, owned.gap, owned.sort, owned.label, sum(owned.part_ns)::BIGINT AS part_ns
+FROM gap_stretches(events, 'numbered', ['line', 'annotation']) AS owned
 JOIN numbered ON owned.gap = numbered.gap
-WHERE NOT regexp_full_match(coalesce(owned.label, ''), 'ProfilerStep#\d+');
+WHERE NOT regexp_full_match(coalesce(owned.label, ''), 'ProfilerStep#\d+')
+GROUP BY ALL;
 
 -- shared_hosts: where the host was in most of the gaps of a rank: the line that covers most of them, without one the annotation.
 -- A rank without a row has none that covers a fifth of them.

@@ -21,15 +21,24 @@ WITH ranks AS MATERIALIZED (
     SELECT run, rank, row_number() OVER () AS lane
     FROM (SELECT DISTINCT run, rank FROM query_table(waits))
 ),
+blocking AS (
+    SELECT name
+    FROM (SELECT DISTINCT name FROM query_table(events) WHERE is_call(kind))
+    WHERE is_blocking(name)
+),
+-- Texts are compared here, and not carried along.
 of_ranks AS MATERIALIZED (
-    SELECT lane, event_id, kind, name, kernel_category, start_ns, dur_ns, launch_id
+    SELECT
+        lane, event_id, start_ns, dur_ns, launch_id, is_call(kind) AS is_host,
+        is_call(kind) AND name IN (FROM blocking) AS blocks,
+        coalesce(device_class(kind, kernel_category) <> 'communication', false) AS computes
     FROM query_table(events) AS slice
     JOIN ranks ON slice.run = ranks.run AND slice.rank = ranks.rank
     WHERE start_ns IS NOT NULL AND dur_ns IS NOT NULL AND (is_busy(kind) OR is_call(kind))
 ),
-of_hosts AS MATERIALIZED (
+of_hosts AS (
     FROM of_ranks
-    WHERE is_call(kind)
+    WHERE is_host
 ),
 members AS (
     SELECT
@@ -51,16 +60,11 @@ calls AS MATERIALIZED (
     SELECT *, row_number() OVER (ORDER BY lane, at_ns, match) AS place
     FROM members
 ),
-blocking AS (
-    SELECT name
-    FROM (SELECT DISTINCT name FROM of_hosts)
-    WHERE is_blocking(name)
-),
 -- A clock for each rank that runs while its host is not blocked.
 moments AS (
     SELECT lane, start_ns, start_ns + dur_ns AS end_ns, 0 AS event_id, NULL::BIGINT AS place
     FROM of_hosts
-    WHERE name IN (FROM blocking)
+    WHERE blocks
     UNION ALL
     SELECT lane, start_ns, start_ns + wait_ns, 0, NULL
     FROM calls
@@ -80,7 +84,7 @@ works AS (
         work.lane, coalesce(launch.start_ns, work.start_ns) AS at_ns, work.dur_ns, 0::BIGINT AS self_ns, NULL::BIGINT AS place
     FROM of_ranks AS work
     LEFT JOIN of_hosts AS launch ON work.lane = launch.lane AND work.launch_id = launch.event_id
-    WHERE is_busy(work.kind) AND device_class(work.kind, work.kernel_category) <> 'communication'
+    WHERE work.computes
     UNION ALL
     SELECT lane, at_ns, dur_ns - wait_ns, 0, NULL
     FROM calls
@@ -286,275 +290,6 @@ SELECT
     together.since_ns + late.before_start_ns - late.before_came_ns AS before_since_ns
 FROM late
 LEFT JOIN together ON late.match = together.match AND late.rank = together.rank;
-
--- slice_places: what is around slices: for device work, what is around its launch; for a backward op, also what was around its
--- forward op.
--- parameter events TABLE  `events`, or a part of it
--- parameter slices TABLE  slices: `run`, `rank` and `event_id`
--- column run, rank, event_id  as in slices
--- column op VARCHAR  innermost op, including the slice itself; NULL if there is none
--- column module VARCHAR  innermost nn.Module, named as in `modules`; NULL if there is none
--- column is_input BOOLEAN  whether it is inside a data loader call
--- example: WITH slices AS (SELECT run, rank, event_id FROM events) FROM slice_places(events, slices)
-CREATE OR REPLACE TEMP MACRO slice_places(events, slices) AS TABLE
-WITH RECURSIVE bases AS MATERIALIZED (
-    SELECT run, rank, row_number() OVER () << 40 AS base
-    FROM (SELECT DISTINCT run, rank FROM query_table(slices))
-),
-loads AS (
-    SELECT name
-    FROM (SELECT DISTINCT name FROM query_table(events))
-    WHERE is_data_load(name)
-),
--- One number per slice, so that going outwards does not compare texts.
-nodes AS MATERIALIZED (
-    SELECT
-        base + event_id AS node,
-        base + CASE WHEN is_busy(kind) THEN coalesce(op_id, launch_id) ELSE parent_id END AS outer_node,
-        base + fwd_id AS forward_node,
-        kind = 'host_op' AS is_op, python_module_id IS NOT NULL AS is_module, module_hierarchy <> '' AS has_hierarchy,
-        name IN (FROM loads) AS is_load
-    FROM query_table(events) AS slice
-    JOIN bases ON slice.run = bases.run AND slice.rank = bases.rank
-),
-around AS (
-    SELECT base + event_id AS node, base + event_id AS around_node, NULL::BIGINT AS forward_node, 0 AS level
-    FROM (SELECT DISTINCT run, rank, event_id FROM query_table(slices)) AS slice
-    JOIN bases ON slice.run = bases.run AND slice.rank = bases.rank
-    UNION ALL
-    SELECT
-        node,
-        coalesce(outer_node, forward_node) AS around_node,
-        CASE WHEN outer_node IS NOT NULL THEN forward_node END AS forward_node,
-        level + 1 AS level
-    FROM (
-        SELECT
-            around.node, around.level, nodes.outer_node, coalesce(around.forward_node, nodes.forward_node) AS forward_node
-        FROM around
-        JOIN nodes ON around.around_node = nodes.node
-        WHERE around.level < 10000
-    )
-    WHERE coalesce(outer_node, forward_node) IS NOT NULL
-),
-innermost AS MATERIALIZED (
-    SELECT
-        around.node,
-        arg_min(around_node, level) FILTER (is_op) AS op_node,
-        arg_min(around_node, level) FILTER (is_module) AS module_node,
-        arg_min(around_node, level) FILTER (has_hierarchy) AS hierarchy_node,
-        bool_or(coalesce(is_load, false)) AS is_input
-    FROM around
-    JOIN nodes ON around.around_node = nodes.node
-    GROUP BY around.node
-),
-names AS (
-    SELECT base + event_id AS node, name, module_hierarchy
-    FROM query_table(events) AS slice
-    JOIN bases ON slice.run = bases.run AND slice.rank = bases.rank
-    WHERE kind = 'host_op' OR python_module_id IS NOT NULL OR module_hierarchy <> ''
-)
-SELECT
-    bases.run, bases.rank, innermost.node - bases.base AS event_id, ops.name AS op,
-    coalesce(modules.name, hierarchies.module_hierarchy) AS module, innermost.is_input
-FROM innermost
-JOIN bases ON innermost.node >> 40 = bases.base >> 40
-LEFT JOIN names AS ops ON innermost.op_node = ops.node
-LEFT JOIN names AS modules ON innermost.module_node = modules.node
-LEFT JOIN names AS hierarchies ON innermost.hierarchy_node = hierarchies.node;
-
--- late_cause: the cause that a stretch of a critical path stands for: host, input, launch, compute, communication, copy, or wait,
--- for another rank or where nothing was recorded.
--- parameter bound VARCHAR  `bound` of a stretch of a critical path
--- parameter edge VARCHAR  its `edge`
--- parameter is_wait BOOLEAN  whether it waits for the last rank of a collective
--- parameter is_input BOOLEAN  whether it is inside a data loader call
--- returns VARCHAR  the cause
--- example: SELECT late_cause('host', 'slice', false, true)
-CREATE OR REPLACE TEMP MACRO late_cause(bound, edge, is_wait, is_input) AS
-CASE
-    WHEN is_wait OR edge = 'unknown' THEN 'wait'
-    WHEN bound IN ('host', 'sync') THEN CASE WHEN is_input THEN 'input' ELSE 'host' END
-    WHEN bound = 'idle' THEN 'launch'
-    ELSE bound
-END;
-
--- part_of: what one of several rows gets of a number that is divided by their sizes, in whole numbers that add up to it.
--- parameter whole BIGINT  the number
--- parameter so_far BIGINT  sum of the sizes up to this row
--- parameter own BIGINT  size of the row
--- parameter every BIGINT  sum of all sizes
--- returns HUGEINT  its part; 0 if all sizes are 0
--- example: SELECT part_of(10::BIGINT, 3::BIGINT, 2::BIGINT, 3::BIGINT)
-CREATE OR REPLACE TEMP MACRO part_of(whole, so_far, own, every) AS
-CASE WHEN every > 0 THEN whole::HUGEINT * so_far // every - whole::HUGEINT * (so_far - own) // every ELSE 0 END;
-
--- blamed: what each late rank did that the rank before it did not, and what collectives took once all ranks were there, per
--- collective. What both did for the same time is no reason, even if it is on the path of one of them only. For a rank, `entry`
--- adds up to its behind_ns, and to its held_up_ns. If most of a delay counts at another collective, the rest is a wait for
--- itself; if less does, that is taken off as one. What still makes a rank late to collectives of several groups counts at the
--- last of them, and before that as a wait for itself.
--- parameter events TABLE  `events`, or a part of it
--- parameter waits TABLE  rows of counted_delays
--- parameter pairs TABLE  rows of late_pairs, with `walk` and `before_walk`, numbers of what the two did, and `counts_later`
--- parameter stretches TABLE  stretches of critical paths, with `walk`, `run`, `waits_for_rank` and `is_wait`
--- column run  as in events
--- column rank INTEGER  rank that is late; NULL for a transfer
--- column match  as in collective_waits
--- column part VARCHAR  entry or transfer
--- column cause VARCHAR  the cause, from late_cause
--- column name VARCHAR  name of the slice; NULL if nothing was recorded
--- column op VARCHAR  innermost op around it
--- column module VARCHAR  innermost module around it
--- column waits_for_rank INTEGER  rank that it waited for
--- column cost_ns BIGINT  time that it costs the job; negative if the late rank did less
--- column held_up_ns BIGINT  the same if the rank comes last, and so alone holds up the job; else 0
--- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true)),
--- pairs AS (SELECT *, 1 AS walk, 2 AS before_walk, false AS counts_later FROM late_pairs(waits)), stretches AS (SELECT 1 AS walk,
--- run, rank, event_id, 'slice' AS edge, 'host' AS bound, NULL::INTEGER AS waits_for_rank, false AS is_wait, dur_ns FROM events)
--- FROM blamed(events, waits, pairs, stretches)
-CREATE OR REPLACE TEMP MACRO blamed(events, waits, pairs, stretches) AS TABLE
-WITH works AS MATERIALIZED (
-    SELECT run, rank, event_id
-    FROM query_table(stretches)
-    WHERE event_id IS NOT NULL
-    UNION
-    SELECT run, rank, event_id
-    FROM query_table(waits)
-    WHERE rank = last_rank OR behind_ns > 0
-),
-named AS MATERIALIZED (
-    SELECT slice.run, slice.rank, slice.event_id, slice.name, device_class(slice.kind, slice.kernel_category) AS class
-    FROM query_table(events) AS slice
-    SEMI JOIN works ON slice.run = works.run AND slice.rank = works.rank AND slice.event_id = works.event_id
-),
-places AS MATERIALIZED (
-    FROM slice_places(events, 'works')
-),
-done AS (
-    SELECT
-        stretches.walk, named.name, places.op, places.module, stretches.waits_for_rank,
-        late_cause(
-            CASE WHEN stretches.edge = 'work' THEN named.class ELSE stretches.bound END, stretches.edge, stretches.is_wait,
-            places.is_input
-        ) AS cause,
-        sum(stretches.dur_ns) AS done_ns
-    FROM query_table(stretches) AS stretches
-    LEFT JOIN named
-        ON stretches.run = named.run AND stretches.rank = named.rank AND stretches.event_id = named.event_id
-    LEFT JOIN places
-        ON stretches.run = places.run AND stretches.rank = places.rank AND stretches.event_id = places.event_id
-    GROUP BY ALL
-),
-compared AS (
-    SELECT pairs.run, pairs.rank, pairs.match, pairs.held_up_ns > 0 AS is_last, done.* EXCLUDE (walk)
-    FROM query_table(pairs) AS pairs
-    JOIN done ON pairs.walk = done.walk
-    WHERE NOT pairs.counts_later
-    UNION ALL
-    SELECT
-        pairs.run, pairs.rank, pairs.match, pairs.held_up_ns > 0 AS is_last,
-        done.* EXCLUDE (walk) REPLACE (-done_ns AS done_ns)
-    FROM query_table(pairs) AS pairs
-    JOIN done ON pairs.before_walk = done.walk
-    WHERE NOT pairs.counts_later
-    UNION ALL
-    SELECT
-        pairs.run, pairs.rank, pairs.match, pairs.held_up_ns > 0, named.name, places.op, places.module, pairs.rank, 'wait',
-        pairs.behind_ns - CASE WHEN pairs.counts_later THEN 0 ELSE pairs.came_ns - pairs.before_came_ns END
-    FROM query_table(pairs) AS pairs
-    LEFT JOIN named ON pairs.run = named.run AND pairs.rank = named.rank AND pairs.event_id = named.event_id
-    LEFT JOIN places ON pairs.run = places.run AND pairs.rank = places.rank AND pairs.event_id = places.event_id
-),
-differences AS MATERIALIZED (
-    SELECT run, rank, match, is_last, cause, name, op, module, waits_for_rank, sum(done_ns) AS cost_ns
-    FROM compared
-    GROUP BY ALL
-    HAVING cost_ns <> 0
-),
--- Both may have done the same, one of them beside its path: that is no reason. It is taken from what only the late rank seems to
--- have done, and from what only the other one does.
-longer AS MATERIALIZED (
-    SELECT DISTINCT
-        pairs.run, pairs.rank, pairs.match, pairs.before_rank, pairs.since_ns, pairs.start_ns, pairs.before_since_ns,
-        pairs.before_start_ns, differences.name
-    FROM differences
-    JOIN query_table(pairs) AS pairs
-        ON differences.run IS NOT DISTINCT FROM pairs.run AND differences.rank = pairs.rank AND differences.match = pairs.match
-    WHERE cost_ns > 0 AND cause IN ('host', 'input', 'compute', 'copy') AND name IS NOT NULL
-),
-spent AS MATERIALIZED (
-    SELECT slice.rank, slice.name, slice.start_ns, slice.self_ns, sum(slice.self_ns) OVER so_far AS spent_ns
-    FROM query_table(events) AS slice
-    SEMI JOIN longer ON slice.name = longer.name
-    WHERE slice.self_ns > 0
-    WINDOW so_far AS (PARTITION BY slice.rank, slice.name ORDER BY slice.start_ns)
-),
-bounds AS (
-    SELECT run, rank, match, name, rank AS of_rank, start_ns AS at_ns, 1 AS sign FROM longer
-    UNION ALL
-    SELECT run, rank, match, name, rank, since_ns, -1 FROM longer
-    UNION ALL
-    SELECT run, rank, match, name, before_rank, before_start_ns, -1 FROM longer
-    UNION ALL
-    SELECT run, rank, match, name, before_rank, before_since_ns, 1 FROM longer
-),
-owns AS (
-    SELECT
-        bounds.run, bounds.rank, bounds.match, bounds.name,
-        sum(sign * (spent_ns - greatest(spent.self_ns - (at_ns - spent.start_ns), 0))) AS longer_ns
-    FROM bounds
-    ASOF JOIN spent ON bounds.of_rank = spent.rank AND bounds.name = spent.name AND bounds.at_ns > spent.start_ns
-    GROUP BY ALL
-),
-shared AS (
-    SELECT
-        differences.*,
-        CASE
-            WHEN cost_ns > 0 AND cause IN ('host', 'input', 'compute', 'copy') AND longer_ns IS NOT NULL
-                THEN cost_ns - least(cost_ns, greatest(longer_ns, 0))
-            ELSE 0
-        END AS more_ns,
-        CASE WHEN cost_ns < 0 AND cause <> 'wait' THEN -cost_ns ELSE 0 END AS less_ns
-    FROM differences
-    LEFT JOIN owns
-        ON differences.run IS NOT DISTINCT FROM owns.run AND differences.rank = owns.rank AND differences.match = owns.match
-        AND differences.name = owns.name
-),
-sums AS (
-    SELECT
-        *,
-        sum(more_ns) OVER of_pair AS all_more_ns, sum(less_ns) OVER of_pair AS all_less_ns,
-        sum(more_ns) OVER so_far AS more_so_far_ns, sum(less_ns) OVER so_far AS less_so_far_ns
-    FROM shared
-    WINDOW
-        of_pair AS (PARTITION BY rank, match),
-        so_far AS (
-            PARTITION BY rank, match ORDER BY cause, name, op, module, waits_for_rank ROWS UNBOUNDED PRECEDING
-        )
-),
-costs AS (
-    SELECT
-        * REPLACE (
-            (
-                cost_ns - part_of(least(all_more_ns, all_less_ns), more_so_far_ns, more_ns, all_more_ns)
-                + part_of(least(all_more_ns, all_less_ns), less_so_far_ns, less_ns, all_less_ns)
-            )::BIGINT AS cost_ns
-        )
-    FROM sums
-)
-SELECT
-    run, rank, match, 'entry' AS part, cause, name, op, module, waits_for_rank, cost_ns,
-    CASE WHEN is_last THEN cost_ns ELSE 0 END::BIGINT AS held_up_ns
-FROM costs
-WHERE cost_ns <> 0
-UNION ALL
-SELECT
-    waits.run, NULL::INTEGER, waits.match, 'transfer', 'communication', named.name, places.op, places.module, NULL::INTEGER,
-    waits.latency_ns::BIGINT, NULL::BIGINT
-FROM query_table(waits) AS waits
-LEFT JOIN named ON waits.run = named.run AND waits.rank = named.rank AND waits.event_id = named.event_id
-LEFT JOIN places ON waits.run = places.run AND waits.rank = places.rank AND waits.event_id = places.event_id
-WHERE waits.rank = waits.last_rank;
 
 -- late_parts: what took longer on a late rank than on the rank before it, by what its devices did: one row per rank that is late
 -- to a collective and `excess`; the parts add up to behind_ns. Computation counts first, then communication, copies, and of the

@@ -219,12 +219,11 @@ WHERE least(stretches.end_ns, spans.end_ns) > greatest(stretches.start_ns, spans
 -- gap_owners: the part of each gap for which each host slice was the innermost of its sort.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter gaps TABLE  rows of work_gaps, with a number `gap`
--- parameter sorts VARCHAR[]  sorts of host_slices that are wanted
 -- column gap, sort, event_id, label  as in gap_stretches
 -- column part_ns BIGINT  part of the gap
 -- example: WITH work AS (FROM launched_work(events)), gaps AS (SELECT *, row_number() OVER () AS gap FROM work_gaps(events,
--- work, 'device', 30000)) FROM gap_owners(events, gaps, ['op', 'line'])
-CREATE OR REPLACE TEMP MACRO gap_owners(events, gaps, sorts) AS TABLE
+-- work, 'device', 30000)) FROM gap_owners(events, gaps)
+CREATE OR REPLACE TEMP MACRO gap_owners(events, gaps) AS TABLE
 SELECT gap, sort, event_id, any_value(label) AS label, sum(part_ns)::BIGINT AS part_ns
-FROM gap_stretches(events, gaps, sorts)
+FROM gap_stretches(events, gaps, ['op', 'annotation', 'call', 'frame', 'module', 'line'])
 GROUP BY gap, sort, event_id;

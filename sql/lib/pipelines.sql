@@ -73,7 +73,7 @@ CREATE OR REPLACE TEMP MACRO is_computing(phase) AS phase NOT IN ('communication
 -- example: FROM pipeline_slices(events)
 CREATE OR REPLACE TEMP MACRO pipeline_slices(events) AS TABLE
 WITH names AS (
-    SELECT name, any_value(pipeline_calls(name)) AS calls
+    SELECT name, pipeline_calls(any_value(name)) AS calls
     FROM query_table(events)
     WHERE (is_op(kind) OR kind = 'python') AND name IS NOT NULL
     GROUP BY name

@@ -62,6 +62,7 @@ def test_a_conversation_says_what_single_questions_say() -> None:
         "queue_depth.stream",
         "annotations",
         "modules",
+        "pipeline_actions",
         "advice",
     ]
     with trace.session() as asked:

@@ -8,8 +8,8 @@ differences of the two add up to the time between the arrivals.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import duckdb
@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from profframe.analysis.critical_path import late_costs
 from profframe.analysis.critical_path.graph import (
     LAUNCH,
     NONE,
@@ -27,18 +28,13 @@ from profframe.analysis.critical_path.graph import (
     WORK,
     Graph,
 )
+from profframe.analysis.critical_path.late_costs import CAUSES
 from profframe.analysis.critical_path.path_across_ranks import Connect, JobWindow
-from profframe.analysis.critical_path.segments import (
-    BOUNDS_OF_EDGES,
-    EDGES,
-    LEAP,
-    Stretches,
-    expand,
-)
+from profframe.analysis.critical_path.segments import LEAP, Stretches, expand
 from profframe.facts.arrays import last_equal, numbers
 from profframe.intervals import Ints, Mask
 from profframe.query.header import Answer
-from profframe.query.run import prepare, select
+from profframe.query.run import Select, prepare, select, selected
 
 
 def before(graph: Graph, event: Ints, moment: Ints, since: Ints) -> tuple[Stretches, Ints]:
@@ -140,99 +136,94 @@ Steps = Sequence[int] | None
 """Steps that count; None for all."""
 
 
-def find(
-    connect: Connect,
-    gathered: JobWindow,
-    run: str | None,
-    per: str,
-    *,
-    steps: Steps,
-    corrected: bool,
-) -> pl.DataFrame:
-    """Find what late ranks of a run did that others did not, and the transfer time of collectives.
+@dataclass(frozen=True, slots=True)
+class LateCosts:
+    """What late ranks did that others did not, and what collectives took once all were there.
 
-    ``gathered`` is all activity of the ranks; ``corrected`` says whether their clocks were.
+    Attributes
+    ----------
+    parts : pa.Table
+        ``run rank match part cause name op module waits_for_rank cost_ns held_up_ns
+        is_corrected``: one row per late rank, collective and thing that it did.
+    arrivals : pa.Table
+        ``rank match kind step start_ns`` of each member of these collectives.
+    steps : int
+        Number of whole steps in them.
     """
+
+    parts: pa.Table
+    arrivals: pa.Table
+    steps: int
+
+
+def find(ask: Select, costs: LateCosts, per: str) -> pl.DataFrame:
+    """Add up what late ranks cost, and the transfer time of collectives."""
     columns = ", ".join(
         f"{name if name in PER[per] else 'NULL'}::{type_} AS {name}"
         for name, type_ in _TYPES.items()
     )
-    with _compared(connect, gathered, run, steps=steps, corrected=corrected) as connection:
-        return pl.DataFrame(select(connection, _SUMS.format(columns=columns)).to_arrow_table())
+    sql = _SUMS.format(columns=columns, steps=costs.steps)
+    return pl.DataFrame(ask(sql, {}, {"_late_costs": costs.parts}))
 
 
-def slices(
-    connect: Connect,
-    gathered: JobWindow,
-    run: str | None,
-    *,
-    steps: Steps,
-    corrected: bool,
-) -> pl.DataFrame:
+def slices(ask: Select, costs: LateCosts) -> pl.DataFrame:
     """One slice per late arrival at a collective: since when the rank was late, and why.
 
     One row per rank and collective, by the clock of the rank. ``cost_ns`` is its length, and the
     sum of the causes; ``cause name op module`` describe what costs most there.
     """
-    with _compared(connect, gathered, run, steps=steps, corrected=corrected) as connection:
-        return pl.DataFrame(select(connection, _SLICES).to_arrow_table())
+    given = {"_late_costs": costs.parts, "_arrivals": costs.arrivals}
+    return pl.DataFrame(ask(_SLICES, {}, given))
 
 
-@contextmanager
-def _compared(
-    connect: Connect,
-    gathered: JobWindow,
-    run: str | None,
-    *,
-    steps: Steps,
-    corrected: bool,
-) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Register the two paths of each pair on a connection, as `blamed` reads them."""
+def compare(
+    connect: Connect, gathered: JobWindow, run: str | None, *, steps: Steps, corrected: bool
+) -> LateCosts:
+    """Compare each late rank of a run with the rank that came before it.
+
+    ``gathered`` is all activity of the ranks; ``corrected`` says whether their clocks were.
+    """
     with connect(None) as connection:
-        prepare(connection, Answer("blame", f"{_WAITS} {_PAIRS} {_BLAMED}"), {})
+        sql = f"{_WAITS} {_PAIRS} {late_costs.MACROS}"
+        prepare(connection, Answer("blame", sql), {})
         connection.execute("SET VARIABLE blame_corrected = ?::BOOLEAN", [corrected])
         connection.execute("SET VARIABLE blame_steps = ?::BIGINT[]", [steps])
         connection.register("_matches", gathered.matches)
         connection.execute(f"CREATE OR REPLACE TEMP TABLE _waits AS {_WAITS}")
-        pairs = _columns(connection, _PAIRS)
-        late = np.unique(np.append(pairs["rank"], pairs["before_rank"])).tolist()
-        waits = _columns(connection, _MEMBERS)
-        walks, stretches = _walks(pairs, late, gathered, waits)
-        connection.register("_pairs", _of_run(run, walks))
-        connection.register("_stretches", _of_run(run, stretches))
-        yield connection
-        for table in ("_pairs", "_stretches", "_matches"):
+        labels = late_costs.labelled(connection)
+        pairs, walked, members = _walked(connection, gathered, labels)
+        of_pairs = late_costs.differences(pairs, walked, members)
+        del walked
+        entries = late_costs.costs(of_pairs, late_costs.longer(connection, pairs, of_pairs))
+        connection.register("_entries", _worded(entries, labels, run))
+        connection.register("_members", _worded(members, labels, run))
+        parts, arrivals = (selected(connection, sql) for sql in (_PARTS, _ARRIVALS))
+        [(number,)] = select(connection, _STEPS).fetchall()
+        for table in ("_entries", "_members", "_matches"):
             connection.unregister(table)
-        connection.execute("DROP TABLE _waits")
+        for table in ("_waits", "_labels"):
+            connection.execute(f"DROP TABLE {table}")
+    return LateCosts(parts, arrivals, number)
 
 
-def _walks(
-    pairs: _Columns, late: Sequence[int], gathered: JobWindow, waits: _Columns
-) -> tuple[dict[str, Ints | Mask], dict[str, pa.Array]]:
-    """The pairs with the numbers of their walks, and the segments of all walks."""
+def _walked(
+    connection: duckdb.DuckDBPyConnection, gathered: JobWindow, labels: late_costs.Labels
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """The pairs with the numbers of their walks, what walks passed, and members of collectives."""
+    pairs, waits = _columns(connection, _PAIRS), _columns(connection, _MEMBERS)
     sides = _sides(pairs, gathered)
-    numbered = {name: np.zeros(pairs["rank"].size, np.int64) for name in sides}
-    parts: list[dict[str, pa.Array]] = []
-    count = 0
-    for rank in late:
-        of_rank = [(name, side, side["rank"] == rank) for name, side in sides.items()]
-        keys = np.concatenate(
-            [
-                np.stack([side[column][is_own] for column in ("event_id", "moment", "since")], 1)
-                for _, side, is_own in of_rank
-            ]
-        )
-        # Several pairs may share a side: each path is walked once.
-        walks, number = np.unique(keys, axis=0, return_inverse=True)
-        bounds = np.cumsum([is_own.sum() for _, _, is_own in of_rank])[:-1]
-        for (name, _, is_own), own in zip(of_rank, np.split(number, bounds), strict=True):
-            numbered[name][is_own] = count + own
-        parts.append(_stretches(gathered, rank, walks, waits, count))
-        count += walks.shape[0]
-    together = {
-        name: pa.chunked_array([part[name] for part in parts], type_)
-        for name, type_ in _STRETCHES.items()
-    }
+    numbered, walks = _numbered(sides)
+    is_placed = waits["is_placed"] > 0
+    ranks = np.unique(np.append(walks[0], waits["rank"][is_placed])).tolist()
+    walked, members = [_NO_STEPS], [_NO_MEMBERS]
+    for rank, slices in late_costs.slices_of(connection, ranks):
+        own, number = walks[1][walks[0] == rank], np.flatnonzero(walks[0] == rank)
+        if number.size:
+            passed = _stretches(gathered, rank, own, waits)
+            passed["walk"] = number[passed["walk"]]
+            walked.append(late_costs.done(slices, labels, passed))
+        events = waits["event_id"][is_placed & (waits["rank"] == rank)]
+        members.append(late_costs.placed(slices, labels, rank, events))
     of_pairs = {name: pairs[name] for name in _OF_PAIRS}
     for name, side in (("since_ns", "walk"), ("before_since_ns", "before_walk")):
         ahead = _ahead(gathered, sides[side]["rank"])
@@ -241,7 +232,22 @@ def _walks(
     # in a forward pass was 1.5 to 2.8 ms before delays counted once.
     is_new = 2 * pairs["behind_ns"] >= pairs["came_ns"] - pairs["before_came_ns"]
     late_walks = sides["walk"] | {"behind": pairs["behind_ns"]}
-    return of_pairs | numbered | {"counts_later": _counts_later(late_walks, is_new)}, together
+    of_pairs |= numbered
+    counts_later = pl.Series(_counts_later(late_walks, is_new))
+    frame = pl.DataFrame(of_pairs).with_columns(counts_later=counts_later)
+    return frame, pl.concat(walked), pl.concat(members)
+
+
+def _numbered(sides: Mapping[str, _Columns]) -> tuple[dict[str, Ints], tuple[Ints, Ints]]:
+    """The walk of each side of each pair, and the rank, event, moment and since of each walk.
+
+    Several pairs may share a side: each path is walked once.
+    """
+    names = ("rank", "event_id", "moment", "since")
+    keys = np.concatenate([np.stack([side[name] for name in names], 1) for side in sides.values()])
+    walks, number = np.unique(keys, axis=0, return_inverse=True)
+    numbers_of = np.split(number.reshape(-1), len(sides))
+    return dict(zip(sides, numbers_of, strict=True)), (walks[:, 0], walks[:, 1:])
 
 
 def _counts_later(late: Mapping[str, Ints], is_new: Mask) -> Mask:
@@ -297,10 +303,11 @@ def _ahead(gathered: JobWindow, ranks: Ints) -> Ints:
     return np.array(gathered.meetings.ahead, np.int64)[np.searchsorted(gathered.ranks, ranks)]
 
 
-def _stretches(
-    gathered: JobWindow, rank: int, walks: Ints, waits: _Columns, first: int
-) -> dict[str, pa.Array]:
-    """Critical paths of a rank before each of some events, back to a moment."""
+def _stretches(gathered: JobWindow, rank: int, walks: Ints, waits: _Columns) -> dict[str, Ints]:
+    """Critical paths of a rank before each of some events, back to a moment; see `late_costs.done`.
+
+    ``walk`` is the row of the event.
+    """
     place = gathered.ranks.index(rank)
     ahead = gathered.meetings.ahead[place]
     is_own = waits["rank"] == rank
@@ -310,27 +317,20 @@ def _stretches(
     member[(path.edge != WORK) & (path.edge != SLICE)] = NONE
     until = np.append(waits["until_ns"] - gathered.start_ns - ahead, UNSET)[member]
     cut = np.clip(until, path.start, path.end)
-    is_member = member >= 0
-    waited, done = cut > path.start, path.end > cut
-    last_rank = np.append(waits["last_rank"], NONE)[member]
-    bounds = np.array([*BOUNDS_OF_EDGES.values()], np.object_)[path.edge]
-    bounds[is_member] = "communication"
+    waited, goes_on = cut > path.start, path.end > cut
     columns = {
-        "walk": walk + first,
-        "rank": np.full(walk.size, rank),
-        "event_id": path.event,
-        "edge": np.array(EDGES, np.object_)[path.edge],
-        "bound": bounds,
+        "walk": walk,
+        "event": path.event,
+        "edge": path.edge,
+        "waits_for_rank": np.append(waits["last_rank"], NONE)[member],
+        "is_member": (member >= 0).astype(np.int64),
     }
-    both = {name: np.append(values[waited], values[done]) for name, values in columns.items()}
-    is_wait = np.arange(waited.sum() + done.sum()) < waited.sum()
-    both["waits_for_rank"] = np.where(is_wait, np.append(last_rank[waited], last_rank[done]), NONE)
-    both["is_wait"] = is_wait
-    both["dur_ns"] = np.append((cut - path.start)[waited], (path.end - cut)[done])
-    return {
-        name: pa.array(both[name], type_, mask=both[name] == NONE if name in _OPTIONAL else None)
-        for name, type_ in _STRETCHES.items()
-    }
+    both = {name: np.append(values[waited], values[goes_on]) for name, values in columns.items()}
+    is_wait = np.arange(both["walk"].size) < np.count_nonzero(waited)
+    both["waits_for_rank"] = np.where(is_wait, both["waits_for_rank"], NONE)
+    both["is_wait"] = is_wait.astype(np.int64)
+    both["dur_ns"] = np.append((cut - path.start)[waited], (path.end - cut)[goes_on])
+    return both
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, sql: str) -> _Columns:
@@ -338,26 +338,35 @@ def _columns(connection: duckdb.DuckDBPyConnection, sql: str) -> _Columns:
     return {name: numbers(table, name, missing=UNSET) for name in table.column_names}
 
 
-def _of_run(run: str | None, columns: Mapping[str, Ints | Mask | pa.Array]) -> pa.Table:
-    size = len(next(iter(columns.values())))
-    return pa.table({"run": pa.array([run] * size, pa.string()), **columns})
+def _worded(rows: pl.DataFrame, labels: late_costs.Labels, run: str | None) -> pa.Table:
+    """Rows with texts in place of codes, and the run."""
+    columns: dict[str, pa.Array] = {"run": pa.array([run] * rows.height, pa.string())}
+    for name in rows.columns:
+        if name in {"name", "op", "module"}:
+            columns[name] = labels.words(rows[name])
+        elif name == "cause":
+            codes = rows[name].to_numpy()
+            columns[name] = pa.array(late_costs.CAUSES).take(pa.array(codes, mask=codes == NONE))
+        elif name == "waits_for_rank":
+            ranks = rows[name].to_numpy()
+            columns[name] = pa.array(ranks, pa.int32(), mask=ranks == NONE)
+        else:
+            columns[name] = rows[name].to_arrow()
+    return pa.table(columns)
 
 
 _OF_PAIRS: Final = (
     "match", "rank", "event_id", "held_up_ns", "behind_ns", "came_ns", "before_came_ns",
     "before_rank", "start_ns", "before_start_ns",
 )  # fmt: skip
-_OPTIONAL: Final = ("event_id", "waits_for_rank")
-_STRETCHES: Final = {
-    "walk": pa.int64(),
-    "rank": pa.int32(),
-    "event_id": pa.int64(),
-    "edge": pa.string(),
-    "bound": pa.string(),
-    "waits_for_rank": pa.int32(),
-    "is_wait": pa.bool_(),
-    "dur_ns": pa.int64(),
-}
+_NO_MEMBERS: Final = pl.DataFrame(
+    schema=dict.fromkeys(("rank", "event_id", "name", "op", "module"), pl.Int64)
+)
+_NO_STEPS: Final = pl.DataFrame(
+    schema=dict.fromkeys(
+        ("walk", "cause", "name", "op", "module", "waits_for_rank", "done_ns"), pl.Int64
+    )
+)
 _TYPES: Final = {
     "rank": "INTEGER",
     "cause": "VARCHAR",
@@ -374,7 +383,10 @@ _WAITS: Final = """
     FROM counted_delays(events, waits)
 """
 _MEMBERS: Final = """
-    SELECT rank, event_id, start_ns + wait_ns AS until_ns, last_rank FROM _waits
+    SELECT
+        rank, event_id, start_ns + wait_ns AS until_ns, last_rank,
+        (rank = last_rank OR behind_ns > 0)::BIGINT AS is_placed
+    FROM _waits
     ORDER BY rank, event_id
 """
 _PAIRS: Final = """
@@ -382,45 +394,57 @@ _PAIRS: Final = """
     WHERE getvariable('blame_steps') IS NULL OR list_contains(getvariable('blame_steps'), step)
     ORDER BY match, rank
 """
-_BLAMED: Final = "blamed()"
+_WANTED: Final = """
+    FROM _waits
+    WHERE getvariable('blame_steps') IS NULL OR list_contains(getvariable('blame_steps'), step)
+"""
+_PARTS: Final = f"""
+    WITH wanted AS ({_WANTED})
+    SELECT parts.*, clocks.is_corrected
+    FROM (
+        SELECT
+            run, rank::INTEGER AS rank, match, 'entry' AS part, cause, name, op, module,
+            waits_for_rank, cost_ns, CASE WHEN is_last THEN cost_ns ELSE 0 END::BIGINT AS held_up_ns
+        FROM _entries
+        UNION ALL
+        SELECT
+            waits.run, NULL, waits.match, 'transfer', 'communication', member.name, member.op,
+            member.module, NULL, waits.latency_ns::BIGINT, NULL
+        FROM wanted AS waits
+        LEFT JOIN _members AS member
+            ON waits.rank = member.rank AND waits.event_id = member.event_id
+        WHERE waits.rank = waits.last_rank
+    ) AS parts
+    JOIN (SELECT DISTINCT match, is_corrected FROM wanted) AS clocks ON parts.match = clocks.match
+"""  # noqa: S608 - of constants
+_ARRIVALS: Final = f"SELECT rank, match, kind, step, start_ns FROM ({_WANTED})"  # noqa: S608 - of constants
+_STEPS: Final = """
+    SELECT count(DISTINCT step)
+    FROM profiler_steps
+    WHERE lack IS NULL AND step_ns > 0
+        AND (
+            getvariable('blame_steps') IS NULL OR list_contains(getvariable('blame_steps'), step)
+        )
+"""
 _SUMS: Final = """
-    WITH wanted AS (
-        FROM _waits
-        WHERE getvariable('blame_steps') IS NULL OR list_contains(getvariable('blame_steps'), step)
-    ),
-    steps AS (
-        SELECT count(DISTINCT step) AS steps
-        FROM profiler_steps
-        WHERE lack IS NULL AND step_ns > 0
-            AND (
-                getvariable('blame_steps') IS NULL
-                OR list_contains(getvariable('blame_steps'), step)
-            )
-    ),
-    sums AS (
+    WITH sums AS (
         SELECT run, part, {columns}, sum(cost_ns)::BIGINT AS cost_ns,
             sum(held_up_ns)::BIGINT AS held_up_ns, bool_and(is_corrected) AS is_corrected
-        FROM blamed(events, 'wanted', '_pairs', '_stretches') AS blamed
-        JOIN (SELECT DISTINCT match, is_corrected FROM wanted) AS clocks USING (match)
+        FROM _late_costs
         GROUP BY ALL
         HAVING sum(cost_ns) <> 0 OR sum(held_up_ns) <> 0
     )
     SELECT
-        run, rank, part, cause, name, op, module, waits_for_rank, cost_ns, held_up_ns, steps,
-        cost_ns / greatest(steps, 1) AS cost_per_step_ns,
+        run, rank, part, cause, name, op, module, waits_for_rank, cost_ns, held_up_ns,
+        {steps}::BIGINT AS steps, cost_ns / greatest({steps}, 1) AS cost_per_step_ns,
         cost_ns / sum(cost_ns) OVER (PARTITION BY part) AS part_share, is_corrected
-    FROM sums, steps
+    FROM sums
     ORDER BY part, cause IS NOT DISTINCT FROM 'wait', cost_ns DESC, rank, cause, name, op, module,
         waits_for_rank
 """
-CAUSES: Final = ("host", "input", "launch", "compute", "copy", "communication", "wait")
 _SLICES: Final = f"""
-    WITH wanted AS (
-        FROM _waits
-        WHERE getvariable('blame_steps') IS NULL OR list_contains(getvariable('blame_steps'), step)
-    ),
-    costs AS (
-        FROM blamed(events, 'wanted', '_pairs', '_stretches') WHERE part = 'entry'
+    WITH costs AS (
+        FROM _late_costs WHERE part = 'entry'
     ),
     sums AS (
         SELECT
@@ -432,12 +456,13 @@ _SLICES: Final = f"""
         GROUP BY run, rank, match
     )
     SELECT
-        sums.run, sums.rank, wanted.kind, wanted.step, wanted.start_ns - sums.cost_ns AS start_ns,
+        sums.run, sums.rank, arrival.kind, arrival.step,
+        arrival.start_ns - sums.cost_ns AS start_ns,
         sums.cost_ns AS dur_ns, sums.cost_ns, sums.held_up_ns, most.cause AS cause,
         most.name AS name, most.op AS op, most.module AS module,
         most.waits_for_rank AS waits_for_rank, most.cost_ns AS largest_cost_ns,
         {", ".join(f"sums.{cause}_ns" for cause in CAUSES)}
     FROM sums
-    JOIN wanted ON sums.run = wanted.run AND sums.rank = wanted.rank AND sums.match = wanted.match
+    JOIN _arrivals AS arrival ON sums.rank = arrival.rank AND sums.match = arrival.match
     ORDER BY sums.rank, start_ns, sums.match
 """  # noqa: S608 - of constants
