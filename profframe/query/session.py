@@ -225,8 +225,10 @@ class Session:
             return self.once((what, key), compute)
         return self.database.cache_last(what, (self.selection, key), compute)
 
-    def scan(self, table: str) -> pl.LazyFrame:
+    def scan(self, table: str, columns: Columns = None) -> pl.LazyFrame:
         """The rows of a table of the schema; of a store, only what a query needs is read.
+
+        Of rows in memory, only these ``columns`` become polars columns: all of them are kept.
 
         Raises
         ------
@@ -236,7 +238,8 @@ class Session:
         check_threads()
         if table not in schema.TABLES:
             raise UnknownNameError.among("table", table, schema.TABLES)
-        rows, where = self.source.scan(table), self.selection.where(table)
+        where = self.selection.where(table)
+        rows = self.source.scan(table, _with_selected(TableRows(columns, where)))
         return rows if where is None else rows.filter(pl.sql_expr(where))
 
     def rows(self, table: str) -> pl.DataFrame:

@@ -80,8 +80,8 @@ class Source(Protocol):
     def paths(self, tables: Iterable[str]) -> Iterator[str]:
         """Files that a connection reads for views of some tables."""
 
-    def scan(self, table: str) -> pl.LazyFrame:
-        """All rows of a table, text as plain String."""
+    def scan(self, table: str, columns: Columns = None) -> pl.LazyFrame:
+        """All rows of a table, at least these columns, text as plain String."""
 
     def parts(self, table: str) -> Iterator[pa.Table]:
         """All rows of a table, as Arrow in the schema's types."""
@@ -124,7 +124,9 @@ class InMemory:
     def paths(self, tables: Iterable[str]) -> Iterator[str]:  # noqa: ARG002
         yield from ()
 
-    def scan(self, table: str) -> pl.LazyFrame:
+    def scan(self, table: str, columns: Columns = None) -> pl.LazyFrame:
+        if columns is not None and table not in self.frames:
+            return plain(_some(self.tables[table], columns)).lazy()
         if table not in self.frames:
             self.frames[table] = plain(self.tables[table])
         return self.frames[table].lazy()
@@ -198,8 +200,8 @@ class Overlay:
     def paths(self, tables: Iterable[str]) -> Iterator[str]:
         return self.source.paths(table for table in tables if table != self.name)
 
-    def scan(self, table: str) -> pl.LazyFrame:
-        return self._of(table).scan(table)
+    def scan(self, table: str, columns: Columns = None) -> pl.LazyFrame:
+        return self._of(table).scan(table, columns)
 
     def parts(self, table: str) -> Iterator[pa.Table]:
         return self._of(table).parts(table)

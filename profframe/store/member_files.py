@@ -108,7 +108,7 @@ class Store:
         for table in tables:
             yield from self.files(table)
 
-    def scan(self, table: str) -> pl.LazyFrame:
+    def scan(self, table: str, columns: Columns = None) -> pl.LazyFrame:  # noqa: ARG002 - a file is read by column
         """All rows of a table as a LazyFrame; nothing is read yet.
 
         Parameters

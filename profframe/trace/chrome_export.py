@@ -14,7 +14,7 @@ import polars as pl
 
 from profframe.analysis import clocks
 from profframe.analysis.critical_path import CriticalPath, find
-from profframe.analysis.critical_path.blame import CAUSES
+from profframe.analysis.critical_path.late_costs import CAUSES
 from profframe.errors import UnknownNameError
 from profframe.export import chrome, pftrace
 from profframe.export.lines.added_tracks import (

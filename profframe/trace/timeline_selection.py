@@ -11,7 +11,7 @@ from profframe.pages.timeline.timeline_data import KEY, OTHER_COLUMNS, SLICE_COL
 from profframe.trace.base_trace import BaseTrace
 from profframe.trace.jobs import critical_path
 from profframe.trace.query import answer
-from profframe.trace.trace_tables import scan, table
+from profframe.trace.trace_tables import table
 
 MOST_READ: Final = 3_000_000
 """Maximum slices: only the longest are read, unless all are wanted, as a page has no more room."""
@@ -28,15 +28,17 @@ _MOST_PATH_RUNS: Final = 8
 def timeline_rows(trace: BaseTrace, most: int | None = MOST_READ) -> TimelineRows:
     """Get everything that a timeline draws; of the slices at most the ``most`` longest."""
     traces = table(trace, "traces").select(*KEY, "clock").sort(KEY)
-    events = scan(trace, "events")
-    number = events.select(pl.len()).collect().item()
+    session = trace._session  # noqa: SLF001 - a method of it
+    durations = session.scan("events", frozenset(["dur_ns"])).select("dur_ns").collect()
+    number = durations.height
     unread_ns = -1
     if most is not None and number > most:
-        longest = pl.col("dur_ns").quantile(1 - most / number, interpolation="higher")
-        unread_ns = int(events.select(longest).collect().item() or 0)
+        longest = durations["dur_ns"].quantile(1 - most / number, interpolation="higher")
+        unread_ns = int(longest or 0)
     is_read = pl.col("dur_ns").is_null() | (pl.col("dur_ns") > unread_ns)
     has_others = number <= MOST_WITH_OTHERS
-    wanted = events.select(*SLICE_COLUMNS, *(OTHER_COLUMNS if has_others else ()))
+    columns = (*SLICE_COLUMNS, *(OTHER_COLUMNS if has_others else ()))
+    wanted = session.scan("events", frozenset(columns)).select(columns)
     slices = (wanted if unread_ns < 0 else wanted.filter(is_read)).collect()
     path, path_of, path_lacks = _path(trace, pl.DataFrame(traces), number)
     return TimelineRows(

@@ -197,12 +197,11 @@ def _stragglers(
 
     A cause on the host is either the calls of a data loader or all other activity of a thread.
     """
-    usual = changes.stragglers(model.job, model.details)
     number = CLASSES.index(CAUSES[cause]) if CAUSES[cause] else None
 
     def changed(lengths: Sequence[Lengths]) -> list[Lengths]:
         new = []
-        columns = model.job.ranks, model.details, parts, late, lengths, usual(lengths)
+        columns = model.job.ranks, model.details, parts, late, lengths, model.usual
         for own, its, part, is_late, old, typical in zip(*columns, strict=True):
             if not is_late:
                 new.append(old)

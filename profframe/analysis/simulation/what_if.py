@@ -105,6 +105,11 @@ class JobModel:
         return [own.recorded for own in self.job.ranks]
 
     @cached_property
+    def usual(self) -> list[Lengths]:
+        """Durations of the median rank, which several changes need."""
+        return changes.stragglers(self.job, self.details)(self.recorded)
+
+    @cached_property
     def without_devices(self) -> int:
         """When the job is done if all work of devices takes no time."""
         every = [np.ones(own.recorded.work.size, np.bool_) for own in self.job.ranks]
@@ -236,9 +241,8 @@ def without_stragglers(model: JobModel) -> Change:
 
     Ranks that share cores are late in turns: like the median rank, all of them take longer.
     """
-    usual = changes.stragglers(model.job, model.details)
-    is_longer = outcome(model.job, usual(model.recorded)).end > model.length_ns
-    return changes.nothing if is_longer else usual
+    is_longer = outcome(model.job, model.usual).end > model.length_ns
+    return changes.nothing if is_longer else changes.stragglers(model.job, model.details)
 
 
 def saved(model: JobModel, change: Change) -> tuple[int, int, int]:
