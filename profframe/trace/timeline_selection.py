@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
-from profframe.pages.timeline.timeline_data import KEY, OTHER_COLUMNS, SLICE_COLUMNS, TimelineRows
+from profframe.pages.timeline.timeline_data import KEY, SLICE_COLUMNS, TimelineRows
 from profframe.trace.base_trace import BaseTrace
 from profframe.trace.jobs import critical_path
 from profframe.trace.query import answer
@@ -36,14 +36,16 @@ def timeline_rows(trace: BaseTrace, most: int | None = MOST_READ) -> TimelineRow
         longest = durations["dur_ns"].quantile(1 - most / number, interpolation="higher")
         unread_ns = int(longest or 0)
     is_read = pl.col("dur_ns").is_null() | (pl.col("dur_ns") > unread_ns)
-    has_others = number <= MOST_WITH_OTHERS
-    columns = (*SLICE_COLUMNS, *(OTHER_COLUMNS if has_others else ()))
-    wanted = session.scan("events", frozenset(columns)).select(columns)
-    slices = (wanted if unread_ns < 0 else wanted.filter(is_read)).collect()
+
+    def read(*columns: str) -> pl.DataFrame:
+        wanted = session.scan("events", frozenset((*columns, "dur_ns")))
+        return (wanted if unread_ns < 0 else wanted.filter(is_read)).select(columns).collect()
+
+    slices = read(*SLICE_COLUMNS)
     path, path_of, path_lacks = _path(trace, pl.DataFrame(traces), number)
     return TimelineRows(
         traces=pl.DataFrame(traces),
-        slices=slices.select(SLICE_COLUMNS),
+        slices=slices,
         threads=pl.DataFrame(table(trace, "threads")),
         offsets=_offsets(trace, traces),
         steps=pl.DataFrame(answer(trace, "step_times")),
@@ -52,7 +54,7 @@ def timeline_rows(trace: BaseTrace, most: int | None = MOST_READ) -> TimelineRow
         path=path,
         path_of=path_of,
         path_lacks=path_lacks,
-        others=slices.select(OTHER_COLUMNS) if has_others else None,
+        others=(lambda name: read(name)[name]) if number <= MOST_WITH_OTHERS else None,
         unread=number - slices.height,
         unread_ns=max(unread_ns, 0),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import polars as pl
@@ -9,6 +10,7 @@ import polars as pl
 from profframe.pages.timeline.encoding import PackedColumn, differences, numbered
 from profframe.pages.timeline.metadata import cut
 from profframe.pages.timeline.page_slices import Content
+from profframe.pages.timeline.timeline_data import OTHER_COLUMNS
 
 _MOST_TEXT: Final = 1_500_000
 """Maximum characters of all distinct texts; the longest columns are left out and named."""
@@ -31,24 +33,32 @@ def others(content: Content) -> tuple[list[PackedColumn], dict[str, Any]]:
         ``names`` of the columns with a value; ``texts`` of those that are not numbers, by name;
         ``left_out``, names of columns that there is no room for.
     """
-    frame = content.rows.others
-    frame = pl.DataFrame() if frame is None else frame[content.order]
-    frame = frame.select(one.name for one in frame if one.null_count() < one.len())
-    texts = {one.name: _texts(one) for one in frame if not _is_number(one)}
-    left_out = _without_room({name: distinct for name, (_, distinct) in texts.items()})
-    kept = [one.name for one in frame if one.name not in left_out]
-    columns = []
-    for name in kept:
-        is_missing = frame[name].is_null().to_numpy()
-        if name in texts:
-            values = numbered(*texts[name])
+    columns: dict[str, PackedColumn] = {}
+    texts: dict[str, pl.Series] = {}
+    for name, one in _columns(content):
+        is_missing = one.is_null().to_numpy()
+        if _is_number(one):
+            values = differences(one.fill_null(0).cast(pl.Int64).to_numpy(), is_missing)
         else:
-            values = differences(frame[name].fill_null(0).cast(pl.Int64).to_numpy(), is_missing)
-        columns.append(PackedColumn(f"other.{name}", values, is_missing))
-    shown = {
-        name: [cut(text, _LONGEST) for text in texts[name][1]] for name in kept if name in texts
-    }
-    return columns, {"names": kept, "texts": shown, "left_out": sorted(left_out)}
+            of_slices, texts[name] = _texts(one)
+            values = numbered(of_slices, texts[name])
+        columns[name] = PackedColumn(f"other.{name}", values, is_missing)
+    left_out = _without_room(texts)
+    kept = [name for name in columns if name not in left_out]
+    shown = {name: [cut(text, _LONGEST) for text in texts[name]] for name in kept if name in texts}
+    head = {"names": kept, "texts": shown, "left_out": sorted(left_out)}
+    return [columns[name] for name in kept], head
+
+
+def _columns(content: Content) -> Iterator[tuple[str, pl.Series]]:
+    """Columns with a value, one after the other: texts of all would take much memory."""
+    read = content.rows.others
+    if read is None:
+        return
+    for name in OTHER_COLUMNS:
+        one = read(name)[content.order]
+        if one.null_count() < one.len():
+            yield name, one
 
 
 def _is_number(column: pl.Series) -> bool:

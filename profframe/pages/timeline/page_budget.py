@@ -53,7 +53,9 @@ def document(rows: TimelineRows, most_bytes: int | None = BUDGET_BYTES) -> Timel
         content = Content(rows, whole if share == 1 else whole.kept(longest(whole, share)))
         heads, body = packed(columns(content))
         if most_bytes is None or len(body) <= most_bytes or share * whole.begin.size < 1:
-            more = _others(content, None if most_bytes is None else most_bytes - len(body))
+            room = None if most_bytes is None else most_bytes - len(body)
+            # What leaves no room for all slices leaves none for their other columns.
+            more = _others(content, room) if share == 1 else ([], b"", NO_OTHERS)
             heads, body, others_head = [*heads, *more[0]], body + more[1], more[2]
             return TimelineDocument(
                 head(content, whole) | {"columns": heads, "others": others_head}, body
