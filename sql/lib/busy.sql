@@ -366,6 +366,7 @@ numbered AS MATERIALIZED (
 edges AS (
     SELECT lane, window_number, unnest([start_ns, end_ns]) AS at_ns, unnest([-1, 1]) AS sign
     FROM numbered
+    WHERE start_ns IS NOT NULL AND end_ns IS NOT NULL
 ),
 changes AS (
     SELECT
@@ -388,15 +389,15 @@ changes AS (
         UNION ALL
         SELECT lane, 0, 1, NULL, NULL, at_ns, 0
         FROM edges
-        WHERE at_ns IS NOT NULL
     )
     GROUP BY lane, at_ns
 ),
+-- Sorted once, so that the windows stream: in each lane all sums are 0 after its last change.
 rates AS (
     SELECT
         lane, at_ns,
         CASE
-            WHEN sum(pieces) OVER until_now > 0 OR sum(lost) OVER until_now > 0 THEN lead(at_ns) OVER until_now - at_ns
+            WHEN sum(pieces) OVER until_now > 0 OR sum(lost) OVER until_now > 0 THEN lead(at_ns) OVER () - at_ns
         END AS length_ns,
         (sum(kernels) OVER until_now > 0)::INTEGER AS kernel_rate,
         (sum(pieces) OVER until_now > 0)::INTEGER AS busy_rate,
@@ -404,20 +405,31 @@ rates AS (
         least(sum(blocks) OVER until_now, 1000000000) AS filled_rate,
         sum(occupancy) OVER until_now AS occupied_rate,
         sum(estimated) OVER until_now AS estimated_rate
-    FROM changes
-    WINDOW until_now AS (PARTITION BY lane ORDER BY at_ns)
+    FROM (FROM changes ORDER BY lane, at_ns)
+    WINDOW until_now AS (ROWS UNBOUNDED PRECEDING)
 ),
+-- Of all lanes together: a window takes the difference of two moments of one lane.
 clocks AS (
     SELECT
         lane, at_ns,
-        coalesce(sum(length_ns * kernel_rate) OVER before, 0) AS kernel_ns,
-        coalesce(sum(length_ns * busy_rate) OVER before, 0) AS busy_ns,
-        coalesce(sum(length_ns * unrecorded_rate) OVER before, 0) AS unrecorded_ns,
-        coalesce(sum(length_ns * filled_rate) OVER before, 0) AS filled_ns,
-        coalesce(sum(length_ns * occupied_rate) OVER before, 0) AS occupied_ns,
-        coalesce(sum(length_ns * estimated_rate) OVER before, 0) AS estimated_ns
-    FROM rates
-    WINDOW before AS (PARTITION BY lane ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+        sum(kernel_ns) OVER until_now - kernel_ns AS kernel_ns,
+        sum(busy_ns) OVER until_now - busy_ns AS busy_ns,
+        sum(unrecorded_ns) OVER until_now - unrecorded_ns AS unrecorded_ns,
+        sum(filled_ns) OVER until_now - filled_ns AS filled_ns,
+        sum(occupied_ns) OVER until_now - occupied_ns AS occupied_ns,
+        sum(estimated_ns) OVER until_now - estimated_ns AS estimated_ns
+    FROM (
+        SELECT
+            lane, at_ns,
+            coalesce(length_ns * kernel_rate, 0) AS kernel_ns,
+            coalesce(length_ns * busy_rate, 0) AS busy_ns,
+            coalesce(length_ns * unrecorded_rate, 0) AS unrecorded_ns,
+            coalesce(length_ns * filled_rate, 0) AS filled_ns,
+            coalesce(length_ns * occupied_rate, 0) AS occupied_ns,
+            coalesce(length_ns * estimated_rate, 0) AS estimated_ns
+        FROM rates
+    )
+    WINDOW until_now AS (ROWS UNBOUNDED PRECEDING)
 ),
 uses AS (
     SELECT
