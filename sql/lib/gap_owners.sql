@@ -117,13 +117,13 @@ LEFT JOIN (FROM few('with_lines') WHERE has_most) AS main ON gaps.run = main.run
 -- example: WITH slices AS (SELECT thread AS part, * FROM host_slices(events)) FROM innermost_stretches(slices)
 CREATE OR REPLACE TEMP MACRO innermost_stretches(slices) AS TABLE
 WITH groups AS MATERIALIZED (
-    SELECT part, sort, row_number() OVER () AS lane
+    SELECT part, sort, (row_number() OVER ())::INTEGER AS lane
     FROM (SELECT DISTINCT part, sort FROM query_table(slices))
 ),
 turns AS (
     SELECT
-        groups.lane, {'event_id': event_id, 'label': label} AS slice, start_ns AS begun_ns, start_ns - end_ns AS less_ns, preorder,
-        unnest([start_ns, end_ns]) AS at_ns, unnest([1, -1]) AS change
+        groups.lane, {'event_id': event_id, 'label': label} AS slice, start_ns - end_ns AS less_ns, preorder,
+        unnest([start_ns, end_ns]) AS at_ns, unnest([1::TINYINT, -1::TINYINT]) AS change
     FROM query_table(slices) AS slices
     JOIN few(groups) AS groups ON slices.part = groups.part AND slices.sort = groups.sort
 ),
@@ -132,7 +132,7 @@ leveled AS (
     SELECT
         lane, at_ns, CASE WHEN change = 1 THEN slice END AS begun,
         sum(change) OVER (ROWS UNBOUNDED PRECEDING) AS level, lead(at_ns) OVER () AS until_ns, row_number() OVER () AS place
-    FROM (FROM turns ORDER BY lane, at_ns, change, begun_ns, less_ns, preorder, slice.event_id)
+    FROM (FROM turns ORDER BY lane, at_ns, change, less_ns, preorder, slice.event_id)
 )
 SELECT groups.part, groups.sort, owned.start_ns, owned.end_ns, owner.event_id AS event_id, owner.label AS label
 FROM (
@@ -174,11 +174,11 @@ waits AS MATERIALIZED (
 ),
 -- Numbers are compared faster than texts.
 parts AS MATERIALIZED (
-    SELECT *, row_number() OVER () AS part
+    SELECT *, (row_number() OVER ())::INTEGER AS part
     FROM (SELECT DISTINCT run, rank, thread, sort FROM waits)
 ),
 labels AS MATERIALIZED (
-    SELECT label, row_number() OVER () AS code
+    SELECT label, (row_number() OVER ())::INTEGER AS code
     FROM (SELECT DISTINCT label FROM slices WHERE label IS NOT NULL)
 ),
 of_parts AS (
