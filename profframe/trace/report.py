@@ -34,7 +34,8 @@ _MOST_TRACES: Final = 16
 """Number of (run, rank) that sections show in detail."""
 _AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
 """Sections that are made at the same time: no question keeps all cores busy all the time."""
-_LONG: Final = ("job", "advice", "timeline", "flame", "regions", "ranks")
+_LONG: Final = ("job", "advice", "idle", "ranks", "time", "timeline", "flame", "regions")
+"""Sections that are started first; the timeline shows advice, and would only wait for it."""
 _WAITS: Final = "overview"
 """It shows what other sections also ask."""
 _OF_RUNS: Final = "runs"
