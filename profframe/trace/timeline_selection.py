@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
@@ -37,11 +38,11 @@ def timeline_rows(trace: BaseTrace, most: int | None = MOST_READ) -> TimelineRow
         unread_ns = int(longest or 0)
     is_read = pl.col("dur_ns").is_null() | (pl.col("dur_ns") > unread_ns)
 
-    def read(*columns: str) -> pl.DataFrame:
+    def read(columns: Sequence[str]) -> pl.DataFrame:
         wanted = session.scan("events", frozenset((*columns, "dur_ns")))
         return (wanted if unread_ns < 0 else wanted.filter(is_read)).select(columns).collect()
 
-    slices = read(*SLICE_COLUMNS)
+    slices = read(SLICE_COLUMNS)
     path, path_of, path_lacks = _path(trace, pl.DataFrame(traces), number)
     return TimelineRows(
         traces=pl.DataFrame(traces),
@@ -54,7 +55,7 @@ def timeline_rows(trace: BaseTrace, most: int | None = MOST_READ) -> TimelineRow
         path=path,
         path_of=path_of,
         path_lacks=path_lacks,
-        others=(lambda name: read(name)[name]) if number <= MOST_WITH_OTHERS else None,
+        others=read if number <= MOST_WITH_OTHERS else None,
         unread=number - slices.height,
         unread_ns=max(unread_ns, 0),
     )

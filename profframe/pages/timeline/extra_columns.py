@@ -14,6 +14,8 @@ from profframe.pages.timeline.timeline_data import OTHER_COLUMNS
 
 _MOST_TEXT: Final = 1_500_000
 """Maximum characters of all distinct texts; the longest columns are left out and named."""
+_MOST_VALUES: Final = 2_000_000
+"""Values of columns that are read together."""
 _LONGEST: Final = 2_000
 """Maximum characters of a text."""
 _EXACT: Final = 2**51
@@ -51,14 +53,14 @@ def others(content: Content) -> tuple[list[PackedColumn], dict[str, Any]]:
 
 
 def _columns(content: Content) -> Iterator[tuple[str, pl.Series]]:
-    """Columns with a value, one after the other: texts of all would take much memory."""
+    """Columns with a value, few at a time: texts of all would take much memory."""
     read = content.rows.others
     if read is None:
         return
-    for name in OTHER_COLUMNS:
-        one = read(name)[content.order]
-        if one.null_count() < one.len():
-            yield name, one
+    few = max(1, _MOST_VALUES // max(1, content.rows.slices.height))
+    for first in range(0, len(OTHER_COLUMNS), few):
+        frame = read(OTHER_COLUMNS[first : first + few])[content.order]
+        yield from ((one.name, one) for one in frame if one.null_count() < one.len())
 
 
 def _is_number(column: pl.Series) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,7 +46,7 @@ class TimelineRows:
     path_lacks
         Why a run has no path, in words; empty if all have one.
     others
-        Reads one of `OTHER_COLUMNS` of every slice; None if a page has no room for them.
+        Reads some of `OTHER_COLUMNS` of every slice; None if a page has no room for them.
     unread, unread_ns
         Number of slices that were not read, and their maximum duration.
     """
@@ -61,6 +61,6 @@ class TimelineRows:
     path: pl.DataFrame
     path_of: Mapping[str | None, str]
     path_lacks: str = ""
-    others: Callable[[str], pl.Series] | None = None
+    others: Callable[[Sequence[str]], pl.DataFrame] | None = None
     unread: int = 0
     unread_ns: int = 0
