@@ -36,7 +36,9 @@ _PAIR: Final = ("rank", "match")
 _MOST_SLICES: Final = 1_000_000
 """Slices of ranks that are read together, unless one rank has more."""
 _MOST_OUTER: Final = 10_000
+"""Slices around one that are looked at: damaged numbers may lead in a circle."""
 _GONE: Final = -2
+"""In place of a row: a slice that is named and not among these."""
 _LAST: Final = 1 << 62
 
 Columns = Mapping[str, Ints]
