@@ -6,10 +6,9 @@
     python benchmarks/peers.py --python PEERS/python # an environment with the other tools
     python benchmarks/peers.py --small               # does it run? figures mean nothing
 
-Each tool loads the trace in a process of its own and sums the time of each kernel, or of each
-operator in a trace without devices. They take turns; figures are medians, imports included. The
-processor time of all threads counts, and the peak of memory. A tool that is not installed is left
-out, and one whose sum differs from profframe's is marked.
+Each tool loads the trace in a process of its own and sums the time of each kernel. They take turns;
+figures are medians, imports included: seconds, processor time of all threads, peak of memory. A
+tool that is not installed is left out, and one whose sum differs from profframe's is marked.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ total = round(kernels["Kernel duration (µs)"].sum() * 1000)
 """,
 }
 _RUN: Final = """
-import contextlib, importlib.metadata, json, os, resource, sys, time, warnings
+import contextlib, json, os, resource, sys, time, warnings
 warnings.simplefilter("ignore")
 path = sys.argv[1]
 start = time.perf_counter()
@@ -137,7 +136,11 @@ def version(tool: str, python: str) -> str:
         return ""
     code = f"import importlib.metadata as m; print(m.version({_PACKAGES[tool]!r}))"
     done = subprocess.run(
-        [python, "-c", code], capture_output=True, text=True, check=False, env={"PYTHONPATH": ""}
+        [python, "-c", code],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": ""},
+        check=False,
     )
     return f" {done.stdout.strip()}"
 

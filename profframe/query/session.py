@@ -228,7 +228,7 @@ class Session:
     def scan(self, table: str, columns: Columns = None) -> pl.LazyFrame:
         """The rows of a table of the schema; of a store, only what a query needs is read.
 
-        Of rows in memory, only these ``columns`` become polars columns: all of them are kept.
+        Of rows in memory, only these ``columns`` are converted; without them all are, and kept.
 
         Raises
         ------

@@ -215,7 +215,7 @@ def _walked(
     numbered, walks = _numbered(sides)
     is_placed = waits["is_placed"] > 0
     ranks = np.unique(np.append(walks[0], waits["rank"][is_placed])).tolist()
-    walked, members = [_NO_STEPS], [_NO_MEMBERS]
+    walked, members = [late_costs.NOTHING_DONE], [late_costs.NOTHING_PLACED]
     for rank, slices in late_costs.slices_of(connection, ranks):
         own, number = walks[1][walks[0] == rank], np.flatnonzero(walks[0] == rank)
         if number.size:
@@ -342,7 +342,7 @@ def _worded(rows: pl.DataFrame, labels: late_costs.Labels, run: str | None) -> p
     """Rows with texts in place of codes, and the run."""
     columns: dict[str, pa.Array] = {"run": pa.array([run] * rows.height, pa.string())}
     for name in rows.columns:
-        if name in {"name", "op", "module"}:
+        if name in late_costs.PLACE:
             columns[name] = labels.words(rows[name])
         elif name == "cause":
             codes = rows[name].to_numpy()
@@ -359,14 +359,6 @@ _OF_PAIRS: Final = (
     "match", "rank", "event_id", "held_up_ns", "behind_ns", "came_ns", "before_came_ns",
     "before_rank", "start_ns", "before_start_ns",
 )  # fmt: skip
-_NO_MEMBERS: Final = pl.DataFrame(
-    schema=dict.fromkeys(("rank", "event_id", "name", "op", "module"), pl.Int64)
-)
-_NO_STEPS: Final = pl.DataFrame(
-    schema=dict.fromkeys(
-        ("walk", "cause", "name", "op", "module", "waits_for_rank", "done_ns"), pl.Int64
-    )
-)
 _TYPES: Final = {
     "rank": "INTEGER",
     "cause": "VARCHAR",

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from profframe.analysis.critical_path.graph import NONE, UNKNOWN, WORK
 from profframe.analysis.critical_path.segments import BOUNDS_OF_EDGES
+from profframe.analysis.critical_path.source import EVENT_BITS, MOST_EVENTS
 from profframe.facts.arrays import last_equal, numbers
 from profframe.intervals import Ints, Mask, last_until
 from profframe.query.run import selected
@@ -30,11 +31,10 @@ _OF_BOUNDS: Final = {
 _OF_EDGES: Final = np.array([_OF_BOUNDS[bound] for bound in BOUNDS_OF_EDGES.values()])
 _SHARED: Final = (HOST, INPUT, COMPUTE, COPY)
 """Causes that the other rank may have had beside its path."""
-_PLACE: Final = ("name", "op", "module")
-_OF_WALK: Final = ("cause", *_PLACE, "waits_for_rank")
+PLACE: Final = ("name", "op", "module")
+"""Columns of codes of `Labels`."""
+_OF_WALK: Final = ("cause", *PLACE, "waits_for_rank")
 _PAIR: Final = ("rank", "match")
-_MOST_SLICES: Final = 1_000_000
-"""Slices of ranks that are read together, unless one rank has more."""
 _MOST_OUTER: Final = 10_000
 """Slices around one that are looked at: damaged numbers may lead in a circle."""
 _GONE: Final = -2
@@ -89,6 +89,12 @@ class RankSlices:
         return last_equal(self.event, np.arange(self.event.size), event)
 
 
+NOTHING_DONE: Final = pl.DataFrame(schema=dict.fromkeys(("walk", *_OF_WALK, "done_ns"), pl.Int64))
+"""Rows of `done` without any walk."""
+NOTHING_PLACED: Final = pl.DataFrame(schema=dict.fromkeys(("rank", "event_id", *PLACE), pl.Int64))
+"""Rows of `placed` without any slice."""
+
+
 def labelled(connection: duckdb.DuckDBPyConnection) -> Labels:
     """Number all names, for `slices_of`."""
     connection.execute(_LABELS)
@@ -115,14 +121,14 @@ def _columns(
     group: list[int] = []
     for place, rank in enumerate(wanted):
         group.append(rank)
-        after = slices[wanted[place + 1]] if place + 1 < len(wanted) else _MOST_SLICES
-        if sum(slices[one] for one in group) + after > _MOST_SLICES:
+        after = slices[wanted[place + 1]] if place + 1 < len(wanted) else MOST_EVENTS
+        if sum(slices[one] for one in group) + after > MOST_EVENTS:
             connection.execute("SET VARIABLE cost_ranks = ?::INTEGER[]", [group])
             table = selected(connection, sql)
             columns = {name: numbers(table, name, missing=NONE) for name in table.column_names}
-            rank_of, event = columns["rank"], columns["event_id"]
-            order = np.lexsort((event, rank_of))
-            if not bool((order[1:] > order[:-1]).all()):
+            key = (columns["rank"] << EVENT_BITS) + columns["event_id"]
+            if not bool((np.diff(key) > 0).all()):
+                order = np.argsort(key, kind="stable")
                 columns = {name: values[order] for name, values in columns.items()}
             yield columns
             group = []
@@ -137,18 +143,17 @@ def _runs(values: Ints) -> Iterator[tuple[int, int, int]]:
 
 def _slices(columns: Columns) -> RankSlices:
     event = columns["event_id"]
-    place = np.arange(event.size)
-    outer, forward = (
-        np.where(columns[name] == NONE, NONE, np.where(row == NONE, _GONE, row))
-        for name in ("outer_id", "fwd_id")
-        for row in (last_equal(event, place, columns[name]),)
-    )
+
+    def rows(other: Ints) -> Ints:
+        row = last_equal(event, np.arange(event.size), other)
+        return np.where((row == NONE) & (other != NONE), _GONE, row)
+
     return RankSlices(
         event,
         columns["name"],
         columns["hierarchy"],
-        outer,
-        forward,
+        rows(columns["outer_id"]),
+        rows(columns["fwd_id"]),
         columns["is_op"] > 0,
         columns["is_module"] > 0,
         columns["cause"],
@@ -342,7 +347,7 @@ def costs(of_pairs: pl.DataFrame, owns: pl.DataFrame) -> pl.DataFrame:
     less = (cost < 0) & (pl.col("cause") != WAIT) & (pl.col("cause") != NONE)
     in_order = [
         pl.when(pl.col(column) == NONE).then(_LAST).otherwise(column)
-        for column in (*_PLACE, "waits_for_rank")
+        for column in (*PLACE, "waits_for_rank")
     ]
     cause = pl.col("cause").replace_strict(_CAUSE_ORDER, default=_LAST, return_dtype=pl.Int64)
     shared = (

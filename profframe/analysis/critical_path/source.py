@@ -29,10 +29,10 @@ MOST_EVENTS: Final = 1_000_000
 
 Columns = Mapping[str, Ints]
 Variable = int | str
-_EVENT_BITS: Final = 40
+EVENT_BITS: Final = 40
 _THREAD_BITS: Final = 24
 _BITS: Final = {
-    **dict.fromkeys(("event_id", "event", "source", "target", "call"), _EVENT_BITS),
+    **dict.fromkeys(("event_id", "event", "source", "target", "call"), EVENT_BITS),
     **dict.fromkeys(("thread", "forward_thread", "call_thread"), _THREAD_BITS),
 }
 """Columns with numbers of events and threads: the place of the rank is in the upper bits."""
@@ -163,7 +163,7 @@ def _own(name: str, values: Ints) -> Ints:
     return np.where(values < 0, values, values & ((1 << _BITS[name]) - 1))
 
 
-_EVENT: Final = f"(place << {_EVENT_BITS})"
+_EVENT: Final = f"(place << {EVENT_BITS})"
 _TABLES: Final = {
     "events": f"""
         SELECT
