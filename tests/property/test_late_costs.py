@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from profframe.analysis.critical_path import late_costs
 from profframe.analysis.critical_path.graph import NONE
-from profframe.analysis.critical_path.late_costs import Labels, RankSlices
+from profframe.analysis.critical_path.late_costs import RankSlices, SliceLabels
 
 _GONE: Final = -2
 _LABELS: Final = 4
@@ -44,9 +44,9 @@ def ranks(draw: st.DrawFn) -> RankSlices:
     )
 
 
-def labels() -> Labels:
+def labels() -> SliceLabels:
     texts = pa.chunked_array([[f"name {code}" for code in range(_LABELS)]])
-    return Labels(texts, np.arange(_LABELS) == _LOAD)
+    return SliceLabels(texts, np.arange(_LABELS) == _LOAD)
 
 
 def around(slices: RankSlices, row: int) -> tuple[int, int, int]:

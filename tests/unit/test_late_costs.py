@@ -15,8 +15,8 @@ from profframe.analysis.critical_path.late_costs import (
     COMPUTE,
     HOST,
     WAIT,
-    Labels,
     RankSlices,
+    SliceLabels,
 )
 from profframe.query.header import Answer
 from profframe.query.run import prepare
@@ -38,7 +38,7 @@ def test_the_forward_op_of_an_inner_slice_counts_where_all_outer_ones_end() -> N
         is_module=np.array([True, False, False, False]),
         cause=none,
     )
-    labels = Labels(pa.chunked_array([["module", "op"]]), np.zeros(2, np.bool_))
+    labels = SliceLabels(pa.chunked_array([["module", "op"]]), np.zeros(2, np.bool_))
     found = late_costs.places(slices, labels, np.array([3, 2]))
     assert found["op"].tolist() == [1, NONE]
     assert found["module"].tolist() == [0, NONE]

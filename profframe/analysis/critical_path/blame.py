@@ -207,7 +207,7 @@ def compare(
 
 
 def _walked(
-    connection: duckdb.DuckDBPyConnection, gathered: JobWindow, labels: late_costs.Labels
+    connection: duckdb.DuckDBPyConnection, gathered: JobWindow, labels: late_costs.SliceLabels
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The pairs with the numbers of their walks, what walks passed, and members of collectives."""
     pairs, waits = _columns(connection, _PAIRS), _columns(connection, _MEMBERS)
@@ -338,7 +338,7 @@ def _columns(connection: duckdb.DuckDBPyConnection, sql: str) -> _Columns:
     return {name: numbers(table, name, missing=UNSET) for name in table.column_names}
 
 
-def _worded(rows: pl.DataFrame, labels: late_costs.Labels, run: str | None) -> pa.Table:
+def _worded(rows: pl.DataFrame, labels: late_costs.SliceLabels, run: str | None) -> pa.Table:
     """Rows with texts in place of codes, and the run."""
     columns: dict[str, pa.Array] = {"run": pa.array([run] * rows.height, pa.string())}
     for name in rows.columns:

@@ -32,7 +32,7 @@ _OF_EDGES: Final = np.array([_OF_BOUNDS[bound] for bound in BOUNDS_OF_EDGES.valu
 _SHARED: Final = (HOST, INPUT, COMPUTE, COPY)
 """Causes that the other rank may have had beside its path."""
 PLACE: Final = ("name", "op", "module")
-"""Columns of codes of `Labels`."""
+"""Columns of codes of `SliceLabels`."""
 _OF_WALK: Final = ("cause", *PLACE, "waits_for_rank")
 _PAIR: Final = ("rank", "match")
 _MOST_OUTER: Final = 10_000
@@ -45,7 +45,7 @@ Columns = Mapping[str, Ints]
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
+class SliceLabels:
     """Texts that are numbered: names of slices, and module hierarchies."""
 
     texts: pa.ChunkedArray
@@ -60,7 +60,7 @@ class Labels:
 
 @dataclass(frozen=True, slots=True)
 class RankSlices:
-    """All slices of a rank in the order of their ids; codes are those of `Labels`.
+    """All slices of a rank in the order of their ids; codes are those of `SliceLabels`.
 
     Attributes
     ----------
@@ -95,11 +95,11 @@ NOTHING_PLACED: Final = pl.DataFrame(schema=dict.fromkeys(("rank", "event_id", *
 """Rows of `placed` without any slice."""
 
 
-def labelled(connection: duckdb.DuckDBPyConnection) -> Labels:
+def labelled(connection: duckdb.DuckDBPyConnection) -> SliceLabels:
     """Number all names, for `slices_of`."""
     connection.execute(_LABELS)
     table = selected(connection, "SELECT name, is_load FROM _labels ORDER BY code")
-    return Labels(table["name"], numbers(table, "is_load") > 0)
+    return SliceLabels(table["name"], numbers(table, "is_load") > 0)
 
 
 def slices_of(
@@ -160,7 +160,7 @@ def _slices(columns: Columns) -> RankSlices:
     )
 
 
-def places(slices: RankSlices, labels: Labels, rows: Ints) -> dict[str, Ints]:
+def places(slices: RankSlices, labels: SliceLabels, rows: Ints) -> dict[str, Ints]:
     """What is around slices: for device work around its launch; for a backward op its forward op.
 
     Parameters
@@ -206,7 +206,7 @@ def places(slices: RankSlices, labels: Labels, rows: Ints) -> dict[str, Ints]:
     }
 
 
-def done(slices: RankSlices, labels: Labels, walked: Columns) -> pl.DataFrame:
+def done(slices: RankSlices, labels: SliceLabels, walked: Columns) -> pl.DataFrame:
     """What walks along the path of a rank passed: ``walk``, cause, place and ``done_ns``.
 
     ``walked`` has a row per stretch: ``walk event edge waits_for_rank is_member is_wait dur_ns``.
@@ -235,7 +235,7 @@ def done(slices: RankSlices, labels: Labels, walked: Columns) -> pl.DataFrame:
     return frame.group_by("walk", *_OF_WALK).agg(pl.col("done_ns").sum())
 
 
-def placed(slices: RankSlices, labels: Labels, rank: int, events: Ints) -> pl.DataFrame:
+def placed(slices: RankSlices, labels: SliceLabels, rank: int, events: Ints) -> pl.DataFrame:
     """Name, op and module of some slices of a rank, by ``rank`` and ``event_id``."""
     row = slices.rows(events)
     events, row = events[row >= 0], row[row >= 0]
