@@ -32,6 +32,7 @@ class Call:
     kernel: str
     op: str
     dims: str = "[[2,2]]"
+    types: str | None = None
     label: str | None = None
     grid: str | None = None
 
@@ -57,7 +58,11 @@ def capture_rows(
         rows.append(event(f"nn.Module: Layer_{place}", at, at + 9, **module))
         if call.label:
             rows.append(event(call.label, at + 1, at + 8, category="user_annotation"))
-        op: dict[str, Any] = {"input_dims": call.dims, "external_id": 1 + place}
+        op: dict[str, Any] = {
+            "input_dims": call.dims,
+            "input_types": call.types,
+            "external_id": 1 + place,
+        }
         rows.append(event(call.op, at + 2, at + 7, **op))
         rows.append(event(name, at + 3, at + 4, category="cuda_runtime", args=args))
     at = end - 5
@@ -70,7 +75,11 @@ def eager_rows(graph: Sequence[Call], start: int, correlation: int) -> list[dict
     rows = []
     for place, call in enumerate(graph):
         at, number = start + 10 * place, correlation + place
-        op: dict[str, Any] = {"input_dims": call.dims, "external_id": 1000 + number}
+        op: dict[str, Any] = {
+            "input_dims": call.dims,
+            "input_types": call.types,
+            "external_id": 1000 + number,
+        }
         launch: dict[str, Any] = {"category": "cuda_runtime", "correlation": number}
         rows.append(event(call.op, at, at + 8, **op))
         rows.append(event("hipLaunchKernel", at + 2, at + 3, **launch))

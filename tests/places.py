@@ -14,3 +14,5 @@ TRACES: Final = Path(
 """Real traces from public repositories, with an ``index.csv``; not on every machine."""
 CASES: Final = (TRACES.parent / "cases").absolute()
 """Small inputs that reproduce public reports, with the right values; beside the traces."""
+ORACLES: Final = (TRACES.parent / "oracles").absolute()
+"""What other tools say of these traces; beside them."""

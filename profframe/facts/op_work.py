@@ -22,6 +22,7 @@ from profframe.facts.arrays import (
     present,
     words,
 )
+from profframe.facts.batch_lengths import batch_lengths
 from profframe.facts.fact import Note, Output, Tables, columns, fact, of_events
 from profframe.facts.formulas import MISFITS, Formula, Op, counted, formula_of
 from profframe.facts.formulas.dtypes import (
@@ -35,6 +36,7 @@ from profframe.facts.formulas.dtypes import (
     Dtype,
 )
 from profframe.facts.formulas.ops import parsed
+from profframe.facts.formulas.sequence_lengths import BatchLengths
 from profframe.facts.list_types import text_codes, types_of_lists
 from profframe.intervals import Ints, Mask
 
@@ -66,7 +68,7 @@ _LARGEST: Final = 1 << 62
     inputs=columns(
         events="kind name input_dims input_types input_strides concrete_inputs given_flops"
         " given_bytes bytes dur_ns parent_id preorder last_descendant_id op_id"
-        " launch_id replays"
+        " launch_id replays phase_id"
     ),
     outputs=columns(events="flops bytes work_id work_dtype"),
     options=("formulas",),
@@ -80,8 +82,9 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
     replay of a captured op. An op with known bytes only leaves to the ops inside it what they
     launch, or everything if they compute. A kernel whose work the source records keeps that, and
     the others share the rest. ``formulas`` take precedence over those of
-    `profframe.facts.formulas`; None marks an op with unknown work. Ops without FLOPs because of
-    unrecorded lengths are counted (``work_needs_lengths``).
+    `profframe.facts.formulas`; None marks an op with unknown work. Attention of sequences whose
+    lengths were not recorded has those of its step (`batch_lengths`), each replay of a captured one
+    those of its own; what has no FLOPs without them is counted (``work_needs_lengths``).
     """
     events = tables["events"]
     op_work = _op_work(events, formulas)
@@ -90,12 +93,11 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
     kernels = np.flatnonzero(is_kind(events, ("kernel",)))
     op = numbers(events, "op_id", missing=-1)[kernels]
     owner[kernels] = np.where(op >= 0, owner[op], -1)
-    call = _call_numbers(events, kernels, owner)
-    has_others = np.bincount(call + 1)[call + 1] > 1
-    calls = _KernelCalls(call, has_others, numbers(events, "dur_ns")[kernels])
+    calls = _kernel_calls(events, op_work, kernels, owner)
+    recorded = {"flops": _recorded(events, "given_flops"), "bytes": _moved(events)}
     shares = {
-        "flops": _spread(op_work.flops, _recorded(events, "given_flops"), kernels, owner, calls),
-        "bytes": _spread(op_work.bytes, _moved(events), kernels, owner, calls),
+        name: _spread(getattr(op_work, name), of_source, calls, getattr(calls, name))
+        for name, of_source in recorded.items()
     }
     return of_events(
         *_needing_lengths(events, op_work, owner),
@@ -106,10 +108,21 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
 
 
 @dataclass(frozen=True, slots=True)
+class _ReplayWork:
+    """Work of the replays of captured ops by the kernels in them; the same rows for all of it."""
+
+    kernels: Ints
+    op: Ints
+    flops: Ints
+    bytes: Ints
+
+
+@dataclass(frozen=True, slots=True)
 class _Work:
     """Work of each row that is an op with known work, else -1; ``dtype`` numbers ``dtypes``.
 
     ``needs_lengths`` marks ops whose operations depend on lengths that were not recorded.
+    ``replays`` is the work of captured ops of which each replay has lengths of its own.
     """
 
     flops: Ints
@@ -117,40 +130,128 @@ class _Work:
     dtype: Ints
     dtypes: list[str]
     needs_lengths: Mask
+    replays: _ReplayWork
 
-    @property
-    def has_work(self) -> Mask:
-        return (self.flops >= 0) | (self.bytes >= 0)
+    def knows(self, name: str) -> Mask:
+        """Whether each row has this amount, itself or in a replay."""
+        has_amount: Mask = getattr(self, name) >= 0
+        has_amount[self.replays.op[getattr(self.replays, name) >= 0]] = True
+        return has_amount
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Distinct calls with a formula or recorded work, and the number of that of each row, or -1."""
+
+    number: Ints
+    ops: list[Op]
+    formulas: list[Formula]
+    dtypes: dict[str, int]
+
+    def counts(self, numbers_: Ints, batch: Ints, batches: list[BatchLengths]) -> Ints:
+        """Operations, bytes, code of the type, and whether lengths are missing, in four lines.
+
+        Formulas are Python: each runs once per distinct call and lengths, not per call.
+        """
+        key = numbers_ * (len(batches) + 1) + batch + 1
+        distinct, inverse = np.unique(key, return_inverse=True)
+        results = [
+            _count(
+                replace(self.ops[number], batch=batches[code - 1] if code else None),
+                self.formulas[number],
+                self.dtypes,
+            )
+            for number, code in (divmod(key, len(batches) + 1) for key in distinct.tolist())
+        ]
+        counts: Ints = np.array(results, np.int64).reshape(-1, 4)[inverse].T
+        return counts
 
 
 def _op_work(events: pa.Table, formulas: Mapping[str, Formula | None]) -> _Work:
     """Work from the source, else from formulas, computed once for each set of inputs."""
-    flops, bytes_, dtype, lacks = np.full((4, events.num_rows), _UNKNOWN, np.int64)
+    counts = np.full((4, events.num_rows), _UNKNOWN, np.int64)
     is_op = is_kind(events, ("host_op",))
     recorded = {name: _recorded(events, name) for name in ("given_flops", "given_bytes")}
-    has_record = np.maximum(*recorded.values()) >= 0
+    calls = _calls(events, is_op, np.maximum(*recorded.values()) >= 0, formulas)
+    rows = np.flatnonzero(calls.number >= 0)
+    without = np.full(rows.size, _UNKNOWN, np.int64)
+    counts[:, rows] = calls.counts(calls.number[rows], without, [])
+    rows = rows[counts[3, rows] > 0]
+    batch, batches = batch_lengths(events) if rows.size else (without, [])
+    replayed = np.zeros(events.num_rows, np.bool_)
+    if batches:
+        replayed[rows] = _is_replayed(events)[rows]
+        eager = rows[(batch[rows] >= 0) & ~replayed[rows]]
+        counts[:, eager] = calls.counts(calls.number[eager], batch[eager], batches)
+    replays = _replay_work(events, replayed, calls, batch, batches)
+    flops, bytes_, dtype, lacks = counts
+    for values, replay_values in ((flops, replays.flops), (bytes_, replays.bytes)):
+        _fill_if_equal(values, replays.op, replay_values)
+    for values, recorded_values in zip((flops, bytes_), recorded.values(), strict=True):
+        is_recorded = is_op & (recorded_values >= 0)
+        values[is_recorded] = recorded_values[is_recorded]
+    work_ = _Work(flops, bytes_, dtype, list(calls.dtypes), lacks > 0, replays)
+    return replace(work_, needs_lengths=work_.needs_lengths & ~work_.knows("flops"))
+
+
+def _calls(
+    events: pa.Table, is_op: Mask, has_record: Mask, formulas: Mapping[str, Formula | None]
+) -> _Calls:
+    number = np.full(events.num_rows, _UNKNOWN, np.int64)
     names, texts = words(events, "name")
     has_inputs = is_op & present(events, "input_dims")
     by_name = _by_name(texts, np.unique(names[has_inputs]), formulas)
     has_formula = np.array([*(i in by_name for i in range(len(texts))), False], np.bool_)[names]
     rows = np.flatnonzero(has_inputs & (has_formula | has_record))
-    dtypes: dict[str, int] = {}
-    if rows.size:
-        inner_rows, sizes = _inside(events, rows, names, by_name)
-        code, keys, inputs = _distinct_inputs(events, np.append(rows, inner_rows), names, texts)
-        sequence, sequences = _sequences(code[rows.size :], sizes)
-        # Formulas are Python: each runs once per distinct call, not per call.
-        calls, call = np.unique(code[: rows.size] * len(sequences) + sequence, return_inverse=True)
-        counts = []
-        for place, inner in (divmod(number, len(sequences)) for number in calls.tolist()):
-            inside = [_call(keys[other], inputs) for other in sequences[inner]]
-            formula = by_name.get(keys[place][0], _NO_FORMULA)
-            counts.append(_count(_call(keys[place], inputs, inside), formula, dtypes))
-        flops[rows], bytes_[rows], dtype[rows], lacks[rows] = np.array(counts, np.int64)[call].T
-    for values, recorded_values in zip((flops, bytes_), recorded.values(), strict=True):
-        is_recorded = is_op & (recorded_values >= 0)
-        values[is_recorded] = recorded_values[is_recorded]
-    return _Work(flops, bytes_, dtype, list(dtypes), (lacks > 0) & (flops < 0))
+    if not rows.size:
+        return _Calls(number, [], [], {})
+    inner_rows, sizes = _inside(events, rows, names, by_name)
+    code, keys, inputs = _distinct_inputs(events, np.append(rows, inner_rows), names, texts)
+    sequence, sequences = _sequences(code[rows.size :], sizes)
+    calls, number[rows] = np.unique(
+        code[: rows.size] * len(sequences) + sequence, return_inverse=True
+    )
+    ops, formulas_ = [], []
+    for place, inner in (divmod(call, len(sequences)) for call in calls.tolist()):
+        inside = [_call(keys[other], inputs) for other in sequences[inner]]
+        ops.append(_call(keys[place], inputs, inside))
+        formulas_.append(by_name.get(keys[place][0], _NO_FORMULA))
+    return _Calls(number, ops, formulas_, {})
+
+
+def _is_replayed(events: pa.Table) -> Mask:
+    """Whether each row is a call in a captured graph."""
+    if "replays" not in events.column_names:
+        return np.zeros(events.num_rows, np.bool_)
+    return present(events, "replays")
+
+
+def _replay_work(
+    events: pa.Table, replayed: Mask, calls: _Calls, batch: Ints, batches: list[BatchLengths]
+) -> _ReplayWork:
+    """Work of captured ops in each replay, whose lengths are those of the step of its launch."""
+    none = np.empty(0, np.int64)
+    if not replayed.any():
+        return _ReplayWork(none, none, none, none)
+    kernels = np.flatnonzero(is_kind(events, ("kernel",)))
+    inside = numbers(events, "op_id", missing=-1)[kernels]
+    op = np.append(_owners(events, replayed), _UNKNOWN)[inside]
+    launch = numbers(events, "launch_id", missing=-1)[kernels]
+    number = np.append(batch, _UNKNOWN)[launch]
+    has_lengths = (op >= 0) & (number >= 0)
+    kernels, op = kernels[has_lengths], op[has_lengths]
+    flops, bytes_, *_ = calls.counts(calls.number[op], number[has_lengths], batches)
+    return _ReplayWork(kernels, op, flops, bytes_)
+
+
+def _fill_if_equal(values: Ints, op: Ints, replay_values: Ints) -> None:
+    """Give captured ops the work of their replays, where all do as much."""
+    order = np.argsort(op, kind="stable")
+    op, replay_values = op[order], replay_values[order]
+    first = np.flatnonzero(np.append(True, op[1:] != op[:-1])[: op.size])
+    if first.size:
+        least, most = (at.reduceat(replay_values, first) for at in (np.minimum, np.maximum))
+        values[op[first]] = np.where(least == most, most, _UNKNOWN)
 
 
 def _by_name(
@@ -274,11 +375,11 @@ def _named_dtype(name: str) -> int:
 
 def _all_owners(events: pa.Table, op_work: _Work) -> Ints:
     """Owner of each row: the outermost op with known operations, else one with known bytes."""
-    in_whole = op_work.flops >= 0
+    in_whole = op_work.knows("flops")
     # The outermost op with FLOPs, so that aten::linear and the aten::addmm inside it do not both
     # count.
     owner = _owners(events, in_whole)
-    in_part = op_work.has_work & ~in_whole
+    in_part = op_work.knows("bytes") & ~in_whole
     if not in_part.any():
         return owner
     # An op of which only bytes are known must not own kernels whose FLOPs an op inside it explains.
@@ -298,7 +399,11 @@ def _computes_inside(events: pa.Table, op_work: _Work, rows: Ints) -> Mask:
 
 def _needing_lengths(events: pa.Table, op_work: _Work, owner: Ints) -> Iterator[Note]:
     """A note on ops without operations that no other op accounts for, by their names."""
-    rows = np.flatnonzero(op_work.needs_lengths & (owner == np.arange(owner.size)))
+    lacking = op_work.needs_lengths & (owner < 0)
+    if not lacking.any():
+        return
+    lacking[np.flatnonzero(lacking)] = ~_computes_inside(events, op_work, np.flatnonzero(lacking))
+    rows = np.flatnonzero(lacking & (_owners(events, lacking) == np.arange(owner.size)))
     if not rows.size:
         return
     names, texts = words(events, "name")
@@ -367,20 +472,42 @@ def _moved(events: pa.Table) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class _KernelCalls:
-    """For each kernel the call that it works for, whether others do, too, and its duration."""
+    """For each kernel the call that it works for, whether others do, too, and its duration.
 
+    ``flops`` and ``bytes`` are those of the whole call, -1 if they are not known.
+    """
+
+    kernels: Ints
     number: Ints
     has_others: Mask
     dur: Ints
+    flops: Ints
+    bytes: Ints
+
+
+def _kernel_calls(events: pa.Table, op_work: _Work, kernels: Ints, owner: Ints) -> _KernelCalls:
+    call = _call_numbers(events, kernels, owner)
+    has_others = np.bincount(call + 1)[call + 1] > 1
+    amounts = []
+    for name in ("flops", "bytes"):
+        amount = np.append(getattr(op_work, name), _UNKNOWN)
+        of_replay, replays = np.full(owner.size, _UNKNOWN, np.int64), op_work.replays
+        is_owner = owner[replays.kernels] == replays.op
+        of_replay[replays.kernels[is_owner]] = getattr(replays, name)[is_owner]
+        varies = np.zeros(owner.size + 1, np.bool_)
+        varies[replays.op] = True
+        of_owner = amount[owner[kernels]]
+        amounts.append(np.where(varies[owner[kernels]], of_replay[kernels], of_owner))
+    return _KernelCalls(kernels, call, has_others, numbers(events, "dur_ns")[kernels], *amounts)
 
 
 def _call_numbers(events: pa.Table, kernels: Ints, owner: Ints) -> Ints:
     """Number of the call of its owner that each kernel is of; a captured op has one per replay."""
     call = owner[kernels].copy()
-    if "replays" not in events.column_names:
-        return call
     launch = numbers(events, "launch_id", missing=_UNKNOWN)[kernels]
-    of_replay = np.append(present(events, "replays"), False)[call] & (launch >= 0)
+    of_replay = np.append(_is_replayed(events), False)[call] & (launch >= 0)
+    if not of_replay.any():
+        return call
     key = launch[of_replay] * owner.size + call[of_replay]
     if (key[1:] >= key[:-1]).all():  # as if launches do not overlap
         number = np.cumsum(np.append(True, key[1:] != key[:-1])[: key.size])
@@ -390,24 +517,27 @@ def _call_numbers(events: pa.Table, kernels: Ints, owner: Ints) -> Ints:
     return call
 
 
-def _spread(op_work: Ints, recorded: Ints, kernels: Ints, owner: Ints, calls: _KernelCalls) -> Ints:
-    """Work of each row: of ops their own, of kernels what the source records, else their share."""
+def _spread(op_work: Ints, recorded: Ints, calls: _KernelCalls, amount: Ints) -> Ints:
+    """Work of each row: of ops their own, of kernels what the source records, else their share.
+
+    ``amount`` is the work of the call that each kernel is of.
+    """
     shares = np.where(op_work >= 0, op_work, recorded)
-    op = owner[kernels]
-    kernel_work = recorded[kernels]
-    owned = (op >= 0) & (op_work[op] >= 0)
-    rest = op_work[op]
+    kernel_work = recorded[calls.kernels]
+    owned, rest = amount >= 0, amount
     has_record = owned & (kernel_work >= 0)
     if has_record.any():
         given = np.zeros(int(calls.number.max()) + 1, np.int64)
         np.add.at(given, calls.number[has_record], kernel_work[has_record])
         rest = rest - given[calls.number]
     sharing = owned & (kernel_work < 0)
-    shares[kernels[sharing]] = np.maximum(rest[sharing], 0)
+    shares[calls.kernels[sharing]] = np.maximum(rest[sharing], 0)
     several = sharing & calls.has_others
     if several.any():
-        amount = shares[kernels[several]]
-        shares[kernels[several]] = _apportioned(amount, calls.number[several], calls.dur[several])
+        amount = shares[calls.kernels[several]]
+        shares[calls.kernels[several]] = _apportioned(
+            amount, calls.number[several], calls.dur[several]
+        )
     return shares
 
 

@@ -25,7 +25,9 @@ from profframe.facts.arrays import (
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.intervals import Ints, nearest, nest, rows_by_value, stab
 
-PHASES: Final = ("prefill", "decode", "mixed", "draft", "verify", "idle", "capture", "dummy")
+PHASES: Final = (
+    "prefill", "decode", "mixed", "draft", "verify", "diffusion", "idle", "capture", "dummy",
+)  # fmt: skip
 """Every phase; what is not known has none."""
 _UNKNOWN: Final = len(PHASES)
 _CODES: Final[Mapping[str, int]] = MappingProxyType({name: i for i, name in enumerate(PHASES)})
@@ -90,6 +92,8 @@ def _of_sglang(match: re.Match[str]) -> Mark:
 
 
 def _of_atom(match: re.Match[str]) -> Mark:
+    if match["dummy"]:
+        return Mark("dummy", WHOLE)
     if match["mode"] == "prefill":
         return Mark("prefill", FORWARD)
     numbers_of = dict(re.findall(r"\b(p|spec)=(\d+)", match["rest"]))
@@ -105,7 +109,7 @@ def _of_word(match: re.Match[str]) -> Mark:
 
 
 _N: Final = r"\d{1,18}"
-_LENGTHS: Final = r"(?:\((?:sq)?{}(?:[a-z]+\d+)*\))?"
+_LENGTHS: Final = r"(?:\((?:sq)?{}(?:(?:[a-z]+|_)\d+)*\))?"
 _ANNOTATIONS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Mark]], ...]] = (
     (
         re.compile(
@@ -117,7 +121,14 @@ _ANNOTATIONS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Mark]
     (re.compile(rf"execute_new_(?P<new>{_N})_cached_(?P<cached>{_N})"), _of_old_vllm),
     (re.compile(r"step\[(?P<mode>\w+)(?: [^\]]*)?\]"), _of_sglang),
     (re.compile(rf"(?:ForwardMode\.)?(?P<mode>{'|'.join(_SGLANG)})"), _of_sglang),
-    (re.compile(rf"(?P<mode>prefill|decode)\[bs={_N}(?P<rest>.*)\]"), _of_atom),
+    (
+        re.compile(
+            rf"(?P<dummy>dummy_)?(?:eager_)?(?P<mode>prefill|decode)\[bs={_N}(?P<rest>.*)\]"
+        ),
+        _of_atom,
+    ),
+    (re.compile(rf"(?:draft\[{_N}/{_N} |dspark\[)bs=.*\]"), lambda _: Mark("draft", WHOLE)),
+    (re.compile(rf"execute_diffusion_{_N}_{_N}x{_N}"), lambda _: Mark("diffusion", FORWARD)),
     (
         re.compile(
             rf"\[Executor\] _forward_step {_N}: (?P<context>{_N}) ctx reqs, (?:{_N} ctx tokens, )?"
@@ -132,13 +143,13 @@ _ANNOTATIONS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Mark]
         ),
         _of_word,
     ),
-    (re.compile(rf"capture_{_N}_\w+"), lambda _: Mark("capture", WHOLE)),
+    (re.compile(rf"capture_(?:{_N}_\w+|graph_bs_{_N})"), lambda _: Mark("capture", WHOLE)),
     (
         re.compile(r"(?:(?:v2_)?gpu_model_runner: forward|Forward)"),
         lambda _: Mark(None, GUESS),
     ),
 )  # fmt: skip
-"""Names of annotations of vLLM, SGLang, ATOM and TensorRT-LLM, in their order."""
+"""Names of annotations of vLLM, SGLang, ATOM, TensorRT-LLM and xDiT, in their order."""
 
 _SGLANG_RUNNER: Final = r"sglang/srt/model_executor/"
 _SGLANG_DRAFTS: Final = r"sglang/srt/speculative/\w*worker\w*"

@@ -8,7 +8,7 @@
 CREATE OR REPLACE TEMP MACRO phase_number(name, word) AS
 try_cast(nullif(regexp_extract(name, '[ \[](?:' || word || ')=(\d{1,18})(?:\D|$)', 1), '') AS BIGINT);
 
--- phase_counts: requests and tokens in the name of a marker, in the forms of vLLM, TensorRT-LLM, SGLang and ATOM. In a decode of
+-- phase_counts: requests and tokens in the name of a marker, in the forms of vLLM, TensorRT-LLM, SGLang, ATOM and xDiT. In a decode of
 -- SGLang or TensorRT-LLM each request has one token, unless the name gives another number.
 -- parameter name VARCHAR  name of the marker
 -- parameter phase VARCHAR  its phase
@@ -44,7 +44,9 @@ CREATE OR REPLACE TEMP MACRO phase_counts(name, phase) AS (
                 try_cast(nullif(said.generation, '') AS BIGINT) AS after,
                 try_cast(nullif(said.context_tokens, '') AS BIGINT) AS before_sum,
                 try_cast(nullif(said.generation_tokens, '') AS BIGINT) AS after_sum,
-                phase_number(name, 'bs') AS bs,
+                coalesce(
+                    phase_number(name, 'bs'), try_cast(regexp_extract(name, '^execute_diffusion_(\d{1,18})_', 1) AS BIGINT)
+                ) AS bs,
                 phase_number(name, 'toks?') AS toks
             FROM (
                 SELECT CASE

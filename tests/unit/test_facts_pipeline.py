@@ -94,12 +94,15 @@ def served() -> Tables:
         event("step[DECODE bs=2]", 0, 9, category="user_annotation"),
         event("cudaGraphLaunch", 1, 2, **call),
         event("k", 3, 8, category="kernel", correlation=5, **line),
-        event("step[DECODE bs=2]", 10, 19, category="user_annotation"),
+        event("step[DECODE bs=2 g_sq=2 g_sk=9 g_sqsq=2 g_sqsk=9]", 10, 19,
+              category="user_annotation"),
+        event("vllm::unified_attention", 12, 13, input_dims="[[2,4,8],[2,2,8],[2,2,8]]",
+              input_types='["float","float","float"]'),
         event("cudaStreamSynchronize", 11, 12, **call | {"correlation": 6}),
         event("sync", 11, 12, category="cuda_sync", sync_kind="Stream Sync", correlation=6, **line),
         event("cudaGraphLaunch", 13, 14, **call | {"correlation": 7}),
         event("k", 6, 15, category="kernel", correlation=7, thread=3, device=0, stream=8),
-    )
+    )  # fmt: skip
 
 
 def shown() -> Tables:

@@ -2,67 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import hypothesis.strategies as st
-import pyarrow as pa
 import pytest
 from hypothesis import given
 
 from profframe.facts import add_facts
 from profframe.facts.formulas import Formula
+from profframe.facts.formulas.formula import everything
 from tests.builders import Row, event, tables
-
-Inputs = dict[str, Any]
-
-
-def inputs(dims: str, *types: str) -> Inputs:
-    """The columns of what goes into an op."""
-    return {"input_dims": dims, "input_types": json.dumps(types, separators=(",", ":"))}
-
+from tests.unit.work_rows import Inputs, call, column, facts, inputs, kernel
 
 MM = inputs("[[4,5],[5,3]]", "float", "float")
 """120 FLOP and 188 bytes."""
-COLUMNS = ["flops", "bytes", "work_id", "work_dtype"]
 LINEAR = inputs("[[4,5],[3,5],[]]", "float", "float", "")
 """As much."""
 HALVES = inputs("[[4,5],[5,3]]", "c10::Half", "c10::Half")
 LISTS = inputs("[[[4,6],[3]],[]]", "TensorList", "Scalar")
 """27 numbers."""
 BF16 = inputs("[[4,6]]", "c10::BFloat16")
-
-
-def call(start: int, number: int, **columns: Any) -> dict[str, object]:
-    """A call that launches something."""
-    own = {"category": "cuda_runtime", "correlation": number}
-    return event("cudaLaunchKernel", start, start + 1) | own | columns
-
-
-def kernel(start: int, end: int | None, number: int | None, **columns: Any) -> dict[str, object]:
-    own = {"category": "kernel", "thread": 9, "correlation": number, "device": 0}
-    return event("sgemm", start, end) | own | columns
-
-
-def facts(
-    *events: Row, given: Mapping[int, Mapping[str, int]] | None = None, **options: Any
-) -> list[dict[str, Any]]:
-    """The columns of work of each row; ``given`` is what the source says of some rows."""
-    source = tables(*events)
-    rows = source["events"]
-    for name in ("given_flops", "given_bytes"):
-        if given is not None:
-            values = [given.get(i, {}).get(name) for i in range(rows.num_rows)]
-            rows = rows.append_column(name, pa.array(values, pa.int64()))
-    found = add_facts({**source, "events": rows}, **options)["events"]
-    of_work: list[dict[str, Any]] = found.select(COLUMNS).to_pylist()
-    return of_work
-
-
-def column(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    return [row[name] for row in rows]
 
 
 def test_the_outermost_known_op_owns_what_is_launched_inside_it() -> None:
@@ -464,7 +425,7 @@ def test_work_is_shared_by_durations_of_any_length() -> None:
 
 KEYS = "[6,2,8]"
 ATTENTION = inputs(f"[[6,4,8],{KEYS},{KEYS},[6,4,8],[]]", *["c10::BFloat16"] * 4, "")
-"""1152 bytes, and operations that depend on lengths."""
+"""Attention whose work depends on lengths; as tensors they have 1152 bytes."""
 FILL = inputs("[[10],[]]", "float", "Scalar")
 """40 bytes."""
 
@@ -475,14 +436,18 @@ def notes(*events: Row) -> list[tuple[object, ...]]:
     return [(row["events"], row["example_event_id"], row["detail"]) for row in checks]
 
 
+MINE = {"my::layer": Formula(None, everything)}
+
+
 def test_an_op_of_known_bytes_owns_what_no_op_inside_has_launched() -> None:
     rows = facts(
-        event("vllm::unified_attention_with_output", 0, 50, **ATTENTION),
+        event("my::layer", 0, 50, **ATTENTION),
         event("aten::fill_", 10, 20, **FILL),
         call(15, 1),
         call(25, 2),
         kernel(60, 70, 1),
         kernel(70, 80, 2),
+        formulas=MINE,
     )
     assert column(rows, "work_id") == [0, 1, 1, 0, 1, 0]
     assert column(rows, "bytes") == [1152, 40, None, None, 40, 1152]
@@ -491,16 +456,26 @@ def test_an_op_of_known_bytes_owns_what_no_op_inside_has_launched() -> None:
 
 def test_an_op_of_known_bytes_leaves_all_to_one_inside_that_computes() -> None:
     events = (
-        event("vllm::unified_attention_with_output", 0, 50, **ATTENTION),
+        event("my::layer", 0, 50, **ATTENTION),
         event("aten::mm", 10, 20, **MM),
         call(15, 1),
         call(25, 2),
         kernel(60, 70, 1),
         kernel(70, 80, 2),
     )
-    rows = facts(*events)
+    rows = facts(*events, formulas=MINE)
     assert column(rows, "work_id") == [None, 1, 1, None, 1, None]
     assert column(rows, "flops") == [None, 120, None, None, 120, None]
+
+
+def test_attention_without_lengths_leaves_all_to_one_inside_that_computes() -> None:
+    events = (
+        event("vllm::unified_attention_with_output", 0, 50, **ATTENTION),
+        event("aten::mm", 10, 20, **MM),
+        call(15, 1),
+        kernel(60, 70, 1),
+    )
+    assert column(facts(*events), "work_id") == [None, 1, 1, 1]
     assert notes(*events) == []
 
 

@@ -235,6 +235,8 @@ def in_one_step(layer: list[str], start: int, launches: int = 2) -> list[dict[st
         ("execute_context_1(20)_generation_8(8)", "large"),
         ("DECODE bs=8", "small"),
         ("decode[bs=16 tok=32 d=16]", "large"),
+        ("decode[bs=30/32 tok=30 d=30]", "large"),
+        ("execute_context_0(0)_generation_7(7_49)", "small"),
         ("execute_context_0(0)_generation_64(64)", None),
         ("execute_context_0(0)_generation_2(2)", None),
     ],

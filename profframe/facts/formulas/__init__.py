@@ -28,13 +28,14 @@ from profframe.facts.formulas.experts import EXPERTS
 from profframe.facts.formulas.formula import Count, Formula, like, moved, none
 from profframe.facts.formulas.libraries import LIBRARIES
 from profframe.facts.formulas.matrices import MATRICES
-from profframe.facts.formulas.ops import Op, Tensor, Unknown, UnknownLengths
+from profframe.facts.formulas.ops import Op, Tensor
 from profframe.facts.formulas.products import PRODUCT_NAMES, PRODUCTS
 from profframe.facts.formulas.quantisation import QUANTISATION
 from profframe.facts.formulas.ragged_attention import SEQUENCE_NAMES, SEQUENCES
 from profframe.facts.formulas.reductions import REDUCTIONS
 from profframe.facts.formulas.states import STATES
 from profframe.facts.formulas.triton import TRITON_NAMES
+from profframe.facts.formulas.unknowns import Unknown, UnknownLengths
 
 __all__ = [
     "DTYPES",

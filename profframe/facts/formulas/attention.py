@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from profframe.facts.formulas.formula import Count, Formula, broadcast, by_op, dense, read
-from profframe.facts.formulas.ops import Op, Shape, Unknown
+from profframe.facts.formulas.ops import Op, Shape
+from profframe.facts.formulas.unknowns import Unknown
 
 
 class Sizes(NamedTuple):

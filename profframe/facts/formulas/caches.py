@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from profframe.facts.formulas.formula import Count, Formula, by_op, dense, none, once, read
-from profframe.facts.formulas.ops import Op, Unknown
+from profframe.facts.formulas.ops import Op
+from profframe.facts.formulas.unknowns import Unknown
 
 
 def _stored(sources: Iterable[int], cache: int, slots: int | None = None) -> Count:

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from profframe.facts.formulas.formula import Count, Formula, by_op, dense, product, read
-from profframe.facts.formulas.ops import Op, Shape, Unknown
+from profframe.facts.formulas.ops import Op, Shape
+from profframe.facts.formulas.unknowns import Unknown
 
 
 @dataclass(frozen=True, slots=True)

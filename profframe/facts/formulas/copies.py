@@ -15,7 +15,8 @@ from profframe.facts.formulas.formula import (
     product,
     read,
 )
-from profframe.facts.formulas.ops import Op, Tensor, Unknown
+from profframe.facts.formulas.ops import Op, Tensor
+from profframe.facts.formulas.unknowns import Unknown
 
 
 def _copy_bytes(op: Op) -> int:

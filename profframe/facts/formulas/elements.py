@@ -24,7 +24,8 @@ from profframe.facts.formulas.formula import (
     read,
     size,
 )
-from profframe.facts.formulas.ops import Op, Tensor, Unknown
+from profframe.facts.formulas.ops import Op, Tensor
+from profframe.facts.formulas.unknowns import Unknown
 
 
 def _operands(op: Op, places: Iterable[int]) -> list[Tensor]:

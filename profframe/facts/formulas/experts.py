@@ -17,8 +17,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from profframe.facts.formulas.dtypes import BF16, FP4, FP8, UINT8, Dtype
 from profframe.facts.formulas.formula import Formula, by_op, dense, everything, read
-from profframe.facts.formulas.ops import Op, Tensor, Unknown
+from profframe.facts.formulas.ops import Op, Tensor
 from profframe.facts.formulas.products import marlin_rows
+from profframe.facts.formulas.unknowns import Unknown
 
 
 class ExpertLayer(NamedTuple):

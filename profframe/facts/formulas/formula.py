@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from profframe.facts.formulas.dtypes import BF16, FP16, FP32, Dtype
-from profframe.facts.formulas.ops import Op, Shape, Tensor, Unknown
+from profframe.facts.formulas.ops import Op, Shape, Tensor
+from profframe.facts.formulas.unknowns import Unknown
 
 Count: TypeAlias = Callable[[Op], int]
 """Takes a call of an op and returns a number, or raises `Unknown`."""

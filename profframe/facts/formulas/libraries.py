@@ -19,7 +19,8 @@ from profframe.facts.formulas.formula import (
     moved,
     read,
 )
-from profframe.facts.formulas.ops import Op, Unknown
+from profframe.facts.formulas.ops import Op
+from profframe.facts.formulas.unknowns import Unknown
 
 
 def _add_norm_bytes(op: Op) -> int:

@@ -16,7 +16,8 @@ from profframe.facts.formulas.formula import (
     read,
     size,
 )
-from profframe.facts.formulas.ops import Op, Shape, Tensor, Unknown
+from profframe.facts.formulas.ops import Op, Shape, Tensor
+from profframe.facts.formulas.unknowns import Unknown
 
 
 def _product(first: Shape, second: Shape) -> tuple[Shape, int]:

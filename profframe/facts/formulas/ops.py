@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from profframe.facts.formulas.dtypes import DTYPES, SCALAR_TYPES, Dtype
+from profframe.facts.formulas.sequence_lengths import BatchLengths
+from profframe.facts.formulas.unknowns import Unknown
 
 Shape = tuple[int, ...]
 
@@ -20,14 +22,6 @@ _MOST_DIGITS: Final = 1000
 """Digits of a size; Python refuses more than some thousands."""
 _BOOLEANS: Final = MappingProxyType({"True": True, "False": False})
 _LIST: Final = "TensorList"
-
-
-class Unknown(Exception):  # noqa: N818 -- no error: the formula does not apply
-    """Inputs of a formula were not recorded, or do not fit it; the number becomes NULL."""
-
-
-class UnknownLengths(Unknown):
-    """The work depends on sequence lengths in tensors, whose values no profiler records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +86,8 @@ class Op:
         Type of the tensors in lists, which no profiler records.
     inside : sequence of Op
         Calls inside this one that the formula asks for, in their order.
+    batch : BatchLengths, optional
+        Lengths of the sequences in the step of a server that the call is in, if it says them.
 
     Examples
     --------
@@ -107,6 +103,7 @@ class Op:
     values: Sequence[Any] = field(default=())
     list_dtype: Dtype | None = None
     inside: Sequence[Op] = field(default=())
+    batch: BatchLengths | None = None
     _tensors: dict[int, Tensor | None] = field(default_factory=dict, repr=False, compare=False)
 
     def tensor(self, place: int) -> Tensor:

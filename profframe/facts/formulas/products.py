@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 
 from profframe.facts.formulas.dtypes import BF16, FP4, FP8, UINT8, Dtype
 from profframe.facts.formulas.formula import Formula, by_op, everything, read
-from profframe.facts.formulas.ops import Op, Shape, Tensor, Unknown
+from profframe.facts.formulas.ops import Op, Shape, Tensor
+from profframe.facts.formulas.unknowns import Unknown
 
 _PACKED: Final = frozenset({UINT8, FP4})
 """Types of tensors that hold two numbers of four bits in each element."""

@@ -16,7 +16,8 @@ from typing import Final
 
 from profframe.facts.formulas.dtypes import FP32, Dtype
 from profframe.facts.formulas.formula import Formula, by_op, dense, elements, everything, read
-from profframe.facts.formulas.ops import Op, Unknown
+from profframe.facts.formulas.ops import Op
+from profframe.facts.formulas.unknowns import Unknown
 
 _BLOCK: Final = 32
 """Numbers that share a scale in the formats of OCP (MX)."""

@@ -1,11 +1,19 @@
 """Attention of many sequences at once: one after the other, or in pages of a cache.
 
-Their lengths are in a tensor, whose values no profiler records. The work is known if the other
-numbers determine it: for a single sequence, or if all sequences with the maximum length exactly
-fill the rows. Otherwise it is unknown because of the lengths, and the bytes are a lower bound: the
-queries, the result, and one key and value for each query.
+Their lengths are in a tensor, whose values no profiler records. The work is known
 
-Softmax, masks and dropout count as in `attention`.
+- if the other numbers determine it: for a single sequence, or if all sequences with the maximum
+  length exactly fill the rows;
+- if the step of a server says the sums of the lengths (`facts.batch_lengths`).
+
+Otherwise FLOPs are unknown, and so are the bytes of keys in pages. A layer of a step is one call,
+which works on all of its sequences.
+
+A causal mask counts only the pairs that it leaves, if the call has one, as steps of servers do
+unless the call says otherwise. A window that is not among the arguments of a call, as in vLLM's
+unified attention, is not known.
+
+Softmax and dropout do not count, as in `attention`.
 
 Sources of the order of arguments: flash-attn's ``flash_attn_interface.py`` and
 ``hopper/flash_api.cpp``, vLLM's ``flash_api_torch_lib.cpp``, ``csrc/torch_bindings.cpp``,
@@ -19,17 +27,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from profframe.facts.formulas.attention import Sizes, lengths_first
+from profframe.facts.formulas.attention import lengths_first
 from profframe.facts.formulas.formula import Formula, by_op, dense, everything, read
-from profframe.facts.formulas.ops import Op, Tensor, Unknown, UnknownLengths
+from profframe.facts.formulas.ops import Op, Tensor
+from profframe.facts.formulas.sequence_lengths import BatchLengths, SequenceSums, alike
+from profframe.facts.formulas.unknowns import Unknown, UnknownLengths
 
 
 class Call(NamedTuple):
-    """Queries, keys and values of a call; the lengths are None if they were not recorded.
+    """Queries, keys and values of a call, and the sums of its lengths: None without any.
 
     ``key_heads`` are the heads of keys, ``pages`` says that keys are in pages of a cache.
+    ``causal`` is the mask, None if it is not recorded, and ``window`` the most keys that a query
+    sees.
     """
 
     query: Tensor
@@ -38,28 +50,30 @@ class Call(NamedTuple):
     key_heads: int
     width: int
     value_width: int
-    sequences: int
-    lengths: tuple[int, int] | None
+    sums: SequenceSums | None
     pages: bool
+    causal: bool | None = None
+    window: int | None = None
+
+    def flops(self, for_query: int, for_value: int) -> int:
+        """Operations with so many products of each width for a pair of a query and a key."""
+        each = for_query * self.width + for_value * self.value_width
+        pairs = self._sums.pairs(causal=self.causal is True, window=self.window)
+        return 2 * self.query.shape[-2] * pairs * each
 
     @property
-    def sizes(self) -> Sizes:
-        """Sizes of all sequences, which have one length."""
-        if self.lengths is None:
+    def _sums(self) -> SequenceSums:
+        if self.sums is None:
             raise UnknownLengths
-        heads = self.sequences * self.query.shape[-2]
-        return Sizes(heads, *self.lengths, self.width, self.value_width)
+        return self.sums
 
     @property
     def key_bytes(self) -> int:
-        """Minimum bytes of the keys and values that are read."""
+        """Bytes of the keys and values that are read: in pages, of those of these sequences."""
         if not self.pages:
             return self.key.bytes + self.value.bytes
-        keys = math.prod(self.query.shape[:-2])
-        if self.lengths is not None:
-            keys = self.sequences * self.lengths[1]
         each = self.width * self.key.size + self.value_width * self.value.size
-        return keys * self.key_heads * each
+        return self._sums.keys_read(self.window) * self.key_heads * each
 
     @property
     def result_bytes(self) -> int:
@@ -77,10 +91,31 @@ def _tensors(op: Op, first: int) -> tuple[Tensor, Tensor, Tensor]:
     return query, key, value
 
 
-def _lengths(
-    ends: Tensor | None, rows: tuple[int, int | None], longest: tuple[int, int] | None
-) -> tuple[int, tuple[int, int] | None]:
-    """Number of sequences, and the lengths of queries and keys if all are alike.
+def _mask(op: Op, place: int | None) -> tuple[bool | None, int | None]:
+    """Whether a mask is causal, at a place, and the most keys that a query sees, at the next."""
+    if place is None:
+        return None, None
+    causal = _value(op, place)
+    before = _value(op, place + 1)
+    has_window = type(before) is int and before >= 0
+    return causal if isinstance(causal, bool) else None, before + 1 if has_window else None
+
+
+def _value(op: Op, place: int) -> Any:
+    try:
+        return op.value(place)
+    except Unknown:
+        return None
+
+
+def _sums_of_call(
+    ends: Tensor | None,
+    rows: tuple[int, int | None],
+    longest: tuple[int, int] | None,
+    *,
+    causal: bool | None,
+) -> SequenceSums | None:
+    """The sums if all lengths are alike, and so follow from the call.
 
     Keys in pages have None as their number of rows. A sequence has at least as many keys as
     queries; so where the longest has no more keys than queries, and all sequences are as long as
@@ -91,12 +126,37 @@ def _lengths(
     count = ends.count - 1
     queries, keys = rows
     if keys is not None and count == 1:
-        return count, (queries, keys)
-    if longest is None:
-        return count, None
-    fills = queries == count * longest[0]
-    fits = longest[0] == longest[1] if keys is None else keys == count * longest[1]
-    return count, longest if fills and fits else None
+        longest = queries, keys
+    elif longest is None:
+        return None
+    else:
+        fills = queries == count * longest[0]
+        fits = longest[0] == longest[1] if keys is None else keys == count * longest[1]
+        if not (fills and fits):
+            return None
+    # Queries before the first key see none.
+    return alike(count, min(longest) if causal else longest[0], longest[1])
+
+
+def _of_batch(
+    op: Op, query: Tensor, key: Tensor | None, *, generates: bool = False
+) -> SequenceSums | None:
+    """The sums of the step that a call is in; keys that are not in pages must be as many."""
+    if op.batch is None:
+        return None
+    rows = math.prod(query.shape[:-2])
+    sums = op.batch.of_rows(rows, generates=generates)
+    if key is not None and (sums.queries, sums.keys) != (rows, math.prod(key.shape[:-2])):
+        raise UnknownLengths
+    return sums
+
+
+def _with_lengths(op: Op, call: Call, *, generates: bool = False) -> Call:
+    """The call with the lengths of its step, if it does not determine them itself."""
+    if call.sums is not None:
+        return call
+    sums = _of_batch(op, call.query, None if call.pages else call.key, generates=generates)
+    return call._replace(sums=sums, causal=call.causal is not False)
 
 
 def _longest(op: Op, *places: int) -> tuple[int, int] | None:
@@ -109,7 +169,7 @@ def _longest(op: Op, *places: int) -> tuple[int, int] | None:
     return None
 
 
-def _joined(first: int, ends: int, *longest: int) -> Reader:
+def _joined(first: int, ends: int, *longest: int, mask: int | None = None) -> Reader:
     """Sequences one after the other: ``(rows, heads, width)``; keys may be in pages."""
 
     def call(op: Op) -> Call:
@@ -119,36 +179,32 @@ def _joined(first: int, ends: int, *longest: int) -> Reader:
         pages = len(key.shape) != 3
         rows = query.shape[0], None if pages else key.shape[0]
         greatest = None if pages else _longest(op, *longest)
-        count, lengths = _lengths(op.optional(ends), rows, greatest)
+        masked = _mask(op, mask)
+        sums = _sums_of_call(op.optional(ends), rows, greatest, causal=masked[0])
         sizes = key.shape[-2], key.shape[-1], value.shape[-1]
-        return Call(query, key, value, *sizes, count, lengths, pages)
+        return _with_lengths(op, Call(query, key, value, *sizes, sums, pages, *masked))
 
     return call
 
 
-def _hopper(first: int, ends: int, used: int, longest: int, table: int) -> Reader:
+def _hopper(first: int, ends: int, used: int, longest: int, table: int, *, mask: int) -> Reader:
     """FlashAttention 3, with separate or consecutive sequences, or with a cache of keys."""
 
     def call(op: Op) -> Call:
         query, key, value = _tensors(op, first)
         pages = op.optional(used) is not None or op.optional(table) is not None
         sizes = key.shape[-2], key.shape[-1], value.shape[-1]
+        masked = _mask(op, mask)
         if pages:
-            return Call(query, key, value, *sizes, 0, None, pages)
+            return _with_lengths(op, Call(query, key, value, *sizes, None, pages, *masked))
         if len(query.shape) == 3:
-            return _joined(first, ends, longest)(op)
+            return _joined(first, ends, longest, mask=mask)(op)
         apart = lengths_first(op, range(first, first + 3))
-        lengths = apart.queries, apart.keys
-        return Call(query, key, value, *sizes, query.shape[0], lengths, pages)
+        queries = min(apart.queries, apart.keys) if masked[0] else apart.queries
+        sums = alike(query.shape[0], queries, apart.keys)
+        return Call(query, key, value, *sizes, sums, pages, *masked)
 
     return call
-
-
-def _is_true(op: Op, place: int) -> bool:
-    try:
-        return op.value(place) is True
-    except Unknown:
-        return False
 
 
 def _batch_prefill(op: Op) -> Call:
@@ -156,14 +212,16 @@ def _batch_prefill(op: Op) -> Call:
     query, key, value = _tensors(op, 0)
     if len(query.shape) != 3:
         raise Unknown
-    longest = _longest(op, 6) if _is_true(op, 12) else None
-    count, lengths = _lengths(op.optional(3), (query.shape[0], None), longest)
+    causal, window = _mask(op, 12)
+    longest = _longest(op, 6) if causal else None
+    sums = _sums_of_call(op.optional(3), (query.shape[0], None), longest, causal=causal)
     width = query.shape[-1]
     if len(key.shape) == 5:  # (pages, heads, width / 8, rows of a page, 8)
         sizes = key.shape[1], width, width
     else:
         sizes = key.shape[-2], key.shape[-1], value.shape[-1]
-    return Call(query, key, value, *sizes, count, lengths, pages=True)
+    call = Call(query, key, value, *sizes, sums, pages=True, causal=causal, window=window)
+    return _with_lengths(op, call)
 
 
 def _cached(query: int, key: int, heads: int) -> Reader:
@@ -174,12 +232,13 @@ def _cached(query: int, key: int, heads: int) -> Reader:
         if len(source.shape) != 3 or len(cache.shape) < 4:
             raise Unknown
         sizes = cache.shape[heads], source.shape[-1], source.shape[-1]
-        return Call(source, cache, values, *sizes, 0, None, pages=True)
+        call = Call(source, cache, values, *sizes, None, pages=True)
+        return _with_lengths(op, call, generates=True)
 
     return call
 
 
-def _paged(query: int) -> Reader:
+def _paged(query: int, window: int, *, generates: bool) -> Reader:
     """FlashInfer's pages: ``(pages, rows, heads, width)``, or heads before rows.
 
     Heads of the query are a multiple of those of the cache. Where both orders fit, the first is
@@ -194,7 +253,9 @@ def _paged(query: int) -> Reader:
         if heads is None:
             raise Unknown
         sizes = heads, key.shape[-1], value.shape[-1]
-        return Call(source, key, value, *sizes, 0, None, pages=True)
+        _, most = _mask(op, window - 1)
+        call = Call(source, key, value, *sizes, None, pages=True, window=most)
+        return _with_lengths(op, call, generates=generates)
 
     return call
 
@@ -216,7 +277,7 @@ def _fused_attention(op: Op) -> Call:
     if longest[0] not in outer or longest[1] not in key.shape[:2]:
         raise Unknown
     count = math.prod(outer) // max(longest[0], 1)
-    return Call(query, key, value, *sizes, count, longest, pages=False)
+    return Call(query, key, value, *sizes, alike(count, *longest), pages=False)
 
 
 def _forward(reader: Reader, *others: int) -> Formula:
@@ -227,19 +288,156 @@ def _forward(reader: Reader, *others: int) -> Formula:
         return call.query.bytes + call.key_bytes + call.result_bytes + read(op, *others)
 
     return Formula(
-        lambda op: reader(op).sizes.forward, bytes_, lambda op: reader(op).query.dtype
+        lambda op: reader(op).flops(1, 1), bytes_, lambda op: reader(op).query.dtype
     )  # fmt: skip
 
 
 def _backward(reader: Reader, *others: int) -> Formula:
-    """The gradients have the shapes of queries, keys and values."""
+    """Scores again, then the gradients, which have the shapes of queries, keys and values."""
 
     def bytes_(op: Op) -> int:
         call = reader(op)
         inputs = call.query, call.key, call.value
         return read(op, *others) + sum(t.bytes for t in inputs) + dense(*inputs)
 
-    return Formula(lambda op: reader(op).sizes.backward, bytes_)
+    return Formula(lambda op: reader(op).flops(3, 2), bytes_)
+
+
+def _unified(result: int | None) -> Formula:
+    """VLLM's layer: new queries, keys and values; the rest of the keys is in its cache.
+
+    The cache has the type of the new keys, unless the call stores them in another one.
+    """
+
+    def widths(op: Op) -> tuple[SequenceSums, int, int]:
+        query, key, value = (op.tensor(place) for place in range(3))
+        if op.batch is None:
+            raise UnknownLengths
+        rows, each = query.shape[0], math.prod(query.shape[1:])
+        if result is not None:
+            return op.batch.of_rows(rows), each, math.prod(op.tensor(result).shape[1:])
+        if key.shape[1:] != value.shape[1:]:
+            raise Unknown
+        return op.batch.of_rows(rows), each, each
+
+    def flops(op: Op) -> int:
+        sums, width, value_width = widths(op)
+        return 2 * sums.pairs(causal=True, window=None) * (width + value_width)
+
+    def bytes_(op: Op) -> int:
+        sums, _, value_width = widths(op)
+        query, key, value = (op.tensor(place) for place in range(3))
+        kept = [inner.optional(2) for inner in op.inside]
+        sizes = [kept[0].size] * 2 if kept and kept[0] else [key.size, value.size]
+        counts = math.prod(key.shape[1:]), math.prod(value.shape[1:])
+        each = sum(count * size for count, size in zip(counts, sizes, strict=True))
+        return query.bytes + sums.keys * each + query.shape[0] * value_width * query.size
+
+    stores = ("_C_cache_ops::reshape_and_cache", "_C_cache_ops::reshape_and_cache_flash")
+    return Formula(flops, bytes_, lambda op: op.tensor(0).dtype, stores)
+
+
+def _latent(
+    query: int, cache: int, *others: int, value_width: Callable[[Op], int], write: bool = True
+) -> Formula:
+    """Absorbed latent attention: one latent for keys and values of all heads, in a cache.
+
+    Scores take the whole latent, values its first part. ``others`` are more tensors that are
+    read or written; with ``write`` the result is not among them.
+    """
+
+    def sums(op: Op) -> SequenceSums:
+        source, rows = op.tensor(query), op.tensor(cache)
+        if len(source.shape) < 3 or len(rows.shape) < 3:
+            raise Unknown
+        lengths = _of_batch(op, source, None, generates=True)
+        if lengths is None:
+            raise UnknownLengths
+        return lengths
+
+    def flops(op: Op) -> int:
+        pairs = sums(op).pairs(causal=True, window=None)
+        width = op.tensor(cache).shape[-1] + value_width(op)
+        return 2 * op.tensor(query).shape[-2] * pairs * width
+
+    def bytes_(op: Op) -> int:
+        source, rows = op.tensor(query), op.tensor(cache)
+        latents = sums(op).keys * rows.shape[-1] * rows.size
+        written = math.prod(source.shape[:-1]) * value_width(op) * source.size if write else 0
+        return source.bytes + latents + written + read(op, *others)
+
+    return Formula(flops, bytes_, lambda op: op.tensor(query).dtype)
+
+
+def _result_width(op: Op) -> int:
+    """AITER's stages write a result with the heads of the queries."""
+    source = op.tensor(0)
+    tensors = [op.optional(place) for place in range(2, len(op.dims))]
+    written = [t for t in tensors if t and len(t.shape) == 3 and t.shape[:2] == source.shape[:2]]
+    if not written:
+        raise Unknown
+    return written[0].shape[-1]
+
+
+def _width_of(place: int) -> Callable[[Op], int]:
+    return lambda op: op.tensor(place).shape[-1]
+
+
+def _number_at(place: int) -> Callable[[Op], int]:
+    return lambda op: op.ints(place, 1)[0]
+
+
+class _LatentLayer(NamedTuple):
+    """A call of vLLM's layer of latent attention, by the sizes of a head and of the latent."""
+
+    batch: BatchLengths
+    heads: int
+    unturned: int
+    turned: int
+    value_width: int
+    latent: int
+
+    @property
+    def flops(self) -> int:
+        """Prompts: keys and values from all latents. Generation: queries and results to latents."""
+        context, generation = self.batch
+        widths = self.unturned + self.value_width
+        prompts = context.keys * self.latent * widths
+        prompts += context.pairs(causal=True, window=None) * (widths + self.turned)
+        generated = generation.queries * self.latent * widths
+        pairs = generation.pairs(causal=True, window=None)
+        generated += pairs * (2 * self.latent + self.turned)
+        return 2 * self.heads * (prompts + generated)
+
+    @property
+    def weights(self) -> int:
+        return self.heads * self.latent * (self.unturned + self.value_width)
+
+
+def _latent_layer(op: Op) -> _LatentLayer:
+    """Queries of ``(rows, heads, width)``, the new latents and turned keys, and the result."""
+    query, latent, turned, result = (op.tensor(place) for place in range(4))
+    if op.batch is None:
+        raise UnknownLengths
+    whole = op.batch.context.joined(op.batch.generation)
+    if op.batch.of_rows(query.shape[0]) != whole:
+        raise UnknownLengths
+    rows, heads, width = query.shape
+    value_width, rest = divmod(math.prod(result.shape), rows * heads)
+    if rest or width <= turned.shape[-1]:
+        raise Unknown
+    sizes = width - turned.shape[-1], turned.shape[-1], value_width, latent.shape[-1]
+    return _LatentLayer(op.batch, heads, *sizes)
+
+
+def _latent_layer_bytes(op: Op) -> int:
+    """Queries, all latents, the result, and the weights, in the type of the queries."""
+    layer, query = _latent_layer(op), op.tensor(0)
+    keys = layer.batch.context.keys + layer.batch.generation.keys
+    kept = [inner.optional(2) for inner in op.inside]
+    size = kept[0].size if kept and kept[0] else op.tensor(1).size
+    latents = keys * (layer.latent + layer.turned) * size
+    return query.bytes + latents + layer.weights * query.size + dense(op.tensor(3))
 
 
 def _never(_: Op) -> int:
@@ -247,44 +445,22 @@ def _never(_: Op) -> int:
     raise UnknownLengths
 
 
-def _latent(query: int, cache: int, *others: int) -> Formula:
-    """A cache of latents, one for keys and values of all heads: a row for each query is read."""
-
-    def bytes_(op: Op) -> int:
-        source, rows = op.tensor(query), op.tensor(cache)
-        if len(source.shape) < 3 or len(rows.shape) < 3:
-            raise Unknown
-        queries = math.prod(source.shape[:-2])
-        return source.bytes + queries * rows.shape[-1] * rows.size + read(op, *others)
-
-    return Formula(_never, bytes_, lambda op: op.tensor(query).dtype)
-
-
-def _latent_result(op: Op) -> int:
-    """AITER's stages: queries, rows of latents, and a result with the heads of the queries."""
-    source, cache = op.tensor(0), op.tensor(1)
-    places = range(2, len(op.dims))
-    results = [tensor for tensor in map(op.optional, places) if tensor is not None]
-    written = [t for t in results if len(t.shape) == 3 and t.shape[:2] == source.shape[:2]]
-    queries = math.prod(source.shape[:-2])
-    return source.bytes + queries * cache.shape[-1] * cache.size + dense(*written[:1])
-
-
 SEQUENCES: Final = by_op(
     {
-        "flash_attn::_flash_attn_varlen_forward FlashAttnVarlenFunc aiter::mha_varlen_fwd"
-        " aiter::fmha_v3_varlen_fwd aiter::_flash_attn_varlen_forward": (
-            _forward(_joined(0, 3, 5))
+        "flash_attn::_flash_attn_varlen_forward aiter::_flash_attn_varlen_forward": (
+            _forward(_joined(0, 3, 5, mask=9))
         ),
+        "FlashAttnVarlenFunc": _forward(_joined(0, 3, 5)),
+        "aiter::mha_varlen_fwd aiter::fmha_v3_varlen_fwd": _forward(_joined(0, 3, 5, mask=12)),
         "aiter::mha_varlen_bwd aiter::fmha_v3_varlen_bwd": _backward(_joined(1, 6, 8), 0, 4, 5),
         "flash_attn::_flash_attn_varlen_backward aiter::_flash_attn_varlen_backward": (
             _backward(_joined(1, 9, 11), 0, 4, 5)
         ),
-        "_vllm_fa2_C::varlen_fwd": _forward(_joined(0, 4, 10, 9)),
+        "_vllm_fa2_C::varlen_fwd": _forward(_joined(0, 4, 10, 9, mask=15)),
         "flash_attn_3::fwd flash_attn_3::_flash_attn_forward _vllm_fa3_C::fwd sgl_kernel::fwd": (
-            _forward(_hopper(0, 7, 11, 12, 14))
+            _forward(_hopper(0, 7, 11, 12, 14, mask=24))
         ),
-        "flash_attn_3::bwd": _backward(_hopper(1, 9, 12, 13, 99), 0, 4, 5),
+        "flash_attn_3::bwd": _backward(_hopper(1, 9, 12, 13, 99, mask=99), 0, 4, 5),
         "aiter::mha_batch_prefill": _forward(_batch_prefill),
         "FusedAttnFunc": _forward(_fused_attention),
         # result, workspace, queries, cache
@@ -297,42 +473,36 @@ SEQUENCES: Final = by_op(
         ),
         "aiter::pa_fwd_asm": _forward(_cached(0, 1, 1)),
         # queries, keys, values of the new rows, result
-        "vllm::unified_attention_with_output sglang::unified_attention_with_output": (
-            Formula(_never, lambda op: _all(op, 4))
+        "vllm::unified_attention_with_output sglang::unified_attention_with_output": _unified(3),
+        "vllm::unified_attention": _unified(None),
+        "vllm::unified_mla_attention_with_output": Formula(
+            lambda op: _latent_layer(op).flops,
+            _latent_layer_bytes,
+            lambda op: op.tensor(0).dtype,
+            ("_C_cache_ops::concat_and_cache_mla",),
         ),
-        "vllm::unified_attention": Formula(
-            _never, lambda op: _all(op, 3) + dense(op.tensor(0))
-        ),
-        "vllm::unified_mla_attention_with_output": Formula(_never, lambda op: _all(op, 4)),
-        "vllm::unified_mla_attention": Formula(_never, lambda op: _all(op, 3)),
+        "vllm::unified_mla_attention": Formula(_never, _never),
         "aiter::mla_decode_stage1_asm_fwd aiter::mla_prefill_asm_fwd"
-        " vllm::rocm_aiter_mla_decode_fwd": Formula(
-            _never, _latent_result
+        " vllm::rocm_aiter_mla_decode_fwd": _latent(0, 1, value_width=_result_width),
+        "_flashmla_C::fwd_kvcache_mla": _latent(0, 1, value_width=_number_at(2)),
+        "sgl_kernel::cutlass_mla_decode": _latent(
+            1, 3, 0, 2, value_width=_width_of(0), write=False
         ),
-        "_flashmla_C::fwd_kvcache_mla": _latent(0, 1),
-        "sgl_kernel::cutlass_mla_decode": _latent(1, 3, 0, 2),
-        "_C::sm100_cutlass_mla_decode": _latent(2, 4, 0, 3),
+        "_C::sm100_cutlass_mla_decode": _latent(2, 4, 0, 3, value_width=_width_of(0), write=False),
         # results and sums of two parts, and of both
         "sgl_kernel::merge_state sgl_kernel::merge_state_v2": Formula(
             lambda op: 3 * op.tensor(0).count, everything
         ),
         "_C::merge_attn_states": Formula(lambda op: 3 * op.tensor(0).count, everything),
-        # layers of which the sizes inside are not among the arguments
-        "vllm::gdn_attention_core vllm::mamba_mixer vllm::mamba_mixer2 vllm::short_conv"
-        " vllm::linear_attention": Formula(None, everything),
     },
     "{}",
 )  # fmt: skip
 """Name of the op -> its formula."""
 
 
-def _all(op: Op, count: int) -> int:
-    return op.tensor(0).bytes + read(op, *range(1, count))
-
-
 SEQUENCE_NAMES: Final = (
     (re.compile(r"flashinfer::\w+_ragged_run"), _forward(_joined(3, 6))),
-    (re.compile(r"flashinfer::\w+_paged_run"), _forward(_paged(3))),
-    (re.compile(r"flashinfer::batch_decode\w+_run"), _forward(_paged(3))),
+    (re.compile(r"flashinfer::batch_decode\w+_run"), _forward(_paged(3, 12, generates=True))),
+    (re.compile(r"flashinfer::\w+_paged_run"), _forward(_paged(3, 14, generates=False))),
 )
 """FlashInfer's kernels, whose names hold data types and widths."""

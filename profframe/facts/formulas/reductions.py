@@ -21,7 +21,8 @@ from profframe.facts.formulas.formula import (
     read,
     size,
 )
-from profframe.facts.formulas.ops import Op, Shape, Unknown
+from profframe.facts.formulas.ops import Op, Shape
+from profframe.facts.formulas.unknowns import Unknown
 
 
 def _remaining(shape: Shape, dims: Any) -> int:

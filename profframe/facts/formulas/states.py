@@ -17,7 +17,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from profframe.facts.formulas.formula import Formula, by_op, dense, like, read
-from profframe.facts.formulas.ops import Op, Tensor, Unknown
+from profframe.facts.formulas.ops import Op, Tensor
+from profframe.facts.formulas.unknowns import Unknown
 
 
 def _scan_flops(op: Op) -> int:

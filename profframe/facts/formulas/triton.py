@@ -25,7 +25,8 @@ from typing import Final
 
 from profframe.facts.formulas.attention import Sizes, heads_first, lengths_first
 from profframe.facts.formulas.formula import Formula, everything
-from profframe.facts.formulas.ops import Op, Shape, Tensor, Unknown
+from profframe.facts.formulas.ops import Op, Shape, Tensor
+from profframe.facts.formulas.unknowns import Unknown
 
 _KINDS: Final = re.compile(r"triton_(poi|red|per|spl)_")
 _ADDED: Final = re.compile(r"_(?:addmm|baddbmm)_")

@@ -26,9 +26,12 @@ NODE_BITS: Final = (1 << 32) - 1
 _LABEL_MEMBERS: Final = ("name", "annotation", "module_fqn")
 _SIZES: Final = (
     re.compile(r"execute_(?P<tokens>\d{1,9})_context_.*", re.DOTALL),
-    re.compile(r"execute_context_\d+\((?P<tokens>\d{1,9})\)_generation_\d+\((?P<more>\d{1,9})\)"),
+    re.compile(
+        r"execute_context_\d+\((?P<tokens>\d{1,9})(?:_\d+)?\)"
+        r"_generation_\d+\((?P<more>\d{1,9})(?:_\d+)?\)"
+    ),
     re.compile(r"(?:step\[)?DECODE bs=(?P<tokens>\d{1,9})\b.*", re.DOTALL),
-    re.compile(r"decode\[bs=\d{1,9} tok=(?P<tokens>\d{1,9})\b.*", re.DOTALL),
+    re.compile(r"decode\[bs=\d{1,9}(?:/\d{1,9})? tok=(?P<tokens>\d{1,9})\b.*", re.DOTALL),
 )
 """Annotations of vLLM, SGLang and ATOM around replays, with the number of tokens."""
 
