@@ -14,7 +14,7 @@
 -- parameter per  VARCHAR(phase|batch|occurrence) = phase  what each row is: a phase, a batch size of it, or an occurrence
 -- run                       VARCHAR              run that the trace belongs to
 -- rank                      INTEGER              rank within the run
--- phase                     VARCHAR              prefill decode mixed draft verify diffusion idle capture dummy; NULL if not known
+-- phase                     VARCHAR              prefill decode mixed draft verify diffusion idle capture dummy; NULL: not known
 -- execution                 VARCHAR              graph: at least half of device_ns is from graphs; eager: less; NULL without any
 -- is_warmup                 BOOLEAN              part of the warm-up; NULL if unknown, with fewer than four of a phase
 -- batch                     BIGINT               requests in each occurrence; NULL if not known, or not all the same

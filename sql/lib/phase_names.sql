@@ -8,8 +8,8 @@
 CREATE OR REPLACE TEMP MACRO phase_number(name, word) AS
 try_cast(nullif(regexp_extract(name, '[ \[](?:' || word || ')=(\d{1,18})(?:\D|$)', 1), '') AS BIGINT);
 
--- phase_counts: requests and tokens in the name of a marker, in the forms of vLLM, TensorRT-LLM, SGLang, ATOM and xDiT. In a decode of
--- SGLang or TensorRT-LLM each request has one token, unless the name gives another number.
+-- phase_counts: requests and tokens in the name of a marker, in the forms of vLLM, TensorRT-LLM, SGLang, ATOM and xDiT. In a
+-- decode of SGLang or TensorRT-LLM each request has one token, unless the name gives another number.
 -- parameter name VARCHAR  name of the marker
 -- parameter phase VARCHAR  its phase
 -- returns STRUCT  `batch` (requests), `prefill_tokens`, `decode_tokens` and `tokens`; NULL if the name does not say
