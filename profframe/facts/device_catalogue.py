@@ -199,7 +199,7 @@ def models(devices: Devices | None = None) -> Mapping[str, DeviceModel]:
     """
     if devices is None:
         return _builtin_models()
-    builtin = _builtin()
+    builtin = builtin_entries()
     overrides = {
         name: _merged(builtin.get(name, {}), entry) for name, entry in entries(devices).items()
     }
@@ -236,7 +236,7 @@ def entries(devices: Devices | None) -> dict[str, dict[str, Any]]:
         return {}
     if not isinstance(given, Mapping):
         raise ParameterError(f"{source}: needs an object of entries by model, got {given!r:.60}")
-    builtin = _builtin() if given else {}
+    builtin = builtin_entries() if given else {}
     for name, entry in given.items():
         _check(entry, f"{source}: {name!r}")
         if "match" not in entry and name not in builtin:
@@ -256,14 +256,15 @@ def _renamed(rates: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _builtin() -> Mapping[str, Mapping[str, Any]]:
+def builtin_entries() -> Mapping[str, Mapping[str, Any]]:
+    """Entries of ``profframe/facts/devices.json`` by model, as they are in the file."""
     builtin: dict[str, dict[str, Any]] = json.loads(_FILE.read_text(encoding="utf-8"))
     return MappingProxyType(builtin)
 
 
 @cache
 def _builtin_models() -> Mapping[str, DeviceModel]:
-    models = {name: _model(name, entry, is_own=False) for name, entry in _builtin().items()}
+    models = {name: _model(name, entry, is_own=False) for name, entry in builtin_entries().items()}
     return MappingProxyType(models)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,17 @@ from profframe.facts.device_catalogue import fitting, models
 from profframe.facts.device_models import devices, match_models
 from profframe.readers.build.header_devices import devices as read
 from profframe.trace.trace import Trace
+from scripts.pages.devices import sources
 from tests.builders import table
 
 Device = dict[str, Any]
 
+PRO = "NVIDIA RTX PRO 6000 Blackwell"
+MAX = "Intel Data Center GPU Max 1550 (one of two stacks)"
+FULL_MAX = "Intel Data Center GPU Max 1550 (one of two stacks, 512 engines)"
+DIES = ["Huawei Ascend 910C (one of two dies)", "Huawei Ascend 910C (one of two dies, 20 cores)"]
 KNOWN = models()
+SOURCES = sources()
 FILE: dict[str, Device] = json.loads(
     (Path(schema.__file__).parent / "facts/devices.json").read_text(encoding="utf-8")
 )
@@ -93,15 +100,67 @@ def fits(*device: Any) -> list[str]:
         ("AMD Instinct MI325X", "AMD Instinct MI325X"),
         ("AMD Instinct MI350X", "AMD Instinct MI350X"),
         ("AMD Instinct MI355X", "AMD Instinct MI355X"),
+        ("NVIDIA A800-SXM4-80GB", "NVIDIA A800 SXM 80GB"),
+        ("NVIDIA A800 80GB PCIe", "NVIDIA A800 PCIe 80GB"),
+        ("NVIDIA A800 40GB Active", "NVIDIA A800 40GB Active"),
+        ("NVIDIA H800", "NVIDIA H800 SXM"),
+        ("NVIDIA H20", "NVIDIA H20"),
+        ("NVIDIA H20-3e", "NVIDIA H20 141GB"),
+        ("NVIDIA GB10", "NVIDIA GB10"),
+        ("NVIDIA L20", "NVIDIA L20"),
+        ("NVIDIA L40", "NVIDIA L40"),
+        ("NVIDIA A10", "NVIDIA A10"),
+        ("NVIDIA A40", "NVIDIA A40"),
+        ("NVIDIA RTX A6000", "NVIDIA RTX A6000"),
+        ("RTX A6000", "NVIDIA RTX A6000"),
+        ("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090"),
+        ("NVIDIA GeForce RTX 5090", "NVIDIA GeForce RTX 5090"),
+        (f"{PRO} Workstation Edition", f"{PRO} Workstation Edition"),
+        (f"{PRO} Max-Q Workstation Edition", f"{PRO} Max-Q Workstation Edition"),
+        (f"{PRO} Server Edition", f"{PRO} Server Edition"),
+        ("AMD Instinct MI308X", "AMD Instinct MI308X"),
+        ("Intel(R) Arc(TM) B580 Graphics", "Intel Arc B580"),
+        ("GAUDI3", "Intel Gaudi 3"),
+        ("Ascend910B2", "Huawei Ascend 910B2"),
+        ("Ascend910B2C", "Huawei Ascend 910B2"),
+        ("Ascend910B3", "Huawei Ascend 910B3"),
         # What is nearly one of them, and is not.
         ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA MIG slice"),
-        ("NVIDIA A10", None),
-        ("NVIDIA L40", None),
+        (f"{PRO} Server Edition MIG 1g.24gb", "NVIDIA MIG slice"),
+        ("NVIDIA A10M", None),
+        ("NVIDIA A10-24Q", None),
+        ("NVIDIA A40-48Q", None),
+        ("NVIDIA A16", None),
+        ("NVIDIA A30", None),
+        ("NVIDIA L2", None),
+        ("NVIDIA L20-24Q", None),
+        ("NVIDIA L40-48Q", None),
+        ("NVIDIA L40G", None),
+        ("NVIDIA H800 PCIe", None),
+        ("NVIDIA H800 NVL", None),
+        ("NVIDIA H20-96C", None),
+        ("NVIDIA RTX A6000-48Q", None),
+        ("NVIDIA RTX A5000", None),
+        ("NVIDIA RTX 6000 Ada Generation", None),
+        ("Quadro RTX 6000", None),
+        ("NVIDIA GeForce RTX 5090 D", None),
+        ("NVIDIA GeForce RTX 5090 D v2", None),
+        ("NVIDIA GeForce RTX 5090 Laptop GPU", None),
+        ("NVIDIA RTX PRO 5000 Blackwell", None),
+        ("NVIDIA RTX PRO 6000D", None),
+        ("Intel(R) Arc(TM) B570 Graphics", None),
+        ("Intel(R) Arc(TM) A770 Graphics", None),
+        ("Intel(R) Data Center GPU Max 1100", None),
+        ("GAUDI2", None),
+        ("Ascend910A", None),
+        ("Ascend910B1", None),
+        ("Ascend910B4", None),
+        ("Ascend910B4-1", None),
+        ("Ascend310P3", None),
+        ("Ascend950PR_957b", None),
         ("NVIDIA GeForce RTX 3090 Ti", None),
         ("NVIDIA GeForce RTX 4090 D", None),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
-        ("NVIDIA A800-SXM4-80GB", None),
-        ("NVIDIA H20", None),
         ("Quadro GP100", None),
         ("ARTEMIS", None),
         ("A100'; DROP TABLE devices; --", None),
@@ -128,6 +187,16 @@ def test_a_name_says_the_model(name: str | None, model: str | None) -> None:
         (("AMD Instinct MI250X/MI250", 68.7, 110, "9.0"), "AMD Instinct MI250X (one of two dies)"),
         (("AMD Instinct MI250X/MI250", 68.7, 104, "9.0"), "AMD Instinct MI250 (one of two dies)"),
         (("AMD Instinct MI300X", 25.8, 38, "9.4"), "AMD Instinct MI300 partition"),
+        (("AMD Instinct MI308X", 48.0, 20, "9.4"), "AMD Instinct MI300 partition"),
+        (("AMD Instinct MI308X", 206.1, 80, "9.4"), "AMD Instinct MI308X"),
+        (("AMD Radeon Graphics", 206.1, 80, "9.4"), "AMD Instinct MI308X"),
+        (
+            ("Intel(R) Data Center GPU Max 1550", 68.7, 512),
+            FULL_MAX,
+        ),
+        (("Intel(R) Data Center GPU Max 1550", 137.4, 1024), None),
+        (("Ascend910_9391", None, 24), "Huawei Ascend 910C (one of two dies)"),
+        (("Ascend910_9362", None, 20), "Huawei Ascend 910C (one of two dies, 20 cores)"),
         ((None, 206.1, 304, "11.0"), None),
         (("AMD Radeon Graphics", 17.2, 60, "10.3"), None),
     ],
@@ -187,6 +256,18 @@ def test_every_name_finds_a_peak(name: str) -> None:
         (("AMD Radeon Graphics", 68.7, 104, "9.0"), ["MI250 (one of two dies)", "MI210"]),
         (("AMD Radeon Graphics", 309.2, 256, "9.5"), ["MI350X", "MI355X"]),
         (("", 206.1, 304, "9.4"), ["MI300X"]),
+        (
+            ("Intel(R) Data Center GPU Max 1550",),
+            [MAX, FULL_MAX],
+        ),
+        (("Intel(R) Data Center GPU Max 1550", 68.7, 448), [MAX]),
+        (
+            ("Ascend910_9392",),
+            [
+                "Huawei Ascend 910C (one of two dies)",
+                "Huawei Ascend 910C (one of two dies, 20 cores)",
+            ],
+        ),
         (("AMD Radeon Graphics",), []),
         (("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 5.0, 14, "8.0"), ["MIG slice"]),
     ],
@@ -214,6 +295,26 @@ def test_every_number_has_its_source(name: str) -> None:
     assert all(link.startswith("https://") for link in entry.get("sources", {}))
 
 
+def test_every_source_has_a_title_and_a_date_and_a_page_shows_them(root: Path) -> None:
+    links = {link for entry in FILE.values() for link in entry.get("sources", {})}
+    assert links == SOURCES.keys()
+    page = (root / "docs" / "devices.md").read_text(encoding="utf-8")
+    for link, source in SOURCES.items():
+        assert source.keys() - {"edition"} == {"title", "read"}
+        assert date(2026, 11, 21) <= source["read"] <= date.today()  # noqa: DTZ011
+        assert f"]({link})" in page
+        assert f"{source['read']}" in page
+
+
+def test_every_model_is_on_the_page_with_its_sources(root: Path) -> None:
+    page = (root / "docs" / "devices.md").read_text(encoding="utf-8")
+    order = list(SOURCES)
+    for name, entry in FILE.items():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| {name} |")]
+        numbers = sorted(order.index(link) + 1 for link in entry.get("sources", {}))
+        assert row.split(" | ")[-1].removesuffix(" |") == ", ".join(map(str, numbers))
+
+
 @pytest.mark.parametrize("name", FILE)
 def test_rates_are_plausible(name: str) -> None:
     """With sparsity twice as much, but for FP4 of B300; halves of a type are twice as fast."""
@@ -223,7 +324,7 @@ def test_rates_are_plausible(name: str) -> None:
         least = 1.3 if (dtype, "300" in name) == ("fp4", True) else 1.98
         assert least < rate / dense[dtype] < 2.03, dtype
     if "bf16" in dense:
-        assert dense["bf16"] == dense["fp16"] > dense["fp32"]
+        assert dense["bf16"] == dense.get("fp16", dense["bf16"]) > dense.get("fp32", 0)
     for slow, fast in (("tf32", "fp16"), ("fp16", "fp8"), ("fp8", "fp4")):
         if {slow, fast} <= dense.keys():
             assert dense[fast] >= 1.9 * dense[slow], (slow, fast)
@@ -250,6 +351,14 @@ def test_rates_are_plausible(name: str) -> None:
         ("AMD Instinct MI300X", "bf16_flop_per_s", 1307.4e12),
         ("AMD Instinct MI300X", "bandwidth_bytes_per_s", 5300e9),
         ("AMD Instinct MI300X", "cache_bytes", 256 << 20),
+        ("NVIDIA H20", "bf16_flop_per_s", 148e12),
+        ("NVIDIA L40", "fp8_flop_per_s", 362e12),
+        ("NVIDIA A40", "int8_flop_per_s", 299.3e12),
+        ("NVIDIA GB10", "fp4_flop_per_s", 500e12),
+        ("NVIDIA GeForce RTX 5090", "bf16_flop_per_s", 209.5e12),
+        (f"{PRO} Workstation Edition", "fp4_flop_per_s", 2015.2e12),
+        ("AMD Instinct MI308X", "fp8_flop_per_s", 465e12),
+        ("Huawei Ascend 910C (one of two dies)", "bf16_flop_per_s", 353.9e12),
     ],
 )
 def test_peaks_are_dense_and_of_one_device(name: str, column: str, value: float) -> None:
