@@ -211,7 +211,7 @@ def test_a_runtime_that_tells_nothing_of_its_device_is_enough() -> None:
 
 
 def test_a_device_beyond_the_last_is_refused() -> None:
-    with pytest.raises(MeasuringError, match="no device 'cuda:2': torch 9.9 has 2 of type cuda"):
+    with pytest.raises(MeasuringError, match=r"no device 'cuda:2': torch 9\.9 has 2 of type cuda"):
         device_peaks.open_device(torch_with(cuda=runtime("")), "cuda:2")
 
 
