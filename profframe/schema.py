@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 13
+SCHEMA_VERSION: Final = 14
 """Version of the tables below; a store of another version is refused."""
 
 TEXT: Final = pa.string()
@@ -216,6 +216,7 @@ EVENTS = Table(
         Column("queue_depth", INT64, "Device work (kernels, copies, fills) that was launched but had not begun when the slice started, over all streams of the rank; a launch counts its own work.", null="neither a host slice that nests nor device work, or nothing was launched"),
         Column("work_id", INT64, "`event_id` of the outermost host op with known work (FLOPs, else bytes) around the slice, or around its launch: the op that owns the work.", null="outside such ops; a copy or fill"),
         Column("work_dtype", NAME, "Data type of the computation, which decides the peak: fp64 fp32 tf32 fp16 bf16 fp8 int8 ...", null="no known work, or its inputs have no type"),
+        Column("is_product", BOOL, "Whether these FLOPs are of products of matrices, convolutions, attention or experts, which `mfu` counts.", null="no known FLOPs"),
         Column("node", NAME, "Name of the graph node that the slice belongs to, by the markers around it or around its launch; `node_index` as text without metadata.", null="not in a node, or a marker itself"),
         Column("node_index", INT64, "Number of the node in its graph, from its marker.", null="not in a node, or a marker itself"),
         Column("node_file", NAME, "Graph file of the node; without a node, of the innermost graph around the slice.", null="not in a graph file, or a marker itself"),
@@ -773,6 +774,7 @@ FACT_COLUMNS: Final = frozenset(
         "flops",
         "work_id",
         "work_dtype",
+        "is_product",
         "node",
         "node_index",
         "node_file",

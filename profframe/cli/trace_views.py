@@ -147,7 +147,7 @@ def _opening(trace: Trace, sort: str) -> TraceHeader:
     none = pl.DataFrame()
     if summary.words.is_all:
         frameworks = pl.DataFrame(schema={"framework": pl.String})
-        return TraceHeader(summary, none, none, none, none, none, none, none, frameworks)
+        return TraceHeader(summary, none, none, none, none, none, none, none, none, frameworks)
     has_phases = (
         own_rows(trace, "SELECT 1 FROM events WHERE phase_id IS NOT NULL LIMIT 1").height > 0
     )
@@ -157,6 +157,7 @@ def _opening(trace: Trace, sort: str) -> TraceHeader:
         categories=trace.kernel_categories(),
         idle=trace.idle(per="device"),
         phases=trace.phases() if has_phases else none,
+        mfu=trace.mfu(per="phase" if has_phases else "run"),
         advice=trace.advice(),
         self_times=trace.self_times(sort=sort),
         used_devices=question(trace, "used_devices"),

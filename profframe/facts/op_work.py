@@ -24,7 +24,7 @@ from profframe.facts.arrays import (
 )
 from profframe.facts.batch_lengths import batch_lengths
 from profframe.facts.fact import Note, Output, Tables, columns, fact, of_events
-from profframe.facts.formulas import MISFITS, Formula, Op, counted, formula_of
+from profframe.facts.formulas import MISFITS, Formula, Op, counted, formula_of, is_product
 from profframe.facts.formulas.dtypes import (
     BF16,
     DTYPES,
@@ -70,11 +70,11 @@ _LARGEST: Final = 1 << 62
         " given_bytes bytes dur_ns parent_id preorder last_descendant_id op_id"
         " launch_id replays phase_id"
     ),
-    outputs=columns(events="flops bytes work_id work_dtype"),
+    outputs=columns(events="flops bytes work_id work_dtype is_product"),
     options=("formulas",),
 )
 def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -> Output:
-    """Add ``flops work_id work_dtype``, and ``bytes`` except for copies.
+    """Add ``flops work_id work_dtype is_product``, and ``bytes`` except for copies.
 
     The work of an op is what its formula gives for its inputs, or what the source records. The
     outermost op on its thread with known work owns it, and everything launched inside: its kernels
@@ -104,6 +104,7 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
         **{name: column(name, values, values >= 0) for name, values in shares.items()},
         work_id=ids(owner),
         work_dtype=_dtypes(events, op_work, kernels, owner, shares),
+        is_product=_products(events, kernels, owner, shares["flops"]),
     )
 
 
@@ -566,6 +567,19 @@ def _apportioned(amount: Ints, group: Ints, weight: Ints) -> Ints:
     shares = np.empty_like(amount)
     shares[order] = upto - before
     return shares
+
+
+def _products(events: pa.Table, kernels: Ints, owner: Ints, flops: Ints) -> pa.BooleanArray:
+    """Whether each row's operations are products: of a kernel those of its owner."""
+    op = np.arange(owner.size)
+    op[kernels] = np.where(owner[kernels] >= 0, owner[kernels], kernels)
+    names, texts = words(events, "name")
+    rows = np.flatnonzero(flops >= 0)
+    used = np.unique(names[op[rows]])
+    table = np.zeros(len(texts) + 1, np.bool_)
+    for code in used[used >= 0].tolist():
+        table[code] = is_product(texts[code])
+    return pa.array(table[names[op]], mask=flops < 0)
 
 
 def _dtypes(

@@ -63,6 +63,8 @@ UNITS: Final = (
     Unit("flops_per_s", units.flop_rate, "flop rate", "FLOP/s"),
     Unit("flops", units.flops, "flops", "FLOP"),
     Unit("share", units.share, "%", "", is_share=True),
+    Unit("mfu", units.share, "MFU", "", is_share=True),
+    Unit("hfu", units.share, "HFU", "", is_share=True),
 )
 
 

@@ -114,6 +114,7 @@ class TraceHeader:
     categories: pl.DataFrame
     idle: pl.DataFrame
     phases: pl.DataFrame
+    mfu: pl.DataFrame
     advice: pl.DataFrame
     self_times: pl.DataFrame
     used_devices: pl.DataFrame
@@ -185,6 +186,7 @@ def lines(opening: TraceHeader) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "pace", _pace(summary.steps)
     yield "kernels" if summary.overview["kernels"].sum() else "work", _kernels(opening.categories)
     yield PHASES, _phases(opening.phases)
+    yield "mfu", _mfu(opening.mfu)
 
 
 def findings(opening: TraceHeader) -> Iterator[tuple[str, str, str, str]]:
@@ -293,6 +295,27 @@ def _of_events(summary: Summary, span_ns: int) -> str:
     is_single = len(lengths) == steps.height == summary.overview.height == 1
     is_other = is_single and abs(lengths[0] - span_ns) > _LEAST_SHARE * span_ns
     return " from its first event to its last" if is_other else ""
+
+
+def _mfu(rows: pl.DataFrame) -> tuple[str, ...]:
+    """The utilization of each run, or of each phase, where it could be measured."""
+    measured = rows.drop_nulls("mfu")
+    if not measured.height:
+        return ()
+    parts = [units.share(part) for part in sorted(measured["mfu"], reverse=True)]
+    if measured["name"].null_count() == 0:
+        largest = measured.sort("mfu", descending=True).select("name", "mfu")
+        parts = [f"{name} {units.share(mfu)}" for name, mfu in largest.iter_rows()]
+    if len(parts) > _MOST_PARTS:
+        parts = [f"{parts[-1]} to {parts[0]}"]
+    rates = sorted({units.flop_rate(rate) for rate in measured["peak_flop_per_s"]})
+    types = sorted(measured["dtype"].unique())
+    of = f"{rates[0]} {types[0]}" if len(rates) == len(types) == 1 else " and ".join(types)
+    text = f"{', '.join(parts)} of {of}"
+    share = measured["known_flops_share"].min()
+    if not isinstance(share, float):
+        return (text,)
+    return f"{text}; {units.share(share)} of kernel time is counted", text
 
 
 def _steps(overview: pl.DataFrame) -> str:

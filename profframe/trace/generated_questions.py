@@ -844,6 +844,49 @@ def memory_timeline(
     return answer(self, "memory_timeline", points=points, sort=sort, top=top, columns=columns)
 
 
+def mfu(
+    self: BaseTrace,
+    per: str = "run",
+    model_flops_per_step: float = 0.0,
+    dtype: str = "",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
+    """How much of the devices' peak went into the model (MFU), and with what ran again (HFU).
+
+    Parameters
+    ----------
+    per
+        What each row is. One of ``"run"``, ``"step"``, ``"phase"``, ``"annotation"``.
+    model_flops_per_step
+        FLOPs of the model in a step of all loaded ranks, such as 6ND; 0 for those counted.
+    dtype
+        Not the peak of the type with most. One of ``"fp64"``, ``"fp32"``, ``"tf32"``, ``"fp16"``,
+        ``"bf16"``, ``"fp8"``, ``"fp6"``, ``"fp4"``, ``"int8"``.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, step, name), steps and names in the order of their first work. Columns:
+        ``run ranks step name mfu hfu dtype peak_flop_per_s known_flops_share model_flops
+        recomputed_flops devices steps device_ns note``.
+    """
+    return answer(
+        self,
+        "mfu",
+        per=per,
+        model_flops_per_step=model_flops_per_step,
+        dtype=dtype,
+        sort=sort,
+        top=top,
+        columns=columns,
+    )
+
+
 def modules(
     self: BaseTrace,
     per: str = "step",

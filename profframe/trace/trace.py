@@ -209,6 +209,7 @@ class Trace(BaseTrace):
     memory_owners = generated_questions.memory_owners
     memory_peak = generated_questions.memory_peak
     memory_timeline = generated_questions.memory_timeline
+    mfu = generated_questions.mfu
     modules = generated_questions.modules
     op_kernels = generated_questions.op_kernels
     optimizable_events = generated_questions.optimizable_events

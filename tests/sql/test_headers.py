@@ -74,7 +74,7 @@ class TestHeader:
                         (r"(.*_)?flop_per_s", "FLOP/s"),
                         (r"(.*_)?gb_per_s", "GB/s"),
                         (r"flop_per_byte", "FLOP/byte"),
-                        (r"(.*_)?share", "0..1"),
+                        (r"(.*_)?share|[mh]fu", "0..1"),
                         (r".*flops", "FLOP"),
                     )
                     if re.fullmatch(pattern, column.name)
@@ -280,6 +280,10 @@ def test_columns_are_fixed() -> None:
         "annotations": (
             "step name calls host_ns kernels device_ns busy_ns device_start_ns device_window_ns "
             "exposed_communication_ns idle_ns step_ns lag_ns"
+        ),
+        "mfu": (
+            "step name mfu hfu dtype peak_flop_per_s known_flops_share model_flops "
+            "recomputed_flops devices steps device_ns note"
         ),
         "modules": (
             "step name module_id calls host_ns self_host_ns backward_host_ns total_host_ns kernels "

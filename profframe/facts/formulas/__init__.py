@@ -50,6 +50,7 @@ __all__ = [
     "checked_formulas",
     "count",
     "formula_of",
+    "is_product",
     "like",
     "moved",
     "none",
@@ -78,6 +79,13 @@ Ops that return a view of the same memory are missing, so that they own no work,
 do more than a formula would cover.
 """
 
+_SIDE_WORK: Final = frozenset(
+    name
+    for table in (LIBRARIES, QUANTISATION, CACHES, COPIES, ELEMENTS, REDUCTIONS, STATES)
+    for name in table
+) - {"MambaChunkScanCombinedFn", "MambaSplitConv1dScanCombinedFn"}
+"""Ops that compute element by element, sum, or move data: not the work that a model is made of."""
+
 PATTERNS: Final = (*PRODUCT_NAMES, *SEQUENCE_NAMES, *TRITON_NAMES)
 """Patterns of names and formulas: versions of one kernel, and kernels named by a compiler.
 
@@ -100,6 +108,11 @@ _WRAPPED: Final = re.compile(r"(sglang_profiler::\w+?)(?:_\d+)?")
 """SGLang's profiler names a function by its module, itself, and the line that it is on."""
 
 
+def _unwrapped(name: str) -> str:
+    wrapped = _WRAPPED.fullmatch(name)
+    return wrapped[1] if wrapped else name
+
+
 def formula_of(name: str) -> Formula | None:
     """The formula of an op, by its name or the first pattern that fits it.
 
@@ -108,10 +121,22 @@ def formula_of(name: str) -> Formula | None:
     >>> formula_of("aten::mm") is FORMULAS["aten::mm"], formula_of("my::op")
     (True, None)
     """
-    wrapped = _WRAPPED.fullmatch(name)
-    name = wrapped[1] if wrapped else name
+    name = _unwrapped(name)
     matches = (formula for pattern, formula in PATTERNS if pattern.fullmatch(name))
     return FORMULAS.get(name) or next(matches, None)
+
+
+def is_product(name: str) -> bool:
+    """Whether the FLOPs of an op are of products of matrices, convolutions, attention or experts.
+
+    An op without a formula here, whose FLOPs are recorded or given, counts as one.
+
+    Examples
+    --------
+    >>> is_product("aten::mm"), is_product("aten::add"), is_product("my::op")
+    (True, False, True)
+    """
+    return _unwrapped(name) not in _SIDE_WORK
 
 
 def checked_formulas(formulas: object) -> Mapping[str, Formula | None]:

@@ -55,6 +55,7 @@ _LAYERS: Final = (
     "graph", "block", "phase", "replays", "kernels", "layers", "layer_kernels", "before", "after",
     "layers_ns", "share", "p50_ns", "slowest_layer", "slowest_ns", "slowest_ratio", "sequence",
 )  # fmt: skip
+_MFU: Final = "How much of their peak the devices put into the model (MFU, HFU)"
 _ROOFLINE: Final = (
     "device", "short_name", "calls", "total_ns", "share", "lost_ns", "bound", "flop_per_s",
     "flop_share", "bytes_per_s", "bandwidth_share", "peak_dtype", "note",
@@ -199,11 +200,14 @@ def roofline(context: Context) -> PageSection | None:
         return None
     names = shortened(reply.frame.select(short_name="name"), "short_name")
     reply = replace(reply, frame=reply.frame.hstack(names))
+    parts: list[Part] = [*context.chart("roofline", "Roofline")]
+    for per in ("run", "step", "phase"):
+        used = context.answer("mfu", per=per)
+        if used.frame["mfu"].count():
+            parts.append(context.table(used, f"Utilization per {per}", title=_MFU))
+    parts.append(context.table(reply, "Roofline", _ROOFLINE, "lost_ns"))
     return PageSection(
         "Roofline",
         "How close kernels came to the limits of their device, and the time that was lost.",
-        (
-            *context.chart("roofline", "Roofline"),
-            context.table(reply, "Roofline", _ROOFLINE, "lost_ns"),
-        ),
+        tuple(parts),
     )
