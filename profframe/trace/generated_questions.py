@@ -32,7 +32,8 @@ def annotations(
     polars.DataFrame
         One row per (run, rank, step, name), by run, rank, step (rows outside steps first), first
         start, name. Columns: ``run rank step name calls host_ns kernels device_ns busy_ns
-        device_start_ns device_window_ns exposed_communication_ns idle_ns step_ns lag_ns``.
+        p50_host_ns device_start_ns device_window_ns exposed_communication_ns idle_ns step_ns
+        lag_ns``.
     """
     return answer(self, "annotations", sort=sort, top=top, columns=columns)
 
@@ -614,15 +615,15 @@ def kernels(
     -------
     polars.DataFrame
         One row per (run, rank, name, class), the largest total_ns first, then by run, rank, name,
-        class; `others` last. Columns: ``run rank name calls total_ns mean_ns std_ns min_ns max_ns
-        share top_op top_op_share launch_site launch_site_share class class_share short_name
+        class; `others` last. Columns: ``run rank name calls total_ns mean_ns p50_ns std_ns min_ns
+        max_ns share top_op top_op_share launch_site launch_site_share class class_share short_name
         category fused_ops is_mixed``.
 
         With ``per=launch``: device time of kernels by how they were launched: grid, block,
         registers and shared memory. One row per (run, rank, name, grid, block, registers,
         shared_memory_bytes, op), the largest total_ns first, then in this order. Columns: ``run
-        rank name grid block registers shared_memory_bytes op calls total_ns mean_ns min_ns max_ns
-        share blocks_per_sm occupancy``.
+        rank name grid block registers shared_memory_bytes op calls total_ns mean_ns p50_ns min_ns
+        max_ns share blocks_per_sm occupancy``.
     """
     return answer(
         self, "kernels", per=per, top=top, copies=copies, per_op=per_op, sort=sort, columns=columns

@@ -3,8 +3,8 @@
 -- An annotation is a range of record_function, NVTX or torch itself, on any thread. Its work is everything launched inside it on
 -- its thread, whenever that runs; so backward work, which another thread launches, is not in the annotation of a forward pass.
 -- Nested ranges with the same name count once, in time and work. Names with ranges only on a device have rows, too: their work is
--- whatever begins within them on their stream. All columns except calls and host_ns are NULL if the rows they depend on were
--- filtered out of the trace.
+-- whatever begins within them on their stream. All columns except calls and host times are NULL if the rows they depend on were
+-- filtered out of the trace. In the median each range counts, nested ones too.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions.
 -- needs: events, profiler_steps
 -- recorded: annotations
@@ -17,6 +17,7 @@
 -- kernels                   BIGINT       number of kernels launched inside
 -- device_ns                 BIGINT   ns  sum of durations of the kernels, copies and fills launched inside
 -- busy_ns                   BIGINT   ns  time in which at least one of these ran, on whichever device
+-- p50_host_ns               BIGINT   ns  median duration of one of them on the host, one of the values; NULL as host_ns
 -- device_start_ns           BIGINT   ns  start of the first of them; NULL if there are none
 -- device_window_ns          BIGINT   ns  from there to the end of the last
 -- exposed_communication_ns  BIGINT   ns  time in which one of them communicated and nothing on the rank's devices computed
@@ -73,7 +74,8 @@ named AS (
         step,
         name,
         sum(calls)::BIGINT AS calls,
-        min(start_ns) AS first_ns
+        min(start_ns) AS first_ns,
+        quantile_disc(dur_ns, 0.5) FILTER (kind = 'annotation' AND start_ns IS NOT NULL) AS p50_host_ns
     FROM numbered
     GROUP BY region, run, rank, step, name
 )
@@ -87,6 +89,7 @@ SELECT
     device.kernels,
     device.device_ns,
     device.busy_ns,
+    named.p50_host_ns,
     device.start_ns AS device_start_ns,
     device.span_ns AS device_window_ns,
     device.exposed_communication_ns,

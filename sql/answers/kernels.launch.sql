@@ -16,6 +16,7 @@
 -- calls                BIGINT          number of executions
 -- total_ns             BIGINT   ns     sum of durations, overlaps counted twice; NULL if none is known, or beyond BIGINT
 -- mean_ns              BIGINT   ns     mean duration, rounded half up
+-- p50_ns               BIGINT   ns     median duration, one of the values
 -- min_ns               BIGINT   ns     shortest duration
 -- max_ns               BIGINT   ns     longest duration
 -- share                DOUBLE   0..1   total_ns over that of all kernels of the run and rank; NULL if that is 0
@@ -37,6 +38,7 @@ shapes AS (
         count(*) AS calls,
         sum(dur_ns) AS total_ns,
         ((2 * sum(dur_ns) + count(dur_ns)) // nullif(2 * count(dur_ns), 0))::BIGINT AS mean_ns,
+        quantile_disc(dur_ns, 0.5) AS p50_ns,
         min(dur_ns) AS min_ns,
         max(dur_ns) AS max_ns,
         -- In order: the last digit of a sum of fractions depends on it.
@@ -58,6 +60,7 @@ SELECT
     calls,
     try_cast(total_ns AS BIGINT) AS total_ns,
     mean_ns,
+    p50_ns,
     min_ns,
     max_ns,
     total_ns / nullif(sum(total_ns) OVER (PARTITION BY run, rank), 0) AS share,

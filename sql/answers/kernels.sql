@@ -16,6 +16,7 @@
 -- calls             BIGINT         number of executions
 -- total_ns          BIGINT   ns    sum of durations, overlaps counted twice; NULL if none is known, or beyond BIGINT
 -- mean_ns           BIGINT   ns    mean duration, rounded half up
+-- p50_ns            BIGINT   ns    median duration, one of the values
 -- std_ns            BIGINT   ns    sample standard deviation of the durations, rounded half up; NULL for one execution
 -- min_ns            BIGINT   ns    shortest duration
 -- max_ns            BIGINT   ns    longest duration
@@ -149,6 +150,11 @@ times AS (
     FROM members
     GROUP BY run, rank, place
 ),
+medians AS (
+    SELECT run, rank, place, quantile_disc(dur_ns, 0.5) AS p50_ns
+    FROM (SELECT run, rank, place, unnest(durations) AS dur_ns FROM members)
+    GROUP BY run, rank, place
+),
 rows AS (
     SELECT
         run,
@@ -172,6 +178,7 @@ SELECT
     times.calls,
     try_cast(times.total_ns AS BIGINT) AS total_ns,
     times.mean_ns,
+    medians.p50_ns,
     times.std_ns,
     times.min_ns,
     times.max_ns,
@@ -190,6 +197,7 @@ SELECT
     times.is_mixed
 FROM rows
 JOIN times ON rows.run = times.run AND rows.rank = times.rank AND rows.place = times.place
+LEFT JOIN medians ON rows.run = medians.run AND rows.rank = medians.rank AND rows.place = medians.place
 LEFT JOIN tops ON rows.run = tops.run AND rows.rank = tops.rank AND rows.place = tops.place
 LEFT JOIN categories ON rows.run = categories.run AND rows.rank = categories.rank AND rows.place = categories.place
 LEFT JOIN sites ON rows.run = sites.run AND rows.rank = sites.rank AND rows.place = sites.place

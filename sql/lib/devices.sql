@@ -94,13 +94,15 @@ WHERE is_busy(busy.kind) AND busy.start_ns IS NOT NULL;
 -- column max_ns BIGINT  longest duration
 -- column mean_ns DOUBLE  mean duration
 -- column spread DOUBLE  sum of squared deviations from the mean
+-- column durations BIGINT[]  the durations, in no order; NULL if there are none
 -- example: FROM work_by_name(events)
 CREATE OR REPLACE TEMP MACRO work_by_name(events) AS TABLE
 SELECT
     run, rank, kind, name, kernel_category,
     coalesce(bool_or(computes_and_communicates), false) AS is_mixed,
     count(*) AS calls, count(dur_ns) AS timed, sum(dur_ns) AS total_ns, min(dur_ns) AS min_ns, max(dur_ns) AS max_ns,
-    avg(dur_ns) AS mean_ns, count(dur_ns) * var_pop(dur_ns) AS spread
+    avg(dur_ns) AS mean_ns, count(dur_ns) * var_pop(dur_ns) AS spread,
+    list(dur_ns) FILTER (dur_ns IS NOT NULL) AS durations
 FROM query_table(events)
 WHERE is_busy(kind)
 GROUP BY run, rank, kind, name, kernel_category;

@@ -10,7 +10,7 @@ from math import floor
 from typing import Any, Final
 
 from tests.oracles.intervals import length, merged, shared, when
-from tests.oracles.launching import WORK, by_id, largest, last, mean, site_of
+from tests.oracles.launching import WORK, by_id, largest, last, mean, percentile, site_of
 
 Row = Mapping[str, Any]
 Answer = list[tuple[Any, ...]]
@@ -148,6 +148,7 @@ def of_kernels(
                         len(members),
                         sum_ns,
                         mean(durations),
+                        percentile(durations, 50),
                         floor(statistics.stdev(durations) + 0.5) if len(durations) > 1 else None,
                         min(durations, default=None),
                         max(durations, default=None),
@@ -332,7 +333,9 @@ def of_annotations(rows: Sequence[Row]) -> Answer:
         for key, marks in by_key((*of_host, *of_device), "step", "name").items():
             placed = [row for row in marks if is_placed(row)]
             sums = rank.sums(list(inside[key].values())) if placed else (None,) * 6
-            found.append((*trace, *key, len(marks), host_time(marks), *sums, first(marks)))
+            lengths = [row["dur_ns"] for row in placed if row["kind"] == "annotation"]
+            times = (*sums[:3], percentile([ns for ns in lengths if ns is not None], 50), *sums[3:])
+            found.append((*trace, *key, len(marks), host_time(marks), *times, first(marks)))
     return [row[:-1] for row in sorted(found, key=in_order)]
 
 

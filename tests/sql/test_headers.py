@@ -278,8 +278,8 @@ def test_columns_are_fixed() -> None:
         ),
         "idle.owner": "device stream name gaps idle_ns share max_ns max_id",
         "annotations": (
-            "step name calls host_ns kernels device_ns busy_ns device_start_ns device_window_ns "
-            "exposed_communication_ns idle_ns step_ns lag_ns"
+            "step name calls host_ns kernels device_ns busy_ns p50_host_ns device_start_ns "
+            "device_window_ns exposed_communication_ns idle_ns step_ns lag_ns"
         ),
         "mfu": (
             "step name mfu hfu dtype peak_flop_per_s known_flops_share model_flops "
@@ -298,12 +298,12 @@ def test_columns_are_fixed() -> None:
             "step device stream category class calls total_ns share busy_ns exposed_ns both_ns"
         ),
         "kernels.launch": (
-            "name grid block registers shared_memory_bytes op calls total_ns mean_ns min_ns max_ns "
-            "share blocks_per_sm occupancy"
+            "name grid block registers shared_memory_bytes op calls total_ns mean_ns p50_ns min_ns "
+            "max_ns share blocks_per_sm occupancy"
         ),
         "time_breakdown.combination": "classes total_ns share",
         "kernels": (
-            "name calls total_ns mean_ns std_ns min_ns max_ns share top_op top_op_share "
+            "name calls total_ns mean_ns p50_ns std_ns min_ns max_ns share top_op top_op_share "
             "launch_site launch_site_share class class_share short_name category fused_ops is_mixed"
         ),
         "key_averages": (

@@ -130,6 +130,67 @@ def test_ranges_are_counted_and_summed(trace: Trace, plain: Plain) -> None:
     assert (events.height, events["dur_ns"].sum()) == tuple(map(sum, zip(*counts, strict=True)))
 
 
+MEDIANS: Final = """
+    SELECT name, ns
+    FROM (
+        SELECT name, ns, row_number() OVER of_name AS place, count(*) OVER (PARTITION BY name) AS n
+        FROM ({slices})
+        WINDOW of_name AS (PARTITION BY name ORDER BY ns)
+    )
+    WHERE place = (n + 1) / 2
+    ORDER BY name
+"""
+"""Of an even number the lower one of the two in the middle."""
+RANGES: Final = """
+    SELECT substr(text, 1, instr(text || ', op_id =', ', op_id =') - 1) AS name, ns
+    FROM (
+        SELECT coalesce(text, value) AS text, "end" - start AS ns
+        FROM NVTX_EVENTS LEFT JOIN StringIds ON textId = id
+        WHERE eventType IN (59, 60)
+    )
+"""
+LAUNCHES: Final = """
+    SELECT value AS name, "end" - start AS ns
+    FROM CUPTI_ACTIVITY_KIND_RUNTIME AS call JOIN StringIds ON nameId = id
+    WHERE ({work}) AND NOT EXISTS (
+        SELECT 1 FROM CUPTI_ACTIVITY_KIND_RUNTIME AS inner
+        WHERE call.correlationId = inner.correlationId AND call.start < inner.start
+            AND call.globalTid >> 24 = inner.globalTid >> 24
+    )
+"""
+HAS_WORK: Final = """
+    EXISTS (SELECT 1 FROM {table} AS w WHERE w.correlationId = call.correlationId {of_process})
+"""
+OF_PROCESS: Final = "AND w.globalPid >> 24 = call.globalTid >> 24"
+
+
+def test_medians_are_those_of_plain_questions(trace: Trace, plain: Plain) -> None:
+    if "StringIds" not in plain.tables:
+        return  # nvprof has other names
+    for table in plain.kinds("KERNEL"):
+        slices = (
+            f'SELECT s.value AS name, "end" - start AS ns FROM {table} '
+            "JOIN StringIds s ON coalesce(nullif(demangledName, 0), shortName) = s.id"
+        )
+        rows = trace.kernels().select("name", "p50_ns").sort("name").rows()
+        assert rows == plain.all(MEDIANS.format(slices=slices))
+    if "NVTX_EVENTS" in plain.tables:
+        rows = trace.annotations().select("name", "p50_host_ns").sort("name").rows()
+        assert rows
+        assert {*rows} <= {*plain.all(MEDIANS.format(slices=RANGES))}
+    if plain.kinds("RUNTIME"):
+        tables = plain.kinds("KERNEL", "MEMCPY", "MEMSET")
+        work = " OR ".join(
+            HAS_WORK.format(
+                table=table, of_process=OF_PROCESS if "globalPid" in plain.columns(table) else ""
+            )
+            for table in tables
+        )
+        medians = plain.all(MEDIANS.format(slices=LAUNCHES.format(work=work)))
+        rows = trace.launches().select("name", "p50_ns").drop_nulls().sort("name").rows()
+        assert rows == medians
+
+
 def test_every_row_is_accounted_for(trace: Trace, plain: Plain) -> None:
     row = trace.traces.row(0, named=True)
     counts = json.loads(row["accounted"])
