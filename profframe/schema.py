@@ -28,12 +28,13 @@ BOOL: Final = pa.bool_()
 
 KINDS: Final = (
     "host_op", "annotation", "python", "runtime", "driver", "kernel", "memcpy", "memset", "sync",
-    "graph_node", "device_annotation", "overhead", "profiler", "other",
+    "graph_node", "device_annotation", "overhead", "profiler", "gil", "other",
 )  # fmt: skip
 """What a slice is, whatever word its source has for it.
 
 A `graph_node` is what a graph does that keeps no device busy: it records an event, or calls a
-function of the host.
+function of the host. A `gil` is time in which a thread held Python's global interpreter lock, or
+waited for it: it crosses the slices of its thread, and nests with none.
 """
 HOST_KINDS: Final = ("host_op", "annotation", "python", "runtime", "driver", "overhead", "other")
 """Kinds that nest on a host thread and have a self time there."""

@@ -7,6 +7,7 @@ import importlib
 import json
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,17 @@ def test_a_made_up_run_is_what_its_script_makes(
         assert text == text_of(file)
         assert "no machine ran it" in json.loads(text)["comment"]
     assert len(files) == (4 if made == "job" else 1)
+
+
+def test_a_made_up_database_is_what_its_script_makes(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "examples.synthetic_gil", str(tmp_path / "gil.sqlite")]
+    subprocess.run(command, cwd=ROOT, check=True)
+    made, kept = (
+        [*sqlite3.connect(folder / "gil.sqlite").iterdump()]
+        for folder in (tmp_path, ROOT / "examples")
+    )
+    assert made == kept
+    assert any("no machine ran it" in line for line in made)
 
 
 def test_paths_are_trimmed_to_their_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,7 @@ _ASCEND_SYNC = (
 )
 _LIST_PROCESS = r"CPU functions"
 _REGIONS = r"(ProfilerStep|Optimizer\.\w+|enumerate\(\w+\))#.*"
+_GIL = r"(Waiting for|Holding) GIL"
 _KERNELS = r"kernel|concurrent_kernel|Kernel"
 _ROCM_COPY = r"__amd_(rocclr_)?copy(Buffer|Image).*|MEMORY_COPY_.*"
 _ROCM_FILL = r"__amd_(rocclr_)?fill(Buffer|Image).*"
@@ -91,6 +92,7 @@ RULES: Final[tuple[Rule, ...]] = (
     # nvprof and Nsight Systems.
     Rule("host_op", category=r"(NVTX|MARKER)_OP"),
     Rule("host_op", category=r"NVTX|MARKER", name=r"aten::.*"),
+    Rule("gil", category=r"NVTX", name=_GIL),
     Rule("annotation", category=r"NVTX|MARKER"),
     Rule("driver", category=r"RUNTIME", name=r"cu[A-Z].*"),
     Rule("runtime", category=r"RUNTIME"),

@@ -39,7 +39,8 @@ def steps(tables: Tables) -> Output:
 
     is_mark = (number >= 0) & (dur > 0) & present(events, "start_ns", "dur_ns")
     marks = np.flatnonzero(is_mark & is_kind(events, _MARKS))
-    rows = np.flatnonzero(is_kind(events, schema.HOST_KINDS) & present(events, "start_ns"))
+    on_host = is_kind(events, (*schema.HOST_KINDS, "gil"))
+    rows = np.flatnonzero(on_host & present(events, "start_ns"))
     # Steps touch: the next one begins in the nanosecond in which this one ends.
     last_inside = start[marks] + dur[marks] - 1
     group = process + 1

@@ -91,6 +91,16 @@ LACKING: Final[Mapping[str, Lack]] = {
     "phases": Lack("inference phases", "record a server of vLLM, SGLang, ATOM or TensorRT-LLM"),
     "recomputed": Lack("ops recomputed in backward (activation checkpointing)"),
     "data_loads": Lack("DataLoader calls"),
+    "gil": Lack(
+        "records of Python's GIL",
+        "record with nsys profile --trace=cuda,nvtx,python-gil, or, for garbage collections, with "
+        "torch's with_stack=True and _ExperimentalConfig(record_python_gc_info=True)",
+    ),
+    "collections": Lack(
+        "garbage collections of Python",
+        "record with with_stack=True and experimental_config="
+        "torch._C._profiler._ExperimentalConfig(record_python_gc_info=True)",
+    ),
     "memory": Lack("memory records by the profiler", "record with profile_memory=True"),
     "instants": Lack("events without a duration"),
     "counters": Lack("counters"),

@@ -1166,6 +1166,34 @@ def python_lines(
     return answer(self, "python_lines", sort=sort, top=top, columns=columns)
 
 
+def python_pauses(
+    self: BaseTrace,
+    per: str = "thread",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
+    """Waits for Python's lock (GIL), who held it meanwhile, and garbage collections.
+
+    Parameters
+    ----------
+    per
+        What each row is; threads of a step are added up. One of ``"thread"``, ``"step"``.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, thread) or (run, rank, step), by run, rank, step, the largest
+        wait_ns first, then collection_ns. Columns: ``run rank thread thread_name step waits wait_ns
+        max_wait_ns holder_name holder_share collections collection_ns max_collection_ns holds
+        hold_ns max_hold_ns p50_wait_ns max_wait_start_ns holder``.
+    """
+    return answer(self, "python_pauses", per=per, sort=sort, top=top, columns=columns)
+
+
 def queue_depth(
     self: BaseTrace,
     points: int = 0,

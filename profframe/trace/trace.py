@@ -218,6 +218,7 @@ class Trace(BaseTrace):
     pipeline_actions = generated_questions.pipeline_actions
     pipeline_bubbles = generated_questions.pipeline_bubbles
     python_lines = generated_questions.python_lines
+    python_pauses = generated_questions.python_pauses
     queue_depth = generated_questions.queue_depth
     rank_balance = generated_questions.rank_balance
     recompute = generated_questions.recompute

@@ -22,6 +22,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "key_averages",
             "flame",
             "python_lines",
+            "python_pauses",
             "op_idle_queue",
             "optimizable_events",
         ),

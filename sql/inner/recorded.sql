@@ -1,7 +1,7 @@
 -- recorded: what the traces have anything of, and so what questions they can answer.
 -- One row per page: all runs and ranks together.
 -- Answers name in `recorded:` of their headers what they have no rows without.
--- In a bare shell read from `sql/lib` first: devices, lanes, collectives, inputs, steps.
+-- In a bare shell read from `sql/lib` first: devices, lanes, collectives, inputs, steps, key_events.
 -- needs: events, profiler_steps, memory, counters, instants, traces, allocations, allocator_events, segments, recorded_collectives, process_groups, nodes
 -- traces           BOOLEAN  any run and rank
 -- slices           BOOLEAN  events of any kind
@@ -26,6 +26,8 @@
 -- phases           BOOLEAN  inference phases
 -- recomputed       BOOLEAN  what ran once more in backward
 -- data_loads       BOOLEAN  DataLoader calls
+-- gil              BOOLEAN  waits for Python's global interpreter lock, or holds of it
+-- collections      BOOLEAN  garbage collections of Python
 -- memory           BOOLEAN  records of allocations by the profiler
 -- instants         BOOLEAN  events without a duration
 -- counters         BOOLEAN  values of counters
@@ -63,7 +65,9 @@ WITH slices AS (
         count(python_module_id) > 0 OR count(module_hierarchy) > 0 AS modules,
         count(phase_id) > 0 AS phases,
         count(*) FILTER (is_recompute) > 0 AS recomputed,
-        count(*) FILTER (is_op(kind) AND is_data_load(name)) > 0 AS data_loads
+        count(*) FILTER (is_op(kind) AND is_data_load(name)) > 0 AS data_loads,
+        count(*) FILTER (kind = 'gil') > 0 AS gil,
+        count(*) FILTER (is_collection(kind, name)) > 0 AS collections
     FROM events
 )
 SELECT
@@ -90,6 +94,8 @@ SELECT
     slices.phases,
     slices.recomputed,
     slices.data_loads,
+    slices.gil,
+    slices.collections,
     (SELECT count(*) FROM memory) > 0 AS memory,
     (SELECT count(*) FROM instants) > 0 AS instants,
     (SELECT count(*) FROM counters) > 0 AS counters,

@@ -15,12 +15,19 @@ CREATE OR REPLACE TEMP MACRO is_internal(name) AS name IN (
 -- example: SELECT is_on_device('kernel')
 CREATE OR REPLACE TEMP MACRO is_on_device(kind) AS kind IN ('kernel', 'memcpy', 'memset', 'device_annotation', 'graph_node', 'sync');
 
+-- is_collection: a garbage collection of Python, which torch shows among the functions of its thread.
+-- parameter kind VARCHAR  kind of a slice
+-- parameter name VARCHAR  its name
+-- returns BOOLEAN  whether it is
+-- example: SELECT is_collection('python', 'Python GC')
+CREATE OR REPLACE TEMP MACRO is_collection(kind, name) AS kind = 'python' AND name IS NOT DISTINCT FROM 'Python GC';
+
 -- is_frame: torch's key_averages leaves these slices out since 2.14. A garbage collection is not one of them.
 -- parameter kind VARCHAR  kind of a slice
 -- parameter name VARCHAR  its name
 -- returns BOOLEAN  whether it is a Python function
 -- example: SELECT is_frame('python', 'train.py(7): step')
-CREATE OR REPLACE TEMP MACRO is_frame(kind, name) AS kind = 'python' AND name IS DISTINCT FROM 'Python GC';
+CREATE OR REPLACE TEMP MACRO is_frame(kind, name) AS kind = 'python' AND NOT is_collection(kind, name);
 
 -- torch_dims: input shapes as torch groups by them, which uses [] for a list of tensors, and for no inputs.
 -- parameter input_dims VARCHAR  `input_dims` of `events`

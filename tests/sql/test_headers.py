@@ -352,6 +352,11 @@ def test_columns_are_fixed() -> None:
             "name calls total_ns self_ns self_share idle_ns kernels device_ns self_device_ns "
             "self_backward_device_ns device_share first_id"
         ),
+        "python_pauses": (
+            "thread thread_name step waits wait_ns max_wait_ns holder_name holder_share "
+            "collections collection_ns max_collection_ns holds hold_ns max_hold_ns p50_wait_ns "
+            "max_wait_start_ns holder"
+        ),
         "overview": "events span_ns threads devices kernels device_busy_ns steps",
         "queue_depth": "device stream time_ns depth",
         "queue_depth.stream": (

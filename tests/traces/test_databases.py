@@ -115,7 +115,7 @@ def test_calls_are_counted_and_summed(trace: Trace, plain: Plain) -> None:
 
 
 def test_ranges_are_counted_and_summed(trace: Trace, plain: Plain) -> None:
-    events = of_kind(trace, "host_op", "annotation")
+    events = of_kind(trace, "host_op", "annotation", "gil")
     counts = [(0, 0)]
     if "NVTX_EVENTS" in plain.tables:
         counts += plain.all(

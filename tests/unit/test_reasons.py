@@ -81,6 +81,10 @@ HAS: Final[Mapping[str, Callable[[Trace], bool]]] = {
     "phases": _has("phase_id"),
     "recomputed": lambda t: bool(t.events["is_recompute"].any()),
     "data_loads": lambda t: t.events["name"].str.starts_with("enumerate(DataLoader)#").any(),
+    "gil": _kinds("gil"),
+    "collections": lambda t: (
+        t.events.filter(pl.col("kind") == "python")["name"].eq_missing("Python GC").any()
+    ),
     "memory": _rows("memory"),
     "instants": _rows("instants"),
     "counters": _rows("counters"),
@@ -124,6 +128,10 @@ TRACES: Final[Mapping[str, Callable[[], Trace]]] = {
     "two ranks": _two_ranks,
     "one of two ranks": lambda: _two_ranks().filter(ranks=1),
     "a snapshot": _snapshot,
+    "a lock of Python": lambda: loaded(
+        event("Waiting for GIL", 0, 10, category="NVTX"),
+        event("Python GC", 20, 30, category="python_function"),
+    ),
     "nothing": lambda: stored(traces=[{}]),
     "no trace": stored,
 }

@@ -69,6 +69,7 @@ CLASSES: Final[Mapping[str, Colour]] = MappingProxyType(
         "device_annotation": _PINK,
         "overhead": _RED,
         "profiler": _GREY,
+        "gil": _GOLD,
         # passes
         "forward": _BLUE,
         "backward": _ORANGE,

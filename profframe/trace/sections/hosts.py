@@ -14,6 +14,10 @@ _LINES: Final = (
     "name", "calls", "self_ns", "self_share", "idle_ns", "kernels", "self_device_ns",
     "self_backward_device_ns", "device_share",
 )  # fmt: skip
+_PAUSES: Final = (
+    "thread_name", "waits", "wait_ns", "max_wait_ns", "holder_name", "holder_share", "collections",
+    "collection_ns", "max_collection_ns",
+)  # fmt: skip
 _OPERATORS: Final = (
     "name", "input_dims", "stack", "calls", "self_cpu_ns", "cpu_ns", "self_device_ns", "device_ns",
     "self_cpu_bytes", "self_device_bytes",
@@ -63,6 +67,9 @@ def operators(context: Context) -> PageSection | None:
     if lines := context.answer("python_lines"):
         title = "Lines of your own code"
         parts.append(context.table(lines, title, _LINES, title=title))
+    if pauses := context.answer("python_pauses"):
+        title = "Waits for Python's lock, and garbage collections"
+        parts.append(context.table(pauses, title, _PAUSES, title=title))
     by_name = context.answer("key_averages")
     by = "self_device_ns" if by_name.frame["self_device_ns"].sum() else "self_cpu_ns"
     options = [("name", by_name)]
