@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 STEPS: Final = 5
-STEP_NS: Final = 8_000_000
+STEP_NS: Final = 7_000_000
 US: Final = 1_000
 PID: Final = 1000
 MAIN, LOADER = PID, 1007
@@ -120,7 +120,7 @@ def rows() -> dict[str, Sequence[Row]]:
             pairs = [*launched(begin, 1 + 100 * step + 50 * place)]
             calls += (call for call, _ in pairs)
             kernels += (kernel for _, kernel in pairs)
-        waited = (at + 6100 * US, at + 7000 * US, 0, serialised(MAIN), 100 * step + 99)
+        waited = (at + 6100 * US, at + 6900 * US, 0, serialised(MAIN), 100 * step + 99)
         calls.append((*waited, text_id("cudaStreamSynchronize_v3020"), 0))
     return {
         "StringIds": [*enumerate(STRINGS, 1)],

@@ -58,6 +58,7 @@ SLOW: Final = (
     "tests/test_huge_numbers.py",
     "tests/test_layers.py::test_nothing_imports_torch",
     "tests/test_notebooks.py",
+    "tests/test_nsys_page.py",
     "tests/test_pipes.py",
     "tests/test_questions.py",
     "tests/test_recipes.py",

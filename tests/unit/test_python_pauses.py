@@ -68,7 +68,7 @@ def test_the_lock_crosses_ranges_and_takes_no_part_in_them(tmp_path: Path) -> No
     assert args.str.json_path_match("$.domain").unique().to_list() == ["GIL Trace"]
 
 
-def test_the_made_up_run_waits_four_of_eight_milliseconds() -> None:
+def test_the_made_up_run_waits_four_of_seven_milliseconds() -> None:
     trace = profframe.load(GIL)
     waits = trace.python_pauses().filter(thread_name="train")
     assert waits.select("waits", "wait_ns", "max_wait_ns", "holder_name").rows() == [
