@@ -13,7 +13,7 @@
 -- thread_name        VARCHAR       its name, or its id if it has none
 -- step               BIGINT        profiler step; NULL per thread, and outside steps
 -- waits              BIGINT        number of waits for the GIL; NULL if none is recorded on the rank
--- wait_ns            BIGINT  ns    sum of their durations
+-- wait_ns            BIGINT  ns    sum of their durations; NULL as waits, or beyond BIGINT
 -- max_wait_ns        BIGINT  ns    longest of them
 -- holder_name        VARCHAR       name or id of the thread that held the GIL for most of wait_ns; NULL if no other thread did
 -- holder_share       DOUBLE  0..1  part of wait_ns in which it did
@@ -28,7 +28,8 @@
 -- holder             INTEGER       thread of holder_name, the lowest on a tie
 WITH slices AS MATERIALIZED (
     SELECT
-        run, rank, pid, thread, step, event_id, start_ns, dur_ns, try(start_ns + dur_ns) AS end_ns,
+        run, rank, thread, step, event_id, start_ns, dur_ns, try(start_ns + dur_ns) AS end_ns,
+        dense_rank() OVER (ORDER BY run, rank, pid) AS process,
         CASE WHEN kind <> 'gil' THEN 'collection' WHEN name = 'Holding GIL' THEN 'hold' ELSE 'wait' END AS what,
         CASE WHEN coalesce(getvariable('per'), 'thread') = 'thread' THEN thread END AS line,
         CASE WHEN coalesce(getvariable('per'), 'thread') = 'step' THEN step END AS part
@@ -46,56 +47,56 @@ recorded AS (
 -- Each ends where the next one of its process begins, at the latest, so the n-th to begin is the n-th to end.
 holds AS MATERIALIZED (
     SELECT
-        run, rank, pid, thread, start_ns,
+        process, thread, start_ns,
         least(end_ns, lead(start_ns) OVER in_time) AS end_ns,
         row_number() OVER in_time AS place
     FROM slices
     WHERE what = 'hold' AND end_ns IS NOT NULL AND start_ns IS NOT NULL
-    WINDOW in_time AS (PARTITION BY run, rank, pid ORDER BY start_ns, end_ns, event_id)
+    WINDOW in_time AS (PARTITION BY process ORDER BY start_ns, end_ns, event_id)
 ),
 -- The same for the waits of a thread.
 waits AS MATERIALIZED (
     SELECT
-        run, rank, pid, thread, line, part, event_id, start_ns,
-        least(end_ns, lead(start_ns) OVER (PARTITION BY run, rank, thread ORDER BY start_ns, end_ns, event_id)) AS end_ns
+        run, rank, process, thread, line, part, start_ns,
+        least(end_ns, lead(start_ns) OVER in_time) AS end_ns,
+        row_number() OVER () AS wait
     FROM slices
     WHERE what = 'wait' AND end_ns IS NOT NULL AND start_ns IS NOT NULL
+    WINDOW in_time AS (PARTITION BY process, thread ORDER BY start_ns, end_ns, event_id)
 ),
 -- Sums, as a running count with FILTER takes the square of its rows.
 passed AS (
     SELECT
-        run, rank, pid, event_id, turn,
+        wait, turn,
         sum(CASE turn WHEN 0 THEN 1 ELSE 0 END) OVER in_time AS ended,
         sum(CASE turn WHEN 3 THEN 1 ELSE 0 END) OVER in_time AS begun
     FROM (
-        SELECT run, rank, pid, NULL AS event_id, unnest([0, 3]) AS turn, unnest([end_ns, start_ns]) AS at_ns
+        SELECT process, NULL AS wait, unnest([0, 3]) AS turn, unnest([end_ns, start_ns]) AS at_ns
         FROM holds
         UNION ALL
-        SELECT run, rank, pid, event_id, unnest([1, 2]) AS turn, unnest([start_ns, end_ns]) AS at_ns
+        SELECT process, wait, unnest([1, 2]) AS turn, unnest([start_ns, end_ns]) AS at_ns
         FROM waits
     )
-    WINDOW in_time AS (PARTITION BY run, rank, pid ORDER BY at_ns, turn ROWS UNBOUNDED PRECEDING)
+    WINDOW in_time AS (PARTITION BY process ORDER BY at_ns, turn ROWS UNBOUNDED PRECEDING)
+),
+places AS (
+    SELECT wait, (min(ended) FILTER (turn = 1))::BIGINT AS ended, (max(begun) FILTER (turn = 2))::BIGINT AS begun
+    FROM passed
+    WHERE wait IS NOT NULL
+    GROUP BY wait
 ),
 met AS (
-    SELECT
-        run, rank, event_id,
-        unnest(range(
-            (min(ended) FILTER (turn = 1) + 1)::BIGINT, (max(begun) FILTER (turn = 2) + 1)::BIGINT
-        )) AS place
-    FROM passed
-    WHERE event_id IS NOT NULL
-    GROUP BY run, rank, event_id
+    SELECT waits.*, unnest(range(places.ended + 1, places.begun + 1)) AS place
+    FROM waits
+    JOIN places ON waits.wait = places.wait
 ),
 held AS (
     SELECT
-        waits.run, waits.rank, waits.line, waits.part, holds.thread AS holder,
-        sum(least(waits.end_ns, holds.end_ns) - greatest(waits.start_ns, holds.start_ns)) AS held_ns
+        met.run, met.rank, met.line, met.part, holds.thread AS holder,
+        sum(least(met.end_ns, holds.end_ns) - greatest(met.start_ns, holds.start_ns)) AS held_ns
     FROM met
-    JOIN waits ON met.run = waits.run AND met.rank = waits.rank AND met.event_id = waits.event_id
-    JOIN holds
-        ON waits.run = holds.run AND waits.rank = holds.rank AND waits.pid IS NOT DISTINCT FROM holds.pid
-        AND met.place = holds.place
-    WHERE waits.thread <> holds.thread AND greatest(waits.start_ns, holds.start_ns) < least(waits.end_ns, holds.end_ns)
+    JOIN holds ON met.process = holds.process AND met.place = holds.place
+    WHERE met.thread <> holds.thread AND greatest(met.start_ns, holds.start_ns) < least(met.end_ns, holds.end_ns)
     GROUP BY ALL
 ),
 holders AS (

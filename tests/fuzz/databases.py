@@ -152,7 +152,7 @@ def _times(rng: random.Random) -> tuple[int, int]:
 
 def _nsys(rng: random.Random) -> dict[str, Sequence[Row]]:
     """An export of Nsight Systems."""
-    texts = ("forward", "aten::mm, op_id = 3", "é\u2028", "## 1 ##", None)
+    texts = ("forward", "aten::mm, op_id = 3", "é\u2028", "## 1 ##", "Holding GIL", None)
     owners = (nsys.MAIN, nsys.OTHER, nsys.SECOND)
     numbers = range(rng.randrange(1, 30))
     return {
