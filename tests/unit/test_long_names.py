@@ -55,7 +55,7 @@ UNITS: Final[dict[str | None, str | tuple[str, ...]]] = {
     "FLOP": "flops",
     "FLOP/s": ("flop_per_s", "flops_per_s"),
     "FLOP/byte": "flop_per_byte",
-    "0..1": "share",
+    "0..1": ("share", "mfu", "hfu"),
 }
 """How names of columns end that have a unit."""
 
