@@ -1979,9 +1979,82 @@ DRAWN_THIRD: Final = (
 )
 """A third draw, of which these had lived."""
 
+SERVED: Final = (
+    Mutant(
+        "V1",
+        "the mask takes half of the squares, and the diagonal with it",
+        "profframe/facts/formulas/sequence_lengths.py",
+        "(self.squares - self.queries) // 2",
+        "self.squares // 2",
+        "tests/property/test_sequence_lengths.py::test_pairs_under_a_mask",
+    ),
+    Mutant(
+        "V2",
+        "a window cuts nothing where the mean length is within it",
+        "profframe/facts/formulas/sequence_lengths.py",
+        "self.keys - (self.sequences - 1) <= window",
+        "self.keys <= window * self.sequences",
+        "tests/property/test_sequence_lengths.py::test_a_window_is_counted_or_not_known",
+    ),
+    Mutant(
+        "V3",
+        "a phase has the lengths of its last step",
+        "profframe/facts/batch_lengths.py",
+        "np.where(least == most, most, -1)",
+        "most",
+        "tests/unit/test_batch_lengths.py::test_a_phase_has_the_lengths_of_a_step_that_is_inside",
+    ),
+    Mutant(
+        "V4",
+        "a captured call has the work of one replay where they differ",
+        "profframe/facts/counted_calls.py",
+        "np.where(least == most, most, UNKNOWN)",
+        "most",
+        "tests/unit/test_batch_lengths.py"
+        "::test_each_replay_of_a_captured_call_has_the_lengths_of_its_step",
+    ),
+    Mutant(
+        "V5",
+        "keys that are not in pages are not compared with those of the step",
+        "profframe/facts/formulas/ragged_attention.py",
+        "if key is not None and (sums.queries",
+        "if key is None and (sums.queries",
+        "tests/unit/test_attention_lengths.py"
+        "::test_keys_that_are_not_in_pages_must_be_those_of_the_step",
+    ),
+    Mutant(
+        "V6",
+        "MFU has what ran again in backward",
+        "sql/answers/mfu.sql",
+        "coalesce(sum(flops) FILTER (is_recompute IS DISTINCT FROM true), 0)",
+        "coalesce(sum(flops), 0)",
+        "tests/sql/test_golden.py"
+        "::test_other_traces_beside_it_and_another_order_of_rows_change_nothing[mfu]",
+    ),
+    Mutant(
+        "V7",
+        "MFU counts products without a known share of the time",
+        "sql/answers/mfu.sql",
+        "CASE WHEN is_given OR known_flops_share >= 0.8 THEN",
+        "CASE WHEN is_given OR known_flops_share IS NOT NULL THEN",
+        "tests/sql/test_golden.py"
+        "::test_other_traces_beside_it_and_another_order_of_rows_change_nothing[mfu]",
+    ),
+    Mutant(
+        "V8",
+        "nested annotations with one name count twice",
+        "sql/answers/mfu.sql",
+        "SELECT run, rank, inner_id, name, min(occurrence) AS occurrence",
+        "SELECT run, rank, inner_id, name, unnest(list(occurrence)) AS occurrence",
+        "tests/sql/test_golden.py"
+        "::test_other_traces_beside_it_and_another_order_of_rows_change_nothing[mfu]",
+    ),
+)
+"""Attention with a cache, and MFU."""
+
 MUTANTS: Final = (
     *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B, *PLANS,
-    *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD,
+    *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD, *SERVED,
 )  # fmt: skip
 
 
