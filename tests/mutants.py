@@ -1994,7 +1994,8 @@ SERVED: Final = (
         "profframe/facts/formulas/sequence_lengths.py",
         "self.keys - (self.sequences - 1) <= window",
         "self.keys <= window * self.sequences",
-        "tests/property/test_sequence_lengths.py::test_a_window_is_counted_or_not_known",
+        "tests/unit/test_attention_lengths.py"
+        "::test_a_window_that_cuts_some_of_several_sequences_is_not_known",
     ),
     Mutant(
         "V3",
