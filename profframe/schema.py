@@ -222,6 +222,9 @@ EVENTS = Table(
         Column("node_index", INT64, "Number of the node in its graph, from its marker.", null="not in a node, or a marker itself"),
         Column("node_file", NAME, "Graph file of the node; without a node, of the innermost graph around the slice.", null="not in a graph file, or a marker itself"),
         Column("stack_trace", NAME, "Stack trace of the model source that the node comes from.", null="not in a node, or its metadata has none"),
+        Column("compiled_kernel_id", INT64, "`compiled_kernel_id` of the kernel of generated code that a host slice calls, or that a device slice is or was launched by.", null="no such kernel, or no provenance is given, or it leaves several possible (`ambiguous_compiled_kernel`)"),
+        Column("compiled_by", NAME, "How `compiled_kernel_id` was found: key, by the key of the graph in the annotation around the call; kernels, by the names of all generated kernels in that annotation, which only this graph has; name, outside such annotations, by a name that only this kernel has.", null="`compiled_kernel_id` is not known"),
+        Column("stack_from", NAME, "Where `stack` comes from if not from the trace: provenance, from files of `load(provenance=)`. Of a kernel that was fused from several lines, it is the stack that torch lists first.", null="from the trace, or `stack` is NULL"),
         Column("is_recompute", BOOL, "Whether it ran again in backward because activation checkpointing had not kept its result; a device slice has its launch's value.", null="the source does not show it, or a slice that neither nests nor was launched"),
         Column("kernel_category", NAME, "What a kernel does, judged by its name, its op and its collective: " + " ".join(KERNEL_CATEGORIES) + ". A copy or fill is `copy`.", null="neither a kernel nor a copy or fill"),
         Column("computes_and_communicates", BOOL, "Whether the kernel does both at once, such as multiply and send; `kernel_category` says what it counts as.", null="not a kernel"),
@@ -659,6 +662,25 @@ TRACES = Table(
     ),
 )  # fmt: skip
 
+COMPILED_KERNELS = Table(
+    "compiled_kernels",
+    "one row per call of a kernel in the generated code of a compiled graph",
+    "What Inductor made its kernels from, by files of `load(provenance=)`; `events.compiled_kernel_id` leads here.",
+    (
+        *_KEY,
+        Column("compiled_kernel_id", INT64, "Number of the row: 0-based, dense within (run, rank)."),
+        Column("graph", NAME, "What the files call the graph: its compilation as torch shows it and what it is for (`0/1 backward`), or its folder."),
+        Column("graph_key", NAME, "Key of the graph in torch's cache, which the annotations of its calls have.", null="none, or the files do not say"),
+        Column("name", NAME, "Name of the kernel in the code."),
+        Column("handle", INT64, "Number of the call in its compilation, torch's debug handle.", null="the release of torch has none (before 2.9): the row stands for all calls of the name"),
+        Column("post_grad_nodes", TEXT, "Nodes that it was made from, in the graph that was compiled, as a JSON list.", null="the files do not say, as for graphs of backward"),
+        Column("pre_grad_nodes", TEXT, "Nodes of the model's graph that these come from, as a JSON list.", null="the files do not say, as for graphs of backward"),
+        Column("stacks", TEXT, "Stacks of the lines of the model that it was made from, as a JSON list of frames joined by `;`, the innermost first.", null="the files do not say"),
+        Column("source", NAME, "File or folder that says so."),
+    ),
+    is_optional=True,
+)  # fmt: skip
+
 QUALITY = Table(
     "quality",
     "one row per check that found something",
@@ -678,7 +700,7 @@ _IN_EACH_TRACE: Final = (
 )  # fmt: skip
 _OF_SOME_SOURCES: Final = (
     PHASE_STEPS, SEGMENTS, BLOCKS, ALLOCATIONS, ALLOCATOR_EVENTS, RECORDED_COLLECTIVES,
-    PROCESS_GROUPS, STACKS, NODES, TENSORS,
+    PROCESS_GROUPS, STACKS, NODES, TENSORS, COMPILED_KERNELS,
 )  # fmt: skip
 DEPENDENCIES = Table(
     "dependencies",
@@ -703,8 +725,8 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
 )
 OPTIONAL_TABLES: Final[frozenset[str]] = frozenset(t.name for t in TABLES.values() if t.is_optional)
 """Tables that most traces have no rows of."""
-FACT_TABLES: Final = frozenset({PROFILER_STEPS.name, PHASE_STEPS.name})
-"""Tables that facts make of `events`, and no reader."""
+FACT_TABLES: Final = frozenset({PROFILER_STEPS.name, PHASE_STEPS.name, COMPILED_KERNELS.name})
+"""Tables that facts make of `events`, or of what a user gives, and no reader."""
 MAY_BE_MISSING: Final = OPTIONAL_TABLES | FACT_TABLES
 """Tables that readers need not give."""
 JOINED_TABLES: Final = OPTIONAL_TABLES - FACT_TABLES
@@ -780,6 +802,9 @@ FACT_COLUMNS: Final = frozenset(
         "node_index",
         "node_file",
         "stack_trace",
+        "compiled_kernel_id",
+        "compiled_by",
+        "stack_from",
         "model",
         *(f"{dtype}_flop_per_s" for dtype in DTYPES),
     ]
@@ -920,6 +945,9 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("node_outside_graph", "markers of graph nodes with no marker of a graph file around them", "skipped"),
             Check("unknown_graph_node", "markers of graph nodes that the metadata of their file lacks", "skipped"),
             Check("unknown_graph_file", "markers of graph files that the given metadata lacks", "kept in node_file; their nodes are skipped"),
+            Check("odd_provenance", "values in files of `load(provenance=)` that break their format", "skipped"),
+            Check("ambiguous_compiled_kernel", "calls of compiled kernels and graphs that could be several of those of the given provenance", "compiled_kernel_id is NULL"),
+            Check("unknown_compiled_graph", "calls of compiled graphs that the given provenance lacks", "compiled_kernel_id of their kernels is NULL"),
             Check("long_python_stack", "slices inside so many Python frames that their text would be too long", "python_stack is NULL"),
             Check("unknown_communication", "kernels with names like communication that match no category", "counted as computation; `load(kernel_categories=)` takes patterns for them"),
             Check("unnamed_device", "kernels, copies and fills without a device in their arguments or process", "kept, device is NULL"),

@@ -58,6 +58,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     captures: Source | Iterable[Source] | None = None,
     execution_trace: Source | Iterable[Source] | None = None,
     memory: Source | Iterable[Source] | None = None,
+    provenance: Source | Iterable[Source] | None = None,
     kernel_categories: Categories | None = None,
 ) -> pl.DataFrame:
     """Convert many traces into one Parquet store, in parallel.
@@ -93,7 +94,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         Called with a `Progress` at the start and after each file.
     workers
         Processes on this machine; by default one per core, fewer for a few small files.
-    compat, captures, execution_trace, memory, kernel_categories
+    compat, captures, execution_trace, memory, provenance, kernel_categories
         As for `load`. Workers must see these files, too.
 
     Returns

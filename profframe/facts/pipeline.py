@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from profframe.facts.column_views import FEW
+from profframe.facts.compiled_kernels import compiled_kernels
 from profframe.facts.device_models import devices
 from profframe.facts.device_time import device_time
 from profframe.facts.duplicates import duplicates
@@ -76,6 +77,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     stacks,
     python_stacks,
     nodes,
+    compiled_kernels,
     device_names,
     devices,
     limits,

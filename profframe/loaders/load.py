@@ -95,6 +95,7 @@ def load(
     captures: Source | Sequence[Source] | None = None,
     execution_trace: Source | Sequence[Source] | None = None,
     memory: Source | Sequence[Source] | None = None,
+    provenance: Source | Sequence[Source] | None = None,
     runs: Text | None = None,
     ranks: Numbers | None = None,
     steps: Numbers | None = None,
@@ -154,6 +155,12 @@ def load(
         glob of them for several ranks: its tables join those of the trace, and each allocation has
         its op, step and category. ``load([trace, snapshot])`` does the same if both have the same
         run and rank.
+    provenance
+        What Inductor wrote about the kernels that it compiled, with ``INDUCTOR_PROVENANCE=1``: a
+        log of ``TORCH_TRACE``, a file, a package of AOTInductor, a folder that `tlparse` or
+        ``TORCH_COMPILE_DEBUG`` made, a glob or a list of these. The table `compiled_kernels` has
+        the nodes and stacks of each kernel, ``events.compiled_kernel_id`` leads to it, and host
+        calls of kernels without a stack get one.
     runs, ranks, steps
         What to keep, as for `Trace.filter`. In a store, no other files are opened, and questions
         read only the columns that they need.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from profframe.loaders.execution_trace_files import ExecutionTraces
     from profframe.loaders.graph_capture_files import Captures
     from profframe.loaders.memory_snapshot_files import MemorySnapshots
+    from profframe.loaders.provenance_files import Provenance
     from profframe.query.selection import Numbers, Text
     from profframe.readers import RawTrace
     from profframe.trace.trace import Trace
@@ -142,6 +143,20 @@ class FactOptions:
             ),
         ),
     )
+    provenance: Provenance | None = field(
+        default=None,
+        metadata=_about(
+            "is joined when a trace is loaded; a store has its kernels already",
+            "loaders.provenance_files:Provenance.of",
+            flag=Flag(
+                "--provenance",
+                "A file, glob or folder in which Inductor wrote what its kernels were made from; "
+                "can be repeated.",
+                "PATH",
+                is_repeatable=True,
+            ),
+        ),
+    )
     kernel_categories: tuple[Entry, ...] | None = field(
         default=None,
         metadata=_about(
@@ -213,6 +228,8 @@ class FactOptions:
         }
         if self.captures is not None:
             options["captures"] = self.captures.sources
+        if self.provenance is not None:
+            options["provenance"] = self.provenance.graphs_of(rank)
         if self.devices is not None:
             options["models"] = models(self.devices)
         if self.compat is not None:
@@ -220,6 +237,8 @@ class FactOptions:
         tables = add_facts(raw.tables, rank=rank, **options)
         if self.captures is not None:
             tables = with_skipped(tables, self.captures)
+        if self.provenance is not None:
+            tables = self.provenance.noted(tables)
         if "nodes" in tables:
             tables = with_nodes(tables)
         for files in joined.values():
@@ -271,7 +290,7 @@ def fact_options(arguments: Mapping[str, Any]) -> FactOptions:
     ParameterError
         A value is not valid.
     NoTraceFoundError
-        There is no file of captures, no execution trace, or no memory snapshot.
+        There is no file of captures or provenance, no execution trace, or no memory snapshot.
     """
     given = {name: arguments.get(name) for name in FACT_OPTIONS}
     checked = {n: FACT_OPTIONS[n].checked(v) for n, v in given.items() if v is not None}

@@ -116,6 +116,12 @@ LACKING: Final[Mapping[str, Lack]] = {
         "record one with ExecutionTraceObserver (docs/execution_traces.md)",
         "with",
     ),
+    "compiled_kernels": Lack(
+        "provenance of compiled kernels",
+        "compile with INDUCTOR_PROVENANCE=1 and TORCH_TRACE, and load with provenance= "
+        "(docs/provenance.md)",
+        "with",
+    ),
     "several_ranks": Lack("second rank of a run", "load the traces of all ranks together"),
 }
 """Features of a trace, by the columns of ``sql/inner/recorded.sql``."""
@@ -134,6 +140,7 @@ _OF_TABLES: Final[Mapping[str, str]] = {
     "process_groups": "dumps",
     "nodes": "nodes",
     "tensors": "nodes",
+    "compiled_kernels": "compiled_kernels",
 }
 _OF_COLUMNS: Final[Mapping[str, str]] = {
     "step": "steps",
@@ -142,6 +149,7 @@ _OF_COLUMNS: Final[Mapping[str, str]] = {
     "input_dims": "input_shapes",
     "module_hierarchy": "modules",
     "python_module_id": "modules",
+    "compiled_kernel_id": "compiled_kernels",
     "launch_id": "launches",
     "collective": "collectives",
     "inference_phase": "phases",

@@ -25,6 +25,7 @@ HASHED: Final = (
     "loaders/memory_snapshot_files",
     "loaders/options",
     "loaders/programs",
+    "loaders/provenance_files",
     "loaders/run_names",
     "loaders/tables",
     "loaders/trace_files",

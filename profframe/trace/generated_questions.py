@@ -359,6 +359,34 @@ def fragmentation(
     )
 
 
+def fx_nodes(
+    self: BaseTrace,
+    per: str = "post_grad",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
+    """Time of kernels that Inductor compiled, by the FX node or line of the model they come from.
+
+    Parameters
+    ----------
+    per
+        What each row is: a node of the compiled graph, of the model's, a line. One of
+        ``"post_grad"``, ``"pre_grad"``, ``"line"``.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, graph, name), by run and rank, the largest split_ns first, then by
+        graph, name. Columns: ``run rank graph name kernels calls total_ns device_ns split_ns share
+        main_kernel main_share``.
+    """
+    return answer(self, "fx_nodes", per=per, sort=sort, top=top, columns=columns)
+
+
 def gaps(
     self: BaseTrace,
     top: int = 20,
@@ -1161,7 +1189,8 @@ def python_lines(
     polars.DataFrame
         One row per (run, rank, name), by run and rank, the longest self_ns first, then
         self_device_ns, then by name. Columns: ``run rank name calls total_ns self_ns self_share
-        idle_ns kernels device_ns self_device_ns self_backward_device_ns device_share first_id``.
+        idle_ns kernels device_ns self_device_ns self_backward_device_ns device_share first_id
+        lines_from``.
     """
     return answer(self, "python_lines", sort=sort, top=top, columns=columns)
 

@@ -236,6 +236,7 @@ class Trace(BaseTrace):
     memory_stacks = generated_questions.memory_stacks
     out_of_memory = generated_questions.out_of_memory
     fragmentation = generated_questions.fragmentation
+    fx_nodes = generated_questions.fx_nodes
     snapshot_timeline = generated_questions.snapshot_timeline
     utilization = generated_questions.utilization
     work_rates = generated_questions.work_rates

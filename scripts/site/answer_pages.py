@@ -32,6 +32,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "kernels",
             "utilization",
             "op_kernels",
+            "fx_nodes",
             "sequences",
             "kernel_overlap",
             "exposed_communication",

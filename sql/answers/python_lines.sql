@@ -2,7 +2,8 @@
 -- One row per (run, rank, name), by run and rank, the longest self_ns first, then self_device_ns, then by name.
 -- A line is a frame of the user's own code, not of PyTorch, Python or another package; profilers record the line on which its
 -- function begins. For a rank without Python frames, ops with a stack stand in: the innermost user frame of the stack, where
--- lines are those of the call; the number of calls is then unknown. Self time of a line is everything below it that is in no
+-- lines are those of the call; the number of calls is then unknown. Compiled kernels have such stacks from `load(provenance=)`:
+-- the first that torch lists, of which `fx_nodes(per='line')` has all. Self time of a line is everything below it that is in no
 -- other user line. Device work belongs to the line of its launch, in a graph to that of the captured call; backward work to the
 -- line of its forward op (`fwd_id`). The row without a name has the work outside all lines, so self_device_ns and
 -- self_backward_device_ns add up to that of the rank.
@@ -24,6 +25,7 @@
 -- self_backward_device_ns   BIGINT   ns    the same for its backward ops; NULL if no backward op has a known forward op
 -- device_share              DOUBLE   0..1  the sum of both over all device time of the run and rank; NULL if that is 0
 -- first_id                  BIGINT         event_id of its first frame, or of the op that stands in
+-- lines_from                VARCHAR        where the line comes from: frames, stacks, provenance (files of `load(provenance=)`), or both
 WITH own AS MATERIALIZED (
     SELECT run, rank, event_id, label AS name
     FROM host_slices(events)
@@ -36,6 +38,7 @@ WITH own AS MATERIALIZED (
 slices AS MATERIALIZED (
     SELECT
         own.run, own.rank, own.name, own.event_id, frame.kind = 'python' AS is_call, frame.replays, frame.thread,
+        CASE WHEN is_call THEN 'frames' ELSE coalesce(frame.stack_from::VARCHAR, 'stacks') END AS lines_from,
         frame.start_ns, frame.dur_ns, frame.idle_ns, frame.preorder, frame.last_descendant_id,
         NULL::INTEGER AS device, NULL::INTEGER AS stream, 0 AS sub,
         NULL::STRUCT(step BIGINT) AS replay,
@@ -51,7 +54,8 @@ named AS (
     SELECT
         region, run, rank, name,
         CASE WHEN bool_and(is_call) THEN sum(coalesce(replays, 1))::BIGINT END AS calls,
-        arg_min(event_id, {'at': start_ns, 'id': event_id}) AS first_id
+        arg_min(event_id, {'at': start_ns, 'id': event_id}) AS first_id,
+        string_agg(DISTINCT lines_from, ', ' ORDER BY lines_from DESC) AS lines_from
     FROM slices
     GROUP BY region, run, rank, name
 ),
@@ -104,7 +108,7 @@ lines AS MATERIALIZED (
         device.device_ns,
         CASE WHEN device.device_ns IS NOT NULL THEN self.self_device_ns END AS self_device_ns,
         CASE WHEN known.is_known THEN backward_own.self_device_ns END AS self_backward_device_ns,
-        named.first_id
+        named.first_id, named.lines_from
     FROM named
     LEFT JOIN region_host(slices) AS host ON named.region = host.region
     LEFT JOIN region_device(places, work) AS device ON named.region = device.region
@@ -152,7 +156,8 @@ SELECT
     rows.self_device_ns,
     try_cast(rows.self_backward_device_ns AS BIGINT) AS self_backward_device_ns,
     (rows.self_device_ns::HUGEINT + coalesce(rows.self_backward_device_ns, 0)) / nullif(devices_of.all_ns, 0) AS device_share,
-    rows.first_id
+    rows.first_id,
+    rows.lines_from
 FROM rows
 LEFT JOIN devices_of ON rows.run = devices_of.run AND rows.rank = devices_of.rank
 WINDOW of_rank AS (PARTITION BY rows.run, rows.rank)

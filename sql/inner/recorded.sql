@@ -2,7 +2,7 @@
 -- One row per page: all runs and ranks together.
 -- Answers name in `recorded:` of their headers what they have no rows without.
 -- In a bare shell read from `sql/lib` first: devices, lanes, collectives, inputs, steps, key_events.
--- needs: events, profiler_steps, memory, counters, instants, traces, allocations, allocator_events, segments, recorded_collectives, process_groups, nodes
+-- needs: events, profiler_steps, memory, counters, instants, traces, allocations, allocator_events, segments, recorded_collectives, process_groups, nodes, compiled_kernels
 -- traces           BOOLEAN  any run and rank
 -- slices           BOOLEAN  events of any kind
 -- host_slices      BOOLEAN  host slices that nest
@@ -39,6 +39,7 @@
 -- segments         BOOLEAN  segments in a memory snapshot
 -- dumps            BOOLEAN  dumps of the flight recorder
 -- nodes            BOOLEAN  nodes of an execution trace
+-- compiled_kernels BOOLEAN  kernels of graphs that Inductor compiled
 -- several_ranks    BOOLEAN  a run of several ranks
 WITH slices AS (
     SELECT
@@ -108,5 +109,6 @@ SELECT
     (SELECT count(*) FROM segments) > 0 AS segments,
     (SELECT count(*) FROM recorded_collectives) + (SELECT count(*) FROM process_groups) > 0 AS dumps,
     (SELECT count(*) FROM nodes) > 0 AS nodes,
+    (SELECT count(*) FROM compiled_kernels) > 0 AS compiled_kernels,
     (SELECT count(*) FROM (SELECT run FROM traces GROUP BY run HAVING count(*) > 1)) > 0 AS several_ranks
 FROM slices

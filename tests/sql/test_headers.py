@@ -350,7 +350,7 @@ def test_columns_are_fixed() -> None:
         ),
         "python_lines": (
             "name calls total_ns self_ns self_share idle_ns kernels device_ns self_device_ns "
-            "self_backward_device_ns device_share first_id"
+            "self_backward_device_ns device_share first_id lines_from"
         ),
         "python_pauses": (
             "thread thread_name step waits wait_ns max_wait_ns holder_name holder_share "
@@ -388,6 +388,9 @@ def test_columns_are_fixed() -> None:
             "name collective process_group process_group_description calls read_bytes "
             "written_bytes allocated_bytes largest_bytes largest_dtype largest_shape "
             "largest_node_id"
+        ),
+        "fx_nodes": (
+            "graph name kernels calls total_ns device_ns split_ns share main_kernel main_share"
         ),
         "out_of_memory": (
             "device allocator_event_id time_ns requested_bytes device_free_bytes missing_bytes "
