@@ -32,6 +32,8 @@ NodeNames: TypeAlias = Mapping[int, tuple[str | None, str | None]]
 _OPENS: Final = "## "
 _CLOSES: Final = " ##"
 _FILE: Final = ".py"
+_COMPILED: Final = ("Call CompiledFxGraph ", "inductor_kernel:")
+"""What names of calls of compiled graphs and of their kernels begin with: these mark no nodes."""
 _NUMBER: Final = re.compile(r"\d{1,18}", re.ASCII)
 _UNREADABLE, _GRAPH, _NODE = range(3)
 _COLUMNS: Final = ("node", "node_index", "node_file", "stack_trace")
@@ -193,6 +195,8 @@ def _marks(events: pa.Table) -> _Marks | None:
         marker_codes.tolist(), texts.take(pa.array(marker_codes)).to_pylist(), strict=True
     ):
         name = text[len(_OPENS) : -len(_CLOSES)]
+        if name.startswith(_COMPILED):
+            continue
         if name.endswith(_FILE):
             meaning[code] = _GRAPH, len(files), -1
             files.append(name)

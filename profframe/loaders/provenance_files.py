@@ -22,7 +22,7 @@ from profframe.readers.provenance.reading import ReadProvenance, is_named_so, re
 
 _EXPECTED: Final = (
     "inductor_provenance_tracking_*.json, kernel_information.json, output_code.py, or "
-    "dedicated_log_torch_trace_*.log"
+    "dedicated_log_torch_trace*.log"
 )
 
 

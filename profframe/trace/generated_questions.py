@@ -372,8 +372,8 @@ def fx_nodes(
     Parameters
     ----------
     per
-        What each row is: a node of the compiled graph, of the model's, a line. One of
-        ``"post_grad"``, ``"pre_grad"``, ``"line"``.
+        What each row is: a node of the compiled or the model's graph. One of ``"post_grad"``,
+        ``"pre_grad"``, ``"line"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
 

@@ -2,14 +2,14 @@
 -- One row per (run, rank, graph, name), by run and rank, the largest split_ns first, then by graph, name.
 -- Files of `load(provenance=)` say what a kernel was made from; a kernel that was fused from several nodes or lines has a row for
 -- each. total_ns and device_ns are those of whole kernels, so a kernel counts for each of its rows; split_ns divides its
--- time among them equally, so it adds up. It is device time where a rank's compiled kernels ran on devices, else time on the host.
+-- time among them equally, so it adds up. It is device time where a rank's compiled kernels ran on devices, else host time.
 -- The row without a name has kernels of which the files name no node, as in graphs of backward, or no line. Names of nodes are
 -- those of their graph; lines are of all graphs together: the innermost frame of the user's own code of each stack.
 -- In a bare shell read from `sql/lib` first: devices, frames.
 -- needs: events, compiled_kernels
 -- recorded: compiled_kernels
 -- no rows: no slice is a call of a kernel that the files name
--- parameter per VARCHAR(post_grad|pre_grad|line) = post_grad  what each row is: a node of the compiled graph, of the model's, a line
+-- parameter per VARCHAR(post_grad|pre_grad|line) = post_grad  what each row is: a node of the compiled or the model's graph
 -- run         VARCHAR        run that the trace belongs to
 -- rank        INTEGER        rank within the run
 -- graph       VARCHAR        what the files call the graph of the node; NULL for a line
@@ -66,8 +66,8 @@ parts AS (
     SELECT
         run, rank, graph, kernel, calls, total_ns, device_ns,
         unnest(names) AS name,
-        time_ns::HUGEINT // len(names) + CASE WHEN unnest(range(len(names))) < time_ns::HUGEINT % len(names) THEN 1 ELSE 0 END
-            AS split_ns
+        time_ns::HUGEINT // len(names)
+            + CASE WHEN unnest(range(len(names))) < time_ns::HUGEINT % len(names) THEN 1 ELSE 0 END AS split_ns
     FROM listed
 ),
 by_kernel AS (

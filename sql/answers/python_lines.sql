@@ -2,11 +2,11 @@
 -- One row per (run, rank, name), by run and rank, the longest self_ns first, then self_device_ns, then by name.
 -- A line is a frame of the user's own code, not of PyTorch, Python or another package; profilers record the line on which its
 -- function begins. For a rank without Python frames, ops with a stack stand in: the innermost user frame of the stack, where
--- lines are those of the call; the number of calls is then unknown. Compiled kernels have such stacks from `load(provenance=)`:
--- the first that torch lists, of which `fx_nodes(per='line')` has all. Self time of a line is everything below it that is in no
--- other user line. Device work belongs to the line of its launch, in a graph to that of the captured call; backward work to the
--- line of its forward op (`fwd_id`). The row without a name has the work outside all lines, so self_device_ns and
--- self_backward_device_ns add up to that of the rank.
+-- lines are those of the call; the number of calls is then unknown. Compiled kernels have a stack from `load(provenance=)`: the
+-- first that torch lists; `fx_nodes` has all. Self time of a line is everything below it that is in no other user line. Device
+-- work belongs to the line of its launch, in a graph to that of the captured call; backward work to the line of its forward op
+-- (`fwd_id`). The row without a name has the work outside all lines, so self_device_ns and self_backward_device_ns add up to
+-- that of the rank.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, regions, backward, gap_owners.
 -- needs: events
 -- recorded: frames
@@ -25,7 +25,7 @@
 -- self_backward_device_ns   BIGINT   ns    the same for its backward ops; NULL if no backward op has a known forward op
 -- device_share              DOUBLE   0..1  the sum of both over all device time of the run and rank; NULL if that is 0
 -- first_id                  BIGINT         event_id of its first frame, or of the op that stands in
--- lines_from                VARCHAR        where the line comes from: frames, stacks, provenance (files of `load(provenance=)`), or both
+-- lines_from                VARCHAR        where it comes from: frames, stacks, provenance (files of `load(provenance=)`)
 WITH own AS MATERIALIZED (
     SELECT run, rank, event_id, label AS name
     FROM host_slices(events)

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 
 from profframe import schema
 from profframe.facts.arrays import coded, encoded, ids, is_kind, numbers, present
+from profframe.facts.compiled_kernels.kernel_table import KernelTable, fingerprints, kernels_in
 from profframe.facts.compiled_kernels.kernel_words import (
     NO_KEY,
     key_of_call,
     marked_kernel,
     word_of,
 )
-from profframe.facts.compiled_kernels.known_graphs import KnownGraphs, fingerprints, known_graphs
 from profframe.facts.fact import Output, Tables, columns, fact, note
 from profframe.intervals import Ints, Mask, nearest
 from profframe.readers.provenance import CompiledGraph
@@ -57,13 +57,13 @@ def compiled_kernels(tables: Tables, provenance: Sequence[CompiledGraph] = ()) -
     provenance : Sequence of CompiledGraph
         What the files say.
     """
-    known = known_graphs(provenance)
-    if not known.graph.size:
+    table = kernels_in(provenance)
+    if not table.graph.size:
         return Output()
-    slices = _Slices.of(tables, known)
-    calls = _graphs_of_calls(slices, known)
-    units = _units(slices, known, calls)
-    kernel, way, is_ambiguous = _kernels(units, slices, known, calls)
+    slices = _Slices.of(tables, table)
+    calls = _graphs_of_calls(slices, table)
+    units = _units(slices, table, calls)
+    kernel, way, is_ambiguous = _kernels(units, slices, table, calls)
     rows = units.rows[kernel >= 0]
     linked = np.full(slices.size, -1, np.int64)
     ways = np.full(slices.size, -1, np.int64)
@@ -81,8 +81,8 @@ def compiled_kernels(tables: Tables, provenance: Sequence[CompiledGraph] = ()) -
     arrays = {
         "events.compiled_kernel_id": ids(linked),
         "events.compiled_by": encoded(ways, _WAYS),
-        **_stacks(tables["events"], slices, known, linked),
-        **{f"compiled_kernels.{name}": values for name, values in known.table().items()},
+        **_stacks(tables["events"], slices, table, linked),
+        **{f"compiled_kernels.{name}": values for name, values in table.columns().items()},
     }
     return Output(arrays, notes)
 
@@ -129,11 +129,11 @@ class _Slices:
         return self.word.size
 
     @classmethod
-    def of(cls, tables: Tables, known: KnownGraphs) -> _Slices:
+    def of(cls, tables: Tables, table: KernelTable) -> _Slices:
         """Those of a trace."""
         events = tables["events"]
         codes, texts = coded(events, "name")
-        meaning, keys = _meanings(texts, known)
+        meaning, keys = _meanings(texts, table)
         word, handle, key = meaning[codes].T
         parent, launch, op, place = (
             numbers(events, name, missing=missing)
@@ -169,18 +169,18 @@ class _Slices:
         )
 
 
-def _meanings(texts: pa.StringArray, known: KnownGraphs) -> tuple[Ints, tuple[str, ...]]:
+def _meanings(texts: pa.StringArray, table: KernelTable) -> tuple[Ints, tuple[str, ...]]:
     """For each text its word, handle and key, as numbers or -1; and the keys."""
     meaning = np.full((len(texts) + 1, 3), -1, np.int64)  # the last row is for NULL
     keys: dict[str, int] = {}
     for place, text in enumerate(texts.to_pylist()):
         if marked := marked_kernel(text):
-            meaning[place, 0] = known.words.get(word_of(marked[0]), -1)
+            meaning[place, 0] = table.words.get(word_of(marked[0]), -1)
             meaning[place, 1] = marked[1]
         elif (key := key_of_call(text)) is not None:
             meaning[place, 2] = keys.setdefault(key, len(keys))
         else:
-            meaning[place, 0] = known.words.get(word_of(text), -1)
+            meaning[place, 0] = table.words.get(word_of(text), -1)
     return meaning, (*keys,)
 
 
@@ -207,12 +207,12 @@ class _Calls:
     of_row: Ints
 
 
-def _graphs_of_calls(slices: _Slices, known: KnownGraphs) -> _Calls:
+def _graphs_of_calls(slices: _Slices, table: KernelTable) -> _Calls:
     """The graph that each call is of: by its key, else by the generated kernels in it."""
     rows = np.flatnonzero(slices.key >= 0)
     of_row = np.full(slices.size, -1, np.int64)
     of_row[rows] = np.arange(rows.size)
-    by_key, several = known.by_key()
+    by_key, several = table.by_key()
     graph_of_key = np.array([by_key.get(key, -1) for key in slices.keys], np.int64)
     is_doubtful = np.array([key in several for key in slices.keys], np.bool_)
     key = slices.key[rows]
@@ -221,29 +221,29 @@ def _graphs_of_calls(slices: _Slices, known: KnownGraphs) -> _Calls:
     open_calls = np.flatnonzero((graph < 0) & ~ambiguous)
     if open_calls.size:
         graph[open_calls], ambiguous[open_calls] = _by_kernels(
-            slices, known, rows, of_row, open_calls
+            slices, table, rows, of_row, open_calls
         )
     return _Calls(rows, graph, way, ambiguous, of_row)
 
 
 def _by_kernels(
-    slices: _Slices, known: KnownGraphs, rows: Ints, of_row: Ints, open_calls: Ints
+    slices: _Slices, table: KernelTable, rows: Ints, of_row: Ints, open_calls: Ints
 ) -> tuple[Ints, Mask]:
-    """For calls without a known key, the only graph without a key that has just their kernels.
+    """For calls without a table key, the only graph without a key that has just their kernels.
 
     A graph that several keys could belong to belongs to none, and a key has one graph.
     """
-    marks = fingerprints(len(known.words))
-    is_generated_word = np.zeros(len(known.words) + 1, np.bool_)
-    is_generated_word[known.generated_words] = True
+    marks = fingerprints(len(table.words))
+    is_generated_word = np.zeros(len(table.words) + 1, np.bool_)
+    is_generated_word[table.generated_words] = True
     units = _outermost(slices, is_generated_word[slices.word])
-    call = of_row[slices.call[units]]
+    call = np.append(of_row, -1)[slices.call[units]]
     inside = call >= 0
     sums = np.zeros(rows.size, np.int64)
     np.add.at(sums, call[inside], marks[slices.word[units[inside]]])
-    keyless = np.array([graph.key is None for graph in known.graphs], np.bool_)
-    graph_sums = np.zeros(len(known.graphs), np.int64)
-    np.add.at(graph_sums, known.graph[known.generated], marks[known.word[known.generated]])
+    keyless = np.array([graph.key is None for graph in table.graphs], np.bool_)
+    graph_sums = np.zeros(len(table.graphs), np.int64)
+    np.add.at(graph_sums, table.graph[table.generated], marks[table.word[table.generated]])
     graphs_by_sum: dict[int, list[int]] = {}
     for number in np.flatnonzero(keyless & (graph_sums != 0)).tolist():
         graphs_by_sum.setdefault(int(graph_sums[number]), []).append(number)
@@ -286,20 +286,20 @@ class _Units:
     call: Ints
 
 
-def _units(slices: _Slices, known: KnownGraphs, calls: _Calls) -> _Units:
+def _units(slices: _Slices, table: KernelTable, calls: _Calls) -> _Units:
     """The outermost slices with a word of the graph of their call; outside, generated kernels."""
-    count = len(known.words)
-    pairs = np.unique(known.graph * count + known.word)
+    count = len(table.words)
+    pairs = np.unique(table.graph * count + table.word)
     place = np.append(calls.of_row, -1)[slices.call]
     graph = np.append(calls.graph, -1)[place]
     own = np.isin(graph * count + slices.word, pairs) & (graph >= 0) & (slices.word >= 0)
-    outside = np.isin(slices.word, known.generated_words) & (place < 0)
+    outside = np.isin(slices.word, table.generated_words) & (place < 0)
     rows = _outermost(slices, own | outside)
     return _Units(rows, place[rows])
 
 
 def _kernels(
-    units: _Units, slices: _Slices, known: KnownGraphs, calls: _Calls
+    units: _Units, slices: _Slices, table: KernelTable, calls: _Calls
 ) -> tuple[Ints, Ints, Mask]:
     """The kernel of each unit or -1, how it was found, and whether several fit."""
     graph = np.append(calls.graph, -1)[units.call]
@@ -309,18 +309,18 @@ def _kernels(
     inside = graph >= 0
     kernel = np.full(units.rows.size, -1, np.int64)
     marked = np.flatnonzero(inside & (handle >= 0))
-    kernel[marked] = _by_handle(known, graph[marked], word[marked], handle[marked])
+    kernel[marked] = _by_handle(table, graph[marked], word[marked], handle[marked])
     plain = np.flatnonzero(inside & (handle < 0))
     groups = _Groups(units.rows[plain], units.call[plain], graph[plain], word[plain])
-    kernel[plain] = _in_order(known, slices, groups)
+    kernel[plain] = _in_order(table, slices, groups)
     outside = np.flatnonzero(~inside)
-    kernel[outside] = _by_name(known, word[outside])
+    kernel[outside] = _by_name(table, word[outside])
     return kernel, way, kernel < 0
 
 
-def _by_handle(known: KnownGraphs, graph: Ints, word: Ints, handle: Ints) -> Ints:
+def _by_handle(table: KernelTable, graph: Ints, word: Ints, handle: Ints) -> Ints:
     wanted = np.stack([graph, word, handle], axis=1)
-    own = np.stack([known.graph, known.word, known.handle], axis=1)
+    own = np.stack([table.graph, table.word, table.handle], axis=1)
     distinct, code = np.unique(np.concatenate([own, wanted]), axis=0, return_inverse=True)
     code = code.reshape(-1)
     place = np.full(len(distinct), -1, np.int64)
@@ -340,13 +340,13 @@ class _Groups:
     word: Ints
 
 
-def _in_order(known: KnownGraphs, slices: _Slices, units: _Groups) -> Ints:
+def _in_order(table: KernelTable, slices: _Slices, units: _Groups) -> Ints:
     """The kernels of one name in a call in the order of the code, if there are as many as there.
 
     Those without a handle stand for any number of calls.
     """
-    count = max(len(known.words), 1)
-    own = known.graph * count + known.word
+    count = max(len(table.words), 1)
+    own = table.graph * count + table.word
     order = np.argsort(own, kind="stable")
     names, first, size = np.unique(own[order], return_index=True, return_counts=True)
     at = np.searchsorted(names, units.graph * count + units.word)
@@ -359,24 +359,24 @@ def _in_order(known: KnownGraphs, slices: _Slices, units: _Groups) -> Ints:
     code = code.reshape(-1)
     occurrence = np.empty(units.rows.size, np.int64)
     occurrence[sorting] = np.arange(units.rows.size) - (np.cumsum(counts) - counts)[code[sorting]]
-    has_none = (known.handle[order[first[at]]] < 0) & (size[at] == 1)
+    has_none = (table.handle[order[first[at]]] < 0) & (size[at] == 1)
     fits = has_none | (counts[code] == size[at])
     place = first[at] + np.where(has_none, 0, occurrence)
     return np.where(fits, order[np.minimum(place, order.size - 1)], -1)
 
 
-def _by_name(known: KnownGraphs, word: Ints) -> Ints:
+def _by_name(table: KernelTable, word: Ints) -> Ints:
     """The only kernel with a word, over all graphs."""
-    counts = np.bincount(known.word, minlength=len(known.words))
-    only = np.full(len(known.words) + 1, -1, np.int64)
-    only[known.word] = np.arange(known.word.size)
+    counts = np.bincount(table.word, minlength=len(table.words))
+    only = np.full(len(table.words) + 1, -1, np.int64)
+    only[table.word] = np.arange(table.word.size)
     only[:-1][counts > 1] = -1
     kernels: Ints = only[word]
     return kernels
 
 
 def _stacks(
-    events: pa.Table, slices: _Slices, known: KnownGraphs, linked: Ints
+    events: pa.Table, slices: _Slices, table: KernelTable, linked: Ints
 ) -> dict[str, pa.Array]:
     """``stack`` and ``stack_from`` of the calls on the host that the trace has no stack of."""
     type_ = schema.EVENTS.arrow.field("stack").type
@@ -384,7 +384,7 @@ def _stacks(
     has_own = present(events, *(n for n in ("stack",) if n in events.column_names))
     if "python_stack" in events.column_names:
         has_own = has_own | present(events, "python_stack")
-    stacks = known.stacks()
+    stacks = table.stacks()
     kernel = np.where(slices.is_op & ~has_own, linked, -1)
     given = stacks.take(pa.array(kernel, mask=kernel < 0))
     is_given = given.is_valid().to_numpy(zero_copy_only=False)

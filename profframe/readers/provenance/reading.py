@@ -31,7 +31,7 @@ from profframe.readers.ranks import rank_in
 
 _NUMBER: Final = r"(?:_(?P<number>\d{1,9}))?"
 _ENDING: Final = r"(?:\.gz|\.zst)?"
-_LOG: Final = re.compile(rf"dedicated_log_torch_trace_.*\.log{_ENDING}")
+_LOG: Final = re.compile(rf"dedicated_log_torch_trace.*\.log{_ENDING}")
 _PACKAGE: Final = re.compile(r".*\.pt2")
 _INFORMATION: Final = "kernel_information.json"
 _KINDS: Final[Sequence[tuple[re.Pattern[str], Callable[[str], Artifact]]]] = (

@@ -25,8 +25,8 @@ def graphs_of(
         if not _fits(current, artifact):
             graphs += _finished(current, name, rank, source)
             current = Artifact()
-        told = {field: getattr(artifact, field) for field in (*_FIELDS, "phase")}
-        current = replace(current, **{k: v for k, v in told.items() if v is not None})
+        parts = {field: getattr(artifact, field) for field in (*_FIELDS, "phase")}
+        current = replace(current, **{field: v for field, v in parts.items() if v is not None})
     return _named_apart(graphs + _finished(current, name, rank, source))
 
 

@@ -1,4 +1,4 @@
-"""The graphs that provenance is given of, with numbers for the names of their kernels."""
+"""The kernels that provenance is given of, as a table of numbers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from profframe.readers.provenance import CompiledGraph, CompiledKernel
 
 
 @dataclass(frozen=True, slots=True)
-class KnownGraphs:
-    """Compiled graphs, each once, and their kernels in one row of numbers.
+class KernelTable:
+    """Compiled graphs, each once, and a number of each property of their kernels.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class KnownGraphs:
         one = {key: places[0] for key, places in numbers.items() if len(places) == 1}
         return one, numbers.keys() - one.keys()
 
-    def table(self) -> dict[str, pa.Array]:
+    def columns(self) -> dict[str, pa.Array]:
         """Columns of ``compiled_kernels``."""
         kernels = self.kernels
         arrow = schema.COMPILED_KERNELS.arrow
@@ -93,7 +93,7 @@ class KnownGraphs:
         return encoded(codes, [*texts])
 
 
-def known_graphs(graphs: Sequence[CompiledGraph]) -> KnownGraphs:
+def kernels_in(graphs: Sequence[CompiledGraph]) -> KernelTable:
     """Graphs with numbers; what several files say alike of one graph counts once."""
     chosen = _each_once(graphs)
     words: dict[str, int] = {}
@@ -108,7 +108,7 @@ def known_graphs(graphs: Sequence[CompiledGraph]) -> KnownGraphs:
         for kernel in graph.kernels
     ]
     graph, word, handle, generated = np.array(rows, np.int64).reshape(-1, 4).T
-    return KnownGraphs(tuple(chosen), words, graph, word, handle, generated.astype(np.bool_))
+    return KernelTable(tuple(chosen), words, graph, word, handle, generated.astype(np.bool_))
 
 
 def _each_once(graphs: Sequence[CompiledGraph]) -> list[CompiledGraph]:
