@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.oracles.facts import Row
-
+Row = Mapping[str, Any]
 Answer = tuple[str, str, int | None, str] | None
 """Graph, name and handle of a kernel, and how it was found."""
 GENERATED = ("triton_", "cpp_")

@@ -47,8 +47,13 @@ def slices(draw: st.DrawFn) -> Row:
     start, end = sorted((draw(PLACE), draw(PLACE)))
     name = draw(st.sampled_from(SLICES))
     if draw(st.integers(0, 3)) == 0:
-        device = {"thread": 5, "pid": "0", "device": 0, "correlation": draw(st.integers(0, 3))}
-        return event(name, start, end, category="kernel", **device)
+        device: dict[str, Any] = {
+            "thread": 5,
+            "pid": "0",
+            "device": 0,
+            "correlation": draw(st.integers(0, 3)),
+        }
+        return event(name, start, end, category="kernel", correlation=correlation, **device)
     category = draw(st.sampled_from(["cpu_op", "cpu_op", "user_annotation", "cuda_runtime"]))
     correlation = draw(st.integers(0, 3)) if category == "cuda_runtime" else None
     return event(
@@ -86,15 +91,12 @@ def test_links_are_those_of_loops(drawn: list[dict[str, Any]], rows: list[Row]) 
     got = add_facts(tables(*rows), provenance=given_graphs)
     events = got["events"].to_pylist()
     kernels = got["compiled_kernels"].to_pylist()
-    answers, doubtful = Links(
-        [{**row, "event_id": n} for n, row in enumerate(events)], drawn
-    ).answers()
+    numbered = [{**row, "event_id": n} for n, row in enumerate(events)]
+    answers, doubtful = Links(numbered, drawn).answers()
+    columns = ("graph", "name", "handle")
     linked = [
-        None
-        if row["compiled_kernel_id"] is None
-        else (*(kernels[row["compiled_kernel_id"]][c] for c in ("graph", "name", "handle")),)
-        + (row["compiled_by"],)
-        for row in events
+        None if number is None else (*(kernels[number][name] for name in columns), way)
+        for number, way in ((row["compiled_kernel_id"], row["compiled_by"]) for row in events)
     ]
     assert linked == answers
     counts = {row["issue"]: row["events"] for row in got["quality"].to_pylist()}
