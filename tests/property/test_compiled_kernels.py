@@ -46,18 +46,18 @@ def graphs(draw: st.DrawFn) -> dict[str, Any]:
 def slices(draw: st.DrawFn) -> Row:
     start, end = sorted((draw(PLACE), draw(PLACE)))
     name = draw(st.sampled_from(SLICES))
+    correlation = draw(st.integers(0, 3))
     if draw(st.integers(0, 3)) == 0:
-        device: dict[str, Any] = {
-            "thread": 5,
-            "pid": "0",
-            "device": 0,
-            "correlation": draw(st.integers(0, 3)),
-        }
-        return event(name, start, end, category="kernel", correlation=correlation, **device)
+        place: dict[str, Any] = {"thread": 5, "pid": "0", "device": 0}
+        return event(name, start, end, category="kernel", correlation=correlation, **place)
     category = draw(st.sampled_from(["cpu_op", "cpu_op", "user_annotation", "cuda_runtime"]))
-    correlation = draw(st.integers(0, 3)) if category == "cuda_runtime" else None
     return event(
-        name, start, end, category=category, thread=draw(st.integers(0, 1)), correlation=correlation
+        name,
+        start,
+        end,
+        category=category,
+        thread=draw(st.integers(0, 1)),
+        correlation=correlation if category == "cuda_runtime" else None,
     )
 
 
