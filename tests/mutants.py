@@ -2053,9 +2053,37 @@ SERVED: Final = (
 )
 """Attention with a cache, and MFU."""
 
+COMPILED: Final = (
+    Mutant(
+        "K1",
+        "work without a known launch is in the last call of a graph",
+        "profframe/facts/compiled_kernels/linking.py",
+        "call = np.append(of_row, -1)[slices.call[units]]",
+        "call = of_row[slices.call[units]]",
+        "tests/unit/test_provenance.py::TestLinks::test_work_without_a_launch_is_of_no_graph_if_graphs_are_called",
+    ),
+    Mutant(
+        "K2",
+        "a graph without a key belongs to several keys",
+        "profframe/facts/compiled_kernels/linking.py",
+        "doubtful |= (graph >= 0) & np.isin(graph, keys_of_graph)",
+        "doubtful |= (graph >= 0) & np.isin(graph, graphs_of_key)",
+        "tests/unit/test_provenance.py::TestLinks::test_one_graph_without_a_key_belongs_to_one_key",
+    ),
+    Mutant(
+        "K3",
+        "kernels that torch did not forget belong to the next graph",
+        "profframe/readers/provenance/sequence.py",
+        "if not has_code:",
+        "if True:",
+        "tests/unit/test_provenance.py::TestSample::test_lines_of_a_graph_are_not_those_of_one_with_the_same_kernels",
+    ),
+)
+"""Provenance of compiled kernels."""
+
 MUTANTS: Final = (
     *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B, *PLANS,
-    *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD, *SERVED,
+    *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD, *SERVED, *COMPILED,
 )  # fmt: skip
 
 

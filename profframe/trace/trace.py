@@ -157,6 +157,11 @@ class Trace(BaseTrace):
         return trace_tables.table(self, "tensors")
 
     @property
+    def compiled_kernels(self) -> pl.DataFrame:
+        """Kernels of compiled graphs, and what they were made from."""
+        return trace_tables.table(self, "compiled_kernels")
+
+    @property
     def traces(self) -> pl.DataFrame:
         """One row per (run, rank): what was loaded, with its header."""
         return trace_tables.table(self, "traces")

@@ -163,7 +163,8 @@ class Links:
         generated = [name for _, name, _ in everywhere if name.startswith(GENERATED)]
         for unit in self.units(generated, None):
             own_kernels = [k for k in everywhere if same_name(k[1], str(unit["name"]))]
-            if len(own_kernels) == 1:
+            is_lost = unit["kind"] in DEVICE and unit["launch_id"] is unit["op_id"] is None
+            if len(own_kernels) == 1 and not (is_lost and self.calls):
                 answers[unit["event_id"]] = (*own_kernels[0], "name")
             else:
                 doubtful += 1

@@ -19,6 +19,7 @@ from profframe.facts.graph_captures.attribution import CaptureSource, attribute_
 from profframe.facts.launching_ops import launches
 from profframe.facts.pipeline import facts_of
 from profframe.readers import read
+from profframe.readers.provenance import CompiledGraph, CompiledKernel
 from profframe.system.disk_tables import Spool
 from tests.builders import event, tables
 from tests.graphs import capture, replay
@@ -33,6 +34,7 @@ REAL = (
 )
 COMPATS = (None, "torch")
 NAMES = ("gemm", "act")
+GRAPHS = [CompiledGraph("0/0", None, None, "", (CompiledKernel("gemm", 1),))]
 OF_READERS = {f"{table}.{name}" for table, names in schema.READER_COLUMNS.items() for name in names}
 
 
@@ -295,7 +297,8 @@ def test_a_fact_reads_each_of_its_inputs_and_gives_each_output(
             for each in facts_of(compat):
                 inputs = only(made, each.inputs).items()
                 recorded: Any = {name: Recorded(name, rows, seen[each]) for name, rows in inputs}
-                output = each.compute(recorded)
+                given = {"provenance": GRAPHS} if "provenance" in each.options else {}
+                output = each.compute(recorded, **given)
                 outputs[each] |= set(output.columns)
                 made = with_output(made, output)
                 if each.outputs == launches.outputs:
@@ -306,10 +309,13 @@ def test_a_fact_reads_each_of_its_inputs_and_gives_each_output(
 
 
 def test_every_column_of_a_fact_is_given_by_one() -> None:
-    """But ``dur_ns``, which one fact takes from Python frames, and another one from device work."""
+    """But ``dur_ns``, which one fact takes from Python frames, and another one from device work.
+
+    And ``stack``, which compiled kernels have from elsewhere.
+    """
     names = [name for each in FACTS for name in each.outputs]
-    assert len(names) == len(set(names)) + 1
-    assert names.count("events.dur_ns") == 2
+    assert len(names) == len(set(names)) + 2
+    assert names.count("events.dur_ns") == names.count("events.stack") == 2
     declared = {f"{table.name}.{name}" for table in schema.TABLES.values() for name in table.names}
     assert set(names) <= declared
     keys = {f"{table}.{key}" for table in schema.TABLES for key in ("run", "rank")}

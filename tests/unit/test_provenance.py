@@ -316,6 +316,20 @@ class TestLinks:
         assert kernels_of(got) == [("a", "triton_add_0", 1), None]
         assert got["events"]["compiled_by"].to_pylist() == ["name", None]
 
+    def test_work_without_a_launch_is_of_no_graph_if_graphs_are_called(
+        self, tmp_path: Path
+    ) -> None:
+        graph_files(tmp_path / "a", None, {"triton_add_0:1": 7})
+        lost = work("triton_add_0", 50, 9)
+        assert kernels_of(joined(tmp_path, lost)) == [("a", "triton_add_0", 1)]
+        got = joined(tmp_path, lost, call("fz", 0, 10))
+        assert kernels_of(got) == [None, None]
+        assert notes(got) == {
+            "kernel_without_launch": 1,
+            "ambiguous_compiled_kernel": 1,
+            "unknown_compiled_graph": 1,
+        }
+
     def test_old_releases_have_one_kernel_for_all_calls_of_a_name(self, tmp_path: Path) -> None:
         kernels = {"extern_kernels.mm": ["mm", "mm_1"], "triton_add_0": ["add"]}
         written(tmp_path / "a", {MAPPINGS: mappings(kernels), KEY: {"key": "fa"}})

@@ -96,6 +96,7 @@ HAS: Final[Mapping[str, Callable[[Trace], bool]]] = {
     "segments": _rows("segments"),
     "dumps": _rows("recorded_collectives", "process_groups"),
     "nodes": _rows("nodes"),
+    "compiled_kernels": _rows("compiled_kernels"),
     "several_ranks": lambda t: t.traces.height > t.traces["run"].n_unique(),
 }
 """The same as `reasons.LACKING` says, by polars."""

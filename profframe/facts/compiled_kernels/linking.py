@@ -47,7 +47,8 @@ def compiled_kernels(tables: Tables, provenance: Sequence[CompiledGraph] = ()) -
     only graph with all the generated kernels that run in the annotation, if no other key has
     the same ones. In a call, kernels of one name are those of the code, in its order, if there are
     as many as in the code: else nothing is linked. Outside of such annotations, as in
-    packages of AOTInductor, a generated kernel is the only one with its name. What could be
+    packages of AOTInductor, a generated kernel is the only one with its name; not if its launch
+    is unknown and the trace has annotations, in any of which it may have been. What could be
     several is NULL and counted in ``quality``.
 
     Parameters
@@ -313,7 +314,9 @@ def _kernels(
     plain = np.flatnonzero(inside & (handle < 0))
     groups = _Groups(units.rows[plain], units.call[plain], graph[plain], word[plain])
     kernel[plain] = _in_order(table, slices, groups)
-    outside = np.flatnonzero(~inside)
+    # Work whose launch is not in the trace may be of any graph that is called in it.
+    is_lost = slices.is_device[units.rows] & (slices.cause[units.rows] < 0)
+    outside = np.flatnonzero(~inside & ~(is_lost & bool(calls.rows.size)))
     kernel[outside] = _by_name(table, word[outside])
     return kernel, way, kernel < 0
 
