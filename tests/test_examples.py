@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import profframe
 from tests import graphs, needs
 
 ROOT = Path(__file__).parent.parent
@@ -41,6 +42,22 @@ def test_capture_of_a_training_run(options: tuple[str, ...], tmp_path: Path) -> 
     assert {"ProfilerStep#1", "forward", "backward", "[memory]"} <= names
     assert socket.gethostname() not in text
     assert ABSOLUTE_PATH.findall(text) == []
+
+
+@pytest.mark.long
+def test_capture_of_a_compiled_model(tmp_path: Path) -> None:
+    needs.torch()
+    command = [sys.executable, "-m", "examples.capture_compiled", str(tmp_path)]
+    small = ("--width", "16", "--batch", "4", "--steps", "2")
+    subprocess.run([*command, *small], cwd=ROOT, check=True, capture_output=True)
+    trace = profframe.load(tmp_path / "trace.json.gz", provenance=tmp_path)
+    assert trace.quality.is_empty()
+    assert set(trace.fx_nodes(per="line")["kernels"] * 2) == set(
+        trace.fx_nodes(per="line")["calls"]
+    )
+    assert trace.compiled_kernels["graph_key"].n_unique() == 4
+    assert ABSOLUTE_PATH.findall(text_of(tmp_path / "trace.json.gz")) == []
+    assert str(tmp_path) not in (tmp_path / "dedicated_log_torch_trace.log").read_text()
 
 
 @pytest.mark.long

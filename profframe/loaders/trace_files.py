@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from profframe import store
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
+from profframe.loaders.companion_files import GivenFiles
 from profframe.loaders.discovery import Files, Source
 from profframe.loaders.options import FactOptions, LoadOptions, Progress
 from profframe.loaders.run_names import NamedTrace, cycles, known_rank, name_parts, name_trace
@@ -244,8 +245,11 @@ def _check_use(facts: FactOptions, traces: Sequence[NamedTrace]) -> None:
 
 
 def _without_given(files: Files, facts: FactOptions) -> Files:
-    """Files of a folder or a pattern, without the execution traces and snapshots among them."""
-    given = {path.resolve() for part in facts.joined.values() for path in part.paths}
+    """Files of a folder or a pattern, without those among them that are given for other traces."""
+    parts: list[GivenFiles] = [*facts.joined.values()]
+    if facts.provenance is not None:
+        parts.append(facts.provenance)
+    given = {path.resolve() for part in parts for path in part.paths}
     if not given:
         return files
     paths = [p for p in files.paths if p not in files.optional or p.resolve() not in given]

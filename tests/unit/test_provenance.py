@@ -164,6 +164,11 @@ class TestSample:
             assert cached.fx_nodes(columns="graph,name,split_ns").equals(rows)
         assert profframe.load(TRACE, cache=tmp_path / "cache").fx_nodes().is_empty()
 
+    def test_a_folder_of_both(self) -> None:
+        trace = profframe.load(SAMPLE, provenance=SAMPLE)
+        assert issues(trace) == {}
+        assert trace.fx_nodes().height > 0
+
     def test_without_it_nothing_changes(self) -> None:
         trace = profframe.load(TRACE)
         assert trace.events["compiled_kernel_id"].null_count() == trace.events.height
