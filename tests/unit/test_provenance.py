@@ -164,6 +164,13 @@ class TestSample:
             assert cached.fx_nodes(columns="graph,name,split_ns").equals(rows)
         assert profframe.load(TRACE, cache=tmp_path / "cache").fx_nodes().is_empty()
 
+    def test_the_report_has_them(self, tmp_path: Path) -> None:
+        path = tmp_path / "report.html"
+        profframe.load(TRACE, provenance=LOG).report(path)
+        assert "Compiled kernels by line of code" in path.read_text()
+        profframe.load(TRACE).report(path)
+        assert "Compiled kernels" not in path.read_text()
+
     def test_a_folder_of_both(self) -> None:
         trace = profframe.load(SAMPLE, provenance=SAMPLE)
         assert issues(trace) == {}

@@ -12,7 +12,14 @@ from profframe.trace.sections.replies import Context, Reply
 _SELF_TIMES: Final = ("name", "kind", "calls", "self_ns", "self_share", "total_ns", "mean_ns")
 _LINES: Final = (
     "name", "calls", "self_ns", "self_share", "idle_ns", "kernels", "self_device_ns",
-    "self_backward_device_ns", "device_share",
+    "self_backward_device_ns", "device_share", "lines_from",
+)  # fmt: skip
+_COMPILED: Final = (
+    "graph", "name", "kernels", "calls", "total_ns", "device_ns", "split_ns", "share",
+    "main_kernel", "main_share",
+)  # fmt: skip
+_COMPILED_BY: Final = (
+    ("node", "post_grad"), ("node of the model", "pre_grad"), ("line of code", "line"),
 )  # fmt: skip
 _PAUSES: Final = (
     "thread_name", "waits", "wait_ns", "max_wait_ns", "holder_name", "holder_share", "collections",
@@ -70,6 +77,8 @@ def operators(context: Context) -> PageSection | None:
     if pauses := context.answer("python_pauses"):
         title = "Waits for Python's lock, and garbage collections"
         parts.append(context.table(pauses, title, _PAUSES, title=title))
+    if context.answer("fx_nodes"):
+        parts.append(_compiled(context))
     by_name = context.answer("key_averages")
     by = "self_device_ns" if by_name.frame["self_device_ns"].sum() else "self_cpu_ns"
     options = [("name", by_name)]
@@ -86,6 +95,25 @@ def operators(context: Context) -> PageSection | None:
         "Where the time went: self time by name, and by operator as torch adds it up.",
         (*parts, ChoicePart("operators", "Grouped by", tables, "Operators")),
     )
+
+
+def _compiled(context: Context) -> ChoicePart:
+    """Kernels of compiled graphs by what they were made from."""
+    title = "Compiled kernels by what they were made from"
+    tables = tuple(
+        (
+            label,
+            context.table(
+                context.answer("fx_nodes", per=per),
+                f"Compiled kernels by {label}",
+                _COMPILED,
+                "split_ns",
+                key=f"compiled-{per}",
+            ),
+        )
+        for label, per in _COMPILED_BY
+    )
+    return ChoicePart("compiled", "Made from", tables, title)
 
 
 def memory(context: Context) -> PageSection | None:
