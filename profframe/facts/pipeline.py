@@ -21,6 +21,7 @@ from profframe.facts.graph_captures.attribution import (
     attribute_replays,
     may_attribute,
 )
+from profframe.facts.graph_captures.recorded_stacks import StackSource
 from profframe.facts.graphs import graphs
 from profframe.facts.impossible_rates import limits
 from profframe.facts.kernel_categories import kernel_categories
@@ -125,7 +126,9 @@ def add_facts(
     *,
     compat: str | None = None,
     captures: Sequence[CaptureSource] = (),
+    stacks: Sequence[StackSource] = (),
     rank: int | None = None,
+    is_alone: bool = True,
     **options: object,
 ) -> Tables:
     """Add every fact to the tables of one trace.
@@ -141,8 +144,12 @@ def add_facts(
         FLOPs of convolutions as in its reports, without padding.
     captures : Sequence of CaptureSource
         Other traces, in which graphs were captured.
+    stacks : Sequence of StackSource
+        Files with the Python stacks of graph nodes.
     rank : int, optional
         Rank of the trace, if that is known, to choose among captures of several ranks.
+    is_alone : bool
+        Whether it is the only trace, so that a file of stacks without a rank is of it.
     **options
         `OPTIONS` of a user; None means the default of the fact.
 
@@ -166,10 +173,10 @@ def add_facts(
                 running[fact] = pool.submit(fact.output, tables, **_options_of(fact, options))
             else:
                 tables = fact(tables, **_options_of(fact, options))
-            if FACTS[place] is launches and may_attribute(_whole(tables), captures):
+            if FACTS[place] is launches and may_attribute(_whole(tables), captures, stacks):
                 for other in [*running]:  # there will be more rows
                     tables = with_output(tables, running.pop(other).result())
-                whole = attribute_replays(_whole(tables), captures, rank)
+                whole = attribute_replays(_whole(tables), captures, rank, stacks, is_alone=is_alone)
                 tables = _gathering(whole)
         for future in running.values():
             tables = with_output(tables, future.result())

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.facts.arrays import coded, encoded, is_kind, numbers, present, words
+from profframe.facts.arrays import coded, encoded, is_kind, is_text, numbers, present, words
 from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
+from profframe.facts.graph_captures.captured_rows import STACK
 from profframe.intervals import Ints, Mask, nearest, rows_by_value
 
 _MOST_BYTES: Final = 1 << 28
@@ -19,14 +20,18 @@ _MOST_BYTES: Final = 1 << 28
 
 
 @fact(
-    inputs=columns(events="kind name parent_id preorder last_descendant_id stack_around_capture"),
+    inputs=columns(
+        events="kind name parent_id preorder last_descendant_id stack_around_capture op_id"
+        " attributed_by"
+    ),
     outputs=columns(events="python_stack"),
 )
 def python_stacks(tables: Tables) -> Output:
     """Fill ``python_stack``: names of the Python slices around, innermost first, joined by ``;``.
 
     Python slices themselves have none, as there are too many: their frames are their parents.
-    Captured slices have the frames around the capture, too.
+    Captured slices have the frames around the capture, too. Work in graphs of which only the stack
+    of the captured call is known has that.
     Slices with the same frames around them share one text, so that a loop costs no more than one
     iteration. If all texts together are too long, as for a recursion ten thousand deep, the longest
     are left out and counted in ``quality``.
@@ -36,7 +41,11 @@ def python_stacks(tables: Tables) -> Output:
     if not is_frame.any():
         return _around_captures(events, encoded(np.full(events.num_rows, -1), []))
     parent = numbers(events, "parent_id", missing=-1)
-    frame = np.append(nearest(parent, is_frame), -1)[parent]
+    own = np.append(nearest(parent, is_frame), -1)
+    frame = own[parent]
+    if "attributed_by" in events.column_names:
+        rows = np.flatnonzero(is_text(events["attributed_by"], STACK))
+        frame[rows] = own[numbers(events, "op_id", missing=-1)[rows]]
     chain, chains = _chains(tables, frame, np.unique(frame[frame >= 0]))
     rows = np.flatnonzero((frame >= 0) & ~is_frame)
     needed, number = np.unique(chain[frame[rows]], return_inverse=True)

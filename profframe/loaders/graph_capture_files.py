@@ -1,8 +1,9 @@
-"""Traces that recorded graph captures, for the replays in another trace."""
+"""Traces that recorded graph captures, and stacks of graph nodes, for replays in another trace."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 
@@ -13,15 +14,17 @@ from profframe.errors import NotATraceError, SourceError
 from profframe.facts.fact import Tables
 from profframe.facts.graph_captures.attribution import CaptureSource
 from profframe.facts.graph_captures.recorded_captures import captures, size_in
+from profframe.facts.graph_captures.recorded_stacks import StackSource
 from profframe.facts.pipeline import captured
 from profframe.loaders.companion_files import GivenFiles
-from profframe.loaders.run_names import known_rank, readable
+from profframe.loaders.run_names import known_rank, rank_in_path, readable
 from profframe.loaders.tables import skipped_file
-from profframe.readers import read_parts
+from profframe.readers import graph_stacks, is_pipe, read_parts
+from profframe.readers.bytes import ByteSource
 
 
 class Captures(GivenFiles):
-    """Files of captures, which are read once; optional ones need not be traces with captures."""
+    """Files of captures and of stacks, which are read once; optional ones may be neither."""
 
     @property
     def sources(self) -> Sequence[CaptureSource]:
@@ -36,26 +39,41 @@ class Captures(GivenFiles):
         return self._read[0]
 
     @property
+    def stacks(self) -> Sequence[StackSource]:
+        """The Python stacks of graph nodes of each file that has them.
+
+        Raises
+        ------
+        SourceError
+            As for `sources`.
+        """
+        return self._read[2]
+
+    @property
     def skipped(self) -> Sequence[SourceError]:
         """Why optional files have no captures."""
         return self._read[1]
 
     @cached_property
-    def _read(self) -> tuple[list[CaptureSource], list[SourceError]]:
+    def _read(self) -> tuple[list[CaptureSource], list[SourceError], list[StackSource]]:
         sources: list[CaptureSource] = []
+        stacks: list[StackSource] = []
         skipped: list[SourceError] = []
         for path in self.paths:
             try:
-                sources += _sources(path)
+                if (of_file := _stacks(path)) is not None:
+                    stacks.append(of_file)
+                else:
+                    sources += _sources(path)
             except SourceError as error:
                 if path not in self.optional:
                     raise
                 skipped.append(error)
-        if not sources:
+        if not sources and not stacks:
             raise NotATraceError(
                 f"none of {len(skipped)} files has a capture; the first: {skipped[0]}"
             )
-        return sources, skipped
+        return sources, skipped, stacks
 
 
 def with_skipped(tables: Tables, captures: Captures) -> Tables:
@@ -64,6 +82,25 @@ def with_skipped(tables: Tables, captures: Captures) -> Tables:
         return tables
     notes = schema.quality_rows(*map(skipped_file, captures.skipped))
     return {**tables, "quality": pa.concat_tables([tables["quality"], notes])}
+
+
+def _stacks(path: Path) -> StackSource | None:
+    """The stacks of graph nodes in a file; None if it is another file."""
+    if is_pipe(path) or path.is_dir():
+        return None
+    with closing(ByteSource(path)) as source:
+        if not graph_stacks.knows(source.beginning().plain):
+            return None
+        from profframe.readers.graph_stacks import reading
+
+        stacks = reading.read(source)
+    if not stacks.nodes.size and not stacks.unreadable:
+        raise NotATraceError(
+            f"{path}: {graph_stacks.WORDS}, but none is in it (capture with enable_annotations=True"
+            ' and annotation_config={"record_py_stacks": True}, and save them before the graphs '
+            "are gone)"
+        )
+    return StackSource(readable(path.name), stacks, rank_in_path(path))
 
 
 def _sources(path: Path) -> list[CaptureSource]:

@@ -145,7 +145,9 @@ def load(
     captures
         A trace, glob or folder of traces, or a list of these, that recorded the capture of the
         graphs that this trace replays: the work of each replay gets the op, module and Python stack
-        of the captured call. Captures in the trace itself are used without this.
+        of the captured call. Captures in the trace itself are used without this. Files that torch's
+        ``dump_kernel_py_stacks`` wrote, of the same processes, have the Python stacks of kernels
+        whose capture was not recorded.
     execution_trace
         A file that torch's ``ExecutionTraceObserver`` wrote for the same process, or a list or glob
         of them for several ranks: the tables `nodes` and `tensors` have the tensors of each op, and

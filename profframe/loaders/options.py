@@ -110,8 +110,8 @@ class FactOptions:
             "loaders.graph_capture_files:Captures.of",
             flag=Flag(
                 "--captures",
-                "A trace, glob or folder that recorded the capture of the replayed graphs; can be "
-                "repeated.",
+                "A trace, glob or folder that recorded the capture of the replayed graphs, or "
+                "torch's Python stacks of their kernels; can be repeated.",
                 "TRACE",
                 is_repeatable=True,
             ),
@@ -212,8 +212,9 @@ class FactOptions:
     def add(self, raw: RawTrace, rank: int | None = None, *, is_alone: bool = True) -> RawTrace:
         """The trace with its facts; its rank, if that is known, chooses among captures.
 
-        An execution trace is for the trace of its process or rank, a memory snapshot for that of
-        its rank. A single trace also takes the only one of each, whatever its rank.
+        An execution trace is for the trace of its process or rank, a memory snapshot or a file of
+        stacks for that of its rank. A single trace also takes the only one of each, whatever its
+        rank, and files of stacks without a rank.
         """
         from profframe.facts import add_facts
         from profframe.facts.device_catalogue import models
@@ -228,13 +229,14 @@ class FactOptions:
         }
         if self.captures is not None:
             options["captures"] = self.captures.sources
+            options["stacks"] = self.captures.stacks
         if self.provenance is not None:
             options["provenance"] = self.provenance.graphs_of(rank)
         if self.devices is not None:
             options["models"] = models(self.devices)
         if self.compat is not None:
             options["release"] = _release()
-        tables = add_facts(raw.tables, rank=rank, **options)
+        tables = add_facts(raw.tables, rank=rank, is_alone=is_alone, **options)
         if self.captures is not None:
             tables = with_skipped(tables, self.captures)
         if self.provenance is not None:

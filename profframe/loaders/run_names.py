@@ -83,7 +83,7 @@ def name_trace(
         rank_source = "argument"
     elif raw.header.rank is not None:
         rank, rank_source = raw.header.rank, raw.header.rank_source
-    elif (path_rank := _rank_in(path)) is not None:
+    elif (path_rank := rank_in_path(path)) is not None:
         rank, rank_source = path_rank, "path"
     else:
         rank, rank_source = 0, "assumed"
@@ -145,7 +145,7 @@ def possible_runs(path: Path, rank: int | None = None) -> tuple[str, ...]:
     ('nightly', 'trace')
     """
     run = _run_of(path, is_rank_known=True)
-    if rank is not None or _rank_in(path) is not None:
+    if rank is not None or rank_in_path(path) is not None:
         return (run,)
     return tuple(dict.fromkeys((run, _run_of(path, is_rank_known=False))))
 
@@ -191,7 +191,8 @@ def _run_of(path: Path, *, is_rank_known: bool) -> str:
     return readable(run or file)
 
 
-def _rank_in(path: Path) -> int | None:
+def rank_in_path(path: Path) -> int | None:
+    """The rank in the name of a file or of its folder, if it has one."""
     if match := _RANK.search(path.name):
         return rank_of(match)
     if place := place_of(path.name):
@@ -237,7 +238,7 @@ def is_stray(own: RankedFile, others: Iterable[RankedFile]) -> bool:
     True
     """
     path, rank_source, _ = own
-    if rank_source == "assumed" or _rank_in(path) is not None:
+    if rank_source == "assumed" or rank_in_path(path) is not None:
         return False
     return any(
         source == "assumed"

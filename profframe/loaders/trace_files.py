@@ -210,9 +210,11 @@ def _named(
     """The traces of a file; those of an archive are those of a folder, which may have others."""
     try:
         with within(path):
+            read_traces = read_parts(path, progress)
+            is_only = is_alone and len(read_traces) == 1
             parts = [
-                options.facts.add(raw, known_rank(path, raw, options.rank), is_alone=is_alone)
-                for raw in read_parts(path, progress)
+                options.facts.add(raw, known_rank(path, raw, options.rank), is_alone=is_only)
+                for raw in read_traces
             ]
         return name_parts(path, parts, options.run, options.rank)
     except ArchiveError:

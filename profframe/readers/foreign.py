@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from profframe.readers import graph_stacks
+
 _READS: Final = (
     "profframe reads Chrome trace JSON, Perfetto's protobuf, databases of nvprof and Nsight "
     "Systems, and torch's memory snapshots and timelines, flight recorders and execution traces"
@@ -35,6 +37,12 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
 
 
 _FORMATS: Final = (
+    _Format(
+        _pattern(rb'\A\s*\{\s*"\d{1,20}"\s*:\s*"'),
+        (),
+        graph_stacks.WORDS,
+        "load the trace of the same process with captures={name!r}",
+    ),
     _Format(
         _pattern(rb'\A\s*\[\s*\{\s*"(?:children|frame|metrics)"\s*:(?!.*"ph"\s*:)'),
         (".hatchet",),

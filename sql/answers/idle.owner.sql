@@ -4,7 +4,8 @@
 -- frame of the user's own code, with everything below it that is in no other such frame), or the innermost module, op,
 -- annotation, frame or call. The thread is the same as in `gaps`; so are lines and modules for a thread without any. The row
 -- without a name is the time in none of these, so the rows of a device add up to its idle time. `ProfilerStep#N` is
--- `ProfilerStep*`.
+-- `ProfilerStep*`. A gap inside a replay of a graph, which the host does not wait for, is that of the captured call of the next
+-- work, if that is known.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, idle_causes, gap_owners.
 -- needs: events
 -- recorded: device_work
@@ -25,14 +26,26 @@ WITH work AS MATERIALIZED (
     FROM launched_work(events)
 ),
 all_gaps AS MATERIALIZED (
-    SELECT run, rank, device, stream, start_ns, end_ns, gap_ns, thread, row_number() OVER () AS gap
+    SELECT run, rank, device, stream, start_ns, end_ns, gap_ns, thread, after_id, row_number() OVER () AS gap
     FROM work_gaps(events, work, coalesce(getvariable('per'), 'stream'), 30000)
     WHERE cause <> 'unrecorded'
 ),
+inside AS MATERIALIZED (
+    SELECT gap, idle_label(captured_label(captured, coalesce(getvariable('by'), 'line'))) AS name, event_id, gap_ns
+    FROM replay_gaps(events, all_gaps)
+    WHERE name IS NOT NULL
+),
+host_gaps AS MATERIALIZED (
+    FROM all_gaps
+    ANTI JOIN inside ON all_gaps.gap = inside.gap
+),
 owners AS MATERIALIZED (
     SELECT gap, idle_label(any_value(label)) AS name, event_id, sum(part_ns)::BIGINT AS part_ns
-    FROM gap_stretches(events, all_gaps, [coalesce(getvariable('by'), 'line')])
+    FROM gap_stretches(events, host_gaps, [coalesce(getvariable('by'), 'line')])
     GROUP BY gap, event_id
+    UNION ALL
+    SELECT gap, name, event_id, gap_ns
+    FROM inside
 ),
 named AS (
     SELECT gap, name, sum(part_ns) AS part_ns, arg_max(event_id, {'ns': part_ns, 'id': -event_id}) AS event_id

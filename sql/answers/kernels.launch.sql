@@ -28,7 +28,9 @@ WITH kernels AS (
         op.name AS op, kernel.event_id, kernel.dur_ns, kernel.occupancy,
         CASE WHEN kernel.blocks_per_sm > 0 THEN kernel.blocks_per_sm END AS blocks_per_sm
     FROM events AS kernel
-    LEFT JOIN (SELECT run, rank, event_id, name FROM events WHERE coalesce(getvariable('per_op'), false)) AS op
+    LEFT JOIN (
+        SELECT run, rank, event_id, name FROM events WHERE coalesce(getvariable('per_op'), false) AND kind <> 'python'
+    ) AS op
         ON kernel.run = op.run AND kernel.rank = op.rank AND kernel.op_id = op.event_id
     WHERE kernel.kind = 'kernel'
 ),

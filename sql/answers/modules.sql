@@ -1,13 +1,14 @@
 -- modules: what ran on host and devices for each nn.Module, forward and backward.
 -- One row per (run, rank, step, name, module_id), by run and rank, the longest total_device_ns first, then total_host_ns.
 -- A module's calls are its Python frames. For a rank without such frames, ops that name their modules stand in: modules come from
--- `module_hierarchy`, each identified by its path; the number of calls is then unknown. A module's work is everything launched
--- inside a call on its thread, whenever that runs. Backward work, which another thread launches, is that of backward ops whose
--- forward op (`fwd_id`) ran inside a call; if modules are called again in backward, as with checkpoints, their work counts as
--- forward work of those calls. Nested calls of one module count once. Self columns leave out other modules inside. Columns
--- without `backward` or `total` count only the calls. A module that was captured into a graph has a call for each replay, in the
--- step of its launch; its work is not self time of the modules around that launch, so each piece of work is self time once. All
--- columns except calls and host_ns are NULL if the rows they depend on were filtered out of the trace.
+-- `module_hierarchy`, each identified by its path; the number of calls is then unknown. So do graph kernels that name theirs, if
+-- no module calls were recorded in their capture. A module's work is everything launched inside a call on its thread, whenever
+-- that runs. Backward work, which another thread launches, is that of backward ops whose forward op (`fwd_id`) ran inside a call;
+-- if modules are called again in backward, as with checkpoints, their work counts as forward work of those calls. Nested calls of
+-- one module count once. Self columns leave out other modules inside. Columns without `backward` or `total` count only the calls.
+-- A module that was captured into a graph has a call for each replay, in the step of its launch; its work is not self time of the
+-- modules around that launch, so each piece of work is self time once. All columns except calls and host_ns are NULL if the rows
+-- they depend on were filtered out of the trace.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions, backward.
 -- needs: events
 -- recorded: modules
@@ -61,7 +62,9 @@ ops AS MATERIALIZED (
     LEFT JOIN replayed
         ON events.run = replayed.run AND events.rank = replayed.rank AND events.thread = replayed.thread
         AND events.replays IS NOT NULL
-    ANTI JOIN frames ON events.run = frames.run AND events.rank = frames.rank
+    ANTI JOIN frames
+        ON events.run = frames.run AND events.rank = frames.rank
+        AND (events.replays IS NULL OR events.thread = frames.thread)
     WHERE events.module_hierarchy <> '' AND events.preorder IS NOT NULL
 ),
 -- Modules around an op, the outermost first: what is a method of the module before it, or a function, is no module.

@@ -5,7 +5,8 @@
 -- that launched kernels, as around many graph launches, the call takes its place. A kernel whose call is not known either is a
 -- separate sequence without a name. So each kernel is in one sequence. Delays are those of the first kernel. A captured op has a
 -- sequence for each replay. If no op is known, launch_site says where the call was: the innermost annotation or frame of the
--- user's own code; a marker of an inference phase is shown as its phase, such as `decode phase`.
+-- user's own code; a marker of an inference phase is shown as its phase, such as `decode phase`. For a kernel in a graph of which
+-- only the Python stack of the captured call is known, it is the line of that call, and the launch of the graph is the call.
 -- In a bare shell read from `sql/lib` first: devices, sequences, frames, phase_names, launch_sites.
 -- needs: events
 -- recorded: kernels
@@ -44,6 +45,7 @@ launched AS (
         sum(dur_ns) AS device_ns,
         first(launch_id ORDER BY start_ns, event_id) AS launch_id,
         bool_and(op_id IS NULL) AS is_without_op,
+        first(python_stack ORDER BY start_ns, event_id) AS python_stack,
         min(start_ns) AS start_ns
     FROM events
     JOIN names ON coalesce(events.name, '?') = names.name
@@ -55,9 +57,12 @@ sequences AS (
         launched.run,
         launched.rank,
         coalesce(owner_id, alone_id) AS event_id,
-        op.name,
-        op.kind,
-        CASE WHEN launched.is_without_op THEN sites.launch_site END AS launch_site,
+        CASE WHEN op.kind = 'python' THEN call.name ELSE op.name END AS name,
+        CASE WHEN op.kind = 'python' THEN call.kind ELSE op.kind END AS kind,
+        CASE
+            WHEN launched.is_without_op THEN sites.launch_site
+            WHEN op.kind = 'python' THEN launch_site_name(launched.python_stack, NULL)
+        END AS launch_site,
         CASE WHEN coalesce(getvariable('group_by_input_shape'), false) THEN op.input_dims END AS input_dims,
         codes,
         launched.device_ns,

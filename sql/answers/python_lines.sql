@@ -2,11 +2,11 @@
 -- One row per (run, rank, name), by run and rank, the longest self_ns first, then self_device_ns, then by name.
 -- A line is a frame of the user's own code, not of PyTorch, Python or another package; profilers record the line on which its
 -- function begins. For a rank without Python frames, ops with a stack stand in: the innermost user frame of the stack, where
--- lines are those of the call; the number of calls is then unknown. Compiled kernels have a stack from `load(provenance=)`: the
--- first that torch lists; `fx_nodes` has all. Self time of a line is everything below it that is in no other user line. Device
--- work belongs to the line of its launch, in a graph to that of the captured call; backward work to the line of its forward op
--- (`fwd_id`). The row without a name has the work outside all lines, so self_device_ns and self_backward_device_ns add up to
--- that of the rank.
+-- lines are those of the call; the number of calls is then unknown, as it is for frames from the stacks of graph kernels alone.
+-- Compiled kernels have a stack from `load(provenance=)`: the first that torch lists; `fx_nodes` has all. Self time of a line is
+-- everything below it that is in no other user line. Device work belongs to the line of its launch, in a graph to that of the
+-- captured call; backward work to the line of its forward op (`fwd_id`). The row without a name has the work outside all lines, so
+-- self_device_ns and self_backward_device_ns add up to that of the rank.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, regions, backward, gap_owners.
 -- needs: events
 -- recorded: frames
@@ -14,7 +14,7 @@
 -- run                       VARCHAR        run that the trace belongs to
 -- rank                      INTEGER        rank within the run
 -- name                      VARCHAR        file, line and function; NULL for work outside all lines
--- calls                     BIGINT         number of its frames, captured ones once per replay; NULL if ops stand in
+-- calls                     BIGINT         number of its frames, captured ones once per replay; NULL if ops or stacks stand in
 -- total_ns                  BIGINT   ns    host time in it, summed over threads
 -- self_ns                   BIGINT   ns    the same without other user lines inside it
 -- self_share                DOUBLE   0..1  self_ns over that of all lines of the run and rank
@@ -37,7 +37,8 @@ WITH own AS MATERIALIZED (
 ),
 slices AS MATERIALIZED (
     SELECT
-        own.run, own.rank, own.name, own.event_id, frame.kind = 'python' AS is_call, frame.replays, frame.thread,
+        own.run, own.rank, own.name, own.event_id, frame.replays, frame.thread,
+        frame.kind = 'python' AND frame.category IS DISTINCT FROM 'graph_stack' AS is_call,
         CASE WHEN is_call THEN 'frames' ELSE coalesce(frame.stack_from::VARCHAR, 'stacks') END AS lines_from,
         frame.start_ns, frame.dur_ns, frame.idle_ns, frame.preorder, frame.last_descendant_id,
         NULL::INTEGER AS device, NULL::INTEGER AS stream, 0 AS sub,

@@ -107,7 +107,7 @@ FROM query_table(events)
 WHERE is_busy(kind)
 GROUP BY run, rank, kind, name, kernel_category;
 
--- work_by_op: the time of the same work, also by the name of the op that launched it, if any.
+-- work_by_op: the time of the same work, also by the name of the op that launched it, if any; a Python frame is none.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, kind, name, kernel_category  as in events
 -- column op VARCHAR  name of the op
@@ -124,4 +124,5 @@ SELECT
     sum(launched.dur_ns) AS op_ns
 FROM launched
 JOIN query_table(events) AS op ON launched.run = op.run AND launched.rank = op.rank AND launched.op_id = op.event_id
+    AND op.kind <> 'python'
 GROUP BY ALL;

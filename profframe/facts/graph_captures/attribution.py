@@ -11,16 +11,26 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.arrays import coded, combined, encoded, ids, is_kind, numbers, words
-from profframe.facts.fact import Note, Tables, of_events, with_output
+from profframe.facts.fact import Note, Tables, listed, of_events, with_output
 from profframe.facts.forward import forward
 from profframe.facts.graph_captures.captured_rows import (
+    STACK,
     CapturedRows,
+    Leaf,
     captured_rows,
-    labelled_rows,
+    recorded_rows,
     with_rows,
 )
 from profframe.facts.graph_captures.choosing import CaptureChoice, capture_title, choose
 from profframe.facts.graph_captures.recorded_captures import Capture, captures, has_captures
+from profframe.facts.graph_captures.recorded_stacks import (
+    GRAPH_BITS,
+    NodeStacks,
+    StackSource,
+    nodes_of,
+    stacks_of_process,
+    unused_notes,
+)
 from profframe.facts.graph_captures.replay_matching import Candidate, EagerRun, EagerRuns, OpKey
 from profframe.facts.graph_captures.replays import (
     NODE_BITS,
@@ -31,7 +41,7 @@ from profframe.facts.graph_captures.replays import (
     work_grids,
     work_names,
 )
-from profframe.intervals import Ints, Mask, nearest
+from profframe.intervals import Ints, Mask, nearest, rows_by_value
 
 _KEY: Final = ("name", "input_dims", "input_types")
 _MOST_NOTES: Final = 50
@@ -59,14 +69,21 @@ class CaptureSource:
     rank: int | None = None
 
 
-def may_attribute(tables: Tables, sources: Sequence[CaptureSource]) -> bool:
+def may_attribute(
+    tables: Tables, sources: Sequence[CaptureSource], stacks: Sequence[StackSource] = ()
+) -> bool:
     """Whether work in graphs may get ops."""
     events = tables["events"]
-    return bool(sources) or has_nodes(events) or has_captures(events)
+    return bool(sources) or bool(stacks) or has_nodes(events) or has_captures(events)
 
 
 def attribute_replays(
-    tables: Tables, sources: Sequence[CaptureSource], rank: int | None = None
+    tables: Tables,
+    sources: Sequence[CaptureSource],
+    rank: int | None = None,
+    stacks: Sequence[StackSource] = (),
+    *,
+    is_alone: bool = True,
 ) -> Tables:
     """Give the work in graphs the ops of the captured calls.
 
@@ -82,11 +99,19 @@ def attribute_replays(
         Other traces with captures; those of the trace itself are used, too.
     rank : int, optional
         Rank of the trace: of several captures that fit, those of its own rank count.
+    stacks : Sequence of StackSource
+        Files with the Python stacks of graph nodes, for work that gets no op of a capture.
+    is_alone : bool
+        Whether no other trace is loaded, so that a file of stacks without a rank is of this one.
     """
     events = tables["events"]
     runs = replays(events)
+    recorded, own_stacks, notes = stacks_of_process(stacks, rank, is_alone=is_alone)
     if runs is None:
-        return tables
+        none = np.empty(0, np.int64)
+        if own_stacks:
+            notes += unused_notes(events, recorded, own_stacks, none, none)
+        return with_output(tables, of_events(*notes))
     if has_captures(events):
         own = forward(tables)
         sources = [CaptureSource("", own, captures(own)), *sources]
@@ -94,7 +119,15 @@ def attribute_replays(
     candidates = [_candidate(*graph, rank) for graph in graphs]
     eager = _eager_runs(candidates, [tables, *(s.tables for s in sources if s.file)])
     choice = choose(events, runs, candidates, [source.file for source, _ in graphs], eager)
-    return _attributed(tables, runs, graphs, choice)
+    parts, notes_of_choice = _captured_parts(runs, graphs, choice)
+    captured = _rows_with_op(parts)
+    nodes = _NodeRows.of(events, runs, recorded, captured)
+    parts += nodes.stacked_parts(listed([source.file for source in own_stacks]))
+    parts += nodes.labelled_parts([match is not None for match in choice.match])
+    if own_stacks:
+        used = np.concatenate([captured, nodes.stacked_rows])
+        notes += unused_notes(events, recorded, own_stacks, used, runs.rows)
+    return _attributed(tables, runs, nodes, parts, [*notes_of_choice[:_MOST_NOTES], *notes])
 
 
 def _candidate(source: CaptureSource, capture: Capture, rank: int | None) -> Candidate:
@@ -184,14 +217,10 @@ def _launched(events: pa.Table, keys: Collection[OpKey]) -> Iterator[tuple[OpKey
             yield op_keys[of_op[at]], run
 
 
-def _attributed(
-    tables: Tables,
-    runs: Replays,
-    graphs: Sequence[tuple[CaptureSource, Capture]],
-    choice: CaptureChoice,
-) -> Tables:
-    """The tables with the rows of captures that were replayed, and the ops of their work."""
-    events = tables["events"]
+def _captured_parts(
+    runs: Replays, graphs: Sequence[tuple[CaptureSource, Capture]], choice: CaptureChoice
+) -> tuple[list[_CaptureRows], list[Note]]:
+    """The rows of captures that were replayed, with their work."""
     parts: list[_CaptureRows] = []
     notes = list(choice.notes)
     files = [source.file for source, _ in graphs]
@@ -210,16 +239,137 @@ def _attributed(
             part.add(lines, np.append(part.captured.op_of_call, -1)[match.calls], match.by)
             notes += _lost(lines, match.calls, capture, part.title)
         parts.append(part)
-    unmatched = [
-        int(work) if match is None and any(runs.works[work].labels) else None
-        for work, match in zip(runs.work.tolist(), choice.match, strict=True)
-    ]
-    for work, launches in _groups(unmatched):
-        labels = runs.works[work].labels
-        part = _CaptureRows(labelled_rows(labels, launches.size), "annotated nodes")
-        part.add(runs.rows_of(launches), part.captured.op_of_call, "annotation")
-        parts.append(part)
+    return parts, notes
 
+
+def _rows_with_op(parts: Sequence[_CaptureRows]) -> Ints:
+    rows = [lines[:, ops >= 0].ravel() for part in parts for lines, ops, _ in part.lines]
+    return np.concatenate([np.empty(0, np.int64), *rows])
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeRows:
+    """What was recorded of the nodes of replayed work, in the order of ``runs.rows``.
+
+    Attributes
+    ----------
+    runs : Replays
+        The replays.
+    launch : Ints
+        Number of the launch of each piece of work.
+    node : Ints
+        Number of its node, with the graph; -1 if that is not known.
+    stack : Ints
+        Number of its stack; -1 for none, or if it has an op of a capture.
+    label : Ints
+        Number of its annotation; -1 for none.
+    stacks : NodeStacks
+        The stacks.
+    labels : list of (str or None, str or None)
+        The annotations: their names and modules.
+    """
+
+    runs: Replays
+    launch: Ints
+    node: Ints
+    stack: Ints
+    label: Ints
+    stacks: NodeStacks
+    labels: list[tuple[str | None, str | None]]
+
+    @classmethod
+    def of(cls, events: pa.Table, runs: Replays, stacks: NodeStacks, captured: Ints) -> _NodeRows:
+        """Look up each piece of work that has no op of a capture."""
+        size = np.diff(runs.bounds)
+        launch = np.repeat(np.arange(size.size), size)
+        node = nodes_of(events)[runs.rows]
+        _, stack = stacks.of(node)
+        has_op = np.zeros(events.num_rows, np.bool_)
+        has_op[captured] = True
+        number: dict[tuple[str | None, str | None], int] = {}
+        of_works, begins = [np.empty(0, np.int64)], [0]
+        for work in runs.works:
+            pairs = zip(work.labels, work.modules, strict=True)
+            codes = [number.setdefault(p, len(number)) if any(p) else -1 for p in pairs]
+            of_works.append(np.array(codes or [-1] * len(work.names), np.int64))
+            begins.append(begins[-1] + of_works[-1].size)
+        place = np.arange(runs.rows.size) - runs.bounds[launch]
+        label = np.concatenate(of_works)[np.array(begins)[runs.work[launch]] + place]
+        return cls(
+            runs, launch, node, np.where(has_op[runs.rows], -1, stack), label, stacks, [*number]
+        )
+
+    @property
+    def stacked_rows(self) -> Ints:
+        """Rows of work that has a stack."""
+        rows: Ints = self.runs.rows[self.stack >= 0]
+        return rows
+
+    def stacked_parts(self, files: str) -> Iterator[_CaptureRows]:
+        """The rows of each graph whose nodes have stacks."""
+        places = np.flatnonzero(self.stack >= 0)
+        if not places.size:
+            return
+        graphs, number = np.unique(self.node[places] >> GRAPH_BITS, return_inverse=True)
+        for graph, of_graph in zip(graphs.tolist(), rows_by_value(number), strict=True):
+            at = places[of_graph]
+            pairs, which = np.unique(
+                np.stack((self.stack[at], self.label[at])), axis=1, return_inverse=True
+            )
+            leaves = [
+                Leaf(self.stacks.stacks[stack], *self._annotation(label))
+                for stack, label in pairs.T.tolist()
+            ]
+            rows = recorded_rows(leaves, np.unique(self.launch[at]).size)
+            part = _CaptureRows(rows, f"graph {graph} of {files}")
+            part.add(self.runs.rows[at][None], rows.op_of_call[which.reshape(-1)], STACK)
+            yield part
+
+    def labelled_parts(self, is_captured: Sequence[bool]) -> Iterator[_CaptureRows]:
+        """The annotations of what neither a capture nor a stack says more about."""
+        is_open = (self.stack < 0) & (self.label >= 0)
+        has_open = np.zeros(self.runs.launches.size, np.bool_)
+        has_open[self.launch[is_open]] = True
+        has_open[np.flatnonzero(is_captured)] = False
+        works = [
+            work if has else None
+            for work, has in zip(self.runs.work.tolist(), has_open.tolist(), strict=True)
+        ]
+        for _, launches in _groups(works):
+            places = self.runs.places_of(launches)
+            labels = np.where(is_open[places], self.label[places], -1)
+            leaves = [
+                None if label < 0 else Leaf((), *self._annotation(label))
+                for label in range(-1, len(self.labels))
+            ]
+            used = np.unique(labels)
+            rows = recorded_rows([leaves[label + 1] for label in used.tolist()], launches.size)
+            part = _CaptureRows(rows, "annotated nodes")
+            of_labels = rows.op_of_call[np.searchsorted(used, labels.ravel())]
+            part.add(self.runs.rows[places].reshape(1, -1), of_labels, "annotation")
+            yield part
+
+    def modules(self) -> tuple[Ints, list[str]]:
+        """The number of the module of each piece of work, or -1, and the modules."""
+        number: dict[str, int] = {}
+        codes = [
+            number.setdefault(module, len(number)) if module else -1 for _, module in self.labels
+        ]
+        return np.array([*codes, -1], np.int64)[self.label], [*number]
+
+    def _annotation(self, label: int) -> tuple[str | None, str | None]:
+        return self.labels[label] if label >= 0 else (None, None)
+
+
+def _attributed(
+    tables: Tables,
+    runs: Replays,
+    nodes: _NodeRows,
+    parts: Sequence[_CaptureRows],
+    notes: Sequence[Note],
+) -> Tables:
+    """The tables with the rows of captures that were replayed, and the ops of their work."""
+    events = tables["events"]
     op, by = numbers(events, "op_id", missing=-1).copy(), coded(events, "attributed_by")
     way, words_ = by[0].copy(), by[1].to_pylist()
     first = events.num_rows
@@ -235,8 +385,41 @@ def _attributed(
     if parts:
         tables = with_rows(tables, [p.captured for p in parts], [p.title for p in parts])
     op, way = (np.append(values, np.full(first - values.size, -1)) for values in (op, way))
-    output = of_events(*notes[:_MOST_NOTES], op_id=ids(op), attributed_by=encoded(way, words_))
-    return with_output(tables, output)
+    output = of_events(*notes, op_id=ids(op), attributed_by=encoded(way, words_))
+    return _with_modules(with_output(tables, output), runs, nodes, op, events.num_rows)
+
+
+def _with_modules(
+    tables: Tables, runs: Replays, nodes: _NodeRows, op: Ints, captured_from: int
+) -> Tables:
+    """The tables with the modules of annotated work, for it and for the captured ops of it alone.
+
+    ``captured_from`` is the first row of captures.
+    """
+    module, names = nodes.modules()
+    rows, module = runs.rows[module >= 0], module[module >= 0]
+    if not rows.size:
+        return tables
+    events = tables["events"]
+    codes, texts = np.full(events.num_rows, -1, np.int64), pa.array([], pa.string())
+    if "module_hierarchy" in events.column_names:
+        codes, texts = coded(events, "module_hierarchy")
+        codes = np.where(np.append(_is_text(texts), False)[codes], codes, -1)
+    # An op whose work is of several modules is of none.
+    low, high = np.full(codes.size, len(names)), np.full(codes.size, -1)
+    captured = op[rows] >= captured_from
+    np.minimum.at(low, op[rows[captured]], module[captured])
+    np.maximum.at(high, op[rows[captured]], module[captured])
+    low[rows], high[rows] = module, module
+    is_new = (low == high) & (codes < 0) & ~is_kind(events, ("python",))
+    codes = np.where(is_new, len(texts) + low, codes)
+    column = encoded(codes, pa.concat_arrays([texts, pa.array(names, pa.string())]))
+    return with_output(tables, of_events(module_hierarchy=column))
+
+
+def _is_text(texts: pa.StringArray) -> Mask:
+    is_text: Mask = np.array([bool(text) for text in texts.to_pylist()], np.bool_)
+    return is_text
 
 
 class _CaptureRows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,26 @@ _NOT_KEPT: Final = (
 )  # fmt: skip
 """Columns that say when and where the capture ran."""
 _PROCESS: Final = "captured graphs"
+STACK: Final = "graph_stack"
+"""Category of frames that are known from stacks alone, and the word for work found by them."""
+_Node = tuple[str, str | None, str]
+"""Name, module and kind of a row."""
+
+
+class Leaf(NamedTuple):
+    """What was recorded of a node of a graph.
+
+    Attributes
+    ----------
+    frames : tuple of str
+        Names of the Python frames in which it was captured, the innermost first.
+    label, module : str, optional
+        The program's name for it, and the module that it says it is of.
+    """
+
+    frames: tuple[str, ...]
+    label: str | None
+    module: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,24 +121,70 @@ def _stack_around(events: pa.Table, capture: Capture, rows: Ints) -> pa.Dictiona
     return encoded(np.where(has_stack, 0, -1), [text])
 
 
-def labelled_rows(labels: Sequence[str | None], replays: int) -> CapturedRows:
-    """A row for each of the different annotations of nodes."""
-    names = list(dict.fromkeys(label for label in labels if label))
-    own = ids(np.arange(len(names)))
+def recorded_rows(leaves: Sequence[Leaf | None], replays: int) -> CapturedRows:
+    """Rows for what was recorded of nodes without a trace of their capture.
+
+    Frames with the same name in the same frames are one row, in which rows of annotations are. A
+    leaf has the row of its annotation, else of its innermost frame.
+    """
+    number: dict[tuple[int, _Node], int] = {}
+    own: dict[Leaf, int] = {}
+    for leaf in leaves:
+        if leaf is None or leaf in own:
+            continue
+        at = -1
+        for frame in reversed(leaf.frames):
+            at = number.setdefault((at, (frame, None, "python")), len(number))
+        if leaf.label:
+            at = number.setdefault((at, (leaf.label, leaf.module, "annotation")), len(number))
+        own[leaf] = at
+    above = np.array([around for around, _ in number], np.int64)
+    order, level, end = _preorder(above)
+    place = np.append(np.empty(above.size, np.int64), -1)
+    place[order] = np.arange(order.size)
+    every = [node for _, node in number]
+    nodes = [every[row] for row in order.tolist()]
+    root = nearest(place[above[order]], level == 0)
     rows = pa.table({
-        "kind": _coded(["annotation"] * len(names)),
-        "name": _coded(names),
-        "parent_id": pa.nulls(len(names), pa.int64()),
-        "depth": pa.array([0] * len(names), pa.int32()),
-        **dict.fromkeys(("root_id", "preorder", "last_descendant_id"), own),
-        "captured_fwd_id": pa.nulls(len(names), pa.int64()),
-        "replays": pa.array([replays] * len(names), pa.int64()),
+        "kind": _coded([kind for _, _, kind in nodes]),
+        "name": _coded([name for name, _, _ in nodes]),
+        "category": _coded([STACK if kind == "python" else None for _, _, kind in nodes]),
+        "module_hierarchy": _coded([module for _, module, _ in nodes]),
+        "parent_id": ids(place[above[order]]),
+        "depth": pa.array(level, pa.int32()),
+        "root_id": ids(root),
+        "preorder": ids(np.arange(order.size)),
+        "last_descendant_id": ids(end),
+        "captured_fwd_id": pa.nulls(order.size, pa.int64()),
+        "replays": pa.array(np.full(order.size, replays), pa.int64()),
     })  # fmt: skip
-    places = [names.index(label) if label else -1 for label in labels]
-    return CapturedRows(rows, np.array(places, np.int64))
+    places = [-1 if leaf is None else own[leaf] for leaf in leaves]
+    return CapturedRows(rows, place[np.array(places, np.int64)])
 
 
-def _coded(texts: Sequence[str]) -> pa.DictionaryArray:
+def _preorder(above: Ints) -> tuple[Ints, Ints, Ints]:
+    """Nodes of trees in preorder, and for each in that order its level and last descendant.
+
+    ``above`` has the parent of each node, which has a lower number, or -1.
+    """
+    size = np.ones(above.size, np.int64)
+    level = np.zeros(above.size, np.int64)
+    parents = above.tolist()
+    for node in range(above.size - 1, -1, -1):
+        if parents[node] >= 0:
+            size[parents[node]] += size[node]
+    free = np.zeros(above.size + 1, np.int64)
+    begin = np.empty(above.size, np.int64)
+    for node, parent in enumerate(parents):
+        level[node] = level[parent] + 1 if parent >= 0 else 0
+        begin[node] = free[parent]
+        free[parent] += size[node]
+        free[node] = begin[node] + 1
+    order = np.argsort(begin)
+    return order, level[order], (begin + size - 1)[order]
+
+
+def _coded(texts: Sequence[str | None]) -> pa.DictionaryArray:
     return pa.array(texts, pa.string()).dictionary_encode()
 
 

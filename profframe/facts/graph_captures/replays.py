@@ -23,7 +23,8 @@ from profframe.intervals import Ints
 
 NODE_BITS: Final = (1 << 32) - 1
 """Bits of a node's id that number it in its graph; those above are the graph's."""
-_LABEL_MEMBERS: Final = ("name", "annotation", "module_fqn")
+_MODULE_MEMBER: Final = "module_fqn"
+_LABEL_MEMBERS: Final = ("name", "annotation", _MODULE_MEMBER)
 _SIZES: Final = (
     re.compile(r"execute_(?P<tokens>\d{1,9})_context_.*", re.DOTALL),
     re.compile(
@@ -49,7 +50,9 @@ class GraphWork:
     nodes : Ints
         Number of the node of each in its graph, or -1.
     labels : tuple of str or None
-        The capturing program's name for each, from ``torch.cuda._graph_annotations``.
+        The capturing program's name for each, from ``torch.cuda.graph_annotations``.
+    modules : tuple of str or None
+        The module that it names for each.
     grids : tuple of str or None
         Blocks and threads of each kernel, where the source has them.
     """
@@ -58,6 +61,7 @@ class GraphWork:
     streams: Ints
     nodes: Ints
     labels: tuple[str | None, ...]
+    modules: tuple[str | None, ...]
     grids: tuple[str | None, ...]
 
 
@@ -87,9 +91,14 @@ class Replays:
 
     def rows_of(self, launches: Ints) -> Ints:
         """Rows of the work of some launches that ran the same, one line each."""
-        size = self.bounds[launches[0] + 1] - self.bounds[launches[0]]
-        lines: Ints = self.rows[self.bounds[launches][:, None] + np.arange(size)]
+        lines: Ints = self.rows[self.places_of(launches)]
         return lines
+
+    def places_of(self, launches: Ints) -> Ints:
+        """Their places in ``rows``."""
+        size = self.bounds[launches[0] + 1] - self.bounds[launches[0]]
+        places: Ints = self.bounds[launches][:, None] + np.arange(size)
+        return places
 
 
 def replays(events: pa.Table) -> Replays | None:
@@ -130,13 +139,14 @@ def replays(events: pa.Table) -> Replays | None:
     for at in first.tolist():
         part = slice(bounds[at], bounds[at + 1])
         # Arguments are parsed for one launch of each kind, not for each.
-        labels = _labels(events, rows[part]) if has_nodes(events) else ()
+        labels, modules = _labels(events, rows[part]) if has_nodes(events) else ((), ())
         works.append(
             GraphWork(
                 tuple(texts[c] for c in names[part]),
                 stream[part],
                 node[part],
                 labels,
+                modules,
                 tuple(grid_texts[c] for c in grids[part]),
             )
         )
@@ -177,13 +187,15 @@ def _streams(events: pa.Table, rows: Ints, group: Ints) -> Ints:
     return rank[code]
 
 
-def _labels(events: pa.Table, rows: Ints) -> tuple[str | None, ...]:
-    """The annotations of nodes, which torch writes as members of the arguments."""
+def _labels(events: pa.Table, rows: Ints) -> tuple[tuple[str | None, ...], tuple[str | None, ...]]:
+    """The annotations of nodes, which torch writes as members of the arguments, and modules."""
     args = pl.Series(events["args"].take(pa.array(rows)), dtype=pl.String)
     labels = [args.str.json_path_match(f"$.{member}") for member in _LABEL_MEMBERS]
-    return tuple(
+    first = tuple(
         next((text for text in texts if text), None) for texts in zip(*labels, strict=True)
     )
+    modules = labels[_LABEL_MEMBERS.index(_MODULE_MEMBER)].to_list()
+    return first, tuple(text or None for text in modules)
 
 
 def work_names(events: pa.Table, rows: Ints) -> tuple[Ints, list[str]]:
