@@ -26,6 +26,12 @@ from profframe.readers.bytes import ByteSource
 class Captures(GivenFiles):
     """Files of captures and of stacks, which are read once; optional ones may be neither."""
 
+    @cached_property
+    def content(self) -> str:
+        """Fingerprint of the files, with the ranks that their names say."""
+        ranks = " ".join(str(rank_in_path(path)) for path in self.paths)
+        return f"{super().content} {ranks}"
+
     @property
     def sources(self) -> Sequence[CaptureSource]:
         """The captured graphs of each file.

@@ -41,7 +41,7 @@ _FORMATS: Final = (
         _pattern(rb'\A\s*\{\s*"\d{1,20}"\s*:\s*"'),
         (),
         graph_stacks.WORDS,
-        "load the trace of the same process with captures={name!r}",
+        "load the trace of the same process, with this file as captures=, or --captures",
     ),
     _Format(
         _pattern(rb'\A\s*\[\s*\{\s*"(?:children|frame|metrics)"\s*:(?!.*"ph"\s*:)'),

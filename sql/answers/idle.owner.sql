@@ -30,10 +30,11 @@ all_gaps AS MATERIALIZED (
     FROM work_gaps(events, work, coalesce(getvariable('per'), 'stream'), 30000)
     WHERE cause <> 'unrecorded'
 ),
+captured AS MATERIALIZED (
+    FROM captured_owners(events, coalesce(getvariable('by'), 'line'))
+),
 inside AS MATERIALIZED (
-    SELECT gap, idle_label(captured_label(captured, coalesce(getvariable('by'), 'line'))) AS name, event_id, gap_ns
-    FROM replay_gaps(events, all_gaps)
-    WHERE name IS NOT NULL
+    FROM replay_gaps(events, all_gaps, captured)
 ),
 host_gaps AS MATERIALIZED (
     FROM all_gaps
@@ -44,7 +45,7 @@ owners AS MATERIALIZED (
     FROM gap_stretches(events, host_gaps, [coalesce(getvariable('by'), 'line')])
     GROUP BY gap, event_id
     UNION ALL
-    SELECT gap, name, event_id, gap_ns
+    SELECT gap, label, event_id, gap_ns
     FROM inside
 ),
 named AS (

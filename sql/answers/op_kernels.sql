@@ -45,7 +45,6 @@ launched AS (
         sum(dur_ns) AS device_ns,
         first(launch_id ORDER BY start_ns, event_id) AS launch_id,
         bool_and(op_id IS NULL) AS is_without_op,
-        first(python_stack ORDER BY start_ns, event_id) AS python_stack,
         min(start_ns) AS start_ns
     FROM events
     JOIN names ON coalesce(events.name, '?') = names.name
@@ -59,10 +58,7 @@ sequences AS (
         coalesce(owner_id, alone_id) AS event_id,
         CASE WHEN op.kind = 'python' THEN call.name ELSE op.name END AS name,
         CASE WHEN op.kind = 'python' THEN call.kind ELSE op.kind END AS kind,
-        CASE
-            WHEN launched.is_without_op THEN sites.launch_site
-            WHEN op.kind = 'python' THEN launch_site_name(launched.python_stack, NULL)
-        END AS launch_site,
+        CASE WHEN launched.is_without_op THEN sites.launch_site ELSE captured.launch_site END AS launch_site,
         CASE WHEN coalesce(getvariable('group_by_input_shape'), false) THEN op.input_dims END AS input_dims,
         codes,
         launched.device_ns,
@@ -73,6 +69,8 @@ sequences AS (
     FROM launched
     LEFT JOIN events AS op ON launched.run = op.run AND launched.rank = op.rank AND owner_id = op.event_id
     LEFT JOIN events AS call ON launched.run = call.run AND launched.rank = call.rank AND launched.launch_id = call.event_id
+    LEFT JOIN captured_sites(events) AS captured
+        ON launched.run = captured.run AND launched.rank = captured.rank AND owner_id = captured.event_id
     LEFT JOIN launch_sites(events) AS sites
         ON launched.run = sites.run AND launched.rank = sites.rank AND launched.launch_id = sites.launch_id
 ),

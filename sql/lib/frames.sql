@@ -47,3 +47,22 @@ AND regexp_matches(name, '\(\d+\)(?::|$)');
 -- example: SELECT frame_of('<built-in f>;a.py(3): f')
 CREATE OR REPLACE TEMP MACRO frame_of(stack) AS
 list_filter(string_split(stack, ';'), lambda frame: is_own_frame(frame))[1];
+
+-- captured_calls: one row per captured slice that launched work of graphs, with the stack of the call.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, event_id, kind, name, module_hierarchy  as in events
+-- column stack VARCHAR  Python frames around the call, joined by `;`, innermost first; NULL if none is known
+-- example: FROM captured_calls(events)
+CREATE OR REPLACE TEMP MACRO captured_calls(events) AS TABLE
+SELECT
+    slice.run, slice.rank, slice.event_id, slice.kind, slice.name, slice.module_hierarchy,
+    coalesce(of_work.stack, slice.python_stack) AS stack
+FROM query_table(events) AS slice
+LEFT JOIN (
+    SELECT run, rank, op_id, any_value(python_stack) AS stack
+    FROM query_table(events)
+    WHERE attributed_by = 'graph_stack'
+    GROUP BY run, rank, op_id
+) AS of_work
+    ON slice.run = of_work.run AND slice.rank = of_work.rank AND slice.event_id = of_work.op_id
+WHERE slice.replays IS NOT NULL;

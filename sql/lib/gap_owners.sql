@@ -228,70 +228,51 @@ SELECT gap, sort, event_id, any_value(label) AS label, sum(part_ns)::BIGINT AS p
 FROM gap_stretches(events, gaps, ['op', 'annotation', 'call', 'frame', 'module', 'line'])
 GROUP BY gap, sort, event_id;
 
--- captured_label: what a captured call was in.
--- parameter captured STRUCT  as in replay_gaps
+-- captured_owners: what captured calls of graphs were in.
+-- parameter events TABLE  `events`, or a part of it
 -- parameter sort VARCHAR  as in host_slices
--- returns VARCHAR  name of the innermost of this sort; NULL if there is none
--- example: SELECT captured_label({'kind': 'python', 'name': 'b.py(3): g', 'stack': 'b.py(3): g;a.py(1): f',
--- 'module_hierarchy': NULL}, 'line')
-CREATE OR REPLACE TEMP MACRO captured_label(captured, sort) AS
-CASE sort
-    WHEN 'line' THEN frame_of(captured.stack)
-    WHEN 'frame' THEN nullif(string_split(captured.stack, ';')[1], '')
-    WHEN 'module' THEN coalesce(
-        nullif(regexp_extract(captured.stack, '(?:^|;)(nn\.Module: [^;]*)', 1), ''), nullif(captured.module_hierarchy, '')
-    )
-    WHEN 'op' THEN CASE WHEN captured.kind = 'host_op' THEN captured.name END
-    WHEN 'annotation' THEN CASE WHEN captured.kind = 'annotation' THEN captured.name END
-END;
+-- column run, rank, event_id  as in captured_calls
+-- column label VARCHAR  name of the innermost of this sort around the call; calls with none have no row
+-- example: FROM captured_owners(events, 'line')
+CREATE OR REPLACE TEMP MACRO captured_owners(events, sort) AS TABLE
+SELECT
+    run, rank, event_id,
+    CASE sort
+        WHEN 'line' THEN frame_of(stack)
+        WHEN 'frame' THEN nullif(string_split(stack, ';')[1], '')
+        WHEN 'module' THEN coalesce(
+            nullif(regexp_extract(stack, '(?:^|;)(nn\.Module: [^;]*)', 1), ''), nullif(module_hierarchy, '')
+        )
+        WHEN 'op' THEN CASE WHEN kind = 'host_op' THEN name END
+        WHEN 'annotation' THEN CASE WHEN kind = 'annotation' THEN name END
+    END AS label
+FROM captured_calls(events)
+WHERE label IS NOT NULL;
 
--- replay_gaps: the gaps inside replays of graphs, after the first work of the replay had begun, before work whose captured call
--- is known.
+-- replay_gaps: the gaps inside replays of graphs, after the first work of the replay had begun, that work of these captured calls
+-- ended.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter gaps TABLE  rows of work_gaps, with a number `gap`
+-- parameter owners TABLE  rows of captured_owners
 -- column gap, gap_ns  as in gaps
--- column event_id BIGINT  event_id of the captured slice
--- column captured STRUCT  its `kind`, `name` and `module_hierarchy`, and the `stack` of the call
+-- column event_id, label  as in owners
 -- example: WITH work AS (FROM launched_work(events)), gaps AS (SELECT *, row_number() OVER () AS gap FROM work_gaps(events,
--- work, 'device', 30000)) FROM replay_gaps(events, gaps)
-CREATE OR REPLACE TEMP MACRO replay_gaps(events, gaps) AS TABLE
-WITH captured AS MATERIALIZED (
-    SELECT
-        run, rank, event_id,
-        {
-            'kind': kind,
-            'name': name,
-            'stack': CASE WHEN kind = 'python' THEN concat_ws(';', name, python_stack) ELSE python_stack END,
-            'module_hierarchy': module_hierarchy
-        } AS slice
+-- work, 'device', 30000)), owners AS (FROM captured_owners(events, 'line')) FROM replay_gaps(events, gaps, owners)
+CREATE OR REPLACE TEMP MACRO replay_gaps(events, gaps, owners) AS TABLE
+WITH work AS MATERIALIZED (
+    SELECT run, rank, event_id, op_id, launch_id, start_ns
     FROM query_table(events)
-    WHERE replays IS NOT NULL
-),
-work AS MATERIALIZED (
-    SELECT
-        work.run, work.rank, work.event_id, work.launch_id, work.start_ns,
-        captured.event_id AS captured_id,
-        CASE
-            WHEN work.python_stack IS NULL THEN captured.slice
-            ELSE struct_update(captured.slice, stack := work.python_stack)
-        END AS slice
-    FROM (
-        SELECT run, rank, event_id, op_id, launch_id, start_ns, python_stack
-        FROM query_table(events)
-        WHERE is_busy(kind) AND launch_id IS NOT NULL AND (SELECT count(*) > 0 FROM captured)
-    ) AS work
-    JOIN captured ON work.run = captured.run AND work.rank = captured.rank AND work.op_id = captured.event_id
+    WHERE is_busy(kind) AND launch_id IS NOT NULL AND (SELECT count(*) > 0 FROM query_table(owners))
 ),
 begun AS (
     SELECT run, rank, launch_id, min(start_ns) AS first_ns
-    FROM query_table(events) AS events
-    SEMI JOIN work ON events.run = work.run AND events.rank = work.rank AND events.launch_id = work.launch_id
-    WHERE is_busy(kind)
+    FROM work
     GROUP BY run, rank, launch_id
 )
-SELECT gaps.gap, gaps.gap_ns, work.captured_id AS event_id, work.slice AS captured
+SELECT gaps.gap, gaps.gap_ns, owners.event_id, owners.label
 FROM query_table(gaps) AS gaps
 JOIN work ON gaps.run = work.run AND gaps.rank = work.rank AND gaps.after_id = work.event_id
+JOIN query_table(owners) AS owners ON work.run = owners.run AND work.rank = owners.rank AND work.op_id = owners.event_id
 JOIN begun
     ON work.run = begun.run AND work.rank = begun.rank AND work.launch_id = begun.launch_id
     AND gaps.start_ns > begun.first_ns;

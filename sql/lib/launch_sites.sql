@@ -65,6 +65,16 @@ SELECT around.run, around.rank, around.launch_id, named.launch_site
 FROM around
 JOIN named ON around.stack IS NOT DISTINCT FROM named.stack AND around.annotation IS NOT DISTINCT FROM named.annotation;
 
+-- captured_sites: the launch site of captured Python frames that stand for a call, as no op or annotation is known.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, event_id  as in events
+-- column launch_site VARCHAR  result of launch_site_name
+-- example: FROM captured_sites(events)
+CREATE OR REPLACE TEMP MACRO captured_sites(events) AS TABLE
+SELECT run, rank, event_id, launch_site_name(stack, NULL) AS launch_site
+FROM captured_calls(events)
+WHERE kind = 'python' AND stack IS NOT NULL;
+
 -- work_by_launch_site: time of work without a known op, by name, category and launch site; for work in a graph of which only the
 -- Python stack of the captured call is known, that is the line of the call.
 -- parameter events TABLE  `events`, or a part of it
@@ -82,10 +92,9 @@ WHERE work.op_id IS NULL AND is_busy(work.kind) AND sites.launch_site IS NOT NUL
 GROUP BY ALL
 UNION ALL
 SELECT
-    work.run, work.rank, work.kind, work.name, work.kernel_category, launch_site_name(work.python_stack, NULL) AS launch_site,
-    coalesce(sum(work.dur_ns), 0) AS site_ns
+    work.run, work.rank, work.kind, work.name, work.kernel_category, sites.launch_site, coalesce(sum(work.dur_ns), 0) AS site_ns
 FROM query_table(events) AS work
-JOIN (SELECT run, rank, event_id FROM query_table(events) WHERE kind = 'python' AND replays IS NOT NULL) AS frame
-    ON work.run = frame.run AND work.rank = frame.rank AND work.op_id = frame.event_id
-WHERE is_busy(work.kind) AND work.python_stack IS NOT NULL
+JOIN captured_sites(events) AS sites
+    ON work.run = sites.run AND work.rank = sites.rank AND work.op_id = sites.event_id
+WHERE is_busy(work.kind)
 GROUP BY ALL;

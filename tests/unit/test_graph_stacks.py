@@ -79,6 +79,8 @@ def test_lines_modules_and_launch_sites(tmp_path: Path, stacks: Path, is_whole: 
     assert issues(trace) == {}
     assert of_work(trace)[0] == ("gemm", ATTN_TEXT, "graph_stack")
     assert {way for *_, way in of_work(trace)} == {"graph_stack"}
+    captured = trace.sql("SELECT DISTINCT replays, pid FROM events WHERE replays IS NOT NULL")
+    assert captured.rows() == [(2, "captured graphs")]
     lines = trace.python_lines()
     own = {row["name"]: row["self_device_ns"] for row in lines.to_dicts() if row["self_device_ns"]}
     assert own == LINES
@@ -406,7 +408,7 @@ def test_files_without_stacks_are_refused_by_name(tmp_path: Path, replays: Path)
 
 
 def test_stacks_are_no_trace(stacks: Path) -> None:
-    with pytest.raises(NotATraceError, match=r"Python stacks of graph kernels.*captures='stacks"):
+    with pytest.raises(NotATraceError, match=r"Python stacks of graph kernels.*--captures"):
         load(stacks)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.arrays import coded, combined, encoded, ids, is_kind, numbers, words
+from profframe.facts.arrays import coded, combined, distinct, encoded, ids, is_kind, numbers, words
 from profframe.facts.fact import Note, Tables, listed, of_events, with_output
 from profframe.facts.forward import forward
 from profframe.facts.graph_captures.captured_rows import (
@@ -310,19 +310,18 @@ class _NodeRows:
         places = np.flatnonzero(self.stack >= 0)
         if not places.size:
             return
-        graphs, number = np.unique(self.node[places] >> GRAPH_BITS, return_inverse=True)
+        graphs, number = distinct(self.node[places] >> GRAPH_BITS)
         for graph, of_graph in zip(graphs.tolist(), rows_by_value(number), strict=True):
             at = places[of_graph]
-            pairs, which = np.unique(
-                np.stack((self.stack[at], self.label[at])), axis=1, return_inverse=True
-            )
-            leaves = [
-                Leaf(self.stacks.stacks[stack], *self._annotation(label))
-                for stack, label in pairs.T.tolist()
-            ]
-            rows = recorded_rows(leaves, np.unique(self.launch[at]).size)
+            which = combined(self.stack[at], self.label[at])
+            first = np.empty(int(which.max()) + 1, np.int64)
+            first[which[::-1]] = at[::-1]
+            pairs = zip(self.stack[first].tolist(), self.label[first].tolist(), strict=True)
+            leaves = [Leaf(self.stacks.stacks[s], *self._annotation(label)) for s, label in pairs]
+            launches, _ = distinct(self.launch[at])
+            rows = recorded_rows(leaves, launches.size)
             part = _CaptureRows(rows, f"graph {graph} of {files}")
-            part.add(self.runs.rows[at][None], rows.op_of_call[which.reshape(-1)], STACK)
+            part.add(self.runs.rows[at][None], rows.op_of_call[which], STACK)
             yield part
 
     def labelled_parts(self, is_captured: Sequence[bool]) -> Iterator[_CaptureRows]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.arrays import has_values, is_kind, numbers
+from profframe.facts.arrays import distinct, has_values, is_kind, numbers
 from profframe.facts.fact import Note, listed
 from profframe.facts.graph_captures.replays import NODE_BITS
 from profframe.intervals import Ints
@@ -151,11 +151,11 @@ def _together(sources: Sequence[StackSource]) -> NodeStacks:
         nodes.append(source.stacks.nodes)
         codes.append(codes_of[source.stacks.stack])
     every, of_every = np.concatenate(nodes), np.concatenate(codes)
-    distinct, place = np.unique(every, return_inverse=True)
-    low, high = np.full(distinct.size, len(number)), np.full(distinct.size, -1)
+    different, place = np.unique(every, return_inverse=True)
+    low, high = np.full(different.size, len(number)), np.full(different.size, -1)
     np.minimum.at(low, place, of_every)
     np.maximum.at(high, place, of_every)
-    return NodeStacks(distinct, np.where(low == high, low, -1), [*number])
+    return NodeStacks(different, np.where(low == high, low, -1), [*number])
 
 
 def unused_notes(
@@ -176,7 +176,7 @@ def unused_notes(
     """
     files = listed([source.file for source in own])
     node = nodes_of(events)
-    of_trace = np.unique(node[node >= 0])
+    of_trace, _ = distinct(node[node >= 0])
     unused = stacks.nodes[~np.isin(stacks.nodes, of_trace)]
     is_in_trace = np.isin(unused >> GRAPH_BITS, of_trace >> GRAPH_BITS)
     for mask, reason in ((~is_in_trace, _NO_GRAPH), (is_in_trace, _NO_NODE)):
@@ -184,9 +184,13 @@ def unused_notes(
             names = listed(np.unique(unused[mask] >> GRAPH_BITS).tolist())
             detail = f"{files}: {reason} (graphs {names})"
             yield "stack_without_kernel", int(mask.sum()), detail, None
-    open_ = np.setdiff1d(np.concatenate([launched, np.flatnonzero(node >= 0)]), used)
+    in_launch = np.zeros(events.num_rows, np.bool_)
+    in_launch[launched] = True
+    is_open = in_launch | (node >= 0)
+    is_open[used] = False
+    open_ = np.flatnonzero(is_open)
     place, _ = stacks.of(node[open_])
-    has_node, is_launched = node[open_] >= 0, np.isin(open_, launched)
+    has_node, is_launched = node[open_] >= 0, in_launch[open_]
     has_graph = np.isin(node[open_] >> GRAPH_BITS, stacks.nodes >> GRAPH_BITS)
     without = has_node & is_launched & (place < 0)
     for mask, reason in (
