@@ -133,6 +133,12 @@ def test_the_module_of_annotated_work_without_stacks(replays: Path) -> None:
     assert by_sql.rows() == [("layers.0.mlp", 6), ("layers.1.mlp", 8), (None, 6)]
 
 
+def test_an_annotation_without_a_module(tmp_path: Path) -> None:
+    """Torch writes None as a text."""
+    path = write_replays(tmp_path / "r.json", [work("gemm", 7, 0, name="x", module_fqn="None")])
+    assert load(path).modules().height == 0
+
+
 def test_modules_of_the_host_do_not_hide_those_of_graphs(tmp_path: Path) -> None:
     ids = '{"Python id": 1, "Python module id": 0}'
     module: dict[str, Any] = {"args": ids, "category": "python_function"}

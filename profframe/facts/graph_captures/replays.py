@@ -190,7 +190,10 @@ def _streams(events: pa.Table, rows: Ints, group: Ints) -> Ints:
 def _labels(events: pa.Table, rows: Ints) -> tuple[tuple[str | None, ...], tuple[str | None, ...]]:
     """The annotations of nodes, which torch writes as members of the arguments, and modules."""
     args = pl.Series(events["args"].take(pa.array(rows)), dtype=pl.String)
-    labels = [args.str.json_path_match(f"$.{member}") for member in _LABEL_MEMBERS]
+    # Torch writes the values of annotations as text, None too.
+    labels = [
+        args.str.json_path_match(f"$.{member}").replace("None", None) for member in _LABEL_MEMBERS
+    ]
     first = tuple(
         next((text for text in texts if text), None) for texts in zip(*labels, strict=True)
     )
