@@ -5,7 +5,7 @@
 -- lines are those of the call; the number of calls is then unknown, as it is for frames from the stacks of graph kernels alone.
 -- Compiled kernels have a stack from `load(provenance=)`: the first that torch lists; `fx_nodes` has all. Self time of a line is
 -- everything below it that is in no other user line. Device work belongs to the line of its launch, in a graph to that of the
--- captured call; backward work to the line of its forward op (`fwd_id`). The row without a name has the work outside all lines, so
+-- captured call; backward work to the line of its forward op (`fwd_id`). The row without a name has the work outside all lines:
 -- self_device_ns and self_backward_device_ns add up to that of the rank.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, regions, backward, gap_owners.
 -- needs: events
