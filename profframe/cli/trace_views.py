@@ -157,12 +157,20 @@ def _opening(trace: Trace, sort: str) -> TraceHeader:
         categories=trace.kernel_categories(),
         idle=trace.idle(per="device"),
         phases=trace.phases() if has_phases else none,
-        mfu=trace.mfu(per="phase" if has_phases else "run"),
+        mfu=_mfu(trace, has_phases),
         advice=trace.advice(),
         self_times=trace.self_times(sort=sort),
         used_devices=question(trace, "used_devices"),
         frameworks=question(trace, "frameworks"),
     )
+
+
+def _mfu(trace: Trace, has_phases: bool) -> pl.DataFrame:
+    """Utilization by run and, if there are any, by phase."""
+    import polars as pl
+
+    rows = trace.mfu()
+    return pl.concat([rows, trace.mfu(per="phase")]) if has_phases else rows
 
 
 def _quality(summary: Summary, width: int | None) -> Iterator[RenderableType]:

@@ -22,10 +22,10 @@ from profframe.intervals import Ints, nearest
 
 _N: Final = r"\d{1,18}"
 _SUMS: Final = rf"(\d{{1,9}})\(sq({_N})sk({_N})sqsq({_N})sqsk({_N})\)"
-_VLLM: Final = re.compile(rf"execute_{_N}_context_{_SUMS}_generation_{_SUMS}")
+_VLLM: Final = re.compile(rf"execute_{_N}_context_{_SUMS}_generation_{_SUMS}", re.ASCII)
 _SGLANG: Final = re.compile(r"step\[(?P<mode>\w+) (?P<values>[^\]]*)\]")
 _ATOM: Final = re.compile(r"(?P<mode>prefill|decode|eager_decode)\[(?P<values>.*)\]", re.DOTALL)
-_VALUE: Final = re.compile(rf"(?:^| )(\w+)=({_N})")
+_VALUE: Final = re.compile(rf"(?:^| )(\w+)=({_N})(?=[ /]|$)", re.ASCII)
 
 
 def lengths_of_step(name: str) -> BatchLengths | None:

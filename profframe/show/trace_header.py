@@ -60,6 +60,8 @@ _FOLDER: Final = re.compile(
     r"(?<![\w./\\~-])(?:~|[A-Za-z]:)?[/\\]?(?:[\w.@+~-]+[/\\]){2,}(?=[\w.@+-])"
 )
 """Matches leading folders of a path, which are dropped."""
+_RUN_AND_PHASES: Final = (pl.col("name").is_null(), pl.col("name").is_not_null())
+"""Rows of `mfu` by run, and by phase."""
 _DEVICE_KINDS: Final = ("kernel", "memcpy", "memset")
 
 
@@ -298,20 +300,26 @@ def _of_events(summary: Summary, span_ns: int) -> str:
 
 
 def _mfu(rows: pl.DataFrame) -> tuple[str, ...]:
-    """The utilization of each run, or of each phase, where it could be measured."""
-    measured = rows.drop_nulls("mfu")
+    """The utilization of each run and phase where it could be measured; no impossible one."""
+    measured = rows.filter(pl.col("mfu") <= 1)
     if not measured.height:
         return ()
-    parts = [units.share(part) for part in sorted(measured["mfu"], reverse=True)]
-    if measured["name"].null_count() == 0:
-        largest = measured.sort("mfu", descending=True).select("name", "mfu")
-        parts = [f"{name} {units.share(mfu)}" for name, mfu in largest.iter_rows()]
-    if len(parts) > _MOST_PARTS:
-        parts = [f"{parts[-1]} to {parts[0]}"]
+    runs, phases = (measured.filter(is_one) for is_one in _RUN_AND_PHASES)
+    if rows["run"].n_unique() > 1:
+        parts = [
+            f"{units.middle(units.visible(run), _LONGEST_NAME)} {units.share(mfu)}"
+            for run, mfu in runs.select("run", "mfu").iter_rows()
+        ]
+    else:
+        parts = [units.share(mfu) for mfu in runs["mfu"]]
+        largest = phases.sort("mfu", descending=True).select("name", "mfu")
+        parts += [f"{name} {units.share(mfu)}" for name, mfu in largest.iter_rows()]
+    if not parts:
+        return ()
     rates = sorted({units.flop_rate(rate) for rate in measured["peak_flop_per_s"]})
     types = sorted(measured["dtype"].unique())
     of = f"{rates[0]} {types[0]}" if len(rates) == len(types) == 1 else " and ".join(types)
-    text = f"{', '.join(parts)} of {of}"
+    text = f"{', '.join(parts[:_MOST_PARTS])} of {of}"
     share = measured["known_flops_share"].min()
     if not isinstance(share, float):
         return (text,)

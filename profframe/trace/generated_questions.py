@@ -890,7 +890,7 @@ def mfu(
     per
         What each row is. One of ``"run"``, ``"step"``, ``"phase"``, ``"annotation"``.
     model_flops_per_step
-        FLOPs of the model in a step of all loaded ranks, such as 6ND; 0 for those counted.
+        By run and step: FLOPs of a step of all ranks, such as 6ND.
     dtype
         Not the peak of the type with most. One of ``"fp64"``, ``"fp32"``, ``"tf32"``, ``"fp16"``,
         ``"bf16"``, ``"fp8"``, ``"fp6"``, ``"fp4"``, ``"int8"``.
@@ -901,8 +901,8 @@ def mfu(
     -------
     polars.DataFrame
         One row per (run, step, name), steps and names in the order of their first work. Columns:
-        ``run ranks step name mfu hfu dtype peak_flop_per_s known_flops_share model_flops
-        recomputed_flops devices steps device_ns note``.
+        ``run ranks step name mfu hfu dtype peak_flop_per_s known_flops_share known_product_share
+        model_flops recomputed_flops devices steps device_ns note``.
     """
     return answer(
         self,

@@ -282,8 +282,8 @@ def test_columns_are_fixed() -> None:
             "device_window_ns exposed_communication_ns idle_ns step_ns lag_ns"
         ),
         "mfu": (
-            "step name mfu hfu dtype peak_flop_per_s known_flops_share model_flops "
-            "recomputed_flops devices steps device_ns note"
+            "step name mfu hfu dtype peak_flop_per_s known_flops_share "
+            "known_product_share model_flops recomputed_flops devices steps device_ns note"
         ),
         "modules": (
             "step name module_id calls host_ns self_host_ns backward_host_ns total_host_ns kernels "

@@ -215,3 +215,16 @@ def test_latents_of_a_cache(op: str, arguments: list[Argument]) -> None:
     moved = 3 * 4 * 18 * 2 + keys * 18 * 2 + 3 * 4 * 16 * 2
     assert counts(op, arguments, NOBODY, GENERATING) == (flops, moved)
     assert op in FORMULAS
+
+
+def test_keys_of_another_model_are_not_those_of_the_step() -> None:
+    """Attention to the output of an encoder, which has other rows."""
+    new = [h(3, 4, 8), h(40, 2, 8), h(40, 2, 8), h(3, 4, 8)]
+    assert counts("vllm::unified_attention_with_output", new, NOBODY, GENERATING) == (None, None)
+
+
+def test_padded_rows_of_a_kernel_that_only_generates() -> None:
+    """Beside prompts whose rows would fill the padding."""
+    flops, _ = loops(GENERATING, 4, (8, 8))
+    arguments = [h(5, 4, 8), h(5, 4, 8), *PAGES]
+    assert counts("_C::paged_attention_v1", arguments, [(1, 50)], GENERATING)[0] == flops

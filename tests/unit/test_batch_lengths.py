@@ -54,6 +54,8 @@ def test_forms_of_servers(name: str, context: SequenceSums, generation: Sequence
         "step[DECODE bs=3 g_sq=3 g_sqsq=3 g_sk=6144]",
         "step[DECODE g_sq=3 g_sqsq=3 g_sqsk=6144 g_sk=6144]",
         "decode[bs=3 tok=3 d=3]",
+        "decode[bs=3 tok=3 sqsq=3 sqsk=90e3 sk=90e3]",
+        "decode[bs=3 tok=3 sqsq=3 sqsk=6144 sk=\u0666\u0661\u0664\u0664]",
         "dummy_decode[bs=3 tok=3 d=3 sqsq=3 sqsk=6144 sk=6144]",
         f"decode[bs=3 tok=3 sqsq={'9' * 5000} sqsk=1 sk=1]",
         "",

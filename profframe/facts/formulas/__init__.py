@@ -85,6 +85,8 @@ _SIDE_WORK: Final = frozenset(
     for name in table
 ) - {"MambaChunkScanCombinedFn", "MambaSplitConv1dScanCombinedFn"}
 """Ops that compute element by element, sum, or move data: not the work that a model is made of."""
+_GENERATED: Final = re.compile(r"triton_(?:poi|red|per|spl|for)_")
+"""Inductor's kernels that are no template of a product."""
 
 PATTERNS: Final = (*PRODUCT_NAMES, *SEQUENCE_NAMES, *TRITON_NAMES)
 """Patterns of names and formulas: versions of one kernel, and kernels named by a compiler.
@@ -136,7 +138,8 @@ def is_product(name: str) -> bool:
     >>> is_product("aten::mm"), is_product("aten::add"), is_product("my::op")
     (True, False, True)
     """
-    return _unwrapped(name) not in _SIDE_WORK
+    name = _unwrapped(name)
+    return name not in _SIDE_WORK and _GENERATED.match(name) is None
 
 
 def checked_formulas(formulas: object) -> Mapping[str, Formula | None]:

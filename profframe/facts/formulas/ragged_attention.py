@@ -311,6 +311,8 @@ def _unified(result: int | None) -> Formula:
 
     def widths(op: Op) -> tuple[SequenceSums, int, int]:
         query, key, value = (op.tensor(place) for place in range(3))
+        if key.shape[:1] != query.shape[:1]:  # of another model, such as an encoder
+            raise Unknown
         if op.batch is None:
             raise UnknownLengths
         rows, each = query.shape[0], math.prod(query.shape[1:])

@@ -118,11 +118,10 @@ class BatchLengths(NamedTuple):
         parts = [part for part in (self.generation, self.context) if part.queries == rows]
         if len(parts) == 1 or (parts and generates):
             return parts[0]
-        if generates and self.generation.queries < rows < 2 * self.generation.queries:
-            return self.generation
-        if not whole.queries < rows < 2 * whole.queries:
+        padded = self.generation if generates else whole
+        if not padded.queries < rows < 2 * padded.queries:
             raise UnknownLengths
-        return whole
+        return padded
 
 
 def alike(count: int, queries: int, keys: int) -> SequenceSums:
