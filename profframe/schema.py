@@ -954,6 +954,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("several_models", "work on devices that fit several models, whose names and sizes do not tell them apart", "peaks are those of the first; your own devices= says which it is"),
             Check("unknown_device", "kernels with known work on devices without known peaks", "their rates have no share of a peak"),
             Check("work_needs_lengths", "attention calls whose work depends on sequence lengths, which are in tensors and not recorded", "flops are NULL, and so are bytes of keys in pages of a cache; the step of a server may say the lengths"),
+            Check("uneven_attention", "attention calls of one step that take very different times for equal work: some may see only a window, which nothing records", "kept: their flops and bytes are an upper limit"),
             Check("faster_than_peak", "kernels that did their work faster than the peak of their device in their data type", "kept: they do less than the formula counts, or compute in another data type"),
             Check("faster_than_memory", "kernels that read and wrote faster than the peak of their device's memory", "kept: some of the data was in a cache, or the formula counts more than was moved"),
             Check("other_capture", "graph launches that match none of the given captures", "their work keeps the op around the launch"),

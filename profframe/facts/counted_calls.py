@@ -30,10 +30,14 @@ UNKNOWN: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ReplayWork:
-    """Work of the replays of captured ops by the kernels in them; the same rows for all of it."""
+    """Work of the replays of captured ops by the kernels in them; the same rows for all of it.
+
+    ``batch`` numbers the lengths of the step of each.
+    """
 
     kernels: Ints
     op: Ints
+    batch: Ints
     flops: Ints
     bytes: Ints
 
@@ -42,7 +46,8 @@ class ReplayWork:
 class CountedWork:
     """Work of each row that is an op with known work, else -1; ``dtype`` numbers ``dtypes``.
 
-    ``needs_lengths`` marks ops whose operations depend on lengths that were not recorded.
+    ``needs_lengths`` marks ops whose operations depend on lengths that were not recorded, ``batch``
+    numbers the lengths of those that have them from their step.
     ``replays`` is the work of captured ops of which each replay has lengths of its own.
     """
 
@@ -51,6 +56,7 @@ class CountedWork:
     dtype: Ints
     dtypes: list[str]
     needs_lengths: Mask
+    batch: Ints
     replays: ReplayWork
 
     def knows(self, name: str) -> Mask:
@@ -100,10 +106,12 @@ def counted_work(events: pa.Table, formulas: Mapping[str, Formula | None]) -> Co
     rows = rows[counts[3, rows] > 0]
     batch, batches = batch_lengths(events) if rows.size else (without, [])
     replayed = np.zeros(events.num_rows, np.bool_)
+    of_step = np.full(events.num_rows, UNKNOWN, np.int64)
     if batches:
         replayed[rows] = is_replayed(events)[rows]
         eager = rows[(batch[rows] >= 0) & ~replayed[rows]]
         counts[:, eager] = calls.counts(calls.number[eager], batch[eager], batches)
+        of_step[eager] = batch[eager]
     replays = _replay_work(events, replayed, calls, batch, batches)
     flops, bytes_, dtype, lacks = counts
     for values, replay_values in ((flops, replays.flops), (bytes_, replays.bytes)):
@@ -111,7 +119,7 @@ def counted_work(events: pa.Table, formulas: Mapping[str, Formula | None]) -> Co
     for values, recorded_values in zip((flops, bytes_), recorded.values(), strict=True):
         is_recorded = is_op & (recorded_values >= 0)
         values[is_recorded] = recorded_values[is_recorded]
-    work_ = CountedWork(flops, bytes_, dtype, list(calls.dtypes), lacks > 0, replays)
+    work_ = CountedWork(flops, bytes_, dtype, list(calls.dtypes), lacks > 0, of_step, replays)
     return replace(work_, needs_lengths=work_.needs_lengths & ~work_.knows("flops"))
 
 
@@ -153,16 +161,16 @@ def _replay_work(
     """Work of captured ops in each replay, whose lengths are those of the step of its launch."""
     none = np.empty(0, np.int64)
     if not replayed.any():
-        return ReplayWork(none, none, none, none)
+        return ReplayWork(none, none, none, none, none)
     kernels = np.flatnonzero(is_kind(events, ("kernel",)))
     inside = numbers(events, "op_id", missing=-1)[kernels]
     op = np.append(outermost(events, replayed), UNKNOWN)[inside]
     launch = numbers(events, "launch_id", missing=-1)[kernels]
     number = np.append(batch, UNKNOWN)[launch]
     has_lengths = (op >= 0) & (number >= 0)
-    kernels, op = kernels[has_lengths], op[has_lengths]
-    flops, bytes_, *_ = calls.counts(calls.number[op], number[has_lengths], batches)
-    return ReplayWork(kernels, op, flops, bytes_)
+    kernels, op, number = kernels[has_lengths], op[has_lengths], number[has_lengths]
+    flops, bytes_, *_ = calls.counts(calls.number[op], number, batches)
+    return ReplayWork(kernels, op, number, flops, bytes_)
 
 
 def _fill_if_equal(values: Ints, op: Ints, replay_values: Ints) -> None:

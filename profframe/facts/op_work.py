@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from profframe.facts.arrays import (
     column,
+    combined,
     encoded,
     ids,
     is_kind,
@@ -56,6 +57,8 @@ _DTYPE_NAMES: Final = tuple(
 """Data types by patterns in the names of kernels; the first match counts."""
 NO_FORMULAS: Final[Mapping[str, Formula | None]] = MappingProxyType({})
 _MOST_NAMES: Final = 5
+_FEWEST_CALLS: Final = 8
+"""Calls of equal work in a step that are enough to compare their times."""
 _LARGEST: Final = 1 << 62
 
 
@@ -79,7 +82,8 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
     the others share the rest. ``formulas`` take precedence over those of
     `profframe.facts.formulas`; None marks an op with unknown work. Attention of sequences whose
     lengths were not recorded has those of its step (`batch_lengths`), each replay of a captured one
-    those of its own; what has no FLOPs without them is counted (``work_needs_lengths``).
+    those of its own; what has no FLOPs without them is counted (``work_needs_lengths``), and what
+    takes very different times for the same (``uneven_attention``).
     """
     events = tables["events"]
     op_work = counted_work(events, formulas)
@@ -96,6 +100,7 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
     }
     return of_events(
         *_needing_lengths(events, op_work, owner),
+        *_uneven_attention(events, op_work, owner, calls),
         **{name: column(name, values, values >= 0) for name, values in shares.items()},
         work_id=ids(owner),
         work_dtype=_dtypes(events, op_work, kernels, owner, shares),
@@ -146,6 +151,43 @@ def _needing_lengths(events: pa.Table, op_work: CountedWork, owner: Ints) -> Ite
     shown = ", ".join(f"{name} ({-calls_})" for calls_, name in ordered[:_MOST_NAMES])
     rest = f" and {len(ordered) - _MOST_NAMES} more" if len(ordered) > _MOST_NAMES else ""
     yield "work_needs_lengths", rows.size, f"calls of {shown}{rest}", int(rows[0])
+
+
+def _uneven_attention(
+    events: pa.Table, op_work: CountedWork, owner: Ints, calls: _KernelCalls
+) -> Iterator[Note]:
+    """A note on attention of one step whose calls take very different times for equal work.
+
+    Some layers may see only a window, which a server does not record: the quartiles of their times
+    are then far apart.
+    """
+    batch = np.append(op_work.batch, UNKNOWN)[owner]
+    replays = op_work.replays
+    is_owner = owner[replays.kernels] == replays.op
+    batch[replays.kernels[is_owner]] = replays.batch[is_owner]
+    batch = np.where(calls.flops >= 0, batch[calls.kernels], UNKNOWN)
+    rows = np.flatnonzero(batch >= 0)
+    if not rows.size:
+        return
+    _, first, call = np.unique(calls.number[rows], return_index=True, return_inverse=True)
+    dur = np.bincount(call, calls.dur[rows]).astype(np.int64)
+    names, texts = words(events, "name")
+    rows = rows[first]
+    op = owner[calls.kernels[rows]]
+    group = combined(names[op], batch[rows], calls.flops[rows])
+    order = np.lexsort((dur, group))
+    bounds = np.flatnonzero(np.append(True, group[order][1:] != group[order][:-1]))
+    size = np.diff(np.append(bounds, group.size))
+    low, high = (dur[order][bounds + size * part // 4] for part in (1, 3))
+    uneven = np.flatnonzero((size >= _FEWEST_CALLS) & (2 * high > 3 * low))
+    for code in np.unique(names[op[order[bounds[uneven]]]]).tolist():
+        of_name = uneven[names[op[order[bounds[uneven]]]] == code]
+        detail = (
+            f"calls of {texts[code]}: a quarter in at most {low[of_name[0]]} ns, a quarter in at"
+            f" least {high[of_name[0]]} ns"
+        )
+        example = int(op[order[bounds[of_name[0]]]])
+        yield "uneven_attention", int(size[of_name].sum()), detail, example
 
 
 def _with_inner_types(events: pa.Table, op_work: CountedWork, owner: Ints) -> CountedWork:

@@ -54,6 +54,7 @@ CERTAIN: Final = {
     "unknown_device",
     "unnamed_device",
     "work_needs_lengths",
+    "uneven_attention",
 }
 """Notes that do not say that an event was dropped or changed."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from profframe.facts import add_facts
@@ -136,3 +139,23 @@ def test_each_replay_of_a_captured_call_has_the_lengths_of_its_step() -> None:
     alone = events(rows[:4], source(graph)).to_pylist()
     calls = [row["flops"] for row in alone if row["name"] == "_C::paged_attention_v1"]
     assert calls == [work(50)[0]] * 2
+
+
+def uneven(times: Sequence[int]) -> list[Any]:
+    """What quality says of one step, whose calls of attention have kernels of these times."""
+    rows: list[Row] = [step(50, 0, 900)]
+    for place, time in enumerate(times):
+        rows += [attention(10 * place + 1, 10 * place + 9), call(10 * place + 2, place + 1)]
+        rows.append(kernel(1000 * place, 1000 * place + time, place + 1))
+    quality = add_facts(tables(*rows))["quality"].to_pylist()
+    return [(row["events"], row["detail"]) for row in quality if row["issue"] == "uneven_attention"]
+
+
+def test_equal_calls_that_take_very_different_times() -> None:
+    """As layers with and without a window, of which nothing is recorded."""
+    ((calls, detail),) = uneven([100, 300] * 4)
+    assert calls == 8
+    assert detail.endswith("a quarter in at most 100 ns, a quarter in at least 300 ns")
+    assert uneven([100, 149] * 4) == []
+    assert uneven([100] * 7 + [900]) == []
+    assert uneven([100, 300] * 3) == []  # too few
