@@ -13,22 +13,10 @@ from profframe.facts.formulas.sequence_lengths import (
     seen,
 )
 from profframe.facts.formulas.unknowns import UnknownLengths
+from tests.oracles.sequences import Sequences, sums
 
-Sequences = list[tuple[int, int]]
-"""Queries, and keys that were in the cache before them."""
 SEQUENCES = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 9)), min_size=1, max_size=5)
 WINDOW = st.none() | st.integers(1, 20)
-
-
-def sums(sequences: Sequences) -> SequenceSums:
-    lengths = [(queries, cached + queries) for queries, cached in sequences]
-    return SequenceSums(
-        len(lengths),
-        sum(queries for queries, _ in lengths),
-        sum(keys for _, keys in lengths),
-        sum(queries**2 for queries, _ in lengths),
-        sum(queries * keys for queries, keys in lengths),
-    )
 
 
 def visible(sequences: Sequences, causal: bool, window: int | None) -> list[set[tuple[int, int]]]:

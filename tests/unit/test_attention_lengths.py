@@ -9,27 +9,15 @@ from __future__ import annotations
 import pytest
 
 from profframe.facts.formulas import FORMULAS, Op, counted, formula_of
-from profframe.facts.formulas.sequence_lengths import BatchLengths, SequenceSums
+from profframe.facts.formulas.sequence_lengths import BatchLengths
+from tests.oracles.sequences import Sequences, sums
 from tests.unit.calls import NONE, Argument, f, fp8, h, op_of, v
 from tests.unit.library_calls import i32, u8
 
-Sequences = list[tuple[int, int]]
-"""New tokens, and tokens in the cache before them."""
 PROMPTS: Sequences = [(4, 0), (3, 5)]
 GENERATING: Sequences = [(1, 6), (1, 11), (1, 2)]
 VERIFYING: Sequences = [(3, 6), (3, 11)]
 NOBODY: Sequences = []
-
-
-def sums(sequences: Sequences) -> SequenceSums:
-    lengths = [(new, new + cached) for new, cached in sequences]
-    return SequenceSums(
-        len(lengths),
-        sum(new for new, _ in lengths),
-        sum(keys for _, keys in lengths),
-        sum(new * new for new, _ in lengths),
-        sum(new * keys for new, keys in lengths),
-    )
 
 
 def loops(
