@@ -103,6 +103,8 @@ def _data(parts: list[Part]) -> dict[str, Any]:
     frames, charts, flames = {}, {}, {}
     for part in parts:
         if isinstance(part, (TablePart, Sliders, Flame)):
+            if part.key in frames:
+                raise ValueError(f"two tables of a page would share the rows of {part.key}")
             frames[part.key] = part.view
         if isinstance(part, Flame):
             flames[part.key] = {"frame": part.key, "options": part.options}

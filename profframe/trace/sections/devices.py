@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 import polars as pl
 
-from profframe.pages.report.page_parts import PageSection, Part
+from profframe.pages.report.page_parts import ChoicePart, PageSection, Part
 from profframe.show.kernel_names import shortened
 from profframe.trace.sections.replies import Context, whole
 
@@ -55,7 +56,10 @@ _LAYERS: Final = (
     "graph", "block", "phase", "replays", "kernels", "layers", "layer_kernels", "before", "after",
     "layers_ns", "share", "p50_ns", "slowest_layer", "slowest_ns", "slowest_ratio", "sequence",
 )  # fmt: skip
-_MFU: Final = "How much of their peak the devices put into the model (MFU, HFU)"
+_MFU: Final = (
+    "step", "name", "mfu", "hfu", "dtype", "peak_flop_per_s", "known_flops_share", "model_flops",
+    "recomputed_flops", "devices", "steps", "device_ns", "note",
+)  # fmt: skip
 _ROOFLINE: Final = (
     "device", "short_name", "calls", "total_ns", "share", "lost_ns", "bound", "flop_per_s",
     "flop_share", "bytes_per_s", "bandwidth_share", "peak_dtype", "note",
@@ -193,6 +197,19 @@ def counters(context: Context) -> PageSection | None:
     return PageSection("Counters", "What counters of the trace measured.", tuple(parts))
 
 
+def _utilization(context: Context) -> Iterator[ChoicePart]:
+    """How much of their peak devices put into the model, by what it is known of."""
+    title = "Model FLOPs utilization"
+    replies = {per: context.answer("mfu", per=per) for per in ("run", "step", "phase")}
+    tables = tuple(
+        (per, context.table(reply, f"{title} by {per}", _MFU, key=f"mfu-{per}"))
+        for per, reply in replies.items()
+        if reply.frame["mfu"].count()
+    )
+    if tables:
+        yield ChoicePart("utilization", "By", tables, title)
+
+
 def roofline(context: Context) -> PageSection | None:
     """How close kernels came to what their device can do."""
     reply = context.answer("roofline")
@@ -200,11 +217,8 @@ def roofline(context: Context) -> PageSection | None:
         return None
     names = shortened(reply.frame.select(short_name="name"), "short_name")
     reply = replace(reply, frame=reply.frame.hstack(names))
-    parts: list[Part] = [*context.chart("roofline", "Roofline")]
-    for per in ("run", "step", "phase"):
-        used = context.answer("mfu", per=per)
-        if used.frame["mfu"].count():
-            parts.append(context.table(used, f"Utilization per {per}", title=_MFU))
+    parts: list[Part] = [*_utilization(context)]
+    parts += context.chart("roofline", "Roofline")
     parts.append(context.table(reply, "Roofline", _ROOFLINE, "lost_ns"))
     return PageSection(
         "Roofline",
