@@ -157,7 +157,7 @@ def _opening(trace: Trace, sort: str) -> TraceHeader:
         categories=trace.kernel_categories(),
         idle=trace.idle(per="device"),
         phases=trace.phases() if has_phases else none,
-        mfu=_mfu(trace, has_phases),
+        mfu=_mfu(trace, has_phases) if summary.overview["kernels"].sum() else none,
         advice=trace.advice(),
         self_times=trace.self_times(sort=sort),
         used_devices=question(trace, "used_devices"),

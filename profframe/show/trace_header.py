@@ -301,7 +301,7 @@ def _of_events(summary: Summary, span_ns: int) -> str:
 
 def _mfu(rows: pl.DataFrame) -> tuple[str, ...]:
     """The utilization of each run and phase where it could be measured; no impossible one."""
-    measured = rows.filter(pl.col("mfu") <= 1)
+    measured = rows.filter(pl.col("mfu") <= 1) if rows.height else rows
     if not measured.height:
         return ()
     runs, phases = (measured.filter(is_one) for is_one in _RUN_AND_PHASES)
