@@ -8,8 +8,9 @@
 -- occurrences overlap once. A run without device work has the FLOPs of its ops, and no MFU. Where too few FLOPs are counted
 -- (below 0.8 of one of the known shares), or records of kernels are missing, MFU and HFU are NULL. note: no_device,
 -- unknown_device, no_products, no_peak (of the type), no_type (of the given FLOPs: name it with dtype), unknown_work (too few are
--- counted), lost_work (calls whose kernels are missing), unknown_step (of no known length); some_ranks: only these count, others
--- have no step that does; mixed_types: a tenth or more of the FLOPs is of other types; over_peak: more than possible.
+-- counted), lost_work (calls whose kernels are missing), unknown_step (of no known length, or cut by a filter); some_ranks: only
+-- these count, others have no step that does; mixed_types: a tenth or more of the FLOPs is of other types; over_peak: more than
+-- possible.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, steady_steps, busy, roofline.
 -- needs: events, profiler_steps, devices
 -- recorded: slices
@@ -45,14 +46,35 @@ used AS MATERIALIZED (
     FROM lanes_used
     QUALIFY kernel_ns IS NULL OR kernel_ns * 100 >= sum(kernel_ns) OVER (PARTITION BY run, rank)
 ),
-steps AS MATERIALIZED (
+step_work AS (
+    SELECT run, rank, step, min(start_ns) AS start_ns, max(start_ns + dur_ns) AS end_ns
+    FROM events
+    WHERE is_busy(kind) AND step IS NOT NULL
+    GROUP BY run, rank, step
+),
+numbered_steps AS (
     SELECT
         run, rank, step,
-        CASE WHEN bool_and(lack IS NULL AND step_ns IS NOT NULL) THEN sum(step_ns) END AS window_ns,
-        bool_and(is_steady IS DISTINCT FROM false AND lack IS NULL AND step_ns IS NOT NULL) AS is_counted
+        bool_and(lack IS NULL AND step_ns IS NOT NULL) AS is_known,
+        bool_and(is_steady IS DISTINCT FROM false) AS is_steady,
+        sum(step_ns) AS step_ns,
+        min(device_start_ns) AS start_ns,
+        max(device_start_ns + device_window_ns) AS end_ns
     FROM steady_steps(profiler_steps)
     WHERE (run, rank) IN (SELECT (run, rank) FROM used) OR run NOT IN (SELECT run FROM used)
     GROUP BY run, rank, step
+),
+-- Work of a step may have been filtered out, which its length does not tell.
+steps AS MATERIALIZED (
+    SELECT
+        numbered_steps.run, numbered_steps.rank, numbered_steps.step,
+        is_known AND numbered_steps.start_ns IS NOT DISTINCT FROM step_work.start_ns
+            AND numbered_steps.end_ns IS NOT DISTINCT FROM step_work.end_ns AS is_whole,
+        CASE WHEN is_whole THEN step_ns END AS window_ns,
+        is_whole AND is_steady AS is_counted
+    FROM numbered_steps
+    LEFT JOIN step_work
+        ON numbered_steps.run = step_work.run AND numbered_steps.rank = step_work.rank AND numbered_steps.step = step_work.step
 ),
 runs AS (
     SELECT used.run, count(DISTINCT used.rank) AS ranks, count(DISTINCT steps.rank) AS ranks_with_steps
