@@ -149,6 +149,16 @@ def is_kind(events: pa.Table | ColumnView, kinds: Collection[str]) -> Mask:
     return once(events, "kind", kinds, lambda column: _fixed(is_text(column, *kinds)))
 
 
+def of_launches(events: pa.Table, values: Ints) -> Ints:
+    """For rows on devices the value of their launch, or of their op without one; else their own."""
+    launch, op = (numbers(events, name, missing=-1) for name in ("launch_id", "op_id"))
+    cause = np.where(launch >= 0, launch, op)
+    result: Ints = np.where(
+        is_kind(events, schema.ON_DEVICE_KINDS), np.append(values, -1)[cause], values
+    )
+    return result
+
+
 def source_order(events: pa.Table | ColumnView) -> Ints:
     """The profiler's own order of the rows; rows without a number come last."""
     return numbers(events, "ev_idx", missing=_LAST)

@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from profframe import schema
-from profframe.facts.arrays import is_kind, numbers, present, words
+from profframe.facts.arrays import is_kind, numbers, of_launches, present, words
 from profframe.facts.formulas.sequence_lengths import NO_SEQUENCES, BatchLengths, SequenceSums
 from profframe.intervals import Ints, nearest
 
@@ -114,9 +113,7 @@ def batch_lengths(events: pa.Table) -> tuple[Ints, list[BatchLengths]]:
     is_host = present(events, "preorder")
     parent = np.where(is_host, numbers(events, "parent_id", missing=-1), -1)
     number = np.append(of_mark, -1)[nearest(parent, is_host & (of_mark >= 0))]
-    launch, op = (numbers(events, name, missing=-1) for name in ("launch_id", "op_id"))
-    on_device = is_kind(events, schema.ON_DEVICE_KINDS)
-    number = np.where(on_device, np.append(number, -1)[np.where(launch >= 0, launch, op)], number)
+    number = of_launches(events, number)
     return np.where(number >= 0, number, _of_phases(events, of_mark)), distinct
 
 

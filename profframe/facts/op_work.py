@@ -236,15 +236,15 @@ def _kernel_calls(
 ) -> _KernelCalls:
     call = _call_numbers(events, kernels, owner)
     has_others = np.bincount(call + 1)[call + 1] > 1
+    replays = op_work.replays
+    varies = np.zeros(owner.size + 1, np.bool_)
+    varies[replays.op] = True
+    is_owner = owner[replays.kernels] == replays.op
     amounts = []
     for name in ("flops", "bytes"):
-        amount = np.append(getattr(op_work, name), UNKNOWN)
-        of_replay, replays = np.full(owner.size, UNKNOWN, np.int64), op_work.replays
-        is_owner = owner[replays.kernels] == replays.op
+        of_owner = np.append(getattr(op_work, name), UNKNOWN)[owner[kernels]]
+        of_replay = np.full(owner.size, UNKNOWN, np.int64)
         of_replay[replays.kernels[is_owner]] = getattr(replays, name)[is_owner]
-        varies = np.zeros(owner.size + 1, np.bool_)
-        varies[replays.op] = True
-        of_owner = amount[owner[kernels]]
         amounts.append(np.where(varies[owner[kernels]], of_replay[kernels], of_owner))
     return _KernelCalls(kernels, call, has_others, numbers(events, "dur_ns")[kernels], *amounts)
 

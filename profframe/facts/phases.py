@@ -18,6 +18,7 @@ from profframe.facts.arrays import (
     is_kind,
     nulls,
     numbers,
+    of_launches,
     present,
     stream_codes,
     words,
@@ -254,11 +255,7 @@ def _on_host(events: pa.Table, phase: Ints, worth: Ints) -> Ints:
     marks = np.flatnonzero(is_mark)
     outer = np.append(around, -1)[parent[marks]]
     owner = _openings(marks, outer, numbers(events, "depth")[marks], phase, worth)
-    owner = np.append(owner, -1)[around]
-    launch, op = (numbers(events, name, missing=-1) for name in ("launch_id", "op_id"))
-    cause = np.where(launch >= 0, launch, op)
-    on_device = is_kind(events, schema.ON_DEVICE_KINDS)
-    return np.where(on_device, np.append(owner, -1)[cause], owner)
+    return of_launches(events, np.append(owner, -1)[around])
 
 
 def _openings(marks: Ints, outer: Ints, depth: Ints, phase: Ints, worth: Ints) -> Ints:

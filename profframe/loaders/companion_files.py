@@ -27,6 +27,12 @@ _OF_EVENTS: Final = ("event_id", "linked_by")
 """Columns of an execution trace that link its nodes to events."""
 
 
+def given_paths(source: Source | Iterable[Source]) -> list[Source]:
+    """The paths that a user gave, one or several; raises `ParameterError` for anything else."""
+    is_one = isinstance(source, (str, bytes, os.PathLike)) or not isinstance(source, Iterable)
+    return paths_of(source if is_one else list(source))  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, eq=False)
 class GivenFiles:
     """Files that are given with traces; equal if their contents are.
@@ -53,8 +59,7 @@ class GivenFiles:
         ParameterError
             It is not a path, or it is a store.
         """
-        is_one = isinstance(source, (str, bytes, os.PathLike)) or not isinstance(source, Iterable)
-        files = trace_files(paths_of(source if is_one else list(source)))  # type: ignore[arg-type]
+        files = trace_files(given_paths(source))
         return cls(files.paths, files.optional)
 
     @cached_property

@@ -13,8 +13,8 @@ import pyarrow as pa
 from profframe import schema
 from profframe.errors import NoTraceFoundError
 from profframe.facts.fact import Note, Tables
-from profframe.loaders.companion_files import GivenFiles
-from profframe.loaders.discovery import Source, paths_of, trace_files
+from profframe.loaders.companion_files import GivenFiles, given_paths
+from profframe.loaders.discovery import Source, trace_files
 from profframe.loaders.run_names import readable
 from profframe.loaders.tables import skipped_file
 from profframe.readers.provenance import CompiledGraph
@@ -42,10 +42,9 @@ class Provenance(GivenFiles):
         ParameterError
             It is not a path, or it is a store.
         """
-        is_one = isinstance(source, (str, bytes, os.PathLike)) or not isinstance(source, Iterable)
         paths: list[Path] = []
         optional: set[Path] = set()
-        for path in paths_of(source if is_one else list(source)):  # type: ignore[arg-type]
+        for path in given_paths(source):
             if Path(path).is_dir():
                 below = _below(Path(path))
                 optional.update(below)

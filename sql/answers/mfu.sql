@@ -34,17 +34,13 @@
 -- steps                BIGINT              steps of all ranks that count; NULL without, and by phase or annotation
 -- device_ns            BIGINT     ns       device time: of each rank, times its devices; NULL if it is not known for one
 -- note                 VARCHAR             reasons why a share is NULL or doubtful, separated by spaces; see above
-WITH lanes_used AS MATERIALIZED (
-    SELECT run, rank, device, sum(dur_ns) AS kernel_ns
+WITH used AS MATERIALIZED (
+    SELECT run, rank, device
     FROM events
     WHERE kind = 'kernel'
     GROUP BY run, rank, device
-),
--- A device with a hundredth of the kernel time of its rank takes no part: a stray fill or copy.
-used AS MATERIALIZED (
-    SELECT run, rank, device
-    FROM lanes_used
-    QUALIFY kernel_ns IS NULL OR kernel_ns * 100 >= sum(kernel_ns) OVER (PARTITION BY run, rank)
+    -- A device with less than a hundredth of the kernel time of its rank takes no part, such as one with a stray fill.
+    QUALIFY sum(dur_ns) IS NULL OR sum(dur_ns) * 100 >= sum(sum(dur_ns)) OVER (PARTITION BY run, rank)
 ),
 step_work AS (
     SELECT run, rank, step, min(start_ns) AS start_ns, max(start_ns + dur_ns) AS end_ns
@@ -253,7 +249,7 @@ shares AS (
         capacities.device_ns, capacities.capacity, capacities.has_peak, capacities.has_model,
         coalesce(least(known_flops_share, known_product_share) >= 0.8, false) AS is_known,
         is_given AND (is_known OR is_type_given) AS has_type,
-        NOT is_lossy AND (is_known OR has_type) AS is_shown
+        is_known AND NOT is_lossy AS is_counted
     FROM typed
     LEFT JOIN capacities
         ON typed.run = capacities.run AND typed.step IS NOT DISTINCT FROM capacities.step
@@ -264,8 +260,8 @@ SELECT
     counted_ranks AS ranks,
     step,
     name,
-    CASE WHEN is_shown OR (is_lossy AND has_type) THEN model_flops / nullif(capacity, 0) END AS mfu,
-    CASE WHEN is_known AND NOT is_lossy THEN (flops + coalesce(recomputed_flops, 0)) / nullif(capacity, 0) END AS hfu,
+    CASE WHEN is_counted OR has_type THEN model_flops / nullif(capacity, 0) END AS mfu,
+    CASE WHEN is_counted THEN (flops + coalesce(recomputed_flops, 0)) / nullif(capacity, 0) END AS hfu,
     dtype,
     capacity * 1e9 / nullif(device_ns, 0) AS peak_flop_per_s,
     known_flops_share,
