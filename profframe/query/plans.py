@@ -4,6 +4,9 @@ For a small trace DuckDB takes several times as long to plan a question as to ru
 kept reads `Slot` objects in place of tables: each question fills them with the tables of its trace,
 and empties them when it ends. All plans are in databases of the process, which read no file and run
 no SQL of the user's.
+
+From 2.0.1 on DuckDB plans a prepared statement that reads a view anew each time. There the views
+and macros of a question are kept, and the question is planned each time, but only once.
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ _DATABASES: Final = 8
 _KEPT: Final = 128
 """Most plans that are kept; each takes one to two megabytes."""
 _NAME: Final = "plan"
+_EXECUTE: Final = f"EXECUTE {_NAME}"
 _HUGEINT: Final = pa.decimal128(38, 0)
 """The Arrow type of DuckDB's 128-bit sums, which Arrow would divide in another way."""
 _RUN_ONCE: Final = ("ASOF_JOIN", "IE_JOIN")
@@ -67,6 +71,7 @@ class Slot(ArrowScanSource):
     def __init__(self, rows: pa.Table) -> None:  # not the base's: what it wraps is itself
         self.obj = None
         self.schema: pa.Schema = rows.schema
+        self.times_planned = 0
         self._planned: int = rows.num_rows
         self._rows: pa.Table | None = None
 
@@ -80,7 +85,8 @@ class Slot(ArrowScanSource):
 
     def rows(self) -> int:
         """How many rows to expect; for the planner."""
-        return self._planned
+        self.times_planned += 1
+        return self._planned if self._rows is None else self._rows.num_rows
 
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
@@ -132,15 +138,22 @@ class Question:
 
 @dataclass(eq=False)
 class _Plan:
-    """A question that DuckDB has planned, and the slots that it reads."""
+    """A question on a cursor that has what it needs, and the slots that it reads."""
 
     database: duckdb.DuckDBPyConnection
     cursor: duckdb.DuckDBPyConnection
     slots: Mapping[str, Slot]
+    statement: str
+    """What runs it: a prepared statement, or its SQL."""
     may_run_again: bool | None = None
     """None until it is looked up, by the second question."""
     held_rows: int = 0
     """Rows of its largest table, if it may hold them and they are not few."""
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether DuckDB keeps how it runs it, and what its operators have read."""
+        return self.statement == _EXECUTE
 
     def fits(self, tables: Tables) -> bool:
         """Whether tables have the types that were planned for."""
@@ -151,7 +164,7 @@ class _Plan:
         try:
             for name, slot in self.slots.items():
                 slot.fill(tables[name])
-            return self.cursor.sql(f"EXECUTE {_NAME}").to_arrow_table()
+            return rows_of(self.cursor, self.statement)
         finally:
             for slot in self.slots.values():
                 slot.empty()
@@ -164,7 +177,7 @@ class _Plan:
     def runs_again(self) -> bool:
         """Whether the plan can be run a second time."""
         if self.may_run_again is None:
-            [(_, text)] = self.cursor.execute(f"EXPLAIN (FORMAT json) EXECUTE {_NAME}").fetchall()
+            [(_, text)] = self.cursor.execute(f"EXPLAIN (FORMAT json) {_EXECUTE}").fetchall()
             self.may_run_again = not any(operator in text for operator in _RUN_ONCE)
         return self.may_run_again
 
@@ -182,6 +195,7 @@ class Plans:
         self._databases: dict[_Place, tuple[duckdb.DuckDBPyConnection, macros.Shared]] = {}
         self._idle = OrderedDict[_Key, list[_Plan]]()
         self._once = set[_Key]()
+        self._keeps_statements = False
 
     def cursor(self, tables: Tables, memory_limit: str | None) -> duckdb.DuckDBPyConnection:
         """A new connection for several questions about tables, which it does not have yet."""
@@ -205,6 +219,7 @@ class Plans:
                 if alone:
                     _optimize_with(opened, _FOR_FEW_ROWS)
                 self._databases[place] = opened, macros.Shared()
+                self._keeps_statements = _keeps_statements(opened)
             database, shared = self._databases[place]
         cursor = database.cursor()
         with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
@@ -233,7 +248,7 @@ class Plans:
         try:
             yield plan
             if most <= MOST_ROWS and key not in self._once:
-                plan.held_rows = most if most > _FEW_ROWS else 0
+                plan.held_rows = most if plan.is_prepared and most > _FEW_ROWS else 0
                 self._give_back(key, plan)
                 if plan.held_rows:
                     self._free_rows()
@@ -275,8 +290,10 @@ class Plans:
                 part.view(cursor, name, f"_{name}")
         steps = {step: f"FROM {macros.kept(step)}" for step in question.steps}
         macros.load_apart(cursor, question.sql, steps)
+        if not self._keeps_statements:
+            return _Plan(database, cursor, slots, question.sql, may_run_again=True)
         cursor.execute(f"PREPARE {_NAME} AS\n{question.sql}")
-        return _Plan(database, cursor, slots)
+        return _Plan(database, cursor, slots, _EXECUTE)
 
     def _give_back(self, key: _Key, plan: _Plan) -> None:
         """Keep a plan for the next question; the one that was not asked for longest goes."""
@@ -364,6 +381,24 @@ def _optimize_with(connection: duckdb.DuckDBPyConnection, kept: Collection[str])
     names = connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
     without = ",".join(name for (name,) in names if name not in kept)
     connection.execute(f"SET disabled_optimizers = '{without}'")
+
+
+def _keeps_statements(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether this release of DuckDB runs a prepared statement as it was planned."""
+    slot = Slot(pa.table({"a": [1]}))
+    slot.fill(slot.schema.empty_table())
+    with connection.cursor() as cursor:
+        cursor.register("slot", slot)
+        cursor.execute(f"PREPARE {_NAME} AS FROM slot")
+        times = slot.times_planned
+        cursor.execute(_EXECUTE).fetchall()
+    return slot.times_planned == times
+
+
+def rows_of(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+    """The rows of one statement, which is planned once; DuckDB plans a relation twice."""
+    # Of a script, the rows are those of its last statement that has any.
+    return connection.sql(f"{sql}\n;\nRESET VARIABLE nothing").to_arrow_table()
 
 
 def give(connection: duckdb.DuckDBPyConnection, name: str, rows: Slot | pa.Table) -> None:

@@ -24,7 +24,7 @@ from profframe.query.parameters import (
     values,
     with_values,
 )
-from profframe.query.plans import NO_TABLES, Tables, give, planning_without, take
+from profframe.query.plans import NO_TABLES, Tables, give, planning_without, rows_of, take
 from profframe.query.rules import ANSWER, RAW_FINDINGS, SETTLED, SHARED_FIRST, Advice
 from profframe.query.sandbox import Terms
 from profframe.query.sources import Columns
@@ -86,18 +86,12 @@ def on(connection: duckdb.DuckDBPyConnection, *, reuse: bool = True) -> Select:
         try:
             macros.load(connection, sql, reuse=reuse)
             with planning_without(connection, without):
-                connection.execute(f"PREPARE {_ONCE} AS\n{sql}")
-            answer = connection.sql(f"EXECUTE {_ONCE}").to_arrow_table()
-            connection.execute(f"DEALLOCATE {_ONCE}")  # it holds what it has read
-            return answer
+                return rows_of(connection, sql)
         finally:
             for name, rows in given.items():
                 take(connection, name, rows)
 
     return select
-
-
-_ONCE: Final = "once"
 
 
 def prepare(

@@ -24,8 +24,10 @@ LAST = Question("SELECT list(b ORDER BY a) AS bs FROM t ASOF JOIN u ON t.k = u.k
 OVERLAPS = Question("SELECT count(*) AS n FROM t JOIN u ON t.a < u.b + 5 AND t.a + 5 > u.b")
 
 
-@pytest.fixture
-def kept() -> Iterator[Plans]:
+@pytest.fixture(params=[True, False], ids=["prepared", "planned each time"])
+def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plans]:
+    """Plans as with a release that keeps how a prepared statement runs, and with another."""
+    monkeypatch.setattr(plans, "_keeps_statements", lambda _: request.param)
     own = Plans()
     yield own
     own.close()
@@ -159,6 +161,7 @@ def test_no_plan_of_a_large_table_is_kept(kept: Plans, monkeypatch: pytest.Monke
     assert ask(kept, SUM, t=numbers(1, 2, 3, 4)) == [10]
 
 
+@pytest.mark.parametrize("kept", [True], indirect=True)
 def test_rows_that_plans_hold_are_freed_the_oldest_first(
     kept: Plans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,10 +194,33 @@ def test_only_columns_that_are_asked_for_are_read(monkeypatch: pytest.MonkeyPatc
         asked.append(columns)
         return stream(self, columns, filters)
 
-    monkeypatch.setattr(Slot, "stream", watched)
     own = Plans()
+    assert ask(own, SUM, t=numbers(1)) == [1]
+    monkeypatch.setattr(Slot, "stream", watched)
     assert ask(own, SUM, t=numbers(1, 2)) == [3]
     assert asked == [[0]]
+    own.close()
+
+
+def test_a_question_is_planned_as_seldom_as_duckdb_lets_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From 2.0.1 on a prepared statement that reads a view is planned each time it runs."""
+    own, sized, rows = Plans(), list[Slot](), Slot.rows
+
+    def watched(slot: Slot) -> int:
+        sized.append(slot)
+        return rows(slot)
+
+    monkeypatch.setattr(Slot, "rows", watched)
+
+    def times_planned(values: int) -> int:
+        sized.clear()
+        assert ask(own, SUM, t=numbers(values)) == [values]
+        return len(sized)
+
+    first, second, third = map(times_planned, range(3))
+    assert first > second == third == int(duckdb.__version__ != "2.0.0")
     own.close()
 
 
