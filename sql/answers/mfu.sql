@@ -224,22 +224,27 @@ typed AS (
         AND sums.name IS NOT DISTINCT FROM ranks_of.name
     LEFT JOIN runs ON sums.run = runs.run
 ),
-capacities AS (
+rated AS (
     SELECT
-        typed.run, typed.step, typed.name,
-        count(*) AS devices,
-        CASE WHEN bool_and(window_ns IS NOT NULL) THEN sum(window_ns) END AS device_ns,
-        CASE WHEN bool_and(window_ns IS NOT NULL AND peak_rate(work_dtype, d) IS NOT NULL) THEN
-            sum(window_ns * (peak_rate(work_dtype, d) / 1e9))
-        END AS capacity,
-        bool_and(peak_rate(work_dtype, d) IS NOT NULL) AS has_peak,
-        bool_and(coalesce(peak_rate(work_dtype, d), d.bandwidth_bytes_per_s) IS NOT NULL) AS has_model,
-        max(peak_dtype(work_dtype, d)) AS dtype
+        typed.run, typed.step, typed.name, parts.window_ns, devices.bandwidth_bytes_per_s,
+        peak_rate(work_dtype, devices) AS rate,
+        peak_dtype(work_dtype, devices) AS dtype
     FROM typed
     JOIN parts
         ON typed.run = parts.run AND typed.step IS NOT DISTINCT FROM parts.step AND typed.name IS NOT DISTINCT FROM parts.name
-    LEFT JOIN devices AS d ON parts.run = d.run AND parts.rank = d.rank AND parts.device = d.device
-    GROUP BY typed.run, typed.step, typed.name
+    LEFT JOIN devices ON parts.run = devices.run AND parts.rank = devices.rank AND parts.device = devices.device
+),
+capacities AS (
+    SELECT
+        run, step, name,
+        count(*) AS devices,
+        CASE WHEN bool_and(window_ns IS NOT NULL) THEN sum(window_ns) END AS device_ns,
+        CASE WHEN bool_and(window_ns IS NOT NULL AND rate IS NOT NULL) THEN sum(window_ns * (rate / 1e9)) END AS capacity,
+        bool_and(rate IS NOT NULL) AS has_peak,
+        bool_and(coalesce(rate, bandwidth_bytes_per_s) IS NOT NULL) AS has_model,
+        max(dtype) AS dtype
+    FROM rated
+    GROUP BY run, step, name
 ),
 shares AS (
     SELECT

@@ -50,7 +50,8 @@ FROM (
     FROM query_table(events)
     WHERE kind = 'kernel' AND coalesce(flops, bytes) IS NOT NULL
 ) AS used
-LEFT JOIN query_table(devices) AS d ON used.run = d.run AND used.rank = d.rank AND used.device = d.device;
+LEFT JOIN (SELECT run, rank, device, places AS d FROM query_table(devices) AS places) AS models
+    ON used.run = models.run AND used.rank = models.rank AND used.device = models.device;
 
 -- needs_flops: work that its operations may limit, so that a limit from bytes alone says little: products, attention,
 -- convolutions, state spaces, and work without a category. All other work is memory-bound.

@@ -22,7 +22,8 @@ WITH kernels AS (
             kind = 'kernel' AND dur_ns > 0 AND flops IS NULL
             AND name IN (SELECT name FROM shared_names WHERE is_fp32_product(kind, name))
     ) AS work
-    JOIN devices AS d ON work.run = d.run AND work.rank = d.rank AND work.device = d.device
+    JOIN (SELECT run, rank, device, devices AS d FROM devices) AS models
+        ON work.run = models.run AND work.rank = models.rank AND work.device = models.device
     JOIN shared_windows AS windows ON work.run = windows.run AND work.rank = windows.rank
     WHERE windows.steps = 0 OR work.step IS NOT NULL
 )

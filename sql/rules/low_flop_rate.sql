@@ -24,7 +24,8 @@ WITH kernels AS (
         FROM events
         WHERE kind = 'kernel' AND flops > 0 AND dur_ns > 0
     ) AS work
-    JOIN devices AS d ON work.run = d.run AND work.rank = d.rank AND work.device = d.device
+    JOIN (SELECT run, rank, device, devices AS d FROM devices) AS models
+        ON work.run = models.run AND work.rank = models.rank AND work.device = models.device
     JOIN shared_windows AS windows ON work.run = windows.run AND work.rank = windows.rank
     WHERE windows.steps = 0 OR work.step IS NOT NULL
 ),
