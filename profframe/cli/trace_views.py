@@ -35,6 +35,13 @@ if TYPE_CHECKING:
 
 _MAX_THREADS: Final = 40
 _MAX_GAPS: Final = 5
+_CONTENTS: Final = """
+    SELECT
+        coalesce(bool_or(phase_id IS NOT NULL), false) AS has_phases,
+        coalesce(bool_or(is_busy(kind) OR lost_start_ns IS NOT NULL), false) AS has_work
+    FROM events
+"""
+"""Whether there are inference phases, and work of devices, or calls whose work is lost."""
 _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread_name")
 
 
@@ -125,11 +132,11 @@ def _parts(
         *_rank_rankings(trace),
         ("Self time", opening.self_times),
     ]
-    kernels = compact_tables.kernels(
-        trace.kernels(per="name" if output.full_names else "short_name")
-    )
+    if opening.breakdown.height:
+        kernels = trace.kernels(per="name" if output.full_names else "short_name")
+        rankings.append(("Kernels", compact_tables.kernels(kernels)))
     readable = output.of(trace, moments=False)
-    for name, rows in (*rankings, ("Kernels", kernels)):
+    for name, rows in rankings:
         if rows.height:
             parts.append(terminal.ranking(readable(rows), top, width, name))
     return [*parts, *_quality(summary, width)]
@@ -148,14 +155,12 @@ def _opening(trace: Trace, sort: str) -> TraceHeader:
     if summary.words.is_all:
         frameworks = pl.DataFrame(schema={"framework": pl.String})
         return TraceHeader(summary, none, none, none, none, none, none, none, none, frameworks)
-    has_phases = (
-        own_rows(trace, "SELECT 1 FROM events WHERE phase_id IS NOT NULL LIMIT 1").height > 0
-    )
+    [(has_phases, has_work)] = own_rows(trace, _CONTENTS).rows()
     return TraceHeader(
         summary=summary,
-        breakdown=trace.time_breakdown(),
-        categories=trace.kernel_categories(),
-        idle=trace.idle(per="device"),
+        breakdown=trace.time_breakdown() if has_work else none,
+        categories=trace.kernel_categories() if has_work else none,
+        idle=trace.idle(per="device") if has_work else none,
         phases=trace.phases() if has_phases else none,
         mfu=_mfu(trace, has_phases) if summary.overview["kernels"].sum() else none,
         advice=trace.advice(),

@@ -87,6 +87,8 @@ class TimeParts:
     @classmethod
     def of(cls, breakdown: pl.DataFrame) -> TimeParts | None:
         """The sums; None if no device did anything."""
+        if breakdown.is_empty():
+            return None
         is_step = pl.col("step").is_not_null() & pl.col("lack").is_null() & (pl.col("span_ns") > 0)
         steps = breakdown.filter(is_step)
         whole = breakdown.filter(pl.col("step").is_null(), pl.col("span_ns") > 0)
