@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 14
+SCHEMA_VERSION: Final = 15
 """Version of the tables below; a store of another version is refused."""
 
 TEXT: Final = pa.string()
@@ -421,6 +421,13 @@ DEVICES = Table(
 )  # fmt: skip
 
 _NO_STACK = "none recorded"
+PINNED: Final = "PINNED_HOST"
+"""Type of the device that pinned host memory is, in the tables of memory snapshots."""
+_MEMORY_OF = (
+    Column("device_type", NAME, f"CUDA or XPU; {PINNED} for pinned memory of the host, which is a device of its own.", null=_UNKNOWN),
+    Column("device", INT32, "Index of the device.", null="pinned host memory, or " + _UNKNOWN),
+)  # fmt: skip
+_POOL = "Memory pool, such as that of a graph or of torch.cuda.MemPool: JSON list of two numbers; [0,0] is the default pool."
 
 SEGMENTS = Table(
     "segments",
@@ -429,7 +436,7 @@ SEGMENTS = Table(
     (
         *_KEY,
         Column("segment_id", INT64, "Number of the segment in the source's order: 0-based, dense within (run, rank)."),
-        Column("device", INT32, "Index of the device.", null=_UNKNOWN),
+        *_MEMORY_OF,
         Column("address", INT64, "Where it begins.", null=_UNKNOWN),
         Column("bytes", INT64, "Its size.", "bytes", _UNKNOWN),
         Column("allocated_bytes", INT64, "Bytes of its allocated blocks.", "bytes", _UNKNOWN),
@@ -437,7 +444,7 @@ SEGMENTS = Table(
         Column("requested_bytes", INT64, "Bytes that were asked for, before rounding.", "bytes", _UNKNOWN),
         Column("stream", INT64, "Stream that it belongs to, as numbered in the source; 0 is the default stream.", null=_UNKNOWN),
         Column("segment_type", NAME, "large, small, ...", null=_UNKNOWN),
-        Column("pool", NAME, "Memory pool, such as that of a graph: JSON list of two numbers; [0,0] is the default pool.", null=_UNKNOWN),
+        Column("pool", NAME, _POOL, null=_UNKNOWN),
         Column("is_expandable", BOOL, "Whether it can grow.", null=_UNKNOWN),
         Column("stack_id", INT64, "Stack of its allocation, in `stacks`.", null=_NO_STACK),
     ),
@@ -452,12 +459,13 @@ BLOCKS = Table(
         *_KEY,
         Column("block_id", INT64, "Number of the block in the source's order: 0-based, dense within (run, rank)."),
         Column("segment_id", INT64, "`segment_id` of its segment.", null="in a list without a segment"),
-        Column("device", INT32, "Index of the device.", null=_UNKNOWN),
+        *_MEMORY_OF,
         Column("address", INT64, "Where it begins; if the source does not say, after the previous block.", null=_UNKNOWN),
         Column("bytes", INT64, "Its size.", "bytes", _UNKNOWN),
         Column("requested_bytes", INT64, "Bytes that were asked for, before rounding.", "bytes", "inactive, or " + _UNKNOWN),
         Column("state", NAME, "active_allocated, active_pending_free or active_awaiting_free (freed, but waiting for a stream), inactive.", null=_UNKNOWN),
         Column("stack_id", INT64, "Stack that it was allocated in, in `stacks`.", null=_NO_STACK),
+        Column("metadata", NAME, "Text of the program for it, if the source has one for blocks.", null="none"),
     ),
     is_optional=True,
 )  # fmt: skip
@@ -469,7 +477,7 @@ ALLOCATIONS = Table(
     (
         *_KEY,
         Column("allocation_id", INT64, "Number of the allocation: 0-based, dense within (run, rank); by device, those from before the first record last."),
-        Column("device", INT32, "Index of the device.", null=_UNKNOWN),
+        *_MEMORY_OF,
         Column("address", INT64, "Where it begins.", null=_UNKNOWN),
         Column("bytes", INT64, "Requested bytes; if the source does not say, its size.", "bytes", _UNKNOWN),
         Column("alloc_ns", INT64, "When it was allocated.", "ns", "before the first record, or without times"),
@@ -480,6 +488,10 @@ ALLOCATIONS = Table(
         Column("free_event_id", INT64, "`allocator_event_id` of the record that its memory became free.", null="alive at the end"),
         Column("stream", INT64, "Stream that it was made for, as numbered in the source.", null=_UNKNOWN),
         Column("stack_id", INT64, "Stack that it was made in, in `stacks`.", null=_NO_STACK),
+        Column("pool", NAME, _POOL, null="not recorded, as by older torch, and not alive at the end"),
+        Column("metadata", NAME, "Text that the program had set when it was made (`torch.cuda.memory._set_memory_metadata`).", null="none, or before the first record"),
+        Column("annotation", NAME, "Text that the program gave it last, after it was made (`torch.cuda.memory._annotate_tensor`); `allocator_events` has all.", null="none"),
+        Column("compile_context", NAME, "torch.compile graph that made it.", null="none, or before the first record"),
         Column("category", NAME, "Purpose. If a joined live profile has the same record, `memory.category`. Otherwise by these rules, in this order: optimizer_state, made in `Optimizer.step` and alive when that ends; gradient, made by a backward function and alive when that backward pass ends; parameter, made where an nn.Module creates or moves its own (`__init__`, `to`, `_apply`: frames of its stack or of the trace) and never freed; input, made in a DataLoader or by a copy from the host to a device outside modules; activation, made by an op of the forward pass or in a call of an nn.Module, and alive when the next backward pass begins; temporary, freed in the step, backward or forward pass that made it; parameter again, made in the trace before its first forward pass, never freed and as large as some gradient.", null="not known without a trace, or fits no rule"),
         Column("op_id", INT64, "`event_id` of the innermost host op that it was made in, as in `allocator_events`.", null="no trace joined with it, outside ops, or its thread is not known"),
         Column("step", INT64, "N of the `ProfilerStep#N` that it was made in.", null="no trace joined with it, or in no step"),
@@ -494,8 +506,8 @@ ALLOCATOR_EVENTS = Table(
     (
         *_KEY,
         Column("allocator_event_id", INT64, "Number of the record in the source's order, device by device: 0-based, dense within (run, rank)."),
-        Column("device", INT32, "Index of the device.", null=_UNKNOWN),
-        Column("action", NAME, "alloc free_requested free_completed segment_alloc segment_free segment_map segment_unmap snapshot oom.", null=_UNKNOWN),
+        *_MEMORY_OF,
+        Column("action", NAME, "alloc free_requested free_completed segment_alloc segment_free segment_map segment_unmap snapshot oom annotate.", null=_UNKNOWN),
         Column("address", INT64, "Where the memory begins.", null="oom, or " + _UNKNOWN),
         Column("bytes", INT64, "Requested bytes, or bytes of the segment.", "bytes", _UNKNOWN),
         Column("stream", INT64, "Stream, as numbered in the source.", null=_UNKNOWN),
@@ -503,7 +515,9 @@ ALLOCATOR_EVENTS = Table(
         Column("device_free_bytes", INT64, "Free bytes on the device when memory ran out.", "bytes", "not oom"),
         Column("stack_id", INT64, "Stack, in `stacks`.", null=_NO_STACK),
         Column("compile_context", NAME, "torch.compile graph that ran.", null="none, or " + _UNKNOWN),
-        Column("allocation_id", INT64, "`allocation_id` of the allocation that it makes or frees.", null="neither"),
+        Column("pool", NAME, _POOL, null="not recorded, as by older torch"),
+        Column("metadata", NAME, "Text that the program had set on its thread; of annotate, the text that it gave the allocation.", null="none"),
+        Column("allocation_id", INT64, "`allocation_id` of the allocation that it makes, frees or annotates.", null="none of these"),
         Column("op_id", INT64, "`event_id` of the innermost host op that it was made in: on the thread of the profiler's own record of it (`memory`, or [OutOfMemory] in `instants`), else on the only thread inside an op at that time.", null="no trace joined with it, outside ops, or several threads are inside one"),
         Column("step", INT64, "N of the `ProfilerStep#N` that it was made in.", null="no trace joined with it, or in no step"),
     ),
@@ -521,6 +535,10 @@ STACKS = Table(
         Column("name", NAME, "Name of the function.", null=_UNKNOWN),
         Column("file", NAME, "Its file.", null=_UNKNOWN),
         Column("line", INT64, "Line in the file.", null=_UNKNOWN),
+        Column("fx_node", NAME, "Node of the FX graph that the line was generated for, in snapshots with `augment_with_fx_traces=True`.", null="not a line of code that FX generated, or not recorded"),
+        Column("fx_op", NAME, "Kind of that node: call_function, call_module, output, ...", null="no node"),
+        Column("fx_target", NAME, "What that node calls.", null="no node"),
+        Column("fx_trace", NAME, "Lines of the model that the node is from, as text.", null="no node, or " + _UNKNOWN),
     ),
     is_optional=True,
 )  # fmt: skip
@@ -897,6 +915,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("mixed_traces", "one file has several traces that cannot be told apart", "loaded as one: ids of different traces may collide"),
             Check("no_events", "the source holds no events", "loaded as an empty trace"),
             Check("odd_value", "values of a database, a memory snapshot or a memory record that do not have the type of their column, such as numbers beyond 64 bits", "became NULL, or text"),
+            Check("unread_key", "values in records, blocks and frames of a memory snapshot, under keys that profframe does not know, such as those of a later torch", "not loaded: `traces.metadata` has the keys"),
             Check("rows_not_loaded", "rows of tables that profframe does not load, such as operating system calls, scheduling and samples", "counted in traces.accounted, not loaded"),
             Check("unknown_table", "rows of tables whose names extend that of a table of work, calls or ranges, such as `NVTX_EVENTS_COPY`", "counted in traces.accounted, not loaded: what they hold is missing from all times"),
             # Events.

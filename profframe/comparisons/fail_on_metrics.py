@@ -148,7 +148,7 @@ def _chances(measures: Mapping[str, Measure], measured: Comparison) -> dict[str,
 
 
 def check_peak_limits(limits: Sequence[Limit], rows: pl.DataFrame) -> list[Verdict]:
-    """Check the peaks of two memory snapshots against limits.
+    """Check the peaks of two memory snapshots against limits, without pinned memory of the host.
 
     Parameters
     ----------
@@ -170,8 +170,9 @@ def check_peak_limits(limits: Sequence[Limit], rows: pl.DataFrame) -> list[Verdi
     for one in limits:
         if one.metric != "memory":
             raise ParameterError(f"{one.metric}: memory snapshots have only memory")
+    of_devices = rows.filter(pl.col("memory") == "device")
     base, other = (
-        Sampled(("",), (int(rows[f"{side}_peak_bytes"].sum()),)) for side in ("base", "other")
+        Sampled(("",), (int(of_devices[f"{side}_peak_bytes"].sum()),)) for side in ("base", "other")
     )
     return verdicts(limits, {"memory": Measure(base, other, "bytes")})
 

@@ -8,14 +8,18 @@ from typing import Any, Final
 
 import polars as pl
 
+from profframe import schema
 from profframe.errors import ParameterError, UnknownNameError, explain_unknown_arguments
 from profframe.loaders.load import load
 from profframe.query.renamed import with_new_names
 from profframe.show.empty_frames import why_empty
 from profframe.show.frame import frame
+from profframe.show.snapshot_text import PINNED_MEMORY
 from profframe.trace.trace import Trace
 
-PER: Final = ("stack", "frame", "module", "category")
+PER: Final = (
+    "stack", "frame", "module", "category", "pool", "metadata", "fx_node", "annotation",
+)  # fmt: skip
 _SIDES: Final = ("base", "other")
 _NUMBERS: Final = ("peak_bytes", "peak_blocks", "end_bytes", "end_blocks")
 
@@ -27,7 +31,7 @@ def diff_memory(
     """Compare two memory snapshots: what they hold at their peaks and at their ends.
 
     Stacks are the same if all their frames are. Devices and ranks of a run are added up, each
-    with its own peak.
+    with its own peak; pinned memory of the host has rows of its own.
 
     Parameters
     ----------
@@ -36,15 +40,17 @@ def diff_memory(
     names
         Names of the sides, for the columns ``base`` and ``other``.
     per
-        What each row is: ``"stack"``, ``"frame"``, ``"module"`` or ``"category"``, as in
-        `memory_stacks`.
+        What each row is: ``"stack"``, ``"frame"``, ``"module"``, ``"category"``, ``"pool"``,
+        ``"metadata"``, ``"fx_node"`` or ``"annotation"``, as in `memory_stacks`.
 
     Returns
     -------
     polars.DataFrame
-        One row per ``name`` (and ``stack``, by stack), the largest change at the peak first, then
-        at the end, then by name and stack:
+        One row per ``memory`` and ``name`` (and ``stack``, by stack), the largest change at the
+        peak first, then at the end, then by name, stack and memory:
 
+        ``memory``
+            ``device`` or ``pinned host``.
         ``name stack``
             As in `memory_stacks`.
         ``base_peak_bytes other_peak_bytes change_peak_bytes``
@@ -75,7 +81,7 @@ record one with profframe.record_memory() (docs/memory_snapshots.md)
     """
     if per not in PER:
         raise UnknownNameError.one_of("per", per, PER)
-    keys = ["name", "stack"]
+    keys = ["memory", "name", "stack"]
     sides = []
     for name, source in zip(names, (base, other), strict=True):
         rows = _side(source, name, per)
@@ -114,7 +120,8 @@ record one with profframe.record_memory() (docs/memory_snapshots.md)
         pl.col("change_end_bytes").abs(),
         "name",
         "stack",
-        descending=[True, True, False, False],
+        "memory",
+        descending=[True, True, False, False, False],
         nulls_last=True,
     )
     return frame(
@@ -130,7 +137,10 @@ def _side(source: Any, name: str, per: str) -> pl.DataFrame:
     """Rows of one side; its trace is released before the next one."""
     trace = source if isinstance(source, Trace) else load(source)
     held = trace.memory_stacks(per=per, top=0)
-    rows = pl.DataFrame(held)
+    is_pinned = (pl.col("device_type") == schema.PINNED).fill_null(value=False)
+    rows = pl.DataFrame(held).with_columns(
+        memory=pl.when(is_pinned).then(pl.lit(PINNED_MEMORY)).otherwise(pl.lit("device"))
+    )
     if rows["run"].n_unique() > 1:
         raise ParameterError(f"{name}: has several runs, but a side must be one run")
     if not rows.height:

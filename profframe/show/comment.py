@@ -7,12 +7,13 @@ ends early, no HTML begins, nobody is mentioned.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from profframe.show import columns, diff_text, run_limits_text, units
 from profframe.show.kernel_names import short_name
+from profframe.show.snapshot_text import PINNED_MEMORY
 
 if TYPE_CHECKING:
     import polars as pl
@@ -125,12 +126,17 @@ def memory_comment(rows: pl.DataFrame, text: str, limits: CheckedLimits, *, top:
     lines += _limits(limits, _SIZES[0][1])
     changed = rows.filter(rows["status"] != "equal")
     cells = [
-        [_label(row["name"]), *(units.size(row[f"{side}_peak_bytes"]) for side in _CHANGES)]
+        [_memory_label(row), *(units.size(row[f"{side}_peak_bytes"]) for side in _CHANGES)]
         for row in changed.head(min(top, _SIZES[0][0])).iter_rows(named=True)
     ]
     if cells:
         lines += _table(["at the peak", "base", "other", "change"], cells)
     return "\n".join(lines) + "\n"
+
+
+def _memory_label(row: Mapping[str, Any]) -> str:
+    is_pinned = row["memory"] == PINNED_MEMORY
+    return _label(row["name"]) + (f" ({PINNED_MEMORY})" if is_pinned else "")
 
 
 def rows_table(frame: pl.DataFrame) -> str:

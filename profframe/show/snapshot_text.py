@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from profframe import schema
 from profframe.show import units
 from profframe.show.hang_text import moment
 
@@ -14,10 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SHOWN: Final = (
-    "run", "rank", "device", "name", "peak_bytes", "peak_blocks", "peak_share", "end_bytes",
-    "unfreed_bytes", "allocations",
+    "run", "rank", "device_type", "device", "name", "peak_bytes", "peak_blocks", "peak_share",
+    "end_bytes", "unfreed_bytes", "allocations",
 )  # fmt: skip
+UNTOLD: Final = frozenset({None, "unknown", "[0,0]"})
+"""Names of groups of memory that say nothing: without one, or the default pool."""
+PINNED_MEMORY: Final = "pinned host"
+"""Rows of `profframe.diff_memory` of pinned memory of the host."""
 _NAMED: Final = pl.col("name").fill_null("(no name)")
+_KEYS: Final = ("run", "rank", "device_type", "device")
 _UTC_NS: Final = 1_200_000_000_000_000_000
 
 
@@ -39,14 +45,13 @@ def headline(
     """
     several = [name for name in ("run", "rank") if stacks[name].n_unique() > 1]
     lines = []
-    for row in failures.group_by("run", "rank", "device", maintain_order=True).last().to_dicts():
+    for row in failures.group_by(_KEYS, maintain_order=True).last().to_dicts():
         lines += [_where(row, several) + line for line in _failure(row)]
         number = failures.filter(device=row["device"], run=row["run"], rank=row["rank"]).height
         if number > 1:
             lines.append(f"It is the last of {units.plural(number, 'time')} that memory ran out")
-    keys = ("run", "rank", "device")
-    for key, rows in stacks.group_by(keys, maintain_order=True):
-        place = dict(zip(keys, key, strict=True))
+    for key, rows in stacks.group_by(_KEYS, maintain_order=True):
+        place = dict(zip(_KEYS, key, strict=True))
         start = _where(place, several)
         own = [pl.col(name).eq_missing(pl.lit(value)) for name, value in place.items()]
         lines.append(start + _peak(rows, moments.filter(own)))
@@ -73,7 +78,7 @@ def contents(row: Mapping[str, Any]) -> str:
 def table(stacks: pl.DataFrame) -> pl.DataFrame:
     """Rows of `memory_stacks` by a name, with the columns that people look at first."""
     rows = stacks.filter((pl.col("peak_bytes") > 0) | (pl.col("end_bytes") > 0)).select(_SHOWN)
-    constant = [name for name in ("run", "rank", "device") if rows[name].n_unique() < 2]
+    constant = [name for name in _KEYS if rows[name].n_unique() < 2]
     named = rows.drop(constant).with_columns(_NAMED)
     return named.rename(lambda name: name.replace("peak_", "held_"))
 
@@ -87,23 +92,34 @@ def changes(rows: pl.DataFrame) -> tuple[str, pl.DataFrame]:
         As `profframe.diff_memory` returns them.
     """
     base, other = (units.visible(rows[side][0]) for side in ("base", "other"))
+    pinned = rows.filter(pl.col("memory") == PINNED_MEMORY)
+    texts = [_held(rows.filter(pl.col("memory") != PINNED_MEMORY))]
+    texts += [f"of pinned host memory {_held(pinned)}"] if pinned.height else []
+    text = f"{base} and {other} hold {'; '.join(texts)}"
+    changed = rows.filter(pl.col("status") != "equal")
+    return text, changed.select(
+        *(["memory"] if pinned.height else []),
+        _NAMED, "base_peak_bytes", "other_peak_bytes", "change_peak_bytes", "base_end_bytes",
+        "other_end_bytes", "change_end_bytes", "status",
+    )  # fmt: skip
+
+
+def _held(rows: pl.DataFrame) -> str:
+    """What two snapshots hold of one kind of memory."""
     parts = []
     for what in ("peak", "end"):
         before, after = (int(rows[f"{side}_{what}_bytes"].sum()) for side in ("base", "other"))
         change = f"{'+' if after >= before else '-'}{units.size(abs(after - before))}"
         parts.append(f"at the {what} {units.size(before)} and {units.size(after)} ({change})")
-    text = f"{base} and {other} hold {', '.join(parts)}"
-    changed = rows.filter(pl.col("status") != "equal")
-    return text, changed.select(
-        _NAMED, "base_peak_bytes", "other_peak_bytes", "change_peak_bytes", "base_end_bytes",
-        "other_end_bytes", "change_end_bytes", "status",
-    )  # fmt: skip
+    return ", ".join(parts)
 
 
 def _where(row: Mapping[str, Any], several: Sequence[str]) -> str:
     """The device, and the run and rank if there are several."""
     texts = {"run": f"run {row['run']!r}", "rank": f"rank {row['rank']}"}
     parts = [texts[name] for name in several]
+    if row["device_type"] == schema.PINNED:
+        parts.append("pinned host memory")
     parts += [] if row["device"] is None else [f"device {row['device']}"]
     return f"{', '.join(parts)}: " if parts else ""
 

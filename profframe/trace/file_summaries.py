@@ -26,6 +26,9 @@ _MEMORY_BY: Final = MappingProxyType(
     {
         "category": "What held memory by category,",
         "module": "What held memory by module,",
+        "metadata": "What held memory by text of the program,",
+        "pool": "What held memory by pool,",
+        "fx_node": "What held memory by FX node,",
         "frame": "What held memory by line of code,",
     }
 )
@@ -126,7 +129,7 @@ def memory(trace: BaseTrace) -> FileSummary:
         rows = stacks
         if by != "frame" or at != "peak":
             rows = answer(trace, "memory_stacks", per=by, at=at, top=0)
-        if {*rows["name"]} - {None, "unknown"}:
+        if {*rows["name"]} - snapshot_text.UNTOLD:
             tables.append((f"{title} {when}", snapshot_text.table(rows)))
     excerpts: tuple[str, ...] = ()
     if failures.height and failures["stack"][-1]:

@@ -337,14 +337,14 @@ def fragmentation(
     -------
     polars.DataFrame
         One row per segment with blocks, per (run, rank), by device, the most inactive bytes first,
-        then by segment_id. Columns: ``run rank device segment_id segment_type pool stream bytes
-        active_bytes inactive_bytes free_blocks largest_free_bytes unused_bytes inactive_share
-        request_bytes fits_block fits_segment is_releasable``.
+        then by segment_id. Columns: ``run rank device_type device segment_id segment_type pool
+        stream bytes active_bytes inactive_bytes free_blocks largest_free_bytes unused_bytes
+        inactive_share request_bytes fits_block fits_segment is_releasable``.
 
         With ``per=piece``: how the segments of a memory snapshot are divided into blocks. One row
         per piece, per (run, rank, device), by device, the largest segments first, then by
-        segment_id and place in the segment. Columns: ``run rank device segment_id segment_type
-        segment_bytes offset_bytes bytes state blocks segments pieces``.
+        segment_id and place in the segment. Columns: ``run rank device_type device segment_id
+        segment_type segment_bytes offset_bytes bytes state blocks segments pieces``.
     """
     return answer(
         self,
@@ -795,12 +795,13 @@ def memory_stacks(
     sort: Text | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """What a memory snapshot holds at the peak and at the end, by stack, frame, module or category.
+    """What a memory snapshot holds at the peak and at the end, by stack, module, pool, ...
 
     Parameters
     ----------
     per
-        What each row is. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
+        What each row is. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``, ``"pool"``,
+        ``"metadata"``, ``"fx_node"``, ``"annotation"``.
     at
         Peak, or the last time that memory ran out; change: from one moment to another. One of
         ``"peak"``, ``"oom"``, ``"change"``.
@@ -822,14 +823,14 @@ def memory_stacks(
     -------
     polars.DataFrame
         One row per name, per (run, rank, device), by device, the most held at the peak first, then
-        at the end, then by name. Columns: ``run rank device stack_id name peak_ns peak_bytes
-        peak_blocks peak_share end_bytes end_blocks unfreed_bytes unfreed_blocks allocations
-        allocated_bytes stack``.
+        at the end, then by name. Columns: ``run rank device_type device stack_id name peak_ns
+        peak_bytes peak_blocks peak_share end_bytes end_blocks unfreed_bytes unfreed_blocks
+        allocations allocated_bytes stack``.
 
         With ``at=change``: what a memory snapshot holds more of at one time than at another. One
         row per name, per (run, rank, device), with memory allocated or freed for good in between,
-        by device, largest change first. Columns: ``run rank device stack_id name from_bytes
-        to_bytes change_bytes made_bytes made_blocks freed_bytes freed_blocks stack``.
+        by device, largest change first. Columns: ``run rank device_type device stack_id name
+        from_bytes to_bytes change_bytes made_bytes made_blocks freed_bytes freed_blocks stack``.
     """
     return answer(
         self,
@@ -1055,8 +1056,8 @@ def out_of_memory(
     Returns
     -------
     polars.DataFrame
-        One row per record `oom`, per (run, rank), in their order. Columns: ``run rank device
-        allocator_event_id time_ns requested_bytes device_free_bytes missing_bytes held_bytes
+        One row per record `oom`, per (run, rank), in their order. Columns: ``run rank device_type
+        device allocator_event_id time_ns requested_bytes device_free_bytes missing_bytes held_bytes
         held_blocks reserved_bytes inactive_bytes largest_free_bytes segment_free_bytes fits_block
         fits_segment fits_sum frame holder_bytes holder_frame holder_stack_id stack``.
     """
@@ -1484,8 +1485,8 @@ def snapshot_timeline(
     Parameters
     ----------
     per
-        What each row of a moment is. One of ``"device"``, ``"stack"``, ``"frame"``, ``"module"``,
-        ``"category"``.
+        What each row is. One of ``"device"``, ``"stack"``, ``"frame"``, ``"module"``,
+        ``"category"``, ``"pool"``, ``"metadata"``, ``"fx_node"``, ``"annotation"``.
     points
         Maximum moments per device, from 5; 0 for all.
     top
@@ -1497,8 +1498,8 @@ def snapshot_timeline(
     -------
     polars.DataFrame
         One row per moment, per (run, rank, device), by device and moment, and within it per name,
-        the largest at the peak first. Columns: ``run rank device event_id time_ns stack_id name
-        is_rest allocated_bytes active_bytes reserved_bytes``.
+        the largest at the peak first. Columns: ``run rank device_type device event_id time_ns
+        stack_id name is_rest allocated_bytes active_bytes reserved_bytes``.
     """
     return answer(
         self, "snapshot_timeline", per=per, points=points, top=top, sort=sort, columns=columns

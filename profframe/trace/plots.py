@@ -215,8 +215,9 @@ class Plots:
         Parameters
         ----------
         per
-            ``"category"``, ``"module"``, ``"frame"`` or ``"stack"``. By default categories, or
-            frames if no category is known.
+            ``"category"``, ``"module"``, ``"frame"``, ``"stack"``, ``"pool"``, ``"metadata"``,
+            ``"fx_node"`` or ``"annotation"``. By default categories, or frames if no category is
+            known.
         points
             Maximum moments per device, as for the answer; 0 for all. By default as many as altair
             can draw for all devices together.
@@ -268,7 +269,7 @@ class Plots:
             from profframe.pages.plots import chart_parts, memory_charts
 
             devices = own_rows(
-                self.trace, "SELECT count(DISTINCT (run, rank, device)) FROM segments"
+                self.trace, "SELECT count(DISTINCT (run, rank, device_type, device)) FROM segments"
             ).item()
             pieces = chart_parts.MOST_ROWS // max(min(devices, chart_parts.MOST_PANELS), 1)
             rows = answer(self.trace, "fragmentation", per="piece", pieces=min(pieces, 2000))

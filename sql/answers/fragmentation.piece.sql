@@ -8,7 +8,8 @@
 -- parameter pieces    BIGINT = 2000  maximum pieces per (run, rank, device), the largest; 0 for all
 -- run              VARCHAR         run that the snapshot belongs to
 -- rank             INTEGER         rank within the run
--- device           INTEGER         index of the device; NULL if the source does not say
+-- device_type      VARCHAR         CUDA or XPU; PINNED_HOST for pinned memory of the host; NULL if the source does not say
+-- device           INTEGER         index of the device; NULL for pinned host memory, or if the source does not say
 -- segment_id       BIGINT          number of the segment in segments
 -- segment_type     VARCHAR         large, small, ...
 -- segment_bytes    BIGINT   bytes  size of the segment
@@ -20,13 +21,14 @@
 -- pieces           BIGINT          number of all pieces in these segments
 WITH sizes AS (
     SELECT
-        segments.run, segments.rank, segments.device, segments.segment_id, segments.segment_type, segments.address,
+        segments.run, segments.rank, segments.device_type, segments.device,
+        segments.segment_id, segments.segment_type, segments.address,
         segments.bytes,
         row_number() OVER (
-            PARTITION BY segments.run, segments.rank, segments.device
+            PARTITION BY segments.run, segments.rank, segments.device_type, segments.device
             ORDER BY segments.bytes DESC NULLS LAST, segments.segment_id
         ) AS place,
-        count(*) OVER (PARTITION BY segments.run, segments.rank, segments.device) AS number_of_segments
+        count(*) OVER (PARTITION BY segments.run, segments.rank, segments.device_type, segments.device) AS number_of_segments
     FROM segments
     SEMI JOIN blocks
         ON segments.run = blocks.run AND segments.rank = blocks.rank AND segments.segment_id = blocks.segment_id
@@ -55,7 +57,7 @@ numbered AS (
 ),
 pieces AS (
     SELECT
-        run, rank, device, segment_id, piece, place, number_of_segments,
+        run, rank, device_type, device, segment_id, piece, place, number_of_segments,
         any_value(segment_type) AS segment_type,
         any_value(bytes) AS segment_bytes,
         min(block_address) - any_value(address) AS offset_bytes,
@@ -63,19 +65,22 @@ pieces AS (
         any_value(state) AS state,
         count(*) AS blocks
     FROM numbered
-    GROUP BY run, rank, device, segment_id, piece, place, number_of_segments
+    GROUP BY run, rank, device_type, device, segment_id, piece, place, number_of_segments
 ),
 counted AS (
     SELECT
         *,
-        row_number() OVER (PARTITION BY run, rank, device ORDER BY bytes DESC NULLS LAST, segment_id, piece) AS size_place,
-        count(*) OVER (PARTITION BY run, rank, device) AS number_of_pieces
+        row_number() OVER (
+            PARTITION BY run, rank, device_type, device ORDER BY bytes DESC NULLS LAST, segment_id, piece
+        ) AS size_place,
+        count(*) OVER (PARTITION BY run, rank, device_type, device) AS number_of_pieces
     FROM pieces
     QUALIFY coalesce(getvariable('pieces'), 2000) <= 0 OR size_place <= coalesce(getvariable('pieces'), 2000)
 )
 SELECT
     run,
     rank,
+    device_type,
     device,
     segment_id,
     segment_type,
@@ -87,4 +92,4 @@ SELECT
     number_of_segments AS segments,
     number_of_pieces AS pieces
 FROM counted
-ORDER BY run, rank, device NULLS LAST, place, segment_id, piece
+ORDER BY run, rank, device NULLS LAST, device_type NULLS LAST, place, segment_id, piece

@@ -9,7 +9,8 @@
 -- parameter per           VARCHAR(segment|piece) = segment  what each row is
 -- run                  VARCHAR         run that the snapshot belongs to
 -- rank                 INTEGER         rank within the run
--- device               INTEGER         index of the device; NULL if the source does not say
+-- device_type          VARCHAR         CUDA or XPU; PINNED_HOST for pinned memory of the host; NULL if the source does not say
+-- device               INTEGER         index of the device; NULL for pinned host memory, or if the source does not say
 -- segment_id           BIGINT          number of the segment in segments
 -- segment_type         VARCHAR         large, small, ...
 -- pool                 VARCHAR         memory pool; [0,0] is the default pool
@@ -46,6 +47,7 @@ failures AS (
 SELECT
     segments.run,
     segments.rank,
+    segments.device_type,
     segments.device,
     segments.segment_id,
     segments.segment_type,
@@ -69,4 +71,5 @@ JOIN of_segment
     ON segments.run = of_segment.run AND segments.rank = of_segment.rank AND segments.segment_id = of_segment.segment_id
 LEFT JOIN failures
     ON segments.run = failures.run AND segments.rank = failures.rank AND segments.device = failures.device
-ORDER BY segments.run, segments.rank, segments.device NULLS LAST, of_segment.inactive_bytes DESC, segments.segment_id
+ORDER BY segments.run, segments.rank, segments.device NULLS LAST, segments.device_type NULLS LAST,
+    of_segment.inactive_bytes DESC, segments.segment_id

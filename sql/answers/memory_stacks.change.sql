@@ -4,11 +4,11 @@
 -- as a leak. A moment is a time, or an annotation of the snapshot or of the trace beside it, such as ProfilerStep#3: its first
 -- start, its last end. Allocations and frees in the very instant of a moment count as before it. If records have no times, only
 -- the default without parameters gives rows.
--- In a bare shell read from `sql/lib` first: stacks, snapshots.
+-- In a bare shell read from `sql/lib` first: stacks, memory, snapshots.
 -- needs: allocations, stacks, events
 -- recorded: allocations
 -- no rows: no memory was made or freed for good in between
--- parameter per         VARCHAR(stack|frame|module|category) = stack  what each row is
+-- parameter per         VARCHAR(stack|frame|module|category|pool|metadata|fx_node|annotation) = stack  what each row is
 -- parameter from_ns     BIGINT = 0     from this time, on the clock that traces.clock names; 0 for the beginning
 -- parameter to_ns       BIGINT = 0     to this time; 0 for the end
 -- parameter since       VARCHAR = ''   from the first start of an annotation of this name
@@ -16,9 +16,10 @@
 -- parameter top         BIGINT = 100   maximum rows per (run, rank, device); 0 for all
 -- run              VARCHAR         run that the snapshot belongs to
 -- rank             INTEGER         rank within the run
--- device           INTEGER         index of the device; NULL if the source does not say
+-- device_type      VARCHAR         CUDA or XPU; PINNED_HOST for pinned memory of the host; NULL if the source does not say
+-- device           INTEGER         index of the device; NULL for pinned host memory, or if the source does not say
 -- stack_id         BIGINT          number of the stack in stacks, by stack; NULL if none was recorded, or not by stack
--- name             VARCHAR         by stack and frame, the frame; module; category or `unknown`; NULL if there is none
+-- name             VARCHAR         by stack and frame, the frame, else the group; NULL if there is none
 -- from_bytes       BIGINT   bytes  held at the first moment
 -- to_bytes         BIGINT   bytes  held at the second moment
 -- change_bytes     BIGINT   bytes  to_bytes minus from_bytes
@@ -52,7 +53,7 @@ lives AS (
 ),
 placed AS (
     SELECT
-        a.run, a.rank, a.device, a.group_id, a.group_name, a.bytes,
+        a.run, a.rank, a.device_type, a.device, a.group_id, a.group_name, a.bytes,
         CASE
             WHEN asked.from_ns IS NULL AND NOT has_since THEN alloc_event_id IS NULL
             ELSE
@@ -73,7 +74,7 @@ placed AS (
 ),
 sums AS (
     SELECT
-        run, rank, device, group_id, group_name,
+        run, rank, device_type, device, group_id, group_name,
         coalesce(sum(bytes) FILTER (is_at_first), 0) AS from_bytes,
         coalesce(sum(bytes) FILTER (is_at_second), 0) AS to_bytes,
         coalesce(sum(bytes) FILTER (is_at_second AND NOT is_at_first), 0) AS made_bytes,
@@ -90,7 +91,7 @@ rows AS MATERIALIZED (
     FROM sums
     QUALIFY coalesce(getvariable('top'), 100) <= 0
         OR row_number() OVER (
-            PARTITION BY run, rank, device
+            PARTITION BY run, rank, device_type, device
             ORDER BY to_bytes - from_bytes DESC, made_bytes DESC, group_id NULLS LAST, group_name NULLS LAST
         ) <= coalesce(getvariable('top'), 100)
 ),
@@ -103,6 +104,7 @@ wanted AS (
 SELECT
     rows.run,
     rows.rank,
+    rows.device_type,
     rows.device,
     rows.group_id AS stack_id,
     coalesce(rows.group_name, texts.frame) AS name,
@@ -117,5 +119,5 @@ SELECT
 FROM rows
 LEFT JOIN stack_texts('wanted') AS texts
     ON rows.run = texts.run AND rows.rank = texts.rank AND rows.group_id = texts.stack_id
-ORDER BY rows.run, rows.rank, rows.device NULLS LAST, rows.to_bytes - rows.from_bytes DESC, rows.made_bytes DESC,
-    rows.group_id NULLS LAST, rows.group_name NULLS LAST
+ORDER BY rows.run, rows.rank, rows.device NULLS LAST, rows.device_type NULLS LAST, rows.to_bytes - rows.from_bytes DESC,
+    rows.made_bytes DESC, rows.group_id NULLS LAST, rows.group_name NULLS LAST

@@ -9,6 +9,7 @@
 -- no rows: memory never ran out in what the snapshot recorded
 -- run                 VARCHAR         run that the snapshot belongs to
 -- rank                INTEGER         rank within the run
+-- device_type         VARCHAR         CUDA or XPU; NULL if the source does not say
 -- device              INTEGER         index of the device
 -- allocator_event_id  BIGINT          number of the record in allocator_events
 -- time_ns             BIGINT   ns     time; NULL if the source has no times
@@ -105,6 +106,7 @@ texts AS MATERIALIZED (
 SELECT
     failures.run,
     failures.rank,
+    failures.device_type,
     failures.device,
     failures.allocator_event_id,
     failures.time_ns,

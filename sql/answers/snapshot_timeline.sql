@@ -5,19 +5,20 @@
 -- its first and last, so every peak is kept. By name: the `top` names that hold the most when the most is allocated on the
 -- device, and the rest.
 -- Allocated is what the program has not freed; active also includes what waits for a stream before it is free.
--- In a bare shell read from `sql/lib` first: stacks, snapshots.
+-- In a bare shell read from `sql/lib` first: stacks, memory, snapshots.
 -- needs: allocations, allocator_events, segments, stacks, events
 -- recorded: snapshots
--- parameter per     VARCHAR(device|stack|frame|module|category) = device  what each row of a moment is
+-- parameter per     VARCHAR(device|stack|frame|module|category|pool|metadata|fx_node|annotation) = device  what each row is
 -- parameter points  BIGINT = 1000  maximum moments per device, from 5; 0 for all
 -- parameter top     BIGINT = 10    maximum names per device; 0 for all
 -- run              VARCHAR         run that the snapshot belongs to
 -- rank             INTEGER         rank within the run
--- device           INTEGER         index of the device; NULL if the source does not say
+-- device_type      VARCHAR         CUDA or XPU; PINNED_HOST for pinned memory of the host; NULL if the source does not say
+-- device           INTEGER         index of the device; NULL for pinned host memory, or if the source does not say
 -- event_id         BIGINT          `allocator_event_id` of the record; -1 before the first one
 -- time_ns          BIGINT   ns     time, on the clock that traces.clock names; NULL without times, or before the first record
 -- stack_id         BIGINT          number of the stack in stacks, by stack; NULL if none was recorded, or not by stack
--- name             VARCHAR         by stack and frame, the frame; module; category; NULL if there is none, and by device
+-- name             VARCHAR         by stack and frame, the frame, else the group; NULL if there is none, and by device
 -- is_rest          BOOLEAN         whether the row stands for all names without their own rows
 -- allocated_bytes  BIGINT   bytes  bytes not freed by the program after the record
 -- active_bytes     BIGINT   bytes  bytes of blocks in use after the record
@@ -27,50 +28,51 @@ WITH held AS MATERIALIZED (
 ),
 driver AS (
     SELECT
-        run, rank, device, allocator_event_id AS event_id, time_ns,
+        run, rank, device_type, device, allocator_event_id AS event_id, time_ns,
         CASE WHEN action IN ('segment_alloc', 'segment_map') THEN bytes ELSE -bytes END AS bytes
     FROM allocator_events
     WHERE action IN ('segment_alloc', 'segment_map', 'segment_free', 'segment_unmap')
 ),
 at_end AS (
-    SELECT run, rank, device, sum(bytes) AS bytes
+    SELECT run, rank, device_type, device, sum(bytes) AS bytes
     FROM (
-        SELECT run, rank, device, bytes FROM segments
+        SELECT run, rank, device_type, device, bytes FROM segments
         UNION ALL
-        SELECT run, rank, device, -bytes FROM driver
+        SELECT run, rank, device_type, device, -bytes FROM driver
     )
-    GROUP BY run, rank, device
+    GROUP BY run, rank, device_type, device
 ),
 changes AS (
     SELECT
-        run, rank, device, coalesce(alloc_event_id, -1) AS event_id, alloc_ns AS time_ns,
+        run, rank, device_type, device, coalesce(alloc_event_id, -1) AS event_id, alloc_ns AS time_ns,
         bytes AS allocated, bytes AS active, NULL::BIGINT AS reserved
     FROM held
     UNION ALL
-    SELECT run, rank, device, free_event_id, free_ns, 0, -bytes, NULL FROM held WHERE free_event_id IS NOT NULL
+    SELECT run, rank, device_type, device, free_event_id, free_ns, 0, -bytes, NULL FROM held WHERE free_event_id IS NOT NULL
     UNION ALL
     SELECT
-        run, rank, device, coalesce(free_requested_event_id, free_event_id), coalesce(free_requested_ns, free_ns), -bytes, 0, NULL
+        run, rank, device_type, device,
+        coalesce(free_requested_event_id, free_event_id), coalesce(free_requested_ns, free_ns), -bytes, 0, NULL
     FROM held
     WHERE coalesce(free_requested_event_id, free_event_id) IS NOT NULL
     UNION ALL
-    SELECT run, rank, device, -1, NULL, 0, 0, bytes FROM at_end
+    SELECT run, rank, device_type, device, -1, NULL, 0, 0, bytes FROM at_end
     UNION ALL
-    SELECT run, rank, device, event_id, time_ns, 0, 0, bytes FROM driver
+    SELECT run, rank, device_type, device, event_id, time_ns, 0, 0, bytes FROM driver
 ),
 records AS (
     SELECT
-        run, rank, device, event_id,
+        run, rank, device_type, device, event_id,
         max(time_ns) AS time_ns,
         sum(allocated) AS allocated,
         sum(active) AS active,
         sum(reserved) AS reserved
     FROM changes
-    GROUP BY run, rank, device, event_id
+    GROUP BY run, rank, device_type, device, event_id
 ),
 devices AS MATERIALIZED (
     SELECT
-        run, rank, device,
+        run, rank, device_type, device,
         min(event_id) AS first_id,
         max(event_id) AS last_id,
         min(time_ns) AS start_ns,
@@ -79,16 +81,20 @@ devices AS MATERIALIZED (
         coalesce(getvariable('points'), 1000) <= 0 OR number_of_moments <= coalesce(getvariable('points'), 1000) AS is_whole,
         greatest((coalesce(getvariable('points'), 1000) - 2) // 3, 1) AS number_of_parts
     FROM records
-    GROUP BY run, rank, device
+    GROUP BY run, rank, device_type, device
 ),
 moments AS MATERIALIZED (
     SELECT
-        run, rank, device, event_id, time_ns,
+        run, rank, device_type, device, event_id, time_ns,
         sum(allocated) OVER so_far AS allocated,
         sum(active) OVER so_far AS active,
         sum(reserved) OVER so_far AS reserved
     FROM records
-    WINDOW so_far AS (PARTITION BY run, rank, device ORDER BY event_id ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+    WINDOW so_far AS (
+        PARTITION BY run, rank, device_type, device
+        ORDER BY event_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    )
 ),
 parts AS MATERIALIZED (
     SELECT
@@ -100,17 +106,20 @@ parts AS MATERIALIZED (
         END AS part
     FROM moments
     JOIN devices
-        ON moments.run = devices.run AND moments.rank = devices.rank AND moments.device IS NOT DISTINCT FROM devices.device
+        ON moments.run = devices.run
+        AND moments.rank = devices.rank
+        AND moments.device_type IS NOT DISTINCT FROM devices.device_type
+        AND moments.device IS NOT DISTINCT FROM devices.device
     WHERE NOT is_whole
 ),
 tops AS (
-    SELECT run, rank, device, part, max(active) AS active, max(allocated) AS allocated, max(reserved) AS reserved
+    SELECT run, rank, device_type, device, part, max(active) AS active, max(allocated) AS allocated, max(reserved) AS reserved
     FROM parts
-    GROUP BY run, rank, device, part
+    GROUP BY run, rank, device_type, device, part
 ),
 firsts AS (
     SELECT
-        parts.run, parts.rank, parts.device,
+        parts.run, parts.rank, parts.device_type, parts.device,
         unnest([
             min(event_id) FILTER (parts.active = tops.active),
             min(event_id) FILTER (parts.allocated = tops.allocated),
@@ -120,45 +129,54 @@ firsts AS (
     JOIN tops
         ON parts.run = tops.run
         AND parts.rank = tops.rank
+        AND parts.device_type IS NOT DISTINCT FROM tops.device_type
         AND parts.device IS NOT DISTINCT FROM tops.device
         AND parts.part = tops.part
-    GROUP BY parts.run, parts.rank, parts.device, parts.part
+    GROUP BY parts.run, parts.rank, parts.device_type, parts.device, parts.part
 ),
 wanted_moments AS (
-    SELECT run, rank, device, event_id FROM firsts
+    SELECT run, rank, device_type, device, event_id FROM firsts
     UNION ALL
-    SELECT run, rank, device, unnest([first_id, last_id]) FROM devices WHERE NOT is_whole
+    SELECT run, rank, device_type, device, unnest([first_id, last_id]) FROM devices WHERE NOT is_whole
     UNION ALL
-    SELECT moments.run, moments.rank, moments.device, event_id
+    SELECT moments.run, moments.rank, moments.device_type, moments.device, event_id
     FROM moments
     JOIN devices
-        ON moments.run = devices.run AND moments.rank = devices.rank AND moments.device IS NOT DISTINCT FROM devices.device
+        ON moments.run = devices.run
+        AND moments.rank = devices.rank
+        AND moments.device_type IS NOT DISTINCT FROM devices.device_type
+        AND moments.device IS NOT DISTINCT FROM devices.device
     WHERE is_whole
 ),
 kept AS MATERIALIZED (
-    SELECT moments.*, coalesce(lag(event_id) OVER (PARTITION BY run, rank, device ORDER BY event_id), event_id - 1) AS before_id
+    SELECT
+        moments.*,
+        coalesce(
+            lag(event_id) OVER (PARTITION BY run, rank, device_type, device ORDER BY event_id), event_id - 1
+        ) AS before_id
     FROM moments
     SEMI JOIN wanted_moments AS ids
         ON moments.run = ids.run
         AND moments.rank = ids.rank
+        AND moments.device_type IS NOT DISTINCT FROM ids.device_type
         AND moments.device IS NOT DISTINCT FROM ids.device
         AND moments.event_id = ids.event_id
 ),
 moment_of AS (
-    SELECT run, rank, device, event_id AS kept_id, unnest(range(before_id + 1, event_id + 1)) AS event_id
+    SELECT run, rank, device_type, device, event_id AS kept_id, unnest(range(before_id + 1, event_id + 1)) AS event_id
     FROM kept
     WHERE coalesce(getvariable('per'), 'device') <> 'device'
 ),
 peaks AS (
-    SELECT run, rank, device, arg_min(event_id, (-allocated, event_id)) AS event_id
+    SELECT run, rank, device_type, device, arg_min(event_id, (-allocated, event_id)) AS event_id
     FROM moments
-    GROUP BY run, rank, device
+    GROUP BY run, rank, device_type, device
 ),
 names AS MATERIALIZED (
     SELECT
         *,
         row_number() OVER (
-            PARTITION BY run, rank, device
+            PARTITION BY run, rank, device_type, device
             ORDER BY peak_bytes DESC, allocated_bytes DESC, group_id NULLS LAST, group_name NULLS LAST
         ) AS place,
         CASE
@@ -167,20 +185,24 @@ names AS MATERIALIZED (
         END AS shown_place
     FROM (
         SELECT
-            held.run, held.rank, held.device, group_id, group_name,
+            held.run, held.rank, held.device_type, held.device, group_id, group_name,
             coalesce(sum(bytes) FILTER (
                 is_held_at(alloc_event_id, coalesce(free_requested_event_id, free_event_id), peaks.event_id)
             ), 0) AS peak_bytes,
             sum(bytes) AS allocated_bytes
         FROM held
-        JOIN peaks ON held.run = peaks.run AND held.rank = peaks.rank AND held.device IS NOT DISTINCT FROM peaks.device
+        JOIN peaks
+            ON held.run = peaks.run
+            AND held.rank = peaks.rank
+            AND held.device_type IS NOT DISTINCT FROM peaks.device_type
+            AND held.device IS NOT DISTINCT FROM peaks.device
         WHERE coalesce(getvariable('per'), 'device') <> 'device'
         GROUP BY ALL
     )
 ),
 shown AS MATERIALIZED (
     SELECT
-        run, rank, device,
+        run, rank, device_type, device,
         shown_place AS place,
         count(*) AS number_of_names,
         any_value(group_id) AS group_id,
@@ -189,29 +211,39 @@ shown AS MATERIALIZED (
     GROUP BY ALL
 ),
 steps AS (
-    SELECT run, rank, device, group_id, group_name, coalesce(alloc_event_id, -1) AS event_id, bytes AS allocated, bytes AS active
+    SELECT
+        run, rank, device_type, device, group_id, group_name,
+        coalesce(alloc_event_id, -1) AS event_id,
+        bytes AS allocated,
+        bytes AS active
     FROM held
     UNION ALL
-    SELECT run, rank, device, group_id, group_name, free_event_id, 0, -bytes FROM held WHERE free_event_id IS NOT NULL
+    SELECT run, rank, device_type, device, group_id, group_name, free_event_id, 0, -bytes
+    FROM held
+    WHERE free_event_id IS NOT NULL
     UNION ALL
-    SELECT run, rank, device, group_id, group_name, coalesce(free_requested_event_id, free_event_id), -bytes, 0
+    SELECT run, rank, device_type, device, group_id, group_name, coalesce(free_requested_event_id, free_event_id), -bytes, 0
     FROM held
     WHERE coalesce(free_requested_event_id, free_event_id) IS NOT NULL
 ),
 sums AS (
     SELECT
-        steps.run, steps.rank, steps.device, moment_of.kept_id AS event_id, names.shown_place AS place,
+        steps.run, steps.rank, steps.device_type, steps.device,
+        moment_of.kept_id AS event_id,
+        names.shown_place AS place,
         sum(steps.allocated) AS allocated,
         sum(steps.active) AS active
     FROM steps
     JOIN moment_of
         ON steps.run = moment_of.run
         AND steps.rank = moment_of.rank
+        AND steps.device_type IS NOT DISTINCT FROM moment_of.device_type
         AND steps.device IS NOT DISTINCT FROM moment_of.device
         AND steps.event_id = moment_of.event_id
     JOIN names
         ON steps.run = names.run
         AND steps.rank = names.rank
+        AND steps.device_type IS NOT DISTINCT FROM names.device_type
         AND steps.device IS NOT DISTINCT FROM names.device
         AND steps.group_id IS NOT DISTINCT FROM names.group_id
         AND steps.group_name IS NOT DISTINCT FROM names.group_name
@@ -219,26 +251,32 @@ sums AS (
 ),
 series AS (
     SELECT
-        kept.run, kept.rank, kept.device, kept.event_id, kept.time_ns, shown.place, shown.group_id, shown.group_name,
+        kept.run, kept.rank, kept.device_type, kept.device, kept.event_id, kept.time_ns,
+        shown.place, shown.group_id, shown.group_name,
         shown.number_of_names > 1 AS is_rest,
         sum(coalesce(sums.allocated, 0)) OVER so_far AS allocated,
         sum(coalesce(sums.active, 0)) OVER so_far AS active,
         NULL::HUGEINT AS reserved
     FROM kept
-    JOIN shown ON kept.run = shown.run AND kept.rank = shown.rank AND kept.device IS NOT DISTINCT FROM shown.device
+    JOIN shown
+        ON kept.run = shown.run
+        AND kept.rank = shown.rank
+        AND kept.device_type IS NOT DISTINCT FROM shown.device_type
+        AND kept.device IS NOT DISTINCT FROM shown.device
     LEFT JOIN sums
         ON kept.run = sums.run
         AND kept.rank = sums.rank
+        AND kept.device_type IS NOT DISTINCT FROM sums.device_type
         AND kept.device IS NOT DISTINCT FROM sums.device
         AND kept.event_id = sums.event_id
         AND shown.place = sums.place
     WINDOW so_far AS (
-        PARTITION BY kept.run, kept.rank, kept.device, shown.place
+        PARTITION BY kept.run, kept.rank, kept.device_type, kept.device, shown.place
         ORDER BY kept.event_id
         ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     )
     UNION ALL
-    SELECT run, rank, device, event_id, time_ns, 0, NULL, NULL, false, allocated, active, reserved
+    SELECT run, rank, device_type, device, event_id, time_ns, 0, NULL, NULL, false, allocated, active, reserved
     FROM kept
     WHERE coalesce(getvariable('per'), 'device') = 'device'
 ),
@@ -251,6 +289,7 @@ wanted AS (
 SELECT
     series.run,
     series.rank,
+    series.device_type,
     series.device,
     series.event_id,
     series.time_ns,
@@ -263,4 +302,4 @@ SELECT
 FROM series
 LEFT JOIN stack_places('wanted') AS places
     ON series.run = places.run AND series.rank = places.rank AND series.group_id = places.stack_id
-ORDER BY series.run, series.rank, series.device NULLS LAST, series.event_id, series.place
+ORDER BY series.run, series.rank, series.device NULLS LAST, series.device_type NULLS LAST, series.event_id, series.place

@@ -29,10 +29,11 @@ SELECT *, total_allocated_bytes AS allocated_bytes FROM query_table(memory) WHER
 UNION ALL
 SELECT * EXCLUDE (since_start_bytes), try_cast(since_start_bytes AS BIGINT) FROM summed WHERE total_allocated_bytes IS NULL;
 
--- snapshot_records: records of device memory in memory snapshots, like those of memory_records, for each (run, rank) whose
--- profile has none for a device: the profile's own records have exact times and threads. An allocation counts until the program
--- frees it. Totals cover all allocated memory, also from before the first record. Snapshots have times in microseconds;
--- records within one are spaced by nanoseconds, in their order. Without times there are no rows.
+-- snapshot_records: records of memory in memory snapshots, like those of memory_records, for each (run, rank) whose profile has
+-- none for a device: the profile's own records have exact times and threads. Profiles have none of pinned host memory, a
+-- device of its own: those are always here. An allocation counts until the program frees it. Totals cover all allocated memory,
+-- also from before the first record. Snapshots have times in microseconds; records within one are spaced by nanoseconds, in
+-- their order. Without times there are no rows.
 -- parameter memory TABLE  `memory` of the same traces
 -- parameter allocations TABLE  `allocations`
 -- parameter events TABLE  `events` of the same traces
@@ -48,21 +49,24 @@ WITH profiled AS MATERIALIZED (
 lives AS MATERIALIZED (
     SELECT allocations.*
     FROM query_table(allocations) AS allocations
-    ANTI JOIN profiled ON allocations.run = profiled.run AND allocations.rank = profiled.rank
+    ANTI JOIN profiled
+        ON allocations.run = profiled.run
+        AND allocations.rank = profiled.rank
+        AND allocations.device_type IS DISTINCT FROM 'PINNED_HOST'
 ),
 changes AS (
-    SELECT run, rank, device, alloc_event_id AS record_id, alloc_ns AS time_ns, address, bytes, op_id
+    SELECT run, rank, device_type, device, alloc_event_id AS record_id, alloc_ns AS time_ns, address, bytes, op_id
     FROM lives
     WHERE alloc_event_id IS NOT NULL
     UNION ALL
     SELECT
-        run, rank, device, coalesce(free_requested_event_id, free_event_id),
+        run, rank, device_type, device, coalesce(free_requested_event_id, free_event_id),
         coalesce(free_requested_ns, free_ns), address, -bytes, NULL
     FROM lives
     WHERE coalesce(free_requested_event_id, free_event_id) IS NOT NULL
 ),
 earlier AS (
-    SELECT run, rank, device, sum(bytes) AS bytes
+    SELECT run, rank, device_type, device, sum(bytes) AS bytes
     FROM lives
     WHERE alloc_event_id IS NULL
     GROUP BY ALL
@@ -71,21 +75,25 @@ totals AS (
     SELECT
         changes.*,
         coalesce(earlier.bytes, 0) + sum(changes.bytes) OVER (
-            PARTITION BY changes.run, changes.rank, changes.device ORDER BY record_id, changes.bytes
+            PARTITION BY changes.run, changes.rank, changes.device_type, changes.device ORDER BY record_id, changes.bytes
             ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
         ) AS total_bytes,
         row_number() OVER (
-            PARTITION BY changes.run, changes.rank, changes.device, time_ns ORDER BY record_id, changes.bytes
+            PARTITION BY changes.run, changes.rank, changes.device_type, changes.device, time_ns
+            ORDER BY record_id, changes.bytes
         ) - 1 AS place
     FROM changes
     LEFT JOIN earlier
-        ON changes.run = earlier.run AND changes.rank = earlier.rank AND changes.device = earlier.device
+        ON changes.run = earlier.run
+        AND changes.rank = earlier.rank
+        AND changes.device_type IS NOT DISTINCT FROM earlier.device_type
+        AND changes.device IS NOT DISTINCT FROM earlier.device
 )
 SELECT
     totals.run, totals.rank,
     totals.time_ns + least(place, 999) AS time_ns,
     totals.address, totals.bytes,
-    'CUDA' AS device_type,
+    coalesce(totals.device_type, 'CUDA') AS device_type,
     totals.device,
     try_cast(total_bytes AS BIGINT) AS total_allocated_bytes,
     NULL::BIGINT AS total_reserved_bytes,

@@ -45,6 +45,7 @@ GROUP BY run, rank, stack_id;
 -- column run, rank, stack_id  as in stacks
 -- column frame VARCHAR  the innermost frame in a Python file outside torch, else the innermost one that is no allocator's
 -- column module VARCHAR  the module, as `file: name`; NULL if no frame is the call of one
+-- column fx_node VARCHAR  the FX node that the innermost frame with one was generated for, as `file: node`; NULL if none
 -- example: FROM stack_places(stacks)
 CREATE OR REPLACE TEMP MACRO stack_places(stacks) AS TABLE
 SELECT
@@ -54,10 +55,13 @@ SELECT
         arg_min(frame, depth) FILTER (NOT is_allocator_frame(name)),
         arg_min(frame, depth)
     ) AS frame,
-    arg_min(module, depth) FILTER (is_module) AS module
+    arg_min(module, depth) FILTER (is_module) AS module,
+    arg_min(
+        coalesce(nullif(regexp_extract(file, '[^/\\]*$'), '') || ': ', '') || fx_node, depth
+    ) FILTER (fx_node IS NOT NULL) AS fx_node
 FROM (
     SELECT
-        frames.run, frames.rank, frames.stack_id, frames.depth, frames.file, frames.name,
+        frames.run, frames.rank, frames.stack_id, frames.depth, frames.file, frames.name, frames.fx_node,
         coalesce(nullif(frames.file, '??') || coalesce('(' || frames.line || ')', '') || ': ', '')
             || coalesce(frames.name, '?') AS frame,
         coalesce(

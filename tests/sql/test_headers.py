@@ -364,25 +364,25 @@ def test_columns_are_fixed() -> None:
             "empty_ns empty_share blocked_ns blocked_share"
         ),
         "fragmentation": (
-            "device segment_id segment_type pool stream bytes active_bytes inactive_bytes "
-            "free_blocks largest_free_bytes unused_bytes inactive_share request_bytes fits_block "
-            "fits_segment is_releasable"
+            "device_type device segment_id segment_type pool stream bytes active_bytes "
+            "inactive_bytes free_blocks largest_free_bytes unused_bytes inactive_share "
+            "request_bytes fits_block fits_segment is_releasable"
         ),
         "memory_stacks": (
-            "device stack_id name peak_ns peak_bytes peak_blocks peak_share end_bytes "
+            "device_type device stack_id name peak_ns peak_bytes peak_blocks peak_share end_bytes "
             "end_blocks unfreed_bytes unfreed_blocks allocations allocated_bytes stack"
         ),
         "memory_stacks.change": (
-            "device stack_id name from_bytes to_bytes change_bytes made_bytes made_blocks "
-            "freed_bytes freed_blocks stack"
+            "device_type device stack_id name from_bytes to_bytes change_bytes made_bytes "
+            "made_blocks freed_bytes freed_blocks stack"
         ),
         "fragmentation.piece": (
-            "device segment_id segment_type segment_bytes offset_bytes bytes state blocks "
-            "segments pieces"
+            "device_type device segment_id segment_type segment_bytes offset_bytes bytes state "
+            "blocks segments pieces"
         ),
         "snapshot_timeline": (
-            "device event_id time_ns stack_id name is_rest allocated_bytes active_bytes "
-            "reserved_bytes"
+            "device_type device event_id time_ns stack_id name is_rest allocated_bytes "
+            "active_bytes reserved_bytes"
         ),
         "tensor_traffic": (
             "name collective process_group process_group_description calls read_bytes "
@@ -393,8 +393,8 @@ def test_columns_are_fixed() -> None:
             "graph name kernels calls total_ns device_ns split_ns share main_kernel main_share"
         ),
         "out_of_memory": (
-            "device allocator_event_id time_ns requested_bytes device_free_bytes missing_bytes "
-            "held_bytes held_blocks reserved_bytes inactive_bytes largest_free_bytes "
+            "device_type device allocator_event_id time_ns requested_bytes device_free_bytes "
+            "missing_bytes held_bytes held_blocks reserved_bytes inactive_bytes largest_free_bytes "
             "segment_free_bytes fits_block fits_segment fits_sum frame "
             "holder_bytes holder_frame holder_stack_id stack"
         ),

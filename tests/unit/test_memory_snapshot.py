@@ -289,11 +289,13 @@ def test_values_that_are_none_are_counted(tmp_path: Path) -> None:
 
 
 def test_keys_of_frames_that_are_not_kept_are_counted(tmp_path: Path) -> None:
-    frame = {**FRAMES[0], "fx_node_op": "output"}
-    event = {"action": "alloc", "addr": 1, "size": 2, "frames": [frame], "pool_id": (0, 1)}
+    frame = {**FRAMES[0], "fx_node_info": "output"}
+    event = {"action": "alloc", "addr": 1, "size": 2, "frames": [frame], "forward_frames": ["f"]}
     raw = read(pickle.dumps({"device_traces": [[event]]}, 4), tmp_path)
-    metadata = '{"keys_not_loaded": {"fx_node_op": 1, "pool_id": 1}}'
+    metadata = '{"keys_not_loaded": {"forward_frames": 1, "fx_node_info": 1}}'
     assert raw.header.metadata == metadata
+    (row,) = rows(raw, "quality")
+    assert (row["issue"], row["events"]) == ("unread_key", 2)
 
 
 def test_a_protocol_to_come_and_too_many_devices_are_refused(tmp_path: Path) -> None:

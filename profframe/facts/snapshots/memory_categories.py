@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from profframe.facts.arrays import is_kind, numbers, present, words
+from profframe import schema
+from profframe.facts.arrays import is_kind, is_text, numbers, present, words
 from profframe.facts.scopes import backward_functions, evaluations
 from profframe.facts.snapshots.frames import places_of_events, places_of_stacks
 from profframe.intervals import Ints, Mask, nearest
@@ -165,8 +166,11 @@ def categories(events: pa.Table, stacks: pa.Table, allocations: pa.Table) -> Int
     turns = phases.backward.next_start(made)
     put("activation", in_forward & (turns < _LAST) & (freed >= turns))
     put("temporary", in_forward & (freed < turns))
-    # Without stacks: what lived before training began, and is as large as some gradient.
-    has_gradient = np.isin(size, size[category == _CODE["gradient"]])
+    # Without stacks: what lived before training began, and is as large as some gradient there.
+    is_pinned = is_text(allocations["device_type"], schema.PINNED)
+    is_gradient, has_gradient = category == _CODE["gradient"], np.zeros(op.size, np.bool_)
+    for of_kind in (is_pinned, ~is_pinned):
+        has_gradient[of_kind] = np.isin(size[of_kind], size[of_kind & is_gradient])
     put(
         "parameter",
         is_seen & (made < phases.first_ns) & (freed == _LAST) & has_gradient & ~comes_in,

@@ -10,7 +10,7 @@ import polars as pl
 from profframe.pages.plots import chart_parts, palette
 from profframe.show import units
 
-DEVICES: Final = ("run", "rank", "device")
+DEVICES: Final = ("run", "rank", "device_type", "device")
 """Keys of a panel."""
 TOP: Final = 8
 """Maximum names of a device; the rest is one area."""

@@ -98,7 +98,10 @@ class DumpEntries:
             "stack_id": numbers, "depth": depths, "name": names, "file": files, "line": lines
         }  # fmt: skip
         fields = pa.schema([*schema.STACKS.arrow][2:])
-        return pa.table({f.name: _column(columns[f.name], f.type) for f in fields}, fields)
+        none = [None] * len(rows)  # what only memory snapshots have
+        return pa.table(
+            {f.name: _column(columns.get(f.name, none), f.type) for f in fields}, fields
+        )
 
     def _values(self, name: str, read: Callable[[object], Any]) -> list[Any]:
         values = [None if (v := e.get(name)) == [] else v for e in self._entries]

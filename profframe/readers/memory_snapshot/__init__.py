@@ -7,7 +7,7 @@ from typing import Final
 
 FORMAT: Final = "memory_snapshot"
 _BEGINNING: Final = re.compile(
-    rb"\A\x80[\x02-\x7f].*(?:device_traces|segments|total_size)", re.DOTALL
+    rb"\A\x80[\x02-\x7f].*(?:device_traces|segments|host_traces|total_size)", re.DOTALL
 )
 """How a snapshot begins, also in a future protocol, which is refused.
 

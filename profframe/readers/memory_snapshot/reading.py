@@ -1,5 +1,7 @@
 """Read memory snapshots of torch's caching allocator (`torch.cuda.memory._dump_snapshot`).
 
+Those of torch.xpu have the same form.
+
 The words of the format occur only in this folder. The pickle is decoded, not loaded: nothing in it
 is run, and records become columns, a few thousand at a time.
 """
@@ -7,6 +9,7 @@ is run, and records become columns, a few thousand at a time.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -31,9 +34,16 @@ from profframe.readers.build.row_tables import (
 )
 from profframe.readers.bytes import ByteSource
 from profframe.readers.memory_snapshot.lifetimes import lifetimes
-from profframe.readers.memory_snapshot.recording import LONGEST_US, Recording, masked, named
+from profframe.readers.memory_snapshot.recording import (
+    HOST,
+    LONGEST_US,
+    Recording,
+    masked,
+    named,
+    unless_empty,
+)
 from profframe.readers.pickle import limits
-from profframe.readers.pickle.contents import Contents
+from profframe.readers.pickle.contents import FRAME_FIELDS, Contents
 from profframe.readers.pickle.records import Chunk, Kind, RecordMachine
 from profframe.readers.pickle.unfolding import Unfolding
 from profframe.system import collector
@@ -43,16 +53,27 @@ _TRACES: Final = "device_traces"
 _BLOCKS: Final = "blocks"
 _SEGMENTS: Final = "segments"
 _ANNOTATIONS: Final = "external_annotations"
+_HOST_TRACES: Final = "host_traces"
+_HOST_SEGMENTS: Final = "host_segments"
+"""What `_record_memory_history(record_pinned_host_memory=True)` adds: one list of records, not one
+for each device, and segments of a block each."""
+_RECORD: Final[Mapping[str, Kind]] = {
+    "action": "text", "addr": "number", "device_free": "number", "size": "number",
+    "stream": "number", "time_us": "number", "frames": "stack", "compile_context": "text",
+    "user_metadata": "text", "pool_id": "tuple",
+}  # fmt: skip
 _FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {
-    _TRACES: {
-        "action": "text", "addr": "number", "device_free": "number", "size": "number",
-        "stream": "number", "time_us": "number", "frames": "stack", "compile_context": "text",
-    },
+    _TRACES: _RECORD,
+    _HOST_TRACES: _RECORD,
     _BLOCKS: {
         "address": "number", "size": "number", "requested_size": "number", "state": "text",
-        "frames": "stack",
+        "frames": "stack", "user_metadata": "text",
     },
 }  # fmt: skip
+_SETTINGS: Final = "allocator_settings"
+_XPU_SETTING: Final = "PYTORCH_ALLOC_CONF"
+_XPU_FILE: Final = re.compile(r"(^|[/\\])torch[/\\]xpu[/\\]")
+_XPU_NAME: Final = re.compile(r"\b(XPUCachingAllocator|c10::xpu)::")
 _UTC_US: Final = 1_200_000_000_000_000
 """Times from here on, in microseconds, are since the epoch (the year 2008)."""
 _ACTIVE: Final = "active"
@@ -60,7 +81,7 @@ _PHASES: Final = {"START": "B", "END": "E"}
 _DEVICE_BITS: Final = 16
 _STACKS: Final = 1 << 14
 """Number of stacks that become rows at once."""
-_MOST_DEVICES: Final = 1 << _DEVICE_BITS - 1
+_MOST_DEVICES: Final = HOST
 
 
 def read(
@@ -90,7 +111,7 @@ def read(
     blocks = _Blocks()
 
     def take(chunk: Chunk) -> None:
-        if chunk.name == _TRACES:
+        if chunk.name != _BLOCKS:
             recording.add(chunk, machine.contents.texts)
         else:
             blocks.parts.append(chunk)
@@ -107,7 +128,8 @@ def read(
         raise SourceError(f"{error} ({source.damage})") from error
     if isinstance(snapshot, list):  # of torch.cuda.memory_snapshot()
         snapshot = {_SEGMENTS: snapshot}
-    if not isinstance(snapshot, dict) or not snapshot.keys() & {_TRACES, _SEGMENTS}:
+    parts = {_TRACES, _SEGMENTS, _HOST_TRACES, _HOST_SEGMENTS}
+    if not isinstance(snapshot, dict) or not snapshot.keys() & parts:
         raise NotATraceError(
             f"{source.path}: not a trace: a pickle of a {type(snapshot).__name__} without "
             f"{_SEGMENTS} and {_TRACES}, unlike those of torch.cuda.memory._dump_snapshot"
@@ -160,14 +182,20 @@ def _tables(  # noqa: PLR0917
     quality = Quality()
     unfolding = Unfolding(source.path)
     devices = _lists(snapshot.get(_TRACES), source)
-    segments, segment_of_list, odd_values = _segments(
-        _dicts(snapshot.get(_SEGMENTS), _SEGMENTS, source), machine, unfolding
+    host = _host_list(snapshot.get(_HOST_TRACES), source)
+    device_type = _device_type(snapshot.get(_SETTINGS), machine.contents)
+    of_devices, of_host = (
+        _dicts(snapshot.get(name), name, source) for name in (_SEGMENTS, _HOST_SEGMENTS)
     )
-    block_rows = _block_rows(blocks, segments, segment_of_list, machine)
+    segments, segment_of_list, odd_values = _segments(
+        of_devices, of_host, device_type, machine, unfolding
+    )
+    block_rows, at_end = _block_rows(blocks, segments, segment_of_list, machine)
     stacks = _stacks(machine.contents, spool)
+    unread = sum(machine.contents.unknown_keys.values())
     machine.release()
-    recording.finish(devices)
-    pairs = lifetimes(recording, _allocated(block_rows))
+    recording.finish(devices, host)
+    pairs = lifetimes(recording, at_end, device_type)
     annotations, odd_annotations = _annotations(snapshot.get(_ANNOTATIONS), source)
     rows = conform(RowTable.EVENTS, annotations)
     start_us, end_us = recording.span()
@@ -177,13 +205,15 @@ def _tables(  # noqa: PLR0917
         format=memory_snapshot.FORMAT,
         clock=clock,
         rank_source="assumed",
-        device_type="CUDA",
+        device_type=device_type,
         metadata=_metadata(snapshot, machine, unfolding),
     )
     if odd := unfolding.odd_values + odd_annotations:
         quality.note("odd_value", odd, f"in {_ANNOTATIONS} and metadata")
     if odd := odd_values + machine.odd_values + machine.contents.odd_values:
         quality.note("odd_value", odd, "in tables segments, blocks and allocator_events")
+    if unread:
+        quality.note("unread_key", unread, "traces.metadata has the keys")
     if odd := recording.impossible_times:
         quality.note("impossible_time", odd, "in table allocator_events")
     counts = {
@@ -202,7 +232,7 @@ def _tables(  # noqa: PLR0917
         "segments": segments,
         "blocks": block_rows,
         "allocations": _together(pairs.columns, spool),
-        "allocator_events": recording.table(pairs.allocation_of_event),
+        "allocator_events": recording.table(pairs.allocation_of_event, device_type),
         "stacks": stacks,
     }
     return RawTrace({**raw.tables, "traces": traces, **own}, raw.header)
@@ -217,6 +247,29 @@ def _lists(value: Any, source: ByteSource) -> list[int]:
     if len(value) > _MOST_DEVICES:
         raise SourceError(f"{source.path}: {_TRACES} has lists of {len(value):,} devices")
     return [getattr(part, "number", -1) for part in value]
+
+
+def _host_list(value: Any, source: ByteSource) -> int | None:
+    """Number of the list of records of pinned host memory."""
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise SourceError(f"{source.path}: {_HOST_TRACES} is not a list of records")
+    return getattr(value, "number", None)
+
+
+def _device_type(settings: Any, contents: Contents) -> str:
+    """Type of the devices: a setting that only torch's allocator of XPU has, or a frame in it."""
+    names = (
+        [name for name in settings if isinstance(name, str)] if isinstance(settings, dict) else []
+    )
+    if _XPU_SETTING in names and not any("cuda" in name.lower() for name in names):
+        return "XPU"
+    is_xpu = any(
+        _XPU_FILE.search(file or "") or _XPU_NAME.search(name or "")
+        for name, file, *_ in contents.frames
+    )
+    return "XPU" if is_xpu else "CUDA"
 
 
 def _dicts(value: Any, name: str, source: ByteSource) -> list[dict[Any, Any]]:
@@ -245,13 +298,20 @@ _SEGMENT_VALUES: Final = (
 
 
 def _segments(
-    rows: list[dict[Any, Any]], machine: RecordMachine, unfolding: Unfolding
+    of_devices: list[dict[Any, Any]],
+    of_host: list[dict[Any, Any]],
+    device_type: str,
+    machine: RecordMachine,
+    unfolding: Unfolding,
 ) -> tuple[pa.Table, dict[int, int], int]:
     """Segments, their rows by the number of their block list, and the number of odd values."""
+    rows = [*of_devices, *of_host]
     columns: dict[str, list[Any]] = {
-        name: [_whole(row.get(key), _DEVICE_BITS if name == "device" else 64) for row in rows]
+        name: [(_device if name == "device" else _whole)(row.get(key)) for row in rows]
         for name, key in _SEGMENT_NUMBERS
     }
+    # Pinned memory has the device -1 there.
+    columns["device"][len(of_devices) :] = [row.get("device") for row in of_host]
     columns |= {
         "segment_type": [_text(row.get("segment_type")) for row in rows],
         "pool": [_pool(row.get("segment_pool_id"), unfolding) for row in rows],
@@ -264,8 +324,12 @@ def _segments(
         for name, key in _SEGMENT_VALUES
         for row, value in zip(rows, columns[name], strict=True)
     )
+    indices = columns["device"][: len(of_devices)]
+    types = [None if device is None else device_type for device in indices]
     columns |= {
         "segment_id": list(range(len(rows))),
+        "device_type": [*types, *[schema.PINNED] * len(of_host)],
+        "device": [*indices, *[None] * len(of_host)],
         "stack_id": [machine.contents.stack_id(row.get("frames")) for row in rows],
     }
     numbers = {
@@ -278,7 +342,8 @@ def _segments(
 
 def _block_rows(
     blocks: _Blocks, segments: pa.Table, segment_of_list: Mapping[int, int], machine: RecordMachine
-) -> pa.Table:
+) -> tuple[pa.Table, pa.Table]:
+    """Blocks, and those that are allocated at the end, with the pool of their segment."""
     lists = blocks.lists()
     numbers_of_lists = np.array([*segment_of_list.items(), (-1, -1)], np.int64)
     numbers_of_lists = numbers_of_lists[np.argsort(numbers_of_lists[:, 0])]
@@ -287,7 +352,10 @@ def _block_rows(
     columns = {"block_id": pa.array(np.arange(len(lists)))}
     columns["segment_id"] = masked(segment, segment >= 0)
     at = columns["segment_id"]
-    columns["device"] = segments["device"].combine_chunks().take(at)
+    of_segments = {
+        name: segments[name].combine_chunks().take(at) for name in ("device_type", "device", "pool")
+    }
+    columns |= {name: of_segments[name] for name in ("device_type", "device")}
     sizes, has_size = blocks.column("size")
     addresses, has_address = blocks.column("address")
     # Before 2.1 blocks had no addresses: they follow each other in their segment.
@@ -304,14 +372,20 @@ def _block_rows(
     columns["requested_bytes"] = masked(*blocks.column("requested_size"))
     columns["state"] = named(*blocks.column("state"), machine.contents.texts)
     columns["stack_id"] = masked(*blocks.column("frames"))
-    return _typed(schema.BLOCKS, columns)
+    columns["metadata"] = unless_empty(*blocks.column("user_metadata"), machine.contents.texts)
+    rows = _typed(schema.BLOCKS, columns)
+    return rows, _allocated(rows, of_segments["pool"])
 
 
-def _allocated(blocks: pa.Table) -> pa.Table:
-    """Blocks that are allocated at the end."""
+def _allocated(blocks: pa.Table, pool: pa.Array) -> pa.Table:
+    """Blocks that are allocated at the end, with numbers of their devices."""
     is_active = pc.starts_with(blocks["state"].cast(pa.string()), _ACTIVE)
-    has_place = pc.and_(pc.is_valid(blocks["address"]), pc.is_valid(blocks["device"]))
-    return blocks.filter(pc.fill_null(pc.and_(is_active, has_place), fill_value=False))
+    is_host = pc.fill_null(pc.equal(blocks["device_type"], schema.PINNED), fill_value=False)
+    device = pc.if_else(is_host, pa.scalar(HOST, pa.int32()), blocks["device"])
+    has_place = pc.and_(pc.is_valid(blocks["address"]), pc.is_valid(device))
+    rows = blocks.set_column(blocks.schema.get_field_index("device"), "device", device)
+    rows = rows.append_column("pool", pool)
+    return rows.filter(pc.fill_null(pc.and_(is_active, has_place), fill_value=False))
 
 
 def _together(
@@ -332,11 +406,13 @@ def _together(
 
 def _stacks(contents: Contents, spool: Spool | None) -> pa.Table | SpooledTable:
     """One row per frame of each stack."""
-    names, files, lines = zip(*contents.frames, strict=True) if contents.frames else ((), (), ())
+    none = ((),) * len(FRAME_FIELDS)
+    names, files, lines, *fx = zip(*contents.frames, strict=True) if contents.frames else none
     frames = {
         "name": repeated(names),
         "file": repeated(files),
         "line": pa.array(lines, pa.int64()),
+        **dict(zip(("fx_op", "fx_node", "fx_target", "fx_trace"), map(repeated, fx), strict=True)),
     }
     parts = (
         _frames_of_stacks(contents.stacks[first : first + _STACKS], first, frames)
@@ -395,7 +471,7 @@ def _metadata(snapshot: dict[Any, Any], machine: RecordMachine, unfolding: Unfol
     rest = {
         key: value
         for key, value in snapshot.items()
-        if key not in {_SEGMENTS, _TRACES, _ANNOTATIONS}
+        if key not in {_SEGMENTS, _TRACES, _ANNOTATIONS, _HOST_SEGMENTS, _HOST_TRACES}
     }
     if machine.contents.unknown_keys:
         rest["keys_not_loaded"] = dict(sorted(machine.contents.unknown_keys.items()))
@@ -425,6 +501,11 @@ def _column(values: Any, type_: pa.DataType, count: int) -> pa.Array:
 def _whole(value: Any, bits: int = 64) -> int | None:
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     return value if is_whole and -1 << bits - 1 <= value < 1 << bits - 1 else None
+
+
+def _device(value: Any) -> int | None:
+    whole = _whole(value)
+    return whole if whole is not None and 0 <= whole < HOST else None
 
 
 def _text(value: Any) -> str | None:

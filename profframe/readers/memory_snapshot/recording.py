@@ -19,11 +19,15 @@ Ints = npt.NDArray[np.int64]
 ALLOC: Final = 1
 FREE_REQUESTED: Final = 2
 FREE_COMPLETED: Final = 3
+ANNOTATE: Final = 4
 _PAIRED: Final = {
     "alloc": ALLOC,
     "free_requested": FREE_REQUESTED,
     "free_completed": FREE_COMPLETED,
+    "annotate": ANNOTATE,
 }
+HOST: Final = (1 << 15) - 1
+"""What stands for pinned host memory among the indices of devices."""
 LONGEST_US: Final = (1 << 62) // 1000
 
 
@@ -40,10 +44,10 @@ class Recording:
         self.count = 0
         self.impossible_times = 0
         self.kind = np.zeros(0, np.int8)
-        """What each record does to an allocation; 0 for none of these."""
+        """What each record does to an allocation; 0 for nothing."""
         self.address = np.zeros(0, np.int64)
         self.device = np.zeros(0, np.int16)
-        """Device of each record; -1 for a list without a device."""
+        """Device of each record; `HOST`, or -1 for a list without a device."""
         self.rows: pa.Table | SpooledTable = pa.table({})
         self._spans: list[tuple[int, int]] = []
         self._paired: list[tuple[npt.NDArray[np.int8], Ints]] = []
@@ -80,6 +84,8 @@ class Recording:
                 "compile_context": named(
                     values["compile_context"], there["compile_context"], texts
                 ),
+                "pool": named(values["pool_id"], there["pool_id"], texts),
+                "metadata": unless_empty(values["user_metadata"], there["user_metadata"], texts),
             }
         )
         if self._builder is None:
@@ -92,15 +98,19 @@ class Recording:
         self.count += count
         memory_limit.check(self.count * 16)
 
-    def finish(self, devices: list[int]) -> None:
+    def finish(self, devices: list[int], host: int | None = None) -> None:
         """Set the devices of lists, and combine the rows.
 
         Parameters
         ----------
         devices
             Number of the list of each device.
+        host
+            Number of the list of pinned host memory.
         """
         of_list = {number: device for device, number in enumerate(devices)}
+        if host is not None:
+            of_list[host] = HOST
         runs = [(of_list.get(number, -1), count) for number, count in self._lists]
         values, counts = np.array(runs or [(0, 0)], np.int64).T
         self.device = np.repeat(values.astype(np.int16), counts)
@@ -126,17 +136,33 @@ class Recording:
         whole = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
         return whole.take(at)
 
-    def table(self, allocation_of_event: npt.NDArray[np.int32]) -> pa.Table | SpooledTable:
+    def table(
+        self, allocation_of_event: npt.NDArray[np.int32], device_type: str
+    ) -> pa.Table | SpooledTable:
         """The rows of `allocator_events`."""
         allocation = pa.array(allocation_of_event, mask=allocation_of_event < 0)
-        rows = self.rows.append_column("device", pa.array(self.device.astype(np.int32)))
+        rows = self.rows.append_column("device_type", types_of(self.device, device_type))
+        rows = rows.append_column("device", indices_of(self.device))
         return rows.append_column("allocation_id", allocation.cast(pa.int64()))
+
+
+def types_of(device: npt.NDArray[np.int16], device_type: str) -> pa.DictionaryArray:
+    """Types of devices by their numbers, where `HOST` is pinned host memory."""
+    is_host = (device == HOST).astype(np.int32)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(is_host, mask=device < 0), pa.array([device_type, schema.PINNED])
+    )
+
+
+def indices_of(device: npt.NDArray[np.int16]) -> pa.Array:
+    """Indices of devices; NULL for pinned host memory."""
+    return pa.array(device.astype(np.int32), mask=(device < 0) | (device == HOST))
 
 
 _TYPES: Final = {
     field.name: field.type
     for field in schema.ALLOCATOR_EVENTS.arrow
-    if field.name not in {"run", "rank", "device", "allocation_id", "op_id", "step"}
+    if field.name not in {"run", "rank", "device_type", "device", "allocation_id", "op_id", "step"}
 }
 
 
@@ -154,3 +180,12 @@ def named(
     indices[is_there] = places
     names = pa.array([texts[number] for number in used.tolist()], pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(indices, mask=~is_there), names)
+
+
+def unless_empty(
+    numbers: Ints, is_there: npt.NDArray[np.bool_], texts: Sequence[str]
+) -> pa.DictionaryArray:
+    """Text of the program by its number; torch writes an empty one where there is none."""
+    if "" not in texts:
+        return named(numbers, is_there, texts)
+    return named(numbers, is_there & (numbers != texts.index("")), texts)

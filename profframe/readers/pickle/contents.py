@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -16,12 +17,19 @@ from profframe.readers.pickle.cutting import Dicts, Items, KeyColumn
 from profframe.readers.pickle.machine import Machine, text_of
 from profframe.readers.pickle.walking import EMPTY, GET, ITEMS, VALUE, Kind
 
-__all__ = ["FRAME_FIELDS", "Contents"]
+__all__ = ["FRAME_FIELDS", "NUMBERED", "Contents"]
 
 Ints = npt.NDArray[np.int64]
-Frame = tuple[str | None, str | None, int | None]
+Frame = tuple[Any, ...]
+"""Values of a frame by the keys of `FRAME_FIELDS`."""
 
-FRAME_FIELDS: Final[Mapping[str, Kind]] = {"name": "text", "filename": "text", "line": "number"}
+FX_FIELDS: Final = ("fx_node_op", "fx_node_name", "fx_node_target", "fx_original_trace")
+"""What `_dump_snapshot(augment_with_fx_traces=True)` adds to frames of code that FX generated."""
+FRAME_FIELDS: Final[Mapping[str, Kind]] = {
+    "name": "text", "filename": "text", "line": "number", **dict.fromkeys(FX_FIELDS, "text"),
+}  # fmt: skip
+NUMBERED: Final = ("text", "stack", "tuple")
+"""Kinds whose values are numbers of what they are."""
 _FRAME: Final = "frame"
 _CODES: Final = {"text": 0, "stack": 1, "other": 2, _FRAME: 3}
 _NOTHING: Final = -2
@@ -32,6 +40,8 @@ _NUMBERED: Final = 160
 """Bytes of memory of the number of a text, frame, stack or key, beside its own."""
 _BOUNDS: Final = (-(1 << 63), 1 << 63)
 _LOW: Final = 0xFFFF_FFFF
+_MOST_NUMBERS: Final = 3
+"""Numbers of a tuple that is kept, as of those that are cut."""
 _ONE_GET: Final = re.compile(rb"h(.)|j(.{4})", re.DOTALL)
 
 
@@ -114,6 +124,15 @@ class Contents:
             self.texts.append(text)
         return number
 
+    def tuple_id(self, value: Any) -> int | None:
+        """Number of the text of a short tuple or list of numbers, as JSON; None for others."""
+        is_short = isinstance(value, (tuple, list)) and 0 < len(value) <= _MOST_NUMBERS
+        if not is_short or not all(
+            type(item) is int and _BOUNDS[0] <= item < _BOUNDS[1] for item in value
+        ):
+            return None
+        return self.text_id(json.dumps(value, separators=(",", ":")))
+
     def stack_id(self, frames: Any) -> int | None:
         """Number of a list of frames; None for an empty one."""
         if not isinstance(frames, list) or not frames:
@@ -134,16 +153,14 @@ class Contents:
         return self._stack_id(np.array(ids, np.int32).tobytes()) if ids else None
 
     def _frame_id(self, frame: dict[Any, Any]) -> int:
-        name, file, line = (frame.get(key) for key in FRAME_FIELDS)
+        name, file, line, *fx = (frame.get(key) for key in FRAME_FIELDS)
         is_line = isinstance(line, int) and _BOUNDS[0] <= line < _BOUNDS[1]
         line = int(line) if line is not None and is_line else None
-        number = self._number_of_frame(
-            (
-                name if isinstance(name, str) else None,
-                file if isinstance(file, str) else None,
-                line,
-            )
+        texts = [text if isinstance(text, str) else None for text in (name, file, *fx)]
+        self.odd_values += sum(
+            text is None and value is not None for text, value in zip(texts[2:], fx, strict=True)
         )
+        number = self._number_of_frame((texts[0], texts[1], line, *texts[2:]))
         for key, value in frame.items():
             if key not in FRAME_FIELDS and value is not None:
                 self._count_of_frame(key, number)
@@ -152,7 +169,8 @@ class Contents:
     def _number_of_frame(self, frame: Frame) -> int:
         number = self._frame_ids.setdefault(frame, len(self.frames))
         if number == len(self.frames):
-            self._hold_bytes(_NUMBERED)
+            fx = sum(len(text) for text in frame[3:] if text is not None)
+            self._hold_bytes(_NUMBERED + fx)
             self.frames.append(frame)
         return number
 
@@ -181,9 +199,12 @@ class Contents:
             self._hold_bytes(limits.CONTAINER * (len(ids) >> 2))
             return [self._frame(i) for i in np.frombuffer(ids, np.int32).tolist()]
         if (number := numbers["other"]) != _NOTHING:
-            body = self._others[number]
-            return Machine(iter((body, b".")), self._machine.path).value()
+            return self.value_of_bytes(self._others[number])
         return None
+
+    def value_of_bytes(self, body: bytes) -> Any:
+        """The value of the opcodes of a number or a short tuple."""
+        return Machine(iter((body, b".")), self._machine.path).value()
 
     def _frame(self, number: int) -> dict[str, Any]:
         return dict(zip(FRAME_FIELDS, self.frames[number], strict=True))
@@ -194,6 +215,8 @@ class Contents:
         for kind, column in columns:
             if kind in {"text", "other"}:
                 self._memoise(kind, column)
+            elif kind == "tuple":
+                self._memoise_tuples(column)
         with_items: list[tuple[KeyColumn, Items, Ints]] = []
         for _, column in columns:
             if column.items is not None:
@@ -209,12 +232,17 @@ class Contents:
     def recalled(self, kind: Kind, column: KeyColumn) -> Ints:
         """Numbers of a column that was memoised, including those from the memo; -1 for none."""
         is_get = column.state == GET
-        if kind not in {"text", "stack"} or not is_get.any():
+        if kind not in NUMBERED or not is_get.any():
             return column.numbers
         numbers = column.numbers.copy()
-        of_memo = self._text_of_memo if kind == "text" else self._stack_of_memo
         places = numbers[is_get]
-        numbers[is_get] = self._of_memo(kind, places, of_memo)
+        if kind == "tuple":
+            distinct, at = np.unique(places, return_inverse=True)
+            ids = [self._tuple_of_memo(place) for place in distinct.tolist()]
+            numbers[is_get] = np.array(ids, np.int64)[at]
+        else:
+            of_memo = self._text_of_memo if kind == "text" else self._stack_of_memo
+            numbers[is_get] = self._of_memo(kind, places, of_memo)
         if self._odd_places:
             self.odd_values += int(np.isin(places, [*self._odd_places]).sum())
         return numbers
@@ -242,6 +270,23 @@ class Contents:
         if kind == "other":
             is_new &= column.numbers >= 0
         self._put(kind, column, is_new, ids[bodies.indices.to_numpy()])
+
+    def _memoise_tuples(self, column: KeyColumn) -> None:
+        """Replace places of tuples in the memo, which keeps their opcodes, by numbers of texts."""
+        rows = column.state == VALUE
+        if not rows.any():
+            return
+        bodies = column.bodies.dictionary_encode()
+        distinct = bodies.dictionary.to_pylist()
+        at = bodies.indices.to_numpy()
+        others = np.array([self._other_of_bytes(body) for body in distinct], np.int64)
+        values = (self.value_of_bytes(body) for body in distinct)
+        ids = np.array(
+            [_NONE if (n := self.tuple_id(value)) is None else n for value in values], np.int64
+        )[at]
+        self._memo.put("other", column.numbers[rows], others[at])
+        column.numbers[rows] = ids
+        self.odd_values += int(np.count_nonzero(ids == _NONE))
 
     def _memoise_items(self, column: KeyColumn, items: Items, frames: Ints) -> None:
         """Replace places of frame lists in the memo by the numbers of stacks."""
@@ -273,18 +318,31 @@ class Contents:
         if line is not None:
             lines = pa.array(line.numbers, mask=line.state == EMPTY)
         of_lines, distinct_lines = _encoded(lines)
-        of_both, both = _encoded(pa.array(names_files << 32 | of_lines))
+        of_places, places = _encoded(pa.array(names_files << 32 | of_lines))
+        of_fx, nodes = self._fx_of(dicts)
+        of_both, both = _encoded(pa.array(of_places << 32 | of_fx))
         ids = np.empty(len(both), np.int64)
         for i, one in enumerate(both):
-            name_file, of_line = pairs[one >> 32], distinct_lines[one & _LOW]
-            ids[i] = self._number_of_frame(
-                (self._text(name_file >> 32), self._text(name_file & _LOW), of_line)
-            )
+            place = places[one >> 32]
+            name_file, of_line = pairs[place >> 32], distinct_lines[place & _LOW]
+            ids[i] = self._number_of_frame((
+                self._text(name_file >> 32), self._text(name_file & _LOW), of_line,
+                *(self._text(number) for number in nodes[one & _LOW]),
+            ))  # fmt: skip
         for (key, _), column in dicts.columns.items():
             if key not in FRAME_FIELDS:
                 for i in np.unique(of_both[column.state != EMPTY]).tolist():
                     self._count_of_frame(key, int(ids[i]))
         return ids[of_both]
+
+    def _fx_of(self, dicts: Dicts) -> tuple[Ints, list[list[int]]]:
+        """What FX says of each frame, by a number, and its texts by their numbers from 1 on."""
+        none = np.zeros(dicts.count, np.int64)
+        if not any((key, "text") in dicts.columns for key in FX_FIELDS):
+            return none, [[0] * len(FX_FIELDS)]
+        columns = [self._numbers_of_text(dicts, key) + 1 for key in FX_FIELDS]
+        distinct, at = np.unique(np.column_stack(columns), axis=0, return_inverse=True)
+        return at.reshape(-1).astype(np.int64), distinct.tolist()
 
     def _text(self, number: int) -> str | None:
         """A text by its number from 1 on; None for 0."""
@@ -352,6 +410,10 @@ class Contents:
             return self._odd(index)
         number = self.stack_id(value)
         return _NONE if number is None else number
+
+    def _tuple_of_memo(self, index: int) -> int:
+        number = self.tuple_id(self._value_of_memo(index))
+        return self._odd(index) if number is None else number
 
     def _stack_of_gets(self, body: bytes) -> int:
         """Number of a stack by the opcodes of its list; -1 for an empty one."""

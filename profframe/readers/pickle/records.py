@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profframe.readers.pickle import limits
-from profframe.readers.pickle.contents import FRAME_FIELDS, Contents
+from profframe.readers.pickle.contents import FRAME_FIELDS, NUMBERED, Contents
 from profframe.readers.pickle.cutting import Cut, Cutter, Dicts, joined
 from profframe.readers.pickle.machine import Machine
 from profframe.readers.pickle.walking import EMPTY, Kind, Shape, forms_of_key
@@ -65,7 +65,7 @@ class Chunk:
     lists: Ints
     """Number of the list that each row is from."""
     columns: Mapping[str, Ints]
-    """Numbers, or numbers of texts and stacks; -1 for none."""
+    """Numbers, or numbers of texts, stacks and of the texts of tuples; -1 for none."""
     is_there: Mapping[str, npt.NDArray[np.bool_]]
 
 
@@ -337,6 +337,8 @@ class RecordMachine(Machine):
             if not is_text and not isinstance(value, _PLAIN):
                 return None
             return self.contents.text_id(value if is_text else repr(value))
+        if kind == "tuple":
+            return self.contents.tuple_id(value)
         if isinstance(value, (int, float)) and _BOUNDS[0] <= value < _BOUNDS[1]:
             return int(value)
         return None
@@ -357,7 +359,7 @@ class RecordMachine(Machine):
                 self.contents.count_unknown(key, int(is_set.sum()))
                 continue
             numbers = self.contents.recalled(kind, column)
-            is_set &= (kind not in {"text", "stack"}) | (numbers >= 0)
+            is_set &= (kind not in NUMBERED) | (numbers >= 0)
             values[key][is_set] = numbers[is_set]
             is_there[key][is_set] = True
 
@@ -383,14 +385,17 @@ def _kind(value: Any, expected: Kind | None) -> Kind | None:
     if value is None:
         return expected or "other"
     kind: Kind | None = None
+    is_short = type(value) is tuple and all(
+        item is None or isinstance(item, _PLAIN) for item in value
+    )
+    if expected == "tuple":
+        return "tuple" if is_short else None
     if type(value) is int and expected is not None:
         kind = "number"
     elif type(value) is str:
         kind = "text"
     elif type(value) is list:
         kind = "stack"
-    elif isinstance(value, _PLAIN) or (
-        type(value) is tuple and all(item is None or isinstance(item, _PLAIN) for item in value)
-    ):
+    elif isinstance(value, _PLAIN) or is_short:
         kind = "other"
     return kind if expected in {None, kind} else None

@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-Kind = Literal["number", "text", "stack", "other"]
-"""What a value is: a number, a text that repeats, a list of frames, or what is not kept."""
+Kind = Literal["number", "text", "stack", "tuple", "other"]
+"""What a value is: a number, a text that repeats, a list of frames, a short tuple of numbers that
+repeats, or what is not kept."""
 Shape = Sequence[tuple[str, Kind, Sequence[bytes]]]
 """Keys of a dict, the kinds of their values, and the opcodes that may stand for each key."""
 
@@ -287,6 +288,7 @@ class Walk:
         """Pass a number, bool, float, None, a short tuple of these, or a place in the memo."""
         first = self._codes[self.at]
         get = _GET_SIZE[first]
+        of_memo = _argument(self._words[self.at], get)
         count = np.zeros(len(first), np.int64)
         begin = self.at.copy()
         is_open = (get == 0) & self.is_right
@@ -306,7 +308,9 @@ class Walk:
         end = self.at.copy()
         place, is_own = self._put(is_tuple)
         state = np.where((first == _NONE) & ~is_tuple, EMPTY, np.where(get > 0, GET, VALUE))
-        return Values(state, place, is_own, begin, end)
+        return Values(state, np.where(get > 0, of_memo, place), is_own, begin, end)
+
+    _tuple = _other
 
     def _text(self) -> Values:
         """Pass a text, or its place in the memo, or None."""

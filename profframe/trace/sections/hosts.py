@@ -7,6 +7,7 @@ from typing import Final
 
 from profframe.pages.report.frame_columns import FrameView
 from profframe.pages.report.page_parts import ChoicePart, Flame, PageSection, Part, TablePart
+from profframe.show import snapshot_text
 from profframe.trace.sections.replies import Context, Reply
 
 _SELF_TIMES: Final = ("name", "kind", "calls", "self_ns", "self_share", "total_ns", "mean_ns")
@@ -44,15 +45,18 @@ _FAILURES: Final = (
     "inactive_bytes", "largest_free_bytes", "fits_sum", "frame", "holder_bytes", "holder_frame",
 )  # fmt: skip
 _HELD: Final = (
-    "device", "name", "peak_bytes", "peak_blocks", "peak_share", "end_bytes", "unfreed_bytes",
-    "allocations", "stack",
+    "device_type", "device", "name", "peak_bytes", "peak_blocks", "peak_share", "end_bytes",
+    "unfreed_bytes", "allocations", "stack",
 )  # fmt: skip
 _HELD_BY: Final = (
-    ("line of code", "frame"), ("module", "module"), ("category", "category"), ("stack", "stack"),
+    ("line of code", "frame"), ("module", "module"), ("category", "category"),
+    ("text of the program", "metadata"), ("pool", "pool"), ("FX node", "fx_node"),
+    ("annotation", "annotation"), ("stack", "stack"),
 )  # fmt: skip
 _SEGMENTS: Final = (
-    "device", "segment_id", "segment_type", "pool", "stream", "bytes", "active_bytes",
-    "inactive_bytes", "inactive_share", "free_blocks", "largest_free_bytes", "is_releasable",
+    "device_type", "device", "segment_id", "segment_type", "pool", "stream", "bytes",
+    "active_bytes", "inactive_bytes", "inactive_share", "free_blocks", "largest_free_bytes",
+    "is_releasable",
 )  # fmt: skip
 _GROUPINGS: Final = (
     ("input shapes", "input_dims", {"group_by_input_shape": True}),
@@ -160,7 +164,7 @@ def snapshot(context: Context) -> PageSection | None:
             (label, context.table(reply, f"Peak by {label}", _HELD, key=f"memory-stacks-{n}"))
             for n, (label, per) in enumerate(_HELD_BY)
             if (reply := frames if per == "frame" else held(per=per))
-            and (per == "stack" or {*reply.frame["name"]} - {None, "unknown"})
+            and (per == "stack" or {*reply.frame["name"]} - snapshot_text.UNTOLD)
         ]
         title = "What held memory at the peak, and what was never freed"
         parts.append(ChoicePart("memory-stacks", "Grouped by", tuple(tables), title))
