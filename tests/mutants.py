@@ -1172,6 +1172,54 @@ PLANTED_3B: Final = (
         "tests/unit/test_memory_snapshot.py"
         "::test_free_memory_that_is_freed_again_was_another_allocation",
     ),
+    Mutant(
+        "SN1",
+        "a note on memory is about what was freed before",
+        "profframe/readers/memory_snapshot/lifetimes.py",
+        "lives = (before >= 0) & (pairs.kind[before] != FREE_COMPLETED)",
+        "lives = before >= 0",
+        "tests/unit/test_snapshot_fields.py::TestMetadata::test_notes_are_about_what_lives_then",
+    ),
+    Mutant(
+        "SN2",
+        "a note on memory is about what is allocated after it",
+        "profframe/readers/memory_snapshot/lifetimes.py",
+        "lived = ~lives & (after >= 0) & (pairs.kind[after] != ALLOC)",
+        "lived = ~lives & (after >= 0)",
+        "tests/unit/test_snapshot_fields.py::TestMetadata::test_notes_are_about_what_lives_then",
+    ),
+    Mutant(
+        "SN3",
+        "the text of a free is that of the allocation",
+        "profframe/readers/memory_snapshot/lifetimes.py",
+        'yield "metadata", joined(recording.of("metadata", ids[ALLOC])',
+        'yield "metadata", joined(recording.of("metadata", first)',
+        "tests/unit/test_snapshot_fields.py::TestMetadata::test_is_that_of_the_allocation_not_of_its_free",
+    ),
+    Mutant(
+        "SN4",
+        "a profile with memory of a device hides pinned memory",
+        "sql/lib/memory.sql",
+        "        AND allocations.device_type IS DISTINCT FROM 'PINNED_HOST'\n",
+        "",
+        "tests/unit/test_snapshot_fields.py::TestBesideATrace::test_what_the_profiler_lacks_is_that_of_the_host",
+    ),
+    Mutant(
+        "SN5",
+        "pinned memory counts in limits on memory",
+        "profframe/comparisons/fail_on_metrics.py",
+        'rows.filter(pl.col("memory") == "device")',
+        "rows",
+        "tests/unit/test_snapshot_fields.py::TestPinned::test_two_snapshots",
+    ),
+    Mutant(
+        "SN6",
+        "pinned memory has the thread of what the profiler recorded there",
+        "profframe/facts/snapshots/op_matching.py",
+        '            fits &= (own < 0) | (own == numbers(records, "device", missing=-1)[wanted])\n',
+        "",
+        "tests/unit/test_snapshot_fields.py::TestBesideATrace::test_pinned_memory_is_not_what_the_profiler_recorded_there",
+    ),
 )
 
 PLANS: Final = (

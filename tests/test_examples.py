@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import profframe
+from examples import synthetic_snapshot
 from tests import graphs, needs
 
 ROOT = Path(__file__).parent.parent
@@ -128,6 +129,13 @@ def test_a_made_up_database_is_what_its_script_makes(tmp_path: Path) -> None:
     )
     assert made == kept
     assert any("no machine ran it" in line for line in made)
+
+
+def test_a_made_up_snapshot_is_what_its_script_makes(tmp_path: Path) -> None:
+    synthetic_snapshot.main([str(tmp_path / "snapshot.pickle")])
+    made = (tmp_path / "snapshot.pickle").read_bytes()
+    assert made == (ROOT / "examples" / "snapshot.pickle").read_bytes()
+    assert b"no machine ran it" in made
 
 
 def test_paths_are_trimmed_to_their_package(monkeypatch: pytest.MonkeyPatch) -> None:

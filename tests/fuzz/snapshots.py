@@ -13,6 +13,11 @@ from tests.fuzz.pickles import damaged, main, odd, read
 
 NAME: Final = "snapshot.pickle"
 _BASE_US: Final = 1_759_252_584_000_000
+_POOL: Final = (0, 0)
+_FX: Final = {
+    "fx_node_op": "call_function", "fx_node_name": "addmm", "fx_node_target": "aten.addmm.default",
+    "fx_original_trace": 'File "model.py", line 14\n  a = self.net(x)',
+}  # fmt: skip
 
 
 def case(seed: int) -> None:
@@ -31,6 +36,7 @@ def content(seed: int) -> bytes:
 def snapshot(records: int) -> dict[str, Any]:
     """One of this many records, with shared stacks, segments, blocks and annotations."""
     frames = [{"name": f"f{i}", "filename": f"/a/{i % 3}.py", "line": 300 * i} for i in range(9)]
+    frames[4] |= _FX
     stacks = [frames[i : i + 1 + i % 4] for i in range(6)]
     traces = [[record(stacks[i % 6], i) for i in range(records)], [record([], 0)]]
     return {
@@ -38,20 +44,23 @@ def snapshot(records: int) -> dict[str, Any]:
         "device_traces": traces,
         "external_annotations": [annotation("START"), annotation("END")],
         "allocator_settings": {"backend": "native", "expandable": False, "sizes": (1, 2)},
+        "host_segments": [segment([block(stacks[1])]) | {"device": -1}],
+        "host_traces": [record(stacks[i % 6], i) for i in range(records // 4)],
     }
 
 
 def record(frames: list[Any], number: int) -> dict[str, Any]:
     """A record of the allocator."""
     return {
-        "action": ("alloc", "free_requested", "free_completed")[number % 3],
-        "addr": 0x7F00_0000_0000 + 512 * (number // 3),
+        "action": ("alloc", "annotate", "free_requested", "free_completed")[number % 4],
+        "addr": 0x7F00_0000_0000 + 512 * (number // 4),
         "size": 512,
         "stream": 0,
         "time_us": _BASE_US + number,
         "frames": frames,
         "compile_context": "N/A",
-        "pool_id": (0, number % 2),
+        "user_metadata": ("", "optimizer", "<b>'; DROP TABLE\x1b[2J")[number % 3],
+        "pool_id": (0, number % 2) if number % 5 else _POOL,
     }
 
 
@@ -79,7 +88,7 @@ def annotation(stage: str) -> dict[str, Any]:
 
 def odd_snapshot(random: Random, count: int) -> dict[Any, Any]:
     """A snapshot with this many odd dicts of each kind."""
-    frame = {"name": "f", "filename": "a.py", "line": 3}
+    frame = {"name": "f", "filename": "a.py", "line": 3, **_FX}
     times = range(count)
     sound = snapshot(40)
     frames = [[odd(frame, random) for _ in range(3)] for _ in times]
@@ -90,6 +99,8 @@ def odd_snapshot(random: Random, count: int) -> dict[Any, Any]:
             [record(frames[i], i) for i in times],
         ],
         "external_annotations": [odd(annotation("START"), random) for _ in times],
+        "host_segments": [odd(segment([odd(block([]), random)]), random) for _ in times],
+        "host_traces": [odd(record(frames[i], i), random) for i in times],
         "more": [odd(sound["allocator_settings"], random) for _ in times],
         **odd({"a": 1}, random),
     }

@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from profframe import schema
 from profframe.facts.arrays import is_kind, is_text, numbers, present, words
 from profframe.intervals import Ints, Mask, last_until, nearest, open_at, stab
 
@@ -143,7 +142,6 @@ def _of_profiler(
     theirs = present(memory, "time_ns", "address", "bytes")
     size = numbers(memory, "bytes")
     device = numbers(memory, "device", missing=-1)
-    is_pinned = _is_pinned(records)  # which the profiler does not record
     for action, sign in _SIGNS:
         wanted = np.flatnonzero(is_placed & is_text(records["action"], action))
         theirs_of_sign = np.flatnonzero(theirs & (np.sign(size) == sign))
@@ -160,7 +158,6 @@ def _of_profiler(
         if size.size:
             own = device[candidate]
             fits &= (own < 0) | (own == numbers(records, "device", missing=-1)[wanted])
-            fits &= ~is_pinned[wanted]
         row[wanted[fits]] = candidate[fits]
     is_matched = row >= 0
     thread[is_matched] = numbers(memory, "thread", missing=-1)[row[is_matched]]
@@ -180,13 +177,6 @@ def _of_profiler(
     thread[failed[is_seen]] = numbers(instants, "thread")[seen]
     at[failed[is_seen]] = numbers(instants, "time_ns")[seen]
     return thread, at, row
-
-
-def _is_pinned(records: pa.Table) -> Mask:
-    """Records of pinned memory of the host."""
-    if "device_type" not in records.column_names:
-        return np.zeros(records.num_rows, np.bool_)
-    return is_text(records["device_type"], schema.PINNED)
 
 
 def _nearest(key: Ints, at: Ints, in_key: Ints, moment: Ints) -> Ints:

@@ -153,14 +153,15 @@ class Contents:
         return self._stack_id(np.array(ids, np.int32).tobytes()) if ids else None
 
     def _frame_id(self, frame: dict[Any, Any]) -> int:
-        name, file, line, *fx = (frame.get(key) for key in FRAME_FIELDS)
-        is_line = isinstance(line, int) and _BOUNDS[0] <= line < _BOUNDS[1]
-        line = int(line) if line is not None and is_line else None
-        texts = [text if isinstance(text, str) else None for text in (name, file, *fx)]
+        values = [frame.get(key) for key in FRAME_FIELDS]
+        kept = [
+            _line(value) if key == "line" else value if isinstance(value, str) else None
+            for key, value in zip(FRAME_FIELDS, values, strict=True)
+        ]
         self.odd_values += sum(
-            text is None and value is not None for text, value in zip(texts[2:], fx, strict=True)
+            one is None and value is not None for one, value in zip(kept, values, strict=True)
         )
-        number = self._number_of_frame((texts[0], texts[1], line, *texts[2:]))
+        number = self._number_of_frame(tuple(kept))
         for key, value in frame.items():
             if key not in FRAME_FIELDS and value is not None:
                 self._count_of_frame(key, number)
@@ -435,6 +436,11 @@ class Contents:
         self._cached[body] = number
         self._cached_bytes += len(body) + 100
         return number
+
+
+def _line(value: Any) -> int | None:
+    is_line = isinstance(value, int) and _BOUNDS[0] <= value < _BOUNDS[1]
+    return int(value) if is_line else None
 
 
 def _encoded(values: pa.Array) -> tuple[Ints, list[Any]]:
