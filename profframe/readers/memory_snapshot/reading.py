@@ -259,13 +259,11 @@ def _host_list(value: Any, source: ByteSource) -> int | None:
 
 
 def _device_type(settings: Any, contents: Contents) -> str:
-    """Type of the devices: a setting that only torch's allocator of XPU has, or a frame in it."""
-    names = (
-        [name for name in settings if isinstance(name, str)] if isinstance(settings, dict) else []
-    )
-    if _XPU_SETTING in names and not any("cuda" in name.lower() for name in names):
-        return "XPU"
-    is_xpu = any(
+    """Type of the devices: by settings of the allocator, without these by a frame in it."""
+    names = [n for n in settings if isinstance(n, str)] if isinstance(settings, dict) else []
+    if any("cuda" in name.lower() for name in names):
+        return "CUDA"
+    is_xpu = _XPU_SETTING in names or any(
         _XPU_FILE.search(file or "") or _XPU_NAME.search(name or "")
         for name, file, *_ in contents.frames
     )
