@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 
 _PER: Final = ("run", "step")
-_PER_OF_MEMORY: Final = ("stack", "frame", "module", "category")
+_PER_OF_MEMORY: Final = (
+    "stack", "frame", "module", "category", "pool", "metadata", "fx_node", "annotation",
+)  # fmt: skip
+"""As `profframe.comparisons.memory_diff` has them, which would be imported for every help."""
 
 
 @verbs.command()
@@ -57,8 +60,8 @@ _PER_OF_MEMORY: Final = ("stack", "frame", "module", "category")
 @one_option(
     "--per",
     type=click.Choice([*_PER, *_PER_OF_MEMORY]),
-    help="What to average: run or step; for memory snapshots what each row is: stack, frame, module"
-    " or category.  [default: run; stack]",
+    help="What to average: run or step; for memory snapshots what each row is: stack, frame, "
+    "module, ...  [default: run; stack]",
 )
 @click.option("--copies", is_flag=True, help="Treat memory copies and fills as kernels.")
 @click.option(

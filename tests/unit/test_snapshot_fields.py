@@ -12,8 +12,12 @@ import polars as pl
 import pytest
 
 import profframe
+from profframe import cli
 from profframe.analysis.fail_on import limit
+from profframe.cli import comparisons
+from profframe.comparisons import memory_diff
 from profframe.comparisons.fail_on_metrics import check_peak_limits
+from profframe.query.catalogue import find
 from profframe.show import snapshot_text
 from profframe.trace.trace import Trace
 from tests.fuzz.pickles import odd
@@ -230,6 +234,17 @@ class TestPinned:
         (verdict,) = check_peak_limits([limit("memory=1MB")], rows)
         assert verdict.other == 2 * MIB
         assert not verdict.is_broken
+
+    def test_on_the_command_line(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        base = written(tmp_path / "a.pickle", [self.RECORDS[0]])
+        other = written(tmp_path / "b.pickle", [*self.RECORDS], **HOST)
+        sides = ["diff", str(base), str(other)]
+        assert cli.run([*sides, "--per", "pool", "--fail-on", "memory=5MB"]) == 0
+        assert "pinned host" in capsys.readouterr().out
+        assert cli.run([*sides, "--fail-on", "memory=3MB"]) == 3
+        answer = find("memory_stacks")
+        (per,) = (one for one in answer.parameters if one.name == "per")
+        assert per.choices == comparisons._PER_OF_MEMORY == memory_diff.PER
 
     def test_lists_of_another_kind_are_refused(self, tmp_path: Path) -> None:
         for more, place in (
