@@ -20,6 +20,7 @@ _MOST_LINES: Final = 4
 """Maximum lines of a command; longer ones say TRACE instead of the paths."""
 _OF_WORDS: Final = {
     "flight recorder": (("hang",), "which ranks did not arrive, and the stacks"),
+    "collectives": (("answer", "stragglers"), "which ranks the others wait for"),
     "memory": (("answer", "memory_stacks"), "who holds the memory, by stack"),
     "execution trace": (("answer", "tensor_traffic"), "bytes that each op moves"),
 }

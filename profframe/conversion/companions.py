@@ -13,6 +13,7 @@ import pyarrow as pa
 from profframe import schema, store
 from profframe.conversion.staging import Destination, JoinedFile, Record, staging_key
 from profframe.loaders.companion_files import fit_together, with_rows_of
+from profframe.loaders.recorded_kernels import with_kernels
 from profframe.loaders.tables import conformed
 from profframe.readers import Header, RawTrace
 from profframe.readers.formats import JOINED_FORMATS
@@ -103,6 +104,7 @@ def _write(destination: Destination, join: Join, draft: Path) -> None:
     tables: Mapping[str, pa.Table | SpooledTable] = before
     for record in join.beside:
         tables = dict(with_rows_of(tables, _raw(destination, record), record.source or ""))
+    tables = with_kernels(tables, trace.rank)
     tables = {**tables, "traces": _with_joined_files(tables["traces"], join)}
     parts = {
         name: conformed(name, tables[name], trace.run, trace.rank)

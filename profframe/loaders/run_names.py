@@ -16,6 +16,7 @@ from profframe.errors import ParameterError
 from profframe.facts.fact import Tables
 from profframe.loaders.companion_files import fit_together, own_tables, with_rows_of
 from profframe.loaders.programs import Origin, may_differ, names_of_programs, without_stamp
+from profframe.loaders.recorded_kernels import with_kernels
 from profframe.readers import RawTrace, members_of
 from profframe.readers.archives import archive_of, without_suffix
 from profframe.readers.formats import JOINED_FORMATS
@@ -298,6 +299,7 @@ def _joined(group: Sequence[NamedTrace]) -> Sequence[NamedTrace]:
     tables: Tables = traces[0].raw.tables
     for trace in beside:
         tables = with_rows_of(tables, trace.raw, readable(str(trace.path)))
+    tables = with_kernels(tables, traces[0].rank)
     return [replace(traces[0], raw=replace(traces[0].raw, tables=dict(tables)))]
 
 

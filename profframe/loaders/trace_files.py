@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from profframe import store
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
+from profframe.loaders.communicator_ranks import with_own_ranks
 from profframe.loaders.companion_files import GivenFiles
 from profframe.loaders.discovery import Files, Source
 from profframe.loaders.options import FactOptions, LoadOptions, Progress
@@ -196,7 +197,7 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
         first = next((e for e in skipped if not isinstance(e, NotATraceError)), skipped[0])
         raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {first}")
     _check_use(options.facts, traces)
-    return combine(cycles(traces), skipped)
+    return combine(cycles(with_own_ranks(traces)), skipped)
 
 
 def _named(

@@ -111,6 +111,9 @@ LACKING: Final[Mapping[str, Lack]] = {
     "history": Lack("allocator records of a memory snapshot", _SNAPSHOT),
     "segments": Lack("segments of a memory snapshot", _SNAPSHOT),
     "dumps": Lack("flight recorder dump", "set TORCH_FR_BUFFER_SIZE (docs/hangs.md)", "with"),
+    "nccl_records": Lack(
+        "records of NCCL's Inspector", "load its plugin (docs/nccl_inspector.md)", "with"
+    ),
     "nodes": Lack(
         "execution trace",
         "record one with ExecutionTraceObserver (docs/execution_traces.md)",
@@ -171,7 +174,7 @@ _ACTIVITY: Final = r"""
 """
 """Profiler activities by devices, or by names of calls."""
 _CONTENTS: Final = (
-    "slices", "memory", "instants", "counters", "snapshots", "dumps", "nodes",
+    "slices", "memory", "instants", "counters", "snapshots", "dumps", "nccl_records", "nodes",
 )  # fmt: skip
 _WORD: Final = re.compile(r"\w+")
 

@@ -17,6 +17,7 @@ from profframe.readers import (
     flight_recorder,
     memory_snapshot,
     memory_timeline,
+    nccl_inspector,
     perfetto,
     sqlite,
 )
@@ -25,7 +26,7 @@ from profframe.readers.bytes import ByteSource, is_pipe
 if TYPE_CHECKING:
     from profframe.readers.sqlite.sqlite_file import SqliteFile
 
-Contents = Literal["work", "dumps", "snapshots", "execution_traces"]
+Contents = Literal["work", "dumps", "snapshots", "execution_traces", "nccl_records"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Format:
     @property
     def has_times(self) -> bool:
         """Whether its records say when calls or work ran."""
-        return self.contents in {"work", "dumps"}
+        return self.contents in {"work", "dumps", "nccl_records"}
 
     @property
     def module(self) -> Any:
@@ -100,6 +101,14 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             memory_timeline.knows,
             (".json",),
             "snapshots",
+        ),
+        nccl_inspector.FORMAT: Format(
+            "NCCL Inspector",
+            "nccl_inspector.reading",
+            nccl_inspector.knows,
+            (".log", ".jsonl", ".json"),
+            "nccl_records",
+            joins=True,
         ),
         perfetto.FORMAT: Format(
             "Perfetto's protobuf",

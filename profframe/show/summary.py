@@ -14,7 +14,7 @@ from profframe.show.special_files import FileSummaries
 
 _USUAL: Final = ("chrome", "torch")
 """Readers of what torch's profiler records."""
-_NAMED_BELOW: Final = ("dumps", "execution_traces")
+_NAMED_BELOW: Final = ("dumps", "execution_traces", "nccl_records")
 """Contents whose line says what they are."""
 _LONGEST_NAME = 60
 _MOST_RUNS = 5

@@ -15,7 +15,7 @@ import polars as pl
 from profframe.query.header import sql_directory
 from profframe.query.selection import spans
 from profframe.readers.formats import Contents, contents_of
-from profframe.show import execution_trace_text, hang_text, snapshot_text, units
+from profframe.show import execution_trace_text, hang_text, nccl_text, snapshot_text, units
 from profframe.show.special_files import FileSummaries, FileSummary
 from profframe.trace.base_trace import BaseTrace
 from profframe.trace.query import answer
@@ -161,6 +161,28 @@ def execution(trace: BaseTrace) -> FileSummary:
     )
 
 
+def nccl_records(trace: BaseTrace) -> FileSummary:
+    """Summary of records of NCCL's plugins: kinds and sizes, bandwidths, ranks that are late."""
+    contents = question(trace, "nccl_records")
+    sizes, ranks = question(trace, "nccl_sizes"), question(trace, "nccl_ranks")
+    facts = (
+        ("Collectives", units.count(int(contents["collectives"].sum()))),
+        ("Sends and receives", units.count(int(contents["p2p"].sum()))),
+        ("Communicators", units.count(int(contents["communicators"].sum()))),
+    )
+    what = _each(contents, nccl_text.contents)
+    label = "collectives"
+    if not sizes.height:
+        return _words(label, what, facts, ("no record has a duration",))
+    tables = [("Collectives by communicator, kind and size", nccl_text.table(sizes))]
+    if ranks.height:
+        tables.append(("Ranks by how long they wait in collectives", nccl_text.table(ranks)))
+    hint = "" if contents["has_starts"].all() else nccl_text.WITHOUT_STARTS
+    return _words(
+        label, what, facts, nccl_text.headline(sizes, ranks), tables=tuple(tables), hint=hint
+    )
+
+
 VIEWS: Final[Mapping[Contents, FileKind]] = MappingProxyType(
     {
         "dumps": FileKind(
@@ -171,6 +193,11 @@ VIEWS: Final[Mapping[Contents, FileKind]] = MappingProxyType(
         "snapshots": FileKind(
             memory,
             "a memory snapshot has no times of ops or devices (two of them can be compared)",
+        ),
+        "nccl_records": FileKind(
+            nccl_records,
+            "records of NCCL's Inspector have no times of ops (collectives and stragglers say what "
+            "they know)",
         ),
         "execution_traces": FileKind(
             execution,

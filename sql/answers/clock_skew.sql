@@ -8,7 +8,7 @@
 -- base_ns differs (times of utc clocks can still be compared); skewed: see skewed_ns; no_common_collective: no data for an
 -- estimate.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
--- needs: events, traces
+-- needs: events, traces, recorded_collectives
 -- recorded: traces
 -- parameter skewed_ns BIGINT = 50000  offsets beyond this, in ns, and beyond three times their error are marked skewed
 -- run            VARCHAR      run that the trace belongs to
@@ -21,7 +21,7 @@
 -- collectives    BIGINT       number of collectives in the estimate; NULL for the reference
 -- note           VARCHAR      see above; NULL if there is nothing to note
 WITH matches AS MATERIALIZED (
-    FROM collective_matches(events, traces)
+    FROM all_matches(events, traces, recorded_collectives)
 ),
 offsets AS (
     FROM clock_offsets(matches)

@@ -5,7 +5,7 @@
 -- rank keeps for itself is a row, too. Only complete records count: groups with known ranks, data types, and whole lists of
 -- sizes. For other collectives, the route of the bytes depends on the algorithm.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
--- needs: events, traces
+-- needs: events, traces, recorded_collectives
 -- recorded: collective_calls
 -- no rows: there is no all_to_all and no send of which group, type and sizes are known
 -- run           VARCHAR        run that the trace belongs to
@@ -15,7 +15,7 @@
 -- calls         BIGINT         number of collectives
 -- bytes         BIGINT  bytes  sum of bytes sent to that rank, each rounded down; NULL beyond BIGINT
 WITH matches AS MATERIALIZED (
-    FROM collective_matches(events, traces)
+    FROM all_matches(events, traces, recorded_collectives)
 )
 SELECT
     run,

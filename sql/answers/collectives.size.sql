@@ -2,7 +2,7 @@
 -- One row per (run, process_group, collective, dtype, bytes), the most time first, then by run and these columns.
 -- Definitions are as in collectives. If only one of several ranks is loaded, latency includes its wait.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
--- needs: events, traces
+-- needs: events, traces, recorded_collectives
 -- recorded: collective_calls
 -- parameter corrected BOOLEAN = true  correct clocks by the offsets of clock_skew, if all are known
 -- run                VARCHAR        run that the traces belong to
@@ -24,7 +24,7 @@
 -- bus_gb_per_s       DOUBLE  GB/s   the same for the slowest link
 -- is_corrected       BOOLEAN        whether the clocks of all of them were corrected
 WITH matches AS MATERIALIZED (
-    FROM collective_matches(events, traces)
+    FROM all_matches(events, traces, recorded_collectives)
 ),
 waits AS (
     FROM collective_waits(matches, traces, coalesce(getvariable('corrected'), true))

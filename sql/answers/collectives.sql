@@ -14,7 +14,7 @@
 -- bus_gb_per_s is algorithm_gb_per_s times 2(n-1)/n for all_reduce, (n-1)/n for all_gather, reduce_scatter, all_to_all, gather,
 -- scatter, 1 for broadcast, reduce, send and recv; n is expected_ranks. Both are over latency_ns; 1 GB is 10^9 bytes.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
--- needs: events, traces
+-- needs: events, traces, recorded_collectives
 -- recorded: collective_calls
 -- parameter per        VARCHAR(collective|rank|size) = collective  what each row is; size: a group, operation, data type and size
 -- parameter mismatched BOOLEAN                       = false       only collectives with a mismatch other than not_loaded
@@ -48,7 +48,7 @@
 -- bus_gb_per_s       DOUBLE  GB/s   the same for the slowest link, see above
 -- is_corrected       BOOLEAN        clocks were corrected: requested by the parameter, and all offsets known
 WITH matches AS MATERIALIZED (
-    FROM collective_matches(events, traces)
+    FROM all_matches(events, traces, recorded_collectives)
 ),
 waits AS (
     FROM collective_waits(matches, traces, coalesce(getvariable('corrected'), true))

@@ -17,7 +17,7 @@
 -- and this one; if the call is not known, on any thread of the rank and between the starts of the two. And the longest kernel,
 -- copy or fill that started on its devices between these starts. Communication itself does not count.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, inputs, blame.
--- needs: events, traces
+-- needs: events, traces, recorded_collectives
 -- recorded: collective_calls, several_ranks
 -- no rows: no collective has two ranks or more here on clocks that can be compared
 -- parameter per       VARCHAR(rank|op|kernel) = rank   what each row is
@@ -43,7 +43,7 @@
 -- communication_ns BIGINT  ns    sum of the durations of its collectives, including waits
 -- is_corrected     BOOLEAN       whether clocks were corrected in all of them
 WITH matches AS MATERIALIZED (
-    FROM collective_matches(events, traces)
+    FROM all_matches(events, traces, recorded_collectives)
 ),
 arrivals AS MATERIALIZED (
     FROM collective_waits(matches, traces, coalesce(getvariable('corrected'), true))

@@ -1,5 +1,6 @@
 -- dumps: what flight recorder dumps contain.
 -- One row per run.
+-- In a bare shell read from `sql/lib` first: collectives.
 -- needs: recorded_collectives, process_groups, traces
 -- run        VARCHAR      run that the dumps belong to
 -- ranks      VARCHAR      ranks with a dump: 0,1,3
@@ -21,12 +22,13 @@ WITH records AS (
         min(created_ns) AS first_ns,
         max(created_ns) AS last_ns
     FROM recorded_collectives
+    WHERE NOT is_of_plugin(recorder)
     GROUP BY run
 ),
 groups AS (
     SELECT run, count(*) AS groups
     FROM (
-        SELECT run, process_group, group_ranks FROM recorded_collectives
+        SELECT run, process_group, group_ranks FROM recorded_collectives WHERE NOT is_of_plugin(recorder)
         UNION
         SELECT run, process_group, group_ranks FROM process_groups
     )
@@ -42,7 +44,7 @@ headers AS (
     FROM traces
 ),
 ranks AS (
-    SELECT run, rank FROM recorded_collectives
+    SELECT run, rank FROM recorded_collectives WHERE NOT is_of_plugin(recorder)
     UNION
     SELECT run, rank FROM process_groups
     UNION

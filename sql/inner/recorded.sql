@@ -38,6 +38,7 @@
 -- history          BOOLEAN  allocator records in a memory snapshot
 -- segments         BOOLEAN  segments in a memory snapshot
 -- dumps            BOOLEAN  dumps of the flight recorder
+-- nccl_records     BOOLEAN  records of a profiler plugin of NCCL
 -- nodes            BOOLEAN  nodes of an execution trace
 -- compiled_kernels BOOLEAN  kernels of graphs that Inductor compiled
 -- several_ranks    BOOLEAN  a run of several ranks
@@ -70,6 +71,12 @@ WITH slices AS (
         count(*) FILTER (kind = 'gil') > 0 AS gil,
         count(*) FILTER (is_collection(kind, name)) > 0 AS collections
     FROM events
+),
+records AS (
+    SELECT
+        count(*) FILTER (is_of_plugin(recorder)) > 0 AS nccl_records,
+        count(*) FILTER (NOT is_of_plugin(recorder)) > 0 AS dumps
+    FROM recorded_collectives
 )
 SELECT
     (SELECT count(*) FROM traces) > 0 AS traces,
@@ -85,7 +92,7 @@ SELECT
     slices.launches,
     slices.graphs,
     slices.communication,
-    slices.collective_calls,
+    slices.collective_calls OR records.nccl_records AS collective_calls,
     slices.collectives,
     slices.known_work,
     slices.input_shapes,
@@ -107,8 +114,9 @@ SELECT
     (SELECT count(*) FROM allocations) > 0 AS allocations,
     (SELECT count(*) FROM allocator_events) > 0 AS history,
     (SELECT count(*) FROM segments) > 0 AS segments,
-    (SELECT count(*) FROM recorded_collectives) + (SELECT count(*) FROM process_groups) > 0 AS dumps,
+    records.dumps OR (SELECT count(*) FROM process_groups) > 0 AS dumps,
+    records.nccl_records,
     (SELECT count(*) FROM nodes) > 0 AS nodes,
     (SELECT count(*) FROM compiled_kernels) > 0 AS compiled_kernels,
     (SELECT count(*) FROM (SELECT run FROM traces GROUP BY run HAVING count(*) > 1)) > 0 AS several_ranks
-FROM slices
+FROM slices, records

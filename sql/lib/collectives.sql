@@ -232,6 +232,8 @@ FROM attributed;
 -- column call_thread INTEGER  thread of its launch
 -- column call_ns BIGINT  start of its launch
 -- column turn BIGINT  its number among those with that key
+-- column dur_ns BIGINT  first start to last end of its kernels
+-- column at_ns BIGINT  start_ns, by which collectives are ordered
 -- example: FROM collective_parts(events)
 CREATE OR REPLACE TEMP MACRO collective_parts(events) AS TABLE
 WITH slices AS (
@@ -337,12 +339,141 @@ parts AS (
 )
 SELECT
     * EXCLUDE (unit),
-    row_number() OVER (PARTITION BY run, rank, process_group, group_ranks, line, key ORDER BY start_ns, event_id) AS turn
+    row_number() OVER (PARTITION BY run, rank, process_group, group_ranks, line, key ORDER BY start_ns, event_id) AS turn,
+    end_ns - start_ns AS dur_ns,
+    start_ns AS at_ns
 FROM parts;
 
--- collective_matches: one row per collective of a run, with a struct for each rank that takes part: `members`, by rank. `loaded`
+-- is_of_plugin: whether a record is of a profiler plugin of NCCL, which says how long its collectives took, and not of a flight
+-- recorder.
+-- parameter recorder VARCHAR  recorder, as in recorded_collectives
+-- returns BOOLEAN  whether it is
+-- example: SELECT is_of_plugin('nccl_inspector')
+CREATE OR REPLACE TEMP MACRO is_of_plugin(recorder) AS coalesce(recorder IN ('nccl_inspector', 'nccl_profiler'), false);
+
+-- communicators: one row per communicator in records of NCCL's profiler plugins. Two communicators with one name and unknown ranks
+-- have their hash in their label.
+-- parameter recorded TABLE  `recorded_collectives`, or a part of it
+-- column run, communicator, process_group  as in recorded_collectives
+-- column label VARCHAR  what it is called: its name, or else its hash
+-- column ranks BIGINT  number of its ranks that are loaded
+-- column group_size INTEGER  number of its ranks
+-- column group_ranks VARCHAR  its ranks in its own order, as JSON list; NULL unless all of them are loaded
+-- example: FROM communicators(recorded_collectives)
+CREATE OR REPLACE TEMP MACRO communicators(recorded) AS TABLE
+WITH members AS (
+    SELECT DISTINCT run, communicator, process_group, group_rank, group_size, rank
+    FROM query_table(recorded)
+    WHERE communicator IS NOT NULL AND is_of_plugin(recorder)
+),
+whole AS (
+    SELECT
+        run, communicator, min(process_group) AS process_group, count(DISTINCT rank) AS ranks, max(group_size) AS group_size,
+        CASE
+            WHEN count(*) = max(group_size) AND count(DISTINCT rank) = count(*) AND count(DISTINCT group_rank) = count(*)
+                THEN '[' || string_agg(rank, ',' ORDER BY group_rank) || ']'
+        END AS group_ranks
+    FROM members
+    GROUP BY run, communicator
+)
+SELECT
+    run, communicator, process_group,
+    CASE
+        WHEN process_group IS NULL THEN communicator
+        WHEN count(*) OVER (PARTITION BY run, process_group, group_ranks) > 1 THEN process_group || ' ' || communicator
+        ELSE process_group
+    END AS label,
+    ranks, group_size, group_ranks
+FROM whole;
+
+-- recorded_parts: one row per collective, send or receive in records of NCCL's profiler plugins, in the form of collective_parts:
+-- what has no row in `events`. NCCL numbers the collectives of each operation of a communicator; sends and receives of two ranks
+-- are matched in their order. Of several records with one number, the first counts.
+-- parameter recorded TABLE  `recorded_collectives`, or a part of it
+-- column run, rank, process_group, group_ranks, step, group_size, collective_seq, in_splits, peer_rank  as in collective_parts
+-- column kind, collective, element_type, line, key, is_numbered, kernels, end_ns, event_id  as in collective_parts
+-- column in_bytes, out_bytes, call_thread, call_ns, turn  as in collective_parts
+-- column start_ns BIGINT  when its kernel started; NULL if that is not recorded
+-- column dur_ns BIGINT  duration of its kernel
+-- column at_ns BIGINT  start_ns, or else when its record was written
+-- column record_id BIGINT  its record
+-- example: FROM recorded_parts(recorded_collectives)
+CREATE OR REPLACE TEMP MACRO recorded_parts(recorded) AS TABLE
+WITH groups AS MATERIALIZED (
+    FROM communicators(recorded)
+),
+calls AS (
+    SELECT
+        records.* REPLACE (
+            coalesce(
+                records.peer_rank, from_json(groups.group_ranks, '["INTEGER"]')[records.group_peer + 1]
+            ) AS peer_rank,
+            coalesce(groups.label, records.process_group) AS process_group,
+            groups.group_ranks AS group_ranks,
+            coalesce(collective_kind(records.kind), lower(records.kind)) AS kind
+        ),
+        records.message_bytes::HUGEINT * coalesce(records.group_size, groups.group_size) AS whole_bytes
+    FROM query_table(recorded) AS records
+    LEFT JOIN groups ON records.run = groups.run AND records.communicator = groups.communicator
+    WHERE is_of_plugin(records.recorder) AND records.dur_ns IS NOT NULL
+),
+lined AS (
+    SELECT
+        *,
+        CASE
+            WHEN NOT is_p2p THEN ''
+            WHEN peer_rank IS NULL THEN 'any'
+            WHEN kind = 'recv' THEN peer_rank || '>' || rank
+            ELSE rank || '>' || peer_rank
+        END AS line
+    FROM calls
+),
+keyed AS (
+    SELECT
+        *,
+        CASE
+            WHEN line = 'any' THEN 'rank ' || rank
+            WHEN line <> '' THEN ''
+            ELSE concat_ws(' ', communicator, kind, collective_seq)
+        END AS key
+    FROM lined
+)
+SELECT
+    run, rank, process_group, group_ranks, line, key,
+    line = '' AND collective_seq IS NOT NULL AS is_numbered,
+    NULL::BIGINT AS kernels,
+    started_ns AS start_ns,
+    started_ns + dur_ns AS end_ns,
+    event_id, kind,
+    kind AS collective,
+    NULL::BIGINT AS step,
+    group_size, collective_seq,
+    NULL::VARCHAR AS element_type,
+    CASE
+        WHEN kind IN ('reduce_scatter', 'all_to_all') THEN try_cast(whole_bytes AS BIGINT)
+        WHEN kind <> 'recv' THEN message_bytes
+    END AS in_bytes,
+    CASE
+        WHEN kind IN ('all_gather', 'all_to_all') THEN try_cast(whole_bytes AS BIGINT)
+        WHEN kind <> 'send' THEN message_bytes
+    END AS out_bytes,
+    NULL::VARCHAR AS in_splits,
+    peer_rank,
+    NULL::INTEGER AS call_thread,
+    NULL::BIGINT AS call_ns,
+    row_number() OVER of_key AS turn,
+    dur_ns,
+    coalesce(started_ns, written_ns) AS at_ns,
+    record_id
+FROM keyed
+WINDOW of_key AS (
+    PARTITION BY run, rank, process_group, group_ranks, line, key ORDER BY p2p_seq, coalesce(started_ns, written_ns), record_id
+)
+QUALIFY line <> '' OR collective_seq IS NULL OR turn = 1;
+
+-- matched_parts: one row per collective of a run, with a struct for each rank that takes part: `members`, by rank. `loaded`
 -- are the ranks of its group whose traces are loaded. If the group is not known, it is assumed to be the whole run.
--- parameter events TABLE  `events`, or a part of it
+-- parameter parts TABLE  rows of collective_parts or recorded_parts
 -- parameter traces TABLE  `traces` of the same runs
 -- column run, process_group, collective_seq, group_ranks  as in events
 -- column collective, kind, element_type  as in collective_slices
@@ -358,12 +489,9 @@ FROM parts;
 -- column mismatch VARCHAR  what does not fit, as in `collectives`; NULL if everything does
 -- column bytes BIGINT  size, as in `collectives`
 -- column imbalance DOUBLE  largest over mean size of the ranks
--- example: FROM collective_matches(events, traces)
-CREATE OR REPLACE TEMP MACRO collective_matches(events, traces) AS TABLE
-WITH parts AS MATERIALIZED (
-    FROM collective_parts(events)
-),
-runs AS (
+-- example: WITH parts AS (FROM collective_parts(events)) FROM matched_parts(parts, traces)
+CREATE OR REPLACE TEMP MACRO matched_parts(parts, traces) AS TABLE
+WITH runs AS (
     SELECT
         run, list(rank ORDER BY rank) AS ranks,
         CASE WHEN count(*) > 1 OR count(world_size) > 0 THEN greatest(max(world_size), count(*)) END AS world_size
@@ -372,7 +500,7 @@ runs AS (
 ),
 groups AS (
     SELECT run, process_group, group_ranks, list_sort(list(DISTINCT rank)) AS ranks
-    FROM parts
+    FROM query_table(parts)
     GROUP BY ALL
 ),
 matches AS (
@@ -396,10 +524,10 @@ matches AS (
             {
                 'rank': rank, 'event_id': event_id, 'kernels': kernels, 'start_ns': start_ns, 'end_ns': end_ns,
                 'in_bytes': in_bytes, 'out_bytes': out_bytes, 'step': step, 'in_splits': in_splits, 'peer_rank': peer_rank,
-                'call_thread': call_thread, 'call_ns': call_ns, 'kind': kind
+                'call_thread': call_thread, 'call_ns': call_ns, 'kind': kind, 'dur_ns': dur_ns, 'at_ns': at_ns
             }
         )) AS members
-    FROM (SELECT *, CASE WHEN line = '' THEN coalesce(kind, lower(collective)) END AS own_kind FROM parts)
+    FROM (SELECT *, CASE WHEN line = '' THEN coalesce(kind, lower(collective)) END AS own_kind FROM query_table(parts))
     GROUP BY run, process_group, group_ranks, line, key, turn
 ),
 placed AS (
@@ -447,8 +575,10 @@ sized AS (
     FROM counted
 )
 SELECT
-    row_number() OVER (ORDER BY run, members[1].start_ns, members[1].rank, members[1].event_id) AS match,
-    row_number() OVER (PARTITION BY run ORDER BY members[1].start_ns, members[1].rank, members[1].event_id) AS number,
+    row_number() OVER (ORDER BY run, members[1].at_ns, members[1].rank, members[1].event_id, process_group,
+        kind, collective_seq, line) AS match,
+    row_number() OVER (PARTITION BY run ORDER BY members[1].at_ns, members[1].rank, members[1].event_id, process_group,
+        kind, collective_seq, line) AS number,
     run, process_group, collective, kind, step, collective_seq, element_type, ranks, expected_ranks, members, group_ranks,
     of_group,
     CASE
@@ -473,6 +603,45 @@ SELECT
     CASE WHEN kind = 'all_to_all' THEN try_cast(round(list_avg(sizes)) AS BIGINT) ELSE list_max(sizes) END AS bytes,
     list_max(sizes) / nullif(list_avg(sizes), 0) AS imbalance
 FROM sized;
+
+-- collective_matches: the collectives in `events`: rows of matched_parts.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter traces TABLE  `traces` of the same runs
+-- column *  as in matched_parts
+-- example: FROM collective_matches(events, traces)
+CREATE OR REPLACE TEMP MACRO collective_matches(events, traces) AS TABLE
+WITH own_parts AS MATERIALIZED (
+    FROM collective_parts(events)
+)
+FROM matched_parts('own_parts', traces);
+
+-- all_matches: the collectives of each run: those in `events`, or, if a rank has records of a profiler plugin of NCCL and no
+-- collectives in `events`, those in the records of all its ranks.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter traces TABLE  `traces` of the same runs
+-- parameter recorded TABLE  `recorded_collectives` of the same runs
+-- column *  as in matched_parts
+-- example: FROM all_matches(events, traces, recorded_collectives)
+CREATE OR REPLACE TEMP MACRO all_matches(events, traces, recorded) AS TABLE
+WITH traced AS MATERIALIZED (
+    FROM collective_parts(events)
+),
+noted AS MATERIALIZED (
+    FROM recorded_parts(recorded)
+),
+untraced AS (
+    SELECT DISTINCT noted.run
+    FROM noted
+    ANTI JOIN traced ON noted.run = traced.run AND noted.rank = traced.rank
+),
+all_parts AS MATERIALIZED (
+    FROM traced
+    ANTI JOIN untraced ON traced.run = untraced.run
+    UNION ALL BY NAME
+    FROM noted
+    SEMI JOIN untraced ON noted.run = untraced.run
+)
+FROM matched_parts('all_parts', traces);
 
 -- clock_offsets: how far the clock of each rank is ahead of that of the lowest rank of its run that communicates with it. All
 -- ranks of a collective that waits for all of them leave it at the same time: the median difference of its ends is the offset.
@@ -500,7 +669,7 @@ medians AS (
         run, from_rank, member.rank AS to_rank, member.end_ns - from_ns AS ahead_ns,
         quantile_disc(member.end_ns - from_ns, 0.5) OVER (PARTITION BY run, from_rank, member.rank) AS median_ns
     FROM ends
-    WHERE member.rank > from_rank
+    WHERE member.rank > from_rank AND member.end_ns IS NOT NULL AND from_ns IS NOT NULL
 ),
 pairs AS MATERIALIZED (
     SELECT
@@ -607,7 +776,8 @@ WITH offsets AS (
 members AS MATERIALIZED (
     SELECT
         members.match, member.rank AS rank, member.event_id AS event_id, member.kernels AS kernels, member.start_ns AS start_ns,
-        member.end_ns AS end_ns, member.call_thread AS call_thread, member.call_ns AS call_ns, traces.clock, offsets.offset_ns
+        member.end_ns AS end_ns, member.dur_ns AS dur_ns, member.call_thread AS call_thread, member.call_ns AS call_ns,
+        traces.clock, offsets.offset_ns
     FROM (SELECT run, match, unnest(members) AS member FROM query_table(matches)) AS members
     LEFT JOIN offsets ON members.run = offsets.run AND members.member.rank = offsets.rank
     LEFT JOIN query_table(traces) AS traces ON members.run = traces.run AND members.member.rank = traces.rank
@@ -617,6 +787,7 @@ wholes AS (
         match,
         bool_and(offset_ns IS NOT NULL) AS is_corrected,
         count(*) > 1
+        AND bool_and(start_ns IS NOT NULL)
         AND (
             bool_and(offset_ns IS NOT NULL)
             -- Clocks of one origin may be off a little, but they compare; those of different origins do not.
@@ -641,7 +812,7 @@ bounds AS (
         max(left_ns) - min(left_ns) AS end_skew_ns,
         arg_min(rank, {'ns': came_ns, 'rank': rank}) FILTER (is_comparable) AS first_rank,
         arg_min(rank, {'ns': -came_ns, 'rank': rank}) FILTER (is_comparable) AS last_rank,
-        min(end_ns - start_ns) AS latency_ns
+        min(dur_ns) AS latency_ns
     FROM clocked
     GROUP BY match
 ),
@@ -660,12 +831,12 @@ arrivals AS (
 )
 SELECT
     matches.* EXCLUDE (members, of_group, group_ranks),
-    clocked.rank, clocked.event_id, clocked.kernels, clocked.start_ns, clocked.end_ns - clocked.start_ns AS dur_ns,
+    clocked.rank, clocked.event_id, clocked.kernels, clocked.start_ns, clocked.dur_ns,
     clocked.call_thread, clocked.call_ns, clocked.is_corrected,
     came_ns,
     last_ns - came_ns AS wait_ns,
     -- A rank may leave before the last one came, by its own clock: then nothing of its time was transfer.
-    greatest(clocked.end_ns - clocked.start_ns - (last_ns - came_ns), 0) AS transfer_ns,
+    CASE WHEN came_ns IS NOT NULL THEN greatest(clocked.dur_ns - (last_ns - came_ns), 0) END AS transfer_ns,
     came_ns - first_ns AS late_ns,
     CASE WHEN came_ns IS NOT NULL THEN held_up(came_ns, arrivals.others_ns) END AS held_up_ns,
     arrivals.behind_ns,

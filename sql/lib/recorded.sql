@@ -1,6 +1,6 @@
 -- Collectives, sends and receives in the flight recorders of all ranks, and those that do not fit together.
 
--- recorded_calls: one row per record, with the group, number and place by which ranks share it, and whether it has ended. For
+-- recorded_calls: one row per record of a flight recorder, with the group, number and place by which ranks share it, and whether it has ended. For
 -- coalesced calls, only the record of all of them says how far they came. gloo only says that nothing waits for a call any more,
 -- which is also true after a timeout. If a dump does not say which ranks are in a group, the other ranks' dumps count if they
 -- agree.
@@ -35,6 +35,7 @@ WITH plain AS (
         regexp_matches(kind, '_v(_|$)') AS is_uneven
     FROM query_table(recorded) AS calls
     LEFT JOIN agreed_ranks(groups) AS agreed ON calls.run = agreed.run AND calls.process_group = agreed.process_group
+    WHERE NOT is_of_plugin(calls.recorder)
 ),
 placed AS (
     SELECT
@@ -375,7 +376,8 @@ JOIN words
     AND firsts.line = words.line;
 
 -- recorded_slices: one row per record and slice of the same run, rank, group and collective number: the op that recorded it, and
--- its kernels. A group is recognised by its name or its description. If no slice has that number, as with gloo, with sends and in
+-- its kernels. A group is recognised by its name or its description. A record of a profiler plugin of NCCL has the row of its
+-- first kernel, if that is certain. If no slice has that number, as with gloo, with sends and in
 -- old traces, one row with the process group op (c10d::) in which the record was made: of several, the one that started last.
 -- parameter recorded TABLE  `recorded_collectives`, or a part of it
 -- parameter events TABLE  `events` of the same runs, or a part of it
@@ -396,14 +398,24 @@ WITH numbered AS MATERIALIZED (
         ON records.run = slices.run AND records.rank = slices.rank AND records.collective_seq = slices.collective_seq
     WHERE
         NOT coalesce(records.is_p2p, false)
+        AND NOT is_of_plugin(records.recorder)
         AND slices.process_group IN (records.process_group, records.process_group_description)
 ),
 others AS (
     SELECT run, rank, record_id, process_group, collective_seq, created_ns
     FROM query_table(recorded) AS records
     ANTI JOIN numbered USING (run, rank, record_id)
+    WHERE NOT is_of_plugin(records.recorder)
 )
 FROM numbered
+UNION ALL
+SELECT
+    records.run, records.rank, records.record_id, records.process_group, records.collective_seq, kernels.event_id,
+    kernels.kind, kernels.op_id, kernels.step, kernels.parent_id
+FROM query_table(recorded) AS records
+JOIN query_table(events) AS kernels
+    ON records.run = kernels.run AND records.rank = kernels.rank AND records.event_id = kernels.event_id
+WHERE is_of_plugin(records.recorder)
 UNION ALL
 SELECT
     others.run, others.rank, others.record_id, others.process_group, others.collective_seq, op.event_id, op.kind AS event_kind,

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from profframe import schema
+from profframe.readers import flight_recorder
 from profframe.readers.build.row_tables import repeated
 from profframe.readers.flight_recorder.process_groups import (
     DEFAULT,
@@ -82,9 +83,13 @@ class DumpEntries:
             "thread_id": self._texts("thread_id"),
             "thread_name": self._texts("thread_name"),
             "stack_id": self._values("frames", self._stack),
+            "recorder": [flight_recorder.FORMAT] * len(entries),
         }
         fields = pa.schema([*schema.RECORDED_COLLECTIVES.arrow][2:])
-        return pa.table({f.name: _column(columns[f.name], f.type) for f in fields}, fields)
+        unknown = [None] * len(entries)
+        return pa.table(
+            {f.name: _column(columns.get(f.name, unknown), f.type) for f in fields}, fields
+        )
 
     def stacks(self) -> pa.Table:
         """Rows of ``stacks`` for the stacks in the rows of `table`."""
