@@ -267,17 +267,23 @@ def inspector_record(call: Call, version: str, *, is_verbose: bool) -> tuple[str
 
 
 def write_inspector(
-    job: Job, folder: Path, version: str = "v4.3", *, is_verbose: bool = True
+    job: Job,
+    folder: Path,
+    version: str = "v4.3",
+    *,
+    is_verbose: bool = True,
+    is_compressed: bool = False,
 ) -> list[Path]:
     """A file per rank, with the names that Inspector gives them."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for rank in range(job.ranks):
         host = ("node-a", "node-b")[rank >= job.ranks // 2]
-        path = folder / f"{host}-pid{4000 + rank}.log"
+        path = folder / f"{host}-pid{4000 + rank}.log{'.gz' if is_compressed else ''}"
         lines = inspector_lines(job, rank, version, is_verbose=is_verbose)
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-        path.write_text(text, encoding="utf-8")
+        data = text.encode()
+        path.write_bytes(gzip.compress(data, mtime=0) if is_compressed else data)
         paths.append(path)
     return paths
 
@@ -368,7 +374,7 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, help="where to write torch's traces of it, too")
     arguments = parser.parse_args()
     job = Job(arguments.steps)
-    write_inspector(job, arguments.folder, arguments.format)
+    write_inspector(job, arguments.folder, arguments.format, is_compressed=True)
     if arguments.traces:
         write_traces(job, arguments.traces)
 

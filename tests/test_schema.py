@@ -23,7 +23,7 @@ def test_column_has_a_line_of_doc(column: Column) -> None:
 @in_one(COLUMNS, ids=lambda column: column.name)
 def test_unit_is_the_end_of_the_name(column: Column) -> None:
     ends = {"ns": "ns", "bytes": "bytes", "flops": "FLOP"}
-    rates = {"bytes": "bytes/s", "flop": "FLOP/s"}
+    rates = {"bytes": "bytes/s", "flop": "FLOP/s", "gb": "GB/s"}
     name = column.name.removesuffix("_per_s")
     last = name.rpartition("_")[2]
     is_rate = name != column.name

@@ -140,7 +140,8 @@ def sql(
     The tables are: events, memory, flows, counters, instants, threads, devices, traces, quality;
     from execution traces, nodes and tensors; from memory snapshots, segments, blocks, allocations,
     allocator_events and stacks; from flight recorder dumps, recorded_collectives, process_groups
-    and stacks. It can read nothing else except what --files names.
+    and stacks; from NCCL's Inspector, recorded_collectives. It can read nothing else except what
+    --files names.
     """
     trace = part.apply(load((source,), facts=facts), (source,))
     rows = terms.apply(trace).sql(query)

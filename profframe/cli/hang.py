@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from profframe.cli.keeping import with_cache
@@ -13,6 +15,8 @@ from profframe.cli.verbs import (
     verbs,
 )
 from profframe.errors import ParameterError
+
+_RECORDS: Final = "SELECT count(*) FROM recorded_collectives WHERE NOT is_of_plugin(recorder)"
 
 
 @verbs.command()
@@ -36,7 +40,7 @@ def hang(sources: tuple[str, ...], *, as_rank: int | None, top: int, output: Out
 
     trace = load(sources, rank=as_rank)
     if not own_rows(trace, "SELECT count(*) FROM process_groups").item() and not (
-        own_rows(trace, "SELECT count(*) FROM recorded_collectives").item()
+        own_rows(trace, _RECORDS).item()
     ):
         raise ParameterError(
             f"{' '.join(sources)}: no flight recorder records in it (give the dumps of all ranks; "

@@ -67,9 +67,9 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     was stopped or killed resumes when it is run again. A file that has changed replaces its old
     version. Two files never replace each other: those that share run and rank are numbered by their
     start, as in `load`, after those that the store already has. A memory snapshot, flight recorder
-    dump or execution trace joins the trace of its run and rank, as in `load`, even if one of them
-    is already in the store. A file that cannot be converted is a row with its error; the others
-    continue.
+    dump, execution trace or file of NCCL's Inspector joins the trace of its run and rank, as in
+    `load`, even if one of them is already in the store. A file that cannot be converted is a row
+    with its error; the others continue.
 
     Parameters
     ----------

@@ -15,7 +15,8 @@ from profframe.readers import graph_stacks
 
 _READS: Final = (
     "profframe reads Chrome trace JSON, Perfetto's protobuf, databases of nvprof and Nsight "
-    "Systems, and torch's memory snapshots and timelines, flight recorders and execution traces"
+    "Systems, torch's memory snapshots and timelines, flight recorders and execution traces, and "
+    "files of NCCL's Inspector and example profiler"
 )
 
 

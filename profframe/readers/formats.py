@@ -18,6 +18,7 @@ from profframe.readers import (
     memory_snapshot,
     memory_timeline,
     nccl_inspector,
+    nccl_profiler,
     perfetto,
     sqlite,
 )
@@ -109,6 +110,12 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             (".log", ".jsonl", ".json"),
             "nccl_records",
             joins=True,
+        ),
+        nccl_profiler.FORMAT: Format(
+            "NCCL example profiler",
+            "nccl_profiler.reading",
+            nccl_profiler.knows,
+            (".txt", ".json"),
         ),
         perfetto.FORMAT: Format(
             "Perfetto's protobuf",

@@ -448,7 +448,7 @@ SELECT
     kind AS collective,
     NULL::BIGINT AS step,
     group_size, collective_seq,
-    NULL::VARCHAR AS element_type,
+    json_text(input_dtypes) ->> '$[0]' AS element_type,
     CASE
         WHEN kind IN ('reduce_scatter', 'all_to_all') THEN try_cast(whole_bytes AS BIGINT)
         WHEN kind <> 'recv' THEN message_bytes

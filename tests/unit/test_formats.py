@@ -27,7 +27,8 @@ def test_what_has_no_work_has_a_view() -> None:
 
 
 def test_only_files_without_work_join_a_trace() -> None:
-    assert {"execution_trace", "flight_recorder", "memory_snapshot"} == JOINED_FORMATS
+    joined = {"execution_trace", "flight_recorder", "memory_snapshot", "nccl_inspector"}
+    assert joined == JOINED_FORMATS
     assert "work" not in contents_of(JOINED_FORMATS)
 
 

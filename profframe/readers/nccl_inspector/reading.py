@@ -201,11 +201,11 @@ def _note_conflicts(rows: pa.Table, quality: Quality) -> None:
     ):
         given = rows if key is None else rows.filter(rows[key].is_valid())
         for name in names:
-            known = given.filter(given[name].is_valid())
-            if not known.num_rows:
+            valid = given.filter(given[name].is_valid())
+            if not valid.num_rows:
                 continue
             keys = [] if key is None else [key]
-            pairs = known.group_by([*keys, name], use_threads=False).aggregate([([], "count_all")])
+            pairs = valid.group_by([*keys, name], use_threads=False).aggregate([([], "count_all")])
             firsts: dict[Any, Any] = {}
             for row in pairs.to_pylist():
                 if firsts.setdefault(row.get(key), row[name]) != row[name]:
@@ -216,9 +216,9 @@ def _note_conflicts(rows: pa.Table, quality: Quality) -> None:
 
 def _communicators(rows: pa.Table) -> list[dict[str, Any]]:
     """Communicators with the numbers of ranks in them, in order of appearance, and their lines."""
-    known = rows.filter(pc.and_(rows["group_rank"].is_valid(), rows["group_size"].is_valid()))
+    valid = rows.filter(pc.and_(rows["group_rank"].is_valid(), rows["group_size"].is_valid()))
     keys = ["communicator", "group_rank", "group_size"]
-    counts = known.group_by(keys, use_threads=False).aggregate([([], "count_all")]).to_pylist()
+    counts = valid.group_by(keys, use_threads=False).aggregate([([], "count_all")]).to_pylist()
     return [row for row in counts if 0 <= row["group_rank"] < row["group_size"]]
 
 
@@ -302,9 +302,9 @@ def _metadata(rows: pa.Table) -> dict[str, Any]:
     """What the first lines say of their process, and the versions of all."""
     names = {"hostname": "hostname", "pid": "pid", "git_rev": "git_rev"}
     values = {name: rows[name].drop_null() for name in names}
-    known = {name: column[0].as_py() for name, column in values.items() if len(column)}
+    firsts = {name: column[0].as_py() for name, column in values.items() if len(column)}
     versions = rows["version"].drop_null().unique().to_pylist()
-    return known | {"inspector_output_format_version": sorted(versions)}
+    return firsts | {"inspector_output_format_version": sorted(versions)}
 
 
 def _table(records: pa.Table) -> pa.Table:
