@@ -20,6 +20,7 @@ FUZZERS: Final = (
     ("interrupts", 1, 60, 180),
     ("kills", 1, 160, 300),
     ("manifests", 8, 1500, LIMIT_S),
+    ("nccl_lines", 12, 5000, LIMIT_S),
     ("packets", 6, 2000, LIMIT_S),
     ("questions", 20, 5000, LIMIT_S),
     ("scanned", 12, 5000, LIMIT_S),

@@ -63,6 +63,24 @@ def tensors(folder: Path) -> list[Path]:
     return [execution_trace(folder / "et.json", [*ROOTS, *OPS])]
 
 
+def inspected(folder: Path) -> list[Path]:
+    """Lines of NCCL's Inspector of two ranks."""
+    folder.mkdir()
+    paths = []
+    for rank in (0, 1):
+        communicator = {"id": "0x1", "comm_name": HOSTILE, "rank": rank, "n_ranks": 2}
+        process = {
+            "inspector_output_format_version": "v4.2", "dump_timestamp_us": 1_700_000_000_000_000,
+            "hostname": HOSTILE, "pid": rank,
+        }  # fmt: skip
+        said = {"coll": "AllReduce", "coll_sn": 0, "coll_msg_size_bytes": 16384}
+        said |= {"coll_exec_time_us": 20 + rank}
+        line = {"header": communicator, "metadata": process, "coll_perf": said}
+        paths.append(folder / f"node-a-pid{rank}.log")
+        paths[-1].write_text(json.dumps(line) + "\n")
+    return paths
+
+
 FILES: dict[str, tuple[Callable[[Path], list[Path]], str, str]] = {
     "dumps": (
         late,
@@ -73,6 +91,11 @@ FILES: dict[str, tuple[Callable[[Path], list[Path]], str, str]] = {
         snapshot,
         "1 record, 1 allocation",
         "eak at 2025-09-30 17:16:24.000 UTC: 3.00 MiB in 1 block",
+    ),
+    "nccl_records": (
+        inspected,
+        "records of 2 collectives, 1 communicator, the largest of 2 ranks",
+        "Most time is in all_reduce of 16.00 KiB in",
     ),
     "timeline": (timeline, "2 allocations", "eak at"),
     "execution_traces": (
