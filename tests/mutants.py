@@ -2187,9 +2187,61 @@ COMPILED: Final = (
 )
 """Provenance of compiled kernels."""
 
+INSPECTED: Final = (
+    Mutant(
+        "NI1",
+        "a line beyond the number that its dump announces takes the communicator of that dump",
+        "profframe/readers/nccl_inspector/reading.py",
+        "is_sure &= (place - context <= announced[owner])",
+        "is_sure &= (place - context <= announced[owner] + 1)",
+        "tests/unit/test_nccl_inspector.py::TestDamage::test_a_lost_marker_leaves_orphans",
+    ),
+    Mutant(
+        "NI2",
+        "a collective behind a send of its dump is of that dump",
+        "profframe/readers/nccl_inspector/reading.py",
+        " & (order == np.maximum.accumulate(order))",
+        "",
+        "tests/unit/test_nccl_inspector.py::TestDamage"
+        "::test_lines_in_another_order_are_of_a_lost_marker",
+    ),
+    Mutant(
+        "NI3",
+        "the first collectives that were not recorded are no gap",
+        "profframe/readers/nccl_inspector/reading.py",
+        'expected = row["seq_max"] - min(first, row["seq_min"]) + 1',
+        'expected = row["seq_max"] - row["seq_min"] + 1',
+        "tests/unit/test_nccl_inspector.py::TestRows::test_a_line_is_a_row",
+    ),
+    Mutant(
+        "NI4",
+        "the size of an all_gather is that of one rank's part",
+        "sql/lib/collectives.sql",
+        "::HUGEINT * coalesce(records.group_size, groups.group_size) AS whole_bytes",
+        "::HUGEINT AS whole_bytes",
+        "tests/unit/test_nccl_inspector.py::TestRows::test_bandwidth_is_that_of_the_plugin",
+    ),
+    Mutant(
+        "NI5",
+        "of two records with one number both are collectives",
+        "sql/lib/collectives.sql",
+        "QUALIFY line <> '' OR collective_seq IS NULL OR turn = 1;",
+        "QUALIFY true;",
+        "tests/unit/test_nccl_inspector.py::TestDamage::test_a_repeated_record_counts_once",
+    ),
+    Mutant(
+        "NI6",
+        "processes that ran one after the other share no rank",
+        "profframe/loaders/communicator_ranks.py",
+        "        if first < ends.get(rank, first):",
+        "        if rank in ends:",
+        "tests/unit/test_nccl_inspector.py::TestRows::test_a_restarted_process_is_a_later_cycle",
+    ),
+)
+
 MUTANTS: Final = (
     *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B, *PLANS,
-    *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD, *SERVED, *COMPILED,
+    *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD, *SERVED, *COMPILED, *INSPECTED,
 )  # fmt: skip
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import duckdb
@@ -31,6 +32,11 @@ _NEWLINE: Final = 10
 _REPLACED: Final = "\ufffd".encode()
 _MOST_US: Final = (1 << 62) // 1000
 _MOST_THREADS: Final = 8
+_DIGITS: Final = r"^[0-9]{1,18}$"
+_DECIMALS: Final = r"^[0-9]{1,18}\.[0-9]+$"
+_NUMBER: Final = r"^-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?$"
+_NAN: Final = '"nan"'
+"""What Inspector writes for a number that is none: no damage."""
 _OPS: Final = ("coll", "p2p")
 
 _TEXT, _INT, _SMALL, _US, _RATE = "text", "int", "small", "us", "rate"
@@ -107,19 +113,6 @@ def _structure() -> dict[str, Any]:
     return tree
 
 
-def _value(kind: str, text: str) -> str:
-    """SQL: a value in JSON in the type of its column; NULL if it is of another type."""
-    if kind == _TEXT:
-        return f"CASE WHEN starts_with({text}, '\"') THEN json_extract_string({text}, '$') END"
-    if kind == _RATE:
-        return f"CASE WHEN isfinite(TRY_CAST({text} AS DOUBLE)) THEN TRY_CAST({text} AS DOUBLE) END"
-    if kind == _US:
-        number = f"TRY_CAST({text} AS DECIMAL(22, 3))"
-        return f"CASE WHEN {number} BETWEEN 0 AND {_MOST_US} THEN ({number} * 1000)::BIGINT END"
-    type_ = "INTEGER" if kind == _SMALL else "BIGINT"
-    return f"CASE WHEN NOT regexp_matches({text}, '[^0-9]') THEN TRY_CAST({text} AS {type_}) END"
-
-
 def _doubled(names: Iterable[str]) -> str:
     """SQL: number of members that are twice in these objects."""
     paths = ", ".join(f"'{path}'" for path in names)
@@ -129,15 +122,8 @@ def _doubled(names: Iterable[str]) -> str:
 
 
 def _query() -> str:
-    columns, odd = [], []
-    for name, (kind, *paths) in _FIELDS.items():
-        texts = [f"held.{path}::VARCHAR" for path in paths]
-        values = [_value(kind, text) for text in texts]
-        columns.append(f"coalesce({', '.join(values)}) AS {name}")
-        for text, value in zip(texts, values, strict=True):
-            # What Inspector writes for a number that is none is no damage.
-            given = f"{text} <> '\"nan\"'" if kind == _RATE else f"{text} IS NOT NULL"
-            odd.append(f"coalesce(({given} AND ({value}) IS NULL)::INTEGER, 0)")
+    paths = [path for _, *paths in _FIELDS.values() for path in paths]
+    values = ", ".join(f"held.{path}::VARCHAR AS v{at}" for at, path in enumerate(paths))
     objects = (*_CONTAINERS, *_TRACES)
     typed = ", ".join(f"'$.{name}'" for name in objects)
     kinds = {name: f"types[{at}]" for at, name in enumerate(objects, 1)}
@@ -160,17 +146,12 @@ def _query() -> str:
             SELECT
                 *,
                 coalesce({", ".join(f"held.{path}.kernel_events" for path in _TRACES)})
-                    AS channel_events
-            FROM parsed
-        ),
-        timed AS (
-            SELECT
-                *,
+                    AS channel_events,
                 CASE
                     WHEN json_type(channel_events) = 'ARRAY'
                         THEN from_json(channel_events, {events})
                 END AS channel
-            FROM traced
+            FROM parsed
         )
         SELECT
             line,
@@ -184,8 +165,7 @@ def _query() -> str:
                 WHEN {kinds["proxy_trace"]} = 'OBJECT' THEN 2
             END::INTEGER AS op,
             (
-                {" + ".join(odd)}
-                + (channel_events IS NOT NULL AND channel IS NULL)::INTEGER
+                (channel_events IS NOT NULL AND channel IS NULL)::INTEGER
                 + coalesce(list_sum(list_transform(
                     types, lambda of: (of NOT IN ('OBJECT', 'NULL'))::INTEGER
                 )), 0)
@@ -200,8 +180,8 @@ def _query() -> str:
             ))::BIGINT * 1000 AS completed_ns,
             len(channel)::INTEGER AS channels,
             channel_events::VARCHAR AS channel_events,
-            {", ".join(columns)}
-        FROM timed
+            {values}
+        FROM traced
         ORDER BY line"""  # noqa: S608 - of constants
 
 
@@ -333,10 +313,72 @@ def _with_last_members(text: str) -> str:
 
 
 def _typed(table: pa.Table) -> pa.Table:
-    columns = []
+    """The columns, from their values in JSON; what is of another type is NULL, and odd."""
+    columns: dict[str, pa.Array] = {name: table[name].combine_chunks() for name in _OTHERS}
+    odd, at = columns["odd"], 0
+    for name, (kind, *paths) in _FIELDS.items():
+        values = []
+        for _ in paths:
+            texts = table[f"v{at}"].combine_chunks()
+            own = _READ[kind](texts)
+            values.append(own)
+            if texts.null_count < len(texts):
+                given = texts if kind != _RATE else pc.if_else(pc.equal(texts, _NAN), None, texts)
+                is_odd = pc.and_(given.is_valid(), own.is_null())
+                odd = pc.add(odd, is_odd.cast(pa.int32()))
+            at += 1
+        columns[name] = pc.coalesce(*values) if len(values) > 1 else values[0]
+    columns["odd"] = odd
+    typed = []
     for of in COLUMNS:
-        column = table[of.name]
+        column = columns[of.name]
         if pa.types.is_dictionary(of.type):
-            column = pc.dictionary_encode(column.cast(pa.string()))
-        columns.append(column.cast(of.type))
-    return pa.table(columns, COLUMNS)
+            column = pc.dictionary_encode(column)
+        typed.append(column.cast(of.type))
+    return pa.table(typed, COLUMNS)
+
+
+def _texts_of(values: pa.Array) -> pa.Array:
+    """Texts; few of them differ."""
+    distinct = values.dictionary_encode()
+    plain = [_text_of(value) for value in distinct.dictionary.to_pylist()]
+    return pa.array(plain, pa.string()).take(distinct.indices)
+
+
+def _text_of(value: str) -> str | None:
+    return str(json.loads(value)).encode("utf-8", "replace").decode() if value[0] == '"' else None
+
+
+def _whole(values: pa.Array) -> pa.Array:
+    """Whole numbers that are not negative."""
+    return _matching(values, _DIGITS).cast(INT64)
+
+
+def _small(values: pa.Array) -> pa.Array:
+    numbers = _whole(values)
+    return pc.if_else(pc.less(numbers, 1 << 31), numbers, None).cast(INT32)
+
+
+def _nanoseconds(values: pa.Array) -> pa.Array:
+    """Microseconds as nanoseconds."""
+    whole = _whole(values)
+    whole = pc.multiply(pc.if_else(pc.less_equal(whole, _MOST_US), whole, None), 1000)
+    if whole.null_count == values.null_count:
+        return whole
+    parts = _matching(values, _DECIMALS).cast(DOUBLE)
+    parts = pc.if_else(pc.less_equal(parts, float(_MOST_US)), parts, None)
+    return pc.coalesce(whole, pc.round(pc.multiply(parts, 1000.0)).cast(INT64))
+
+
+def _rates(values: pa.Array) -> pa.Array:
+    numbers = _matching(values, _NUMBER).cast(DOUBLE)
+    return pc.if_else(pc.is_finite(numbers), numbers, None)
+
+
+def _matching(values: pa.Array, pattern: str) -> pa.Array:
+    return pc.if_else(pc.match_substring_regex(values, pattern), values, None)
+
+
+_READ: Final[Mapping[str, Callable[[pa.Array], pa.Array]]] = MappingProxyType(
+    {_TEXT: _texts_of, _INT: _whole, _SMALL: _small, _US: _nanoseconds, _RATE: _rates}
+)
