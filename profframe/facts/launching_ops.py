@@ -27,12 +27,14 @@ _LAUNCHES: Final = "LaunchKernel"
 def place_counted(tables: Tables, launch: Ints, op: Ints) -> tuple[Ints, Ints, Iterable[Note]]:
     """Calls and ops, also of slices with hardware counters.
 
-    A slice inside a host op, on its thread, belongs to the innermost one. Each other slice is for
+    Work of a device has its own correlation, and is left. A slice inside a host op, on its thread,
+    belongs to the innermost one. Each other slice is for
     one kernel, on a clock that may not be the host's: if there are as many as launches of kernels,
     the first belongs to the first launch, and so on. Otherwise they are noted.
     """
     counting = np.unique(numbers(tables["counters"], "event_id", missing=-1))
     counting = counting[counting >= 0]
+    counting = counting[~is_kind(tables["events"], schema.DEVICE_KINDS)[counting]]
     if not counting.size:
         return launch, op, ()
     events, launch, op = tables["events"], launch.copy(), op.copy()

@@ -116,6 +116,6 @@ def _read_database(path: Path, progress: Progress | None, spool: Spool | None) -
     shown = ", ".join(names[:_MOST_TABLES]) + (", ..." if len(names) > _MOST_TABLES else "")
     raise NotATraceError(
         f"{path}: not a trace: an SQLite database with {shown or 'no tables'} (expected one from "
-        "nvprof -o, with CUDA activities, or from nsys export --type sqlite; CPU samples are not "
-        "a trace)"
+        "nvprof -o, with CUDA activities, from nsys export --type sqlite, or from rocprofv3; CPU "
+        "samples are not a trace)"
     )

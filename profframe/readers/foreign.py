@@ -14,9 +14,9 @@ from typing import Final
 from profframe.readers import graph_stacks
 
 _READS: Final = (
-    "profframe reads Chrome trace JSON, Perfetto's protobuf, databases of nvprof and Nsight "
-    "Systems, torch's memory snapshots and timelines, flight recorders and execution traces, and "
-    "files of NCCL's Inspector and example profiler"
+    "profframe reads Chrome trace JSON, Perfetto's protobuf, rocprofv3's databases and JSON, "
+    "databases of nvprof and Nsight Systems, torch's memory snapshots and timelines, flight "
+    "recorders and execution traces, and files of NCCL's Inspector and example profiler"
 )
 
 
@@ -127,13 +127,13 @@ def database_refusal(tables: Sequence[str]) -> str | None:
     Examples
     --------
     >>> database_refusal(["rocpd_api", "rocpd_op"]).partition(" from")[0]
-    'a rocpd database'
+    'an old rocpd database'
     """
     if not any(name.startswith("rocpd_") for name in tables):
         return None
     return (
-        "a rocpd database from ROCm's profilers (record with torch's profiler, and load its "
-        f"trace; {_READS})"
+        "an old rocpd database from ROCm's profilers (record with rocprofv3 of ROCm 7, and load "
+        f"that; {_READS})"
     )
 
 

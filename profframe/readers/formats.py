@@ -20,6 +20,7 @@ from profframe.readers import (
     nccl_inspector,
     nccl_profiler,
     perfetto,
+    rocprof,
     sqlite,
 )
 from profframe.readers.bytes import ByteSource, is_pipe
@@ -123,9 +124,13 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             perfetto.knows,
             (".pftrace", ".perfetto-trace", ".trace"),
         ),
+        rocprof.DOCUMENT: Format("rocprofv3's JSON", "rocprof.document", rocprof.knows, (".json",)),
         "kineto": Format("torch's profiler", "chrome", chrome.knows_kineto, (".json",)),
         "chrome": Format("Chrome trace JSON", "chrome", chrome.knows, (".json",)),
         "nsys": Format("Nsight Systems", "sqlite.nsys", endings=_DATABASE),
+        rocprof.DATABASE: Format(
+            "rocprofv3's database (rocpd)", "rocprof.database", endings=_DATABASE
+        ),
         "nvprof": Format(
             "nvprof", "sqlite.nvprof", endings=(*_DATABASE, ".sql", ".nvvp", ".nvprof")
         ),
@@ -134,7 +139,7 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
 )
 """Formats by their names in `traces`; of those that a file begins like, the first counts."""
 JOINED_FORMATS: Final = frozenset(name for name, form in FORMATS.items() if form.joins)
-_DATABASES: Final = ("nsys", "nvprof")
+_DATABASES: Final = (rocprof.DATABASE, "nsys", "nvprof")
 """Formats of databases, recognised by their tables: the first counts."""
 _PENDING: Final = ("-wal", "-journal")
 _MARK: Final = b"\xef\xbb\xbf"

@@ -204,7 +204,7 @@ def counters_by_op(
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """Hardware counters by op, from CUPTI's range profiler.
+    """Hardware counters by op, from CUPTI's range profiler or rocprofv3.
 
     Parameters
     ----------

@@ -1,16 +1,17 @@
--- counters_by_op: hardware counters by op, from CUPTI's range profiler.
+-- counters_by_op: hardware counters by op, from CUPTI's range profiler or rocprofv3.
 -- One row per (run, rank, op, series), by run, rank, the op's first slice with counters, op, series.
 -- A slice with counters inside a host op belongs to that op (matched_by nesting). Other slices with counters are on a clock of
 -- their own, one per kernel: if there are as many as kernel launches, they belong to the ops of these launches, in order
--- (matched_by order). The raw rows are in `counters`, with the `event_id` of the slice, whose `op_id` is in `events`. Values that
--- are not numbers (nan, inf) are in no sum.
+-- (matched_by order). Kernels with counters, as of rocprofv3, belong to the op around their launch (matched_by correlation).
+-- The raw rows are in `counters`, with the `event_id` of the slice, whose `op_id` is in `events`. Values that are not numbers
+-- (nan, inf) are in no sum.
 -- needs: events, counters
 -- recorded: counted_slices
 -- run         VARCHAR      run that the trace belongs to
 -- rank        INTEGER      rank within the run
 -- op          VARCHAR      name of the innermost op around the slice or its launch; NULL if none is known
 -- series      VARCHAR      name of the counter
--- matched_by  VARCHAR      nesting, order, or both; NULL if no op is known
+-- matched_by  VARCHAR      nesting, order, both, or correlation; NULL if no op is known
 -- ops         BIGINT       number of ops with counters
 -- ranges      BIGINT       number of slices with counters
 -- total       DOUBLE       sum of the counter over the slices, in the source's unit; NULL if no value is a number
@@ -23,6 +24,7 @@ WITH counts AS (
         CASE WHEN isfinite(counters.value) THEN counters.value END AS value,
         slice.start_ns, slice.op_id, op.name AS op,
         CASE
+            WHEN slice.kind = 'kernel' THEN CASE WHEN slice.op_id IS NOT NULL THEN 'correlation' END
             WHEN slice.launch_id IS NOT NULL THEN 'order'
             WHEN slice.op_id IS NOT NULL THEN 'nesting'
         END AS matched_by

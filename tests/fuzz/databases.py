@@ -104,10 +104,15 @@ DUR_CHECKS: Final = ("impossible_duration", "negative_duration", "missing_durati
 
 def case(seed: int) -> None:
     """One database: made, changed in one of several ways, loaded, and looked at."""
+    run(seed, _make)
+
+
+def run(seed: int, make: Callable[[Path, random.Random], None]) -> None:
+    """A case with the databases of some tool."""
     rng = random.Random(seed)  # noqa: S311 - an order, no secret
     with tempfile.TemporaryDirectory(prefix="profframe-fuzz-") as folder:
         path = Path(folder, "report.sqlite")
-        _make(path, rng)
+        make(path, rng)
         change = rng.choice(CHANGES)
         change(path, rng)
         before = {file: file.read_bytes() for file in Path(folder).iterdir()}

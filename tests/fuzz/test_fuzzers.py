@@ -23,6 +23,8 @@ FUZZERS: Final = (
     ("nccl_lines", 12, 5000, LIMIT_S),
     ("packets", 6, 2000, LIMIT_S),
     ("questions", 20, 5000, LIMIT_S),
+    ("rocpd", 6, 2000, LIMIT_S),
+    ("rocprof_documents", 8, 2000, LIMIT_S),
     ("scanned", 12, 5000, LIMIT_S),
     ("snapshots", 12, 5000, LIMIT_S),
     ("stores", 2, 1500, LIMIT_S),

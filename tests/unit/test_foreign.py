@@ -131,7 +131,7 @@ def test_a_database_of_rocpd(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE rocpd_api_0123 (id INTEGER)")
-    with pytest.raises(NotATraceError, match="a rocpd database from ROCm's profilers"):
+    with pytest.raises(NotATraceError, match="an old rocpd database from ROCm's profilers"):
         profframe.load(path)
 
 

@@ -446,7 +446,7 @@ def _rows_with(events: pa.Table, column: str) -> npt.NDArray[np.int64]:
 
 def _counters(rows: pa.Table, events: pa.Table) -> pa.Table:
     """One row per value, or one for an event without values; then what slices counted."""
-    rows = rows.append_column("event_id", pa.nulls(rows.num_rows, INT64))
+    rows = rows.rename_columns({"of_event": "event_id"})
     counters = _with_values(rows)
     counting = _rows_with(events, "counts")
     if not len(counting):

@@ -57,6 +57,8 @@ def _columns(table: RowTable) -> dict[str, pa.DataType]:
         columns |= {"arrow_id": TEXT, "arrow_phase": NAME, "counts": BOOL}
     if table is RowTable.MEMORY:
         columns |= {"is_odd": BOOL}
+    if table is RowTable.COUNTERS:
+        columns |= {"of_event": INT64}
     return columns | _KEY_TEXTS | _TIMED
 
 

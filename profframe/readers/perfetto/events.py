@@ -25,7 +25,12 @@ from profframe.readers.perfetto.annotations import doubles, objects
 from profframe.readers.perfetto.arrows import Arrows
 from profframe.readers.perfetto.older_writers import legacy_members
 from profframe.readers.perfetto.packets import TRACK_EVENT, Packets, messages
-from profframe.readers.perfetto.rocm import device_of_counter, with_rocm_columns
+from profframe.readers.perfetto.rocm import (
+    counter_of,
+    kernel_names,
+    with_launch_columns,
+    with_rocm_columns,
+)
 from profframe.readers.perfetto.state import State
 from profframe.readers.perfetto.tracks import TrackLines
 from profframe.readers.perfetto.wire import (
@@ -156,13 +161,14 @@ class Events:
         members = common | {
             "ph": shown,
             "cat": _named_by_torch(categories, args, line, lines, self.lines),
-            "name": names,
+            "name": kernel_names(names, categories),
             "time_ns": time,
             "args": with_rocm_columns(args, categories, names, line, lines),
         }
         members |= self._legacy(packets.buffer, parts, type_, members, epoch)
         mask = pa.array(~is_counter)
-        yield event_rows({n: pc.filter(v, mask) for n, v in members.items()}, self.session)
+        own = {n: pc.filter(v, mask) for n, v in members.items()}
+        yield with_launch_columns(event_rows(own, self.session))
         self._arrows(packets.buffer, parts, members)
 
     def _tracks(self, parts: Fields, count: int, epoch: Ints) -> Ints:
@@ -335,9 +341,10 @@ class Events:
     ) -> Batch:
         distinct, place = np.unique(tracks, return_inverse=True)
         described = [self.state.tracks.get(uuid & (1 << 64) - 1) for uuid in distinct.tolist()]
-        of_track = pa.array([track.name if track else None for track in described], pa.string())
+        named = [counter_of(track.name if track else None) for track in described]
+        of_track = pa.array([name for name, _ in named], pa.string())
         units = pa.array([track.unit if track else None for track in described], pa.string())
-        devices = [device_of_counter(track.name if track else None) for track in described]
+        devices = [device for _, device in named]
         columns = common | {
             "time_ns": time,
             "name": pc.coalesce(names, of_track.take(pa.array(place))),

@@ -1,4 +1,4 @@
-"""Arguments of rocprofv3: device, stream, correlation and bytes of its slices."""
+"""What rocprofv3 writes: names of its lines and counters, and arguments of its slices."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe.readers.build.row_tables import SOURCE_VALUES, Batch, RowTable, replaced, typed
+
 _DISPATCH: Final = "kernel_dispatch"
 _COPY: Final = "memory_copy"
 _CATEGORIES: Final = (
@@ -17,10 +19,16 @@ _CATEGORIES: Final = (
 )  # fmt: skip
 _AGENT: Final = r'"{}":"?[^"\[\],}}]*?(\d{{1,9}})\]?[",}}]'
 """An agent by its number alone, or by words that end in the number."""
-_OF_LINE: Final = re.compile(r"(?:AGENT|GPU) \[(\d{1,9})\]")
+_OF_LINE: Final = re.compile(r"(?:AGENT|GPU) \[(\d{1,9})\]", re.IGNORECASE)
 _STREAM_OF_LINE: Final = re.compile(r"(?:QUEUE|STREAM) \[(\d{1,9})\]")
-_COUNTER: Final = re.compile(r".*\[(\d{1,9})\].*\(GPU\).*|AGENT \[(\d{1,9})\] PMC .*", re.DOTALL)
+_COUNTER: Final = re.compile(r".*\[(\d{1,9})\].*\(GPU\).*", re.DOTALL)
+_HARDWARE_COUNTER: Final = re.compile(r"(?:AGENT|Agent|GPU) \[(\d{1,9})\] PMC (.+)", re.DOTALL)
+_STREAM_LINE: Final = re.compile(r'STREAM \[(?:" )?(\d{1,9})(?: ")?\] ?')
+_THREAD_LINE: Final = re.compile(r"(THREAD \d{1,9}) \((\d{1,9})\)")
 _TO_HOST: Final = "DEVICE_TO_HOST"
+_CLONE: Final = r"( \[clone \.kd\]|\.kd)$"
+"""How names of kernels' descriptors end, which is no part of the kernel's own name."""
+_LAUNCH: Final = r'"{}":"?(\d{{1,9}})[",}}]'
 
 
 def with_rocm_columns(
@@ -88,16 +96,68 @@ def with_rocm_columns(
 _ENDS: Final = ("src_agent", "dst_agent")
 
 
-def device_of_counter(name: str | None) -> int | None:
-    """Device in the name of a counter of rocprofv3.
+def counter_of(name: str | None) -> tuple[str | None, int | None]:
+    """Name of a counter without its device, and the device.
 
     Examples
     --------
-    >>> device_of_counter("COPY BYTES to AGENT [2] (GPU)")
-    2
+    >>> counter_of("COPY BYTES to AGENT [2] (GPU)")
+    ('COPY BYTES to AGENT [2] (GPU)', 2)
+    >>> counter_of("Agent [1] PMC SQ_WAVES")
+    ('SQ_WAVES', 1)
     """
+    if own := _HARDWARE_COUNTER.fullmatch(name or ""):
+        return own[2], int(own[1])
     match = _COUNTER.fullmatch(name or "")
-    return int(match[1] or match[2]) if match else None
+    return name, int(match[1]) if match else None
+
+
+def line_of(name: str) -> tuple[str, str | None]:
+    """Thread of a line as text, and its name if the line has both.
+
+    Examples
+    --------
+    >>> line_of("THREAD 1 (4242)"), line_of('STREAM [" 3 "] '), line_of("main")
+    (('4242', 'THREAD 1'), ('STREAM [3]', None), ('main', None))
+    """
+    if thread := _THREAD_LINE.fullmatch(name):
+        return thread[2], thread[1]
+    stream = _STREAM_LINE.fullmatch(name)
+    return (f"STREAM [{stream[1]}]" if stream else name), None
+
+
+def kernel_names(names: pa.Array, categories: pa.Array) -> pa.Array:
+    """Names without what those of kernels end in."""
+    is_kernel = pc.fill_null(pc.equal(categories, pa.scalar(_DISPATCH)), fill_value=False)
+    if not is_kernel.true_count:
+        return names
+    return pc.if_else(is_kernel, pc.replace_substring_regex(names, _CLONE, ""), names)
+
+
+def with_launch_columns(batch: Batch) -> Batch:
+    """Rows with registers and shared memory of kernels, from their arguments."""
+    if RowTable.EVENTS not in batch:
+        return batch
+    rows = batch[RowTable.EVENTS]
+    is_kernel = pl.Series(rows["category"]).cast(pl.String) == _DISPATCH
+    if not is_kernel.any():
+        return batch
+    text = pl.Series("args", rows["args"]).to_frame()
+    vectors, accumulators, shared = (
+        pl.col("args").str.extract(_LAUNCH.format(word)).cast(pl.Int64)
+        for word in ("VGPR_Count", "Accum_VGPR_Count", "LDS_Block_Size")
+    )
+    own = {"registers": vectors + accumulators.fill_null(0), "shared_memory_bytes": shared}
+    columns = text.with_columns(is_kernel.fill_null(value=False).alias("own")).select(
+        **{name: pl.when("own").then(value) for name, value in own.items()}
+    )
+    for name in own:
+        values = typed(columns[name].to_arrow(), SOURCE_VALUES[name])
+        if name in rows.column_names:
+            rows = replaced(rows, name, pc.coalesce(rows[name], values))
+        else:
+            rows = rows.append_column(name, values)
+    return {**batch, RowTable.EVENTS: rows}
 
 
 def _numbers(pattern: re.Pattern[str], texts: list[str]) -> list[str | None]:

@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from profframe.readers.build.row_tables import Batch, RowTable
+from profframe.readers.perfetto.rocm import line_of
 from profframe.readers.perfetto.state import State, Track
 from profframe.schema import NAME, TEXT
 
@@ -56,9 +57,12 @@ class TrackLines:
             return (pid, str(track.tid))
         if track.is_process:
             return (pid, None)
-        line: Line = (pid, track.name or f"track {uuid}")
+        own, thread_name = line_of(track.name or f"track {uuid}")
+        line: Line = (pid, own)
+        if thread_name:
+            self.threads[line] = thread_name
         if self.owners.setdefault(line, uuid) != uuid:
-            line = (pid, f"{track.name} ({uuid})")
+            line = (pid, f"{own} ({uuid})")
         return line
 
     def _name(self) -> None:

@@ -131,7 +131,7 @@ class SqliteFile:
         table
             The table to read.
         columns
-            SQL and type by name: int64, text, or 8 bytes, which are returned as int64.
+            SQL and type by name: int64, double, text, or 8 bytes, which are returned as int64.
         where
             SQL after FROM.
 
@@ -179,6 +179,10 @@ class SqliteFile:
         if type_ == LITTLE_ENDIAN:
             bytes_ = pa.array(values, type_)
             return pa.Array.from_buffers(INT64, len(bytes_), bytes_.buffers())
+        if pa.types.is_floating(type_):
+            numbers = [float(v) if isinstance(v, (int, float)) else None for v in values]
+            self.anomalies["odd_value"] += numbers.count(None) - values.count(None)
+            return pa.array(numbers, type_)
         try:
             if not pa.types.is_floating(pa.infer_type(values)):  # Arrow would truncate them
                 return pa.array(values, type_)
