@@ -2239,9 +2239,54 @@ INSPECTED: Final = (
     ),
 )
 
+ROCPROF: Final = (
+    Mutant(
+        "Q1",
+        "queues are numbered from 1, but lines from 0",
+        "profframe/readers/rocprof/records.py",
+        """queue = (pl.col("queue") - 1).clip(0)""",
+        """queue = pl.col("queue").clip(0)""",
+        "tests/unit/test_rocprof.py::test_work_without_streams_is_on_queues",
+    ),
+    Mutant(
+        "Q2",
+        "what is freed again is freed twice",
+        "profframe/readers/rocprof/records.py",
+        """is_paired = ~pl.col("is_allocation") & before["is_allocation"]""",
+        """is_paired = ~pl.col("is_allocation")""",
+        "tests/unit/test_rocprof.py::test_memory_that_is_allocated_and_freed",
+    ),
+    Mutant(
+        "Q3",
+        "two processes of one number are one",
+        "profframe/readers/rocprof/processes.py",
+        "if numbers[number] > 1:",
+        "if numbers[number] > 3:",
+        "tests/unit/test_rocprof.py::test_processes_with_the_same_number",
+    ),
+    Mutant(
+        "Q4",
+        "kernels with counters are launched in their order, whatever their correlation",
+        "profframe/facts/launching_ops.py",
+        """    counting = counting[~is_kind(tables["events"], schema.DEVICE_KINDS)[counting]]
+""",
+        "",
+        "tests/unit/test_rocprof.py::test_kernels_with_counters_keep_their_launch",
+    ),
+    Mutant(
+        "Q5",
+        "a document that ends between two arrays is not closed, so nothing has a name",
+        "profframe/readers/rocprof/arrays.py",
+        "+ _CLOSING if self._is_inside else text",
+        "if self._is_inside else text",
+        "tests/unit/test_rocprof.py::test_json_that_ends_early",
+    ),
+)
+"""rocprofv3's databases and JSON."""
+
 MUTANTS: Final = (
     *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B, *PLANS,
-    *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD, *SERVED, *COMPILED, *INSPECTED,
+    *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD, *SERVED, *COMPILED, *INSPECTED, *ROCPROF,
 )  # fmt: skip
 
 

@@ -122,12 +122,16 @@ def test_a_made_up_run_is_what_its_script_makes(
     assert len(files) == {"job": 4, "nccl_inspector": 8}.get(made, 1)
 
 
-def test_a_made_up_database_is_what_its_script_makes(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "examples.synthetic_gil", str(tmp_path / "gil.sqlite")]
+@pytest.mark.parametrize(
+    ("module", "name"), [("synthetic_gil", "gil.sqlite"), ("synthetic_rocprof", "rocprof.db")]
+)
+def test_a_made_up_database_is_what_its_script_makes(
+    module: str, name: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", f"examples.{module}", str(tmp_path / name)]
     subprocess.run(command, cwd=ROOT, check=True)
     made, kept = (
-        [*sqlite3.connect(folder / "gil.sqlite").iterdump()]
-        for folder in (tmp_path, ROOT / "examples")
+        [*sqlite3.connect(folder / name).iterdump()] for folder in (tmp_path, ROOT / "examples")
     )
     assert made == kept
     assert any("no machine ran it" in line for line in made)

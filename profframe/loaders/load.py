@@ -107,10 +107,11 @@ def load(
     Parameters
     ----------
     source
-        A trace file, recognised by its content (Chrome trace JSON or an execution trace, plain or
-        compressed, or a database from nvprof or Nsight Systems), a zip or tar archive of traces, a
-        glob, a directory of traces (not recursive; a glob with ``**`` is), a list of these, or a
-        Parquet store. Each trace in a file with several traces, as written by torch's
+        A trace file, recognised by its content (Chrome trace JSON, an execution trace or
+        rocprofv3's JSON, plain or compressed, or a database from rocprofv3, nvprof or Nsight
+        Systems), a zip or tar archive of traces, a glob, a directory of traces (not recursive; a
+        glob with ``**`` is), a list of these, or a Parquet store. Each trace in a file with several
+        traces, as written by torch's
         ``combine_with``, is a separate run; each of several ranks that a tool merged into one file
         is a rank of one run. Or a
         finished profile: a `profframe.profile`, a ``torch.profiler.profile``, a

@@ -174,6 +174,25 @@ def test_counters_belong_to_their_kernel(tmp_path: Path, form: str) -> None:
 
 
 @FORMS
+def test_kernels_with_counters_keep_their_launch(tmp_path: Path, form: str) -> None:
+    """They run in another order than they were launched in."""
+    calls = tuple(
+        Call(api="hip_api", name="hipLaunchKernel", start=at, end=at + 10, tid=100, correlation=n)
+        for n, at in ((1, 100), (2, 200))
+    )
+    kernels = tuple(
+        Kernel(symbol=n, start=at, end=at + 50, tid=100, correlation=n, agent=1, dispatch=n,
+               stream=n, counters=(("SQ_WAVES", 1.0),))
+        for n, at in ((1, 900), (2, 300))
+    )  # fmt: skip
+    process = Process(symbols=("a", "b"), counters=("SQ_WAVES",), calls=calls, kernels=kernels)
+    rows = loaded(tmp_path, form, process).sql("""
+        SELECT work.name, call.start_ns FROM events AS work
+        JOIN events AS call ON work.launch_id = call.event_id ORDER BY 1""")
+    assert rows.rows() == [("a", 100), ("b", 200)]
+
+
+@FORMS
 def test_counters_without_a_trace_of_kernels(tmp_path: Path, form: str) -> None:
     """As ``rocprofv3 --pmc`` alone records: the database has the kernels, JSON only counters."""
     path = written(tmp_path, form, STEP)
