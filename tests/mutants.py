@@ -2284,9 +2284,60 @@ ROCPROF: Final = (
 )
 """rocprofv3's databases and JSON."""
 
+SAMPLED: Final = (
+    Mutant(
+        "W1",
+        "a sample that ends with a kernel is not its own",
+        "sql/lib/counters.sql",
+        "ORDER BY lane, at_ns, place)",
+        "ORDER BY lane, at_ns, -place)",
+        "tests/sql/test_golden.py::TestGolden::test_rows[counters_by_op-samples]",
+    ),
+    Mutant(
+        "W2",
+        "one sample in a kernel is enough, however long the kernel is",
+        "sql/lib/counters.sql",
+        "own_ns > 0 AND own_ns >= (end_ns - start_ns) - own_ns;",
+        "own_ns > 0;",
+        "tests/sql/test_golden.py::TestGolden::test_rows[counters_by_op-samples]",
+    ),
+    Mutant(
+        "W3",
+        "kernels beside each other have all of the power each",
+        "sql/lib/counters.sql",
+        "THEN held_sum // pieces ELSE",
+        "THEN held_sum ELSE",
+        "tests/sql/test_golden.py::TestGolden::test_rows[energy.work-kernels]",
+    ),
+    Mutant(
+        "W4",
+        "the last sample of a series holds until the next series",
+        "sql/lib/counters.sql",
+        "CASE WHEN scaled IS NOT NULL AND lead(lane) OVER () = lane THEN",
+        "CASE WHEN scaled IS NOT NULL THEN",
+        "tests/sql/test_golden.py::TestGolden::test_rows[energy-devices]",
+    ),
+    Mutant(
+        "W5",
+        "a step has an energy where samples end in it",
+        "sql/lib/counters.sql",
+        "has_enough_samples(own_ns, start_ns, end_ns) AND held_ns = end_ns - start_ns;",
+        "has_enough_samples(own_ns, start_ns, end_ns);",
+        "tests/sql/test_golden.py::TestGolden::test_rows[energy.step-ahead]",
+    ),
+    Mutant(
+        "W6",
+        "the name of a value does not say its unit",
+        "profframe/readers/build/counters.py",
+        '    unit = pc.coalesce(counters["unit"].cast(pa.string()), of_series)',
+        '    unit = counters["unit"].cast(pa.string())',
+        "tests/unit/test_counters.py::test_the_unit_may_be_in_the_name_of_the_value",
+    ),
+)
+
 MUTANTS: Final = (
     *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B, *PLANS,
-    *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD, *SERVED, *COMPILED, *INSPECTED, *ROCPROF,
+    *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD, *SERVED, *COMPILED, *INSPECTED, *ROCPROF, *SAMPLED,
 )  # fmt: skip
 
 

@@ -102,10 +102,11 @@ def test_example_is_small_and_shows_nothing_of_the_machine(trace: Path) -> None:
         ("synthetic_gpu", (), "gpu_training.json.gz"),
         ("synthetic_gpu", ("--fused",), "gpu_training_fused.json.gz"),
         ("synthetic_serving", (), "serving.json.gz"),
+        ("synthetic_power", (), "power.json.gz"),
         ("synthetic_job", (), "job"),
         ("synthetic_nccl", (), "nccl_inspector"),
     ],
-    ids=["gpu", "fused", "serving", "job", "nccl"],
+    ids=["gpu", "fused", "serving", "power", "job", "nccl"],
 )
 def test_a_made_up_run_is_what_its_script_makes(
     module: str, options: tuple[str, ...], made: str, tmp_path: Path

@@ -154,7 +154,9 @@ def _opening(trace: Trace, sort: str) -> TraceHeader:
     none = pl.DataFrame()
     if summary.words.is_all:
         frameworks = pl.DataFrame(schema={"framework": pl.String})
-        return TraceHeader(summary, none, none, none, none, none, none, none, none, frameworks)
+        return TraceHeader(
+            summary, none, none, none, none, none, none, none, none, none, frameworks
+        )
     [(has_phases, has_work)] = own_rows(trace, _CONTENTS).rows()
     return TraceHeader(
         summary=summary,
@@ -163,11 +165,17 @@ def _opening(trace: Trace, sort: str) -> TraceHeader:
         idle=trace.idle(per="device") if has_work else none,
         phases=trace.phases() if has_phases else none,
         mfu=_mfu(trace, has_phases) if summary.overview["kernels"].sum() else none,
+        energy=trace.energy() if _has_counters(summary) else none,
         advice=trace.advice(),
         self_times=trace.self_times(sort=sort),
         used_devices=question(trace, "used_devices"),
         frameworks=question(trace, "frameworks"),
     )
+
+
+def _has_counters(summary: Summary) -> bool:
+    """Whether a trace has any, from what its sources hold: no question for the many without."""
+    return any('"counters"' in (text or "") for text in summary.traces["accounted"])
 
 
 def _mfu(trace: Trace, has_phases: bool) -> pl.DataFrame:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.arrays import words
-from profframe.facts.fact import Output, Tables, columns, fact, of_events
+from profframe.facts.fact import Note, Output, Tables, columns, fact, listed, of_events
 from profframe.intervals import Ints, rows_by_value
 
 
@@ -76,8 +77,10 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("driver", category=rf"{_ACCELERATORS}_driver"),
     Rule("memcpy", category=r"gpu_memcpy|Memcpy"),
     Rule("memset", category=r"gpu_memset|Memset"),
-    Rule("sync", category=rf"{_ACCELERATORS}_sync"),
+    Rule("sync", category=rf"{_ACCELERATORS}_(sync|event)"),
     Rule("device_annotation", category=r"gpu_user_annotation|mtia_insight"),
+    # A call of oneCCL on the host, around what it launches.
+    Rule("annotation", category=r"collective_comm"),
     Rule("graph_node", category=r"graph_(event|host)_node"),
     # MTIA has one category for all work of its queues.
     Rule("sync", category=r"mtia_ccp_events", name=r"event_(record|wait)"),
@@ -131,6 +134,8 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 """The default rules."""
 
+_OTHERS: Final = ("cuda_profiler_range",)
+"""Categories that have no other kind: what the range profiler counted, on a clock of its own."""
 _WORDS: Final = re.compile(r"[\w|]*", re.ASCII)
 
 COLLECTIVE_RECORD: Final = "record_param_comms"
@@ -173,7 +178,21 @@ def kinds(tables: Tables, classifier: Classifier = RULES) -> Output:
         name_codes = [_code(possible, _text(name_texts, name)) for name in distinct]
         codes[rows] = np.array(name_codes, np.int8)[place]
     kind = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), list(schema.KINDS))
-    return of_events(kind=kind)
+    return of_events(*_unknown(categories, category_texts, codes, classifier), kind=kind)
+
+
+def _unknown(
+    categories: Ints, texts: Sequence[str], codes: npt.NDArray[np.int8], classifier: Classifier
+) -> Iterator[Note]:
+    """Slices of categories that no rule knows; one's own rules may leave out what they like."""
+    if classifier is not RULES:
+        return
+    is_other = (codes == schema.KINDS.index("other")) & (categories >= 0)
+    of_its_own = [code for code, text in enumerate(texts) if text in _OTHERS or not text]
+    rows = np.flatnonzero(is_other & ~np.isin(categories, of_its_own))
+    if rows.size:
+        names = [texts[code] for code in np.unique(categories[rows])]
+        yield "unknown_category", rows.size, listed(names), int(rows[0])
 
 
 def _possible(classifier: Classifier, category: str | None, process: str | None) -> Sequence[Rule]:

@@ -106,6 +106,8 @@ LACKING: Final[Mapping[str, Lack]] = {
     "counters": Lack("counters"),
     "counter_values": Lack("counters over time"),
     "counted_slices": Lack("hardware counters (CUPTI's range profiler)"),
+    "device_samples": Lack("samples of a device", "record them as docs/counters.md shows"),
+    "power": Lack("samples of power", "record them as docs/counters.md shows"),
     "snapshots": Lack("memory snapshot", _SNAPSHOT, "with"),
     "allocations": Lack("allocations of a memory snapshot", _SNAPSHOT),
     "history": Lack("allocator records of a memory snapshot", _SNAPSHOT),

@@ -62,6 +62,8 @@ UNITS: Final = (
     Unit("flop_per_s", units.flop_rate, "flop rate", "FLOP/s"),
     Unit("flops_per_s", units.flop_rate, "flop rate", "FLOP/s"),
     Unit("flops", units.flops, "flops", "FLOP"),
+    Unit("_j", units.energy, "", "J"),
+    Unit("_w", units.power, "", "W"),
     Unit("share", units.share, "%", "", is_share=True),
     Unit("mfu", units.share, "MFU", "", is_share=True),
     Unit("hfu", units.share, "HFU", "", is_share=True),

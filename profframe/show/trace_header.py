@@ -119,6 +119,7 @@ class TraceHeader:
     idle: pl.DataFrame
     phases: pl.DataFrame
     mfu: pl.DataFrame
+    energy: pl.DataFrame
     advice: pl.DataFrame
     self_times: pl.DataFrame
     used_devices: pl.DataFrame
@@ -191,6 +192,7 @@ def lines(opening: TraceHeader) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "kernels" if summary.overview["kernels"].sum() else "work", _kernels(opening.categories)
     yield PHASES, _phases(opening.phases)
     yield "mfu", _mfu(opening.mfu)
+    yield "energy", _energy(opening.energy)
 
 
 def findings(opening: TraceHeader) -> Iterator[tuple[str, str, str, str]]:
@@ -299,6 +301,19 @@ def _of_events(summary: Summary, span_ns: int) -> str:
     is_single = len(lengths) == steps.height == summary.overview.height == 1
     is_other = is_single and abs(lengths[0] - span_ns) > _LEAST_SHARE * span_ns
     return " from its first event to its last" if is_other else ""
+
+
+def _energy(rows: pl.DataFrame) -> tuple[str, ...]:
+    """What the devices that worked took; the first counter of each, as some contain others."""
+    used = rows.filter(pl.col("work_j") > 0) if rows.height else rows
+    if not used.height:
+        return ()
+    used = used.unique(["run", "rank", "device"], keep="first", maintain_order=True)
+    total, idle, span_ns = (float(used[c].sum()) for c in ("energy_j", "idle_j", "sampled_ns"))
+    mean = total / span_ns * 1e9
+    on = f" of {units.plural(used.height, 'device')}"
+    text = f"{units.energy(total)}{on}, {units.share(idle / total)} of it while idle"
+    return (f"{text}; {units.power(mean)} each on average", text)
 
 
 def _mfu(rows: pl.DataFrame) -> tuple[str, ...]:

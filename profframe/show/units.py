@@ -126,6 +126,39 @@ def flop_rate(flop_per_s: float) -> str:
     return f"{flops(flop_per_s)}/s"
 
 
+def energy(joules: float) -> str:
+    """An energy in J, mJ or uJ, or in kJ.
+
+    Examples
+    --------
+    >>> energy(0.0685), energy(12.5), energy(2.5e-5), energy(3600)
+    ('68.500 mJ', '12.500 J', '25.000 uJ', '3.600 kJ')
+    """
+    return _small(joules, "J")
+
+
+def power(watts: float) -> str:
+    """A power in W, mW or uW, or in kW.
+
+    Examples
+    --------
+    >>> power(350.5)
+    '350.500 W'
+    """
+    return _small(watts, "W")
+
+
+def _small(number: float, unit: str) -> str:
+    size = abs(number)
+    if size >= 999.9995:
+        return f"{number / 1e3:,.3f} k{unit}"
+    if size >= 0.9999995 or not size:
+        return f"{number:.3f} {unit}"
+    if size >= 0.0009999995:
+        return f"{number * 1e3:.3f} m{unit}"
+    return f"{number * 1e6:.3f} u{unit}"
+
+
 def share(part: float) -> str:
     """A share from 0 to 1, as percent.
 

@@ -199,26 +199,78 @@ def counter_series(
 
 def counters_by_op(
     self: BaseTrace,
+    per: str = "op",
+    name: str = "",
     *,
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
 ) -> pl.DataFrame:
-    """Hardware counters by op, from CUPTI's range profiler or rocprofv3.
+    """What counters were in each op, from samples of devices, CUPTI's range profiler or rocprofv3.
 
     Parameters
     ----------
+    per
+        What each row is. One of ``"op"``, ``"kernel"``.
+    name
+        Only counters with this text in their name, taken literally.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, op, series), by run, rank, the op's first slice with counters, op,
-        series. Columns: ``run rank op series matched_by ops ranges total mean_value min_value
-        max_value``.
+        One row per (run, rank, op or kernel, device, counter, series), by run, rank, the first
+        slice of the op or kernel, then in this. Columns: ``run rank op kernel device counter series
+        unit matched_by ops ranges total mean_value min_value max_value slices total_ns covered_ns
+        samples beside_share``.
     """
-    return answer(self, "counters_by_op", sort=sort, top=top, columns=columns)
+    return answer(self, "counters_by_op", per=per, name=name, sort=sort, top=top, columns=columns)
+
+
+def energy(
+    self: BaseTrace,
+    per: str = "device",
+    unit: str = "",
+    name: str = "",
+    *,
+    sort: Text | None = None,
+    top: int | None = None,
+    columns: Text | None = None,
+) -> pl.DataFrame:
+    """The energy that each device took, by samples of power, and how much of it while it worked.
+
+    Parameters
+    ----------
+    per
+        What each row is. One of ``"device"``, ``"step"``, ``"op"``, ``"kernel"``.
+    unit
+        Unit of counters of power that say none. One of ``"W"``, ``"mW"``, ``"uW"``, ``"kW"``.
+    name
+        Only counters with this text in their name, taken literally.
+    sort, top, columns
+        Order, number and columns of the rows, as for `answer`.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, device, counter, series), in this order. Columns: ``run rank device
+        counter series unit note samples start_ns span_ns sampled_ns longest_ns energy_j work_j
+        idle_j measured_share mean_w min_w max_w``.
+
+        With ``per=step``: the energy that each device took in each step, by its samples of power.
+        One row per (run, rank, device, counter, series, step), in this order, steps by start.
+        Columns: ``run rank device counter series step start_ns step_ns sampled_ns samples energy_j
+        work_j idle_j mean_w``.
+
+        With ``per=op|kernel``: the energy of ops or kernels, and of idle time, by samples of the
+        device's power. One row per (run, rank, device, counter, series, part, name), by run, rank,
+        device, counter, series, the largest share first,. Columns: ``run rank device counter series
+        part name slices measured samples sampled_ns energy_j estimated_j share``.
+    """
+    return answer(
+        self, "energy", per=per, unit=unit, name=name, sort=sort, top=top, columns=columns
+    )
 
 
 def expert_balance(

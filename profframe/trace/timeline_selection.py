@@ -92,7 +92,8 @@ def _counters(trace: BaseTrace) -> pl.DataFrame:
 def _sampled(trace: BaseTrace, stream: pl.DataType) -> pl.DataFrame:
     """Counters of the source: the maximum value in each part of a counter's time."""
     rows = pl.DataFrame(answer(trace, "counter_series")).drop_nulls(["time_ns", "value"])
-    labels = [pl.col("name").fill_null("(no name)"), pl.col("series"), pl.col("counter_id")]
+    series = pl.when(pl.col("series").ne_missing(pl.col("name"))).then(pl.col("series"))
+    labels = [pl.col("name").fill_null("(no name)"), series, pl.col("counter_id")]
     named = rows.select(
         *KEY, "device", pl.lit(None, stream).alias("stream"),
         pl.concat_str(labels, separator=" ", ignore_nulls=True).alias("name"),

@@ -197,6 +197,7 @@ class Trace(BaseTrace):
     counter_series = generated_questions.counter_series
     counters_by_op = generated_questions.counters_by_op
     op_idle_queue = generated_questions.op_idle_queue
+    energy = generated_questions.energy
     expert_balance = generated_questions.expert_balance
     exposed_communication = generated_questions.exposed_communication
     flame = generated_questions.flame

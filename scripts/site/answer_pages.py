@@ -72,7 +72,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ),
         "Flight recorder dumps": ("hangs", "collective_progress"),
         "Many runs": ("runs", "run_samples"),
-        "Counters": ("counter_series", "counters_by_op"),
+        "Counters": ("counter_series", "counters_by_op", "energy"),
     }
 )
 """Where the list of answers has each of them."""

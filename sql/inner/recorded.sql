@@ -1,7 +1,7 @@
 -- recorded: what the traces have anything of, and so what questions they can answer.
 -- One row per page: all runs and ranks together.
 -- Answers name in `recorded:` of their headers what they have no rows without.
--- In a bare shell read from `sql/lib` first: devices, lanes, collectives, inputs, steps, key_events.
+-- In a bare shell read from `sql/lib` first: devices, lanes, collectives, inputs, steps, key_events, counters.
 -- needs: events, profiler_steps, memory, counters, instants, traces, allocations, allocator_events, segments, recorded_collectives, process_groups, nodes, compiled_kernels
 -- traces           BOOLEAN  any run and rank
 -- slices           BOOLEAN  events of any kind
@@ -33,6 +33,8 @@
 -- counters         BOOLEAN  values of counters
 -- counter_values   BOOLEAN  values of counters over time
 -- counted_slices   BOOLEAN  values that slices counted while they ran
+-- device_samples   BOOLEAN  values of counters of a device over time
+-- power            BOOLEAN  values of power over time
 -- snapshots        BOOLEAN  a memory snapshot
 -- allocations      BOOLEAN  allocations in a memory snapshot
 -- history          BOOLEAN  allocator records in a memory snapshot
@@ -109,6 +111,8 @@ SELECT
     (SELECT count(*) FROM counters) > 0 AS counters,
     (SELECT count(*) FROM counters WHERE event_id IS NULL) > 0 AS counter_values,
     (SELECT count(*) FROM counters WHERE event_id IS NOT NULL) > 0 AS counted_slices,
+    (SELECT count(*) FROM counters WHERE event_id IS NULL AND device IS NOT NULL) > 0 AS device_samples,
+    (SELECT count(*) FROM counters WHERE event_id IS NULL AND is_power(name, series, unit)) > 0 AS power,
     (SELECT count(*) FROM allocations) + (SELECT count(*) FROM allocator_events) + (SELECT count(*) FROM segments) > 0
         AS snapshots,
     (SELECT count(*) FROM allocations) > 0 AS allocations,

@@ -76,6 +76,8 @@ class TestHeader:
                         (r"flop_per_byte", "FLOP/byte"),
                         (r"(.*_)?share|[mh]fu", "0..1"),
                         (r".*flops", "FLOP"),
+                        (r".*_j", "J"),
+                        (r".*_w", "W"),
                     )
                     if re.fullmatch(pattern, column.name)
                 ),
@@ -335,7 +337,22 @@ def test_columns_are_fixed() -> None:
         "optimizable_events": (
             "event_id name kind start_ns dur_ns self_ns idle_ns idle_share score source_location"
         ),
-        "counters_by_op": ("op series matched_by ops ranges total mean_value min_value max_value"),
+        "counters_by_op": (
+            "op kernel device counter series unit matched_by ops ranges total mean_value min_value "
+            "max_value slices total_ns covered_ns samples beside_share"
+        ),
+        "energy": (
+            "device counter series unit note samples start_ns span_ns sampled_ns longest_ns "
+            "energy_j work_j idle_j measured_share mean_w min_w max_w"
+        ),
+        "energy.step": (
+            "device counter series step start_ns step_ns sampled_ns samples energy_j work_j idle_j "
+            "mean_w"
+        ),
+        "energy.work": (
+            "device counter series part name slices measured samples sampled_ns energy_j "
+            "estimated_j share"
+        ),
         "graph_layers": (
             "graph block layer phase replays kernels layers layer_kernels before after device_ns "
             "layers_ns share mean_ns p50_ns max_ns mean_span_ns before_ns after_ns slowest_layer "

@@ -126,11 +126,17 @@ def test_counters_have_their_device_and_unit(tmp_path: Path) -> None:
         counter("Memory Clock (MHz)", 0, 1),
     )
     assert trace.counters.select("name", "series", "value", "unit", "device").rows() == [
-        ("Power (W)", "", 350.5, "W", 1),
-        ("Cycles (Current Kernel)", "", 10.0, "cycles", 1),
-        ("sm__throughput.avg.pct_of_peak_sustained_elapsed", "", 12.5, "%", 1),
-        ("NVLink RX", "", 3.0, None, 1),
-        ("Memory Clock (MHz)", "", 1.0, "MHz", None),
+        ("Power (W)", "Power (W)", 350.5, "W", 1),
+        ("Cycles (Current Kernel)", "Cycles (Current Kernel)", 10.0, "cycles", 1),
+        (
+            "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+            "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+            12.5,
+            "%",
+            1,
+        ),
+        ("NVLink RX", "NVLink RX", 3.0, None, 1),
+        ("Memory Clock (MHz)", "Memory Clock (MHz)", 1.0, "MHz", None),
     ]
 
 

@@ -90,6 +90,12 @@ HAS: Final[Mapping[str, Callable[[Trace], bool]]] = {
     "counters": _rows("counters"),
     "counter_values": lambda t: t.counters["event_id"].null_count() > 0,
     "counted_slices": lambda t: t.counters["event_id"].count() > 0,
+    "device_samples": lambda t: (
+        t.counters.filter(pl.col("event_id").is_null())["device"].count() > 0
+    ),
+    "power": lambda t: (
+        t.counters.filter(pl.col("event_id").is_null())["unit"].is_in(["W", "mW"]).any()
+    ),
     "snapshots": _rows("allocations", "allocator_events", "segments"),
     "allocations": _rows("allocations"),
     "history": _rows("allocator_events"),

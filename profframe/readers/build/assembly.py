@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
-from profframe.readers import parsing_database
 from profframe.readers.build.begin_end import pair
+from profframe.readers.build.counters import with_values
 from profframe.readers.build.header_devices import UNNAMED, devices, private_device
 from profframe.readers.build.row_tables import (
     DEVICE_ARGS,
@@ -51,16 +51,6 @@ _LABELS: Final = {
     "thread_sort_index": "sort_index",
 }
 """Columns of `threads`, and the argument of the label of that name that has the value."""
-
-_COUNTER_VALUES: Final = """
-    WITH entries AS (
-        SELECT row, map_entries(from_json(args, '"MAP(VARCHAR, VARCHAR)"')) AS entries
-        FROM counter_events)
-    SELECT row, entry.key AS series, TRY_CAST(entry.value AS DOUBLE) AS value
-    FROM (SELECT row, unnest(entries) AS entry FROM entries)
-    UNION ALL
-    SELECT row, NULL, NULL FROM entries WHERE coalesce(len(entries), 0) = 0
-    ORDER BY row"""
 
 BOUND_BY_ID: Final = "bind_id"
 """Binding point of an arrow end that is named by its slice."""
@@ -447,29 +437,14 @@ def _rows_with(events: pa.Table, column: str) -> npt.NDArray[np.int64]:
 def _counters(rows: pa.Table, events: pa.Table) -> pa.Table:
     """One row per value, or one for an event without values; then what slices counted."""
     rows = rows.rename_columns({"of_event": "event_id"})
-    counters = _with_values(rows)
+    counters = with_values(rows)
     counting = _rows_with(events, "counts")
     if not len(counting):
         return counters
     slices = events.select([*_OF_COUNTS, "args", "event_id"]).take(counting)
-    counts = _with_values(slices.rename_columns({"start_ns": "time_ns"}))
+    counts = with_values(slices.rename_columns({"start_ns": "time_ns"}))
     counts = counts.filter(pc.is_valid(counts["value"])).drop_columns(["args"])
     return pa.concat_tables([counters, counts], promote_options="default").unify_dictionaries()
-
-
-def _with_values(rows: pa.Table) -> pa.Table:
-    """The rows, repeated for each value in their arguments."""
-    if not rows.num_rows:  # most traces: the query takes longer than the rest
-        return rows.append_column("series", nulls(0)(schema.NAME)).append_column(
-            "value", nulls(0)(pa.float64())
-        )
-    numbered = rows.select(["args"]).append_column("row", pa.array(np.arange(rows.num_rows)))
-    with parsing_database.connect() as connection:
-        connection.register("counter_events", numbered)
-        values = connection.sql(_COUNTER_VALUES).to_arrow_table()
-    series = values["series"].cast(pa.string()).dictionary_encode()
-    counters = rows.take(values["row"]).append_column("series", series)
-    return counters.append_column("value", values["value"])
 
 
 def _traces(

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe.readers.build.counters import device_of_name, device_of_process, unit_of
 from profframe.readers.build.decimal_time import nanoseconds
 from profframe.readers.build.row_tables import Batch, RowTable, conform, has_values, nulls
 from profframe.readers.chrome.job import ids_before
@@ -43,12 +44,6 @@ FIRST_DEPENDENCY: Final = 1 << 40
 """Ids of such arrows begin here; others are correlations, of 32 bits."""
 _DEVICE_TEXT: Final = r'"device"\s*:\s*"[^"\\]*?(\d{1,9})"'
 """The number of a device that the arguments name by a text."""
-_COUNTERS_OF: Final = re.compile(r"GPU (\d{1,9}) Counters")
-"""Process of the counters of a device."""
-_UNIT: Final = re.compile(r" \((W|mW|C|Hz|kHz|MHz|GHz|%|B/s|GB/s|bytes)\)\Z")
-_SHARE: Final = re.compile(r"\.pct(_of_peak\w*)?\Z")
-"""End of the name of a metric that is a share of the possible maximum."""
-_CYCLES: Final = "Cycles (Current Kernel)"
 _COUNTING: Final = ("cuda_profiler_range",)
 """Categories of slices whose arguments are what was counted while they ran."""
 _INTEGER_ARGS: Final = (
@@ -212,7 +207,7 @@ def rows_of(
         ids = ids_before(columns["flow_id"]) if source_pids else columns["flow_id"]
         columns["category"] = _flow_category(columns["category"], ids)
     elif table is RowTable.COUNTERS:
-        columns |= _counted(columns["name"], rows[SOURCE_PID])
+        columns |= _counted(columns["name"], rows[SOURCE_PID], columns["category"])
     return conform(table, columns)
 
 
@@ -552,30 +547,31 @@ def _flow_category(category: pa.DictionaryArray, flow_id: pa.Array) -> pa.Array:
     return pc.if_else(between_nodes, GRAPH_DEPENDENCY, category.cast(pa.string()))
 
 
-def _counted(name: pa.DictionaryArray, pid: pa.DictionaryArray) -> dict[str, pa.Array]:
+def _counted(
+    name: pa.DictionaryArray, pid: pa.DictionaryArray, category: pa.DictionaryArray
+) -> dict[str, pa.Array]:
     """Unit and device of counters, if name and process say them."""
-    units = [unit_of(text) for text in name.dictionary.to_pylist()]
-    matches = [_COUNTERS_OF.fullmatch(text) for text in pid.dictionary.to_pylist()]
-    devices = pa.array([int(match[1]) if match else None for match in matches], pa.int64())
+    names, pids, categories = (
+        [*column.dictionary.to_pylist(), None] for column in (name, pid, category)
+    )
+    of_name = pa.array([device_of_name(text) for text in names[:-1]], pa.int64())
+    width = len(categories)
+    pair = pc.add(
+        pc.multiply(pc.fill_null(pid.indices, len(pids) - 1).cast(pa.int64()), width),
+        pc.fill_null(category.indices, width - 1).cast(pa.int64()),
+    ).dictionary_encode()
+    of_process = pa.array(
+        [
+            device_of_process(pids[both // width], categories[both % width])
+            for both in pair.dictionary.to_pylist()
+        ],
+        pa.int64(),
+    )
+    units = pa.array([unit_of(text) for text in names[:-1]], pa.string())
     return {
-        "unit": pa.array(units, pa.string()).take(name.indices),
-        "device": devices.take(pid.indices),
+        "unit": units.take(name.indices),
+        "device": pc.coalesce(of_process.take(pair.indices), of_name.take(name.indices)),
     }
-
-
-def unit_of(name: str) -> str | None:
-    """Unit of a counter, from its name.
-
-    Examples
-    --------
-    >>> [unit_of(name) for name in ("Power (W)", "Cycles (Current Kernel)", "NVLink RX")]
-    ['W', 'cycles', None]
-    """
-    if match := _UNIT.search(name):
-        return match[1]
-    if _SHARE.search(name):
-        return "%"
-    return "cycles" if name == _CYCLES else None
 
 
 def _device_of_memory(rows: Members) -> dict[str, pa.Array]:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.intervals import Ints
+from profframe.readers.build.counters import unit_of
 from profframe.readers.build.row_tables import Batch, RowTable, conform
-from profframe.readers.chrome.columns import unit_of
 from profframe.readers.chrome.session import Session
 from profframe.readers.perfetto.annotations import doubles, joined, member, quoted
 from profframe.readers.perfetto.arrows import Arrows

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe.readers.build.counters import device_of_name
 from profframe.readers.build.row_tables import SOURCE_VALUES, Batch, RowTable, replaced, typed
 
 _DISPATCH: Final = "kernel_dispatch"
@@ -105,11 +106,13 @@ def counter_of(name: str | None) -> tuple[str | None, int | None]:
     ('COPY BYTES to AGENT [2] (GPU)', 2)
     >>> counter_of("Agent [1] PMC SQ_WAVES")
     ('SQ_WAVES', 1)
+    >>> counter_of("GPU Power [1] (S)")
+    ('GPU Power [1] (S)', 1)
     """
     if own := _HARDWARE_COUNTER.fullmatch(name or ""):
         return own[2], int(own[1])
     match = _COUNTER.fullmatch(name or "")
-    return name, int(match[1]) if match else None
+    return name, int(match[1]) if match else device_of_name(name)
 
 
 def line_of(name: str) -> tuple[str, str | None]:

@@ -189,12 +189,32 @@ def counters(context: Context) -> PageSection | None:
     if series := context.answer("counter_series", per="counter"):
         title = "Range and mean of each counter"
         parts.append(context.table(series, "Counters", title=title))
-    if ops := context.answer("counters_by_op"):
-        title = "Hardware counters by op"
+        parts += _energy(context)
+    ops = context.answer("counters_by_op")
+    is_empty = pl.col("mean_value").is_null() & (pl.col("matched_by") == "samples")
+    ops = replace(ops, frame=ops.frame.filter(~is_empty.fill_null(value=False)))
+    if ops:
+        title = "Counters by op"
         parts.append(context.table(ops, title, title=title))
     if not parts:
         return None
     return PageSection("Counters", "What counters of the trace measured.", tuple(parts))
+
+
+def _energy(context: Context) -> Iterator[Part]:
+    """What devices took, by what it is known of."""
+    title = "Energy"
+    whole = context.answer("energy", per="device")
+    if not whole:
+        return
+    replies = {"device": whole}
+    replies |= {per: context.answer("energy", per=per) for per in ("step", "op", "kernel")}
+    tables = tuple(
+        (per, context.table(reply, f"{title} by {per}", key=f"energy-{per}"))
+        for per, reply in replies.items()
+        if reply
+    )
+    yield ChoicePart("energy", "By", tables, title)
 
 
 def _utilization(context: Context) -> Iterator[ChoicePart]:
