@@ -7,7 +7,7 @@
 -- run              VARCHAR       run that the records belong to
 -- rank             INTEGER       rank within the run
 -- collectives      BIGINT        number of collectives of that kind that it took part in with others
--- times_shortest   BIGINT        number of them in which its duration was the shortest, and not that of all; the lowest rank on a tie
+-- times_shortest   BIGINT        number of them in which it had the shortest duration, and not all; the lowest rank on a tie
 -- shortest_share   DOUBLE  0..1  times_shortest over collectives
 -- longer_ns        BIGINT  ns    sum of the times by which its own were longer than the shortest: what it waited
 -- communication_ns BIGINT  ns    sum of its durations

@@ -1,6 +1,6 @@
 -- recorded_kernels: which kernel of a rank's trace each record of a profiler plugin of NCCL is about.
 -- One row per record, and one for all kernels that could be of several records; by record.
--- Kernels of a group are those of a communicator with its name, or else of one with as many ranks and this rank in the same place.
+-- Kernels of a group are those of a communicator with its name, or else of one with as many ranks and this rank in its place.
 -- The n-th collective of an operation in a group has the n-th number after the first one in the trace, which is found by sizes,
 -- durations and starts: at this place all of them must fit, and at no other place half as many, or, where starts are recorded,
 -- none as close.

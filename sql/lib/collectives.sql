@@ -351,8 +351,8 @@ FROM parts;
 -- example: SELECT is_of_plugin('nccl_inspector')
 CREATE OR REPLACE TEMP MACRO is_of_plugin(recorder) AS coalesce(recorder IN ('nccl_inspector', 'nccl_profiler'), false);
 
--- communicators: one row per communicator in records of NCCL's profiler plugins. Two communicators with one name and unknown ranks
--- have their hash in their label.
+-- communicators: one row per communicator in records of NCCL's profiler plugins. Two communicators with one name and unknown
+-- ranks have their hash in their label.
 -- parameter recorded TABLE  `recorded_collectives`, or a part of it
 -- column run, communicator, process_group  as in recorded_collectives
 -- column label VARCHAR  what it is called: its name, or else its hash

@@ -1,9 +1,9 @@
 -- Collectives, sends and receives in the flight recorders of all ranks, and those that do not fit together.
 
--- recorded_calls: one row per record of a flight recorder, with the group, number and place by which ranks share it, and whether it has ended. For
--- coalesced calls, only the record of all of them says how far they came. gloo only says that nothing waits for a call any more,
--- which is also true after a timeout. If a dump does not say which ranks are in a group, the other ranks' dumps count if they
--- agree.
+-- recorded_calls: one row per record of a flight recorder, with the group, number and place by which ranks share it, and whether
+-- it has ended. For coalesced calls, only the record of all of them says how far they came. gloo only says that nothing waits
+-- for a call any more, which is also true after a timeout. If a dump does not say which ranks are in a group, the other ranks'
+-- dumps count if they agree.
 -- parameter recorded TABLE  `recorded_collectives`, or a part of it
 -- parameter groups TABLE  `process_groups` of the same runs
 -- column run, rank, record_id, process_group, process_group_description, group_ranks, kind  as in recorded_collectives
