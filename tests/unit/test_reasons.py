@@ -101,6 +101,9 @@ HAS: Final[Mapping[str, Callable[[Trace], bool]]] = {
     "history": _rows("allocator_events"),
     "segments": _rows("segments"),
     "dumps": _rows("recorded_collectives", "process_groups"),
+    "nccl_records": lambda t: (
+        t.recorded_collectives["recorder"].is_in(["nccl_inspector", "nccl_profiler"]).any()
+    ),
     "nodes": _rows("nodes"),
     "compiled_kernels": _rows("compiled_kernels"),
     "several_ranks": lambda t: t.traces.height > t.traces["run"].n_unique(),
