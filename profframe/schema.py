@@ -950,7 +950,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("several_cycles", "events of later cycles in one torch list (`acc_events`), in which times restart with each cycle", "moved to after the previous cycle"),
             Check("unmatched_live_events", "live events that are not in the order of the profiler's activities", "columns that only the live object has are NULL"),
             # Facts.
-            Check("unknown_category", "slices of categories that profframe does not know, as of a newer profiler", "kept, kind is other: `load(classifier=)` takes rules for them"),
+            Check("unknown_category", "slices of categories of torch that profframe does not know, as of a newer profiler", "kept, kind is other: `load(classifier=)` takes rules for them"),
             Check("crossing_slices", "slices of one thread that start before their previous sibling has ended", "nested as torch does, as siblings: what they share counts once for the parent's self_ns, and for each of them (of a Python frame and anything else, for the frame)"),
             Check("cut_frame", "Python frames that end after the frame that called them, as where the profiler missed their return", "cut at the end of their caller"),
             Check("frame_of_another_thread", "Python frames whose caller, by the profiler's numbers, is on another thread or was over", "nested by time"),

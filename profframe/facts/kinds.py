@@ -134,6 +134,8 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 """The default rules."""
 
+_OF_TORCH: Final = ("cpu_op", "kernel", "python_function", "user_annotation")
+"""Categories of a trace of torch's profiler; one at least is in each."""
 _OTHERS: Final = ("cuda_profiler_range",)
 """Categories that have no other kind: what the range profiler counted, on a clock of its own."""
 _WORDS: Final = re.compile(r"[\w|]*", re.ASCII)
@@ -184,8 +186,11 @@ def kinds(tables: Tables, classifier: Classifier = RULES) -> Output:
 def _unknown(
     categories: Ints, texts: Sequence[str], codes: npt.NDArray[np.int8], classifier: Classifier
 ) -> Iterator[Note]:
-    """Slices of categories that no rule knows; one's own rules may leave out what they like."""
-    if classifier is not RULES:
+    """Slices of categories that no rule knows, in a trace of torch's profiler.
+
+    One's own rules may leave out what they like, and other writers call slices what they like.
+    """
+    if classifier is not RULES or not {*_OF_TORCH} & {*texts}:
         return
     is_other = (codes == schema.KINDS.index("other")) & (categories >= 0)
     of_its_own = [code for code, text in enumerate(texts) if text in _OTHERS or not text]

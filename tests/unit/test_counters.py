@@ -184,11 +184,21 @@ def test_categories_of_a_newer_profiler_are_named(tmp_path: Path) -> None:
         slice_("cuda_profiler_range", "range", 0, 1, fma=3),
         slice_("tpu_op", "later", 0, 1),
         slice_("tpu_op", "later", 2, 1),
+        KERNEL,
     )
     assert trace.events["kind"].to_list() == [
-        "annotation", "sync", "sync", "other", "other", "other",
+        "annotation", "sync", "sync", "other", "other", "other", "kernel",
     ]  # fmt: skip
     notes = trace.quality.filter(pl.col("issue") == "unknown_category").select("events", "detail")
     assert notes.rows() == [
-        (2, "slices of categories that profframe does not know, as of a newer profiler: tpu_op")
+        (
+            2,
+            "slices of categories of torch that profframe does not know, as of a newer profiler: "
+            "tpu_op",
+        )
     ]
+
+
+def test_other_writers_call_slices_what_they_like(tmp_path: Path) -> None:
+    trace = loaded(tmp_path, slice_("engine", "draw", 0, 9), slice_("ui", "click", 2, 1))
+    assert trace.quality.filter(pl.col("issue") == "unknown_category").height == 0
