@@ -933,6 +933,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("no_events", "the source holds no events", "loaded as an empty trace"),
             Check("odd_value", "values of a database, a memory snapshot or a memory record that do not have the type of their column, such as numbers beyond 64 bits", "became NULL, or text"),
             Check("unread_key", "values in records, blocks and frames of a memory snapshot, under keys that profframe does not know, such as those of a later torch", "not loaded: `traces.metadata` has the keys"),
+            Check("odd_member", "members of records in rocprofv3's JSON that are absent, or have another type than expected", "became NULL"),
             Check("rows_not_loaded", "rows of tables that profframe does not load, such as operating system calls, scheduling and samples", "counted in traces.accounted, not loaded"),
             Check("unknown_table", "rows of tables whose names extend that of a table of work, calls or ranges, such as `NVTX_EVENTS_COPY`", "counted in traces.accounted, not loaded: what they hold is missing from all times"),
             # Events.

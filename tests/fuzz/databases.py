@@ -309,7 +309,8 @@ def _check(path: Path, trace: Trace) -> None:
     assert lost <= sum(noted.get(check, 0) for check in DUR_CHECKS), noted
     timeless = sum(
         trace.scan(table).select(pl.col(column).is_null().sum()).collect().item()
-        for table, column in (("events", "start_ns"), ("instants", "time_ns"))
+        for table in ("events", "instants", "counters", "memory")
+        for column in ("start_ns" if table == "events" else "time_ns",)
     )
     assert timeless == noted.get("missing_time", 0) + noted.get("impossible_time", 0), noted
     times = trace.events.select("start_ns", "dur_ns")

@@ -86,7 +86,10 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 def _change_value(whole: dict[str, Any], rng: random.Random) -> None:
     """Drop a member or an element, double it, or give it another value."""
-    own, key = rng.choice(_places(whole))
+    places = _places(whole)
+    if not places:  # the whole content was dropped before
+        return
+    own, key = rng.choice(places)
     what = rng.randrange(4)
     if what == 0:
         del own[key]

@@ -394,6 +394,30 @@ def test_json_with_damage_in_an_element(tmp_path: Path) -> None:
     assert sum(found(trace).values()) > 1
 
 
+def test_json_with_members_of_another_type(tmp_path: Path) -> None:
+    """They become NULL, and are counted; counters that are no numbers are in no sum."""
+    whole = document([STEP])
+    process = whole["rocprofiler-sdk-tool"][0]
+    records = process["buffer_records"]
+    records["memory_copy"][0]["bytes"] = "many"
+    records["kernel_dispatch"][0]["dispatch_info"]["grid_size"]["y"] = None
+    del records["hip_api"][0]["correlation_id"]
+    records["marker_api"].append("no record")
+    for record in process["callback_records"]["counter_collection"][0]["records"][:2]:
+        record["value"] = float("nan")
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(whole))
+    trace = profframe.load(path)
+    checks = found(trace)
+    assert (checks["odd_member"], checks["non_finite_number"]) == (3, 2)
+    assert accounted(trace)["dropped"] == checks["not_an_event"] == 1
+    assert trace.events.filter(pl.col("kind") == "memcpy")["bytes"].to_list() == [None]
+    assert trace.counters.select("name", "value").rows() == [
+        ("SQ_WAVES", 4.0),
+        ("GRBM_COUNT", None),
+    ]
+
+
 @pytest.mark.parametrize("text", ['{"rocprofiler-sdk-tool": 3}', '{"rocprofiler-sdk-tool": '])
 def test_json_without_processes(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.json"

@@ -60,6 +60,12 @@ _TYPES: Final = {1: "CPU", 2: "GPU"}
 _COUNTERS: Final = "counter_collection"
 _ALLOCATES: Final = ("ALLOCATE", "ALLOC")
 _NO_MESSAGE: Final = "roctxGetThreadId"
+_ALWAYS: Final = (
+    "tid", "kind", "operation", "correlation", "agent", "kernel_id", "dispatch_id", "scratch",
+    "lds", "bytes", "src", "dst", "counters",
+    *(f"{word}_{axis}" for word in ("workgroup", "grid") for axis in "xyz"),
+)  # fmt: skip
+"""Columns that every record has a value in; those of times have notes of their own."""
 _UTC_NS: Final = 1_200_000_000_000_000_000
 _MOST: Final = 1 << 63
 
@@ -99,6 +105,8 @@ class _Text:
     """Records that no table has a place for."""
     strangers: int = 0
     """Elements that are no records."""
+    odd: int = 0
+    """Members that every record has, but that are no numbers."""
 
     @property
     def dropped(self) -> int:
@@ -148,6 +156,7 @@ class _Text:
         flags = rows["is_none"].to_numpy()
         self.strangers += int(flags.sum())
         sound = rows.filter(pa.array(~flags)) if flags.any() else rows
+        self.odd += sum(sound[name].null_count for name in _ALWAYS if name in sound.column_names)
         return sound.drop_columns(["is_none"])
 
 
@@ -166,6 +175,7 @@ class _Trace:
     records: Records = field(default_factory=Records)
     processes: list[Process] = field(default_factory=list)
     lost_texts: int = 0
+    non_finite: int = 0
 
     @property
     def unread(self) -> Counter[str]:
@@ -206,7 +216,7 @@ class _Trace:
     def _kernels(self, number: int, owner: _Owner) -> Iterator[Batch]:
         """Kernels with their counters; without a trace of kernels, the counters have them."""
         process, counted = owner.process, list(self._frames(number, _COUNTERS))
-        values = _values(counted, owner)
+        values = self._values(counted, owner)
         kernels = self._frames(number, KERNEL)
         first = next(kernels, None)
         dispatches = iter(counted) if first is None else itertools.chain((first,), kernels)
@@ -218,6 +228,26 @@ class _Trace:
             joined = joined.join(owner.regions, on="external", how="left", maintain_order="left")
             yield self.records.kernels(complete(joined, "kernels"), process, values)
         yield from self.records.counters(values, process)
+
+    def _values(self, frames: list[pl.DataFrame], owner: _Owner) -> pl.DataFrame:
+        """Hardware counters by dispatch, added up over the instances of a counter."""
+        parts = [
+            frame.select("key", "counters", "values")
+            .explode("counters", "values", empty_as_null=False)
+            .rename({"counters": "counter", "values": "value"})
+            for frame in frames
+        ]
+        rows = pl.concat(parts) if parts else pl.DataFrame()
+        if not rows.height:
+            return pl.DataFrame(schema=VALUES)
+        finite = pl.when(pl.col("value").is_finite()).then("value")
+        self.non_finite += rows.filter(~pl.col("value").is_finite()).height
+        summed = rows.group_by("key", "counter", maintain_order=True).agg(
+            pl.when(finite.count() > 0).then(finite.sum()).alias("value"),
+            pl.len().cast(pl.Int64).alias("records"),
+        )
+        named = summed.join(owner.counters, on="counter", how="left", maintain_order="left")
+        return named.select(pl.col(name).cast(type_) for name, type_ in VALUES.items())
 
     def _frames(self, number: int, name: str) -> Iterator[pl.DataFrame]:
         """Records of an array, which are forgotten as they are read."""
@@ -310,6 +340,10 @@ class _Trace:
             )
         if self.lost_texts:
             quality.note("lost_text", self.lost_texts)
+        if self.text.odd:
+            quality.note("odd_member", self.text.odd)
+        if self.non_finite:
+            quality.note("non_finite_number", self.non_finite, "hardware counters")
         return quality
 
 
@@ -405,24 +439,6 @@ def _counters(listed: object) -> pl.DataFrame:
     return _unique(
         pl.DataFrame(rows, {"counter": pl.UInt64, "name": pl.String}, orient="row"), "counter"
     )
-
-
-def _values(frames: list[pl.DataFrame], owner: _Owner) -> pl.DataFrame:
-    """Hardware counters by dispatch, added up over the instances of a counter."""
-    parts = [
-        frame.select("key", "counters", "values")
-        .explode("counters", "values", empty_as_null=False)
-        .rename({"counters": "counter", "values": "value"})
-        for frame in frames
-    ]
-    rows = pl.concat(parts) if parts else None
-    if rows is None or not rows.height:
-        return pl.DataFrame(schema=VALUES)
-    summed = rows.group_by("key", "counter", maintain_order=True).agg(
-        pl.col("value").drop_nans().sum(), records=pl.len().cast(pl.Int64)
-    )
-    named = summed.join(owner.counters, on="counter", how="left", maintain_order="left")
-    return named.select(pl.col(name).cast(type_) for name, type_ in VALUES.items())
 
 
 def _address(name: str) -> pl.Expr:
