@@ -194,8 +194,8 @@ def test_categories_of_a_newer_profiler_are_named(tmp_path: Path) -> None:
         (
             2,
             (
-                "slices of categories of torch that profframe does not know, as of a newer profiler: "
-                "tpu_op"
+                "slices of categories of torch that profframe does not know, "
+                "as of a newer profiler: tpu_op"
             ),
         )
     ]
