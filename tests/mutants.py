@@ -2326,6 +2326,14 @@ SAMPLED: Final = (
         "tests/sql/test_golden.py::TestGolden::test_rows[energy.step-ahead]",
     ),
     Mutant(
+        "W7",
+        "a kernel with another beside it for a 15th of its time cannot be told apart",
+        "sql/lib/counters.sql",
+        "AND 10 * beside_ns <= end_ns - start_ns;",
+        "AND 20 * beside_ns <= end_ns - start_ns;",
+        "tests/sql/test_golden.py::TestGolden::test_rows[energy.work-kernels]",
+    ),
+    Mutant(
         "W6",
         "the name of a value does not say its unit",
         "profframe/readers/build/counters.py",

@@ -4,7 +4,8 @@
 -- not count. work_j is the part in which a kernel, copy or fill ran on the device, idle_j the rest. A counter of the host, or of
 -- an unknown device, has neither. Counters of one device may contain one another: they are rows, and never added up.
 -- measured_share says how far energy can be told apart: it is the part of work_j in slices that samples within them cover by at
--- least half. What a sample is depends on the driver: NVML's power of most GPUs since 2020 is a mean over the second before it.
+-- least half, and beside which other work ran for at most a tenth of their time. What a sample is depends on the driver: NVML's
+-- power of most GPUs since 2020 is a mean over the second before it.
 -- note: no_unit (name it with unit), no_device, no_work (none is in the trace), lost_work (some is not, and may be in idle_j),
 -- one_sample.
 -- In a bare shell read from `sql/lib` first: devices, lanes, busy, counters.
@@ -29,7 +30,7 @@
 -- energy_j        DOUBLE   J     energy in sampled_ns; NULL if the unit is not known, or no time passes
 -- work_j          DOUBLE   J     part of it while work ran on the device; NULL without a device
 -- idle_j          DOUBLE   J     the rest; NULL without a device
--- measured_share  DOUBLE   0..1  part of work_j in slices with enough samples; NULL if that is 0
+-- measured_share  DOUBLE   0..1  part of work_j in slices that can be told apart; NULL if work_j is 0
 -- mean_w          DOUBLE   W     energy_j over sampled_ns
 -- min_w           DOUBLE   W     least power
 -- max_w           DOUBLE   W     greatest power
@@ -58,7 +59,7 @@ sums AS MATERIALIZED (
         any_value(held_ns) FILTER (event_id IS NULL) AS held_ns,
         any_value(held_sum) FILTER (event_id IS NULL) AS held_sum,
         any_value(work_sum) FILTER (event_id IS NULL) AS work_sum,
-        sum(share_sum) FILTER (event_id IS NOT NULL AND is_measured(own_ns, held_ns, start_ns, end_ns)) AS measured_sum,
+        sum(share_sum) FILTER (event_id IS NOT NULL AND is_apart(own_ns, held_ns, beside_ns, start_ns, end_ns)) AS measured_sum,
         count(event_id) > 0 AS has_work
     FROM held_during(amounts, windows)
     GROUP BY lane

@@ -3,9 +3,9 @@
 -- then in this order.
 -- Work is kernels, copies and fills. Power holds from its sample until the next one; where several pieces of work run at once,
 -- each has an equal part of it, so rows add up to the energy of the device, from the first sample to the last. energy_j is of
--- slices that can be told apart: samples whose whole interval lies within the slice cover at least half of it, and one holds at
--- each moment of it. All other energy is in estimated_j: the power was sampled over time that the slice shares with others, so
--- it only says how long the slice ran.
+-- slices that can be told apart: samples whose whole interval lies within the slice cover at least half of it, one holds at each
+-- moment of it, and other work ran beside it for at most a tenth of its time. All other energy is in estimated_j: the power was
+-- sampled over time that the slice shares with others, so it only says how long the slice ran.
 -- In a bare shell read from `sql/lib` first: devices, lanes, counters.
 -- needs: events, counters
 -- recorded: power, device_samples
@@ -21,10 +21,10 @@
 -- part          VARCHAR        work, or idle
 -- name          VARCHAR        name of the op that launched it, or of the kernel, copy or fill; NULL if not known, and for idle
 -- slices        BIGINT         number of kernels, copies and fills; NULL for idle
--- measured      BIGINT         number of those with enough samples; NULL for idle
+-- measured      BIGINT         number of those that can be told apart; NULL for idle
 -- samples       BIGINT         number of their samples; NULL for idle
 -- sampled_ns    BIGINT   ns    time of the work, or idle time, in which the power is known; overlaps counted twice
--- energy_j      DOUBLE   J     energy of slices with enough samples; NULL if there are none
+-- energy_j      DOUBLE   J     energy of slices that can be told apart; NULL if there are none
 -- estimated_j   DOUBLE   J     energy of all others, by time alone; NULL if there are none
 -- share         DOUBLE   0..1  both over the energy of the device
 WITH lanes AS MATERIALIZED (
@@ -45,7 +45,7 @@ windows AS (
 held AS MATERIALIZED (
     SELECT
         lane, event_id, samples, held_ns, held_sum, work_sum, share_sum, busy_ns,
-        is_measured(own_ns, held_ns, start_ns, end_ns) AS is_known
+        is_apart(own_ns, held_ns, beside_ns, start_ns, end_ns) AS is_known
     FROM held_during(amounts, windows)
     WHERE held_ns > 0
 ),

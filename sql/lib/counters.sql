@@ -138,6 +138,18 @@ own_ns > 0 AND own_ns >= (end_ns - start_ns) - own_ns;
 CREATE OR REPLACE TEMP MACRO is_measured(own_ns, held_ns, start_ns, end_ns) AS
 has_enough_samples(own_ns, start_ns, end_ns) AND held_ns = end_ns - start_ns;
 
+-- is_apart: whether the samples of a slice tell what it took itself: it is measured, and other work ran beside it for at most a
+-- tenth of its time. How devices divide power between what runs at once is not in the samples.
+-- parameter own_ns BIGINT  time that the samples within it cover
+-- parameter held_ns BIGINT  part of it in which a value holds
+-- parameter beside_ns BIGINT  part of it in which other work ran
+-- parameter start_ns BIGINT  start of the slice
+-- parameter end_ns BIGINT  its end
+-- returns BOOLEAN  whether they do
+-- example: SELECT is_apart(5, 10, 1, 0, 10)
+CREATE OR REPLACE TEMP MACRO is_apart(own_ns, held_ns, beside_ns, start_ns, end_ns) AS
+is_measured(own_ns, held_ns, start_ns, end_ns) AND 10 * beside_ns <= end_ns - start_ns;
+
 -- packed_sum: a count of at most 2^31 and a length of at most 2^63 in one number, so that one running sum adds up both.
 -- parameter counted BIGINT  the count
 -- parameter length_ns BIGINT  the length
