@@ -350,7 +350,8 @@ def _damaged(path: Path, table: str | None, error: Exception) -> SourceError:
             f"{path}: not a trace: it begins like an SQLite database, but is not one"
         )
     where = f"table {table!r} of the database" if table else "the database"
+    reason = " ".join(str(error).split())  # it may name a table, whose name has line breaks
     return SourceError(
-        f"{path}: {where} cannot be read: {error}; it is damaged or truncated, so export or copy "
+        f"{path}: {where} cannot be read: {reason}; it is damaged or truncated, so export or copy "
         "it again"
     )
