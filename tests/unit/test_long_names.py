@@ -55,6 +55,8 @@ UNITS: Final[dict[str | None, str | tuple[str, ...]]] = {
     "FLOP": "flops",
     "FLOP/s": ("flop_per_s", "flops_per_s"),
     "FLOP/byte": "flop_per_byte",
+    "J": "_j",
+    "W": "_w",
     "0..1": ("share", "mfu", "hfu"),
 }
 """How names of columns end that have a unit."""

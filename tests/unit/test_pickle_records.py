@@ -6,7 +6,7 @@ import io
 import pickle
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe.errors import ProfframeError, SourceError
+from profframe.readers.pickle.contents import FX_FIELDS
 from profframe.readers.pickle.records import Chunk, Kind, RecordMachine, _add_shape
 from tests.members import few
 
@@ -71,9 +72,16 @@ def plain(traces: list[list[Row]]) -> list[Row]:
         for record in records:
             row = {k: v for k, v in record.items() if k in FIELDS["traces"] and v is not None}
             if frames := row.pop("frames", None):
-                row["frames"] = [(f.get("name"), f.get("filename"), line_of(f)) for f in frames]
+                row["frames"] = [
+                    (f.get("name"), f.get("filename"), line_of(f), *map(text_at(f), FX_FIELDS))
+                    for f in frames
+                ]
             rows.append({"list": number, **row})
     return rows
+
+
+def text_at(frame: Row) -> Callable[[str], str | None]:
+    return lambda key: frame[key] if isinstance(frame.get(key), str) else None
 
 
 def line_of(frame: Row) -> int | None:
@@ -209,6 +217,8 @@ def frames_made(chance: random.Random, share: float) -> list[Row]:
             frame["line"] = chance.choice([None, True, 1 << 62, 1 << 63, -1, 2.5])
         if chance.random() < share:
             frame["more"] = chance.choice([None, 1, "x", (1, 2), text("}\x94(h")])
+        if chance.random() < share:
+            frame[chance.choice(FX_FIELDS)] = chance.choice(["output", text("mm"), None, 3])
         if chance.random() < share:
             del frame[chance.choice([*frame])]
         frames.append(FRAMES[i] if chance.random() < share else frame)
