@@ -159,6 +159,16 @@ def test_counters_survive_an_export_and_a_store(tmp_path: Path) -> None:
     assert not differences(trace, profframe.load(tmp_path / "again.json"))
 
 
+def test_a_value_without_a_name_beside_others_keeps_none(tmp_path: Path) -> None:
+    """Or it would be one with the value that has the name of the counter."""
+    both = {"ph": "C", "name": "Power (W)", "pid": 5, "ts": 1, "args": {"": 1, "Power (W)": 3}}
+    trace = loaded(tmp_path, KERNEL, both)
+    assert trace.counters.select("series", "value").rows() == [("", 1.0), ("Power (W)", 3.0)]
+    trace.export_chrome_trace(tmp_path / "again.json")
+    again = profframe.load(tmp_path / "again.json")
+    assert again.counters.select("series", "value").rows() == [("", 1.0), ("Power (W)", 3.0)]
+
+
 def test_the_first_screen_has_energy_only_where_power_was_sampled(tmp_path: Path, run: Run) -> None:
     loaded(tmp_path, KERNEL, *(pm("Power (W)", ts, 100) for ts in (0, 10, 20, 40, 60)))
     text = run(str(tmp_path / "trace.json"))[1]

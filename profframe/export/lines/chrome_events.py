@@ -290,7 +290,9 @@ def _queries(  # noqa: PLR0917
         SELECT {form.selected(_VALUE)}
         FROM counters
         WHERE event_id IS NULL AND (series IS NULL OR args IS NULL OR NOT json_valid(args)
-              OR series = coalesce(nullif(json_keys(args)[1], ''), name, ''))"""
+              OR series = CASE
+                  WHEN json_keys(args) = [''] THEN coalesce(name, '') ELSE json_keys(args)[1]
+              END)"""
     yield f"""
         SELECT {form.selected(mark)}
         FROM instants WHERE coalesce(phase NOT IN {LONE_ENDS!r}, true)"""

@@ -38,10 +38,12 @@ _VALUES: Final = """
     WITH entries AS (
         SELECT row, map_entries(from_json(args, '"MAP(VARCHAR, VARCHAR)"')) AS entries
         FROM counter_events)
-    SELECT row, entry.key AS series, TRY_CAST(entry.value AS DOUBLE) AS value
-    FROM (SELECT row, unnest(entries) AS entry FROM entries)
+    SELECT
+        row, entry.key AS series, TRY_CAST(entry.value AS DOUBLE) AS value,
+        size = 1 AND entry.key = '' AS is_unnamed
+    FROM (SELECT row, unnest(entries) AS entry, len(entries) AS size FROM entries)
     UNION ALL
-    SELECT row, NULL, NULL FROM entries WHERE coalesce(len(entries), 0) = 0
+    SELECT row, NULL, NULL, false FROM entries WHERE coalesce(len(entries), 0) = 0
     ORDER BY row"""
 
 
@@ -97,7 +99,7 @@ def device_of_process(pid: str | None, category: str | None) -> int | None:
 def with_values(rows: pa.Table) -> pa.Table:
     """The rows, repeated for each value in their arguments.
 
-    A value without a name of its own has that of its counter.
+    The only value of a counter has the name of the counter if it has none of its own.
     """
     if not rows.num_rows:  # most traces: the query takes longer than the rest
         return rows.append_column("series", nulls(0)(schema.NAME)).append_column(
@@ -110,8 +112,7 @@ def with_values(rows: pa.Table) -> pa.Table:
     counters = rows.take(values["row"])
     series = values["series"].cast(pa.string())
     name = counters["name"].cast(pa.string())
-    is_unnamed = pc.fill_null(pc.equal(series, ""), fill_value=False)
-    series = pc.if_else(pc.and_(is_unnamed, pc.is_valid(name)), name, series)
+    series = pc.if_else(pc.and_(values["is_unnamed"], pc.is_valid(name)), name, series)
     counters = counters.append_column("series", series.dictionary_encode())
     return _with_units(counters.append_column("value", values["value"]))
 
