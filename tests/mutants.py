@@ -2237,6 +2237,32 @@ INSPECTED: Final = (
         "        if rank in ends:",
         "tests/unit/test_nccl_inspector.py::TestRows::test_a_restarted_process_is_a_later_cycle",
     ),
+    Mutant(
+        "NI7",
+        "the shortest duration names the last rank where records of ranks are missing",
+        "sql/file_summaries/nccl_ranks.sql",
+        "        AND coalesce(ranks = expected_ranks, true)\n",
+        "",
+        "tests/unit/test_nccl_inspector.py::TestFirstScreen"
+        "::test_a_collective_without_some_ranks_says_nothing_of_bandwidth_or_ranks",
+    ),
+    Mutant(
+        "NI8",
+        "a rank that is last by chance is named",
+        "profframe/show/nccl_text.py",
+        "_LEAST_SHARE: Final = 0.1",
+        "_LEAST_SHARE: Final = 0.0",
+        "tests/unit/test_nccl_inspector.py::TestFirstScreen::test_noise_names_no_rank",
+    ),
+    Mutant(
+        "NI9",
+        "after a lost send the next one is matched with its receive",
+        "sql/lib/collectives.sql",
+        " OR NOT bool_and(is_gapless) OVER (PARTITION BY run, communicator, line)",
+        "",
+        "tests/unit/test_nccl_inspector.py::TestLostRecords"
+        "::test_after_a_lost_send_none_is_matched_by_its_place",
+    ),
 )
 
 ROCPROF: Final = (

@@ -176,7 +176,7 @@ def nccl_records(trace: BaseTrace) -> FileSummary:
         return _words(label, what, facts, ("no record has a duration",))
     tables = [("Collectives by communicator, kind and size", nccl_text.table(sizes))]
     if ranks.height:
-        tables.append(("Ranks by how long they wait in collectives", nccl_text.table(ranks)))
+        tables.append(("Ranks by how long they hold up the others", nccl_text.table(ranks)))
     hint = "" if contents["has_starts"].all() else nccl_text.WITHOUT_STARTS
     return _words(
         label, what, facts, nccl_text.headline(sizes, ranks), tables=tuple(tables), hint=hint

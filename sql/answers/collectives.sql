@@ -6,7 +6,8 @@
 -- collective shifts those after it. Sends and receives are matched for each pair of ranks separately.
 -- If the group is not known, it is assumed to be the whole run. All columns except waits describe only the ranks that are loaded.
 -- mismatch lists words: collective, size, dtype, group: ranks disagree on it; missing_rank: a rank of the group is loaded but
--- lacks this collective; not_loaded: a rank of the group is not loaded; unmatched: the other side of a send is not known.
+-- lacks this collective; not_loaded: a rank of the group is not loaded, or has no record of it from NCCL's plugin, which does not
+-- write all of them; unmatched: the other side of a send is not known.
 -- Ranks are compared on one clock if clock_skew knows the offsets of all of them; otherwise times are as recorded, and
 -- is_corrected says so. If traces.clock is then unknown or differs between ranks, waits are unknown; so are those of a single
 -- rank. start_ns and dur_ns are on the rank's own clock.

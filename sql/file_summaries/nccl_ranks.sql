@@ -1,15 +1,17 @@
--- nccl_ranks: which ranks the others wait for, by durations alone.
--- One row per (run, rank) that takes part in collectives with others, the rank that waits least first.
+-- nccl_ranks: which ranks hold up the others, by durations alone.
+-- One row per (run, rank) that takes part in collectives with others, the rank that holds up the others the most first.
 -- All ranks leave a collective that waits for all of them at the same time (all_reduce, all_gather, reduce_scatter, all_to_all,
--- barrier), so the rank with the shortest one came last, and the others waited by the time that theirs is longer.
+-- barrier), so the rank with the shortest duration came last, and the others waited by the time that theirs is longer. It held
+-- them up from the arrival of the second-to-last, as in stragglers. Only collectives with records of all their ranks count: the
+-- last one may be missing in others.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces, recorded_collectives
 -- run              VARCHAR       run that the records belong to
 -- rank             INTEGER       rank within the run
--- collectives      BIGINT        number of collectives of that kind that it took part in with others
--- times_shortest   BIGINT        number of them in which it had the shortest duration, and not all; the lowest rank on a tie
--- shortest_share   DOUBLE  0..1  times_shortest over collectives
--- longer_ns        BIGINT  ns    sum of the times by which its own were longer than the shortest: what it waited
+-- collectives      BIGINT        number of such collectives that it took part in
+-- times_last       BIGINT        number of them in which its duration is shorter than those of all others
+-- held_up_ns       BIGINT  ns    sum of the times by which the second shortest duration is longer than its own
+-- wait_ns          BIGINT  ns    sum of the times by which its own are longer than the shortest: what it waited
 -- communication_ns BIGINT  ns    sum of its durations
 WITH matches AS MATERIALIZED (
     FROM all_matches(events, traces, recorded_collectives)
@@ -17,20 +19,25 @@ WITH matches AS MATERIALIZED (
 waits AS (
     SELECT
         run, rank, dur_ns, latency_ns,
-        rank = first_value(rank) OVER (PARTITION BY match ORDER BY dur_ns, rank) AND latency_ns < max(dur_ns) OVER of_match
-            AS is_shortest
+        CASE
+            WHEN row_number() OVER by_duration = 1 THEN lead(dur_ns) OVER by_duration - dur_ns
+            ELSE 0
+        END AS held_up_ns
     FROM collective_waits(matches, traces, true)
-    WHERE ranks > 1 AND kind IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier')
-    WINDOW of_match AS (PARTITION BY match)
+    WHERE
+        ranks > 1
+        AND coalesce(ranks = expected_ranks, true)
+        AND kind IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier')
+    WINDOW by_duration AS (PARTITION BY match ORDER BY dur_ns, rank)
 )
 SELECT
     run,
     rank,
     count(*) AS collectives,
-    count(*) FILTER (is_shortest) AS times_shortest,
-    count(*) FILTER (is_shortest) / count(*) AS shortest_share,
-    try_cast(sum(dur_ns - latency_ns) AS BIGINT) AS longer_ns,
+    count(*) FILTER (held_up_ns > 0) AS times_last,
+    try_cast(sum(held_up_ns) AS BIGINT) AS held_up_ns,
+    try_cast(sum(dur_ns - latency_ns) AS BIGINT) AS wait_ns,
     try_cast(sum(dur_ns) AS BIGINT) AS communication_ns
 FROM waits
 GROUP BY run, rank
-ORDER BY run, longer_ns, rank
+ORDER BY run, held_up_ns DESC, rank

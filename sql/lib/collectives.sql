@@ -351,8 +351,8 @@ FROM parts;
 -- example: SELECT is_of_plugin('nccl_inspector')
 CREATE OR REPLACE TEMP MACRO is_of_plugin(recorder) AS coalesce(recorder IN ('nccl_inspector', 'nccl_profiler'), false);
 
--- communicators: one row per communicator in records of NCCL's profiler plugins. Two communicators with one name and unknown
--- ranks have their hash in their label.
+-- communicators: one row per communicator in records of NCCL's profiler plugins. Communicators of one name have their hash in
+-- their label.
 -- parameter recorded TABLE  `recorded_collectives`, or a part of it
 -- column run, communicator, process_group  as in recorded_collectives
 -- column label VARCHAR  what it is called: its name, or else its hash
@@ -380,7 +380,7 @@ SELECT
     run, communicator, process_group,
     CASE
         WHEN process_group IS NULL THEN communicator
-        WHEN count(*) OVER (PARTITION BY run, process_group, group_ranks) > 1 THEN process_group || ' ' || communicator
+        WHEN count(*) OVER (PARTITION BY run, process_group) > 1 THEN process_group || ' ' || communicator
         ELSE process_group
     END AS label,
     ranks, group_size, group_ranks
@@ -388,7 +388,7 @@ FROM whole;
 
 -- recorded_parts: one row per collective, send or receive in records of NCCL's profiler plugins, in the form of collective_parts:
 -- what has no row in `events`. NCCL numbers the collectives of each operation of a communicator; sends and receives of two ranks
--- are matched in their order. Of several records with one number, the first counts.
+-- are matched in their order, unless numbers of one of them are missing. Of several records with one number, the first counts.
 -- parameter recorded TABLE  `recorded_collectives`, or a part of it
 -- column run, rank, process_group, group_ranks, step, group_size, collective_seq, in_splits, peer_rank  as in collective_parts
 -- column kind, collective, element_type, line, key, is_numbered, kernels, end_ns, event_id  as in collective_parts
@@ -428,15 +428,24 @@ lined AS (
         END AS line
     FROM calls
 ),
+counted AS (
+    SELECT
+        *,
+        coalesce(
+            max(p2p_seq) OVER of_rank - least(min(p2p_seq) OVER of_rank, 1) + 1 = count(*) OVER of_rank, true
+        ) AS is_gapless
+    FROM lined
+    WINDOW of_rank AS (PARTITION BY run, communicator, rank, is_p2p)
+),
 keyed AS (
     SELECT
         *,
         CASE
-            WHEN line = 'any' THEN 'rank ' || rank
-            WHEN line <> '' THEN ''
-            ELSE concat_ws(' ', communicator, kind, collective_seq)
+            WHEN line = '' THEN concat_ws(' ', communicator, kind, collective_seq)
+            WHEN line = 'any' OR NOT bool_and(is_gapless) OVER (PARTITION BY run, communicator, line) THEN 'rank ' || rank
+            ELSE ''
         END AS key
-    FROM lined
+    FROM counted
 )
 SELECT
     run, rank, process_group, group_ranks, line, key,
@@ -571,7 +580,8 @@ sized AS (
             list_transform(members, lambda m: message_bytes(kind, m.in_bytes, m.out_bytes, expected_ranks)),
             lambda bytes: bytes IS NOT NULL
         ) AS sizes,
-        list_intersect(missing, of_run) AS lacking
+        list_intersect(missing, of_run) AS lacking,
+        members[1].kernels IS NULL AS is_recorded
     FROM counted
 )
 SELECT
@@ -595,8 +605,8 @@ SELECT
             CASE WHEN has_types THEN 'dtype' END,
             CASE WHEN has_sizes OR ranks > expected_ranks THEN 'group' END,
             CASE WHEN line = 'any' THEN 'unmatched' END,
-            CASE WHEN len(lacking) > 0 THEN 'missing_rank' END,
-            CASE WHEN line <> 'any' AND expected_ranks > ranks + len(lacking) THEN 'not_loaded' END
+            CASE WHEN len(lacking) > 0 AND NOT is_recorded THEN 'missing_rank' END,
+            CASE WHEN line <> 'any' AND expected_ranks > ranks + if(is_recorded, 0, len(lacking)) THEN 'not_loaded' END
         ),
         ''
     ) AS mismatch,

@@ -27,6 +27,7 @@ from examples.synthetic_nccl import (
 )
 from profframe import cli
 from profframe.readers.formats import format_of
+from profframe.trace.file_summaries import question
 
 FILES: Final = "job/node-a-pid1.log"
 COLLECTIVES: Final = (
@@ -239,7 +240,7 @@ class TestSources:
         said = " ".join(capsys.readouterr().out.split())
         assert "records of 480 collectives, of 80 sends and receives, 7 communicators" in said
         assert "Most time is in all_reduce of 64.00 MiB in world (8 ranks)" in said
-        assert f"Rank {LATE} has the shortest duration in 31 of 60 collectives" in said
+        assert f"Rank {LATE} comes last in 30 of 60 collectives and holds up the others" in said
         assert "Bandwidth of all_reduce of 16.00 MiB in tp1 (4 ranks) varies from 60.93" in said
 
     def test_a_store_has_the_same(self, tmp_path: Path) -> None:
@@ -433,6 +434,122 @@ class TestWithTraces:
         trace = profframe.load(tmp_path / "job")
         assert trace.collectives()["mismatch"].null_count() == trace.collectives().height
         assert {*trace.collectives()["ranks"]} == {2, 4, 8}
+
+
+class TestFirstScreen:
+    """What the first screen makes of durations of some ranks, in microseconds, by collective."""
+
+    def test_the_rank_that_costs_most_is_named_not_the_one_that_is_often_last(
+        self, tmp_path: Path
+    ) -> None:
+        said = first_screen(tmp_path, *[(20, 20, 16)] * 9, (16, 5016, 5016))
+        assert (
+            "Rank 0 comes last in 1 of 10 collectives and holds up the others by 5.000 ms" in said
+        )
+
+    def test_noise_names_no_rank(self, tmp_path: Path) -> None:
+        said = first_screen(tmp_path, *[(100, 101, 102)] * 9, (102, 101, 100))
+        assert "comes last" not in said
+        assert "Most time is in all_gather of 24.00 KiB in 0x1f (3 ranks): 1.000 ms" in said
+
+    def test_a_collective_without_some_ranks_says_nothing_of_bandwidth_or_ranks(
+        self, tmp_path: Path
+    ) -> None:
+        said = first_screen(tmp_path, (16, 17, 18), (4016, 4017, None), (16, None, 4000))
+        assert "Most time is in all_gather of 24.00 KiB in 0x1f (3 ranks): 16.000 us" in said
+        assert "varies" not in said
+        assert "comes last" not in said
+        assert "Records of some ranks are missing for 2 collectives" in said
+
+    def test_if_ranks_lack_all_records_waits_are_named(self, tmp_path: Path) -> None:
+        said = first_screen(tmp_path, (16, 4000, None), (4000, 4001, None))
+        assert "4.016 ms (100.0 % of all) in 2 calls" in said
+        assert "waits for ranks without records included" in said
+        assert "varies" not in said
+
+    def test_the_median_bandwidth_is_that_of_the_median_duration(self, tmp_path: Path) -> None:
+        first_screen(tmp_path, (10, 10, 10), (40, 40, 40))
+        trace = profframe.load(tmp_path / "job")
+        (row,) = question(trace, "nccl_sizes").to_dicts()
+        assert (row["p50_ns"], row["bus_gb_per_s"]) == (10_000, row["max_gb_per_s"])
+
+
+def first_screen(folder: Path, *calls: tuple[int | None, ...]) -> str:
+    """The sentences about all_gathers of so many ranks; None for one that has no record."""
+    ranks = len(calls[0])
+    for rank in range(ranks):
+        lines = [
+            line(
+                number,
+                header=header(rank=rank, n_ranks=ranks),
+                metadata=metadata(pid=rank),
+                coll_perf=perf(number, coll_exec_time_us=call[rank]),
+            )
+            for number, call in enumerate(calls)
+            if call[rank] is not None
+        ]
+        if lines:
+            written(folder, *lines, name=f"job/node-a-pid{rank}.log")
+    words = profframe.load(folder / "job").summary().words
+    return "\n".join(text for part in words.parts for text in part.sentences)
+
+
+class TestLostRecords:
+    def test_a_lost_record_is_no_mismatch(self, tmp_path: Path) -> None:
+        first_screen(tmp_path, (16, 16), (16, None))
+        trace = profframe.load(tmp_path / "job")
+        rows = trace.collectives().select("mismatch", "missing_ranks").rows()
+        assert rows == [(None, None), ("not_loaded", "1")]
+        assert trace.collectives(mismatched=True).height == 0
+
+    @pytest.mark.parametrize("lost", [None, 1])
+    def test_after_a_lost_send_none_is_matched_by_its_place(
+        self, tmp_path: Path, lost: int | None
+    ) -> None:
+        for rank, word in enumerate(("Send", "Recv")):
+            lines = [
+                {
+                    "header": header(rank=rank), "metadata": metadata(pid=rank),
+                    "p2p_perf": {
+                        "p2p": word, "p2p_sn": number, "p2p_peer": 1 - rank,
+                        "p2p_msg_size_bytes": 10_000 * number, "p2p_exec_time_us": 10,
+                        "p2p_timing_source": "kernel_gpu",
+                    },
+                }
+                for number in (1, 2, 3)
+                if rank or number != lost
+            ]  # fmt: skip
+            written(tmp_path, *lines, name=f"job/node-a-pid{rank}.log")
+        rows = profframe.load(tmp_path / "job").collectives()
+        want = [2, 2, 2] if lost is None else [1, 1, 1, 1, 1]
+        assert rows["ranks"].to_list() == want
+        assert {*rows["mismatch"]} == ({None} if lost is None else {"not_loaded"})
+
+    def test_communicators_of_one_name_are_told_apart(self, tmp_path: Path) -> None:
+        for pid, of in enumerate(("0xa", "0xa", "0xb", "0xb")):
+            said = header(id=of, comm_name="dp", rank=pid % 2)
+            world = header(id="0xc", comm_name="world", rank=pid, n_ranks=4)
+            own = metadata(pid=pid)
+            written(
+                tmp_path,
+                line(header=said, metadata=own),
+                line(header=world, metadata=own),
+                name=f"job/node-a-pid{pid}.log",
+            )
+        groups = profframe.load(tmp_path / "job").collectives()["process_group"]
+        assert sorted(groups) == ["dp 0xa", "dp 0xb", "world"]
+
+
+class TestQualityNotes:
+    def test_notes_that_ranks_share_are_shown_once(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        first_screen(tmp_path, (16, 16, 16), (None, None, None), (16, 16, 16))
+        assert cli.run([str(tmp_path / "job")]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert said.count("unrecorded_collectives") == 1
+        assert "unrecorded_collectives 3 missing here, too" in said
+        assert said.endswith("0x1f all_gather 1 [job, ranks 0-2]")
 
 
 class TestExamplePlugin:
