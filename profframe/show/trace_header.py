@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -53,6 +54,8 @@ _LITTLE: Final = 0.5
 """Smaller shares of a trace that its devices' time is are told."""
 _LEAST_SHOWN: Final = 0.0005
 """Smaller shares are shown as 0.0 %."""
+_LEAST_SAMPLED: Final = 0.95
+"""Part of a trace that samples of power cover at least, where nothing is said of the rest."""
 _LONGEST_NAME: Final = 40
 _LEAST_FINDING: Final = 30
 """Minimum width of a finding before what follows it is dropped."""
@@ -192,7 +195,7 @@ def lines(opening: TraceHeader) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "kernels" if summary.overview["kernels"].sum() else "work", _kernels(opening.categories)
     yield PHASES, _phases(opening.phases)
     yield "mfu", _mfu(opening.mfu)
-    yield "energy", _energy(opening.energy)
+    yield "energy", _energy(opening)
 
 
 def findings(opening: TraceHeader) -> Iterator[tuple[str, str, str, str]]:
@@ -303,17 +306,49 @@ def _of_events(summary: Summary, span_ns: int) -> str:
     return " from its first event to its last" if is_other else ""
 
 
-def _energy(rows: pl.DataFrame) -> tuple[str, ...]:
-    """What the devices that worked took; the first counter of each, as some contain others."""
-    used = rows.filter(pl.col("work_j") > 0) if rows.height else rows
-    if not used.height:
+def _energy(opening: TraceHeader) -> tuple[str, ...]:
+    """What the devices that worked took, in how much of the trace, if samples do not cover it.
+
+    Counters of one device may contain one another: the one with the highest mean is of the whole.
+    """
+    rows = opening.energy
+    if not rows.height:
         return ()
-    used = used.unique(["run", "rank", "device"], keep="first", maintain_order=True)
-    total, idle, span_ns = (float(used[c].sum()) for c in ("energy_j", "idle_j", "sampled_ns"))
-    mean = total / span_ns * 1e9
+    device = ("run", "rank", "device")
+    used = (
+        rows.filter(pl.col("work_j") > 0)
+        .sort("mean_w", descending=True, maintain_order=True)
+        .unique(device, keep="first", maintain_order=True)
+    )
+    if not used.height:
+        return _unplaced_energy(rows)
+    total, idle, sampled_ns = (float(used[c].sum()) for c in ("energy_j", "idle_j", "sampled_ns"))
+    spans = opening.summary.overview.select("run", "rank", pl.col("span_ns").alias("whole_ns"))
+    whole_ns = used.join(spans, on=["run", "rank"], how="left", nulls_equal=True)["whole_ns"].sum()
     on = f" of {units.plural(used.height, 'device')}"
-    text = f"{units.energy(total)}{on}, {units.share(idle / total)} of it while idle"
-    return (f"{text}; {units.power(mean)} each on average", text)
+    if (devices := opening.summary.overview["devices"].sum()) > used.height:
+        on = f" of {used.height:,} of {units.plural(devices, 'device')}"
+    part, of = "", "it"
+    if sampled_ns < _LEAST_SAMPLED * whole_ns:
+        share = units.share(sampled_ns / whole_ns)
+        part, of = f" in the {share} of the trace with samples", "the energy"
+    text = f"{units.energy(total)}{on}{part}, {units.share(idle / total)} of {of} while idle"
+    return (f"{text}; {units.power(total / sampled_ns * 1e9)} each on average", text)
+
+
+def _unplaced_energy(rows: pl.DataFrame) -> tuple[str, ...]:
+    """Why energy is not that of devices that worked, where power was sampled."""
+    note, device = pl.col("note").fill_null(""), pl.col("device")
+    reasons = {
+        "power was sampled without a unit: profframe answer energy TRACE -p unit=W": (
+            note.str.contains("no_unit") & device.is_not_null()
+        ),
+        "power was sampled, but of which device is not known": note == "no_device",
+        "power was sampled only of devices that have no work in the trace": note == "no_work",
+        "power was sampled only while no work ran": (note == "") & (pl.col("energy_j") > 0),
+    }
+    lines = (text for text, is_so in reasons.items() if rows.filter(is_so).height)
+    return tuple(itertools.islice(lines, 1))
 
 
 def _mfu(rows: pl.DataFrame) -> tuple[str, ...]:

@@ -331,6 +331,49 @@ def test_sampled_values_belong_to_no_slice(tmp_path: Path) -> None:
     assert found(trace)["rows_not_loaded"] == 1
 
 
+def test_samples_are_of_their_agent_and_have_its_unit(tmp_path: Path) -> None:
+    """rocprof-sys has one event with all values of a GPU, and a sample for each of them."""
+    path = write_database(tmp_path / "a.db", [STEP], guids=[""])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        statements = [
+            f"INSERT INTO rocpd_info_pmc (id, nid, pid, agent_id, name, symbol, units) VALUES {row}"
+            for row in (
+                "(70, 1, 1, 2, 'device_power', '', 'w')",
+                "(71, 1, 1, 2, 'device_temp', '', '°C')",
+                "(72, 1, 1, 0, 'cpu_power', '', 'w')",
+            )
+        ]
+        for event, time in ((900, 12_000), (901, 13_000), (902, 14_000)):
+            statements += [
+                f"INSERT INTO rocpd_event (id, category_id) VALUES ({event}, 1)",
+                *(
+                    f"INSERT INTO rocpd_pmc_event (event_id, pmc_id, value) VALUES {row}"
+                    for row in (f"({event}, 70, 300)", f"({event}, 71, 50)", f"({event}, 72, 9)")
+                ),
+                *(
+                    "INSERT INTO rocpd_sample (track_id, timestamp, event_id) "
+                    f"VALUES ({track}, {time}, {event})"
+                    for track in (90, 91, 92)
+                ),
+            ]
+        for track in (90, 91, 92):
+            statements.append(f"INSERT INTO rocpd_track (id, nid, pid) VALUES ({track}, 1, 100)")
+        for statement in statements:
+            connection.execute(statement)
+    trace = profframe.load(path)
+    sampled = trace.counters.filter(pl.col("event_id").is_null())
+    assert sampled.select("name", "device", "unit").unique().sort("name").rows() == [
+        ("cpu_power", None, "w"),
+        ("device_power", 1, "w"),
+        ("device_temp", 1, "°C"),
+    ]
+    assert sampled.height == 9
+    assert trace.energy().select("counter", "device", "energy_j", "work_j").rows() == [
+        ("device_power", 1, 0.0006, 0.0006),
+        ("cpu_power", None, 1.8e-05, None),
+    ]
+
+
 def test_what_json_has_no_table_for_is_counted(tmp_path: Path) -> None:
     whole = document([STEP])
     records = whole["rocprofiler-sdk-tool"][0]["buffer_records"]

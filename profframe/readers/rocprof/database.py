@@ -434,7 +434,20 @@ class _Part:
         rows = self.database.read_all(table, columns, "GROUP BY event_id, pmc_id")
         frame = pl.DataFrame(rows)
         frame = self._with_text(frame, "pmc", "rocpd_info_pmc", "name", "name")
-        return frame.select(pl.col(name).cast(type_) for name, type_ in VALUES.items())
+        frame = frame.join(self._measures(), on="pmc", how="left", maintain_order="left")
+        return frame.select(
+            pl.col(name).cast(type_, strict=False) for name, type_ in VALUES.items()
+        )
+
+    def _measures(self) -> pl.DataFrame:
+        """Units of counters, and what agents they are of."""
+        table = self.table("rocpd_info_pmc")
+        selection = {
+            "pmc": (table["id"], INT64),
+            "agent": (table["agent_id"], INT64),
+            "unit": (f"nullif({table['units']}, '')", TEXT),
+        }
+        return _unique(pl.DataFrame(self.database.read_all(table, selection)), "pmc")
 
     def _counted_events(self) -> pl.Series:
         """Events that have hardware counters, or other sampled values."""

@@ -247,6 +247,7 @@ class _Trace:
             pl.len().cast(pl.Int64).alias("records"),
         )
         named = summed.join(owner.counters, on="counter", how="left", maintain_order="left")
+        named = named.with_columns(agent=None, unit=None)
         return named.select(pl.col(name).cast(type_) for name, type_ in VALUES.items())
 
     def _frames(self, number: int, name: str) -> Iterator[pl.DataFrame]:

@@ -69,8 +69,14 @@ COLUMNS: Final[Mapping[str, Mapping[str, pl.DataType | type[pl.DataType]]]] = {
     "allocations": _ALLOCATION,
 }
 """Columns of the frames: times in ns; ``queue`` and ``agent`` are the source's numbers."""
-VALUES: Final = {"key": _INT, "name": pl.String, "value": pl.Float64, "records": _INT}
-"""Columns of hardware counters: ``key`` is that of the kernel, and ``records`` how many it sums."""
+VALUES: Final = {
+    "key": _INT, "name": pl.String, "value": pl.Float64, "records": _INT, "agent": _AGENT,
+    "unit": pl.String,
+}  # fmt: skip
+"""Columns of counters: ``key`` is that of the kernel or sample, and ``records`` how many it sums.
+
+``agent`` is what a sample is of; a kernel has its own.
+"""
 
 
 def category_of(kind: str | None) -> str | None:
@@ -220,6 +226,7 @@ class Records:
         columns = {
             "category": pl.lit(COUNTER),
             "name": pl.col("name"),
+            "unit": pl.col("unit"),
             "time_ns": pl.col("start"),
             "device": pl.col("device"),
             "pid": pl.lit(process.pid, pl.String),
@@ -230,13 +237,17 @@ class Records:
         yield {RowTable.COUNTERS: conform(RowTable.COUNTERS, _arrays(rows.select(**columns)))}
 
     def samples(self, values: pl.DataFrame, process: Process) -> Iterator[Batch]:
-        """Values that were sampled, at ``start`` on a thread; they belong to no slice."""
+        """Values that were sampled, at ``start``, of a GPU or the host; they belong to no slice."""
         if not values.height:
             return
         self.extra["counters"] += int(values["records"].sum()) - values.height
+        agents = process.agents_frame().rename({"key": "agent", "number": "device"})
+        values = values.join(agents, on="agent", how="left", maintain_order="left")
         columns = {
             "category": pl.lit(COUNTER),
             "name": pl.col("name"),
+            "unit": pl.col("unit"),
+            "device": pl.when(pl.col("type") == "GPU").then("device"),
             "time_ns": pl.col("start"),
             "pid": pl.lit(process.pid, pl.String),
             "tid": _thread(),
