@@ -324,9 +324,10 @@ def _energy(opening: TraceHeader) -> tuple[str, ...]:
         return _unplaced_energy(rows)
     total, idle, sampled_ns = (float(used[c].sum()) for c in ("energy_j", "idle_j", "sampled_ns"))
     spans = opening.summary.overview.select("run", "rank", pl.col("span_ns").alias("whole_ns"))
-    whole_ns = used.join(spans, on=["run", "rank"], how="left", nulls_equal=True)["whole_ns"].sum()
+    of_trace = used.join(spans, on=["run", "rank"], how="left", nulls_equal=True)
+    whole_ns = float(of_trace["whole_ns"].sum())
     on = f" of {units.plural(used.height, 'device')}"
-    if (devices := opening.summary.overview["devices"].sum()) > used.height:
+    if (devices := int(opening.summary.overview["devices"].sum())) > used.height:
         on = f" of {used.height:,} of {units.plural(devices, 'device')}"
     part, of = "", "it"
     if sampled_ns < _LEAST_SAMPLED * whole_ns:

@@ -75,6 +75,13 @@ def test_cells_show_what_other_tables_show(report: Callable[[str], Path], opened
                 "([sort, all]) => all.map((n) => format.shown(sort, n))", [sort, means]
             )
             assert shown == [cell(column, mean).strip() for mean in means], sort
+    small = [0.0, 2.5e-8, 0.0009999, 0.00099999951, 0.5, 0.9999994, 0.9999996, 140.77431996]
+    for column, sort in (("energy_j", "J"), ("mean_w", "W")):
+        some = [sign * n for n in (*small, 999.9994, 999.9996, 1_234_567.8) for sign in (1, -1)]
+        shown = page.run("([sort, all]) => all.map((n) => format.shown(sort, n))", [sort, some])
+        assert [text.replace("-0.000", "0.000") for text in shown] == [
+            cell(column, number).strip().replace("-0.000", "0.000") for number in some
+        ], sort
     parts = [0.0, 0.0004, 0.12345, 0.9996, 1.0]
     shown = page.run("(all) => all.map((n) => format.shown('share', n))", parts)
     assert shown == [cell("share", part) for part in parts]

@@ -149,7 +149,7 @@ def test_counters_lines_and_ranks_have_their_tables(tmp_path: Path) -> None:
     both = profframe.load([str(tmp_path / f"rank{rank}.json") for rank in (0, 1)], run="r")
     both.report(tmp_path / "page.html", sections=["operators", "counters", "ranks", "time"])
     tables = tables_of(data(tmp_path / "page.html"))
-    named = {"counter_series.counter", "counters_by_op", "python_lines", "pipeline_actions"}
+    named = {"counter_series.counter", "counters_by_op.op", "python_lines", "pipeline_actions"}
     assert named | {"pipeline_bubbles", "input_balance", "utilization"} <= tables.keys()
     assert not {"expert_balance", "collective_traffic"} & tables.keys()
     check_numbers(tables, both)

@@ -190,15 +190,25 @@ def counters(context: Context) -> PageSection | None:
         title = "Range and mean of each counter"
         parts.append(context.table(series, "Counters", title=title))
         parts += _energy(context)
-    ops = context.answer("counters_by_op")
-    is_empty = pl.col("mean_value").is_null() & (pl.col("matched_by") == "samples")
-    ops = replace(ops, frame=ops.frame.filter(~is_empty.fill_null(value=False)))
-    if ops:
-        title = "Counters by op"
-        parts.append(context.table(ops, title, title=title))
+    parts += _counters_of_work(context)
     if not parts:
         return None
     return PageSection("Counters", "What counters of the trace measured.", tuple(parts))
+
+
+def _counters_of_work(context: Context) -> Iterator[Part]:
+    """What counters were in ops and kernels, where that was measured."""
+    title = "Counters of ops and kernels"
+    tables = []
+    for per in ("op", "kernel"):
+        reply = context.answer("counters_by_op", per=per)
+        is_empty = pl.col("mean_value").is_null() & (pl.col("matched_by") == "samples")
+        reply = replace(reply, frame=reply.frame.filter(~is_empty.fill_null(value=False)))
+        if reply:
+            table = context.table(reply, f"Counters by {per}", key=f"counters_by_op.{per}")
+            tables.append((per, table))
+    if tables:
+        yield ChoicePart("counters-by", "By", tuple(tables), title)
 
 
 def _energy(context: Context) -> Iterator[Part]:

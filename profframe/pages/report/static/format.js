@@ -34,6 +34,15 @@ const format = (() => {
     return shown ?? `${fixed(number / 1e15, 2)} P${unit}`;
   }
 
+  // An energy or a power.
+  function small(number, unit) {
+    const size = Math.abs(number);
+    if (size >= 999.9995) return `${fixed(number / 1e3, 3)} k${unit}`;
+    if (size >= 0.9999995 || !size) return `${number.toFixed(3)} ${unit}`;
+    if (size >= 0.0009999995) return `${(number * 1e3).toFixed(3)} m${unit}`;
+    return `${(number * 1e6).toFixed(3)} u${unit}`;
+  }
+
   const decimal = (value) => fixed(Number(value.toPrecision(6)), 0) === "0" || Math.abs(value) < 1e6
     ? String(Number(value.toPrecision(6)))
     : separated.format(Number(value.toPrecision(6)));
@@ -57,6 +66,8 @@ const format = (() => {
     "GB/s": (value) => rate(value * 1e9),
     FLOP: (value) => thousands(value, "FLOP"),
     "FLOP/s": (value) => thousands(value, "FLOP/s"),
+    J: (value) => small(value, "J"),
+    W: (value) => small(value, "W"),
     share: (value) => `${(100 * value).toFixed(1)} %`,
     count: (value) => separated.format(value),
     number: plain,
@@ -64,7 +75,7 @@ const format = (() => {
     flag: (value) => (value ? "yes" : "no"),
     text: plain,
   };
-  const units = new Set(["ns", "bytes", "bytes/s", "GB/s", "FLOP", "FLOP/s"]);
+  const units = new Set(["ns", "bytes", "bytes/s", "GB/s", "FLOP", "FLOP/s", "J", "W"]);
 
   return {
     shown: (sort, value) => (value === null ? "" : (shows[sort] ?? plain)(value)),
