@@ -685,7 +685,7 @@ TRACES = Table(
         Column("end_ns", INT64, "Latest time in the trace.", "ns", "no event has a time"),
         Column("schema_version", INT32, "Version of these tables."),
         Column("facts_version", TEXT, "What computed the numbers: a hash of profframe's readers, facts and device data.", null="tables that profframe did not load"),
-        Column("rank_source", NAME, "Where the rank comes from: argument, distributedInfo, path, groups (the one rank that is in all its process groups), processes (what a file that was merged from several ranks says of its processes), assumed."),
+        Column("rank_source", NAME, "Where the rank comes from: argument, distributedInfo, environment (what a launcher such as torchrun told the process), path, groups (the one rank that is in all its process groups), processes (what a file that was merged from several ranks says of its processes), assumed."),
         Column("world_size", INT32, "Number of ranks of the job.", null=_UNKNOWN),
         Column("backend", TEXT, "Communication backend.", null=_UNKNOWN),
         Column("device_type", NAME, "Type of the devices in it: CUDA (also ROCm), MTIA, XPU, ...", null="no device slices, nor device memory of ops"),

@@ -374,6 +374,37 @@ def test_samples_are_of_their_agent_and_have_its_unit(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("environments", "rank", "world_size", "source"),
+    [
+        (['{"PATH": "/bin", "RANK": "3", "WORLD_SIZE": "8"}'], 3, 8, "environment"),
+        (['{"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}'], 1, 2, "environment"),
+        (['{"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "RANK": "0", "WORLD_SIZE": "4"}'],
+         0, 4, "environment"),
+        (['{"RANK": "1", "WORLD_SIZE": "2"}'] * 2, 1, 2, "environment"),
+        (['{"RANK": "0", "WORLD_SIZE": "1"}'], 0, None, "assumed"),
+        (['{"RANK": "8", "WORLD_SIZE": "8"}'], 0, None, "assumed"),
+        (['{"RANK": "3"}'], 0, None, "assumed"),
+        (['{"RANK": 3, "WORLD_SIZE": [8]}'], 0, None, "assumed"),
+        (['{"RANK": "-1", "WORLD_SIZE": "8"}'], 0, None, "assumed"),
+        (["[3]"], 0, None, "assumed"),
+        (['{"RANK": "0", "WORLD_SIZE": "2"}', '{"RANK": "1", "WORLD_SIZE": "2"}'],
+         0, None, "assumed"),
+    ],
+)  # fmt: skip
+def test_launchers_tell_processes_their_rank(
+    tmp_path: Path, environments: list[str], rank: int, world_size: int | None, source: str
+) -> None:
+    processes = [dataclasses.replace(STEP, pid=100 + n) for n in range(len(environments))]
+    path = write_database(tmp_path / "4242_results.db", processes)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for number, text in enumerate(environments):
+            table = f"rocpd_info_process_0198a1b2_0000_7000_8000_{number:012x}"
+            connection.execute(f"UPDATE {table} SET environment = ?", (text,))
+    (row,) = profframe.load(path).traces.to_dicts()
+    assert (row["rank"], row["world_size"], row["rank_source"]) == (rank, world_size, source)
+
+
 def test_what_json_has_no_table_for_is_counted(tmp_path: Path) -> None:
     whole = document([STEP])
     records = whole["rocprofiler-sdk-tool"][0]["buffer_records"]

@@ -30,7 +30,14 @@ from profframe.readers.build.row_tables import (
 )
 from profframe.readers.json import exact
 from profframe.readers.rocprof import DATABASE
-from profframe.readers.rocprof.processes import Agent, Process, device_properties, pids_of
+from profframe.readers.rocprof.processes import (
+    RANK_SOURCE,
+    Agent,
+    Process,
+    device_properties,
+    pids_of,
+    rank_of,
+)
 from profframe.readers.rocprof.records import (
     ALLOCATION,
     SCRATCH,
@@ -60,6 +67,7 @@ _MARKS: Final = ("rocpd_info_process", "rocpd_info_agent", "rocpd_event", "rocpd
 _VERSION: Final = "3"
 _UTC_NS: Final = 1_200_000_000_000_000_000
 _PREFIX: Final = "MEMORY_ALLOCATION_"
+_ALONE: Final = (None, None)
 _LEVELS: Final = {"REAL": "", "VIRTUAL": "VMEM_"}
 
 
@@ -105,6 +113,8 @@ class _Database:
     processes: list[Process] = field(default_factory=list)
     records: Records = field(default_factory=Records)
     lost_texts: int = 0
+    ranks: set[tuple[int, int] | None] = field(default_factory=set)
+    """Ranks of the processes, and how many there are, as their environment says."""
 
     @property
     def suffixes(self) -> list[str]:
@@ -164,9 +174,13 @@ class _Database:
             | {k: v for k, v in self._metadata(suffix).items() if k != "guid"}
             for process, suffix in zip(self.processes, self.suffixes, strict=True)
         ]
+        rank, world_size = next(iter(self.ranks)) or _ALONE if len(self.ranks) == 1 else _ALONE
         return Header(
             format=DATABASE,
             clock="utc" if is_utc else "relative",
+            rank=rank,
+            rank_source=RANK_SOURCE,
+            world_size=world_size,
             device_properties=json.dumps(devices) if devices else None,
             metadata=json.dumps({"processes": processes}) if processes else None,
         )
@@ -201,6 +215,7 @@ class _Part:
         self.process.os_pid = pid if isinstance(pid, int) else None
         if isinstance(command, str) and command.split():
             self.process.command = command.split()[0]
+        self.whole.ranks.add(rank_of(_members(row.get("environment"))))
         return row.get("nid"), self.process.os_pid
 
     def batches(self) -> Iterator[Batch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,31 @@ _GPU: Final = "GPU"
 _FRAME_BUFFERS: Final = (1, 2)
 """Types of a GPU's own memory, seen by the host or not."""
 _MOST: Final = 1 << 62
+RANK_SOURCE: Final = "environment"
+_RANKS: Final = {
+    "RANK": "WORLD_SIZE",
+    "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
+    "PMI_RANK": "PMI_SIZE",
+    "MV2_COMM_WORLD_RANK": "MV2_COMM_WORLD_SIZE",
+    "SLURM_PROCID": "SLURM_STEP_NUM_TASKS",
+}
+"""Variables in which launchers tell a process its rank, and the number of ranks: torchrun first."""
+
+
+def rank_of(environment: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Rank and number of ranks of a process, from its environment; None if it is alone.
+
+    Examples
+    --------
+    >>> rank_of({"RANK": "3", "WORLD_SIZE": "8"}), rank_of({"RANK": "3"})
+    ((3, 8), None)
+    """
+    for rank, ranks in _RANKS.items():
+        texts = environment.get(rank), environment.get(ranks)
+        if all(type(t) is str and re.fullmatch("[0-9]{1,9}", t) for t in texts):
+            own, size = int(str(texts[0])), int(str(texts[1]))
+            return (own, size) if own < size > 1 else None
+    return None
 
 
 @dataclass(frozen=True, slots=True)
