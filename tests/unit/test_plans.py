@@ -118,6 +118,9 @@ def test_joins_that_keep_rows_of_their_first_run_are_planned_anew(
     for _ in range(3):
         assert ask(kept, question, **few) == expected[:1]
         assert ask(kept, question, **more) == expected[1:]
+    with kept.lease(question, few) as plan:
+        plan.answer(few)
+        assert plan.runs_again() == (not plan.is_prepared)
 
 
 def test_after_an_error_inside_duckdb_questions_go_on(kept: Plans) -> None:
