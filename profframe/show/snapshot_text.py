@@ -47,16 +47,21 @@ def headline(
     lines = []
     for row in failures.group_by(_KEYS, maintain_order=True).last().to_dicts():
         lines += [_where(row, several) + line for line in _failure(row)]
-        number = failures.filter(device=row["device"], run=row["run"], rank=row["rank"]).height
+        number = failures.filter(_is_of({name: row[name] for name in _KEYS})).height
         if number > 1:
             lines.append(f"It is the last of {units.plural(number, 'time')} that memory ran out")
     for key, rows in stacks.group_by(_KEYS, maintain_order=True):
         place = dict(zip(_KEYS, key, strict=True))
         start = _where(place, several)
-        own = [pl.col(name).eq_missing(pl.lit(value)) for name, value in place.items()]
+        own = _is_of(place)
         lines.append(start + _peak(rows, moments.filter(own)))
         lines += [start + line for line in (_unfreed(rows), _free(segments.filter(own))) if line]
     return lines
+
+
+def _is_of(place: Mapping[str, Any]) -> list[pl.Expr]:
+    """Whether rows are of a device; pinned host memory has no number."""
+    return [pl.col(name).eq_missing(pl.lit(value)) for name, value in place.items()]
 
 
 def contents(row: Mapping[str, Any]) -> str:
@@ -128,7 +133,8 @@ def _failure(row: Mapping[str, Any]) -> Iterator[str]:
     when = "" if row["time_ns"] is None else f" at {_when(row['time_ns'])}"
     by = f" by {row['frame']}" if row["frame"] else ""
     free = row["device_free_bytes"]
-    had = "" if free is None else f", and the device had {units.size(free)} free"
+    owner = "the host" if row["device_type"] == schema.PINNED else "the device"
+    had = "" if free is None else f", and {owner} had {units.size(free)} free"
     yield f"memory ran out{when}: {units.size(row['requested_bytes'] or 0)} were requested{by}{had}"
     blocks = units.plural(row["held_blocks"], "block")
     most = ""

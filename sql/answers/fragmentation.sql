@@ -39,10 +39,10 @@ WITH of_segment AS (
     GROUP BY run, rank, segment_id
 ),
 failures AS (
-    SELECT run, rank, device, max(bytes) AS bytes
+    SELECT run, rank, device_type, device, max(bytes) AS bytes
     FROM allocator_events
     WHERE action = 'oom'
-    GROUP BY run, rank, device
+    GROUP BY run, rank, device_type, device
 )
 SELECT
     segments.run,
@@ -70,6 +70,9 @@ FROM segments
 JOIN of_segment
     ON segments.run = of_segment.run AND segments.rank = of_segment.rank AND segments.segment_id = of_segment.segment_id
 LEFT JOIN failures
-    ON segments.run = failures.run AND segments.rank = failures.rank AND segments.device = failures.device
+    ON segments.run = failures.run
+    AND segments.rank = failures.rank
+    AND segments.device_type IS NOT DISTINCT FROM failures.device_type
+    AND segments.device IS NOT DISTINCT FROM failures.device
 ORDER BY segments.run, segments.rank, segments.device NULLS LAST, segments.device_type NULLS LAST,
     of_segment.inactive_bytes DESC, segments.segment_id

@@ -56,7 +56,7 @@ peaks AS MATERIALIZED (
         ON a.run = failures.run
         AND a.rank = failures.rank
         AND a.device_type IS NOT DISTINCT FROM failures.device_type
-        AND a.device = failures.device
+        AND a.device IS NOT DISTINCT FROM failures.device
     GROUP BY a.run, a.rank, a.device_type, a.device
 ),
 held AS (

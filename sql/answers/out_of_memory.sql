@@ -9,8 +9,8 @@
 -- no rows: memory never ran out in what the snapshot recorded
 -- run                 VARCHAR         run that the snapshot belongs to
 -- rank                INTEGER         rank within the run
--- device_type         VARCHAR         CUDA or XPU; NULL if the source does not say
--- device              INTEGER         index of the device
+-- device_type         VARCHAR         CUDA or XPU; PINNED_HOST for pinned memory of the host; NULL if the source does not say
+-- device              INTEGER         index of the device; NULL for pinned host memory
 -- allocator_event_id  BIGINT          number of the record in allocator_events
 -- time_ns             BIGINT   ns     time; NULL if the source has no times
 -- requested_bytes     BIGINT   bytes  bytes requested
@@ -42,7 +42,8 @@ holders AS (
     JOIN allocations AS held
         ON failures.run = held.run
         AND failures.rank = held.rank
-        AND failures.device = held.device
+        AND failures.device_type IS NOT DISTINCT FROM held.device_type
+        AND failures.device IS NOT DISTINCT FROM held.device
         AND coalesce(held.alloc_event_id, -1) < failures.allocator_event_id
         AND coalesce(held.free_event_id > failures.allocator_event_id, true)
     GROUP BY ALL
@@ -64,31 +65,32 @@ driver AS (
     JOIN allocator_events AS later
         ON failures.run = later.run
         AND failures.rank = later.rank
-        AND failures.device = later.device
+        AND failures.device_type IS NOT DISTINCT FROM later.device_type
+        AND failures.device IS NOT DISTINCT FROM later.device
         AND failures.allocator_event_id < later.allocator_event_id
         AND later.action IN ('segment_alloc', 'segment_map', 'segment_free', 'segment_unmap')
     GROUP BY ALL
 ),
 reserved AS (
-    SELECT run, rank, device, sum(bytes) AS bytes
+    SELECT run, rank, device_type, device, sum(bytes) AS bytes
     FROM segments
-    GROUP BY run, rank, device
+    GROUP BY run, rank, device_type, device
 ),
 free AS (
     SELECT
-        run, rank, device,
+        run, rank, device_type, device,
         coalesce(sum(bytes), 0) AS bytes,
         coalesce(max(largest_bytes), 0) AS largest_bytes,
         coalesce(max(bytes), 0) AS largest_segment_bytes
     FROM (
         SELECT
-            run, rank, device, segment_id,
+            run, rank, device_type, device, segment_id,
             sum(bytes) FILTER (state = 'inactive') AS bytes,
             max(bytes) FILTER (state = 'inactive') AS largest_bytes
         FROM blocks
-        GROUP BY run, rank, device, segment_id
+        GROUP BY run, rank, device_type, device, segment_id
     )
-    GROUP BY run, rank, device
+    GROUP BY run, rank, device_type, device
 ),
 wanted AS (
     SELECT stacks.*
@@ -131,11 +133,17 @@ FROM failures
 LEFT JOIN sums
     ON failures.run = sums.run AND failures.rank = sums.rank AND failures.allocator_event_id = sums.allocator_event_id
 LEFT JOIN reserved
-    ON failures.run = reserved.run AND failures.rank = reserved.rank AND failures.device = reserved.device
+    ON failures.run = reserved.run
+    AND failures.rank = reserved.rank
+    AND failures.device_type IS NOT DISTINCT FROM reserved.device_type
+    AND failures.device IS NOT DISTINCT FROM reserved.device
 LEFT JOIN driver
     ON failures.run = driver.run AND failures.rank = driver.rank AND failures.allocator_event_id = driver.allocator_event_id
 LEFT JOIN free
-    ON failures.run = free.run AND failures.rank = free.rank AND failures.device = free.device
+    ON failures.run = free.run
+    AND failures.rank = free.rank
+    AND failures.device_type IS NOT DISTINCT FROM free.device_type
+    AND failures.device IS NOT DISTINCT FROM free.device
 LEFT JOIN texts AS asked
     ON failures.run = asked.run AND failures.rank = asked.rank AND failures.stack_id = asked.stack_id
 LEFT JOIN texts AS holding

@@ -246,6 +246,26 @@ class TestPinned:
         (per,) = (one for one in answer.parameters if one.name == "per")
         assert per.choices == comparisons._PER_OF_MEMORY == memory_diff.PER
 
+    def test_where_it_runs_out_its_own_memory_counts(self, tmp_path: Path) -> None:
+        failed = record("oom", 9, 0, MIB, device_free=2048)
+        host = [*HOST["host_traces"], failed, {**failed, "time_us": BASE_US + 10}]
+        trace = loaded(tmp_path, [*self.RECORDS, failed], **{**HOST, "host_traces": host})
+        columns = ("device_type", "device", "held_bytes", "reserved_bytes", "holder_bytes")
+        rows = trace.out_of_memory().select(columns).rows()
+        assert rows == [
+            ("CUDA", 0, 6 * MIB, None, 6 * MIB),
+            ("PINNED_HOST", None, 8 * MIB, 8 * MIB, 8 * MIB),
+            ("PINNED_HOST", None, 8 * MIB, 8 * MIB, 8 * MIB),
+        ]
+        at_failure = trace.memory_stacks(at="oom").select(*KEYS, "peak_bytes").rows()
+        assert at_failure == [("CUDA", 0, 6 * MIB), ("PINNED_HOST", None, 8 * MIB)]
+        (segment_,) = trace.fragmentation().select(*KEYS, "request_bytes", "fits_block").rows()
+        assert segment_ == ("PINNED_HOST", None, MIB, False)
+        said = str(trace)
+        assert "Pinned host memory: 8.00 MiB were allocated in 1 block" in said
+        assert "the host had 2.00 KiB free" in said
+        assert "It is the last of 2 times that memory ran out" in said
+
     def test_lists_of_another_kind_are_refused(self, tmp_path: Path) -> None:
         for more, place in (
             ({"host_traces": {}}, "host_traces"),
