@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from profframe import schema, store
 from profframe.conversion.staging import Destination, JoinedFile, Record, staging_key
-from profframe.loaders.companion_files import fit_together, with_rows_of
+from profframe.loaders.companion_files import fit_together, with_recorders, with_rows_of
 from profframe.loaders.recorded_kernels import with_kernels
 from profframe.loaders.tables import conformed
 from profframe.readers import Header, RawTrace
@@ -20,6 +20,7 @@ from profframe.readers.formats import JOINED_FORMATS
 from profframe.system.disk_tables import Builder, Spool, SpooledTable
 
 _KEY: Final = ("run", "rank")
+_RECORDS: Final = "recorded_collectives"
 _LARGE: Final = frozenset({"events", "flows", "instants", "memory"})
 """Tables that may be too large for memory, and that show what is joined with the trace."""
 
@@ -75,11 +76,12 @@ def join_of(store: Destination, staged: Sequence[Record], stored: Record | None)
 
 
 def _own_tables(store: Destination, record: Record) -> list[str]:
-    """Tables of files to join that have rows of a record."""
+    """Tables of files to join that have rows of a record, as `own_parts` names them."""
     names = [name for name in store.tables(record) if name in schema.JOINED_TABLES]
-    if not record.is_packed:
-        return names
-    return [name for name in names if any(map(len, store.parts(record, name, record.run)))]
+    if record.is_packed:
+        names = [name for name in names if any(map(len, store.parts(record, name, record.run)))]
+    records = _RECORDS in names
+    return with_recorders(names, store.parts(record, _RECORDS, record.run) if records else ())
 
 
 def stage_joined(destination: Destination, join: Join) -> Record:

@@ -22,7 +22,10 @@ from profframe.readers.json import exact
 from profframe.store.layout import checksum
 
 _SHARED: Final = "stacks"
-"""The only table that several of them may have rows of."""
+"""The only table that several of them may have rows of, but for that of records."""
+_RECORDS: Final = "recorded_collectives"
+"""A flight recorder and a plugin of NCCL may both have rows of it."""
+_OF_FLIGHT_RECORDER: Final = "flight_recorder"
 _OF_EVENTS: Final = ("event_id", "linked_by")
 """Columns of an execution trace that link its nodes to events."""
 
@@ -120,8 +123,23 @@ def own_tables(tables: Tables) -> list[str]:
     return [name for name in tables if name in schema.JOINED_TABLES and tables[name].num_rows]
 
 
+def own_parts(tables: Tables) -> list[str]:
+    """Those tables, with the recorder of records."""
+    names = own_tables(tables)
+    return with_recorders(names, [tables[_RECORDS]] if _RECORDS in names else [])
+
+
+def with_recorders(names: Iterable[str], records: Iterable[pa.Table]) -> list[str]:
+    """Names of tables, where that of records is told apart by who recorded them."""
+    kinds: set[str] = set()
+    for rows in records:
+        is_of_dump = pc.equal(rows["recorder"].cast(pa.string()), _OF_FLIGHT_RECORDER)
+        kinds |= {f"{_RECORDS} of {is_own}" for is_own in pc.unique(is_of_dump).to_pylist()}
+    return [*(name for name in names if name != _RECORDS or not kinds), *sorted(kinds)]
+
+
 def fit_together(traces: Iterable[Iterable[str]]) -> bool:
-    """Whether no optional table except stacks is in two of them."""
+    """Whether no optional table except stacks is in two of them, as `own_parts` names them."""
     names = [name for own in traces for name in own if name != _SHARED]
     return len(set(names)) == len(names)
 
@@ -146,6 +164,8 @@ def with_rows_of(tables: Tables, other: RawTrace, source: str) -> Tables:
         if _SHARED in own:
             both = [stacks, own[_SHARED].select(stacks.column_names).cast(stacks.schema)]
             own[_SHARED] = pa.concat_tables(both).unify_dictionaries()
+    if _RECORDS in own and _RECORDS in own_tables(tables):
+        own[_RECORDS] = _all_records(tables[_RECORDS], own[_RECORDS])
     rows = sum(other.tables[name].num_rows for name in own)
     notes: list[Note] = [("joined_file", rows, f"{source}: {', '.join(own)}", None)]
     annotations = other.tables["events"].num_rows
@@ -182,6 +202,24 @@ def _shifted(rows: pa.Table, shift: pa.Scalar) -> pa.Table:
     if place < 0:
         return rows
     return rows.set_column(place, "stack_id", pc.add(rows["stack_id"], shift))
+
+
+def _all_records(first: pa.Table, second: pa.Table) -> pa.Table:
+    """Records of a flight recorder and of a plugin, whose numbers follow those of the recorder."""
+    is_of_dump = [
+        pc.equal(t["recorder"].cast(pa.string()), _OF_FLIGHT_RECORDER) for t in (first, second)
+    ]
+    numbers = [
+        pc.max(t["record_id"].filter(of)).as_py()
+        for t, of in zip((first, second), is_of_dump, strict=True)
+    ]
+    shift = max((number for number in numbers if number is not None), default=-1) + 1
+    parts = []
+    for rows, is_own in zip((first, second), is_of_dump, strict=True):
+        moved = pc.if_else(is_own, rows["record_id"], pc.add(rows["record_id"], shift))
+        place = rows.schema.get_field_index("record_id")
+        parts.append(rows.set_column(place, "record_id", moved))
+    return pa.concat_tables(parts, promote_options="default").unify_dictionaries()
 
 
 def _with_metadata(traces: pa.Table, other: RawTrace) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from profframe.facts.fact import Tables
-from profframe.loaders.companion_files import JoinedFiles, fit_together, own_tables, with_rows_of
+from profframe.loaders.companion_files import JoinedFiles, fit_together, own_parts, with_rows_of
 from profframe.loaders.run_names import known_rank, readable
 from profframe.readers import RawTrace, memory_snapshot
 
@@ -21,7 +21,7 @@ class MemorySnapshots(JoinedFiles):
     def join(self, tables: Tables, rank: int | None, *, is_alone: bool) -> Tables:
         """Tables of a trace with the snapshot of its rank; for a single trace, the only one."""
         chosen = self._of(rank, is_alone=is_alone)
-        if chosen is None or not fit_together(map(own_tables, (tables, chosen[1].tables))):
+        if chosen is None or not fit_together(map(own_parts, (tables, chosen[1].tables))):
             return tables
         path, raw = chosen
         return with_rows_of(tables, raw, readable(str(path)))

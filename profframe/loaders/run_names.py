@@ -14,7 +14,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe.errors import ParameterError
 from profframe.facts.fact import Tables
-from profframe.loaders.companion_files import fit_together, own_tables, with_rows_of
+from profframe.loaders.companion_files import fit_together, own_parts, with_rows_of
 from profframe.loaders.programs import Origin, may_differ, names_of_programs, without_stamp
 from profframe.loaders.recorded_kernels import with_kernels
 from profframe.readers import RawTrace, members_of
@@ -282,7 +282,7 @@ def joined(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
     """Traces, with the tables of a dump or a snapshot added to the trace of its run and rank.
 
     A dump or a snapshot stays apart if there is not exactly one such trace, or if a table other
-    than stacks would be there twice.
+    than stacks would be there twice. Records of a flight recorder and of a plugin go together.
     """
     groups: dict[tuple[str, int], list[NamedTrace]] = {}
     for trace in traces:
@@ -294,7 +294,7 @@ def _joined(group: Sequence[NamedTrace]) -> Sequence[NamedTrace]:
     """Traces of one run and rank."""
     beside = [t for t in group if t.raw.header.format in JOINED_FORMATS]
     traces = [t for t in group if t.raw.header.format not in JOINED_FORMATS]
-    if not beside or len(traces) != 1 or not fit_together(own_tables(t.raw.tables) for t in group):
+    if not beside or len(traces) != 1 or not fit_together(own_parts(t.raw.tables) for t in group):
         return group
     tables: Tables = traces[0].raw.tables
     for trace in beside:

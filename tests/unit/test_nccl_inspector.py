@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 import shutil
 import zipfile
 from pathlib import Path
@@ -253,6 +254,42 @@ class TestSources:
         plain = pl.DataFrame(profframe.load(tmp_path / "job").recorded_collectives)
         assert stored.sort("rank", "record_id").equals(plain.sort("rank", "record_id"))
         assert plain["event_id"].count() > 0
+
+    def test_dumps_of_flight_recorders_join_the_same_traces(self, tmp_path: Path) -> None:
+        job, folder = Job(2, ranks=2), tmp_path / "job"
+        write_inspector(job, folder)
+        write_traces(job, folder)
+        alone = profframe.load(folder)
+        (tmp_path / "dumps").mkdir()
+        for rank in range(job.ranks):
+            entries = [
+                {
+                    "record_id": number, "pg_id": 0, "process_group": ("0", "default_pg"),
+                    "collective_seq_id": number, "p2p_seq_id": 0, "op_id": number, "frames": [],
+                    "profiling_name": "nccl:all_reduce", "time_created_ns": 10**18 + number,
+                    "input_sizes": [[4]], "output_sizes": [[4]], "input_dtypes": ["Float"],
+                    "output_dtypes": ["Float"], "state": "started", "retired": False,
+                    "is_p2p": False,
+                }
+                for number in (7, 8)
+            ]  # fmt: skip
+            config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
+            dump = {"version": "2.10", "pg_config": config, "pg_status": {}, "entries": entries}
+            for place in (folder, tmp_path / "dumps"):
+                (place / f"trace_{rank}").write_bytes(pickle.dumps(dump))
+        hangs = profframe.load(tmp_path / "dumps").hangs(per="rank")["record_id"].to_list()
+        assert {*hangs} == {7, 8}
+        profframe.convert(folder, tmp_path / "store", workers=1)
+        for source in (folder, tmp_path / "store"):
+            trace = profframe.load(source)
+            assert [*trace.traces["rank"]] == [*range(job.ranks)]
+            records = trace.recorded_collectives
+            of_plugin = records.filter(pl.col("recorder") == "nccl_inspector")
+            assert records.height - of_plugin.height == 2 * job.ranks
+            assert records.select("rank", "record_id").is_duplicated().sum() == 0
+            assert of_plugin["record_id"].min() == 9
+            assert of_plugin["event_id"].count() == alone.recorded_collectives["event_id"].count()
+            assert trace.hangs(per="rank")["record_id"].to_list() == hangs
 
     def test_hangs_are_of_flight_recorders(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
