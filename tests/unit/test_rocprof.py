@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import itertools
 import json
 import shutil
 import sqlite3
@@ -371,6 +372,29 @@ def test_samples_are_of_their_agent_and_have_its_unit(tmp_path: Path) -> None:
     assert trace.energy().select("counter", "device", "energy_j", "work_j").rows() == [
         ("device_power", 1, 0.0006, 0.0006),
         ("cpu_power", None, 1.8e-05, None),
+    ]
+
+
+def test_lines_are_queues_where_no_record_has_a_stream(tmp_path: Path) -> None:
+    """As before ROCm 7; two kernels of two queues overlap."""
+    kernels = [
+        dataclasses.replace(STEP.kernels[0], queue=queue, dispatch=queue, start=12_000 + queue)
+        for queue in (1, 2)
+    ]
+    whole = document([dataclasses.replace(STEP, kernels=tuple(kernels))])
+    (process,) = whole["rocprofiler-sdk-tool"]
+    arrays = process["buffer_records"] | process["callback_records"]
+    for record in itertools.chain.from_iterable(arrays.values()):
+        record.pop("stream_id", None)
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(whole))
+    trace = profframe.load(path)
+    work = trace.events.filter(pl.col("device").is_not_null()).sort("start_ns")
+    lines = work.join(trace.threads, on="thread", maintain_order="left")
+    assert lines.select("kind", "stream", "tid").rows() == [
+        ("kernel", 0, "COMPUTE Agent [1] QUEUE [0] GPU"),
+        ("kernel", 1, "COMPUTE Agent [1] QUEUE [1] GPU"),
+        ("memcpy", None, "COPY to AGENT [0] THREAD [1] (CPU)"),
     ]
 
 

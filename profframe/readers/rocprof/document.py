@@ -271,7 +271,18 @@ class _Trace:
         }
 
     def _is_by_queue(self, number: int) -> bool:
-        """Whether no work has a stream, although it was on several queues of an agent."""
+        """Whether no work has a stream, although it was on several queues of an agent.
+
+        Before ROCm 7, no record says a stream.
+        """
+        work = [
+            part
+            for name in (KERNEL, _COUNTERS, COPY)
+            for part in self.text.arrays.get((number, name), [])
+            if part.num_rows
+        ]
+        if work and all(part["stream"].null_count == part.num_rows for part in work):
+            return True
         if any(part.num_rows for part in self.text.arrays.get((number, "hip_api"), [])):
             return False
         queues: set[tuple[int, int]] = set()
