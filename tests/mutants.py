@@ -2307,6 +2307,32 @@ ROCPROF: Final = (
         "if self._is_inside else text",
         "tests/unit/test_rocprof.py::test_json_that_ends_early",
     ),
+    Mutant(
+        "Q6",
+        "samples of a CPU are those of a GPU",
+        "profframe/readers/rocprof/records.py",
+        """pl.when(pl.col("type") == "GPU").then("device")""",
+        """pl.col("device")""",
+        "tests/unit/test_rocprof.py::test_samples_are_of_their_agent_and_have_its_unit",
+    ),
+    Mutant(
+        "Q7",
+        "a process alone is rank 0 of one rank",
+        "profframe/readers/rocprof/processes.py",
+        "if own < size > 1 else None",
+        "if own < size else None",
+        "tests/unit/test_rocprof.py::test_launchers_tell_processes_their_rank",
+    ),
+    Mutant(
+        "Q8",
+        "work that no record gives a stream is on one line",
+        "profframe/readers/rocprof/document.py",
+        """        if work and all(part["stream"].null_count == part.num_rows for part in work):
+            return True
+""",
+        "",
+        "tests/unit/test_rocprof.py::test_lines_are_queues_where_no_record_has_a_stream",
+    ),
 )
 """rocprofv3's databases and JSON."""
 
@@ -2366,6 +2392,24 @@ SAMPLED: Final = (
         '    unit = pc.coalesce(counters["unit"].cast(pa.string()), of_series)',
         '    unit = counters["unit"].cast(pa.string())',
         "tests/unit/test_counters.py::test_the_unit_may_be_in_the_name_of_the_value",
+    ),
+    Mutant(
+        "W8",
+        "the first screen has the counter of a part of the device",
+        "profframe/show/trace_header.py",
+        """        .sort("mean_w", descending=True, maintain_order=True)
+""",
+        "",
+        "tests/unit/test_counters.py::"
+        "test_the_first_screen_has_the_counter_that_contains_the_others",
+    ),
+    Mutant(
+        "W9",
+        "the first screen is silent about the part of a trace without samples",
+        "profframe/show/trace_header.py",
+        "if sampled_ns < _LEAST_SAMPLED * whole_ns:",
+        "if sampled_ns < 0 * whole_ns:",
+        "tests/unit/test_counters.py::test_the_first_screen_says_how_much_of_the_trace_has_samples",
     ),
 )
 

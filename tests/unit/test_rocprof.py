@@ -429,6 +429,19 @@ def test_launchers_tell_processes_their_rank(
     assert (row["rank"], row["world_size"], row["rank_source"]) == (rank, world_size, source)
 
 
+def test_categories_of_rocprof_sys_are_those_of_rocprofv3(tmp_path: Path) -> None:
+    path = write_database(tmp_path / "a.db", [STEP], guids=[""])
+    kinds = ("kind", "launch_id", "category")
+    before = profframe.load(path).events.select(kinds)
+    names = {"HIP_RUNTIME_API_EXT": "hip", "HSA_CORE_API": "hsa", "MARKER_CORE_RANGE_API": "marker"}
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for name, word in names.items():
+            own = (f"rocm_{word}_api", name)
+            connection.execute("UPDATE rocpd_string SET string = ? WHERE string = ?", own)
+    assert profframe.load(path).events.select(kinds).equals(before)
+    assert before["launch_id"].count() == 2
+
+
 def test_what_json_has_no_table_for_is_counted(tmp_path: Path) -> None:
     whole = document([STEP])
     records = whole["rocprofiler-sdk-tool"][0]["buffer_records"]

@@ -275,7 +275,7 @@ class _Part:
 
     def _has_hip(self) -> bool:
         texts = self._lookup("rocpd_string", "string").filter(
-            pl.col("text").str.starts_with("HIP_")
+            pl.col("text").str.contains("^(HIP_|rocm_hip_api$)")
         )
         table = self.table("rocpd_event")
         if not table.rows or not texts.height or "category_id" not in table:

@@ -35,6 +35,8 @@ _CATEGORIES: Final = {
     "OMPT": "openmp",
 }
 """Categories of ``.pftrace`` by how rocprofiler's kinds of calls begin."""
+_OF_SYSTEMS: Final = "rocm_"
+"""How rocprof-sys begins the same categories."""
 _TO_HOST: Final = "DEVICE_TO_HOST"
 _AXES: Final = ("x", "y", "z")
 _LONGEST: Final = LONGEST_NS
@@ -84,9 +86,12 @@ def category_of(kind: str | None) -> str | None:
 
     Examples
     --------
-    >>> category_of("HIP_RUNTIME_API_EXT"), category_of("timer_sampling")
-    ('hip_api', 'timer_sampling')
+    >>> [category_of(kind) for kind in ("HIP_RUNTIME_API_EXT", "rocm_hip_api", "timer_sampling")]
+    ['hip_api', 'hip_api', 'timer_sampling']
     """
+    own = (kind or "").removeprefix(_OF_SYSTEMS)
+    if own in _CATEGORIES.values():
+        return own
     return next(
         (word for begin, word in _CATEGORIES.items() if (kind or "").startswith(begin)), kind
     )
