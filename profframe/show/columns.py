@@ -53,6 +53,7 @@ def _size(number: float) -> str:
     return units.lined_up(units.size(number))
 
 
+_NAMES_OF_COUNTERS: Final = ("counter", "series")
 UNITS: Final = (
     Unit("_ns", _time, "", "ns"),
     Unit("_bytes", _size, "", "bytes"),
@@ -182,16 +183,18 @@ def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:
 def informative(frame: pl.DataFrame) -> list[str]:
     """Names of the columns that are not all NULL, and not a constant run and rank.
 
+    The name of a counter's value is left out if it is that of the counter.
+
     Examples
     --------
     >>> import polars as pl
     >>> rows = pl.DataFrame({"run": ["a", "a"], "rank": [0, 1], "step": [None, None], "n": [1, 2]})
-    >>> informative(rows)
-    ['rank', 'n']
+    >>> informative(rows), informative(rows.with_columns(counter=pl.lit("c"), series=pl.lit("c")))
+    (['rank', 'n'], ['rank', 'n', 'counter'])
     """
     filled = [column.name for column in frame if column.null_count() < frame.height]
-    constant = _constant_keys(frame)
-    return [name for name in filled if name not in constant] if frame.height else frame.columns
+    useless = {*_constant_keys(frame), *_repeated_names(frame)}
+    return [name for name in filled if name not in useless] if frame.height else frame.columns
 
 
 def compact(frame: pl.DataFrame) -> pl.DataFrame:
@@ -208,6 +211,13 @@ def _constant_keys(frame: pl.DataFrame) -> Sequence[str]:
     if not set(KEYS) <= set(frame.columns) or _varies(frame["run"]):
         return ()
     return KEYS[:1] if _varies(frame["rank"]) else KEYS
+
+
+def _repeated_names(frame: pl.DataFrame) -> Sequence[str]:
+    counter, series = _NAMES_OF_COUNTERS
+    if not {*_NAMES_OF_COUNTERS} <= {*frame.columns}:
+        return ()
+    return () if frame[series].ne_missing(frame[counter]).any() else (series,)
 
 
 def _varies(column: pl.Series) -> bool:

@@ -341,7 +341,7 @@ def _unplaced_energy(rows: pl.DataFrame) -> tuple[str, ...]:
     """Why energy is not that of devices that worked, where power was sampled."""
     note, device = pl.col("note").fill_null(""), pl.col("device")
     reasons = {
-        "power was sampled without a unit: profframe answer energy TRACE -p unit=W": (
+        "power without a unit: profframe answer energy TRACE -p unit=W": (
             note.str.contains("no_unit") & device.is_not_null()
         ),
         "power was sampled, but of which device is not known": note == "no_device",

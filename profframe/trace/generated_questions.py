@@ -222,7 +222,7 @@ def counters_by_op(
     polars.DataFrame
         One row per (run, rank, op or kernel, device, counter, series), by run, rank, the first
         slice of the op or kernel, then in this. Columns: ``run rank op kernel device counter series
-        unit matched_by ops ranges total mean_value min_value max_value slices total_ns covered_ns
+        unit mean_value total min_value max_value matched_by ops ranges slices total_ns covered_ns
         samples beside_share``.
     """
     return answer(self, "counters_by_op", per=per, name=name, sort=sort, top=top, columns=columns)
@@ -255,18 +255,18 @@ def energy(
     -------
     polars.DataFrame
         One row per (run, rank, device, counter, series), in this order. Columns: ``run rank device
-        counter series unit note samples start_ns span_ns sampled_ns longest_ns energy_j work_j
-        idle_j measured_share mean_w min_w max_w``.
+        counter series unit note energy_j work_j idle_j measured_share mean_w min_w max_w samples
+        start_ns span_ns sampled_ns longest_ns``.
 
         With ``per=step``: the energy that each device took in each step, by its samples of power.
         One row per (run, rank, device, counter, series, step), in this order, steps by start.
-        Columns: ``run rank device counter series step start_ns step_ns sampled_ns samples energy_j
-        work_j idle_j mean_w``.
+        Columns: ``run rank device counter series step energy_j work_j idle_j mean_w start_ns
+        step_ns sampled_ns samples``.
 
         With ``per=op|kernel``: the energy of ops or kernels, and of idle time, by samples of the
         device's power. One row per (run, rank, device, counter, series, part, name), by run, rank,
         device, counter, series, the largest share first,. Columns: ``run rank device counter series
-        part name slices measured samples sampled_ns energy_j estimated_j share``.
+        part name energy_j estimated_j share slices measured samples sampled_ns``.
     """
     return answer(
         self, "energy", per=per, unit=unit, name=name, sort=sort, top=top, columns=columns

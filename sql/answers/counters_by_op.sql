@@ -23,13 +23,13 @@
 -- counter       VARCHAR        name of the counter that was sampled; NULL for counters of slices
 -- series        VARCHAR        name of its value
 -- unit          VARCHAR        unit of the values; NULL if the source does not say
+-- mean_value    DOUBLE         mean over the slices; NULL if none has enough samples
+-- total         DOUBLE         sum over ranges, in the source's unit; NULL for samples, and if no value is a number
+-- min_value     DOUBLE         smallest value of a slice
+-- max_value     DOUBLE         largest value of a slice
 -- matched_by    VARCHAR        samples; else nesting, order, both, or correlation; NULL if no op is known
 -- ops           BIGINT         number of ops with counters
 -- ranges        BIGINT         number of slices with counters: for samples, of those with enough of them
--- total         DOUBLE         sum over ranges, in the source's unit; NULL for samples, and if no value is a number
--- mean_value    DOUBLE         mean over the slices; NULL if none has enough samples
--- min_value     DOUBLE         smallest value of a slice
--- max_value     DOUBLE         largest value of a slice
 -- slices        BIGINT         kernels, copies and fills of the op on the device, with enough samples or not; else NULL
 -- total_ns      BIGINT   ns    sum of their durations; NULL without samples
 -- covered_ns    BIGINT   ns    time that samples cover of those with enough of them; NULL without samples
@@ -134,13 +134,13 @@ SELECT
     counter,
     series,
     unit,
+    mean_value,
+    total,
+    min_value,
+    max_value,
     matched_by,
     ops,
     ranges,
-    total,
-    mean_value,
-    min_value,
-    max_value,
     slices,
     try_cast(total_ns AS BIGINT) AS total_ns,
     try_cast(covered_ns AS BIGINT) AS covered_ns,

@@ -22,11 +22,6 @@
 -- series          VARCHAR        name of its value
 -- unit            VARCHAR        unit of the samples; NULL if it is not known
 -- note            VARCHAR        what is not known, separated by spaces; see above
--- samples         BIGINT         number of samples
--- start_ns        BIGINT   ns    time of the first, on the clock that traces.clock names
--- span_ns         BIGINT   ns    from there to the last
--- sampled_ns      BIGINT   ns    part of it in which the power is known
--- longest_ns      BIGINT   ns    longest time that a sample holds; NULL if none is known
 -- energy_j        DOUBLE   J     energy in sampled_ns; NULL if the unit is not known, or no time passes
 -- work_j          DOUBLE   J     part of it while work ran on the device; NULL without a device
 -- idle_j          DOUBLE   J     the rest; NULL without a device
@@ -34,6 +29,11 @@
 -- mean_w          DOUBLE   W     energy_j over sampled_ns
 -- min_w           DOUBLE   W     least power
 -- max_w           DOUBLE   W     greatest power
+-- samples         BIGINT         number of samples
+-- start_ns        BIGINT   ns    time of the first, on the clock that traces.clock names
+-- span_ns         BIGINT   ns    from there to the last
+-- sampled_ns      BIGINT   ns    part of it in which the power is known
+-- longest_ns      BIGINT   ns    longest time that a sample holds; NULL if none is known
 WITH lanes AS MATERIALIZED (
     FROM power_lanes(counters, coalesce(getvariable('unit'), ''), coalesce(getvariable('name'), ''))
 ),
@@ -90,18 +90,18 @@ SELECT
         END,
         CASE WHEN sampled.samples = 1 THEN 'one_sample' END
     ), '') AS note,
-    sampled.samples,
-    sampled.start_ns,
-    sampled.end_ns - sampled.start_ns AS span_ns,
-    held_ns AS sampled_ns,
-    longest_ns,
     CASE WHEN held_ns > 0 THEN held_sum / 1e18 END AS energy_j,
     CASE WHEN held_ns > 0 AND lanes.device IS NOT NULL THEN work_sum / 1e18 END AS work_j,
     CASE WHEN held_ns > 0 AND lanes.device IS NOT NULL THEN (held_sum - work_sum) / 1e18 END AS idle_j,
     CASE WHEN work_sum > 0 THEN coalesce(measured_sum, 0) / work_sum END AS measured_share,
     held_sum / nullif(held_ns, 0) / 1e9 AS mean_w,
     min_value * parts / 1e9 AS min_w,
-    max_value * parts / 1e9 AS max_w
+    max_value * parts / 1e9 AS max_w,
+    sampled.samples,
+    sampled.start_ns,
+    sampled.end_ns - sampled.start_ns AS span_ns,
+    held_ns AS sampled_ns,
+    longest_ns
 FROM lanes
 JOIN sampled ON lanes.lane = sampled.lane
 JOIN sums ON lanes.lane = sums.lane

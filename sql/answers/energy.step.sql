@@ -15,14 +15,14 @@
 -- counter     VARCHAR      name of the counter; NULL if the source has none
 -- series      VARCHAR      name of its value
 -- step        BIGINT       N of the step
--- start_ns    BIGINT   ns  start of its interval, on the clock that traces.clock names
--- step_ns     BIGINT   ns  how long it took
--- sampled_ns  BIGINT   ns  part of it in which the power is known
--- samples     BIGINT       number of samples whose whole interval lies in it
 -- energy_j    DOUBLE   J   energy of the step; NULL if samples are too few, or do not hold throughout it
 -- work_j      DOUBLE   J   part of it while work ran on the device; NULL without a device
 -- idle_j      DOUBLE   J   the rest; NULL without a device
 -- mean_w      DOUBLE   W   energy_j over step_ns
+-- start_ns    BIGINT   ns  start of its interval, on the clock that traces.clock names
+-- step_ns     BIGINT   ns  how long it took
+-- sampled_ns  BIGINT   ns  part of it in which the power is known
+-- samples     BIGINT       number of samples whose whole interval lies in it
 WITH lanes AS MATERIALIZED (
     FROM power_lanes(counters, coalesce(getvariable('unit'), ''), coalesce(getvariable('name'), ''))
 ),
@@ -50,14 +50,14 @@ SELECT
     lanes.name AS counter,
     lanes.series,
     steps.step,
-    steps.start_ns,
-    steps.end_ns - steps.start_ns AS step_ns,
-    held_ns AS sampled_ns,
-    samples,
     CASE WHEN is_known THEN held_sum / 1e18 END AS energy_j,
     CASE WHEN is_known AND lanes.device IS NOT NULL THEN work_sum / 1e18 END AS work_j,
     CASE WHEN is_known AND lanes.device IS NOT NULL THEN (held_sum - work_sum) / 1e18 END AS idle_j,
-    CASE WHEN is_known THEN held_sum / (steps.end_ns - steps.start_ns) / 1e9 END AS mean_w
+    CASE WHEN is_known THEN held_sum / (steps.end_ns - steps.start_ns) / 1e9 END AS mean_w,
+    steps.start_ns,
+    steps.end_ns - steps.start_ns AS step_ns,
+    held_ns AS sampled_ns,
+    samples
 FROM steps
 JOIN few(lanes) AS lanes ON steps.lane = lanes.lane
 ORDER BY lanes.run, lanes.rank, lanes.device NULLS LAST, counter NULLS LAST, lanes.series NULLS LAST, lanes.lane,

@@ -20,13 +20,13 @@
 -- series        VARCHAR        name of its value
 -- part          VARCHAR        work, or idle
 -- name          VARCHAR        name of the op that launched it, or of the kernel, copy or fill; NULL if not known, and for idle
+-- energy_j      DOUBLE   J     energy of slices that can be told apart; NULL if there are none
+-- estimated_j   DOUBLE   J     energy of all others, by time alone; NULL if there are none
+-- share         DOUBLE   0..1  both over the energy of the device
 -- slices        BIGINT         number of kernels, copies and fills; NULL for idle
 -- measured      BIGINT         number of those that can be told apart; NULL for idle
 -- samples       BIGINT         number of their samples; NULL for idle
 -- sampled_ns    BIGINT   ns    time of the work, or idle time, in which the power is known; overlaps counted twice
--- energy_j      DOUBLE   J     energy of slices that can be told apart; NULL if there are none
--- estimated_j   DOUBLE   J     energy of all others, by time alone; NULL if there are none
--- share         DOUBLE   0..1  both over the energy of the device
 WITH lanes AS MATERIALIZED (
     SELECT *
     FROM power_lanes(counters, coalesce(getvariable('unit'), ''), coalesce(getvariable('name'), ''))
@@ -93,13 +93,13 @@ SELECT
     lanes.series,
     part,
     rows_of.name,
+    measured_sum / 1e18 AS energy_j,
+    other_sum / 1e18 AS estimated_j,
+    (coalesce(measured_sum, 0) + coalesce(other_sum, 0)) / nullif(totals.held_sum, 0) AS share,
     slices,
     measured,
     samples::BIGINT AS samples,
-    try_cast(rows_of.held_ns AS BIGINT) AS sampled_ns,
-    measured_sum / 1e18 AS energy_j,
-    other_sum / 1e18 AS estimated_j,
-    (coalesce(measured_sum, 0) + coalesce(other_sum, 0)) / nullif(totals.held_sum, 0) AS share
+    try_cast(rows_of.held_ns AS BIGINT) AS sampled_ns
 FROM rows_of
 JOIN few(lanes) AS lanes ON rows_of.lane = lanes.lane
 JOIN few(totals) AS totals ON rows_of.lane = totals.lane

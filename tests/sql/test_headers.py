@@ -338,20 +338,20 @@ def test_columns_are_fixed() -> None:
             "event_id name kind start_ns dur_ns self_ns idle_ns idle_share score source_location"
         ),
         "counters_by_op": (
-            "op kernel device counter series unit matched_by ops ranges total mean_value min_value "
-            "max_value slices total_ns covered_ns samples beside_share"
+            "op kernel device counter series unit mean_value total min_value max_value matched_by "
+            "ops ranges slices total_ns covered_ns samples beside_share"
         ),
         "energy": (
-            "device counter series unit note samples start_ns span_ns sampled_ns longest_ns "
-            "energy_j work_j idle_j measured_share mean_w min_w max_w"
+            "device counter series unit note energy_j work_j idle_j measured_share mean_w min_w "
+            "max_w samples start_ns span_ns sampled_ns longest_ns"
         ),
         "energy.step": (
-            "device counter series step start_ns step_ns sampled_ns samples energy_j work_j idle_j "
-            "mean_w"
+            "device counter series step energy_j work_j idle_j mean_w start_ns step_ns sampled_ns "
+            "samples"
         ),
         "energy.work": (
-            "device counter series part name slices measured samples sampled_ns energy_j "
-            "estimated_j share"
+            "device counter series part name energy_j estimated_j share slices measured samples "
+            "sampled_ns"
         ),
         "graph_layers": (
             "graph block layer phase replays kernels layers layer_kernels before after device_ns "

@@ -12,6 +12,8 @@ import pytest
 import profframe
 from profframe import Trace
 from profframe.readers.build.counters import device_of_name, device_of_process, unit_of
+from profframe.show.columns import compact, heading
+from profframe.show.terminal import table, text
 from tests.conftest import Run
 from tests.round_trip import differences
 
@@ -211,7 +213,7 @@ def test_the_first_screen_has_the_counter_that_contains_the_others(
 @pytest.mark.parametrize(
     ("name", "pid", "times", "text"),
     [
-        ("Power", None, (0, 60), "power was sampled without a unit"),
+        ("Power", None, (0, 60), "power without a unit"),
         ("Power (W)", "tool", (0, 60), "power was sampled, but of which device is not known"),
         ("Power (W)", "GPU 3 Counters", (0, 60), "power was sampled only of devices that have no"),
         ("Power (W)", None, (0, 10), "power was sampled only while no work ran"),
@@ -226,6 +228,24 @@ def test_the_first_screen_says_why_there_is_no_energy(  # noqa: PLR0917
     line = first_energy(tmp_path, run, KERNEL, *samples)
     assert line.startswith(text)
     assert bool(line) == bool(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "value"),
+    [
+        ("energy", {}, "mean_w"),
+        ("energy", {"per": "kernel"}, "estimated_j"),
+        ("counters_by_op", {"per": "kernel"}, "mean_value"),
+    ],
+)
+def test_a_narrow_terminal_has_the_values(
+    name: str, parameters: dict[str, str], value: str
+) -> None:
+    """The name of a value that is that of its counter is not said twice."""
+    rows = profframe.load("examples/power.json.gz").answer(name, **parameters)
+    shown = text(table(compact(rows), 80))
+    assert heading(value) in shown.splitlines()[0]
+    assert "series" not in shown
 
 
 def test_a_report_has_energy_as_one_choice(tmp_path: Path) -> None:
