@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from profframe.cli.shell import folded
 from profframe.loaders.options import FLAGS
+from profframe.show.nccl_text import WITHOUT_STARTS
 from profframe.show.trace_header import INDENT
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ _OF_WORDS: Final = {
     "memory": (("answer", "memory_stacks"), "who holds the memory, by stack"),
     "execution trace": (("answer", "tensor_traffic"), "bytes that each op moves"),
 }
+_WITHOUT_STARTS: Final = (
+    ("answer", "collectives", "-p", "per=size"),
+    "how fast they are, by group and size",
+)
+"""For records that do not say when kernels started, which `stragglers` needs."""
 _OF_ALL_RANKS: Final = ("hang",)
 """It takes no part of a trace."""
 
@@ -68,7 +74,8 @@ def _verbs(opening: TraceHeader, sources: int) -> Iterator[tuple[tuple[str, ...]
     """Two verbs at most, and what they are for."""
     summary = opening.summary
     if summary.words.is_all:
-        yield _OF_WORDS[summary.words.parts[0].label]
+        part = summary.words.parts[0]
+        yield _WITHOUT_STARTS if part.hint == WITHOUT_STARTS else _OF_WORDS[part.label]
         return
     if not summary.overview["events"].sum():
         yield ("info",), "what the file says about itself"

@@ -19,7 +19,7 @@
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, inputs, blame.
 -- needs: events, traces, recorded_collectives
 -- recorded: collective_calls, several_ranks
--- no rows: no collective has two ranks or more here on clocks that can be compared
+-- no rows: no collective has two ranks or more here, with starts on clocks that can be compared
 -- parameter per       VARCHAR(rank|op|kernel) = rank   what each row is
 -- parameter corrected BOOLEAN                 = true   correct clocks by the offsets of clock_skew, if all are known
 -- run              VARCHAR       run that the trace belongs to

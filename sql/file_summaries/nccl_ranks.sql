@@ -3,9 +3,9 @@
 -- All ranks leave a collective that waits for all of them at the same time (all_reduce, all_gather, reduce_scatter, all_to_all,
 -- barrier), so the rank with the shortest duration came last, and the others waited by the time that theirs is longer. It held
 -- them up from the arrival of the second-to-last, as in stragglers. Only collectives with records of all their ranks count: the
--- last one may be missing in others.
+-- last one may be missing in others. Traces do not count.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
--- needs: events, traces, recorded_collectives
+-- needs: traces, recorded_collectives
 -- run              VARCHAR       run that the records belong to
 -- rank             INTEGER       rank within the run
 -- collectives      BIGINT        number of such collectives that it took part in
@@ -13,8 +13,11 @@
 -- held_up_ns       BIGINT  ns    sum of the times by which the second shortest duration is longer than its own
 -- wait_ns          BIGINT  ns    sum of the times by which its own are longer than the shortest: what it waited
 -- communication_ns BIGINT  ns    sum of its durations
-WITH matches AS MATERIALIZED (
-    FROM all_matches(events, traces, recorded_collectives)
+WITH noted AS MATERIALIZED (
+    FROM recorded_parts(recorded_collectives)
+),
+matches AS MATERIALIZED (
+    FROM matched_parts('noted', traces)
 ),
 waits AS (
     SELECT

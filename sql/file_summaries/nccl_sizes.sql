@@ -1,9 +1,10 @@
 -- nccl_sizes: how fast the collectives in records of NCCL's profiler plugins are, by communicator, operation and size.
 -- One row per (run, process_group, collective, bytes), the most time first, then by run and these columns.
--- Latencies, sizes and bandwidths are those of collectives. If ranks of a collective have no record, its latency may be a wait for
--- them: times and bandwidths are those of complete ones, where there are any.
+-- Latencies, sizes and bandwidths are as in collectives, but of records even if there are traces, which are of fewer steps. If
+-- ranks of a collective have no record, its latency may be a wait for them: times and bandwidths are those of complete ones, where
+-- there are any.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
--- needs: events, traces, recorded_collectives
+-- needs: traces, recorded_collectives
 -- run            VARCHAR        run that the records belong to
 -- process_group  VARCHAR        communicator, by its name or its hash
 -- ranks          BIGINT         number of its ranks; NULL if not known
@@ -17,8 +18,11 @@
 -- max_gb_per_s   DOUBLE  GB/s   the highest of them
 -- p50_ns         BIGINT  ns     median latency
 -- max_ns         BIGINT  ns     longest latency
-WITH matches AS MATERIALIZED (
-    FROM all_matches(events, traces, recorded_collectives)
+WITH noted AS MATERIALIZED (
+    FROM recorded_parts(recorded_collectives)
+),
+matches AS MATERIALIZED (
+    FROM matched_parts('noted', traces)
 ),
 waits AS (
     SELECT *, coalesce(ranks < expected_ranks, false) AS is_incomplete

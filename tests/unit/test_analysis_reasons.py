@@ -148,7 +148,7 @@ CASES: Final[Mapping[str, list[tuple[Callable[[], Any], str]]]] = {
                 loaded(event("gloo:all_reduce", 0, 9), rank=0),
                 loaded(event("gloo:broadcast", 0, 9), rank=1),
             ).blame(),
-            "no collective has two ranks or more here on clocks that can be compared",
+            "no collective has two ranks or more here, with starts on clocks that can be compared",
         ),
     ],
     "dependencies": [

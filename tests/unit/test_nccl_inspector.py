@@ -504,6 +504,24 @@ class TestFirstScreen:
         assert "waits for ranks without records included" in said
         assert "varies" not in said
 
+    def test_it_is_about_the_records_not_the_shorter_traces(self, tmp_path: Path) -> None:
+        job = Job(3)
+        write_inspector(job, tmp_path / "job")
+        write_traces(job, tmp_path / "job", steps=[2])
+        trace = profframe.load(tmp_path / "job")
+        sizes = question(trace, "nccl_sizes")
+        assert sizes["calls"].sum() == 3 * (2 + 4 + 4 + 4)
+        assert question(trace, "nccl_ranks")["collectives"].to_list() == [3 * 6] * 8
+
+    def test_without_starts_the_next_command_has_rows(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        write_inspector(Job(2), tmp_path / "job", is_verbose=False)
+        assert cli.run([str(tmp_path / "job")]) == 0
+        said = capsys.readouterr().out
+        assert "answer collectives -p per=size" in said
+        assert "answer stragglers" not in said
+
     def test_the_median_bandwidth_is_that_of_the_median_duration(self, tmp_path: Path) -> None:
         first_screen(tmp_path, (10, 10, 10), (40, 40, 40))
         trace = profframe.load(tmp_path / "job")
