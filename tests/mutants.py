@@ -2263,6 +2263,24 @@ INSPECTED: Final = (
         "tests/unit/test_nccl_inspector.py::TestLostRecords"
         "::test_after_a_lost_send_none_is_matched_by_its_place",
     ),
+    Mutant(
+        "NI10",
+        "records of a plugin have the numbers of those of a flight recorder",
+        "profframe/loaders/companion_files.py",
+        'pc.add(rows["record_id"], shift)',
+        'rows["record_id"]',
+        "tests/unit/test_nccl_inspector.py::TestSources"
+        "::test_dumps_of_flight_recorders_join_the_same_traces",
+    ),
+    Mutant(
+        "NI11",
+        "pinned host memory has a number as devices do",
+        "sql/answers/out_of_memory.sql",
+        "AND failures.device IS NOT DISTINCT FROM held.device",
+        "AND failures.device = held.device",
+        "tests/unit/test_snapshot_fields.py::TestPinned"
+        "::test_where_it_runs_out_its_own_memory_counts",
+    ),
 )
 
 ROCPROF: Final = (
