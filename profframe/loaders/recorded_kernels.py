@@ -17,6 +17,8 @@ from profframe.system.disk_tables import SpooledTable
 
 _RECORDS: Final = "recorded_collectives"
 _QUESTION: Final = "recorded_kernels"
+SQL_VERSION: Final = "5ccc6130ba9bfdb8"
+"""Hash of that SQL and its macros: the version of the facts changes with it. A test computes it."""
 _COLUMNS: Final = (
     "event_id", "kind", "name", "start_ns", "dur_ns", "step", "thread", "launch_id", "op_id",
     "parent_id", "collective", "process_group", "group_size", "group_ranks", "collective_seq",

@@ -18,6 +18,7 @@ from typing import Final
 HASHED: Final = (
     "facts",
     "intervals",
+    "loaders/communicator_ranks",
     "loaders/companion_files",
     "loaders/execution_trace_files",
     "loaders/graph_capture_files",
@@ -26,6 +27,7 @@ HASHED: Final = (
     "loaders/options",
     "loaders/programs",
     "loaders/provenance_files",
+    "loaders/recorded_kernels",
     "loaders/run_names",
     "loaders/tables",
     "loaders/trace_files",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import resource
 from pathlib import Path
 from typing import Final
 
 from tests.fuzz.databases import run
+from tests.fuzz.pickles import peak_kb
 from tests.fuzz.rocprof_recordings import recording
 from tests.rocprof_files import write_database
 
@@ -17,7 +17,7 @@ MOST_KB: Final = 1 << 20
 def case(seed: int) -> None:
     """One database of one process or two."""
     run(seed, _make)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < MOST_KB
+    assert peak_kb() < MOST_KB
 
 
 def _make(path: Path, rng: random.Random) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import resource
 import tempfile
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ import polars as pl
 
 import profframe
 from profframe import ProfframeError, Trace
+from tests.fuzz.pickles import peak_kb
 from tests.fuzz.rocprof_recordings import HOSTILE, recording
 from tests.fuzz.verbs import check_verb
 from tests.rocprof_files import document
@@ -59,7 +59,7 @@ def case(seed: int) -> None:
             _check(trace, whole, change)
         if not rng.randrange(3):
             check_verb("info", str(path))
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < MOST_KB
+    assert peak_kb() < MOST_KB
 
 
 def _loaded(path: Path) -> tuple[Trace | None, str]:

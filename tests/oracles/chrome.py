@@ -531,7 +531,30 @@ def _allocation(args: Mapping[str, Any]) -> Row:
 
 def _samples(row: Row, args: Any) -> list[Row]:
     values = args if isinstance(args, dict) and args else {None: None}
-    return [row | {"series": series, "value": _number(v)} for series, v in values.items()]
+    device = {"device": _device_of_counter(str(row["pid"]), row["name"] or "")}
+    return [
+        row
+        | device
+        | {"series": series, "value": _number(v), "unit": _unit(row["name"]) or _unit(series)}
+        for series, v in values.items()
+    ]
+
+
+_COUNTED: Final = {"W", "mW", "%", "C", "Hz", "MHz", "B/s", "GB/s", "bytes"}
+"""Units in brackets behind the names of counters in real traces."""
+
+
+def _unit(name: str | None) -> str | None:
+    unit = (name or "").removesuffix(")").rpartition("(")[2]
+    return unit if (name or "").endswith(f"({unit})") and unit in _COUNTED else None
+
+
+def _device_of_counter(process: str, name: str) -> int | None:
+    """In a process `GPU 3 Counters`, or with a name like `GPU 3 Utilization`."""
+    for words in (process.split(), name.split()):
+        if words[:1] == ["GPU"] and len(words) > 1 and words[1].isdecimal():
+            return int(words[1])
+    return None
 
 
 def _number(value: object) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import os
 import shutil
 import subprocess
@@ -20,6 +21,10 @@ import profframe
 from profframe import schema
 from profframe.cli import run as command_line
 from profframe.conversion import staging
+from profframe.loaders import recorded_kernels
+from profframe.query import macros
+from profframe.query.catalogue import find
+from profframe.query.header import sql_directory
 from profframe.store import facts_version, maintenance
 from tests.batch.sources import names, write
 
@@ -29,7 +34,10 @@ OTHER: Final = "0123456789abcdef"
 CHANGES_NO_NUMBER: Final = {
     "errors": "messages",
     "loaders.discovery": "which files are read; their names and contents are known by themselves",
+    "query.catalogue": "where SQL is; what it says is in the version of `loaders.recorded_kernels`",
     "query.frames": "rows as a user reaches them",
+    "query.header": "where SQL is",
+    "query.macros": "which macros SQL calls; what they say is in that version, too",
     "query.selection": "which rows are asked for",
     "query.sources": "where rows are",
     "store.cache": "where a store is kept, by the version",
@@ -192,6 +200,13 @@ def test_an_upgrade_is_not_served_the_numbers_of_before(package: Path, tmp_path:
     devices.write_bytes(devices.read_bytes() + b"\n")
     assert ask() == ["2", "['another_version']", "written"]
     assert ask() == ["2", "[]", "unchanged"]
+
+
+def test_the_version_changes_with_the_sql_that_joins_records_with_kernels() -> None:
+    sql = find(sql_directory() / "inner" / "recorded_kernels.sql").sql
+    texts = "\n".join([*macros.definitions(sql).values(), sql])
+    code = "\n".join(line for line in texts.splitlines() if not line.lstrip().startswith("--"))
+    assert recorded_kernels.SQL_VERSION == hashlib.blake2b(code.encode(), digest_size=8).hexdigest()
 
 
 @contextmanager
