@@ -9,6 +9,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -68,7 +69,7 @@ def content(seed: int) -> bytes:
         if change == 0:
             del lines[at]
         elif change == 1:
-            lines.insert(random.randrange(len(lines)), lines[at])
+            lines.insert(random.randrange(len(lines)), deepcopy(lines[at]))
         else:
             _change(lines[at], random)
         if not lines:
@@ -96,9 +97,11 @@ def _change(line: Any, random: Random) -> None:
     if change == 0:
         del holder[key]
     elif change == 1:
-        holder[random.choice((_HOSTILE, "coll_perf", "header", "dump_stats"))] = holder[key]
+        holder[random.choice((_HOSTILE, "coll_perf", "header", "dump_stats"))] = deepcopy(
+            holder[key]
+        )
     else:
-        holder[key] = random.choice(_ODD)
+        holder[key] = deepcopy(random.choice(_ODD))
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
