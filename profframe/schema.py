@@ -17,6 +17,9 @@ import pyarrow as pa
 SCHEMA_VERSION: Final = 15
 """Version of the tables below; a store of another version is refused."""
 
+UTC_NS: Final = 1_200_000_000_000_000_000
+"""A source's time from here on, in 2008, is since 1970; clocks since a machine started are behind."""
+
 TEXT: Final = pa.string()
 """Text that seldom repeats."""
 NAME: Final = pa.dictionary(pa.int32(), pa.string())

@@ -17,7 +17,7 @@ from profframe import schema
 from profframe.errors import NotATraceError
 from profframe.facts.fact import Note, Tables
 from profframe.loaders.discovery import Source, paths_of, trace_files
-from profframe.readers import RawTrace, read
+from profframe.readers import RawTrace, flight_recorder, read
 from profframe.readers.json import exact
 from profframe.store.layout import checksum
 
@@ -25,7 +25,6 @@ _SHARED: Final = "stacks"
 """The only table that several of them may have rows of, but for that of records."""
 _RECORDS: Final = "recorded_collectives"
 """A flight recorder and a plugin of NCCL may both have rows of it."""
-_OF_FLIGHT_RECORDER: Final = "flight_recorder"
 _OF_EVENTS: Final = ("event_id", "linked_by")
 """Columns of an execution trace that link its nodes to events."""
 
@@ -133,7 +132,7 @@ def with_recorders(names: Iterable[str], records: Iterable[pa.Table]) -> list[st
     """Names of tables, where that of records is told apart by who recorded them."""
     kinds: set[str] = set()
     for rows in records:
-        is_of_dump = pc.equal(rows["recorder"].cast(pa.string()), _OF_FLIGHT_RECORDER)
+        is_of_dump = pc.equal(rows["recorder"].cast(pa.string()), flight_recorder.FORMAT)
         kinds |= {f"{_RECORDS} of {is_own}" for is_own in pc.unique(is_of_dump).to_pylist()}
     return [*(name for name in names if name != _RECORDS or not kinds), *sorted(kinds)]
 
@@ -207,7 +206,7 @@ def _shifted(rows: pa.Table, shift: pa.Scalar) -> pa.Table:
 def _all_records(first: pa.Table, second: pa.Table) -> pa.Table:
     """Records of a flight recorder and of a plugin, whose numbers follow those of the recorder."""
     is_of_dump = [
-        pc.equal(t["recorder"].cast(pa.string()), _OF_FLIGHT_RECORDER) for t in (first, second)
+        pc.equal(t["recorder"].cast(pa.string()), flight_recorder.FORMAT) for t in (first, second)
     ]
     numbers = [
         pc.max(t["record_id"].filter(of)).as_py()

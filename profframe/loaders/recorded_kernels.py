@@ -13,6 +13,7 @@ from profframe.facts.fact import Tables
 from profframe.query import macros
 from profframe.query.catalogue import find
 from profframe.query.header import sql_directory
+from profframe.readers import flight_recorder
 from profframe.system.disk_tables import SpooledTable
 
 _RECORDS: Final = "recorded_collectives"
@@ -26,7 +27,6 @@ _COLUMNS: Final = (
     "input_dims", "input_types", "kernel_category",
 )  # fmt: skip
 """Columns of events that collectives are found by."""
-_OF_FLIGHT_RECORDER: Final = "flight_recorder"
 
 
 def with_kernels(tables: Tables, rank: int | None) -> Tables:
@@ -43,7 +43,7 @@ def with_kernels(tables: Tables, rank: int | None) -> Tables:
     if records is None or not records.num_rows:
         return tables
     own = records["recorder"].cast(pa.string())
-    if not pc.any(pc.not_equal(own, _OF_FLIGHT_RECORDER)).as_py():
+    if not pc.any(pc.not_equal(own, flight_recorder.FORMAT)).as_py():
         return tables
     events = tables["events"]
     events = events.select([name for name in _COLUMNS if name in events.column_names])

@@ -24,7 +24,6 @@ PINNED_MEMORY: Final = "pinned host"
 """Rows of `profframe.diff_memory` of pinned memory of the host."""
 _NAMED: Final = pl.col("name").fill_null("(no name)")
 _KEYS: Final = ("run", "rank", "device_type", "device")
-_UTC_NS: Final = 1_200_000_000_000_000_000
 
 
 def headline(
@@ -206,4 +205,4 @@ def _free(segments: pl.DataFrame) -> str:
 
 def _when(time_ns: int) -> str:
     """A time in words: a date, or a time without a known origin."""
-    return moment(time_ns) if time_ns >= _UTC_NS else units.duration(time_ns)
+    return moment(time_ns) if time_ns >= schema.UTC_NS else units.duration(time_ns)

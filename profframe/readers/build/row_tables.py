@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.ma  # Arrow would import it for its first array, in the middle of the first load
@@ -261,6 +261,21 @@ class Header:
     metadata: str | None = None
     run: str | None = None
     """Run, if the source says it."""
+
+
+class HeaderOfClock(Protocol):
+    """The header of a source, of which its rows tell whether its clock is UTC."""
+
+    def __call__(self, *, is_utc: bool) -> Header:
+        """The header."""
+
+
+def header_of(rows: Rows, header: HeaderOfClock) -> Header:
+    """The header of a source that names neither its clock nor the type of devices, by its rows."""
+    first_ns = earliest(rows)
+    own = header(is_utc=first_ns is not None and first_ns >= schema.UTC_NS)
+    used_device = has_values(rows[RowTable.EVENTS]["device"])
+    return replace(own, device_type="CUDA") if used_device else own
 
 
 @dataclass(slots=True)

@@ -30,7 +30,6 @@ _CATEGORIES: Final = (
     "autograd_detail", None,
 )  # fmt: skip
 """Of each number that torch writes."""
-_UTC_NS: Final = 1_200_000_000_000_000_000
 _BLANKS: Final = b" \t\r\n"
 Ints = npt.NDArray[np.int64]
 
@@ -106,7 +105,7 @@ def read(
     }
     times = time[has_time]
     span = (int(times.min()), int(times.max())) if len(times) else (None, None)
-    clock = "unknown" if span[0] is None else "utc" if span[0] >= _UTC_NS else "relative"
+    clock = "unknown" if span[0] is None else "utc" if span[0] >= schema.UTC_NS else "relative"
     return assemble_without_events(
         {
             "allocations": _table(schema.ALLOCATIONS, allocations, len(first)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import polars as pl
@@ -23,10 +23,8 @@ from profframe.readers.build.row_tables import (
     Header,
     Quality,
     RawTrace,
-    RowTable,
-    earliest,
     gather,
-    has_values,
+    header_of,
 )
 from profframe.readers.json import exact
 from profframe.readers.rocprof import DATABASE
@@ -65,7 +63,6 @@ _BASES: Final = tuple(sorted((*_DESCRIBING, *_EVENTS), key=len, reverse=True))
 _MARKS: Final = ("rocpd_info_process", "rocpd_info_agent", "rocpd_event", "rocpd_kernel_dispatch")
 """Tables that earlier formats of the same name did not have."""
 _VERSION: Final = "3"
-_UTC_NS: Final = 1_200_000_000_000_000_000
 _PREFIX: Final = "MEMORY_ALLOCATION_"
 _ALONE: Final = (None, None)
 _LEVELS: Final = {"REAL": "", "VIRTUAL": "VMEM_"}
@@ -88,10 +85,7 @@ def read(database: SqliteFile, spool: Spool | None = None) -> RawTrace:
     source.check_versions()
     rows = gather(source.batches(), spool)
     source.note_leftovers()
-    first_ns = earliest(rows)
-    header = source.header(is_utc=first_ns is not None and first_ns >= _UTC_NS)
-    if has_values(rows[RowTable.EVENTS]["device"]):
-        header = replace(header, device_type="CUDA")
+    header = header_of(rows, source.header)
     return assemble(rows, header, source.quality, 0, unread=source.accounted)
 
 

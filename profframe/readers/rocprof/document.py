@@ -8,7 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import polars as pl
@@ -22,10 +22,8 @@ from profframe.readers.build.row_tables import (
     Header,
     Quality,
     RawTrace,
-    RowTable,
-    earliest,
     gather,
-    has_values,
+    header_of,
 )
 from profframe.readers.bytes import ByteSource
 from profframe.readers.json.opening import NoArrayError, is_readable
@@ -66,7 +64,6 @@ _ALWAYS: Final = (
     *(f"{word}_{axis}" for word in ("workgroup", "grid") for axis in "xyz"),
 )  # fmt: skip
 """Columns that every record has a value in; those of times have notes of their own."""
-_UTC_NS: Final = 1_200_000_000_000_000_000
 _MOST: Final = 1 << 63
 
 
@@ -86,11 +83,7 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
     trace = _Trace(text)
     rows = gather(trace.batches(), spool)
     quality = trace.quality(source)
-    first_ns = earliest(rows)
-    header = trace.header(is_utc=first_ns is not None and first_ns >= _UTC_NS)
-    if has_values(rows[RowTable.EVENTS]["device"]):
-        header = replace(header, device_type="CUDA")
-    return assemble(rows, header, quality, text.dropped, unread=trace.unread)
+    return assemble(rows, header_of(rows, trace.header), quality, text.dropped, unread=trace.unread)
 
 
 @dataclass(slots=True)

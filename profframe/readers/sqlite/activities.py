@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 import duckdb
@@ -26,9 +26,8 @@ from profframe.readers.build.row_tables import (
     RawTrace,
     RowTable,
     conform,
-    earliest,
     gather,
-    has_values,
+    header_of,
 )
 from profframe.readers.sqlite import nvtx
 from profframe.readers.sqlite.cupti import device_lines, names_by_code
@@ -39,8 +38,6 @@ from profframe.system.disk_tables import Spool
 _LONGEST: Final = pa.scalar(LONGEST_NS, INT64)
 _SHORTEST: Final = pa.scalar(-LONGEST_NS, INT64)
 _UNKNOWN: Final = pa.scalar(None, INT64)
-_UTC_NS: Final = 1_200_000_000_000_000_000
-"""Times from this one on, in nanoseconds, are since the epoch (the year 2008)."""
 
 PREFIX: Final = "CUPTI_ACTIVITY_KIND_"
 """Beginning of the names of tables with CUPTI's activities."""
@@ -119,10 +116,7 @@ class Activities(ABC):
             source = cls(database, connection)
             rows = gather(source.batches(), spool)
             source.note_leftovers()
-            first_ns = earliest(rows)
-            header = source.header(is_utc=first_ns is not None and first_ns >= _UTC_NS)
-            if has_values(rows[RowTable.EVENTS]["device"]):
-                header = replace(header, device_type="CUDA")
+            header = header_of(rows, source.header)
             return assemble(rows, header, source.quality, 0, unread=source.accounted)
 
     @abstractmethod
