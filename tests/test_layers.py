@@ -24,6 +24,7 @@ PACKAGE = Path(__file__).parent.parent / "profframe"
 ROOMS = (
     "errors",
     "system",
+    "remote",
     "schema",
     "intervals",
     "native",

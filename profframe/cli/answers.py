@@ -153,7 +153,7 @@ def _is_source(name: str) -> bool:
     from profframe.query import analyses
     from profframe.query.catalogue import catalogue
 
-    if not Path(name).exists() or name.endswith(".sql"):
+    if not (Path(name).exists() or is_url(name)) or name.endswith(".sql"):
         return False
     return name not in {answer.name for answer in catalogue()} and analyses.find(name) is None
 

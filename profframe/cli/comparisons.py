@@ -24,7 +24,7 @@ from profframe.cli.verbs import (
     verbs,
     with_facts,
 )
-from profframe.errors import AnswerError
+from profframe.errors import AnswerError, without_secrets
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -193,7 +193,7 @@ def diff(
         lambda width: diff_text.report(
             rows,
             sums,
-            (base, other),
+            (without_secrets(base), without_secrets(other)),
             notes,
             verdicts=verdicts,
             columns=output.columns,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from typing import Final
 import click
 
 from profframe.cli.messages import warn
+from profframe.errors import ExportError, StoreError
 from profframe.show.units import size
 
 SWITCH: Final = "PROFFRAME_CACHE"
@@ -44,22 +45,42 @@ with_cache = click.option(
     default=None,
     expose_value=False,
     callback=_note,
-    help="Keep a large trace for the next command; default: on a terminal.",
+    help="Keep a large trace, and copies of URLs, for the next command; default: on a terminal.",
 )
 """The option of every verb that loads traces."""
 
 
-def place(sources: Sequence[str]) -> Path | None:
-    """The folder that keeps what is loaded from these sources; None if nothing does."""
-    ctx = click.get_current_context(silent=True)
-    if ctx is None or not _is_wanted(ctx.meta.get(_WANTED)):
-        return None
-    from profframe.loaders.discovery import Files, discover
+def place(source: object) -> Path | None:
+    """The folder that keeps what is loaded from a source that was discovered; None if none does."""
+    from profframe.loaders.discovery import Files
 
-    files = discover([*sources])
-    if not isinstance(files, Files) or sum(map(_text_bytes, files.paths)) < LEAST_BYTES:
+    if not isinstance(source, Files) or not _is_on():
         return None
-    return folder()
+    return folder() if sum(map(_text_bytes, source.paths)) >= LEAST_BYTES else None
+
+
+def folder_of_downloads() -> Path | None:
+    """The folder that keeps copies of files of URLs, cut to its size at the end; None if none does.
+
+    Files of any size are worth it: the network is slower than the disk.
+    """
+    if not _is_on():
+        return None
+    from profframe.store.cache import cache_folder, entries
+
+    try:
+        kept = cache_folder(folder())
+    except (StoreError, ExportError) as error:
+        warn_of(error)
+        return None
+    is_new = not any(entry.is_download for entry in entries(kept))
+    click.get_current_context().call_on_close(lambda: _cut(kept, is_new=is_new))
+    return kept
+
+
+def _is_on() -> bool:
+    ctx = click.get_current_context(silent=True)
+    return ctx is not None and _is_wanted(ctx.meta.get(_WANTED))
 
 
 def _is_wanted(option: bool | None) -> bool:
@@ -131,12 +152,32 @@ def _keep(folder: Path, keep: Callable[[], bool]) -> None:
     except Exception as error:  # noqa: BLE001 - the answer is out: nothing makes it an error
         warn_of(error)
         return
-    if now and not before:
-        click.echo(
-            f"{folder}: keeps this trace for the next command, {size(now[0].bytes).strip()}; "
-            f"--no-cache or {SWITCH}=0 keeps none, profframe cache clear removes all",
-            err=True,
-        )
+    traces = [entry for entry in now if not entry.is_download]
+    if traces and all(entry.is_download for entry in before):
+        _note_kept(folder, "this trace", traces[0].bytes)
+
+
+def _cut(folder: Path, *, is_new: bool) -> None:
+    """Remove what was used least recently, until the folder is no larger than it may be."""
+    from profframe.store.cache import entries, trim
+
+    try:
+        now = entries(folder)
+        trim(folder, most_bytes(folder, sum(entry.bytes for entry in now)))
+    except Exception as error:  # noqa: BLE001 - the answer is out: nothing makes it an error
+        warn_of(error)
+        return
+    copies = [entry.bytes for entry in now if entry.is_download]
+    if is_new and copies:
+        _note_kept(folder, "copies of URLs", sum(copies))
+
+
+def _note_kept(folder: Path, what: str, number: int) -> None:
+    click.echo(
+        f"{folder}: keeps {what} for the next command, {size(number).strip()}; --no-cache or "
+        f"{SWITCH}=0 keeps none, profframe cache clear removes all",
+        err=True,
+    )
 
 
 def warn_of(error: Exception) -> None:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,26 +31,30 @@ def load(
     facts: Mapping[str, Any] = NO_FACTS,
 ) -> Trace:
     """Load traces as one; options are those of `profframe.load`."""
+    from profframe.loaders.discovery import Files, discover
     from profframe.loaders.load import load as load_traces
     from profframe.loaders.load import load_from_cache
+    from profframe.loaders.remote_copies import fetched
     from profframe.loaders.tables import UNREADABLE_FILE
-    from profframe.store import is_store
 
-    folder = keeping.place(sources)
     with closing(LoadingBar()) as bar:
+        source = discover([*sources])
+        if isinstance(source, Files) and source.remote:
+            source = fetched(source, keeping.folder_of_downloads(), partial(bar, what="copying"))
+        folder = keeping.place(source)
         options = {"run": run, "rank": rank, "progress": bar, **facts}
         trace = None
-        if folder is not None:
+        if folder is not None and isinstance(source, Files):
             try:
-                trace, keep = load_from_cache([*sources], folder, **options)
+                trace, keep = load_from_cache(source, folder, **options)
             except (StoreError, ExportError) as error:  # of the cache, or the next line says it
                 keeping.warn_of(error)
             else:
                 if keep is not None:
                     keeping.keep_at_end(folder, keep)
         if trace is None:
-            trace = load_traces([*sources], **options)
-    if not is_store(Path(sources[0])):
+            trace = load_traces(source, **options)
+    if isinstance(source, Files):
         quality = trace.quality
         for detail in quality["detail"].filter(quality["issue"] == UNREADABLE_FILE):
             warn(detail)

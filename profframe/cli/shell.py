@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from profframe.errors import without_secrets
 from profframe.show.units import visible
 
 _UNREADABLE: Final = re.compile(r"[\ud800-\udfff]")
@@ -46,7 +47,7 @@ def folded(words: Sequence[str], width: int | None, indent: int = 0) -> str:
     Parameters
     ----------
     words
-        Words as they are, not quoted.
+        Words as they are, not quoted; secrets of URLs are left out.
     width
         Columns of a line; None for any.
     indent
@@ -62,6 +63,7 @@ def folded(words: Sequence[str], width: int | None, indent: int = 0) -> str:
     folder/tra\
     ce.json
     """
+    words = [*map(without_secrets, words)]
     quoted = [shell_word(word) for word in words]
     if width is None or indent + len(" ".join(quoted)) <= width:
         return " ".join(quoted)

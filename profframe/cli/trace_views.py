@@ -20,7 +20,7 @@ from profframe.cli.verbs import (
     verbs,
     with_facts,
 )
-from profframe.errors import AnswerError, UnknownNameError
+from profframe.errors import AnswerError, UnknownNameError, without_secrets
 from profframe.server.paging import LEAST_TOKENS, MOST_TOKENS, page
 from profframe.show.units import visible
 
@@ -104,7 +104,9 @@ def show(
         opening = _opening(session, sort)
         commands = next_commands(opening, sources, facts, [*part.options()], output.width)
         more = f" and {len(sources) - 1:,} more" if len(sources) > 1 else ""
-        first = opening_text(f"{sources[0]}{more}", opening, commands, output.width)
+        first = opening_text(
+            without_secrets(f"{sources[0]}{more}"), opening, commands, output.width
+        )
         output.echo(first, *_parts(session, opening, top, output))
 
 
@@ -215,7 +217,7 @@ def info(
         return
     summary, width = trace.summary(), output.width
     parts = [
-        terminal.summary(summary, " ".join(sources)),
+        terminal.summary(summary, without_secrets(" ".join(sources))),
         *(terminal.sentences(words) for words in summary.words.parts),
         *terminal.headers(summary.traces),
         terminal.table(_row_counts(trace), width, "Tables"),

@@ -189,7 +189,7 @@ def _option_of(name: str, flag: Flag) -> Callable[[Callable[..., Any]], Callable
     about: dict[str, Any] = {"help": flag.help, "metavar": flag.metavar}
     words = (flag.name, f"facts_{name}")
     if flag.is_repeatable:
-        return click.option(*words, multiple=True, **about)
+        return click.option(*words, multiple=True, type=SOURCE, **about)
     if flag.choices:
         return click.option(*words, type=click.Choice(flag.choices), **about)
     return one_option(*words, type=FILE, **about)

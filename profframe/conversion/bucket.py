@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from profframe.conversion.staging import Destination, Folder, Record, folder_of
-from profframe.conversion.urls import file_system, is_url, local_path
 from profframe.errors import ProfframeError, StoreError
 from profframe.loaders.run_names import absolute
+from profframe.remote.file_systems import file_system
+from profframe.remote.urls import is_url, local_path
 from profframe.store.layout import STAGED
 from profframe.system.drafts import scratch
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from profframe.conversion.urls import files_of, is_url, local_path, path_of
 from profframe.errors import ParameterError, ProfframeError, SourceError, without_secrets
 from profframe.loaders.discovery import trace_files
 from profframe.loaders.run_names import (
@@ -21,6 +20,8 @@ from profframe.loaders.run_names import (
     readable,
 )
 from profframe.readers import is_pipe
+from profframe.remote.file_systems import files_of
+from profframe.remote.urls import is_url, local_path, path_of
 
 _PARTS: Final = re.compile(r"(\{[^{}]*\}|\*)")
 _MOST_RANKS: Final = 1 << 31
@@ -202,9 +203,9 @@ def _expanded(source: Source) -> Iterator[Item]:
     if isinstance(source, str) and is_url(source):
         local = local_path(source)
         if local is None:
-            for url, size, is_named in files_of(source):
-                is_required = is_named or has_trace_suffix(Path(path_of(url)))
-                yield Item(url, size, is_required=is_required)
+            for file in files_of(source):
+                is_required = file.is_named or has_trace_suffix(Path(path_of(file.url)))
+                yield Item(file.url, file.size or 0, is_required=is_required)
             return
         source = local
     files = trace_files([source])

@@ -7,15 +7,18 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from profframe.conversion.pool import LocalPool, cores, limit_threads
-from profframe.conversion.urls import local_file
 from profframe.errors import NotATraceError, ProfframeError, SourceError, StoreError
+from profframe.readers.bytes import ByteSource
+from profframe.remote import file_systems
+from profframe.remote.urls import is_url
+from profframe.system.drafts import scratch
 from profframe.system.memory_limit import is_memory_error, refusal_message
 
 if TYPE_CHECKING:
@@ -108,7 +111,7 @@ def _convert(task: Task, progress: Progress | None) -> Report | None:
     from profframe.conversion.staging import options_text, staging_key
 
     store = destination(task.store)
-    with local_file(task.source) as path, _source_errors(task, path):
+    with _local_file(task.source) as path, file_systems.named(path, task.source):
         content = _hash(path)
         options = options_text(task.run, task.rank, task.facts)
         staged_key = staging_key(task.name, content, options)
@@ -174,14 +177,14 @@ def _shared(facts: FactOptions) -> FactOptions:
 
 
 @contextmanager
-def _source_errors(task: Task, path: Path) -> Iterator[None]:
-    """Make errors name the source instead of its local copy."""
-    try:
-        yield
-    except ProfframeError as error:
-        if str(path) == task.source:
-            raise
-        raise type(error)(str(error).replace(str(path), task.source)) from error
+def _local_file(source: str) -> Iterator[Path]:
+    """A local file with the content of a source, and the last names of its path."""
+    if is_url(source):
+        with scratch() as folder:
+            yield file_systems.copied(file_systems.RemoteFile(source), folder)[0]
+        return
+    with closing(ByteSource(Path(source))) as stream, stream.file() as file:
+        yield file
 
 
 def join(store: Destination, choice: Join) -> Record:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
@@ -16,9 +17,11 @@ import pyarrow.compute as pc
 from profframe import schema
 from profframe.errors import NotATraceError
 from profframe.facts.fact import Note, Tables
-from profframe.loaders.discovery import Source, paths_of, trace_files
+from profframe.loaders.discovery import Files, Source, paths_of, trace_files
+from profframe.loaders.remote_copies import fetched
 from profframe.readers import RawTrace, flight_recorder, read
 from profframe.readers.json import exact
+from profframe.remote.file_systems import RemoteFile, named
 from profframe.store.layout import checksum
 
 _SHARED: Final = "stacks"
@@ -45,14 +48,20 @@ class GivenFiles:
         The files.
     optional : frozenset of pathlib.Path
         Those that a folder or a pattern led to.
+    remote : mapping
+        Files of URLs, by the paths of their copies.
+    copies : tuple
+        What keeps these copies, in this process.
     """
 
     paths: tuple[Path, ...]
     optional: frozenset[Path] = frozenset()
+    remote: Mapping[Path, RemoteFile] = field(default_factory=dict)
+    copies: tuple[object, ...] = ()
 
     @classmethod
     def of(cls, source: Source | Iterable[Source]) -> Self:
-        """The files that a path, glob or folder, or several of these, leads to.
+        """The files that a path, URL, glob or folder, or several of these, leads to.
 
         Raises
         ------
@@ -60,9 +69,27 @@ class GivenFiles:
             It leads to no file.
         ParameterError
             It is not a path, or it is a store.
+        SourceError
+            A URL cannot be read.
         """
-        files = trace_files(given_paths(source))
-        return cls(files.paths, files.optional)
+        return cls.of_files(fetched(trace_files(given_paths(source))))
+
+    @classmethod
+    def of_files(cls, files: Files) -> Self:
+        """Files that were looked for, on this machine."""
+        return cls(files.paths, files.optional, files.remote, files.copies)
+
+    def shown(self, path: Path) -> str:
+        """What people call a file: its path, or its URL without secrets."""
+        return self.remote[path].shown if path in self.remote else str(path)
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Let errors name the URLs of copies."""
+        with ExitStack() as stack:
+            for path, file in self.remote.items():
+                stack.enter_context(named(path, file.url))
+            yield
 
     @cached_property
     def content(self) -> str:
@@ -77,7 +104,8 @@ class GivenFiles:
 
     def __getstate__(self) -> dict[str, Any]:
         """The files and their fingerprint, without what was read of them."""
-        return {"paths": self.paths, "optional": self.optional, "content": self.content}
+        state = {"paths": self.paths, "optional": self.optional, "content": self.content}
+        return {**state, "remote": self.remote, "copies": ()}
 
     @property
     def _key(self) -> tuple[object, ...]:
@@ -104,11 +132,13 @@ class JoinedFiles(GivenFiles):
         SourceError
             A file cannot be read, or is of another format.
         """
-        sources = [(path, read(path)) for path in self.paths]
+        with self.named():
+            sources = [(path, read(path)) for path in self.paths]
         for path, raw in sources:
             if raw.header.format != self.format:
                 raise NotATraceError(
-                    f"{path}: a trace of format {raw.header.format!r}, not {self.described}"
+                    f"{self.shown(path)}: a trace of format {raw.header.format!r}, not "
+                    f"{self.described}"
                 )
         return sources
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -14,11 +14,13 @@ from typing import Final
 from profframe import store
 from profframe.errors import NoTraceFoundError, ParameterError, SourceError, nearest
 from profframe.readers import torch as live
+from profframe.remote.file_systems import RemoteFile, files_of
+from profframe.remote.urls import is_url, last_names, local_path, was_url
+from profframe.store.cache import DOWNLOAD
 
 Source = str | os.PathLike[str]
 
 _MOST_ENTRIES: Final = 10_000
-_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _LEAST_ALIKE: Final = 0.7
 """Minimum similarity of a suggested path to the missing one."""
 _STDIN: Final = Path("/dev/stdin")
@@ -41,14 +43,33 @@ class StoreFolder:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Files to read; those of a directory or a glob are optional: they may be no traces."""
+    """Files to read.
+
+    Attributes
+    ----------
+    paths
+        Their paths on this machine, of each file of a URL where its copy is, once it is `fetched`.
+    optional
+        Those of a directory or a glob, which may be no traces.
+    remote
+        Files of URLs whose copies are among the paths.
+    copies
+        What keeps the copies, as long as it exists.
+    """
 
     paths: tuple[Path, ...]
     optional: frozenset[Path]
+    remote: Mapping[Path, RemoteFile] = field(default_factory=dict)
+    copies: tuple[object, ...] = ()
+
+    def shown(self, path: Path) -> str:
+        """What people call a file: its path, or its URL without secrets."""
+        file = self.remote.get(path)
+        return str(path) if file is None else file.shown
 
 
 def discover(source: object) -> LiveProfile | StoreFolder | Files:
-    """Recognise a source.
+    """Recognise a source; what was recognised is returned as it is.
 
     Raises
     ------
@@ -59,6 +80,8 @@ def discover(source: object) -> LiveProfile | StoreFolder | Files:
     SourceError
         It is a `profframe.profile` in which no cycle has ended.
     """
+    if isinstance(source, (Files, StoreFolder)):
+        return source
     if isinstance(source, live.Recorder):
         return LiveProfile(source.finished_cycles())
     if live.knows(source):
@@ -99,16 +122,25 @@ def paths_of(source: object) -> list[Source]:
 
 
 def trace_files(sources: Iterable[Source]) -> Files:
-    """The files that paths, globs and directories lead to, each once.
+    """The files that paths, URLs, globs and directories lead to, each once.
 
     Raises
     ------
     NoTraceFoundError
         A source leads to no file.
+    SourceError
+        A URL cannot be read.
     """
     paths: list[Path] = []
     required: set[Path] = set()
-    for source in sources:
+    remote: dict[Path, RemoteFile] = {}
+    for source in map(_local, sources):
+        if isinstance(source, str) and is_url(source) and not Path(source).exists():
+            copies = {_place(file): file for file in files_of(source)}
+            required |= {path for path, file in copies.items() if file.is_named}
+            paths += copies
+            remote |= copies
+            continue
         path = _STDIN if os.fspath(source) == "-" else Path(source)
         if store.is_store(path):
             raise ParameterError(f"{path} is a store, which must be the only source")
@@ -123,12 +155,6 @@ def trace_files(sources: Iterable[Source]) -> Files:
         elif path.exists():
             required.add(path)
             paths.append(path)
-        elif _URL.match(os.fspath(source)):
-            raise NoTraceFoundError(
-                f"{os.fspath(source)}: a URL, which load does not open: download it and load the "
-                "file, or write it into a store with profframe convert URL -o STORE "
-                "(pip install 'profframe[cloud]') and load that"
-            )
         elif glob.has_magic(str(path)):
             names = glob.glob(str(path), recursive=True)  # noqa: PTH207 -- Path.glob takes no absolute pattern
             matches = sorted(map(Path, names))
@@ -138,6 +164,8 @@ def trace_files(sources: Iterable[Source]) -> Files:
             if not files:
                 raise NoTraceFoundError(f"{path}: no file matches the pattern")
             paths += files
+        elif was_url(str(path)):
+            raise NoTraceFoundError(f"{path}: no such file; a URL is given as text, not as a Path")
         else:
             near = _nearest(path)
             hint = f"; did you mean {near}?" if near else ""
@@ -146,7 +174,19 @@ def trace_files(sources: Iterable[Source]) -> Files:
     if not paths:
         raise NoTraceFoundError("nothing to load: the list of sources is empty")
     unique = tuple({path.absolute(): path for path in reversed(paths)}.values())[::-1]
-    return Files(unique, frozenset(unique) - required)
+    return Files(unique, frozenset(unique) - required, remote)
+
+
+def _local(source: Source) -> Source:
+    """The path of a URL that names a file of this machine; anything else as it is."""
+    return (local_path(source) if isinstance(source, str) else None) or source
+
+
+def _place(file: RemoteFile) -> Path:
+    """Where the copy of a file would be, which is the same for each copy of this version."""
+    key = hashlib.blake2b(digest_size=16)
+    key.update(f"{file.shown}\0{file.version}".encode("utf-8", "surrogateescape"))
+    return Path(f"{DOWNLOAD}{key.hexdigest()}", *last_names(file.url))
 
 
 def _nearest(path: Path) -> str | None:

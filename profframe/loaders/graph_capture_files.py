@@ -67,10 +67,11 @@ class Captures(GivenFiles):
         skipped: list[SourceError] = []
         for path in self.paths:
             try:
-                if (of_file := _stacks(path)) is not None:
-                    stacks.append(of_file)
-                else:
-                    sources += _sources(path)
+                with self.named():
+                    if (of_file := _stacks(path)) is not None:
+                        stacks.append(of_file)
+                    else:
+                        sources += _sources(path)
             except SourceError as error:
                 if path not in self.optional:
                     raise

@@ -13,6 +13,7 @@ from profframe.facts.device_catalogue import Devices
 from profframe.facts.kernel_categories import Categories
 from profframe.loaders.discovery import Files, LiveProfile, Source, StoreFolder, discover
 from profframe.loaders.options import FACT_OPTIONS, LoadOptions, Progress, fact_options
+from profframe.loaders.remote_copies import fetched
 from profframe.loaders.run_names import NamedTrace
 from profframe.loaders.tables import combine
 from profframe.loaders.trace_files import open_files, open_or_keep
@@ -203,12 +204,12 @@ def load(
         case StoreFolder(path):
             return open_store(path, options)
         case Files() as files:
-            return open_files(files, options)
+            return open_files(fetched(files, options.cache, progress), options)
 
 
 @system_memory()
 def load_from_cache(
-    source: Source | Sequence[Source],
+    source: Source | Sequence[Source] | Files,
     folder: Path,
     *,
     run: str | None = None,
@@ -228,7 +229,7 @@ def load_from_cache(
     files = discover(source)
     if not isinstance(files, Files):
         raise ParameterError("a cache is for files")
-    return open_or_keep(files, options, folder)
+    return open_or_keep(fetched(files, folder, progress), options, folder)
 
 
 def load_nvprof(path: Source, run: str | None = None, rank: int | None = None) -> Trace:

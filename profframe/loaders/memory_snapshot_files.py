@@ -24,7 +24,7 @@ class MemorySnapshots(JoinedFiles):
         if chosen is None or not fit_together(map(own_parts, (tables, chosen[1].tables))):
             return tables
         path, raw = chosen
-        return with_rows_of(tables, raw, readable(str(path)))
+        return with_rows_of(tables, raw, readable(self.shown(path)))
 
     def _of(self, rank: int | None, *, is_alone: bool) -> tuple[Path, RawTrace] | None:
         of_rank = [

@@ -15,10 +15,12 @@ from profframe.errors import NoTraceFoundError
 from profframe.facts.fact import Note, Tables
 from profframe.loaders.companion_files import GivenFiles, given_paths
 from profframe.loaders.discovery import Source, trace_files
+from profframe.loaders.remote_copies import fetched
 from profframe.loaders.run_names import readable
 from profframe.loaders.tables import skipped_file
 from profframe.readers.provenance import CompiledGraph
 from profframe.readers.provenance.reading import ReadProvenance, is_named_so, read
+from profframe.remote.file_systems import RemoteFile
 
 _EXPECTED: Final = (
     "inductor_provenance_tracking_*.json, kernel_information.json, output_code.py, or "
@@ -44,18 +46,22 @@ class Provenance(GivenFiles):
         """
         paths: list[Path] = []
         optional: set[Path] = set()
+        remote: dict[Path, RemoteFile] = {}
+        copies: list[object] = []
         for path in given_paths(source):
             if Path(path).is_dir():
                 below = _below(Path(path))
                 optional.update(below)
                 paths += below
                 continue
-            files = trace_files([path])
+            files = fetched(trace_files([path]))
+            remote |= files.remote
+            copies += files.copies
             optional |= files.optional
             paths += files.paths
         if not paths:
             raise NoTraceFoundError("provenance: no files are given")
-        return cls((*dict.fromkeys(paths),), frozenset(optional))
+        return cls((*dict.fromkeys(paths),), frozenset(optional), remote, (*copies,))
 
     def graphs_of(self, rank: int | None) -> Sequence[CompiledGraph]:
         """The graphs that a process of a rank may have compiled.
@@ -80,7 +86,8 @@ class Provenance(GivenFiles):
 
     @cached_property
     def _read(self) -> ReadProvenance:
-        return read(self.paths, self.optional)
+        with self.named():
+            return read(self.paths, self.optional)
 
 
 def _below(folder: Path) -> list[Path]:

@@ -21,6 +21,7 @@ from profframe.readers import RawTrace, members_of
 from profframe.readers.archives import archive_of, without_suffix
 from profframe.readers.formats import JOINED_FORMATS
 from profframe.readers.ranks import PLACES, PLAIN, Place, place_of, rank_at, rank_of
+from profframe.remote.urls import path_of
 
 RankedFile: TypeAlias = tuple[Path, str | None, str | None]
 """A file of a trace, where its rank is from, and its format."""
@@ -48,6 +49,11 @@ class NamedTrace:
     rank: int
     rank_source: str
     is_run_of_path: bool = False
+
+    @property
+    def place(self) -> Path:
+        """Its path, also of a URL."""
+        return self.path if isinstance(self.path, Path) else Path(path_of(self.path))
 
     @property
     def start_ns(self) -> int:
@@ -322,12 +328,12 @@ def _by_program(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
 
 
 def _ranked(trace: NamedTrace) -> RankedFile:
-    return absolute(Path(trace.path)), trace.rank_source, trace.raw.header.format
+    return absolute(trace.place), trace.rank_source, trace.raw.header.format
 
 
 def _origin(trace: NamedTrace) -> Origin:
     tables = trace.raw.tables
-    return origin_of(Path(trace.path), trace.rank).with_tables(tables["traces"], tables["events"])
+    return origin_of(trace.place, trace.rank).with_tables(tables["traces"], tables["events"])
 
 
 def cycles(traces: Sequence[NamedTrace]) -> list[NamedTrace]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Self
@@ -20,6 +20,8 @@ from profframe.loaders.run_names import NamedTrace, cycles, known_rank, name_par
 from profframe.loaders.tables import combine, table_parts
 from profframe.readers import ArchiveError, is_pipe, members_of, read, read_parts
 from profframe.readers.archives import archive_of
+from profframe.remote.file_systems import named
+from profframe.remote.urls import inside
 from profframe.store.cache import cache_folder, publish, signature, store_of, use
 from profframe.store.layout import temporary
 from profframe.store.leftovers import remove_drafts
@@ -96,7 +98,9 @@ class CacheEntry:
         folder = cache_folder(folder)
         signatures = (*map(signature, files.paths),)
         name, facts = (options.run, options.rank), options.facts.key()
-        return cls(files, options, folder, store_of(folder, files.paths, *name, facts), signatures)
+        urls = {path: file.shown for path, file in files.remote.items()}
+        path = store_of(folder, files.paths, *name, facts, urls=urls)
+        return cls(files, options, folder, path, signatures)
 
     def keep(self, tables: Mapping[str, pa.Table]) -> bool:
         """Write what was loaded; False if the files have changed since they were looked at."""
@@ -186,7 +190,7 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
     for path, before in zip(files.paths, accumulate(sizes, initial=0), strict=False):
         progress = _shifted(options.progress, before, sum(sizes))
         try:
-            traces += _named(path, options, progress, skipped, is_alone=is_alone)
+            traces += _of_file(path, files, options, progress, skipped, is_alone=is_alone)
         except SourceError as error:
             if path not in files.optional:
                 raise
@@ -198,6 +202,30 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
         raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {first}")
     _check_use(options.facts, traces)
     return combine(cycles(with_own_ranks(traces)), skipped)
+
+
+def _of_file(
+    path: Path,
+    files: Files,
+    options: LoadOptions,
+    progress: Progress | None,
+    skipped: list[SourceError],
+    *,
+    is_alone: bool,
+) -> list[NamedTrace]:
+    """The traces of a file; those of a copy have the URL, also in what is said of them."""
+    file = files.remote.get(path)
+    if file is None:
+        return _named(path, options, progress, skipped, is_alone=is_alone)
+    errors: list[SourceError] = []
+    with named(path, file.url):
+        traces = _named(path, options, progress, errors, is_alone=is_alone)
+    skipped += [type(e)(str(e).replace(str(path), file.shown)) for e in errors]
+    members = (str(trace.path).removeprefix(str(path)) for trace in traces)
+    return [
+        replace(trace, path=inside(file.shown, member))
+        for trace, member in zip(traces, members, strict=True)
+    ]
 
 
 def _named(
@@ -241,7 +269,7 @@ def _check_use(facts: FactOptions, traces: Sequence[NamedTrace]) -> None:
     """Raise an error for given files that belong to none of the traces."""
     for name, files in facts.joined.items():
         if not any(files.table in trace.raw.tables for trace in traces):
-            shown = ", ".join(map(str, files.paths))
+            shown = ", ".join(map(files.shown, files.paths))
             raise ParameterError(
                 f"{name}: {shown}: belongs to none of the {files.owners} of the traces"
             )
@@ -256,7 +284,8 @@ def _without_given(files: Files, facts: FactOptions) -> Files:
     if not given:
         return files
     paths = [p for p in files.paths if p not in files.optional or p.resolve() not in given]
-    return Files(tuple(paths), files.optional & frozenset(paths)) if paths else files
+    optional = files.optional & frozenset(paths)
+    return replace(files, paths=(*paths,), optional=optional) if paths else files
 
 
 def _shifted(progress: Progress | None, before: int, total: int) -> Progress | None:

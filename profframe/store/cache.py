@@ -14,7 +14,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,8 @@ from profframe.store.member_files import IN_USE
 from profframe.system.atomic_files import atomic_write
 from profframe.system.holds import alone
 
+DOWNLOAD: Final = "url-"
+"""What the name of a folder with the copy of a remote file begins with."""
 _STORE: Final = "store-"
 _NOTES: Final = "seen"
 _MOST_NOTES: Final = 10_000
@@ -85,9 +87,17 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 def store_of(
-    folder: Path, paths: Sequence[Path], run: str | None, rank: int | None, facts: str
+    folder: Path,
+    paths: Sequence[Path],
+    run: str | None,
+    rank: int | None,
+    facts: str,
+    *,
+    urls: Mapping[Path, str],
 ) -> Path:
     """Path of the store for these files in a cache; ``facts`` stands for their fact options.
+
+    Copies of remote files are known by their URLs, wherever they are.
 
     The cache is a `cache_folder`; raises an error if the store there is not private.
     """
@@ -95,9 +105,8 @@ def store_of(
     key.update(repr((facts_version(), run, rank)).encode())
     key.update(facts.encode("utf-8", "surrogatepass"))
     for path in paths:
-        key.update(
-            f"{path.absolute()}\0{_content(folder, path)}\0".encode("utf-8", "surrogateescape")
-        )
+        name = urls.get(path) or path.absolute()
+        key.update(f"{name}\0{_content(folder, path)}\0".encode("utf-8", "surrogateescape"))
     path = folder / f"{_STORE}{key.hexdigest()}"
     _check_private(path)
     return path
@@ -163,8 +172,31 @@ def _is_sound(path: Path) -> bool:
         return False
 
 
+def use_copy(entry: Path, file: Path, size: int | None) -> bool:
+    """Whether a cache has the copy of a remote file, which is then its last used one.
+
+    Parameters
+    ----------
+    entry
+        The folder that the cache has for it.
+    file
+        The copy in that folder; one of another size is removed.
+    size
+        Bytes that it has; None if that is not known.
+    """
+    _check_private(entry)
+    if not entry.is_dir():
+        return False
+    if not file.is_file() or size not in {None, file.stat().st_size}:
+        _remove(entry)
+        return False
+    with suppress(OSError):  # another process has removed it, or the disk can only be read
+        os.utime(entry / IN_USE)
+    return True
+
+
 def publish(draft: Path, path: Path) -> None:
-    """Let a cache have a store that was written beside it."""
+    """Let a cache have a store, or a copy, that was written beside it."""
     (draft / IN_USE).touch(0o600)
     with suppress(OSError):  # another process was faster
         draft.rename(path)
@@ -172,18 +204,23 @@ def publish(draft: Path, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A store in a cache."""
+    """A store in a cache, or the copy of a remote file."""
 
     path: Path
     bytes: int
     used_ns: int
     """When it was last used."""
 
+    @property
+    def is_download(self) -> bool:
+        """Whether it is the copy of a remote file."""
+        return self.path.name.startswith(DOWNLOAD)
+
 
 def entries(folder: Path) -> list[Entry]:
-    """The stores of a cache, the last used one first; none if there is no such folder."""
+    """What a cache has, the last used first; nothing if there is no such folder."""
     stores: list[Entry] = []
-    for path in folder.glob(f"{_STORE}*"):
+    for path in (*folder.glob(f"{_STORE}*"), *folder.glob(f"{DOWNLOAD}*")):
         with suppress(OSError):  # another process has removed it
             files = [file for file in path.rglob("*") if file.is_file()]
             bytes_ = sum(file.stat().st_size for file in files)

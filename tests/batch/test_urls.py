@@ -20,8 +20,8 @@ import profframe
 from profframe import cli
 from profframe.conversion.bucket import Bucket
 from profframe.conversion.inputs import Item
-from profframe.conversion.urls import is_url, path_of
 from profframe.errors import ProfframeError, SourceError
+from profframe.remote.urls import is_url, path_of
 from tests import needs
 from tests.batch.sources import assert_same, content, loaded, write
 from tests.conftest import ROOT, Run
@@ -165,7 +165,10 @@ def test_a_url_is_shown_and_stored_without_its_secrets(
     assert set(profframe.convert(urls[0], store, executor)["status"]) == {"unchanged"}
     assert cli.run(["convert", urls[1], "-o", str(store)]) == 1
     assert cli.run(["convert", urls[0], "-o", str(store), "--no-such"]) == 2
-    assert cli.run(["show", urls[0]]) == 1
+    assert cli.run(["show", urls[0]]) == 0
+    assert cli.run(["show", urls[1]]) == 1
+    assert cli.run(["diff", urls[0], urls[0]]) == 0
+    assert cli.run(["report", urls[0], "-o", str(store / "page.html")]) == 0
     contents = [p.read_bytes() for p in store.rglob("*") if p.is_file()]
     names = [str(p) for p in store.rglob("*")]
     output = capfd.readouterr()
@@ -269,7 +272,7 @@ def test_names_are_checked_once_they_are_resolved(
     needs.module("aiohttp")
     from aiohttp.resolver import DefaultResolver
 
-    from profframe.conversion.web import Typed, _Resolver
+    from profframe.remote.web import Typed, _Resolver
 
     async def resolve(*_: object) -> list[dict[str, str]]:
         return [{"host": "93.184.215.14"}, {"host": address}]
@@ -308,7 +311,7 @@ def test_a_typed_name_of_this_machine_is_refused_and_its_address_is_not(
 
 def test_https_leads_to_other_hosts_and_not_to_http() -> None:
     needs.module("aiohttp")
-    from profframe.conversion.web import Typed
+    from profframe.remote.web import Typed
 
     typed = Typed.of("https://hub.example/a?b=1")
     typed.check("https", "cdn.example")
@@ -340,7 +343,6 @@ def test_urls_inside_data_are_not_opened(web: str, tmp_path: Path, run: Run) -> 
     example = ROOT / "examples" / "cuda.json.gz"
     for query in (f"FROM '{link}'", f"FROM read_text('{link}')", f"FROM read_parquet('{link}')"):
         assert run("sql", example, query)[0] == 1
-    assert run("show", link)[0] == 1
     assert Server.asked == []
 
 

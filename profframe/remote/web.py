@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from aiohttp import ClientSession, TCPConnector
+from aiohttp import ClientSession, ClientTimeout, TCPConnector
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import DefaultResolver
 from yarl import URL
@@ -32,6 +32,9 @@ _METADATA: Final = frozenset(
     )
 )  # fmt: skip
 """Where clouds give out the credentials of a machine."""
+_CONNECT_S: Final = 30
+_READ_S: Final = 60
+"""Seconds without a byte; a large file may take as long as it needs."""
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
@@ -95,7 +98,8 @@ def client(url: str) -> Any:
 
 
 async def _session(*, typed: Typed, **options: Any) -> ClientSession:
-    return ClientSession(connector=_Connector(typed), **options)
+    limits = {"timeout": ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_READ_S)}
+    return ClientSession(connector=_Connector(typed), **{**limits, **options})
 
 
 class _Connector(TCPConnector):
