@@ -24,6 +24,7 @@ from profframe.cli.verbs import (
     with_terms,
 )
 from profframe.query.renamed import with_new_columns, with_new_names
+from profframe.remote.urls import is_url
 
 if TYPE_CHECKING:
     import polars as pl

@@ -14,8 +14,8 @@ from typing import Final
 from profframe import store
 from profframe.errors import NoTraceFoundError, ParameterError, SourceError, nearest
 from profframe.readers import torch as live
-from profframe.remote.file_systems import RemoteFile, files_of
-from profframe.remote.urls import is_url, last_names, local_path, was_url
+from profframe.remote.file_systems import RemoteFile, files_of, is_pattern
+from profframe.remote.urls import is_of_web, is_url, last_names, local_path, was_url
 from profframe.store.cache import DOWNLOAD
 
 Source = str | os.PathLike[str]
@@ -98,8 +98,17 @@ def discover(source: object) -> LiveProfile | StoreFolder | Files:
 
 
 def _store(sources: Sequence[Source]) -> StoreFolder | None:
-    is_alone = len(sources) == 1 and store.is_store(sources[0])
-    return StoreFolder(Path(sources[0])) if is_alone else None
+    if len(sources) != 1 or not _may_be_store(sources[0]):
+        return None
+    root = store.root_at(sources[0])
+    return StoreFolder(root) if store.is_store(root) else None
+
+
+def _may_be_store(source: Source) -> bool:
+    """Whether a look is worth it: a pattern or a page of a server is no folder."""
+    if not isinstance(source, str) or not is_url(source) or Path(source).exists():
+        return True
+    return not is_pattern(source, source) and (source.endswith("/") or not is_of_web(source))
 
 
 def paths_of(source: object) -> list[Source]:

@@ -86,7 +86,10 @@ class Database:
         with self._lock:
             if self._connection is not None:
                 return self._connection
-            connection = connect(self._terms, self._source.paths(schema.TABLES))
+            source = self._source
+            connection = connect(
+                self._terms, source.paths(schema.TABLES), file_system=source.file_system()
+            )
             if self._at_once > 1:
                 [(threads,)] = connection.execute("SELECT current_setting('threads')").fetchall()
                 connection.execute(f"SET external_threads = {min(self._at_once, threads)}")

@@ -229,7 +229,10 @@ def user_files(files: Paths) -> tuple[str, ...]:
 
 
 def connect(
-    terms: Terms, files: Iterable[str], threads: int | None = None
+    terms: Terms,
+    files: Iterable[str],
+    threads: int | None = None,
+    file_system: Any = None,
 ) -> duckdb.DuckDBPyConnection:
     """Open a database in memory that can read some files and nothing else of the machine.
 
@@ -241,6 +244,9 @@ def connect(
         Paths of files that the views of tables read.
     threads
         How many threads it uses; None for as many as the machine has.
+    file_system
+        A file system of fsspec that opens those files, if they are not of this machine, and no
+        others.
 
     Returns
     -------
@@ -262,6 +268,8 @@ def connect(
         config["threads"] = threads
     paths = [os.path.realpath(path) for path in terms.files]
     connection = duckdb.connect(config=config)
+    if file_system is not None:
+        connection.register_filesystem(file_system)
     connection.execute(
         f"SET allowed_paths = {_list({*files, *(p for p in paths if not Path(p).is_dir())})};"
         f"SET allowed_directories = {_list(p for p in paths if Path(p).is_dir())};"

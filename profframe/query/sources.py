@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import duckdb
 import polars as pl
@@ -80,6 +80,9 @@ class Source(Protocol):
     def paths(self, tables: Iterable[str]) -> Iterator[str]:
         """Files that a connection reads for views of some tables."""
 
+    def file_system(self) -> Any:
+        """What opens these files for a connection; None if they are of this machine."""
+
     def scan(self, table: str, columns: Columns = None) -> pl.LazyFrame:
         """All rows of a table, at least these columns, text as plain String."""
 
@@ -123,6 +126,9 @@ class InMemory:
 
     def paths(self, tables: Iterable[str]) -> Iterator[str]:  # noqa: ARG002
         yield from ()
+
+    def file_system(self) -> None:
+        pass
 
     def scan(self, table: str, columns: Columns = None) -> pl.LazyFrame:
         if columns is not None and table not in self.frames:
@@ -199,6 +205,9 @@ class Overlay:
 
     def paths(self, tables: Iterable[str]) -> Iterator[str]:
         return self.source.paths(table for table in tables if table != self.name)
+
+    def file_system(self) -> Any:
+        return self.source.file_system()
 
     def scan(self, table: str, columns: Columns = None) -> pl.LazyFrame:
         return self._of(table).scan(table, columns)

@@ -17,7 +17,7 @@ has the size and checksum of its files; `profframe.store.layout` has the rules o
 from __future__ import annotations
 
 from profframe.store.layout import component
-from profframe.store.member_files import Store, check_folder, is_store, scan
+from profframe.store.member_files import Store, check_folder, is_store, root_at, scan
 from profframe.store.visible_rows import by_trace, row_groups
 from profframe.store.writing import add, has, publish, put, write
 
@@ -31,6 +31,7 @@ __all__ = [
     "is_store",
     "publish",
     "put",
+    "root_at",
     "row_groups",
     "scan",
     "write",

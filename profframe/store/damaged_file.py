@@ -8,6 +8,7 @@ from pathlib import Path
 from profframe import schema
 from profframe.errors import StoreError
 from profframe.query.selection import literal
+from profframe.remote.trees import RemotePath
 from profframe.store import manifest
 from profframe.store.layout import Place, checksum, identity
 from profframe.store.parquet import reading, row_groups
@@ -62,6 +63,38 @@ def check_place(place: Place, *, thorough: bool) -> None:
             break
     if thorough and identity(place.folder) != place.identity:
         raise StoreError(f"{place.folder}: written again since the store was opened; load it again")
+
+
+def check_remote(root: RemotePath, places: Iterable[Place], *, thorough: bool) -> None:
+    """Raise an error if reading a store elsewhere has failed, or if it is another one now.
+
+    Parameters
+    ----------
+    root
+        The store, as it was listed.
+    places
+        Folders of it.
+    thorough
+        Whether to list it again; what it has is not read, which may be large.
+
+    Raises
+    ------
+    StoreError
+        The message names the file.
+    """
+    failure = root.tree.failure()
+    if failure is not None:
+        raise failure
+    if not thorough:
+        return
+    now = root.tree.fresh()
+    for place in places:
+        folder = now.path / str(place.folder.relative_to(root.as_path()))
+        if identity(folder.as_path()) != place.identity:
+            raise StoreError(
+                f"{place.folder}: removed or written again since the store was opened; load it "
+                "again"
+            )
 
 
 def _check_content(file: Path) -> None:

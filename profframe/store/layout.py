@@ -25,6 +25,7 @@ from urllib.parse import quote, unquote
 from profframe import schema
 from profframe.errors import StoreError
 from profframe.query.selection import any_of, literal
+from profframe.remote.trees import RemotePath, remote
 from profframe.store import manifest
 from profframe.store.manifest import MOST_RANK, PACK, Key
 from profframe.store.parquet import keys_in
@@ -172,6 +173,8 @@ def places(root: Path, *, tolerant: bool = False) -> tuple[Place, ...]:
     StoreError
         A pack is damaged.
     """
+    if (far := remote(root)) is not None:
+        return _visible(root, _remote_folders(far), tolerant=tolerant)
     for attempt in reversed(range(_LISTINGS)):
         # Folders are removed only after their pack is published: so list the packs again.
         before = packs(root)
@@ -188,14 +191,21 @@ def places(root: Path, *, tolerant: bool = False) -> tuple[Place, ...]:
 
 def packs(root: Path) -> tuple[Path, ...]:
     """All packs of a store, also those that are replaced; the latest first."""
+    if (far := remote(root)) is not None:
+        pack_names = sorted(filter(_is_pack, far.folders()), key=manifest.age, reverse=True)
+        return tuple(root / name for name in pack_names)
     with suppress(OSError), os.scandir(root) as entries:
         names = [
             entry.name
             for entry in entries
-            if entry.name.startswith(PACK) and entry.is_dir(follow_symlinks=False)
+            if _is_pack(entry.name) and entry.is_dir(follow_symlinks=False)
         ]
         return tuple(root / name for name in sorted(names, key=manifest.age, reverse=True))
     return ()
+
+
+def _is_pack(name: str) -> bool:
+    return name.startswith(PACK)
 
 
 def next_pack(root: Path, digest: str) -> Path:
@@ -258,6 +268,15 @@ def check_own(root: Path, folder: Path) -> None:
             raise StoreError(f"{path}: a link; profframe changes nothing behind links in a store")
 
 
+def file_names(folder: Path) -> frozenset[str]:
+    """Names of the files in a folder; none if it does not exist."""
+    if (far := remote(folder)) is not None:
+        return far.names()
+    with suppress(OSError), os.scandir(folder) as entries:
+        return frozenset(entry.name for entry in entries if entry.is_file())
+    return frozenset()
+
+
 @contextmanager
 def store_errors(root: Path, verb: str = "write") -> Iterator[None]:
     """Turn an OSError into a StoreError that names its file, or the store."""
@@ -285,6 +304,15 @@ def _folders(root: Path) -> Iterator[tuple[Path, frozenset[str]]]:
             if not name.startswith(".")
             or (name.startswith(SET_ASIDE) and name.removeprefix(SET_ASIDE) not in present)
         ]
+
+
+def _remote_folders(root: RemotePath) -> Iterator[tuple[Path, frozenset[str]]]:
+    """Folders of a store elsewhere that are complete: those with ``traces.parquet``, the last."""
+    for path, folder in root.tree.walk().items():
+        own = root.tree.path_at(path)
+        parts = own.relative_to(root.as_path()).parts
+        if "traces.parquet" in folder.files and not any(p.startswith(".") for p in parts):
+            yield own.as_path(), optional_tables(folder.files)
 
 
 def _visible(

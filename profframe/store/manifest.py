@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from profframe import schema
 from profframe.errors import StoreError
+from profframe.remote.trees import remote
 
 Key = tuple[str, int]
 """Run and rank."""
@@ -131,6 +132,8 @@ def optional_in(folder: Path) -> frozenset[str]:
     """
     file = f"{folder}/{NAME}"
     try:
+        if remote(folder) is not None:
+            return optional_tables((folder / NAME).read_bytes())
         with open(file, "rb", buffering=0) as stream:  # noqa: PTH123 - each folder pays for it
             return optional_tables(stream.read())
     except FileNotFoundError:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -15,9 +16,11 @@ from profframe import schema
 from profframe.errors import StoreError, StoreVersionError
 from profframe.query.selection import Integers, check_numbers, check_texts
 from profframe.query.sources import Columns, TableRows
+from profframe.remote.trees import Tree, for_database, remote
+from profframe.remote.urls import is_url, local_path
 from profframe.store import manifest, versions
-from profframe.store.damaged_file import check_place, no_rows, relation
-from profframe.store.layout import Place, component, optional_tables, places
+from profframe.store.damaged_file import check_place, check_remote, no_rows, relation
+from profframe.store.layout import Place, component, file_names, optional_tables, places
 from profframe.store.parquet import VERSION_KEY, parquet_file, reading
 from profframe.store.visible_rows import lazy, row_groups
 from profframe.system.holds import Hold
@@ -30,6 +33,10 @@ if TYPE_CHECKING:
 IN_USE: Final = ".in-use"
 """A file of a store in a cache; whoever reads the store holds it, so that nobody removes it."""
 _LISTINGS: Final = 10
+_AT_ONCE: Final = 16
+"""Requests to a server at a time."""
+_BEGINNINGS: Final = ("run=", "rank=", "pack-", "catalogue", "traces.parquet")
+"""What names in a store begin with, where looking further takes a request each."""
 _PATTERNS: Final = (
     "traces.parquet",
     "rank=*/traces.parquet",
@@ -91,6 +98,11 @@ class Store:
 
     def held(self, tables: Mapping[str, Columns]) -> None:
         """None: all rows are in files."""
+
+    def file_system(self) -> Any:
+        """What opens these files for DuckDB, if they are elsewhere, and nothing else."""
+        root = remote(self.path)
+        return None if root is None else for_database(root.tree)
 
     def paths(self, tables: Iterable[str]) -> Iterator[str]:
         """Files that a connection reads for views of some tables.
@@ -186,6 +198,9 @@ class Store:
         StoreError
             A file is missing or damaged, or was replaced since the store was opened.
         """
+        if (root := remote(self.path)) is not None:
+            check_remote(root, self.places, thorough=thorough)
+            return
         for place in self.places:
             check_place(place, thorough=thorough)
 
@@ -223,7 +238,7 @@ class Store:
                 place,
                 visible=frozenset(k for k in place.visible if (component(k[0]), k[1]) in names),
             )
-            for place in places(self.path)
+            for place in places(_listed_again(self.path))
             if not place.names.isdisjoint(names)
         ]
         is_all = names == {name for place in current for name in place.names}
@@ -249,8 +264,25 @@ def is_store(path: str | os.PathLike[str]) -> bool:
     >>> is_store("no/such/folder")
     False
     """
-    folder = Path(path)
-    return folder.is_dir() and any(next(folder.glob(pattern), None) for pattern in _PATTERNS)
+    root = root_at(path)
+    if (far := remote(root)) is not None:
+        names = (*far.folders(), *(name for name in far.names() if name == "traces.parquet"))
+        return any(name.startswith(_BEGINNINGS) for name in names)
+    return root.is_dir() and any(next(root.glob(pattern), None) for pattern in _PATTERNS)
+
+
+def root_at(path: str | os.PathLike[str]) -> Path:
+    """The folder that a path or a URL names; nothing of it is opened here."""
+    if isinstance(path, str) and is_url(path) and not Path(path).exists():
+        local = local_path(path)
+        return Tree(path).path.as_path() if local is None else Path(local)
+    far = remote(path)
+    return Path(path) if far is None else far.as_path()
+
+
+def _listed_again(root: Path) -> Path:
+    far = remote(root)
+    return root if far is None else far.tree.fresh().path.as_path()
 
 
 def scan(
@@ -281,14 +313,17 @@ def scan(
     UnknownNameError
         There is no such run or rank; the message says which there are.
     """
-    root = Path(path)
-    if not root.is_dir():
+    root = root_at(path)
+    is_remote = remote(root) is not None
+    if not is_remote and not root.is_dir():
         raise StoreError(f"{root}: no such folder; create a store with to_parquet() or convert")
     if not is_store(root):
         raise StoreError(
             f"{root}: not a profframe store: no run=.../rank=.../traces.parquet in it; "
             "create a store with to_parquet() or convert"
         )
+    if is_remote:
+        return _scan(root, runs, ranks, 1)
     hold = Hold.of(root / IN_USE)
     return replace(_scan(root, runs, ranks, _LISTINGS), hold=hold)
 
@@ -302,12 +337,22 @@ def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, attemp
             check_texts("run", runs or (), (run for run, _ in keys))
             check_numbers("rank", ranks or (), (rank for _, rank in keys))
             files = files.only(runs, ranks)
-        are_current = [check_folder(root, place) for place in files.places]
+        are_current = _checked(root, files.places)
+    except StoreVersionError:
+        raise
     except StoreError:  # also of folders that were removed or packed after they were listed
         if attempts:
-            return _scan(root, runs, ranks, attempts - 1)
+            return _scan(_listed_again(root), runs, ranks, attempts - 1)
         raise
     return replace(files, is_current=all(are_current))
+
+
+def _checked(root: Path, listing: Sequence[Place]) -> Sequence[bool]:
+    """What `check_folder` returns for each; elsewhere, each takes as long as the network needs."""
+    if remote(root) is None:
+        return [check_folder(root, place) for place in listing]
+    with ThreadPoolExecutor(_AT_ONCE, "profframe-check") as pool:
+        return [*pool.map(partial(check_folder, root), listing)]
 
 
 def check_folder(root: Path, place: Place) -> bool:
@@ -321,9 +366,7 @@ def check_folder(root: Path, place: Place) -> bool:
         Whether this version of profframe is known to have written it.
     """
     folder = place.folder
-    names: set[str] = set()
-    with suppress(OSError), os.scandir(folder) as entries:
-        names.update(entry.name for entry in entries if entry.is_file())
+    names = file_names(folder)
     listed = manifest.optional_in(folder) if manifest.NAME in names else frozenset()
     missing = [
         name

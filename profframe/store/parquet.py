@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from profframe import schema
 from profframe.errors import StoreError
+from profframe.remote.trees import remote
 
 VERSION_KEY: Final = b"profframe.schema_version"
 """Key of the schema version in the metadata of every Parquet file."""
@@ -58,7 +59,9 @@ def parquet_file(file: Path, texts: Sequence[str] = ()) -> Iterator[pq.ParquetFi
     """A Parquet file to read, with some columns of text as dictionaries; errors name it."""
     with reading(file):
         check_is_file(file)
-        with pq.ParquetFile(file, read_dictionary=texts) as reader:
+        far = remote(file)
+        opened = file if far is None else far.open("rb")
+        with pq.ParquetFile(opened, read_dictionary=texts, pre_buffer=far is not None) as reader:
             yield reader
 
 
