@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -135,8 +136,8 @@ def files_of(url: str) -> Iterator[RemoteFile]:
         chain = url.partition("::")[1:] if "::" in url else ("", "")
         for entry in sorted(entries, key=lambda entry: str(entry["name"])):
             name = files.unstrip_protocol(entry["name"]) + "".join(chain)
-            is_whole = entry.get("size") is not None and any(map(entry.get, _ETAGS))
-            about = entry if is_whole else files.info(entry["name"])  # lists have fewer times
+            is_whole = entry.get("size") is not None and any(map(entry.get, (*_ETAGS, *_TIMES)))
+            about = entry if is_whole else files.info(entry["name"])
             yield RemoteFile(name, about.get("size"), version_of(files, about), is_named=False)
 
 
@@ -159,12 +160,24 @@ def version_of(files: Any, about: Mapping[str, Any]) -> str | None:
         if about.get(name):
             return f"{name} {about[name]} {size}"
     for name in _TIMES:
-        if about.get(name) and size is not None:
-            return f"{name} {about[name]} {size}"
+        if (time := about.get(name)) and size is not None:
+            return f"{name} {time.timestamp() if isinstance(time, datetime) else time} {size}"
     own = type(files).ukey
     if own.__qualname__.startswith(("AbstractFileSystem.", "HTTPFileSystem.")):
         return None  # the one knows no more than the above, the other only the URL
     return f"ukey {files.ukey(about['name'])}"
+
+
+def is_other_version(version: str | None, other: str | None) -> bool:
+    """Whether two versions differ; lists have fewer marks, and what is absent tells nothing.
+
+    Examples
+    --------
+    >>> is_other_version("ETag 1 90", "ETag 2 90"), is_other_version("ETag 1 90", "mtime 7 90")
+    (True, False)
+    """
+    kinds = {(text or "").partition(" ")[0] for text in (version, other)}
+    return len(kinds) == 1 and version != other
 
 
 def _below(url: str, entries: list[Any]) -> list[Any]:

@@ -20,10 +20,18 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final, cast
 
 from profframe.errors import ProfframeError, SourceError, StoreError, without_secrets
-from profframe.remote.file_systems import file_system, reason, version_of
+from profframe.remote.file_systems import (
+    file_system,
+    is_other_version,
+    reason,
+    version_of,
+)
+from profframe.remote.urls import is_of_web
 
 _TAIL: Final = 128 << 10
 """Bytes at the end of a file that are kept: footers are there."""
+_MARK: Final = 8
+"""Bytes after a footer."""
 _MOST_TAILS: Final = 64 << 20
 _MOST_FAILURES: Final = 8
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -155,28 +163,33 @@ class Tree:
         if tail is not None:
             return tail
         with self.errors(path):
-            data = self._range(path, start, end)
+            data = self._range(path, start, end, entry)
             if len(data) != end - start:
                 raise StoreError(
                     f"ends after {start + len(data):,} of {entry.size:,} bytes: it was written "
                     "again since the store was opened; load it again"
                 )
-        if end == entry.size and end - start <= _TAIL:
+        if end >= entry.size - _MARK and end - start <= _TAIL:
             self._keep(path, start, data)
         return data
 
-    def _range(self, path: str, start: int, end: int) -> bytes:
+    def _range(self, path: str, start: int, end: int, entry: Entry) -> bytes:
         from fsspec.spec import AbstractBufferedFile
 
-        with self.files.open(path, "rb", cache_type="none") as file:
+        is_web = is_of_web(self.shown)
+        more = {"size": entry.size} if is_web else {}  # it would be asked for each time
+        with self.files.open(path, "rb", cache_type="none", **more) as file:
             if isinstance(file, AbstractBufferedFile) and file.size is not None:
+                now = None if is_web else version_of(self.files, file.details)
+                if now is not None and is_other_version(now, entry.version):
+                    raise FileNotFoundError(path)
                 return bytes(file._fetch_range(start, end))  # noqa: SLF001 - what subclasses define: it is safe for threads, and checks the etag where there is one
         return bytes(self.files.cat_file(path, start=start, end=end))
 
     def _tail(self, path: str, start: int, end: int) -> bytes | None:
         with self._lock:
             begin, data = self._tails.get(path, (end, b""))
-            if start < begin:
+            if not begin <= start < end <= begin + len(data):
                 return None
             self._tails.move_to_end(path)
         return data[start - begin : end - begin]

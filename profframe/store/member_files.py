@@ -233,17 +233,21 @@ class Store:
     def successor(self) -> Store | None:
         """A store of these (run, rank)s in their current files; None if unchanged, or gone."""
         names = {name for place in self.places for name in place.names}
+        root = _listed_again(self.path)
         current = [
             replace(
                 place,
                 visible=frozenset(k for k in place.visible if (component(k[0]), k[1]) in names),
             )
-            for place in places(_listed_again(self.path))
+            for place in places(root)
             if not place.names.isdisjoint(names)
         ]
         is_all = names == {name for place in current for name in place.names}
-        new, old = ({(p.folder, p.identity) for p in listing} for listing in (current, self.places))
-        return replace(self, places=tuple(current)) if is_all and new != old else None
+        new, old = (
+            {(str(p.folder), p.identity) for p in listing} for listing in (current, self.places)
+        )
+        is_new = is_all and new != old
+        return replace(self, path=root, places=tuple(current)) if is_new else None
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
