@@ -36,6 +36,9 @@ SCHEMA: Final = {
 }
 """Columns of the answer."""
 
+SAMPLE_COLUMNS: Final = ("run", "rank", "step", "what", "name", "spent_ns")
+"""Columns of `run_samples` that it reads."""
+
 _SAMPLE: Final = ("run", "rank", "step")
 _OUTLIER: Final = (*_SAMPLE, "metric", "value", "typical", "score", "q_value")
 _PARTS: Final = {"op_self_ns": ("op",), "kernel_ns": ("kernel",)}

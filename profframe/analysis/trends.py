@@ -26,6 +26,8 @@ SCHEMA: Final = {
     "p_value": pl.Float64,
 }
 """Columns of the answer."""
+SAMPLE_COLUMNS: Final = ("run", "what", "name", "spent_ns")
+"""Columns of `run_samples` that it reads."""
 
 _NO_METRIC: Final = ("run", "clock", "start_ns")
 

@@ -342,20 +342,26 @@ def check(
     from profframe.show import run_limits_text
     from profframe.show.frame import frame
     from profframe.trace.empty_reasons import of_regressions
+    from profframe.trace.kept_rows import RunAnswers
 
     with usage_errors("--fail-on: "):
         limits = limits_of(fail_on)
     trace = load(sources)
-    traces = trace.traces
+    answers = RunAnswers(trace)
+    traces = answers.traces()
     names = set(traces["run"])
     base, others = _some_runs(baseline, names), _some_runs(runs, names) if runs else None
     with trace.session() as session:  # limits ask for the same rows
         result = check_runs(
-            *(traces, session.run_samples(), partial(session.runs, per_step), base, others),
+            traces,
+            answers.answer("run_samples"),
+            partial(answers.answer, "runs", per_step=per_step),
+            *(base, others),
             limit=limits,
             measure=partial(of_each_run, session),
         )
-    regressions = frame(result.regressions, why=of_regressions(trace, result.compared))
+    why = of_regressions(trace, result.compared)
+    regressions = frame(result.regressions, why=why, note=answers.note())
     output.emit(
         regressions,
         lambda width: run_limits_text.report(

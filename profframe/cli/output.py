@@ -142,7 +142,7 @@ class OutputOptions:
         """
         from profframe.show import columns, terminal
         from profframe.show.comment import rows_table
-        from profframe.show.empty_frames import why_empty
+        from profframe.show.empty_frames import note_of, why_empty
 
         self._check(frame)
         why = why_empty(frame)
@@ -156,6 +156,8 @@ class OutputOptions:
                 comment = functools.partial(rows_table, rows)
         if self.form == "table" and self.file is None and human:
             self.echo(human(self.width))
+            if note := note_of(frame):
+                click.echo(f"\n{note}")
             return
         if why is not None:
             click.echo(f"note: {terminal.no_rows(why)}", err=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -41,6 +42,29 @@ def _removals_shown(store: str | Path) -> Iterator[None]:
         logger.setLevel(level)
 
 
+def _comma_separated(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...]:
+    return () if text is None else tuple(filter(None, map(str.strip, text.split(","))))
+
+
+_keep = click.option(
+    "--keep",
+    metavar="ANSWER,...",
+    callback=_comma_separated,
+    help="Answers, or files of SQL, to keep of each run besides the usual ones.",
+)
+_AGES: Final = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
+
+
+def _age(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+    """Nanoseconds of ``30d``, ``12h`` or ``8w``."""
+    if text is None:
+        return None
+    number, unit = text[:-1], text[-1:]
+    if not (number.isascii() and number.isdecimal() and len(number) < 7 and unit in _AGES):
+        raise click.BadParameter(f"a number with h, d or w, such as 30d, not {text!r}")
+    return int(number) * _AGES[unit] * 10**9
+
+
 @verbs.command()
 @takes_sources
 @click.option("-o", "--output", required=True, metavar="STORE", help="Folder to write.")
@@ -54,6 +78,8 @@ def _removals_shown(store: str | Path) -> Iterator[None]:
 @click.option("--workers", type=click.IntRange(1), help="Processes; default: one per core.")
 @click.option("--threads", type=click.IntRange(1), help="Threads of each worker.")
 @click.option("--dask", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler.")
+@_keep
+@click.option("--no-keep", is_flag=True, help="Keep no answers.")
 @with_facts
 def convert(
     sources: tuple[str, ...],
@@ -65,6 +91,8 @@ def convert(
     workers: int | None,
     threads: int | None,
     dask: str | None,
+    keep: tuple[str, ...],
+    no_keep: bool,
     facts: Mapping[str, Any],
 ) -> int:
     """Write traces into a Parquet store.
@@ -74,6 +102,9 @@ def convert(
     replace each other: those with the same run and rank are numbered by their start. Memory
     snapshots and dumps join the trace of their run and rank. If a file cannot be converted, the
     others still are, and the exit code is 1.
+
+    Answers of each run are kept beside its events: questions about many runs, such as trend, read
+    these (`profframe store keep`).
     """
     from profframe.conversion.convert import convert as batch
     from profframe.conversion.dask import dask_workers
@@ -83,6 +114,8 @@ def convert(
         raise click.UsageError(
             "--workers sets processes on this machine; a Dask cluster has its own workers"
         )
+    if no_keep and keep:
+        raise click.UsageError("--keep and --no-keep: give only one")
     with (
         _removals_shown(output),
         dask_workers(dask) if dask else nullcontext() as executor,
@@ -98,6 +131,7 @@ def convert(
             threads,
             lambda p: bar(p.bytes_done, p.bytes, f"{p.files_done} of {p.files} files"),
             workers=workers,
+            keep=None if no_keep else keep,
             **facts,
         )
     for error in store_text.errors(files):
@@ -136,18 +170,112 @@ def store_list(path: Path, *, ranks: bool, output: OutputOptions) -> None:
 @_store
 @click.argument("runs", metavar="[RUN...]", nargs=-1)
 @numbers_option("--rank", "ranks", help="Only these ranks, such as 0, 0-63 or 0,2-3.")
-def store_remove(path: Path, runs: tuple[str, ...], ranks: Integers) -> None:
+@click.option(
+    "--older-than",
+    metavar="AGE",
+    callback=_age,
+    help="Only runs that started before that, such as 30d (h, d, w).",
+)
+@click.option(
+    "--keep-answers",
+    is_flag=True,
+    help="Remove only events: trend, regressions and outliers still have the runs.",
+)
+@_keep
+def store_remove(
+    path: Path,
+    runs: tuple[str, ...],
+    *,
+    ranks: Integers,
+    older_than: int | None,
+    keep_answers: bool,
+    keep: tuple[str, ...],
+) -> None:
     """Remove runs, or ranks, from a store.
 
-    Others may read the store meanwhile. RUN is a name from `profframe store ls`.
+    Others may read the store meanwhile. RUN is a name from `profframe store ls`. With
+    --keep-answers, the answers that questions about many runs read stay (`profframe store keep`);
+    what is lacking of them is computed first.
     """
+    from profframe.conversion.keep import free, runs_of
     from profframe.show import store_text
     from profframe.store import maintenance
 
-    if not runs and not ranks:
-        raise click.UsageError("name a RUN, or give --rank")
-    removed = maintenance.remove(path, runs or None, ranks or None)
-    click.echo(f"{visible(str(path))}: {store_text.trace_count(removed)} removed", err=True)
+    if not runs and not ranks and older_than is None:
+        raise click.UsageError("name a RUN, or give --rank or --older-than")
+    if ranks and (keep_answers or older_than is not None):
+        raise click.UsageError("--rank: answers and ages are of whole runs")
+    if keep and not keep_answers:
+        raise click.UsageError("--keep: only with --keep-answers")
+    limit = None if older_than is None else time.time_ns() - older_than
+    if keep_answers:
+        with closing(LoadingBar("runs")) as bar:
+            removed = free(
+                path,
+                runs or None,
+                older_than_ns=limit,
+                more=keep,
+                progress=lambda done, total: bar(done, total, "keeping answers"),
+            )
+        what = f"events of {store_text.trace_count(removed)} removed, their answers stay"
+    else:
+        chosen = runs if limit is None else runs_of(path, runs or None, limit)
+        is_any = bool(chosen) or bool(ranks)
+        removed = maintenance.remove(path, chosen or None, ranks or None) if is_any else []
+        what = f"{store_text.trace_count(removed)} removed"
+    click.echo(f"{visible(str(path))}: {what if removed else 'nothing to remove'}", err=True)
+
+
+@store_verbs.command("keep")
+@_store
+@_keep
+@click.option("--workers", type=click.IntRange(1), default=1, help="Processes.", show_default=True)
+def store_keep(path: Path, *, keep: tuple[str, ...], workers: int) -> int:
+    """Compute answers of each run, and keep them beside its events.
+
+    `profframe convert` does it, too. Questions about many runs read these: trend, regressions,
+    outliers, `profframe check` and `profframe diff`. What is there already and still of the same
+    events and the same SQL stays.
+    """
+    from profframe.conversion.keep import keep as keep_answers
+    from profframe.conversion.pool import LocalPool, cores
+    from profframe.show import store_text
+
+    pool = LocalPool(workers, max(1, cores() // workers)) if workers > 1 else None
+    try:
+        with closing(LoadingBar("runs")) as bar:
+            done = keep_answers(
+                path,
+                keep,
+                executor=pool,
+                progress=lambda number, total: bar(number, total, "keeping answers"),
+            )
+    finally:
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)
+    for error in done.errors:
+        complain(f"{path}: {error}")
+    click.echo(f"{visible(str(path))}: {store_text.kept_runs(done.runs, done.current)}", err=True)
+    return BAD_INPUT if done.errors else 0
+
+
+@store_verbs.command("kept")
+@_store
+@click.argument("answer", required=False)
+@click.option("--run", "runs", multiple=True, metavar="RUN", help="Only this run; can be repeated.")
+@click.option("--top", type=click.IntRange(1), help="Rows.")
+@with_output
+def store_kept(
+    path: Path, answer: str | None, *, runs: tuple[str, ...], top: int | None, output: OutputOptions
+) -> None:
+    """Show a kept answer of each run, also of runs whose events were removed.
+
+    Without ANSWER: which are kept, and of how many runs.
+    """
+    from profframe.conversion.keep import kept
+
+    rows = kept(path, answer, runs or None)
+    output.emit(rows if top is None else rows.head(top), top=top)
 
 
 @store_verbs.command("compact")

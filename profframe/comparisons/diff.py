@@ -16,7 +16,8 @@ from profframe.loaders.load import load
 from profframe.readers.formats import contents_of
 from profframe.show.empty_frames import why_empty
 from profframe.show.frame import frame
-from profframe.trace.file_summaries import question, without_times
+from profframe.trace.file_summaries import without_times
+from profframe.trace.kept_rows import RunAnswers
 from profframe.trace.trace import Trace
 
 KERNEL_BY: Final = ("name", "short_name", "shapes", "category")
@@ -67,6 +68,7 @@ class _Read:
     models: tuple[str, ...]
     source: str
     why_empty: str | None
+    note: str | None
 
 
 @explain_unknown_arguments
@@ -252,7 +254,9 @@ def comparison(
     )
     models = tuple(read.models for read in sides)
     lost = tuple(read.lost_calls for read in sides)
-    return Comparison(frame(with_names, why=why), filled, measured, models, lost, is_of_memory)
+    notes = [f"{name}: {read.note}" for name, read in zip(names, sides, strict=True) if read.note]
+    shown = frame(with_names, why=why, note="; ".join(notes) or None)
+    return Comparison(shown, filled, measured, models, lost, is_of_memory)
 
 
 def _why_empty(sides: Mapping[str, str | None]) -> str:
@@ -294,7 +298,8 @@ def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Re
     """Read a side; its trace is then released."""
     trace = source if isinstance(source, Trace) else load(source)
     is_by_step = options["per"] == "step"
-    rows = trace.run_samples(**options, outside="all" if is_by_step else "none")
+    answers = RunAnswers(trace)
+    rows = answers.answer("run_samples", **options, outside="all" if is_by_step else "none")
     why = why_empty(rows)
     left_out = rows.clear()
     spread = None
@@ -311,22 +316,32 @@ def _side(source: Any, outside: str, steps: str, options: dict[str, Any]) -> _Re
         )
         left_out, spread = stepless.filter(~counts), stepless.filter(counts)
     else:
-        runs = pl.concat([trace.traces["run"], rows["run"]]).unique()
+        runs = pl.concat([answers.traces()["run"], rows["run"]]).unique()
         samples = pl.DataFrame({"run": runs}).with_columns(step=pl.lit(None, pl.Int64))
     samples = samples.sort("run", "step").with_row_index("sample")
     rows = rows.join(samples, on=["run", "step"], nulls_equal=True)
     keys = ("run", "rank", "step")
     side = Side(rows.drop(keys), samples, spread=None if spread is None else spread.drop(keys))
-    traces = trace.traces
+    traces = answers.traces()
     formats, sources = frozenset(traces["format"]), traces["source"]
     source_name = next(iter(sources), "")
-    used = question(trace, "used_devices")["model"].fill_null("an unknown model")
+    used = answers.answer("used_devices")["model"].fill_null("an unknown model")
     models = tuple(used.unique().sort())
-    lost = question(trace, "lost_calls")
+    lost = answers.answer("lost_calls")
     if is_by_step:
         lost = lost.join(samples, on=["run", "step"], how="semi")
     lost_calls = int(lost["calls"].sum())
-    return _Read(side, left_out, steps_left_out, lost_calls, formats, models, source_name, why)
+    return _Read(
+        side,
+        left_out,
+        steps_left_out,
+        lost_calls,
+        formats,
+        models,
+        source_name,
+        why,
+        answers.note(),
+    )
 
 
 def skipped_steps(trace: Trace, steps: str) -> pl.DataFrame:

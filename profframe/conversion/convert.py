@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -15,13 +16,16 @@ import polars as pl
 from profframe import store as stores
 from profframe.conversion.bucket import destination
 from profframe.conversion.inputs import Item, Pattern, Source, as_list, items
+from profframe.conversion.keep import keep_present, questions
 from profframe.conversion.pool import LocalPool, cores, default_workers
 from profframe.conversion.scheduler import Batch, InlineExecutor, Progress
-from profframe.conversion.staging import Folder
-from profframe.errors import ParameterError, explain_unknown_arguments
+from profframe.conversion.staging import Destination, Folder
+from profframe.errors import ParameterError, ProfframeError, explain_unknown_arguments
 from profframe.facts.kernel_categories import Categories
 from profframe.loaders.options import FLAGS, check_names, fact_options
+from profframe.query.selection import Text
 from profframe.show.frame import Frame
+from profframe.store.leftovers import LOGGER
 from profframe.trace.query import own_rows
 from profframe.trace.trace import Trace
 
@@ -53,6 +57,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
     *,
+    keep: Text | None = (),
     workers: int | None = None,
     compat: str | None = None,
     captures: Source | Iterable[Source] | None = None,
@@ -92,6 +97,10 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         Threads that each worker may use; None for its share of the machine.
     progress
         Called with a `Progress` at the start and after each file.
+    keep
+        Answers to keep of each run beside its events, by name or as paths of ``.sql`` files,
+        besides those that always are (`profframe.conversion.keep`): questions about many runs read
+        these. None keeps none. A store by URL has none.
     workers
         Processes on this machine; by default one per core, fewer for a few small files.
     compat, captures, execution_trace, memory, provenance, kernel_categories
@@ -134,6 +143,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
             "workers sets processes on this machine; an executor has its own workers"
         )
     target, paths = destination(store), as_list(sources)
+    names = None if keep is None else questions(keep)
     if len(paths) == 1 and stores.is_store(Path(paths[0])):
         if facts.given or any(value is not None for value in (run, rank, pattern)):
             raise ParameterError(
@@ -142,12 +152,32 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
             )
         if not isinstance(target, Folder):
             raise ParameterError(f"{os.fspath(store)}: a store can only be copied to a folder")
-        return _copy(Trace.from_store(paths[0]), target.root)
+        copied = _copy(Trace.from_store(paths[0]), target.root)
+        _keep(target, copied, names, None)
+        return copied
     files = items(paths, run, rank, None if pattern is None else Pattern.of(pattern))
     target.prepare()
     with target.at_work(), _engine(executor, files, workers, threads) as engine:
         batch = Batch(target, files, engine, facts=facts, threads=threads, progress=progress)
-        return Frame([asdict(outcome) for outcome in batch.run()], _SCHEMA)
+        rows = Frame([asdict(outcome) for outcome in batch.run()], _SCHEMA)
+        _keep(target, rows, names, engine)
+    return rows
+
+
+def _keep(
+    target: Destination, files: pl.DataFrame, names: list[str] | None, engine: Executor | None
+) -> None:
+    """Keep answers of the runs of some files; what cannot be kept is logged, and computed later."""
+    stored = files.filter(files["status"].is_in(["written", "joined", "unchanged"]))
+    runs = stored["run"].drop_nulls().unique().sort().to_list()
+    if names is None or not runs or not isinstance(target, Folder):
+        return
+    try:
+        errors = keep_present(target.root, names, runs, engine).errors
+    except ProfframeError as error:
+        errors = (str(error),)
+    for error in errors:
+        logging.getLogger(LOGGER).warning("%s", error)
 
 
 def _default_workers(files: Sequence[Item]) -> int:

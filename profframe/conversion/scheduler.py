@@ -279,6 +279,7 @@ class Batch:
             ranks[self._staged(index).rank].append(index)
         for rank, indices in sorted(ranks.items()):
             stored = self._record_at(run, rank)
+            stored = None if stored is not None and stored.is_past else stored
             ready = indices if stored is None else self._with_others(stored, indices)
             choice = self._join_of(ready, stored)
             of_join = set[int]()
@@ -471,7 +472,7 @@ class Batch:
         if packs != self._packs:  # packed in the meantime
             self._packs, self._records = packs, StoreRecords.of(self._store.records())
         record = self._records.by_name.get((run, rank))
-        return record if record is not None and record.is_packed else None
+        return record if record is not None and (record.is_packed or record.is_past) else None
 
     def _existing_name(self, stored: Record, index: int) -> _Choice:
         """The name of an earlier trace of the same source."""

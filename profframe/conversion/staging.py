@@ -14,7 +14,7 @@ import json
 import shutil
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -30,7 +30,7 @@ from profframe.errors import StoreError
 from profframe.loaders.options import FactOptions
 from profframe.loaders.programs import ORIGIN_COLUMNS, Origin
 from profframe.loaders.run_names import later_cycle_note, origin_of
-from profframe.store import layout, lock, manifest
+from profframe.store import kept_answers, layout, lock, manifest
 from profframe.store.facts_version import facts_version
 from profframe.store.layout import STAGED
 from profframe.store.leftovers import log_removed, remove_drafts, remove_leftovers
@@ -86,6 +86,11 @@ class Record:
     def is_packed(self) -> bool:
         """Whether its folder also has others."""
         return self.folder.startswith("pack-")
+
+    @property
+    def is_past(self) -> bool:
+        """Whether only answers of its run are there, and not its events."""
+        return self.folder == layout.KEPT
 
     @property
     def staged_folder(self) -> str:
@@ -157,6 +162,23 @@ def _joined_files(text: str | None) -> tuple[JoinedFile, ...]:
     except (TypeError, ValueError, RecursionError):
         return ()
     return files if all(type(file.source) is str for file in files) else ()
+
+
+def _record(row: Mapping[str, Any], folder: str, *, is_current: bool) -> Record:
+    """The record of a row of `traces`; without a content unless this version has written it."""
+    return Record(
+        row["run"],
+        row["rank"],
+        row.get("source"),
+        row.get("content_hash") if is_current else None,
+        row.get("convert_options"),
+        row.get("start_ns") or 0,
+        folder,
+        row.get("format"),
+        _joined_files(row.get("joined_files")),
+        row.get("rank_source"),
+        row.get("world_size"),
+    )
 
 
 def folder_of(run: str, rank: int) -> str:
@@ -301,19 +323,7 @@ class Destination(ABC):
         is_sound = version == str(schema.SCHEMA_VERSION).encode() and self._is_complete(folder)
         for row in rows:
             is_current = is_sound and row.get("facts_version") == facts_version()
-            yield Record(
-                row["run"],
-                row["rank"],
-                row.get("source"),
-                row.get("content_hash") if is_current else None,
-                row.get("convert_options"),
-                row.get("start_ns") or 0,
-                folder,
-                row.get("format"),
-                _joined_files(row.get("joined_files")),
-                row.get("rank_source"),
-                row.get("world_size"),
-            )
+            yield _record(row, folder, is_current=is_current)
 
     def _is_complete(self, folder: str) -> bool:
         """Whether a folder has a file of each table, and of each optional one that is listed."""
@@ -346,10 +356,13 @@ class Folder(Destination):
                 pass
 
     def records(self) -> Iterator[Record]:
-        for place in layout.places(self.root):
+        listing = layout.places(self.root)
+        for place in listing:
             for record in self.read(place.folder.relative_to(self.root).as_posix()):
                 if place.visible == place.members or (record.run, record.rank) in place.visible:
                     yield record
+        for row in kept_answers.history_rows(self.root, listing, _COLUMNS):
+            yield _record(row, layout.KEPT, is_current=True)
 
     def packs(self) -> Sequence[str]:
         return [pack.name for pack in layout.packs(self.root)]

@@ -1,4 +1,4 @@
-"""Why a frame has no rows."""
+"""Why a frame has no rows, and where its rows are from."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ class ExplainedFrame(pl.DataFrame):
     """A polars DataFrame that can say why it has no rows."""
 
     _why: Callable[[], str | None] | None = None
+    _note: str | None = None
+
+    @property
+    def note(self) -> str | None:
+        """Where the rows are from, in a sentence without a full stop; None if that is the events.
+
+        It is shown below the rows; files of the rows do not have it.
+        """
+        return self._note
 
     @property
     def why_empty(self) -> str | None:
@@ -45,3 +54,13 @@ def why_empty(rows: pl.DataFrame) -> str | None:
     'no ops recomputed in backward (activation checkpointing) in this trace'
     """
     return rows.why_empty if isinstance(rows, ExplainedFrame) else None
+
+
+def note_of(rows: pl.DataFrame) -> str | None:
+    """Where rows are from, if they are not from events.
+
+    Examples
+    --------
+    >>> note_of(pl.DataFrame())
+    """
+    return rows.note if isinstance(rows, ExplainedFrame) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
+from html import escape
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -53,16 +54,19 @@ class Frame(ExplainedFrame):
     _starts: pl.LazyFrame | None = None
     _docs: Mapping[str, str] = _NO_DOCS
 
-    def __reduce__(self) -> tuple[Callable[..., Frame], tuple[pl.DataFrame, str | None]]:
+    def __reduce__(
+        self,
+    ) -> tuple[Callable[..., Frame], tuple[pl.DataFrame, str | None, str | None]]:
         """With its reason as text: another process has no trace to ask."""
-        return _sent, (pl.DataFrame(self), self.why_empty)
+        return _sent, (pl.DataFrame(self), self.why_empty, self._note)
 
     def __repr__(self) -> str:
         return str(self)
 
     def __str__(self) -> str:
         text, reason = super().__str__(), self.why_empty
-        return text if reason is None else f"{text}\nno rows: {reason}"
+        reason_line = "" if reason is None else f"\nno rows: {reason}"
+        return text + reason_line + ("" if self._note is None else f"\n{self._note}")
 
     def _repr_html_(self, *, _from_series: bool = False) -> str:
         from profframe.show import notebook
@@ -74,7 +78,8 @@ class Frame(ExplainedFrame):
             docs=self._docs,
             why_empty=self.why_empty,
         )
-        return notebook.frame_html(self, options)
+        page = notebook.frame_html(self, options)
+        return page if self._note is None else f"{page}<p>{escape(self._note)}</p>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What IPython shows at a text prompt."""
@@ -82,7 +87,8 @@ class Frame(ExplainedFrame):
 
         del cycle
         starts = _read_starts(self._starts)
-        printer.text(terminal.frame_text(self, _rows(self.height), starts, self.why_empty))
+        text = terminal.frame_text(self, _rows(self.height), starts, self.why_empty)
+        printer.text(text if self._note is None else f"{text}\n{self._note}")
 
 
 def frame(
@@ -90,6 +96,7 @@ def frame(
     starts: pl.LazyFrame | None = None,
     docs: Mapping[str, str] = _NO_DOCS,
     why: Callable[[], str | None] | None = None,
+    note: str | None = None,
 ) -> Frame:
     """Show rows in human units; nothing is copied.
 
@@ -103,6 +110,8 @@ def frame(
         Descriptions of columns, by name.
     why
         Returns why there are no rows.
+    note
+        Where the rows are from; see `Frame.note`.
 
     Returns
     -------
@@ -117,12 +126,13 @@ def frame(
     result = Frame(rows)
     result._starts, result._docs = starts, docs  # noqa: SLF001 - its own kind
     result._why = None if rows.height else why  # noqa: SLF001 - its own kind
+    result._note = note  # noqa: SLF001 - its own kind
     return result
 
 
-def _sent(rows: pl.DataFrame, reason: str | None) -> Frame:
+def _sent(rows: pl.DataFrame, reason: str | None, note: str | None = None) -> Frame:
     """Rows from another process."""
-    return frame(rows, why=lambda: reason)
+    return frame(rows, why=lambda: reason, note=note)
 
 
 def _read_starts(starts: pl.LazyFrame | None) -> pl.DataFrame | None:
@@ -157,7 +167,7 @@ def _as_frame(method: Callable[..., Any]) -> Callable[..., Any]:
         rows = method(self, *args, **kwargs)
         if rows is self or not isinstance(rows, pl.DataFrame):
             return rows
-        return frame(rows, self._starts, self._docs, self._why)
+        return frame(rows, self._starts, self._docs, self._why, self._note)
 
     return wrapper
 
@@ -171,7 +181,8 @@ def _groups_as_frame(method: Callable[..., Any]) -> Callable[..., Any]:
         agg = groups.agg
 
         def aggregate(*aggs: Any, **named_aggs: Any) -> Frame:
-            return frame(agg(*aggs, **named_aggs), self._starts, self._docs, self._why)
+            rows = agg(*aggs, **named_aggs)
+            return frame(rows, self._starts, self._docs, self._why, self._note)
 
         groups.agg = aggregate
         return groups

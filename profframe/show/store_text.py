@@ -11,6 +11,7 @@ from profframe import schema
 from profframe.show import terminal, units
 from profframe.show.summary import contents
 from profframe.store.facts_version import facts_version
+from profframe.store.layout import KEPT
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -59,7 +60,8 @@ def by_run(rows: pl.DataFrame) -> pl.DataFrame:
         rows.group_by("run", maintain_order=True)
         .agg(
             pl.len().cast(pl.Int64).alias("ranks"),
-            pl.col("events", "bytes").sum(),
+            pl.when(pl.col("events").count() > 0).then(pl.col("events").sum()).alias("events"),
+            pl.col("bytes").sum(),
             pl.col("start_ns").min(),
             distinct.cast(pl.String).str.join(", "),
         )
@@ -74,6 +76,10 @@ def listing(traces: pl.DataFrame, rows: pl.DataFrame, width: int | None) -> Rend
         for ns, clock in rows.select("start_ns", "clock").rows()
     ]
     columns = rows.drop("start_ns", "clock").insert_column(1, pl.Series("start (UTC)", starts))
+    past = set(traces.filter(folder=KEPT)["run"])
+    if past:
+        own = ["answers only" if run in past else "events" for run in rows["run"]]
+        columns = columns.insert_column(2, pl.Series("holds", own))
     runs = traces["run"].n_unique()
     size, packs = int(traces["bytes"].sum()), traces["folder"].str.starts_with("pack-").sum()
     title = (
@@ -81,9 +87,12 @@ def listing(traces: pl.DataFrame, rows: pl.DataFrame, width: int | None) -> Rend
         f" ({packs:,} packed), {units.plural(int(traces['events'].sum()), 'event')},"
         f" {units.size(size)}"
     )
+    if past:
+        title += f"; {units.plural(len(past), 'run')} with answers only"
     others = traces.filter(
+        pl.col("folder") != KEPT,
         (pl.col("facts_version") != facts_version())
-        | (pl.col("schema_version") != str(schema.SCHEMA_VERSION))
+        | (pl.col("schema_version") != str(schema.SCHEMA_VERSION)),
     ).height
     if others:
         title += (
@@ -109,6 +118,20 @@ def trace_count(keys: Sequence[tuple[str, int]]) -> str:
 def pack_count(number: int) -> str:
     """How many traces were packed."""
     return f"{units.plural(number, 'trace')} packed" if number else "nothing to compact"
+
+
+def kept_runs(computed: int, current: int) -> str:
+    """Of how many runs answers were kept.
+
+    Examples
+    --------
+    >>> kept_runs(2, 0), kept_runs(0, 3)
+    ('answers of 2 runs kept', 'answers of 3 runs were kept already')
+    """
+    there = f"answers of {units.plural(current, 'run')} were kept already"
+    if not computed:
+        return there
+    return f"answers of {units.plural(computed, 'run')} kept{f'; {there}' if current else ''}"
 
 
 def problems(rows: pl.DataFrame) -> list[str]:

@@ -36,6 +36,8 @@ TEMPORARY: Final = ".tmp-"
 """Prefix of a writer's draft; readers skip it."""
 STAGED: Final = ".staged-"
 """Prefix of a folder that a batch has written and not yet named; readers skip it."""
+KEPT: Final = "kept"
+"""Folder with kept answers; readers of events skip it."""
 _LONGEST_COMPONENT: Final = 200
 _LISTINGS: Final = 10
 _RANK: Final = re.compile("rank=(0|[1-9][0-9]{0,9})", re.ASCII)
@@ -297,6 +299,8 @@ def _folders(root: Path) -> Iterator[tuple[Path, frozenset[str]]]:
     for where, names, files in os.walk(root):
         if not _TABLE_FILES.isdisjoint(files):
             yield Path(where), optional_tables(files)
+        if where == os.fspath(root):
+            names[:] = [name for name in names if name != KEPT]
         present = set(names)
         names[:] = [
             name

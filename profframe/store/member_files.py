@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from profframe import schema
-from profframe.errors import StoreError, StoreVersionError
+from profframe.errors import StoreError, StoreVersionError, UnknownNameError
 from profframe.query.selection import Integers, check_numbers, check_texts
 from profframe.query.sources import Columns, TableRows
 from profframe.remote.trees import Tree, for_database, remote
 from profframe.remote.urls import is_url, local_path
 from profframe.store import manifest, versions
 from profframe.store.damaged_file import check_place, check_remote, no_rows, relation
+from profframe.store.kept_answers import explained
 from profframe.store.layout import Place, component, file_names, optional_tables, places
 from profframe.store.parquet import VERSION_KEY, parquet_file, reading
 from profframe.store.visible_rows import lazy, row_groups
@@ -43,6 +44,7 @@ _PATTERNS: Final = (
     "run=*/rank=*/traces.parquet",
     "run=*/.old-rank=*/traces.parquet",
     "pack-*/traces.parquet",
+    "kept/*/members.parquet",
 )
 
 
@@ -338,7 +340,10 @@ def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, attemp
         files = Store(root, tuple(p for p in listing if p.visible == p.members or p.visible))
         if runs is not None or ranks is not None:
             keys = [key for place in files.places for key in place.keys]
-            check_texts("run", runs or (), (run for run, _ in keys))
+            try:
+                check_texts("run", runs or (), (run for run, _ in keys))
+            except UnknownNameError as error:
+                raise explained(error, root, runs or ()) from error
             check_numbers("rank", ranks or (), (rank for _, rank in keys))
             files = files.only(runs, ranks)
         are_current = _checked(root, files.places)

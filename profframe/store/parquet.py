@@ -79,8 +79,8 @@ def column_problems(name: str, arrow: pa.Schema) -> list[str]:
     >>> column_problems("traces", schema.TABLES["traces"].arrow)
     []
     """
-    expected = {field.name: _plain(field.type) for field in schema.TABLES[name].arrow}
-    types = {field.name: _plain(field.type) for field in arrow}
+    expected = {field.name: plain_type(field.type) for field in schema.TABLES[name].arrow}
+    types = {field.name: plain_type(field.type) for field in arrow}
     return [
         *(f"has no column {column!r}" for column in expected if column not in types),
         *(
@@ -233,7 +233,7 @@ def traces_of(file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
         if name not in rows.column_names or rows[name].null_count:
             raise ValueError(f"a trace without a {name}")
     for field in rows.schema:
-        if field.type != (kind := _plain(schema.TRACES.arrow.field(field.name).type)):
+        if field.type != (kind := plain_type(schema.TRACES.arrow.field(field.name).type)):
             raise ValueError(f"column {field.name!r} is {field.type}, not {kind}")
     return rows
 
@@ -251,7 +251,8 @@ def keys_in(file: Path) -> frozenset[tuple[str, int]]:
     return frozenset(zip(rows["run"], rows["rank"], strict=True))
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of values, without a dictionary."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 

@@ -31,7 +31,13 @@ from profframe.show.frame import Frame
 from profframe.trace import gains as gained
 from profframe.trace.base_trace import BaseTrace
 from profframe.trace.jobs import dependencies, dependency_table
-from profframe.trace.trace_tables import as_frame, with_devices, with_limits, with_tables
+from profframe.trace.trace_tables import (
+    as_frame,
+    only_answers,
+    with_devices,
+    with_limits,
+    with_tables,
+)
 
 _DEPENDENCIES: Final = re.compile(rf"\b{schema.DEPENDENCIES.name}\b", re.IGNORECASE)
 
@@ -85,7 +91,9 @@ def answer(
             self,
             _rows(self, question, parameters),
             docs,
-            lambda session: reasons.of_answer(session, question, parameters),
+            lambda session: (
+                only_answers(session) or reasons.of_answer(session, question, parameters)
+            ),
         ),
     )
 
@@ -174,7 +182,7 @@ def _sql(self: BaseTrace, query: str) -> pl.DataFrame:
         lambda: as_frame(
             self,
             _with_derived(session, query).sql(query),
-            why=lambda session: _why_empty(type(self)(session), query),
+            why=lambda session: only_answers(session) or _why_empty(type(self)(session), query),
         ),
     )
 

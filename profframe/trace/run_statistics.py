@@ -12,7 +12,8 @@ from profframe.query.selection import Text, integer, texts
 from profframe.show.frame import frame
 from profframe.trace import empty_reasons, generated_questions
 from profframe.trace.base_trace import BaseTrace
-from profframe.trace.trace_tables import selected, table
+from profframe.trace.kept_rows import RunAnswers
+from profframe.trace.trace_tables import selected
 
 
 def trend(self: BaseTrace, metric: Text = "step_p50_ns", per_step: int = 0) -> pl.DataFrame:
@@ -64,15 +65,16 @@ def trend(self: BaseTrace, metric: Text = "step_p50_ns", per_step: int = 0) -> p
     """
     from profframe.analysis import trends
 
-    order = _order(self)
+    answers = RunAnswers(self)
+    order = run_selection.in_order(answers.traces())
     values = trends.metrics(
         [*dict.fromkeys(texts("metric", metric))],
         order,
-        runs=partial(generated_questions.runs, self, per_step),
-        samples=partial(generated_questions.run_samples, self),
+        runs=partial(answers.answer, "runs", per_step=per_step),
+        samples=partial(answers.answer, "run_samples", columns=trends.SAMPLE_COLUMNS),
     )
     rows = trends.trend(order, list(values.items()))
-    return frame(rows, why=empty_reasons.of_trend(self, len(values)))
+    return frame(rows, why=empty_reasons.of_trend(self, len(values)), note=answers.note())
 
 
 def regressions(
@@ -143,12 +145,15 @@ change, found 1 of 1
     """
     from profframe.analysis import regressions as slower
 
-    base, others = run_selection.sides(_order(self)["run"].to_list(), baseline, runs)
-    samples = generated_questions.run_samples(self, kernel_by=kernel_by, copies=copies)
+    answers = RunAnswers(self)
+    order = run_selection.in_order(answers.traces())
+    base, others = run_selection.sides(order["run"].to_list(), baseline, runs)
+    samples = answers.answer("run_samples", [*base, *others], kernel_by=kernel_by, copies=copies)
     rows = slower.compare_runs(samples, base, others)
     return frame(
         slower.answer_rows(rows) if every else slower.regressions(rows),
         why=empty_reasons.of_regressions(self, rows.height, copies=copies),
+        note=answers.note(),
     )
 
 
@@ -202,19 +207,17 @@ def outliers(self: BaseTrace, per: str = "run", top: int = 10, ops: int = 3) -> 
     for name, value in (("top", top), ("ops", ops)):
         if integer(name, value) < 0:
             raise ParameterError(f"{name}: a number from 0, not {value}")
+    answers = RunAnswers(self)
     if per == "run":
-        every = generated_questions.runs(self)
-        rows, trace = unlike.outlying_runs(every, top), self
+        every = answers.answer("runs")
+        rows = unlike.outlying_runs(every, top)
     else:
-        every = generated_questions.step_times(self)
+        every = answers.answer("step_times")
         rows = unlike.outlying_steps(every, top)
-        trace = selected(self, runs=rows["run"].unique().to_list())
-    samples = generated_questions.run_samples(
-        trace if rows.height else selected(self, runs=()), per=per
-    )
+    own = {*rows["run"]}
+    if rows.height and (per == "run" or own & answers.history):
+        samples = answers.answer("run_samples", own, unlike.SAMPLE_COLUMNS, per=per)
+    else:
+        samples = generated_questions.run_samples(selected(self, runs=own), per=per)
     why = empty_reasons.of_outliers(self, per, every, top)
-    return frame(unlike.with_ops(rows, samples, ops), why=why)
-
-
-def _order(self: BaseTrace) -> pl.DataFrame:
-    return run_selection.in_order(table(self, "traces").select("run", "clock", "start_ns"))
+    return frame(unlike.with_ops(rows, samples, ops), why=why, note=answers.note())

@@ -12,15 +12,18 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import schema
+from profframe.errors import UnknownNameError
 from profframe.facts.device_catalogue import Devices, models
 from profframe.facts.device_models import match_models
 from profframe.query import reasons
 from profframe.query.sandbox import Paths, user_files, user_tables
-from profframe.query.selection import Numbers, Text
+from profframe.query.selection import Numbers, Text, texts
 from profframe.query.session import Session
 from profframe.query.sources import Overlay
 from profframe.show.columns import KEYS, MOMENTS
 from profframe.show.frame import Frame, frame
+from profframe.store import Store
+from profframe.store.kept_answers import explained
 from profframe.trace.base_trace import BaseTrace
 from profframe.trace.empty_reasons import late_reason
 
@@ -90,15 +93,21 @@ def selected(
     ParameterError
         A value is of the wrong type.
     """
-    session = self._session.filter(
-        steps=steps,
-        ranks=ranks,
-        runs=runs,
-        kinds=kinds,
-        phases=phases,
-        start_ns=start_ns,
-        end_ns=end_ns,
-    )
+    source = self._session.source
+    try:
+        session = self._session.filter(
+            steps=steps,
+            ranks=ranks,
+            runs=runs,
+            kinds=kinds,
+            phases=phases,
+            start_ns=start_ns,
+            end_ns=end_ns,
+        )
+    except UnknownNameError as error:
+        if runs is None or not isinstance(source, Store):
+            raise
+        raise explained(error, source.path, texts("runs", runs)) from error
     return type(self)(session)
 
 
@@ -248,6 +257,17 @@ def table(self: BaseTrace, name: str) -> Frame:
     rows = self._session.rows(name)
     docs = {column.name: column.doc for column in schema.TABLES[name]}
     return as_frame(self, rows, docs, lambda session: reasons.of_table(session, name))
+
+
+def only_answers(session: Session) -> str | None:
+    """Why a store without events has no rows; None of any other trace."""
+    source = session.source
+    if not isinstance(source, Store) or source.places:
+        return None
+    return (
+        "the store has only kept answers of its runs, whose events were removed "
+        "(profframe store rm --keep-answers); `profframe store kept` shows them"
+    )
 
 
 def as_frame(

@@ -17,6 +17,7 @@ from profframe import schema, store
 from profframe.errors import ParameterError, StoreError, UnknownNameError
 from profframe.query.selection import Numbers, Text, check_numbers, check_texts, integers, texts
 from profframe.store import manifest
+from profframe.store.kept_answers import fold, history
 from profframe.store.layout import (
     SET_ASIDE,
     Place,
@@ -40,7 +41,11 @@ Progress = Callable[[int, int], None]
 
 
 def remove(
-    path: str | os.PathLike[str], runs: Text | None = None, ranks: Numbers | None = None
+    path: str | os.PathLike[str],
+    runs: Text | None = None,
+    ranks: Numbers | None = None,
+    *,
+    keep_answers: bool = False,
 ) -> list[Key]:
     """Remove runs, or some of their ranks, while others may read the store.
 
@@ -53,6 +58,8 @@ def remove(
         The store.
     runs, ranks
         Run or runs, rank or ranks to remove. One of them may be None, for all.
+    keep_answers
+        Whether answers that are kept of removed runs stay (`profframe.store.kept_answers`).
 
     Returns
     -------
@@ -85,8 +92,9 @@ def remove(
     with _exclusive(root):
         stored = places(root)
         keys = {key for place in stored for key in place.keys}
-        check_texts("run", names or (), (run for run, _ in keys))
-        check_numbers("rank", numbers or (), (rank for _, rank in keys))
+        past = frozenset() if keep_answers else history(root, stored)
+        check_texts("run", names or (), (run for run, _ in keys | past))
+        check_numbers("rank", numbers or (), (rank for _, rank in keys | past))
         removed = {
             (run, rank)
             for run, rank in keys
@@ -94,7 +102,12 @@ def remove(
         }
         if not removed and names and numbers:
             raise UnknownNameError(f"no rank {ranks} in {', '.join(names)}; nothing was removed")
-        _remove(root, stored, removed)
+        if not keep_answers:
+            past = {key for key in past if numbers is None and key[0] in (names or ())}
+            whole = {run for run, _ in removed} - {run for run, _ in keys - removed}
+            fold(root, stored, without=whole | {run for run, _ in past})
+            removed |= past
+        _remove(root, stored, removed - past)
     return sorted(removed)
 
 

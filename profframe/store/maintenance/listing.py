@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
-from profframe import store
+from profframe import schema, store
 from profframe.errors import StoreError
 from profframe.store import manifest
-from profframe.store.layout import Place, places
+from profframe.store.kept_answers import history_rows
+from profframe.store.layout import KEPT, Place, places
 from profframe.store.manifest import Key
 from profframe.store.parquet import VERSION_KEY, parquet_file, traces_of
 
@@ -45,7 +46,8 @@ def contents(path: str | os.PathLike[str]) -> pl.DataFrame:
     polars.DataFrame
         One row per (run, rank), ordered: ``run rank events``; ``bytes`` of its files, of a pack its
         share by events; ``start_ns`` and ``clock``, as in `traces`; ``schema_version`` and
-        ``facts_version`` of the profframe that read the trace; ``folder`` in the store.
+        ``facts_version`` of the profframe that read the trace; ``folder`` in the store, ``kept``
+        where only answers of the run stay, without ``events``.
 
     Raises
     ------
@@ -72,7 +74,16 @@ def _contents_of(root: Path, attempts: int) -> pl.DataFrame:
         if attempts and not all(place.folder.exists() for place in listing):
             return _contents_of(root, attempts - 1)  # something was removed or packed meanwhile
         raise
+    rows += _history(root, listing)
     return pl.DataFrame(rows, _CONTENTS, orient="row").sort("run", "rank")
+
+
+def _history(root: Path, listing: Sequence[Place]) -> Iterator[dict[str, Any]]:
+    """Rows of members of which only answers of their run are there."""
+    names = [name for name in _CONTENTS if name in schema.TRACES.names]
+    for row in history_rows(root, listing, names):
+        version = str(row["schema_version"])
+        yield row | {"events": None, "bytes": 0, "schema_version": version, "folder": KEPT}
 
 
 def root_of(path: str | os.PathLike[str]) -> Path:
