@@ -25,6 +25,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, Final, ParamSpec, Self, TypeVar
+from urllib.parse import unquote
 
 Arguments = ParamSpec("Arguments")
 Value = TypeVar("Value")
@@ -38,6 +39,8 @@ _LEAST_SLIP = 0.75
 
 HIDDEN: Final = "***"
 """Replacement for a secret part of a URL."""
+_SHORTEST_SECRET: Final = 4
+"""Characters; a shorter one would hide parts of other words."""
 _USER: Final = re.compile(r"([A-Za-z][\w+.-]+:/{1,2})[^/\s?#'\"]*@")  # a path has one slash left
 _SIGNED: Final = re.compile(
     r"""([?&;\#](?:
@@ -65,6 +68,23 @@ def without_secrets(text: str) -> str:
     if ":/" not in text:
         return text
     return _SIGNED.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text))
+
+
+def without_secrets_of(url: str, text: str) -> str:
+    """Text that a library wrote about a URL: without its secrets, also where they stand alone.
+
+    Examples
+    --------
+    >>> without_secrets_of("s3://ada:secret@bucket/a.json", 'no bucket "ada:secret@bucket"')
+    'no bucket "***@bucket"'
+    """
+    values = [match[0].partition(":/")[2].lstrip("/")[:-1] for match in _USER.finditer(url)]
+    values += [value.partition(":")[2] for value in values]
+    values += [match[0][len(match[1]) :] for match in _SIGNED.finditer(url)]
+    for value in sorted({*values, *map(unquote, values)}, key=len, reverse=True):
+        if len(value) >= _SHORTEST_SECRET:
+            text = text.replace(value, HIDDEN)
+    return without_secrets(text)
 
 
 class ProfframeError(Exception):

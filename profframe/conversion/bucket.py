@@ -13,7 +13,7 @@ from typing import IO, Any, Final
 from profframe.conversion.staging import Destination, Folder, Record, folder_of
 from profframe.errors import ProfframeError, StoreError
 from profframe.loaders.run_names import absolute
-from profframe.remote.file_systems import file_system
+from profframe.remote.file_systems import file_system, reason_of
 from profframe.remote.urls import is_url, local_path
 from profframe.store.layout import STAGED
 from profframe.system.drafts import scratch
@@ -136,8 +136,7 @@ class Bucket(Destination):
         except (FileNotFoundError, ProfframeError):
             raise
         except Exception as error:  # noqa: BLE001 - each has its own, which show the whole URL
-            message = str(error) or type(error).__name__
-            raise StoreError(f"{self.url}: {message}") from None
+            raise StoreError(f"{self.url}: {reason_of(self.url, error)}") from None
 
 
 def _names(files: Any, folder: str) -> list[str]:

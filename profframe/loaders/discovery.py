@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from profframe import store
-from profframe.errors import NoTraceFoundError, ParameterError, SourceError, nearest
+from profframe.errors import (
+    NoTraceFoundError,
+    ParameterError,
+    SourceError,
+    StoreError,
+    nearest,
+)
 from profframe.readers import torch as live
 from profframe.remote.file_systems import RemoteFile, files_of, is_pattern
 from profframe.remote.urls import is_of_web, is_url, last_names, local_path, was_url
@@ -100,8 +106,11 @@ def discover(source: object) -> LiveProfile | StoreFolder | Files:
 def _store(sources: Sequence[Source]) -> StoreFolder | None:
     if len(sources) != 1 or not _may_be_store(sources[0]):
         return None
-    root = store.root_at(sources[0])
-    return StoreFolder(root) if store.is_store(root) else None
+    try:
+        root = store.root_at(sources[0])
+        return StoreFolder(root) if store.is_store(root) else None
+    except StoreError as error:  # of a URL: nothing says yet that it is a store
+        raise SourceError(str(error)) from None
 
 
 def _may_be_store(source: Source) -> bool:

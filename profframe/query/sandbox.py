@@ -14,6 +14,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -55,6 +56,9 @@ _CONFIG: Final[Mapping[str, Any]] = MappingProxyType(
 )
 """Settings of a new connection."""
 
+_BLOCK: Final = 256 << 10
+"""Most bytes of a request for a part of a remote file. DuckDB reads whole files up to this size,
+by default 2 MB."""
 _HINT: Final = "tables={...} or files=... (--files) let it read more"
 _TABLE_FUNCTIONS: Final = frozenset((
     "generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "summary",
@@ -270,6 +274,8 @@ def connect(
     connection = duckdb.connect(config=config)
     if file_system is not None:
         connection.register_filesystem(file_system)
+        with suppress(duckdb.CatalogException):  # a release that has no such setting
+            connection.execute(f"SET external_file_cache_remote_max_block_size = {_BLOCK}")
     connection.execute(
         f"SET allowed_paths = {_list({*files, *(p for p in paths if not Path(p).is_dir())})};"
         f"SET allowed_directories = {_list(p for p in paths if Path(p).is_dir())};"

@@ -17,6 +17,7 @@ from profframe.errors import (
     ProfframeError,
     SourceError,
     without_secrets,
+    without_secrets_of,
 )
 from profframe.remote.urls import is_of_web, last_names
 
@@ -260,16 +261,21 @@ def url_errors(url: str) -> Iterator[None]:
             raise SourceError(f"{url}: {error.__cause__}") from None
         status = getattr(error.__cause__, "status", None)
         if status is not None and status not in _GONE:
-            raise SourceError(f"{url}: {reason(error.__cause__)}") from None
+            raise SourceError(f"{url}: {reason_of(url, error.__cause__)}") from None
         if error.__cause__ is not None and status is None and is_of_web(url):
-            raise SourceError(f"{url}: {reason(error.__cause__)}") from None
+            raise SourceError(f"{url}: {reason_of(url, error.__cause__)}") from None
         raise NoTraceFoundError(f"{url}: no such file") from None
     except (NoTraceFoundError, MissingExtraError):
         raise
     except SourceError as error:
         raise SourceError(f"{url}: {error}") from None
     except Exception as error:  # noqa: BLE001 - each has its own, which show the whole URL
-        raise SourceError(f"{url}: {reason(error)}") from None
+        raise SourceError(f"{url}: {reason_of(url, error)}") from None
+
+
+def reason_of(url: str, error: BaseException | None) -> str:
+    """As `reason`, without secrets of the URL that it is about."""
+    return without_secrets_of(url, reason(error))
 
 
 def reason(error: BaseException | None) -> str:

@@ -23,13 +23,15 @@ from profframe.errors import ProfframeError, SourceError, StoreError, without_se
 from profframe.remote.file_systems import (
     file_system,
     is_other_version,
-    reason,
+    reason_of,
     version_of,
 )
 from profframe.remote.urls import is_of_web
 
 _TAIL: Final = 128 << 10
 """Bytes at the end of a file that are kept: footers are there."""
+_PAST: Final = 10**9
+"""Seconds, up to 2001: DuckDB keeps nothing of a file that may just have changed."""
 _MARK: Final = 8
 """Bytes after a footer."""
 _MOST_TAILS: Final = 64 << 20
@@ -224,7 +226,7 @@ class Tree:
         except ProfframeError as error:
             raise self._failed(where, str(error).removeprefix(f"{self.shown}: ")) from None
         except Exception as error:  # noqa: BLE001 - each has its own, which show the whole URL
-            raise self._failed(where, reason(error)) from None
+            raise self._failed(where, reason_of(self._url, error)) from None
 
     def _failed(self, where: str, why: str) -> StoreError:
         error = StoreError(f"{where}: {why}")
@@ -428,7 +430,7 @@ def for_database(tree: Tree) -> Any:
 
         def modified(self, path: str) -> datetime:
             entry = tree.entry(self._path(path))
-            seconds = 0 if entry is None else entry.stamp % (1 << 31)
+            seconds = 0 if entry is None else entry.stamp % _PAST
             return datetime.fromtimestamp(seconds, UTC)
 
         def glob(self, path: str, **_: object) -> list[str]:
