@@ -38,6 +38,8 @@ SCHEMA: Final = {
 
 SAMPLE_COLUMNS: Final = ("run", "rank", "step", "what", "name", "spent_ns")
 """Columns of `run_samples` that it reads."""
+NO_SAMPLES: Final = {name: SCHEMA[name] for name in SAMPLE_COLUMNS}
+"""Their types."""
 
 _SAMPLE: Final = ("run", "rank", "step")
 _OUTLIER: Final = (*_SAMPLE, "metric", "value", "typical", "score", "q_value")

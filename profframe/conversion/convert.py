@@ -176,8 +176,8 @@ def _keep(
         errors = keep_present(target.root, names, runs, engine).errors
     except ProfframeError as error:
         errors = (str(error),)
-    for error in errors:
-        logging.getLogger(LOGGER).warning("%s", error)
+    for sentence in errors:
+        logging.getLogger(LOGGER).warning("%s", sentence)
 
 
 def _default_workers(files: Sequence[Item]) -> int:

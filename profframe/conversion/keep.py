@@ -385,9 +385,9 @@ def runs_of(
     for run, clock, start_ns in contents(store).select("run", "clock", "start_ns").iter_rows():
         is_older = limit is None or (clock == "utc" and start_ns is not None and start_ns < limit)
         starts[run].append(is_older)
-    wanted = starts.keys()
+    wanted = {*starts}
     if runs is not None:
-        wanted = dict.fromkeys(texts("runs", runs)).keys()
+        wanted = {*texts("runs", runs)}
         check_texts("run", wanted, starts)
     return sorted(run for run in wanted if all(starts[run]))
 
@@ -433,7 +433,11 @@ def kept(
     answers = KeptAnswers.of(root, places(root))
     own = sorted({name for record in answers.records for name in record.answers})
     if answer is None:
-        return frame(pl.DataFrame([_kept_row(answers, name) for name in own], schema=_KEPT_COLUMNS, orient="row"))
+        return frame(
+            pl.DataFrame(
+                [_kept_row(answers, name) for name in own], schema=_KEPT_COLUMNS, orient="row"
+            )
+        )
     question = question_of(answer)
     if question.name not in own:
         raise UnknownNameError.among("kept answer", question.name, own)

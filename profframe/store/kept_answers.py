@@ -162,7 +162,7 @@ class KeptAnswers:
         return cls(Path(), (), ())
 
     def is_there(self) -> bool:
-        """Whether all folders with records are still there: another process may have folded them."""
+        """Whether all folders with records are there: another process may have folded them."""
         names = {record.folder for record in self.records}
         return all((self.root / KEPT / name).is_dir() for name in names)
 
@@ -318,13 +318,13 @@ class KeptAnswers:
 
 def identities(root: Path, places: Sequence[Place]) -> dict[str, dict[int, str]]:
     """Identities of the members of each run, by run as in paths and by rank; reads no file."""
-    found: dict[str, dict[int, str]] = defaultdict(dict)
+    members: dict[str, dict[int, str]] = defaultdict(dict)
     for place in places:
         folder = name_in(root, place.folder) if place.folder != root else ""
         identity = "" if place.is_pack else place.identity
         for run, rank in place.names:
-            found[run][rank] = f"{rank}:{folder}:{identity}"
-    return dict(found)
+            members[run][rank] = f"{rank}:{folder}:{identity}"
+    return dict(members)
 
 
 def contents(traces: pa.Table) -> dict[str, tuple[str | None, ...]]:
@@ -463,10 +463,13 @@ def mark_freed(kept: KeptAnswers, runs: Collection[str]) -> None:
     write(kept.root, replace(merged, records=marked))
 
 
-def fold(root: Path, places: Sequence[Place], without: Collection[str] = ()) -> int:
+def fold(
+    root: Path, places: Sequence[Place], without: Collection[str] = (), *, at_least: int = 2
+) -> int:
     """Fold kept answers into one folder, without stale ones and those of some runs.
 
-    A reader finds the old folders or the new one, and in both the same rows.
+    A reader finds the old folders or the new one, and in both the same rows. The new one names the
+    members as they are now: a later pack says only what it has replaced itself.
 
     Returns
     -------
@@ -474,7 +477,7 @@ def fold(root: Path, places: Sequence[Place], without: Collection[str] = ()) -> 
         Number of folders that were folded.
     """
     names = folders(root)
-    if len(names) < 2 and not without:
+    if not names or (len(names) < at_least and not without):
         return 0
     kept = KeptAnswers.of(root, places)
     by_run: dict[str, list[Kept]] = {}
@@ -625,4 +628,3 @@ def _to_disk(folder: Path) -> None:
 def _rank_and_identity(member: str) -> tuple[int, str]:
     rank = member.partition(":")[0]
     return int(rank) if rank.isascii() and rank.isdecimal() else -1, member
-

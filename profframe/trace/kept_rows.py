@@ -174,7 +174,7 @@ class RunAnswers:
         """Runs with kept rows of `traces`, all of whose members are selected."""
         rows = plain(kept.rows(MEMBERS, kept.members(), _MEMBER_TYPES))
         where = self._trace._session.selection.where("traces")  # noqa: SLF001 - own package
-        is_chosen = pl.lit(True) if where is None else pl.sql_expr(where).fill_null(False)  # noqa: FBT003
+        is_chosen = pl.lit(True) if where is None else pl.sql_expr(where).fill_null(False)
         chosen = rows.with_columns(chosen=is_chosen).group_by("run").agg(pl.col("chosen").all())
         return frozenset(chosen.filter("chosen")["run"])
 
@@ -187,9 +187,7 @@ class RunAnswers:
         others = pl.DataFrame(table(part, "traces").select(_MEMBER_TYPES.names))
         return pl.concat([rows, others]).sort("run", "rank") if chosen else others
 
-    def _rows_of(
-        self, kept: KeptAnswers, name: str, columns: Sequence[str] | None
-    ) -> pl.DataFrame:
+    def _rows_of(self, kept: KeptAnswers, name: str, columns: Sequence[str] | None) -> pl.DataFrame:
         question = question_of(name)
         valid = kept.valid(question.name, key_of(question))
         chosen = {run: record for run, record in valid.items() if run in self._whole}

@@ -215,7 +215,9 @@ def outliers(self: BaseTrace, per: str = "run", top: int = 10, ops: int = 3) -> 
         every = answers.answer("step_times")
         rows = unlike.outlying_steps(every, top)
     own = {*rows["run"]}
-    if rows.height and (per == "run" or own & answers.history):
+    if not own:
+        samples = pl.DataFrame(schema=unlike.NO_SAMPLES)
+    elif per == "run" or own & answers.history:
         samples = answers.answer("run_samples", own, unlike.SAMPLE_COLUMNS, per=per)
     else:
         samples = generated_questions.run_samples(selected(self, runs=own), per=per)

@@ -92,7 +92,7 @@ def remove(
     with _exclusive(root):
         stored = places(root)
         keys = {key for place in stored for key in place.keys}
-        past = frozenset() if keep_answers else history(root, stored)
+        past = set[Key]() if keep_answers else {*history(root, stored)}
         check_texts("run", names or (), (run for run, _ in keys | past))
         check_numbers("rank", numbers or (), (rank for _, rank in keys | past))
         removed = {
@@ -118,6 +118,7 @@ def _remove(root: Path, stored: Sequence[Place], removed: set[Key]) -> None:
         # A pack may have an older state of a folder, which must not become visible again.
         rest = [replace(place, visible=place.visible - removed) for place in packed]
         _pack(root, rest, [*packed, *singles])
+        fold(root, places(root), at_least=1)
         return
     by_run: dict[Path, list[Place]] = defaultdict(list)
     for place in singles:
@@ -172,6 +173,7 @@ def compact(path: str | os.PathLike[str], progress: Progress | None = None) -> i
         )
         if packed:
             _pack(root, packed, packed, progress)
+            fold(root, places(root), at_least=1)
     return sum(len(place.names) for place in packed)
 
 
