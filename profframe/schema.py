@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 SCHEMA_VERSION: Final = 15
-"""Version of the tables below; a store of another version is refused."""
+"""Version of the tables below; what each has changed is in `store/schema_steps.py`."""
 
 UTC_NS: Final = 1_200_000_000_000_000_000
 """A source's time from here on, in 2008, is since 1970; clocks since a machine started are behind."""
@@ -1031,6 +1031,9 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("nodes_linked_by_order", "nodes of an execution trace whose ids no slices have, such as from another recording of the same program", "linked by the order of names on each thread, at the first place that fits"),
             Check("dependency_without_event", "data dependencies of nodes without a slice in the trace", "not in `flows`"),
             Check("another_version", "a stored trace read by another version of profframe, whose facts may differ", "kept as it is; run `profframe convert` on its source to rewrite it"),
+            Check("older_schema", "a stored trace of an older version of the tables", "kept as it is: what it lacks is NULL; `profframe store upgrade` derives what stored columns allow"),
+            Check("derived_anew", "a stored trace whose facts `profframe store upgrade` derived anew, with its source unread", "what its reader read is as it was; `profframe convert` reads the source again"),
+            Check("lost_columns", "rows of tables with columns that only the source has, which was gone or had changed when the store was upgraded", "those columns are NULL"),
             Check("skipped_file", "a file in the directory or pattern is not a trace", "not loaded"),
             Check("unreadable_file", "a file in the directory or pattern cannot be read", "not loaded"),
         )

@@ -142,7 +142,7 @@ def convert(
 
 @verbs.group("store")
 def store_verbs() -> None:
-    """List, check, compact, or remove the contents of a store."""
+    """List, check, compact, upgrade, or remove the contents of a store."""
 
 
 _store = click.argument("path", metavar="STORE", type=FILE)
@@ -291,6 +291,60 @@ def store_compact(path: Path) -> None:
     with _removals_shown(path), closing(LoadingBar()) as bar:
         number = maintenance.compact(path, lambda done, total: bar(done, total, "packing"))
     click.echo(f"{visible(str(path))}: {store_text.pack_count(number)}", err=True)
+
+
+@store_verbs.command("upgrade")
+@_store
+@click.option("--workers", type=click.IntRange(1), help="Processes; default: one per core.")
+@click.option("--dask", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler.")
+@click.option(
+    "--default-options",
+    is_flag=True,
+    help="Traces without a record of their options, as to_parquet writes them, had none.",
+)
+@with_output
+def store_upgrade(
+    path: Path,
+    *,
+    workers: int | None,
+    dask: str | None,
+    default_options: bool,
+    output: OutputOptions,
+) -> int:
+    """Upgrade a store to the tables and facts of this profframe.
+
+    Facts are derived anew from stored columns; a source is read only for what these lack, if it is
+    unchanged. Others may read the store meanwhile, and an upgrade that was stopped continues when
+    you run it again. If a trace cannot be upgraded, the others still are, and the exit code is 1.
+    """
+    from profframe.conversion.dask import dask_workers
+    from profframe.conversion.upgrade import upgrade
+    from profframe.show import store_text, terminal
+
+    if dask is not None and workers is not None:
+        raise click.UsageError(
+            "--workers sets processes on this machine; a Dask cluster has its own workers"
+        )
+    with (
+        _removals_shown(path),
+        dask_workers(dask) if dask else nullcontext() as executor,
+        closing(LoadingBar()) as bar,
+    ):
+        traces = upgrade(
+            path,
+            executor,
+            lambda done, total: bar(done, total, "upgrading"),
+            workers=workers,
+            default_options=default_options,
+        )
+    if output.is_asked_for:
+        output.emit(traces, lambda _: terminal.table(traces, None))
+    for line in store_text.upgrade_problems(traces):
+        complain(line)
+    for line in store_text.upgrade_notes(traces):
+        click.echo(line, err=True)
+    click.echo(f"{visible(str(path))}: {store_text.upgraded(traces)}", err=True)
+    return BAD_INPUT if "failed" in traces["status"] else 0
 
 
 @store_verbs.command("verify")

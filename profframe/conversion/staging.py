@@ -34,7 +34,16 @@ from profframe.store import kept_answers, layout, lock, manifest
 from profframe.store.facts_version import facts_version
 from profframe.store.layout import STAGED
 from profframe.store.leftovers import log_removed, remove_drafts, remove_leftovers
-from profframe.store.parquet import VERSION_KEY, check_is_file, column_problems, reading, traces_of
+from profframe.store.parquet import (
+    check_is_file,
+    column_problems,
+    columns_now,
+    reading,
+    schema_version,
+    traces_of,
+    with_dictionaries,
+)
+from profframe.store.versions import version_in
 
 _COLUMNS: Final = (
     "run",
@@ -48,6 +57,7 @@ _COLUMNS: Final = (
     "joined_files",
     "rank_source",
     "world_size",
+    "schema_version",
 )
 
 
@@ -62,7 +72,10 @@ class JoinedFile:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Source of a (run, rank); ``folder`` is its path in the store."""
+    """Source of a (run, rank); ``folder`` is its path in the store.
+
+    ``schema`` and ``facts`` are versions of what wrote it.
+    """
 
     run: str
     rank: int
@@ -75,6 +88,8 @@ class Record:
     joined: tuple[JoinedFile, ...] = ()
     rank_source: str | None = None
     world_size: int | None = None
+    schema: int | None = None
+    facts: str | None = None
 
     @property
     def sources(self) -> frozenset[str]:
@@ -178,6 +193,8 @@ def _record(row: Mapping[str, Any], folder: str, *, is_current: bool) -> Record:
         _joined_files(row.get("joined_files")),
         row.get("rank_source"),
         row.get("world_size"),
+        row.get("schema_version"),
+        row.get("facts_version"),
     )
 
 
@@ -259,11 +276,12 @@ class Destination(ABC):
         if record.is_packed:
             return None
         path = f"{record.folder}/events.parquet"
-        with self.open(path) as file, reading(f"{self.address}/{path}"):
-            metadata = pq.read_metadata(file)
-            for problem in column_problems("events", metadata.schema.to_arrow_schema()):
+        with self.open(path) as stream, reading(f"{self.address}/{path}"):
+            events = pq.ParquetFile(stream)
+            version = schema_version(events.metadata)
+            for problem in column_problems("events", columns_now(events, "events"), version):
                 raise ValueError(problem)
-            return int(metadata.num_rows)
+            return int(events.metadata.num_rows)
 
     def origin(self, staged: Record, path: Path) -> Origin:
         """The program of a staged trace, by its header and path."""
@@ -294,15 +312,12 @@ class Destination(ABC):
 
     def parts(self, record: Record, name: str, run: str) -> Iterator[pa.Table]:
         """The rows of a table, a part at a time, with the name of a run."""
-        texts = [column.name for column in schema.TABLES[name] if column.type == schema.NAME]
         path = f"{record.folder}/{name}.parquet"
-        with (
-            self.open(path) as stream,
-            reading(f"{self.address}/{path}"),
-            pq.ParquetFile(stream, read_dictionary=texts) as file,
-        ):
+        with self.open(path) as stream, reading(f"{self.address}/{path}"):
+            file = with_dictionaries(stream, name)
+            names = columns_now(file, name).names
             for number in range(file.num_row_groups):
-                rows = file.read_row_group(number, use_threads=False)
+                rows = file.read_row_group(number, use_threads=False).rename_columns(names)
                 if record.is_packed:
                     is_own = (pc.field("run") == record.run) & (pc.field("rank") == record.rank)
                     rows = rows.filter(is_own)
@@ -317,10 +332,10 @@ class Destination(ABC):
                 pq.ParquetFile(stream) as file,
             ):
                 rows: list[dict[str, Any]] = traces_of(file, _COLUMNS).to_pylist()
-                version = (file.metadata.metadata or {}).get(VERSION_KEY)
+                version = version_in(file.metadata)
         except StoreError:
             return
-        is_sound = version == str(schema.SCHEMA_VERSION).encode() and self._is_complete(folder)
+        is_sound = version == str(schema.SCHEMA_VERSION) and self._is_complete(folder)
         for row in rows:
             is_current = is_sound and row.get("facts_version") == facts_version()
             yield _record(row, folder, is_current=is_current)

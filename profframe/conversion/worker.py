@@ -23,6 +23,7 @@ from profframe.system.memory_limit import is_memory_error, refusal_message
 
 if TYPE_CHECKING:
     from profframe.conversion.companions import Join
+    from profframe.conversion.member_upgrade import Member, Upgrade
     from profframe.conversion.staging import Destination, Record
     from profframe.loaders.options import FactOptions
     from profframe.readers.bytes import Progress
@@ -226,3 +227,12 @@ def rename(store: Destination, staged: Record, run: str, is_cycle: bool = True) 
         if store.has(staged.folder):
             raise
         raise FileNotFoundError(staged.folder) from None
+
+
+def upgrade_member(member: Member) -> Upgrade:
+    """Upgrade one (run, rank) of a store; a task for a worker."""
+    if os.getpid() != _IMPORT_PID:
+        return _spawned_pool(os.getpid(), None).submit(upgrade_member, member).result()
+    from profframe.conversion.member_upgrade import upgraded
+
+    return upgraded(member)

@@ -316,6 +316,14 @@ def _apportioned(amount: Ints, group: Ints, weight: Ints) -> Ints:
     return shares
 
 
+def product_column(events: pa.Table) -> pa.BooleanArray:
+    """``is_product`` of stored events, from their other columns."""
+    kernels = np.flatnonzero(is_kind(events, ("kernel",)))
+    return _products(
+        events, kernels, numbers(events, "work_id", missing=-1), recorded_work(events, "flops")
+    )
+
+
 def _products(events: pa.Table, kernels: Ints, owner: Ints, flops: Ints) -> pa.BooleanArray:
     """Whether each row's operations are products: of a kernel those of its owner."""
     op = np.arange(owner.size)

@@ -129,6 +129,7 @@ def add_facts(
     stacks: Sequence[StackSource] = (),
     rank: int | None = None,
     is_alone: bool = True,
+    without: frozenset[Fact] = frozenset(),
     **options: object,
 ) -> Tables:
     """Add every fact to the tables of one trace.
@@ -150,6 +151,8 @@ def add_facts(
         Rank of the trace, if that is known, to choose among captures of several ranks.
     is_alone : bool
         Whether it is the only trace, so that a file of stacks without a rank is of it.
+    without : frozenset of Fact
+        Facts that are there already.
     **options
         `OPTIONS` of a user; None means the default of the fact.
 
@@ -167,6 +170,8 @@ def add_facts(
     running: dict[Fact, Future[Output]] = {}
     with ThreadPoolExecutor(1, "profframe-facts") as pool:
         for place, fact in enumerate(facts_of(compat)):
+            if FACTS[place] in without:
+                continue
             for other in [other for other in running if fact.conflicts_with(other)]:
                 tables = with_output(tables, running.pop(other).result())
             if fact in parallel:

@@ -164,6 +164,25 @@ def read_trace(
 
 
 @system_memory()
+def read_together(
+    paths: Sequence[Path], run: str | None, rank: int | None, facts: FactOptions
+) -> dict[str, pa.Table]:
+    """Read a trace and the files that join it as `load` does, in memory.
+
+    Parameters
+    ----------
+    paths, run, rank, facts
+        As for `load`.
+
+    Raises
+    ------
+    NotATraceError, SourceError
+        A file is not a trace, or cannot be read.
+    """
+    return _tables(Files(tuple(paths), frozenset()), LoadOptions(run, rank, facts=facts))
+
+
+@system_memory()
 def write_trace(trace: NamedTrace, path: Source, *, replace: bool = True) -> bool:
     """Write a trace into a store, as `Trace.to_parquet` does.
 

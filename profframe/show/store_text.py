@@ -97,8 +97,8 @@ def listing(traces: pl.DataFrame, rows: pl.DataFrame, width: int | None) -> Rend
     if others:
         title += (
             f"\n{units.plural(others, 'trace')} read by another version of profframe, so facts may"
-            f" differ from those of {facts_version()}: run `profframe convert` on the sources to "
-            "rewrite them"
+            f" differ from those of {facts_version()}: `profframe store upgrade` derives them "
+            "anew, `profframe convert` reads the sources again"
         )
     return terminal.table(columns, width, title, {"start (UTC)": "start (UTC)"})
 
@@ -132,6 +132,53 @@ def kept_runs(computed: int, current: int) -> str:
     if not computed:
         return there
     return f"answers of {units.plural(computed, 'run')} kept{f'; {there}' if current else ''}"
+
+
+_UPGRADES: Final = {
+    "derived": "derived anew from stored columns",
+    "read": "read from the source",
+    "kept": "kept as it was",
+    "current": "current already",
+    "failed": "failed",
+}
+
+
+def upgraded(traces: pl.DataFrame) -> str:
+    """How many traces became current, and how.
+
+    Examples
+    --------
+    >>> upgraded(pl.DataFrame({"status": ["derived", "kept", "derived"]}))
+    '3 traces: 2 derived anew from stored columns, 1 kept as it was'
+    """
+    counts = {status: traces.filter(traces["status"] == status).height for status in _UPGRADES}
+    parts = [f"{count:,} {_UPGRADES[status]}" for status, count in counts.items() if count]
+    return f"{units.plural(traces.height, 'trace')}: {', '.join(parts) or 'none'}"
+
+
+def upgrade_problems(traces: pl.DataFrame) -> list[str]:
+    """One line for each trace that failed."""
+    return [str(reason) for reason in traces.filter(traces["status"] == "failed")["reason"]]
+
+
+def upgrade_notes(traces: pl.DataFrame) -> list[str]:
+    """One line for each reason why stored columns were not enough, with an example.
+
+    Examples
+    --------
+    >>> row = {"run": "a", "rank": 0, "status": "kept", "reason": "converted with captures"}
+    >>> upgrade_notes(pl.DataFrame([row, row | {"rank": 1}]))
+    ['2 traces kept as it was, such as run a, rank 0: converted with captures']
+    """
+    rows = traces.filter(traces["status"].is_in(["derived", "read", "kept"])).drop_nulls("reason")
+    groups = rows.group_by("status", "reason", maintain_order=True).agg(
+        pl.len(), pl.col("run", "rank").first()
+    )
+    return [
+        f"{units.plural(row['len'], 'trace')} {_UPGRADES[row['status']]}, such as run"
+        f" {units.visible(row['run'])}, rank {row['rank']}: {units.visible(row['reason'])}"
+        for row in groups.iter_rows(named=True)
+    ]
 
 
 def problems(rows: pl.DataFrame) -> list[str]:

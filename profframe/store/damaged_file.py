@@ -12,6 +12,7 @@ from profframe.remote.trees import RemotePath
 from profframe.store import manifest
 from profframe.store.layout import Place, checksum, identity
 from profframe.store.parquet import reading, row_groups
+from profframe.store.schema_steps import old_names
 
 
 def no_rows(table: str) -> str:
@@ -26,6 +27,14 @@ def no_rows(table: str) -> str:
 def relation(files: Iterable[str]) -> str:
     """SQL: the rows of some files."""
     return f"read_parquet([{', '.join(map(literal, files))}], hive_partitioning = false)"
+
+
+def older_relation(files: Iterable[str], table: str, version: int) -> str:
+    """SQL: the rows of some files of an older schema, with the columns that at least one has."""
+    names = ", ".join(map(literal, files))
+    rows = f"read_parquet([{names}], hive_partitioning = false, union_by_name = true)"
+    renamed = ", ".join(f'"{old}" AS "{new}"' for new, old in old_names(table, version).items())
+    return f"(SELECT * RENAME ({renamed}) FROM {rows})" if renamed else rows  # noqa: S608
 
 
 def check_place(place: Place, *, thorough: bool) -> None:

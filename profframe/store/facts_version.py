@@ -38,6 +38,7 @@ HASHED: Final = (
     "store/damaged_file",
     "store/member_files",
     "store/parquet",
+    "store/schema_steps",
     "store/versions",
     "store/visible_rows",
     "store/writing",

@@ -205,7 +205,7 @@ class KeptAnswers:
 
     def members(self) -> dict[str, Kept]:
         """Records with rows of `traces` of present events, or of a run without, by run."""
-        return self._chosen(self.records) | self.freed
+        return {**self._chosen(self.records), **self.freed}
 
     def _chosen(self, records: Iterable[Kept]) -> dict[str, Kept]:
         chosen: dict[str, Kept] = {}

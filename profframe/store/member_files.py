@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -19,17 +20,23 @@ from profframe.query.sources import Columns, TableRows
 from profframe.remote.trees import Tree, for_database, remote
 from profframe.remote.urls import is_url, local_path
 from profframe.store import manifest, versions
-from profframe.store.damaged_file import check_place, check_remote, no_rows, relation
+from profframe.store.damaged_file import (
+    check_place,
+    check_remote,
+    no_rows,
+    older_relation,
+    relation,
+)
 from profframe.store.kept_answers import explained
 from profframe.store.layout import Place, component, file_names, optional_tables, places
-from profframe.store.parquet import VERSION_KEY, parquet_file, reading
+from profframe.store.parquet import parquet_file, reading
+from profframe.store.versions import Written
 from profframe.store.visible_rows import lazy, row_groups
 from profframe.system.holds import Hold
 
 if TYPE_CHECKING:
     import duckdb
     import polars as pl
-    import pyarrow.parquet as pq
 
 IN_USE: Final = ".in-use"
 """A file of a store in a cache; whoever reads the store holds it, so that nobody removes it."""
@@ -56,6 +63,8 @@ class Store:
     places: tuple[Place, ...]
     is_current: bool = True
     """Whether this version of profframe is known to have written all of it."""
+    older: Mapping[Path, int] = field(default_factory=dict)
+    """Folders of an older schema, and its version: some of their columns are missing."""
     hold: Hold | None = None
     """What keeps others from removing it."""
 
@@ -92,11 +101,19 @@ class Store:
             Columns and rows to read.
         """
         rows = self._relation(table)
-        if table == "quality" and not self.is_current:
-            note = ", ".join(f'{sql} AS "{name}"' for name, sql in versions.note().items())
-            traces = f"{self._relation('traces')} WHERE {versions.others()}"
-            rows = f"(FROM {rows} UNION ALL BY NAME SELECT {note} FROM {traces})"  # noqa: S608
+        if table == "quality":
+            for places_, where, note in self._notes():
+                columns = ", ".join(f'{sql} AS "{name}"' for name, sql in note.items())
+                traces = f"{self._relation('traces', places_)} WHERE {where}"
+                rows = f"(FROM {rows} UNION ALL BY NAME SELECT {columns} FROM {traces})"  # noqa: S608
         part.view(connection, table, rows)
+
+    def _notes(self) -> Iterator[tuple[tuple[Place, ...], str, Mapping[str, str]]]:
+        """What `quality` says of other versions: of which traces, and its columns as SQL."""
+        if not self.is_current:
+            yield self.places, versions.others(), versions.note()
+        if older := tuple(place for place in self.places if place.folder in self.older):
+            yield older, "TRUE", versions.older_note()
 
     def held(self, tables: Mapping[str, Columns]) -> None:
         """None: all rows are in files."""
@@ -136,31 +153,40 @@ class Store:
             Text as plain String.
         """
         rows = lazy(self.places, table)
-        if table != "quality" or self.is_current:
+        if table != "quality":
             return rows
         import polars as pl
 
-        traces = lazy(self.places, "traces").filter(pl.sql_expr(versions.others()))
-        note = (pl.sql_expr(sql).alias(name) for name, sql in versions.note().items())
-        return pl.concat([rows, traces.select(note)])
+        parts = [rows]
+        for places_, where, note in self._notes():
+            traces = lazy(places_, "traces").filter(pl.sql_expr(where))
+            parts.append(traces.select(pl.sql_expr(sql).alias(name) for name, sql in note.items()))
+        return pl.concat(parts)
 
-    def _relation(self, table: str) -> str:
-        """All rows of a table, in SQL."""
+    def _relation(self, table: str, places_: Iterable[Place] | None = None) -> str:
+        """All rows of a table, or those of some folders, in SQL."""
         parts = [
-            f"FROM {relation(files)} WHERE {condition or 'TRUE'}"
-            for condition, files in self._by_condition(table)
+            f"FROM {rows} WHERE {condition or 'TRUE'}"
+            for condition, rows in self._by_condition(table, places_ or self.places)
         ]
+        if parts and self.older:  # columns that no file has
+            parts.insert(0, f"FROM {no_rows(table)}")
         return f"({' UNION ALL BY NAME '.join(parts)})" if parts else no_rows(table)
 
-    def _by_condition(self, table: str) -> Iterator[tuple[str | None, list[str]]]:
-        """Files of a table, grouped by the condition on their rows."""
-        present = [place for place in self.places if place.has(table)]
-        files = [str(place.file(table)) for place in present if place.condition is None]
-        if files:
-            yield None, files
-        for place in present:
-            if place.condition is not None:
-                yield place.condition, [str(place.file(table))]
+    def _by_condition(
+        self, table: str, places_: Iterable[Place]
+    ) -> Iterator[tuple[str | None, str]]:
+        """Files of a table as SQL, grouped by their schema and the condition on their rows."""
+        groups: dict[tuple[int | None, str | None], list[str]] = {}
+        for place in places_:
+            if place.has(table):
+                key = self.older.get(place.folder), place.condition
+                groups.setdefault(key, []).append(str(place.file(table)))
+        for (version, condition), files in groups.items():
+            if version is None:
+                yield condition, relation(files)
+            else:
+                yield condition, older_relation(files, table, version)
 
     def parts(self, table: str) -> Iterator[pa.Table]:
         """Rows of a table as Arrow, in the schema's types.
@@ -296,7 +322,7 @@ def scan(
     runs: Iterable[str] | None = None,
     ranks: Integers | None = None,
 ) -> Store:
-    """Find the files of a store and check that they are of this schema version.
+    """Find the files of a store and check that they are of a schema version that opens.
 
     Parameters
     ----------
@@ -315,7 +341,7 @@ def scan(
     StoreError
         There is no store, or a file of it is missing or damaged.
     StoreVersionError
-        It was written with another schema version.
+        It was written with a newer schema version, or one that is too old.
     UnknownNameError
         There is no such run or rank; the message says which there are.
     """
@@ -346,17 +372,20 @@ def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, attemp
                 raise explained(error, root, runs or ()) from error
             check_numbers("rank", ranks or (), (rank for _, rank in keys))
             files = files.only(runs, ranks)
-        are_current = _checked(root, files.places)
+        folders = (place.folder for place in files.places)
+        written = dict(zip(folders, _checked(root, files.places), strict=True))
     except StoreVersionError:
         raise
     except StoreError:  # also of folders that were removed or packed after they were listed
         if attempts:
             return _scan(_listed_again(root), runs, ranks, attempts - 1)
         raise
-    return replace(files, is_current=all(are_current))
+    older = {f: one.schema for f, one in written.items() if one.schema < schema.SCHEMA_VERSION}
+    is_current = all(one.is_current for one in written.values())
+    return replace(files, is_current=is_current, older=MappingProxyType(older))
 
 
-def _checked(root: Path, listing: Sequence[Place]) -> Sequence[bool]:
+def _checked(root: Path, listing: Sequence[Place]) -> Sequence[Written]:
     """What `check_folder` returns for each; elsewhere, each takes as long as the network needs."""
     if remote(root) is None:
         return [check_folder(root, place) for place in listing]
@@ -364,15 +393,15 @@ def _checked(root: Path, listing: Sequence[Place]) -> Sequence[bool]:
         return [*pool.map(partial(check_folder, root), listing)]
 
 
-def check_folder(root: Path, place: Place) -> bool:
-    """Raise an error if a folder lacks a table, or is of another schema version.
+def check_folder(root: Path, place: Place) -> Written:
+    """Raise an error if a folder lacks a table, or is of a schema version that does not open.
 
     An optional table is missing only if the manifest lists it.
 
     Returns
     -------
-    bool
-        Whether this version of profframe is known to have written it.
+    Written
+        Which version wrote it.
     """
     folder = place.folder
     names = file_names(folder)
@@ -384,28 +413,12 @@ def check_folder(root: Path, place: Place) -> bool:
     ]
     file = folder / "traces.parquet"
     if file.name in names:  # before the others: a store of another version has other tables
-        metadata = _metadata_of_this_version(root, file)
+        with parquet_file(file) as traces:
+            metadata = traces.metadata
+        with reading(file):
+            version = versions.written(root, metadata, file)
     if missing:
         raise StoreError(f"{folder / missing[0]}.parquet: missing from the store; convert it again")
     if optional_tables(names) != place.optional:
         raise StoreError(f"{folder}: written again while the store was opened; load it again")
-    with reading(file):
-        return versions.is_current(metadata)
-
-
-def _metadata_of_this_version(root: Path, file: Path) -> pq.FileMetaData:
-    """Metadata of `traces.parquet`; an error if it is of another schema version."""
-    with parquet_file(file) as traces:
-        metadata = traces.metadata
-    version = (metadata.metadata or {}).get(VERSION_KEY)
-    if version is None:
-        raise StoreError(
-            f"{file}: Parquet, but not written by profframe: it has no {VERSION_KEY.decode()}"
-        )
-    if version != str(schema.SCHEMA_VERSION).encode():
-        raise StoreVersionError(
-            f"{root}: store of schema version {version.decode(errors='replace')}, this profframe "
-            f"reads version {schema.SCHEMA_VERSION}; convert the traces again, or install the "
-            "profframe that wrote it"
-        )
-    return metadata
+    return version

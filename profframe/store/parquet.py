@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from io import RawIOBase
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 from profframe import schema
 from profframe.errors import StoreError
 from profframe.remote.trees import remote
+from profframe.store.schema_steps import may_lack, old_names
 
 VERSION_KEY: Final = b"profframe.schema_version"
 """Key of the schema version in the metadata of every Parquet file."""
@@ -55,14 +57,28 @@ def reading(file: Path | str) -> Iterator[None]:
 
 
 @contextmanager
-def parquet_file(file: Path, texts: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
-    """A Parquet file to read, with some columns of text as dictionaries; errors name it."""
+def parquet_file(file: Path, table: str | None = None) -> Iterator[pq.ParquetFile]:
+    """A Parquet file to read, of a table with repeated texts as dictionaries; errors name it."""
     with reading(file):
         check_is_file(file)
         far = remote(file)
         opened = file if far is None else far.open("rb")
-        with pq.ParquetFile(opened, read_dictionary=texts, pre_buffer=far is not None) as reader:
+        with with_dictionaries(opened, table, pre_buffer=far is not None) as reader:
             yield reader
+
+
+def with_dictionaries(
+    file: Path | IO[bytes] | RawIOBase, table: str | None, *, pre_buffer: bool = False
+) -> pq.ParquetFile:
+    """A file to read, with the repeated texts of its table as dictionaries."""
+    columns = () if table is None else schema.TABLES[table]
+    texts = [column.name for column in columns if column.type == schema.NAME]
+    opened = partial(pq.ParquetFile, file, pre_buffer=pre_buffer)
+    try:
+        return opened(read_dictionary=texts)
+    except KeyError:  # of an older schema, which lacks one
+        present = frozenset(pq.read_schema(file).names)
+        return opened(read_dictionary=[name for name in texts if name in present])
 
 
 def check_is_file(file: Path) -> None:
@@ -71,8 +87,31 @@ def check_is_file(file: Path) -> None:
         raise OSError("not a file")
 
 
-def column_problems(name: str, arrow: pa.Schema) -> list[str]:
+def schema_version(metadata: pq.FileMetaData) -> int:
+    """Version of the schema of a file, by its metadata; the current one if it does not say."""
+    version = (metadata.metadata or {}).get(VERSION_KEY, b"")
+    is_number = version.isdigit() and len(version) <= len(str(schema.SCHEMA_VERSION))
+    return int(version) if is_number else schema.SCHEMA_VERSION
+
+
+def columns_now(file: pq.ParquetFile, name: str) -> pa.Schema:
+    """Columns of a file of a table, by the names that they have now."""
+    names = {old: new for new, old in old_names(name, schema_version(file.metadata)).items()}
+    columns = file.schema_arrow
+    return pa.schema([field.with_name(names.get(field.name, field.name)) for field in columns])
+
+
+def column_problems(name: str, arrow: pa.Schema, version: int = schema.SCHEMA_VERSION) -> list[str]:
     """Differences between the columns of a file and those of its table.
+
+    Parameters
+    ----------
+    name
+        The table.
+    arrow
+        Columns of the file, by their names now.
+    version
+        Version of its schema: an older one may lack columns.
 
     Examples
     --------
@@ -81,8 +120,13 @@ def column_problems(name: str, arrow: pa.Schema) -> list[str]:
     """
     expected = {field.name: plain_type(field.type) for field in schema.TABLES[name].arrow}
     types = {field.name: plain_type(field.type) for field in arrow}
+    absent = may_lack(name) if version < schema.SCHEMA_VERSION else frozenset[str]()
     return [
-        *(f"has no column {column!r}" for column in expected if column not in types),
+        *(
+            f"has no column {column!r}"
+            for column in expected
+            if column not in types and column not in absent
+        ),
         *(
             f"has a column {column!r} that the schema does not have"
             for column in types
@@ -104,6 +148,8 @@ class RowGroup:
     file: pq.ParquetFile
     table: str
     number: int
+    present: pa.Schema | None = None
+    """Columns of a file of an older schema, by their names now; None if it has all."""
 
     def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Its rows in the schema's types.
@@ -144,6 +190,8 @@ class RowGroup:
         return self._read(names or columns)
 
     def _read(self, columns: Sequence[str]) -> pa.Table:
+        if self.present is not None:
+            return self._read_older(self.present.names, columns)
         arrow = schema_of(self.table, tuple(columns))
         with reading(self.path):
             use_threads = self.file.metadata.row_group(self.number).num_rows > _FEW_ROWS
@@ -151,6 +199,19 @@ class RowGroup:
             # Arrow checks neither that text is UTF-8 nor that each code is in its dictionary.
             rows.validate(full=True)
             return rows if rows.schema.equals(arrow) else rows.select(arrow.names).cast(arrow)
+
+    def _read_older(self, present: Sequence[str], columns: Sequence[str]) -> pa.Table:
+        """Rows of an older schema: what it lacks is NULL."""
+        old = old_names(self.table, schema_version(self.file.metadata))
+        # A column that is always there counts the rows where none of the others is.
+        names = [name for name in columns if name in present] or present[:1]
+        with reading(self.path):
+            rows = self.file.read_row_group(self.number, [old.get(name, name) for name in names])
+            rows.validate(full=True)
+            rows = rows.select([old.get(name, name) for name in names]).rename_columns(names)
+            own = schema_of(self.table, tuple(names))
+            rows = rows if rows.schema.equals(own) else rows.cast(own)
+        return with_all_columns(rows, self.table, columns)
 
 
 @lru_cache(maxsize=1000)
@@ -169,13 +230,16 @@ def row_groups(file: Path, name: str) -> Iterator[RowGroup]:
         The file is missing, damaged, or of other columns.
     """
     arrow = schema.TABLES[name].arrow
-    texts = [column.name for column in schema.TABLES[name] if column.type == schema.NAME]
-    with parquet_file(file, texts) as reader:
+    with parquet_file(file, name) as reader:
         is_exact = reader.schema_arrow.equals(arrow)
-        if not is_exact and (problems := column_problems(name, reader.schema_arrow)):
-            raise ValueError(problems[0])
+        present = None
+        if not is_exact:
+            version, columns = schema_version(reader.metadata), columns_now(reader, name)
+            if problems := column_problems(name, columns, version):
+                raise ValueError(problems[0])
+            present = columns if version < schema.SCHEMA_VERSION else None
         for number in range(reader.num_row_groups):
-            yield RowGroup(file, reader, name, number)
+            yield RowGroup(file, reader, name, number, present)
 
 
 def in_groups(parts: Iterable[pa.Table], enough: int = ROW_GROUP) -> Iterator[pa.Table]:

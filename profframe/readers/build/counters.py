@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -94,6 +95,44 @@ def device_of_process(pid: str | None, category: str | None) -> int | None:
     if category in _BY_DEVICE and _NUMBER.fullmatch(pid or ""):
         return int(pid or "")
     return None
+
+
+def with_named_columns(counters: pa.Table) -> pa.Table:
+    """Stored counters with the unit and device that names say, where they have none.
+
+    Parameters
+    ----------
+    counters
+        Rows of the table, with the process of each.
+    """
+    if not counters.num_rows:
+        return counters
+    names = ["name", "series", "category", "pid"]
+    keys = pl.DataFrame(pa.table({name: counters[name].cast(schema.TEXT) for name in names}))
+    distinct = keys.unique()
+    rows = distinct.to_dicts()
+    devices = [device_of_process(row["pid"], row["category"]) for row in rows]
+    named = distinct.with_columns(
+        unit=pl.Series(
+            [unit_of(r["name"] or "") or unit_of(r["series"] or "") for r in rows], dtype=pl.String
+        ),
+        device=pl.Series(
+            [
+                device_of_name(r["name"]) if d is None else d
+                for r, d in zip(rows, devices, strict=True)
+            ],
+            dtype=pl.Int32,
+        ),
+    )
+    own = keys.join(named, on=names, how="left", nulls_equal=True, maintain_order="left")
+    unit = pc.coalesce(counters["unit"].cast(schema.TEXT), own["unit"].to_arrow().cast(schema.TEXT))
+    device = pc.coalesce(counters["device"], own["device"].to_arrow())
+    for name, values in (("unit", unit), ("device", device)):
+        at = counters.schema.get_field_index(name)
+        counters = counters.set_column(
+            at, counters.field(name), values.cast(counters.field(name).type)
+        )
+    return counters
 
 
 def with_values(rows: pa.Table) -> pa.Table:

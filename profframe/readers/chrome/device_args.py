@@ -57,10 +57,10 @@ _LAUNCH_MARKS: Final = (
     '"(?:grid"|block"|registers per|shared memory|blocks per SM|est. achieved|graph node id":[^0])'
 )
 """Members of kernels whose launch is described, and of work in graphs."""
-_WORK_TYPES: Final = {"kernel_flop": "DECIMAL(38, 9)", "kernel_num_gb": "DECIMAL(28, 9)"}
-WORK_ARGS: Final = tuple(_WORK_TYPES)
+WORK_TYPES: Final = {"kernel_flop": "DECIMAL(38, 9)", "kernel_num_gb": "DECIMAL(28, 9)"}
+WORK_ARGS: Final = tuple(WORK_TYPES)
 """Arguments of ops and kernels of compiled code; 0 means not counted."""
-_WORK_COLUMNS: Final = """
+WORK_COLUMNS: Final = """
     SELECT row,
            CASE WHEN flops > 0 AND flops < (1::HUGEINT << 62) THEN round(flops)::BIGINT END
            AS given_flops,
@@ -68,12 +68,12 @@ _WORK_COLUMNS: Final = """
     FROM (SELECT row, try_cast(kernel_flop AS {kernel_flop}) AS flops,
                  try_cast(kernel_num_gb AS {kernel_num_gb}) AS gb
           FROM {rows})"""
-_WORK: Final = _WORK_COLUMNS.format(
-    rows=f"""(SELECT row, unnest(from_json(args, '{json.dumps(_WORK_TYPES)}'))
+_WORK: Final = WORK_COLUMNS.format(
+    rows=f"""(SELECT row, unnest(from_json(args, '{json.dumps(WORK_TYPES)}'))
              FROM device_args WHERE json_valid(args))""",  # noqa: S608
-    **_WORK_TYPES,
+    **WORK_TYPES,
 )
-_WORK_OF_TEXTS: Final = _WORK_COLUMNS.format(rows="work_args", **_WORK_TYPES)
+_WORK_OF_TEXTS: Final = WORK_COLUMNS.format(rows="work_args", **WORK_TYPES)
 _WORK_MARKS: Final = f'"(?:{"|".join(WORK_ARGS)})"'
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+FORMAT: Final = "torch"
+"""Of a trace from such an object."""
 PROFILER: Final = "torch.profiler.profiler._KinetoProfile"
 AUTOGRAD: Final = "torch.autograd.profiler.profile"
 BEFORE_KINETO: Final = "torch.autograd.profiler_legacy.profile"

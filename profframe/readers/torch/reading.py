@@ -22,6 +22,7 @@ from profframe.readers.torch import (
     BEFORE_KINETO,
     EVENT,
     EVENTS,
+    FORMAT,
     PROFILER,
     RESULTS,
     Cycles,
@@ -187,7 +188,7 @@ def _header(
     rank, world_size, backend = recorded if recorded[0] is not None else _job()
     devices = _devices()
     return Header(
-        format="torch",
+        format=FORMAT,
         clock="utc",
         rank=rank,
         world_size=world_size,

@@ -198,7 +198,7 @@ def _pack(
 ) -> None:
     """Publish a pack of the visible rows of some places, then remove others."""
     for place in packed:
-        store.check_folder(root, place)
+        _check_is_current(root, place)
     identities = {place.folder: place.identity for place in replaced}
     for folder in identities:
         if not manifest.is_name(name_in(root, folder)):
@@ -234,6 +234,16 @@ def _pack(
         fresh.rename(next_pack(root, uuid.uuid4().hex[:8]))
     _to_disk(root, files=False)
     _clean(root)
+
+
+def _check_is_current(root: Path, place: Place) -> None:
+    """Raise an error for a folder that is damaged, or of a schema that a pack does not have."""
+    version = store.check_folder(root, place).schema
+    if version < schema.SCHEMA_VERSION:
+        raise StoreError(
+            f"{place.folder}: of schema version {version}, a pack is written in version "
+            f"{schema.SCHEMA_VERSION}: run `profframe store upgrade {root}` first"
+        )
 
 
 def _rows(packed: Iterable[Place], table: str, events: Counter[Key]) -> Iterator[pa.Table]:

@@ -17,7 +17,8 @@ from profframe.store import manifest
 from profframe.store.kept_answers import history_rows
 from profframe.store.layout import KEPT, Place, places
 from profframe.store.manifest import Key
-from profframe.store.parquet import VERSION_KEY, parquet_file, traces_of
+from profframe.store.parquet import parquet_file, traces_of
+from profframe.store.versions import version_in
 
 _LISTINGS: Final = 10
 _CONTENTS: Final = {
@@ -107,7 +108,7 @@ def _rows(root: Path, place: Place) -> Iterator[dict[str, Any]]:
     names = ["run", "rank", "start_ns", "clock", "facts_version"]
     with parquet_file(place.file("traces")) as file:
         traces = traces_of(file, names).to_pylist()
-        version = (file.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+        version = version_in(file.metadata) or ""
     folder_bytes = size(place)
     with parquet_file(place.file("events")) as file:
         total = file.metadata.num_rows

@@ -11,15 +11,16 @@ import polars as pl
 
 from profframe import schema, store
 from profframe.errors import StoreError
-from profframe.store import manifest
+from profframe.store import manifest, versions
 from profframe.store.layout import Place, checksum, identity, places
 from profframe.store.leftovers import remove_leftovers
 from profframe.store.maintenance.listing import root_of, size
 from profframe.store.parquet import (
-    VERSION_KEY,
     column_problems,
+    columns_now,
     parquet_file,
     row_groups,
+    schema_version,
     traces_of,
 )
 
@@ -137,15 +138,16 @@ def _problems_of(place: Place, table: str, files: Mapping[str, manifest.File]) -
     elif recorded is not None and recorded.sha256 != checksum(file):
         yield "changed since it was written: its checksum differs"
     with parquet_file(file) as reader:
-        version = (reader.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
-        columns, row_count = reader.schema_arrow, reader.metadata.num_rows
+        version = versions.version_in(reader.metadata) or ""
+        number = schema_version(reader.metadata)
+        columns, row_count = columns_now(reader, table), reader.metadata.num_rows
         keys = traces_of(reader, ["run", "rank"]).to_pylist() if table == "traces" else []
-    if version != str(schema.SCHEMA_VERSION):
+    if not versions.is_readable(version):
         yield f"schema version {version or 'unknown'}, not {schema.SCHEMA_VERSION}"
         return
     if len(keys) != len({(key["run"], key["rank"]) for key in keys}):
         yield "has a run and rank twice"
-    problems = column_problems(table, columns)
+    problems = column_problems(table, columns, number)
     yield from problems
     rows = 0
     for group in () if problems else row_groups(file, table):
