@@ -19,11 +19,13 @@ from profframe.errors import (
     NotATraceError,
     NoTraceFoundError,
     ParameterError,
+    PartsError,
     ProfframeError,
     SourceError,
     StoreError,
     StoreVersionError,
     UnknownNameError,
+    WorkerDiedError,
 )
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ __all__ = [
     "NoTraceFoundError",
     "NotATraceError",
     "ParameterError",
+    "PartsError",
     "ProfframeError",
     "ProfilerAction",
     "ProfilerActivity",
@@ -70,6 +73,7 @@ __all__ = [
     "StoreVersionError",
     "Trace",
     "UnknownNameError",
+    "WorkerDiedError",
     "__version__",
     "answers",
     "convert",

@@ -6,6 +6,7 @@
       SourceError             a source that cannot be read
         NotATraceError        readable, but not a trace of a known format
         NoTraceFoundError     a path, glob or directory without any trace
+        WorkerDiedError       a worker process that died, and its work could not be done again
       MemoryLimitError        something needs more memory than the process may take
       StoreError              a Parquet store that cannot be read or written
         StoreVersionError     a store with a schema version that this release does not know
@@ -15,6 +16,7 @@
         UnknownNameError      no answer, table or column with that name; suggests the nearest
         ParameterError        a parameter that is unknown or has an invalid value
           ArgumentError       an argument that the method does not take; suggests the right call
+        PartsError            parts of a question that failed; it has the rows of the others
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, Final, ParamSpec, Self, TypeVar
 from urllib.parse import unquote
@@ -119,6 +121,10 @@ class NoTraceFoundError(SourceError):
     """A path, glob or directory contains no trace."""
 
 
+class WorkerDiedError(SourceError):
+    """A worker process died again and again with the same work."""
+
+
 class MemoryLimitError(ProfframeError):
     """Something needs more memory than the process may take; the message says what to do."""
 
@@ -186,6 +192,34 @@ class UnknownNameError(AnswerError):
 
 class ArgumentError(ParameterError, TypeError):
     """A function was called with an argument that it does not take; suggests the right call."""
+
+
+class PartsError(AnswerError):
+    """Some parts of a question failed; the others stand.
+
+    Attributes
+    ----------
+    rows
+        The rows of the others, in the order of the whole; None if they were handed over before.
+    failed
+        Run, rank (None if the part is a run) and error of each part that failed.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        failed: Sequence[tuple[str, int | None, Exception]],
+        parts: int,
+        rows: Any = None,
+    ) -> None:
+        self.rows, self.failed = rows, (*failed,)
+        run, rank, error = self.failed[0]
+        first = f"run {run!r}" + ("" if rank is None else f", rank {rank}")
+        more = "" if len(self.failed) == 1 else ", and others"
+        super().__init__(
+            f"{what}: {len(self.failed):,} of {parts:,} parts failed: {first}: {error}{more}; "
+            "rows of the error has those of the other parts, failed names each"
+        )
 
 
 def nearest(name: str, names: Iterable[str], least: float = _LEAST_ALIKE) -> str | None:

@@ -43,7 +43,9 @@ import polars as pl
 
 from profframe.query.selection import Text
 from profframe.trace.base_trace import BaseTrace
+from profframe.trace.parts import Each
 from profframe.trace.query import answer
+from profframe.workers.crew import On
 '''
 
 
@@ -63,6 +65,7 @@ def _function(answer: Answer) -> Iterator[str]:
     arguments = ["self: BaseTrace", *map(_argument, declared)]
     arguments.insert(min(len(arguments), _POSITIONAL), "*")
     arguments += [f"{p.name}: {_SHARED[p.name]} | None = None" for p in further]
+    arguments += ["each: Each | None = None", "on: On = None"]
     signature = f"def {answer.name}({', '.join(arguments)}) -> pl.DataFrame:"
     if len(signature) <= _WIDTH:
         yield signature
@@ -78,6 +81,8 @@ def _function(answer: Answer) -> Iterator[str]:
         yield from _paragraph(_meaning(answer, parameter), 8)
     yield f"    {', '.join(p.name for p in further)}"
     yield "        Order, number and columns of the rows, as for `answer`."
+    yield "    each, on"
+    yield "        Ask each rank or run by itself, and where, as for `answer`."
     yield from ("", "    Returns", "    -------", "    polars.DataFrame")
     for select in answer.selects:
         columns = " ".join(column.name for column in select.columns)
@@ -87,7 +92,8 @@ def _function(answer: Answer) -> Iterator[str]:
             rows = f"With ``{select.choice}``: {select.sentence} {rows}"
         yield from _paragraph(rows, 8)
     yield '    """'
-    given = ["self", _text(answer.name), *(f"{p.name}={p.name}" for p in (*declared, *further))]
+    names = [*(p.name for p in (*declared, *further)), "each", "on"]
+    given = ["self", _text(answer.name), *(f"{name}={name}" for name in names)]
     call = f"    return answer({', '.join(given)})"
     if len(call) <= _WIDTH:
         yield call

@@ -36,6 +36,7 @@ ROOMS = (
     "show",
     "pages",
     "export",
+    "workers",
     "trace",
     "loaders",
     "comparisons",

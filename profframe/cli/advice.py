@@ -10,6 +10,7 @@ import click
 
 from profframe.cli import completion
 from profframe.cli.answers import check_question, parameter
+from profframe.cli.dividing import Spread, with_spread
 from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load
 from profframe.cli.output import OutputOptions, with_output
@@ -48,6 +49,7 @@ with_rules = click.option(
 @with_terms
 @with_facts
 @with_cache
+@with_spread
 @with_output
 def advice(
     sources: tuple[str, ...],
@@ -58,12 +60,15 @@ def advice(
     part: Part,
     terms: TermOptions,
     facts: Mapping[str, Any],
+    spread: Spread,
     output: OutputOptions,
-) -> None:
+) -> int:
     """Show what makes it slow, and what to do.
 
     Findings of rules, the most severe first, each with its evidence. With --format or -o: the rows
     of the answer. `profframe answer advice` lists the thresholds.
+
+    With --each run every run is replayed, else at most four.
 
     Rules look at times of ops and devices. For memory snapshots, dumps and execution traces alone,
     it shows the first lines of `profframe FILE`.
@@ -75,11 +80,17 @@ def advice(
     thresholds = dict(map(parameter, parameters))
     question = advice_answer(rules)
     check_question(question, thresholds)
+    of_parts = spread.answer(question, thresholds) if spread else None
     trace = terms.apply(part.apply(load(sources, facts=facts), sources))
+    if of_parts is not None:
+        return spread.ask(
+            trace, of_parts, "advice", output, lambda r: output.emit(r, lambda _: findings(r, top))
+        )
     rows = trace.answer(question, **thresholds)
     if rows.height or output.is_asked_for:
         output.emit(rows, lambda _: findings(rows, top))
-        return
+        return 0
     with trace.session() as session:
         words = file_summaries(session, session.traces["format"])
     output.emit(rows, lambda _: without_rules(words) if words.is_all else findings(rows, top))
+    return 0

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from profframe.cli import completion
+from profframe.cli.dividing import Spread, check_folder, with_spread
 from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load
 from profframe.cli.messages import warn
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from profframe.query.analyses import Analysis
     from profframe.query.arrangement import Arrangement
-    from profframe.query.header import Answer
+    from profframe.query.header import Answer, Division
 
 
 @verbs.command()
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
 @with_terms
 @with_facts
 @with_cache
+@with_spread
 @with_output
 def answer(
     name: str | None,
@@ -72,8 +75,9 @@ def answer(
     part: Part,
     terms: TermOptions,
     facts: Mapping[str, Any],
+    spread: Spread,
     output: OutputOptions,
-) -> None:
+) -> int:
     """Ask a question of the catalogue.
 
     NAME is one of its names, or a path that ends in .sql. Alone: the list of questions. With a
@@ -83,8 +87,8 @@ def answer(
 
     if name is None:
         catalogue = answers()
-        output.emit(catalogue, as_prose(catalogue.drop("parameters", "needs")))
-        return
+        output.emit(catalogue, as_prose(catalogue.drop("parameters", "needs", "divides_by")))
+        return 0
     if not sources and _is_source(name):
         raise click.UsageError(
             f"{name} is no answer: name one before it; `profframe answer` lists them"
@@ -105,18 +109,28 @@ def answer(
 
         chosen = {"columns": ",".join(output.columns)} if output.columns else {}
         click.echo(script(select, values | chosen), nl=False)
-        return
+        return 0
     if not sources:
         columns_of = _columns(select if analysis is None else analysis)
         output.emit(columns_of, as_prose(columns_of))
-        return
+        return 0
+    if spread:
+        check_folder(output, given)
+        question = (
+            spread.answer(select, values) if analysis is None else spread.call(name, arguments)
+        )
     trace = terms.apply(part.apply(load(sources, facts=facts), sources))
+    if spread:
+        show = partial(output.emit, readable=output.of_parts(trace))
+        arranged = show if analysis is None else lambda rows: show(arrangement.of_frame(name, rows))
+        return spread.ask(trace, question, name, output, arranged)
     if analysis is None:
         rows = trace.answer(select, **values)
     else:
         result = getattr(trace, name)(**arguments)
         rows = arrangement.of_frame(name, result.events if name == "critical_path" else result)
     output.emit(rows, readable=output.of(trace))
+    return 0
 
 
 @verbs.command()
@@ -126,6 +140,7 @@ def answer(
 @with_terms
 @with_facts
 @with_cache
+@with_spread
 @with_output
 def sql(
     source: str,
@@ -134,19 +149,29 @@ def sql(
     part: Part,
     terms: TermOptions,
     facts: Mapping[str, Any],
+    spread: Spread,
     output: OutputOptions,
-) -> None:
+) -> int:
     """Run one SELECT over the tables.
 
     The tables are: events, memory, flows, counters, instants, threads, devices, traces, quality;
     from execution traces, nodes and tensors; from memory snapshots, segments, blocks, allocations,
     allocator_events and stacks; from flight recorder dumps, recorded_collectives, process_groups
     and stacks; from NCCL's Inspector, recorded_collectives. It can read nothing else except what
-    --files names.
+    --files names. With --each it runs over each rank or run by itself: what the rows mean together
+    is for you to say.
     """
+    from profframe.trace.query import check_sql
+
     trace = part.apply(load((source,), facts=facts), (source,))
-    rows = terms.apply(trace).sql(query)
-    output.emit(rows, readable=output.of(trace))
+    limited = terms.apply(trace)
+    if spread:
+        check_sql(limited, query)
+        question = spread.call("sql", {"query": query})
+        show = partial(output.emit, readable=output.of_parts(trace))
+        return spread.ask(limited, question, "query", output, show)
+    output.emit(limited.sql(query), readable=output.of(trace))
+    return 0
 
 
 def _is_source(name: str) -> bool:
@@ -233,6 +258,15 @@ def parameter(text: str) -> tuple[str, str]:
     return key, value
 
 
+def _division(division: Division | None) -> tuple[str | None, str | None, None, str]:
+    """What a question divides by, as the row of a column: name, type, unit and meaning."""
+    if division is None:
+        return None, None, None, "the header does not say by what (`-- divides by: run`)"
+    name = str(division).partition(":")[0]
+    each = "rank or run" if division.unit == "rank" else division.unit
+    return name, None, None, division.instead or f"--each {each}: ask each of them by itself"
+
+
 def _columns(question: Answer | Analysis) -> pl.DataFrame:
     """Columns and parameters of an answer, or the parameters of an analysis."""
     import polars as pl
@@ -241,11 +275,15 @@ def _columns(question: Answer | Analysis) -> pl.DataFrame:
     from profframe.query.header import Answer
 
     selects = question.selects if isinstance(question, Answer) else ()
-    rows = [
+    rows: list[tuple[str | None, ...]] = [
         (f"column, {select.choice}" if select.choice else "column", c.name, c.type, c.unit, c.doc)
         for select in selects
         for c in select.columns
     ]
+    rows += [
+        (f"divides, {select.choice}" if select.choice else "divides", *_division(select.division))
+        for select in selects
+    ] or [("divides", *_division(question.division))]
     parameters = [*question.all_parameters]
     parameters += [p for p in shared(question) if p.name not in {one.name for one in parameters}]
     defaults = ["" if p.default is None else p.default for p in parameters]

@@ -197,6 +197,12 @@ class OutputOptions:
 
         return readable
 
+    def of_parts(self, trace: Trace) -> Readable:
+        """Rows of parts of a trace as people read them; of its rows, only starts are read."""
+        from profframe.show import columns
+
+        return lambda frame: self._short(columns.since_start(frame, trace.traces))
+
     def _short(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Rows without a trace to ask: short names if a column says that they are kernels."""
         import polars as pl

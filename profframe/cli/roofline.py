@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from profframe.cli.answers import check_question
+from profframe.cli.dividing import Spread, with_spread
 from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load
 from profframe.cli.output import OutputOptions, with_output
@@ -44,6 +46,7 @@ _OVERRIDE = click.option(
 @with_part
 @with_facts
 @with_cache
+@with_spread
 @with_output
 def roofline(
     sources: tuple[str, ...],
@@ -55,8 +58,9 @@ def roofline(
     top: int,
     part: Part,
     facts: Mapping[str, Any],
+    spread: Spread,
     output: OutputOptions,
-) -> None:
+) -> int:
     """Show how close kernels came to the limits of their device.
 
     Achieved rates, their shares of the peaks, and lost time, the most first. With
@@ -64,22 +68,29 @@ def roofline(
     """
     from rich.text import Text
 
+    from profframe.query.catalogue import resolve
     from profframe.show import compact_tables, terminal
 
     if dtype is not None or override:
         check_question("roofline", {"dtype": dtype, "override": override})
     trace = part.apply(load(sources, facts=facts), sources)
     trace = trace if devices is None else trace.with_devices(devices)
+    if spread:
+        given = {"per": per, "dtype": dtype, "override": override}
+        show = partial(output.emit, readable=output.of_parts(trace), top=top)
+        question = spread.answer(*resolve("roofline", given))
+        return spread.ask(trace, question, "roofline", output, show)
     rows = trace.roofline(per, dtype, override=override)
     if output.is_asked_for or not rows.height:
         output.emit(rows, readable=output.of(trace), top=top)
-        return
+        return 0
     title = f"Roofline by {per}"
     headline = Text(compact_tables.roofline_headline(rows, trace.devices))
     output.echo(
         headline,
         terminal.ranking(output.of(trace)(compact_tables.roofline(rows)), top, output.width, title),
     )
+    return 0
 
 
 @verbs.command()

@@ -107,8 +107,8 @@ def convert(
     these (`profframe store keep`).
     """
     from profframe.conversion.convert import convert as batch
-    from profframe.conversion.dask import dask_workers
     from profframe.show import store_text
+    from profframe.workers.dask import dask_workers
 
     if dask is not None and workers is not None:
         raise click.UsageError(
@@ -238,8 +238,8 @@ def store_keep(path: Path, *, keep: tuple[str, ...], workers: int) -> int:
     events and the same SQL stays.
     """
     from profframe.conversion.keep import keep as keep_answers
-    from profframe.conversion.pool import LocalPool, cores
     from profframe.show import store_text
+    from profframe.workers.pool import LocalPool, cores
 
     pool = LocalPool(workers, max(1, cores() // workers)) if workers > 1 else None
     try:
@@ -317,9 +317,9 @@ def store_upgrade(
     unchanged. Others may read the store meanwhile, and an upgrade that was stopped continues when
     you run it again. If a trace cannot be upgraded, the others still are, and the exit code is 1.
     """
-    from profframe.conversion.dask import dask_workers
     from profframe.conversion.upgrade import upgrade
     from profframe.show import store_text, terminal
+    from profframe.workers.dask import dask_workers
 
     if dask is not None and workers is not None:
         raise click.UsageError(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from profframe.cli import completion
+from profframe.cli.dividing import Spread, with_spread
 from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load, naming
 from profframe.cli.output import OutputOptions, with_output
@@ -282,6 +284,7 @@ def tree(
 @with_part
 @with_facts
 @with_cache
+@with_spread
 @with_output
 def critical_path(
     sources: tuple[str, ...],
@@ -292,14 +295,23 @@ def critical_path(
     overlay: Path | None,
     part: Part,
     facts: Mapping[str, Any],
+    spread: Spread,
     output: OutputOptions,
-) -> None:
+) -> int:
     """Show the critical path: what the end of a step had to wait for.
 
     For each --step (and --run and --rank), an annotation or the whole trace, back to its start:
     host, launches, device work, waits. With --across-ranks through all ranks of a run, and what
-    they waited for on other ranks. With --format or -o: every segment of the path.
+    they waited for on other ranks. With --format, -o or --each: every segment of the path.
     """
+    if spread:
+        if overlay is not None:
+            raise click.UsageError("--overlay marks one path, and --each finds several")
+        named = {"annotation": annotation, "across_ranks": across_ranks}
+        question = spread.call("critical_path", named | {"step": part.step_words or None})
+        trace = part.of_any_step().apply(load(sources, facts=facts), sources)
+        show = partial(output.emit, readable=output.of_parts(trace), top=top)
+        return spread.ask(trace, question, "critical_path", output, show)
     trace = part.of_any_step().apply(load(sources, facts=facts), sources)
     with naming(sources, AnswerError):
         ones = part.each(trace, "run", *(() if across_ranks else ("rank",)), "step")
@@ -316,8 +328,9 @@ def critical_path(
     if output.is_asked_for:
         events = together([(one, path.events) for one, path in zip(ones, paths, strict=True)])
         output.emit(events, readable=output.of(trace), top=top)
-        return
+        return 0
     output.echo(*(table for path in paths for table in _path_tables(path, top, output)))
+    return 0
 
 
 def _path_tables(result: ShownPath, top: int, output: OutputOptions) -> list[RenderableType]:
@@ -360,6 +373,7 @@ def _path_tables(result: ShownPath, top: int, output: OutputOptions) -> list[Ren
 @with_part
 @with_facts
 @with_cache
+@with_spread
 @with_output
 def blame(
     sources: tuple[str, ...],
@@ -369,14 +383,21 @@ def blame(
     as_recorded: bool,
     part: Part,
     facts: Mapping[str, Any],
+    spread: Spread,
     output: OutputOptions,
-) -> None:
+) -> int:
     """Show which ranks hold up a job, and what they do meanwhile.
 
     Milliseconds per step that each rank, op, module and cause costs: first what makes ranks late to
     collectives, then what collectives take once all ranks are there. --step: only collectives of
-    these steps. With --format or -o: all rows.
+    these steps. With --format or -o: all rows. With --each run: those of all runs.
     """
+    if spread:
+        named = {"per": per, "corrected": not as_recorded, "step": part.step_words or None}
+        question = spread.call("blame", named)
+        trace = part.of_any_step().apply(load(sources, facts=facts), sources)
+        show = partial(output.emit, readable=output.of_parts(trace), top=top)
+        return spread.ask(trace, question, "blame", output, show)
     trace = part.of_any_step().apply(load(sources, facts=facts), sources)
     with naming(sources, AnswerError):
         steps, ones = part.steps_of(trace) or None, part.each(trace, "run")
@@ -386,8 +407,9 @@ def blame(
     rows = together(blamed)
     if output.is_asked_for or not rows.height:
         output.emit(rows, readable=output.of(trace), top=top)
-        return
+        return 0
     output.echo(*(table for one in blamed for table in _blame_tables(*one, top, output)))
+    return 0
 
 
 def _blame_tables(

@@ -17,8 +17,7 @@ from profframe import store as stores
 from profframe.conversion.bucket import destination
 from profframe.conversion.inputs import Item, Pattern, Source, as_list, items
 from profframe.conversion.keep import keep_present, questions
-from profframe.conversion.pool import LocalPool, cores, default_workers
-from profframe.conversion.scheduler import Batch, InlineExecutor, Progress
+from profframe.conversion.scheduler import Batch, Progress
 from profframe.conversion.staging import Destination, Folder
 from profframe.errors import ParameterError, ProfframeError, explain_unknown_arguments
 from profframe.facts.kernel_categories import Categories
@@ -28,6 +27,8 @@ from profframe.show.frame import Frame
 from profframe.store.leftovers import LOGGER
 from profframe.trace.query import own_rows
 from profframe.trace.trace import Trace
+from profframe.workers.inline import InlineExecutor
+from profframe.workers.pool import LocalPool, cores, default_workers
 
 __all__ = ["Progress", "convert"]
 

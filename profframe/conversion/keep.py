@@ -150,7 +150,7 @@ def keep_present(
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> KeptRuns:
-    """Keep answers as `keep` does, with names of `questions`, of those of the runs that are there."""
+    """Keep answers, with names of `questions`, of those of the runs that are there."""
     listing = places(root)
     wanted = {run for place in listing for run, _ in place.keys}
     if runs is not None:

@@ -27,12 +27,14 @@ from profframe.conversion.staging import (
     folder_of,
     options_text,
 )
-from profframe.conversion.worker import Report, Task, convert_file, join, rename, this_process
+from profframe.conversion.worker import Report, Task, convert_file, join, rename
 from profframe.errors import StoreError
 from profframe.loaders.options import FactOptions
 from profframe.loaders.programs import may_differ, names_of_programs
 from profframe.loaders.run_names import RankedFile, is_stray
 from profframe.readers.formats import JOINED_FORMATS
+from profframe.workers.inline import InlineExecutor
+from profframe.workers.pool import this_process
 
 Status = Literal["written", "joined", "unchanged", "skipped", "failed"]
 _Trace = tuple[str, int]
@@ -80,19 +82,6 @@ class _Group:
     members: tuple[int, ...]
     staged: tuple[Record, ...]
     stored: Record | None = None
-
-
-class InlineExecutor(Executor):
-    """Runs tasks at once, in this process."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run a function; errors are in the result."""
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - the caller of result() gets it
-            future.set_exception(error)
-        return future
 
 
 _Completion = tuple[int, Callable[[int, Any], None], Future[Any]]

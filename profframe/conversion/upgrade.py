@@ -15,8 +15,6 @@ import polars as pl
 
 from profframe import store as stores
 from profframe.conversion.member_upgrade import Member, Upgrade
-from profframe.conversion.pool import LocalPool, cores, default_workers
-from profframe.conversion.scheduler import InlineExecutor
 from profframe.conversion.staging import Folder
 from profframe.conversion.worker import upgrade_member
 from profframe.errors import (
@@ -28,6 +26,8 @@ from profframe.errors import (
 )
 from profframe.show.frame import Frame
 from profframe.store import layout, manifest
+from profframe.workers.inline import InlineExecutor
+from profframe.workers.pool import LocalPool, cores, default_workers
 
 __all__ = ["upgrade"]
 

@@ -11,15 +11,15 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
-from profframe.conversion.pool import LocalPool, cores, limit_threads
 from profframe.errors import NotATraceError, ProfframeError, SourceError, StoreError
 from profframe.readers.bytes import ByteSource
 from profframe.remote import file_systems
 from profframe.remote.urls import is_url
 from profframe.system.drafts import scratch
 from profframe.system.memory_limit import is_memory_error, refusal_message
+from profframe.workers.pool import is_forked, limit_threads, this_process, unforked
 
 if TYPE_CHECKING:
     from profframe.conversion.companions import Join
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from profframe.conversion.staging import Destination, Record
     from profframe.loaders.options import FactOptions
     from profframe.readers.bytes import Progress
-
-_IMPORT_PID: Final = os.getpid()
-"""A forked child of this process has another one."""
 
 Status = Literal["staged", "written", "joined", "unchanged", "skipped", "failed"]
 
@@ -75,8 +72,8 @@ def convert_file(task: Task, progress: Progress | None = None) -> Report:
 
     A bad file is an error in the report. ``progress`` is for a caller in the same process.
     """
-    if os.getpid() != _IMPORT_PID:
-        return _spawned_pool(os.getpid(), task.threads).submit(convert_file, task).result()
+    if is_forked():
+        return unforked(task.threads).submit(convert_file, task).result()
     start = time.perf_counter()
     try:
         report = (
@@ -95,12 +92,6 @@ def convert_file(task: Task, progress: Progress | None = None) -> Report:
         message = refusal_message() if is_memory_error(error) else internal
         report = Report("failed", error=f"{task.name}: {message}")
     return replace(report, seconds=time.perf_counter() - start)
-
-
-@cache
-def _spawned_pool(_process: int, threads: int | None) -> LocalPool:
-    """A new process for a forked one, in which DuckDB, Arrow and polars lack their threads."""
-    return LocalPool(1, threads or cores())
 
 
 def _convert(task: Task, progress: Progress | None) -> Report | None:
@@ -130,11 +121,6 @@ def _convert(task: Task, progress: Progress | None) -> Report | None:
             return Report("staged", staged, content, events=store.events(staged))
         except FileNotFoundError:
             return None
-
-
-def this_process() -> tuple[str, int]:
-    """Host and number of this process."""
-    return os.uname().nodename, os.getpid()
 
 
 def _hash(path: Path) -> str:
@@ -193,8 +179,8 @@ def join(store: Destination, choice: Join) -> Record:
 
     `FileNotFoundError` means that another batch has published a part of it meanwhile.
     """
-    if os.getpid() != _IMPORT_PID:
-        return _spawned_pool(os.getpid(), None).submit(join, store, choice).result()
+    if is_forked():
+        return unforked(None).submit(join, store, choice).result()
     from profframe.conversion.companions import stage_joined
 
     try:
@@ -212,10 +198,8 @@ def rename(store: Destination, staged: Record, run: str, is_cycle: bool = True) 
     A task for a worker.
     `FileNotFoundError` means that another batch has published it meanwhile.
     """
-    if os.getpid() != _IMPORT_PID:
-        return (
-            _spawned_pool(os.getpid(), None).submit(rename, store, staged, run, is_cycle).result()
-        )
+    if is_forked():
+        return unforked(None).submit(rename, store, staged, run, is_cycle).result()
     from profframe.conversion.staging import staging_key
 
     copy_key = staging_key(staged.folder, run, f"{staged.rank} {is_cycle}")
@@ -231,8 +215,8 @@ def rename(store: Destination, staged: Record, run: str, is_cycle: bool = True) 
 
 def upgrade_member(member: Member) -> Upgrade:
     """Upgrade one (run, rank) of a store; a task for a worker."""
-    if os.getpid() != _IMPORT_PID:
-        return _spawned_pool(os.getpid(), None).submit(upgrade_member, member).result()
+    if is_forked():
+        return unforked(None).submit(upgrade_member, member).result()
     from profframe.conversion.member_upgrade import upgraded
 
     return upgraded(member)

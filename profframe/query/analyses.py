@@ -9,14 +9,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.query.header import Parameter
+from profframe.query.header import Coarser, Division, Parameter
 
 _PACKAGE: Final = Path(__file__).parent.parent
 _FILES: Final[Mapping[str, str]] = MappingProxyType(
@@ -57,6 +57,26 @@ _RECORDED: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = MappingProxyType(
     }
 )
 """What each needs to have rows, by the names of `profframe.query.reasons`: one of each group."""
+_COMPARES: Final = "it compares runs with each other"
+_DIVISIONS: Final[Mapping[str, Division]] = MappingProxyType(
+    {
+        "blame": Division("run"),
+        "critical_path": Division("rank", (Coarser("run", (("across_ranks", ("True",)),)),)),
+        "dependencies": Division("run"),
+        "diff": Division("no", instead="it compares two sides, and is asked of two traces"),
+        "explain": Division("no", instead="it compares two sides, and is asked of two traces"),
+        "outliers": Division(
+            "no", instead=f"{_COMPARES}; ask `runs` or `step_times`, and `run_samples`, of each"
+        ),
+        "regressions": Division("no", instead=f"{_COMPARES}; ask `run_samples` of each"),
+        "tree": Division(
+            "no", instead="it shows one rank; choose it with filter(runs=..., ranks=...)"
+        ),
+        "trend": Division("no", instead=f"{_COMPARES}; ask `runs` or `step_times` of each"),
+        "what_if": Division("no", instead="it replays one run; choose it with filter(runs=...)"),
+    }
+)
+"""What each divides by."""
 _TYPES: Final[Mapping[str, tuple[str, type]]] = MappingProxyType(
     {
         "bool": ("BOOLEAN", bool),
@@ -91,6 +111,8 @@ class Analysis:
         Names of parameters without a default.
     verb
         The verb that shows it, where it gives no single table of one trace; else empty.
+    division
+        What it divides by.
     """
 
     name: str
@@ -99,6 +121,7 @@ class Analysis:
     recorded: tuple[tuple[str, ...], ...]
     required: tuple[str, ...] = ()
     verb: str = ""
+    division: Division = field(default_factory=lambda: Division("no"))
 
     @property
     def all_parameters(self) -> tuple[Parameter, ...]:
@@ -172,7 +195,7 @@ def find(name: object) -> Analysis | None:
 @cache
 def _read(name: str) -> Analysis:
     tree = ast.parse((_PACKAGE / _FILES[name]).read_text("utf-8"))
-    (function,) = (
+    *_, function = (  # after what a type checker reads
         node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name
     )
     text = ast.get_docstring(function) or ""
@@ -181,7 +204,8 @@ def _read(name: str) -> Analysis:
     with_default = len(function.args.defaults)
     required = [one.arg for one in arguments[1 : len(arguments) - with_default]]
     parameters = (*_parameters(function, text),)
-    return Analysis(name, sentence, parameters, recorded(name), (*required,), _VERBS.get(name, ""))
+    needs, verb, division = recorded(name), _VERBS.get(name, ""), _DIVISIONS[name]
+    return Analysis(name, sentence, parameters, needs, (*required,), verb, division)
 
 
 def _parameters(function: ast.FunctionDef, text: str) -> Iterator[Parameter]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal, get_args
 
 from profframe.errors import AnswerError
 
@@ -36,10 +36,14 @@ _COLUMN: Final = re.compile(
     rf"(?P<name>\w+) +(?P<type>BIGINT\[\]|{'|'.join(TYPES)})  +"
     r"(?:(?P<unit>\S+)  +)?(?P<doc>\S+( \S+)*)"
 )
+_COARSER: Final = re.compile(
+    r"(?P<unit>rank|run|no) with (?P<given>\w+(=\w+(\|\w+)*)?(, *\w+(=\w+(\|\w+)*)?)*)"
+)
 
 
 _RECORDED: Final = "recorded:"
 _WHEN_EMPTY: Final = "no rows:"
+_DIVIDES: Final = "divides by:"
 _SHARED: Final = re.compile(r"In a bare shell read from `sql/lib` first: ([\w, ]+)\.")
 
 
@@ -76,6 +80,67 @@ class Choice:
         return f"{self.parameter}={'|'.join(self.values)}"
 
 
+Unit = Literal["rank", "run", "no"]
+"""The parts whose rows together are the whole answer: each rank, each run, or none."""
+UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
+"""The finest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coarser:
+    """Parameters with which an answer divides by a larger unit, or not at all."""
+
+    unit: Unit
+    parameters: tuple[tuple[str, tuple[str, ...]], ...]
+    """Names, each with values; none stand for all but the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """What an answer can be divided by.
+
+    In a header it is ``divides by: rank``, with parameters that change it ``rank; run with
+    per=size, top; no with x``, and where it does not divide ``no: what to ask instead``. The
+    coarsest unit whose parameters are given counts.
+
+    Attributes
+    ----------
+    unit
+        With default parameters.
+    coarser
+        With others.
+    instead
+        What to ask instead where it does not divide.
+    """
+
+    unit: Unit
+    coarser: tuple[Coarser, ...] = ()
+    instead: str = ""
+
+    def __str__(self) -> str:
+        parts: list[str] = [self.unit]
+        for other in self.coarser:
+            given = (f"{n}={'|'.join(v)}" if v else n for n, v in other.parameters)
+            parts.append(f"{other.unit} with {', '.join(given)}")
+        return "; ".join(parts) + (f": {self.instead}" if self.instead else "")
+
+    def by(self, given: Mapping[str, object]) -> Unit:
+        """The unit with parameters that have other values than their defaults.
+
+        Examples
+        --------
+        >>> division = Division("rank", (Coarser("run", (("per", ("size",)), ("top", ()))),))
+        >>> str(division), division.by({"per": "name"}), division.by({"top": 3})
+        ('rank; run with per=size, top', 'rank', 'run')
+        """
+        units = [
+            other.unit
+            for other in self.coarser
+            if any(n in given and (not v or str(given[n]) in v) for n, v in other.parameters)
+        ]
+        return max([self.unit, *units], key=UNITS.index)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One SELECT and its contract. A user's file without a header has only a name and SQL.
@@ -97,6 +162,8 @@ class Answer:
     """Features that it needs, by the names of `profframe.query.reasons`: one of each group."""
     when_empty: str = ""
     """The reason for no rows if all of these are there."""
+    division: Division | None = None
+    """What it can be divided by; None if its header does not say."""
     choice: Choice | None = None
     """Of a form, what chooses it."""
     forms: tuple[Answer, ...] = ()
@@ -193,6 +260,10 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
         recorded = fields.pop(0)[1].removeprefix(_RECORDED)
     if fields and fields[0][1].startswith(_WHEN_EMPTY):
         when_empty = fields.pop(0)[1].removeprefix(_WHEN_EMPTY).strip()
+    division = None
+    if fields and fields[0][1].startswith(_DIVIDES):
+        number, line = fields.pop(0)
+        division = _division(name, number, line.removeprefix(_DIVIDES).strip())
     parameters = tuple(
         _parameter(name, number, line) for number, line in fields if line.startswith("parameter ")
     )
@@ -212,10 +283,36 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
         columns=columns,
         recorded=tuple(tuple(re.findall(r"\w+", names)) for names in recorded.split(",") if names),
         when_empty=when_empty,
+        division=division,
         choice=Choice(first["parameter"], (*first["values"].split("|"),))
         if first["parameter"]
         else None,
     )
+
+
+def _division(file: str, number: int, text: str) -> Division:
+    """What a header says after ``divides by:``."""
+    units, _, instead = text.partition(":")
+    first, *others = (part.strip() for part in units.split(";"))
+    coarser = []
+    for match in map(_COARSER.fullmatch, others):
+        if match is None:
+            break
+        given = (one.partition("=") for one in re.split(r", *", match["given"]))
+        values = ((name, (*value.split("|"),) if value else ()) for name, _, value in given)
+        coarser.append(Coarser(_unit(match["unit"]), (*values,)))
+    is_no = "no" in {first, *(other.unit for other in coarser)}
+    if first not in UNITS or len(coarser) < len(others) or is_no != bool(instead.strip()):
+        raise AnswerError(
+            f"{file}.sql, line {number}: expected '-- divides by: rank|run|no', then maybe "
+            "'; UNIT with NAME=VALUE|VALUE, NAME', and after 'no' a colon and what to ask instead, "
+            f"found {text!r}"
+        )
+    return Division(_unit(first), (*coarser,), instead.strip())
+
+
+def _unit(word: str) -> Unit:
+    return next(unit for unit in UNITS if unit == word)
 
 
 def read_sql(path: Path, what: str) -> str:

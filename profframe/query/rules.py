@@ -335,6 +335,7 @@ def assemble(answer: Answer, rules: Iterable[AdviceRule]) -> Advice:
         columns=answer.columns,
         recorded=answer.recorded,
         when_empty=answer.when_empty,
+        division=answer.division,
         base=answer,
         rules=rules,
     )

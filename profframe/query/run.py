@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -16,6 +16,7 @@ from profframe.errors import ProfframeError
 from profframe.query import macros, sandbox
 from profframe.query.arrangement import AS_IT_IS, Arrangement, divided, quoted
 from profframe.query.catalogue import columns_named, find, is_shipped, reads, resolve, words_of
+from profframe.query.division import Key, with_keys
 from profframe.query.header import Answer
 from profframe.query.parameters import (
     reset_variables,
@@ -194,10 +195,12 @@ def answered(
     terms: Terms = FREE,
     *,
     in_steps: bool = False,
+    keys: Sequence[Key] = (),
 ) -> pa.Table:
     """The rows of an answer that came with profframe; errors are those of `run`.
 
-    ``in_steps`` is for advice: whether each rule is asked by itself.
+    ``in_steps`` is for advice: whether each rule is asked by itself. ``keys`` of another answer
+    become columns of the rows, if it sorts by what is no column of it.
     """
     answer, parameters = resolve(answer, parameters)
     arrangement, _ = divided(answer, parameters)
@@ -206,9 +209,9 @@ def answered(
         tables = {_FINDINGS: _advised(select, answer, given, terms, in_steps=in_steps)}
         return _ranked(select, answer, _AS_THEY_ARE, tables, terms=terms, arrangement=arrangement)
     with one_line_errors(answer.where, terms):
-        sql = _limited(with_values(answer.sql, answer, given), _limit(terms, arrangement))
-        rows = select(sql, reads(answer))
-    return _arranged(select, answer, rows, arrangement, terms)
+        text = with_values(with_keys(answer, keys), answer, given)
+        rows = select(_limited(text, _limit(terms, arrangement)), reads(answer))
+    return _arranged(select, answer, rows, arrangement, terms, keys=keys)
 
 
 def _limit(terms: Terms, arrangement: Arrangement) -> str:
@@ -222,10 +225,16 @@ def _limited(sql: str, limit: str) -> str:
 
 
 def _arranged(
-    select: Select, answer: Answer, rows: pa.Table, arrangement: Arrangement, terms: Terms
+    select: Select,
+    answer: Answer,
+    rows: pa.Table,
+    arrangement: Arrangement,
+    terms: Terms,
+    *,
+    keys: Sequence[Key] = (),
 ) -> pa.Table:
     """Checked rows of an answer: those that are wanted."""
-    check_arrow_columns(answer, rows)
+    check_arrow_columns(answer, rows.drop_columns([key.column for key in keys if key.sql]))
     rows = _in_order(select, answer, rows, arrangement, terms)
     check_number_of_rows(rows.num_rows, answer.where, terms)
     return rows.select(list(arrangement.columns)) if arrangement.columns else rows

@@ -29,6 +29,7 @@ from profframe.errors import AnswerError, ParameterError
 from profframe.query import macros
 from profframe.query.selection import integer, literal
 from profframe.system.drafts import process_scratch
+from profframe.system.threads import most_threads
 
 Paths: TypeAlias = str | PathLike[str] | Iterable[str | PathLike[str]]
 
@@ -247,7 +248,7 @@ def connect(
     files
         Paths of files that the views of tables read.
     threads
-        How many threads it uses; None for as many as the machine has.
+        How many threads it uses; None for as many as this process may use.
     file_system
         A file system of fsspec that opens those files, if they are not of this machine, and no
         others.
@@ -268,6 +269,7 @@ def connect(
     config = {**_CONFIG, "temp_directory": str(folder)}
     if terms.memory_limit is not None:
         config["memory_limit"] = terms.memory_limit
+    threads = threads or most_threads()
     if threads is not None:
         config["threads"] = threads
     paths = [os.path.realpath(path) for path in terms.files]

@@ -7,7 +7,7 @@ Sessions over the same rows share a database, and so do all sessions over the sa
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +23,7 @@ from profframe.errors import AnswerError, ProfframeError, StoreError, UnknownNam
 from profframe.query import macros
 from profframe.query.catalogue import columns_named, is_shipped, reads
 from profframe.query.database import Database, database_of
+from profframe.query.division import Key
 from profframe.query.filtered_replays import with_remaining_replays
 from profframe.query.frames import SELECTION_COLUMNS, frame, plain, selected
 from profframe.query.header import Answer
@@ -42,7 +43,15 @@ from profframe.query.selection import (
     numbers,
     texts,
 )
-from profframe.query.sources import IN_EACH_TRACE, Columns, Overlay, Source, TableRows, tables_for
+from profframe.query.sources import (
+    IN_EACH_TRACE,
+    Columns,
+    InMemory,
+    Overlay,
+    Source,
+    TableRows,
+    tables_for,
+)
 from profframe.system.forks import check_threads
 from profframe.system.interrupts import stopping
 
@@ -246,6 +255,14 @@ class Session:
         """The rows of a table, text as plain String."""
         return self._retried(lambda session: session.scan(table).collect())
 
+    def sizes(self) -> pl.DataFrame:
+        """``run rank source_events`` of each trace, by run and rank."""
+        columns = ("run", "rank", "source_events")
+        rows = self._retried(lambda session: session.scan("traces").select(columns).collect())
+        return rows.sort("run", "rank", maintain_order=True).unique(
+            ["run", "rank"], maintain_order=True
+        )
+
     def table(self, name: str) -> pa.Table:
         """The rows of a table as Arrow, in the schema's types."""
         where = self.selection.where(name)
@@ -258,11 +275,18 @@ class Session:
 
         return self._retried(read)
 
-    def answer(self, answer: Answer, parameters: Mapping[str, object]) -> pl.DataFrame:
-        """The rows of an answer; errors are those of `profframe.query.run.run`."""
+    def answer(
+        self, answer: Answer, parameters: Mapping[str, object], keys: Sequence[Key] = ()
+    ) -> pl.DataFrame:
+        """The rows of an answer; errors are those of `profframe.query.run.run`.
+
+        ``keys`` become columns, as of `profframe.query.run.answered`.
+        """
         if is_shipped(answer):
-            in_steps = self.in_steps
-            return plain(answered(self.select, answer, parameters, self.terms, in_steps=in_steps))
+            rows = answered(
+                self.select, answer, parameters, self.terms, in_steps=self.in_steps, keys=keys
+            )
+            return plain(rows)
         return self.ask(lambda c: frame(run(c, answer, parameters, self.terms)), reads(answer))
 
     def sql(self, text: str) -> pl.DataFrame:
@@ -369,6 +393,24 @@ class Session:
             part = replace(part, full=self.unshared() if self.full is None else self.full)
         is_whole = all(part_of is None for part_of in (steps, phases, start_ns, end_ns))
         return part if is_whole else _remaining(part)
+
+    def part(self, runs: tuple[str, ...], ranks: tuple[int, ...] | None) -> Session:
+        """The session with some of its runs and ranks only, which are there.
+
+        It knows nothing of the rest, so that it can be sent to another process.
+        """
+        selection, source = self.selection.runs(runs), self.source.only(runs, None)
+        if ranks is not None:
+            selection, source = selection.ranks(ranks), source.only(None, ranks)
+        part = self.unshared().with_source(source).with_selection(selection)
+        return replace(part, full=None)
+
+    def materialized(self) -> Session:
+        """The session with no other rows than its own, if they are in memory."""
+        if self.source.held({}) is None:
+            return self
+        tables = {name: self.table(name) for name in schema.TABLES}
+        return Session.of(InMemory(tables), terms=self.terms)
 
     def _check_kinds(self, kinds: tuple[str, ...]) -> None:
         if not set(kinds) <= set(schema.KINDS):

@@ -2,7 +2,7 @@
 
 ::
 
-    <store>/kept/<time>-<digest>/records.parquet     which answers of which runs, and what they are of
+    <store>/kept/<time>-<digest>/records.parquet     which answers of which runs, of what
     <store>/kept/<time>-<digest>/members.parquet     rows of `traces` of these runs
     <store>/kept/<time>-<digest>/<answer>.parquet    rows of an answer
 

@@ -6,12 +6,14 @@ from functools import partial
 from inspect import isfunction
 from typing import Any, Final, TypeVar
 
-from profframe.errors import explain_unknown_arguments
+from profframe.errors import ArgumentError, explain_unknown_arguments
+from profframe.query import analyses
 from profframe.query.renamed import with_new_names
 from profframe.query.selection import filter_of
 
 Class = TypeVar("Class", bound=type)
 _FILTER: Final = "filter"
+_DIVIDING: Final = ("each", "on")
 _LONGEST: Final = 40
 """Characters of an argument that is shown."""
 
@@ -36,6 +38,8 @@ def _through_filter(
     method: str, names: frozenset[str], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> str | None:
     """The call that filters the trace by an argument; None if the method has a similar one."""
+    if name in _DIVIDING and (analysis := analyses.find(method)) is not None:
+        raise ArgumentError(f"{method}() does not divide: {analysis.division.instead}")
     part = filter_of(name, () if method == _FILTER else names)
     if part is None:
         return None

@@ -10,7 +10,9 @@ import polars as pl
 
 from profframe.query.selection import Text
 from profframe.trace.base_trace import BaseTrace
+from profframe.trace.parts import Each
 from profframe.trace.query import answer
+from profframe.workers.crew import On
 
 
 def annotations(
@@ -19,6 +21,8 @@ def annotations(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """What ran on host and devices for each user annotation, step by step.
 
@@ -26,6 +30,8 @@ def annotations(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -35,7 +41,7 @@ def annotations(
         p50_host_ns device_start_ns device_window_ns exposed_communication_ns idle_ns step_ns
         lag_ns``.
     """
-    return answer(self, "annotations", sort=sort, top=top, columns=columns)
+    return answer(self, "annotations", sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def clock_skew(
@@ -45,6 +51,8 @@ def clock_skew(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Whether the ranks of a run share one clock, and how far their clocks differ.
 
@@ -54,6 +62,8 @@ def clock_skew(
         Offsets beyond this, in ns, and beyond three times their error are marked skewed.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -61,7 +71,16 @@ def clock_skew(
         One row per (run, rank), by run and rank. Columns: ``run rank clock base_ns reference_rank
         offset_ns error_ns collectives note``.
     """
-    return answer(self, "clock_skew", skewed_ns=skewed_ns, sort=sort, top=top, columns=columns)
+    return answer(
+        self,
+        "clock_skew",
+        skewed_ns=skewed_ns,
+        sort=sort,
+        top=top,
+        columns=columns,
+        each=each,
+        on=on,
+    )
 
 
 def collective_progress(
@@ -70,6 +89,8 @@ def collective_progress(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How far each rank got in each process group: which ranks are ahead, which behind.
 
@@ -77,6 +98,8 @@ def collective_progress(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -85,7 +108,9 @@ def collective_progress(
         rank process_group process_group_description group_ranks is_loaded first_seq last_seq
         completed_seq missing_calls kind state created_ns stack``.
     """
-    return answer(self, "collective_progress", sort=sort, top=top, columns=columns)
+    return answer(
+        self, "collective_progress", sort=sort, top=top, columns=columns, each=each, on=on
+    )
 
 
 def collective_traffic(
@@ -94,6 +119,8 @@ def collective_traffic(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How many bytes each rank sends to each other rank by all_to_all and send.
 
@@ -101,6 +128,8 @@ def collective_traffic(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -108,7 +137,7 @@ def collective_traffic(
         One row per (run, rank, peer_rank, process_group), by run, rank, peer_rank and group.
         Columns: ``run rank peer_rank process_group calls bytes``.
     """
-    return answer(self, "collective_traffic", sort=sort, top=top, columns=columns)
+    return answer(self, "collective_traffic", sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def collectives(
@@ -120,6 +149,8 @@ def collectives(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Collectives matched across the ranks of each run: waits, latency, bandwidth, mismatches.
 
@@ -134,6 +165,8 @@ def collectives(
         Correct clocks by the offsets of clock_skew, if all are known.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -159,6 +192,8 @@ def collectives(
         sort=sort,
         top=top,
         columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -170,6 +205,8 @@ def counter_series(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Every counter of the trace over time.
 
@@ -181,6 +218,8 @@ def counter_series(
         What each row is. One of ``"value"``, ``"counter"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -194,7 +233,17 @@ def counter_series(
         pid counter_id device unit samples start_ns span_ns mean_value min_value max_value
         last_value``.
     """
-    return answer(self, "counter_series", name=name, per=per, sort=sort, top=top, columns=columns)
+    return answer(
+        self,
+        "counter_series",
+        name=name,
+        per=per,
+        sort=sort,
+        top=top,
+        columns=columns,
+        each=each,
+        on=on,
+    )
 
 
 def counters_by_op(
@@ -205,6 +254,8 @@ def counters_by_op(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """What counters were in each op, from samples of devices, CUPTI's range profiler or rocprofv3.
 
@@ -216,6 +267,8 @@ def counters_by_op(
         Only counters with this text in their name, taken literally.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -225,7 +278,17 @@ def counters_by_op(
         unit mean_value total min_value max_value matched_by ops ranges slices total_ns covered_ns
         samples beside_share``.
     """
-    return answer(self, "counters_by_op", per=per, name=name, sort=sort, top=top, columns=columns)
+    return answer(
+        self,
+        "counters_by_op",
+        per=per,
+        name=name,
+        sort=sort,
+        top=top,
+        columns=columns,
+        each=each,
+        on=on,
+    )
 
 
 def energy(
@@ -237,6 +300,8 @@ def energy(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """The energy that each device took, by samples of power, and how much of it while it worked.
 
@@ -250,6 +315,8 @@ def energy(
         Only counters with this text in their name, taken literally.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -269,7 +336,16 @@ def energy(
         part name energy_j estimated_j share slices measured samples sampled_ns``.
     """
     return answer(
-        self, "energy", per=per, unit=unit, name=name, sort=sort, top=top, columns=columns
+        self,
+        "energy",
+        per=per,
+        unit=unit,
+        name=name,
+        sort=sort,
+        top=top,
+        columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -281,6 +357,8 @@ def expert_balance(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How evenly expert tokens are spread over ranks: bytes and time.
 
@@ -292,6 +370,8 @@ def expert_balance(
         Correct clocks by the offsets of clock_skew, if all are known.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -303,7 +383,15 @@ def expert_balance(
         slowest_rank is_corrected``.
     """
     return answer(
-        self, "expert_balance", per=per, corrected=corrected, sort=sort, top=top, columns=columns
+        self,
+        "expert_balance",
+        per=per,
+        corrected=corrected,
+        sort=sort,
+        top=top,
+        columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -313,6 +401,8 @@ def exposed_communication(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """When the devices communicated while none of them computed.
 
@@ -320,6 +410,8 @@ def exposed_communication(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -327,7 +419,9 @@ def exposed_communication(
         One row per (run, rank, time span), by run, rank, start_ns. Columns: ``run rank start_ns
         dur_ns``.
     """
-    return answer(self, "exposed_communication", sort=sort, top=top, columns=columns)
+    return answer(
+        self, "exposed_communication", sort=sort, top=top, columns=columns, each=each, on=on
+    )
 
 
 def flame(
@@ -337,6 +431,8 @@ def flame(
     *,
     sort: Text | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """The host's call tree, merged by path, for a flame graph.
 
@@ -348,6 +444,8 @@ def flame(
         Drop nodes with a smaller share of both host and device time.
     sort, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -356,7 +454,9 @@ def flame(
         inside it. Columns: ``run rank node_id parent_id depth name kind direction calls self_ns
         total_ns self_device_ns device_ns event_id``.
     """
-    return answer(self, "flame", top=top, min_share=min_share, sort=sort, columns=columns)
+    return answer(
+        self, "flame", top=top, min_share=min_share, sort=sort, columns=columns, each=each, on=on
+    )
 
 
 def fragmentation(
@@ -369,6 +469,8 @@ def fragmentation(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Memory that the allocator holds but nothing uses, by segment of a memory snapshot.
 
@@ -384,6 +486,8 @@ def fragmentation(
         Maximum pieces per (run, rank, device), the largest; 0 for all. Only with ``per=piece``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -408,6 +512,8 @@ def fragmentation(
         sort=sort,
         top=top,
         columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -418,6 +524,8 @@ def fx_nodes(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Time of kernels that Inductor compiled, by the FX node or line of the model they come from.
 
@@ -428,6 +536,8 @@ def fx_nodes(
         ``"pre_grad"``, ``"line"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -436,7 +546,7 @@ def fx_nodes(
         graph, name. Columns: ``run rank graph name kernels calls total_ns device_ns split_ns share
         main_kernel main_share``.
     """
-    return answer(self, "fx_nodes", per=per, sort=sort, top=top, columns=columns)
+    return answer(self, "fx_nodes", per=per, sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def gaps(
@@ -447,6 +557,8 @@ def gaps(
     *,
     sort: Text | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """The longest gaps of the devices, their cause, and what the host did during most of each.
 
@@ -460,6 +572,8 @@ def gaps(
         Gaps of at least this, in ns, are not kernel_wait.
     sort, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -471,7 +585,15 @@ def gaps(
         annotation_name annotation_ns frame_id frame_name frame_ns call_id call_name call_ns``.
     """
     return answer(
-        self, "gaps", top=top, per=per, kernel_wait_ns=kernel_wait_ns, sort=sort, columns=columns
+        self,
+        "gaps",
+        top=top,
+        per=per,
+        kernel_wait_ns=kernel_wait_ns,
+        sort=sort,
+        columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -482,6 +604,8 @@ def graph_layers(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """The layers that repeat within graph replays, and the slowest of them.
 
@@ -491,6 +615,8 @@ def graph_layers(
         What each row is: a block of a graph, or one of its layers. One of ``"graph"``, ``"layer"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -500,7 +626,9 @@ def graph_layers(
         before after device_ns layers_ns share mean_ns p50_ns max_ns mean_span_ns before_ns after_ns
         slowest_layer slowest_ns slowest_ratio sequence first_launch_id first_id``.
     """
-    return answer(self, "graph_layers", per=per, sort=sort, top=top, columns=columns)
+    return answer(
+        self, "graph_layers", per=per, sort=sort, top=top, columns=columns, each=each, on=on
+    )
 
 
 def hangs(
@@ -510,6 +638,8 @@ def hangs(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Collectives that a rank did not reach, that ranks disagree about, or that did not end.
 
@@ -519,6 +649,8 @@ def hangs(
         What each row is; rank: a rank's side of a collective. One of ``"collective"``, ``"rank"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -534,7 +666,7 @@ def hangs(
         finding role record_id kind called_group called_seq input_sizes input_dtypes output_sizes
         output_dtypes state created_ns stack``.
     """
-    return answer(self, "hangs", per=per, sort=sort, top=top, columns=columns)
+    return answer(self, "hangs", per=per, sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def idle(
@@ -546,6 +678,8 @@ def idle(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How long each stream had nothing to do, by cause.
 
@@ -560,6 +694,8 @@ def idle(
         ``"module"``, ``"op"``, ``"annotation"``, ``"frame"``, ``"call"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -583,6 +719,8 @@ def idle(
         sort=sort,
         top=top,
         columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -592,6 +730,8 @@ def input_balance(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How long each rank waits for its input, and which rank holds up the others.
 
@@ -599,6 +739,8 @@ def input_balance(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -607,7 +749,7 @@ def input_balance(
         then by step and rank. Columns: ``run rank step ranks calls load_ns wait_ns mean_wait_ns
         median_wait_ns max_wait_ns over_median_ns wait_over_mean slowest_rank``.
     """
-    return answer(self, "input_balance", sort=sort, top=top, columns=columns)
+    return answer(self, "input_balance", sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def kernel_categories(
@@ -617,6 +759,8 @@ def kernel_categories(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Where device time went: matrix products, attention, collectives, ...
 
@@ -626,6 +770,8 @@ def kernel_categories(
         What rows are split by. One of ``"rank"``, ``"step"``, ``"stream"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -634,7 +780,9 @@ def kernel_categories(
         within a rank, step or stream. Columns: ``run rank step device stream category class calls
         total_ns share busy_ns exposed_ns both_ns``.
     """
-    return answer(self, "kernel_categories", per=per, sort=sort, top=top, columns=columns)
+    return answer(
+        self, "kernel_categories", per=per, sort=sort, top=top, columns=columns, each=each, on=on
+    )
 
 
 def kernel_overlap(
@@ -644,6 +792,8 @@ def kernel_overlap(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How much of the communication was hidden under computation.
 
@@ -654,6 +804,8 @@ def kernel_overlap(
         ``"process_group"``, ``"collective"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -662,7 +814,9 @@ def kernel_overlap(
         communication kernel, by run, rank, start. Columns: ``run rank process_group collective
         event_id name start_ns calls communication_ns hidden_ns exposed_ns hidden_share``.
     """
-    return answer(self, "kernel_overlap", per=per, sort=sort, top=top, columns=columns)
+    return answer(
+        self, "kernel_overlap", per=per, sort=sort, top=top, columns=columns, each=each, on=on
+    )
 
 
 def kernels(
@@ -674,6 +828,8 @@ def kernels(
     *,
     sort: Text | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Device time by kernel name, and the op that launched most of it.
 
@@ -690,6 +846,8 @@ def kernels(
         Also split rows by the op that launched the kernel. Only with ``per=launch``.
     sort, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -706,7 +864,16 @@ def kernels(
         max_ns share blocks_per_sm occupancy``.
     """
     return answer(
-        self, "kernels", per=per, top=top, copies=copies, per_op=per_op, sort=sort, columns=columns
+        self,
+        "kernels",
+        per=per,
+        top=top,
+        copies=copies,
+        per_op=per_op,
+        sort=sort,
+        columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -718,6 +885,8 @@ def launches(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """What launch calls cost the host, and how long their work waited.
 
@@ -729,6 +898,8 @@ def launches(
         Delays longer than this, in ns, are outliers.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -746,6 +917,8 @@ def launches(
         sort=sort,
         top=top,
         columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -756,6 +929,8 @@ def memory_bandwidth(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How fast memory was copied and filled.
 
@@ -765,6 +940,8 @@ def memory_bandwidth(
         Name: separate rows for pinned and pageable memory. One of ``"direction"``, ``"name"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -773,7 +950,9 @@ def memory_bandwidth(
         Columns: ``run rank device kind name calls unsized_calls bytes total_ns busy_ns bytes_per_s
         busy_bytes_per_s min_bytes_per_s max_bytes_per_s busy_share``.
     """
-    return answer(self, "memory_bandwidth", per=per, sort=sort, top=top, columns=columns)
+    return answer(
+        self, "memory_bandwidth", per=per, sort=sort, top=top, columns=columns, each=each, on=on
+    )
 
 
 def memory_owners(
@@ -782,6 +961,8 @@ def memory_owners(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """What was allocated at the memory peak, by the op that requested it.
 
@@ -789,6 +970,8 @@ def memory_owners(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -797,7 +980,7 @@ def memory_owners(
         first, then by name. Columns: ``run rank device_type device origin op_name blocks bytes
         share max_bytes op_id source``.
     """
-    return answer(self, "memory_owners", sort=sort, top=top, columns=columns)
+    return answer(self, "memory_owners", sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def memory_peak(
@@ -807,6 +990,8 @@ def memory_peak(
     *,
     sort: Text | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """When the most memory was allocated on each device, by which op, and what was never freed.
 
@@ -818,6 +1003,8 @@ def memory_peak(
         Maximum rows per (run, rank); 0 for all. Only with ``per=block``.
     sort, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -831,7 +1018,9 @@ def memory_peak(
         then by run, rank, time, device and address. Columns: ``run rank device_type device address
         bytes time_ns op_id op_name annotation_id annotation_name``.
     """
-    return answer(self, "memory_peak", per=per, top=top, sort=sort, columns=columns)
+    return answer(
+        self, "memory_peak", per=per, top=top, sort=sort, columns=columns, each=each, on=on
+    )
 
 
 def memory_stacks(
@@ -846,6 +1035,8 @@ def memory_stacks(
     until: str = "",
     sort: Text | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """What a memory snapshot holds at the peak and at the end, by stack, module, pool, ...
 
@@ -870,6 +1061,8 @@ def memory_stacks(
         To the last end of an annotation of this name. Only with ``at=change``.
     sort, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -896,6 +1089,8 @@ def memory_stacks(
         until=until,
         sort=sort,
         columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -906,6 +1101,8 @@ def memory_timeline(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Allocated and reserved memory of each device over time.
 
@@ -915,6 +1112,8 @@ def memory_timeline(
         Maximum rows per device; 0 for every record.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -923,7 +1122,16 @@ def memory_timeline(
         first within an instant. Columns: ``run rank device_type device time_ns bytes
         allocated_bytes reserved_bytes op_id op_name``.
     """
-    return answer(self, "memory_timeline", points=points, sort=sort, top=top, columns=columns)
+    return answer(
+        self,
+        "memory_timeline",
+        points=points,
+        sort=sort,
+        top=top,
+        columns=columns,
+        each=each,
+        on=on,
+    )
 
 
 def mfu(
@@ -935,6 +1143,8 @@ def mfu(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How much of the devices' peak went into the model (MFU), and with what ran again (HFU).
 
@@ -949,6 +1159,8 @@ def mfu(
         ``"bf16"``, ``"fp8"``, ``"fp6"``, ``"fp4"``, ``"int8"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -966,6 +1178,8 @@ def mfu(
         sort=sort,
         top=top,
         columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -977,6 +1191,8 @@ def modules(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """What ran on host and devices for each nn.Module, forward and backward.
 
@@ -988,6 +1204,8 @@ def modules(
         Names: one row for all modules with these names, and no others.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -998,7 +1216,17 @@ def modules(
         backward_kernels backward_device_ns self_backward_device_ns total_device_ns busy_ns span_ns
         exposed_communication_ns idle_ns``.
     """
-    return answer(self, "modules", per=per, together=together, sort=sort, top=top, columns=columns)
+    return answer(
+        self,
+        "modules",
+        per=per,
+        together=together,
+        sort=sort,
+        top=top,
+        columns=columns,
+        each=each,
+        on=on,
+    )
 
 
 def op_idle_queue(
@@ -1007,6 +1235,8 @@ def op_idle_queue(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Self time of each host slice, and whether the devices had work meanwhile.
 
@@ -1014,6 +1244,8 @@ def op_idle_queue(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1021,7 +1253,7 @@ def op_idle_queue(
         One row per host slice that nests, by run, rank, start and event_id. Columns: ``run rank
         event_id parent_id name kind step start_ns dur_ns self_ns idle_ns idle_share queue_depth``.
     """
-    return answer(self, "op_idle_queue", sort=sort, top=top, columns=columns)
+    return answer(self, "op_idle_queue", sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def op_kernels(
@@ -1032,6 +1264,8 @@ def op_kernels(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Which op launched which kernels in which order, how often and with what delays.
 
@@ -1043,6 +1277,8 @@ def op_kernels(
         Include memory copies and fills in the sequences.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1061,6 +1297,8 @@ def op_kernels(
         sort=sort,
         top=top,
         columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -1071,6 +1309,8 @@ def optimizable_events(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """The host slices most worth optimizing where the devices ran out of work.
 
@@ -1080,6 +1320,8 @@ def optimizable_events(
         Rows per (run, rank).
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1088,7 +1330,9 @@ def optimizable_events(
         then start and event_id. Columns: ``run rank event_id name kind start_ns dur_ns self_ns
         idle_ns idle_share score source_location``.
     """
-    return answer(self, "optimizable_events", n=n, sort=sort, top=top, columns=columns)
+    return answer(
+        self, "optimizable_events", n=n, sort=sort, top=top, columns=columns, each=each, on=on
+    )
 
 
 def out_of_memory(
@@ -1097,6 +1341,8 @@ def out_of_memory(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Each time that memory ran out: the request, and what held the rest.
 
@@ -1104,6 +1350,8 @@ def out_of_memory(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1113,7 +1361,7 @@ def out_of_memory(
         held_blocks reserved_bytes inactive_bytes largest_free_bytes segment_free_bytes fits_block
         fits_segment fits_sum frame holder_bytes holder_frame holder_stack_id stack``.
     """
-    return answer(self, "out_of_memory", sort=sort, top=top, columns=columns)
+    return answer(self, "out_of_memory", sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def overview(
@@ -1122,6 +1370,8 @@ def overview(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """What is in each trace.
 
@@ -1129,6 +1379,8 @@ def overview(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1136,7 +1388,7 @@ def overview(
         One row per (run, rank), also without events, by run and rank. Columns: ``run rank events
         span_ns threads devices kernels device_busy_ns steps``.
     """
-    return answer(self, "overview", sort=sort, top=top, columns=columns)
+    return answer(self, "overview", sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def phases(
@@ -1146,6 +1398,8 @@ def phases(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Inference phases: requests, tokens, host and device time, graph or eager.
 
@@ -1156,6 +1410,8 @@ def phases(
         ``"batch"``, ``"occurrence"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1167,7 +1423,7 @@ def phases(
         tokens_per_s kernels graphs device_ns graph_share busy_ns idle_ns idle_share
         communication_ns exposed_communication_ns known_share roofline_share``.
     """
-    return answer(self, "phases", per=per, sort=sort, top=top, columns=columns)
+    return answer(self, "phases", per=per, sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def pipeline_actions(
@@ -1176,6 +1432,8 @@ def pipeline_actions(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """What each pipeline rank did when: which stage, which microbatch, forward or backward.
 
@@ -1183,6 +1441,8 @@ def pipeline_actions(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1191,7 +1451,7 @@ def pipeline_actions(
         Columns: ``run rank step pass stage microbatch phase event_id name start_ns dur_ns idle_ns
         source``.
     """
-    return answer(self, "pipeline_actions", sort=sort, top=top, columns=columns)
+    return answer(self, "pipeline_actions", sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def pipeline_bubbles(
@@ -1201,6 +1461,8 @@ def pipeline_bubbles(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How long each pipeline rank waited for others: before, between and after its work.
 
@@ -1210,6 +1472,8 @@ def pipeline_bubbles(
         Correct clocks by the offsets of clock_skew, if all are known.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1219,7 +1483,14 @@ def pipeline_bubbles(
         steady_ns cooldown_ns pipeline_ranks ideal_share is_corrected``.
     """
     return answer(
-        self, "pipeline_bubbles", corrected=corrected, sort=sort, top=top, columns=columns
+        self,
+        "pipeline_bubbles",
+        corrected=corrected,
+        sort=sort,
+        top=top,
+        columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -1229,6 +1500,8 @@ def python_lines(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Host self time, device time and idle time by line of the user's code.
 
@@ -1236,6 +1509,8 @@ def python_lines(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1245,7 +1520,7 @@ def python_lines(
         idle_ns kernels device_ns self_device_ns self_backward_device_ns device_share first_id
         lines_from``.
     """
-    return answer(self, "python_lines", sort=sort, top=top, columns=columns)
+    return answer(self, "python_lines", sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def python_pauses(
@@ -1255,6 +1530,8 @@ def python_pauses(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Waits for Python's lock (GIL), who held it meanwhile, and garbage collections.
 
@@ -1264,6 +1541,8 @@ def python_pauses(
         What each row is; threads of a step are added up. One of ``"thread"``, ``"step"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1273,7 +1552,9 @@ def python_pauses(
         max_wait_ns holder_name holder_share collections collection_ns max_collection_ns holds
         hold_ns max_hold_ns p50_wait_ns max_wait_start_ns holder``.
     """
-    return answer(self, "python_pauses", per=per, sort=sort, top=top, columns=columns)
+    return answer(
+        self, "python_pauses", per=per, sort=sort, top=top, columns=columns, each=each, on=on
+    )
 
 
 def queue_depth(
@@ -1285,6 +1566,8 @@ def queue_depth(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How much work was waiting for each stream: launched but not begun.
 
@@ -1298,6 +1581,8 @@ def queue_depth(
         Depth from which a queue counts as full, so that a launch blocks. Only with ``per=stream``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1319,6 +1604,8 @@ def queue_depth(
         sort=sort,
         top=top,
         columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -1328,6 +1615,8 @@ def rank_balance(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How evenly each class of time is spread over ranks, overall and in each step.
 
@@ -1335,6 +1624,8 @@ def rank_balance(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1343,7 +1634,7 @@ def rank_balance(
         class in the order below. Columns: ``run ranks step class min_ns max_ns mean_ns std_ns
         max_over_mean min_rank max_rank``.
     """
-    return answer(self, "rank_balance", sort=sort, top=top, columns=columns)
+    return answer(self, "rank_balance", sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def recompute(
@@ -1352,6 +1643,8 @@ def recompute(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """What ran again in backward, for activation checkpointing, by module and op.
 
@@ -1359,6 +1652,8 @@ def recompute(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1366,7 +1661,7 @@ def recompute(
         One row per (run, rank, module, op), the most device_ns first, then in this order. Columns:
         ``run rank module op calls launching self_host_ns kernels kernel_ns device_ns share``.
     """
-    return answer(self, "recompute", sort=sort, top=top, columns=columns)
+    return answer(self, "recompute", sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def run_samples(
@@ -1381,6 +1676,8 @@ def run_samples(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Calls, time and work of every op, kernel and annotation, run by run or step by step.
 
@@ -1403,6 +1700,8 @@ def run_samples(
         ``"fp16"``, ``"bf16"``, ``"fp8"``, ``"fp6"``, ``"fp4"``, ``"int8"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1423,6 +1722,8 @@ def run_samples(
         sort=sort,
         top=top,
         columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -1433,6 +1734,8 @@ def runs(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How long each run and its steps took, what its devices did, and its memory peak.
 
@@ -1442,6 +1745,8 @@ def runs(
         Tokens, samples or other units that a step processes on all ranks together; 0: not known.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1452,7 +1757,9 @@ def runs(
         unrecorded_ns idle_ns busy_ns busy_share exposed_communication_share peak_device_bytes
         peak_host_bytes``.
     """
-    return answer(self, "runs", per_step=per_step, sort=sort, top=top, columns=columns)
+    return answer(
+        self, "runs", per_step=per_step, sort=sort, top=top, columns=columns, each=each, on=on
+    )
 
 
 def self_times(
@@ -1461,6 +1768,8 @@ def self_times(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Where the time went, by name and kind.
 
@@ -1468,6 +1777,8 @@ def self_times(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1476,7 +1787,7 @@ def self_times(
         kind. Columns: ``run rank name kind calls self_ns total_ns mean_ns min_ns max_ns
         self_share``.
     """
-    return answer(self, "self_times", sort=sort, top=top, columns=columns)
+    return answer(self, "self_times", sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def sequences(
@@ -1488,6 +1799,8 @@ def sequences(
     *,
     sort: Text | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Which kernels run in sequence under an op, annotation or module, and how often.
 
@@ -1503,6 +1816,8 @@ def sequences(
         Include memory copies and fills in the sequences.
     sort, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1520,6 +1835,8 @@ def sequences(
         copies=copies,
         sort=sort,
         columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -1531,6 +1848,8 @@ def snapshot_timeline(
     *,
     sort: Text | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Memory of a snapshot over time: allocated, active and reserved bytes, or what held them.
 
@@ -1545,6 +1864,8 @@ def snapshot_timeline(
         Maximum names per device; 0 for all.
     sort, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1554,7 +1875,15 @@ def snapshot_timeline(
         stack_id name is_rest allocated_bytes active_bytes reserved_bytes``.
     """
     return answer(
-        self, "snapshot_timeline", per=per, points=points, top=top, sort=sort, columns=columns
+        self,
+        "snapshot_timeline",
+        per=per,
+        points=points,
+        top=top,
+        sort=sort,
+        columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -1566,6 +1895,8 @@ def step_communication(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """What ranks compute and communicate in each step, and how much of it is waiting.
 
@@ -1578,6 +1909,8 @@ def step_communication(
         Correct clocks by the offsets of clock_skew, if all are known.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1596,6 +1929,8 @@ def step_communication(
         sort=sort,
         top=top,
         columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -1606,6 +1941,8 @@ def step_times(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How long each profiler step took, and what the devices did in it.
 
@@ -1616,6 +1953,8 @@ def step_times(
         ``"host"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1625,7 +1964,9 @@ def step_times(
         exposed_communication_ns exposed_copy_ns unrecorded_ns idle_ns other_steps_ns busy_share
         is_steady lack``.
     """
-    return answer(self, "step_times", window=window, sort=sort, top=top, columns=columns)
+    return answer(
+        self, "step_times", window=window, sort=sort, top=top, columns=columns, each=each, on=on
+    )
 
 
 def stragglers(
@@ -1636,6 +1977,8 @@ def stragglers(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Which rank the others wait for, how often, for how long, and what took it longer before.
 
@@ -1647,6 +1990,8 @@ def stragglers(
         Correct clocks by the offsets of clock_skew, if all are known.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1658,7 +2003,15 @@ def stragglers(
         is_corrected``.
     """
     return answer(
-        self, "stragglers", per=per, corrected=corrected, sort=sort, top=top, columns=columns
+        self,
+        "stragglers",
+        per=per,
+        corrected=corrected,
+        sort=sort,
+        top=top,
+        columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -1668,6 +2021,8 @@ def tensor_traffic(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How many bytes ops of an execution trace read and write, by name.
 
@@ -1675,6 +2030,8 @@ def tensor_traffic(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1684,7 +2041,7 @@ def tensor_traffic(
         process_group_description calls read_bytes written_bytes allocated_bytes largest_bytes
         largest_dtype largest_shape largest_node_id``.
     """
-    return answer(self, "tensor_traffic", sort=sort, top=top, columns=columns)
+    return answer(self, "tensor_traffic", sort=sort, top=top, columns=columns, each=each, on=on)
 
 
 def time_breakdown(
@@ -1695,6 +2052,8 @@ def time_breakdown(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How the devices of each trace spent their time: compute, communicate, copy, idle.
 
@@ -1707,6 +2066,8 @@ def time_breakdown(
         ``"combination"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1722,7 +2083,15 @@ def time_breakdown(
         first, then by run, rank and classes. Columns: ``run rank classes total_ns share``.
     """
     return answer(
-        self, "time_breakdown", window=window, per=per, sort=sort, top=top, columns=columns
+        self,
+        "time_breakdown",
+        window=window,
+        per=per,
+        sort=sort,
+        top=top,
+        columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -1733,6 +2102,8 @@ def utilization(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How much of the time each device worked, and how much of the device its kernels could fill.
 
@@ -1742,6 +2113,8 @@ def utilization(
         What a step is: its interval, or its slice on the host. One of ``"step"``, ``"host"``.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1751,7 +2124,9 @@ def utilization(
         busy_share sm_efficiency occupancy step_ns host_ns device_start_ns device_window_ns
         lag_ns``.
     """
-    return answer(self, "utilization", window=window, sort=sort, top=top, columns=columns)
+    return answer(
+        self, "utilization", window=window, sort=sort, top=top, columns=columns, each=each, on=on
+    )
 
 
 def work_rates(
@@ -1760,6 +2135,8 @@ def work_rates(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How fast each device worked over time: FLOP and bytes per second.
 
@@ -1767,6 +2144,8 @@ def work_rates(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -1774,4 +2153,4 @@ def work_rates(
         One row per (run, rank, device, moment at which a rate changes), in this order. Columns:
         ``run rank device time_ns flop_per_s bytes_per_s``.
     """
-    return answer(self, "work_rates", sort=sort, top=top, columns=columns)
+    return answer(self, "work_rates", sort=sort, top=top, columns=columns, each=each, on=on)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, overload
 
 import duckdb
 import polars as pl
@@ -33,6 +33,8 @@ from profframe.show.frame import frame
 from profframe.show.path_text import ShownPath
 from profframe.trace import empty_reasons
 from profframe.trace.base_trace import BaseTrace
+from profframe.trace.parts import Each, asked_of_each
+from profframe.workers.crew import On
 
 if TYPE_CHECKING:
     from profframe.analysis.critical_path import CriticalPath, path_across_ranks
@@ -44,6 +46,36 @@ _MOST_UNRECORDED: Final = 0.01
 """Share of the time in which lost work may have run up to which a replay is close."""
 
 
+@overload
+def critical_path(
+    self: BaseTrace,
+    step: Numbers | None = ...,
+    run: Text | None = ...,
+    rank: Numbers | None = ...,
+    annotation: str | None = ...,
+    instance: int = ...,
+    *,
+    across_ranks: bool = ...,
+    each: None = ...,
+    on: None = ...,
+) -> ShownPath: ...
+
+
+@overload
+def critical_path(
+    self: BaseTrace,
+    step: Numbers | None = ...,
+    run: Text | None = ...,
+    rank: Numbers | None = ...,
+    annotation: str | None = ...,
+    instance: int = ...,
+    *,
+    across_ranks: bool = ...,
+    each: Each,
+    on: On = ...,
+) -> pl.DataFrame: ...
+
+
 def critical_path(  # noqa: PLR0917 -- which part of which trace
     self: BaseTrace,
     step: Numbers | None = None,
@@ -53,7 +85,9 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     instance: int = 0,
     *,
     across_ranks: bool = False,
-) -> ShownPath:
+    each: Each | None = None,
+    on: On = None,
+) -> ShownPath | pl.DataFrame:
     """Find what the end of a step had to wait for, back to its start: host, launches, devices.
 
     Parameters
@@ -71,6 +105,9 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     across_ranks
         Follow the path through all ranks of a run, on one clock: from each collective to the rank
         that came last.
+    each, on
+        The path of each rank, or across the ranks of each run, and where they are found, as for
+        `answer`: the `events` of all paths in one frame, by run and rank.
 
     Returns
     -------
@@ -95,6 +132,16 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     """
     from profframe.analysis.critical_path import find
 
+    if each is not None or on is not None:
+        if each == "run" and not across_ranks:
+            raise ParameterError(
+                "critical_path: a path is of one rank: each='rank', or across_ranks"
+            )
+        part = _chosen(self, run, rank)
+        named = {"step": step, "annotation": annotation, "instance": instance}
+        return asked_of_each(
+            part, "critical_path", named | {"across_ranks": across_ranks}, each, on
+        )
     views = dict.fromkeys(("events", "traces", "profiler_steps"))
 
     def height(part: Session, _: Mapping[str, object]) -> int:
@@ -118,6 +165,8 @@ def blame(
     step: Numbers | None = None,
     *,
     corrected: bool = True,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Find what each rank, op, module and cause costs a job: what made ranks late.
 
@@ -139,6 +188,9 @@ def blame(
         Number or numbers of profiler steps: only collectives that were launched in them.
     corrected
         Correct clocks by the offsets of `clock_skew`, if all are known.
+    each, on
+        With ``each="run"`` the rows of all runs, one run after the other, and where they are
+        computed, as for `answer`.
 
     Returns
     -------
@@ -188,6 +240,9 @@ def blame(
 
     if per not in blaming.PER:
         raise UnknownNameError.one_of("per", per, blaming.PER)
+    if each is not None or on is not None:
+        named = {"per": per, "step": step, "corrected": corrected}
+        return asked_of_each(_chosen(self, run), "blame", named, each, on)
     steps = None if step is None else _some_steps(self._session, integers("step", step))
     session, costs = _late_costs(self, run, steps, corrected=corrected)
     rows = blaming.find(session.select, costs, per)
@@ -197,6 +252,11 @@ def blame(
         return blame(type(self)(part), "rank", run, chosen, corrected=corrected).height
 
     return frame(rows, why=empty_reasons.of_blame(self, height, run, steps, corrected=corrected))
+
+
+def _chosen(self: BaseTrace, run: Text | None, rank: Numbers | None = None) -> BaseTrace:
+    """Some runs and ranks of a trace, or all."""
+    return type(self)(self._session.filter(runs=run, ranks=rank))
 
 
 def _some_steps(session: Session, steps: Integers) -> tuple[int, ...]:
@@ -326,10 +386,15 @@ def _connections(session: Session, ranks: Sequence[int]) -> Iterator[path_across
         yield kept
 
 
-def dependencies(self: BaseTrace) -> pl.DataFrame:
+def dependencies(self: BaseTrace, *, each: Each | None = None, on: On = None) -> pl.DataFrame:
     """What had to wait for what: launches, streams, waits, collectives of all ranks, and more.
 
     In SQL it is the table `dependencies`. It is computed when a query names it.
+
+    Parameters
+    ----------
+    each, on
+        Ask each run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -343,6 +408,8 @@ def dependencies(self: BaseTrace) -> pl.DataFrame:
     >>> sorted(rows["kind"].unique())
     ['backward', 'launch', 'stream', 'sync', 'thread']
     """
+    if each is not None or on is not None:
+        return asked_of_each(self, "dependencies", {}, each, on)
     rows = pl.DataFrame(dependency_table(self._session))
     plain = rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
     why = empty_reasons.of_dependencies(self, lambda part, _: dependency_table(part).num_rows)

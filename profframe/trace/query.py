@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -20,17 +20,20 @@ from profframe.query import analyses, reasons, renamed
 from profframe.query.analyses import Analysis
 from profframe.query.catalogue import advice as with_rules
 from profframe.query.catalogue import catalogue, resolve
+from profframe.query.division import unit_of
 from profframe.query.frames import plain
 from profframe.query.header import Answer
 from profframe.query.rules import Advice
 from profframe.query.sandbox import Paths
 from profframe.query.selection import Text, check_compat
 from profframe.query.session import Session
+from profframe.query.sources import InMemory
 from profframe.show.empty_frames import why_empty
 from profframe.show.frame import Frame
 from profframe.trace import gains as gained
 from profframe.trace.base_trace import BaseTrace
 from profframe.trace.jobs import dependencies, dependency_table
+from profframe.trace.parts import CallOfParts, Division, Each, answer_of_parts, gathered
 from profframe.trace.trace_tables import (
     as_frame,
     only_answers,
@@ -38,12 +41,19 @@ from profframe.trace.trace_tables import (
     with_limits,
     with_tables,
 )
+from profframe.workers.crew import On
 
 _DEPENDENCIES: Final = re.compile(rf"\b{schema.DEPENDENCIES.name}\b", re.IGNORECASE)
 
 
 def answer(
-    self: BaseTrace, answer: str | PathLike[str] | Answer, /, **parameters: object
+    self: BaseTrace,
+    answer: str | PathLike[str] | Answer,
+    /,
+    *,
+    each: object = None,
+    on: On = None,
+    **parameters: object,
 ) -> pl.DataFrame:
     """Run an answer of the catalogue, or your own SQL file.
 
@@ -52,6 +62,14 @@ def answer(
     answer
         Name of an answer as listed by `profframe.answers`, path of an ``.sql`` file, or the result
         of `profframe.query.catalogue.find` for these.
+    each
+        ``"rank"`` or ``"run"``: ask each of them by itself, which takes memory for one of them
+        alone. The rows and their order are the same. The header of an answer says what it divides
+        by. Limits of memory and time hold for each part.
+    on
+        Where parts are asked: an executor of `concurrent.futures`, a Dask client, or a number of
+        processes of this machine. Its workers must see a store under the same path, and open only
+        the files of their part. None for this process, one part after the other.
     **parameters
         Values for the parameters that the answer declares. Every answer takes three more, unless
         it has its own of that name. ``sort``: columns to sort by, such as ``"dur_ns"`` or
@@ -72,17 +90,29 @@ def answer(
         The answer has no such parameter or column, or the value has the wrong type.
     AnswerError
         The SQL cannot be run.
+    PartsError
+        Some parts failed. The error names them, and has the rows of the others.
 
     Examples
     --------
     >>> from profframe import load
     >>> trace = load("examples/cpu_training.json.gz")
+    >>> trace.answer("overview", each="rank").equals(trace.overview())
+    True
     >>> trace.answer("self_times", sort="calls", top=2, columns=["name", "calls"]).rows()
     [('aten::copy_', 459), ('aten::empty_strided', 405)]
     """
     question, parameters = resolve(answer, parameters)
     session = self._session
     docs = {column.name: column.doc for column in question.columns}
+    if each is not None or on is not None:
+        of_parts = answer_of_parts(question, parameters, each)
+        division = Division(self, of_parts, of_parts.unit, on)
+        rows = gathered(division, question.where, session.terms)
+        if rows is not None:
+            return as_frame(
+                self, rows, docs, lambda session: reasons.of_answer(session, question, parameters)
+            )
     values = {parameter.name: parameter.default for parameter in question.parameters} | parameters
     key = tuple((name, str(value)) for name, value in sorted(values.items()))
     return session.once(
@@ -127,6 +157,8 @@ def sql(
     memory_limit: str | None = None,
     timeout_s: float | None = None,
     rows: int | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Run one SELECT over the tables by name: ``events``, ``memory``, ``dependencies``, ...
 
@@ -140,6 +172,10 @@ def sql(
         As for `with_tables`, for this query.
     memory_limit, timeout_s, rows
         As for `with_limits`, for this query.
+    each, on
+        Run it over each rank or run by itself, and where, as for `answer`. What the rows mean
+        together is for you to say: they are those of each part, by run and rank, with the columns
+        ``run`` and ``rank`` before them if they have none.
 
     Returns
     -------
@@ -167,7 +203,23 @@ def sql(
         trace = with_tables(trace, tables=tables, files=files)
     if (memory_limit, timeout_s, rows) != (None, None, None):
         trace = with_limits(trace, memory_limit, timeout_s=timeout_s, rows=rows)
+    if each is not None or on is not None:
+        return _sql_of_each(trace, query, each, on)
     return _sql(trace, query)
+
+
+def check_sql(self: BaseTrace, query: str) -> None:
+    """Raise the error that SQL has whatever the rows are, by running it over none."""
+    nothing = {name: table.arrow.empty_table() for name, table in schema.TABLES.items()}
+    _sql(type(self)(self._session.with_source(InMemory(nothing))), query)
+
+
+def _sql_of_each(self: BaseTrace, query: str, each: object, on: On) -> pl.DataFrame:
+    unit = unit_of(each)
+    check_sql(self, query)
+    division = Division(self, CallOfParts("sql", {"query": query}), unit, on)
+    rows = gathered(division, "query", self._session.terms)
+    return _sql(self, query) if rows is None else as_frame(self, rows)
 
 
 def own_rows(trace: BaseTrace, query: str) -> pl.DataFrame:
@@ -205,7 +257,7 @@ def _with_derived(session: Session, query: str) -> Session:
     return session.with_terms(replace(session.terms, tables=tables))
 
 
-def advice(self: BaseTrace, rules: Paths = (), **parameters: object) -> pl.DataFrame:
+def advice(self: BaseTrace, rules: Paths = (), **parameters: Any) -> pl.DataFrame:
     """What makes the program slow or wastes memory, the evidence, and what to do.
 
     Parameters
@@ -215,7 +267,8 @@ def advice(self: BaseTrace, rules: Paths = (), **parameters: object) -> pl.DataF
         form.
     **parameters
         Thresholds of rules, such as ``data_loading_share=0.1``; `docs/rules.md` lists them. And
-        ``sort``, ``top`` and ``columns``, as for `answer`.
+        ``sort``, ``top``, ``columns``, ``each`` and ``on``, as for `answer`. With ``each="run"``
+        findings are replayed in every run, else in at most four runs.
 
     Returns
     -------
@@ -244,6 +297,8 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """Times, memory and flops by operator, grouped as torch's ``key_averages`` groups.
 
@@ -261,6 +316,8 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
         What each row is: ``"name"``, or ``"all"``, as in `total_average`.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -285,6 +342,8 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
         sort=sort,
         top=top,
         columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -294,6 +353,8 @@ def total_average(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """The sums of all rows of `key_averages`, as torch's ``total_average`` gives them.
 
@@ -301,6 +362,8 @@ def total_average(
     ----------
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Returns
     -------
@@ -308,7 +371,9 @@ def total_average(
         One row per run and rank; `docs/answers.md` has its columns (`key_averages` with
         ``per=all``).
     """
-    return answer(self, "key_averages", per="all", sort=sort, top=top, columns=columns)
+    return answer(
+        self, "key_averages", each=each, on=on, per="all", sort=sort, top=top, columns=columns
+    )
 
 
 def roofline(
@@ -321,6 +386,8 @@ def roofline(
     sort: Text | None = None,
     top: int | None = None,
     columns: Text | None = None,
+    each: Each | None = None,
+    on: On = None,
 ) -> pl.DataFrame:
     """How close device work came to the hardware's limits, and the time that was lost.
 
@@ -338,6 +405,8 @@ def roofline(
         Compare all work with the peak of ``dtype``, even if its type is known.
     sort, top, columns
         Order, number and columns of the rows, as for `answer`.
+    each, on
+        Ask each rank or run by itself, and where, as for `answer`.
 
     Raises
     ------
@@ -354,6 +423,8 @@ def roofline(
         sort=sort,
         top=top,
         columns=columns,
+        each=each,
+        on=on,
     )
 
 
@@ -365,12 +436,13 @@ def answers() -> pl.DataFrame:
     polars.DataFrame
         ``name``, ``sentence``, and ``parameters`` as ``NAME=DEFAULT`` for each; ``kind``:
         ``answer`` (`Trace.answer`), or ``analysis``, which is a method of a trace or a function of
-        two of them, without SQL; ``needs``: what a trace has to hold for it to have rows.
+        two of them, without SQL; ``needs``: what a trace has to hold for it to have rows;
+        ``divides_by``: ``rank``, ``run`` or ``no``, the finest part that ``each`` can name.
 
     Examples
     --------
     >>> answers().columns
-    ['name', 'kind', 'sentence', 'parameters', 'needs']
+    ['name', 'kind', 'sentence', 'parameters', 'needs', 'divides_by']
     """
     questions: list[tuple[str, Answer | Analysis]] = [("answer", one) for one in catalogue()]
     questions += [("analysis", one) for one in analyses.analyses()]
@@ -381,7 +453,9 @@ def answers() -> pl.DataFrame:
             one.sentence,
             ", ".join(f"{p.name}={p.default}" for p in one.all_parameters),
             reasons.needed(one.recorded),
+            "" if one.division is None else one.division.unit,
         )
         for kind, one in sorted(questions, key=lambda question: question[1].name)
     ]
-    return Frame(rows, schema=["name", "kind", "sentence", "parameters", "needs"], orient="row")
+    names = ["name", "kind", "sentence", "parameters", "needs", "divides_by"]
+    return Frame(rows, schema=names, orient="row")

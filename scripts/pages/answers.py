@@ -8,7 +8,7 @@ from typing import Final
 from profframe.query.analyses import analyses
 from profframe.query.arrangement import PARAMETERS
 from profframe.query.catalogue import catalogue
-from profframe.query.header import Answer, Parameter
+from profframe.query.header import Answer, Division, Parameter
 from profframe.query.reasons import LACKING
 from profframe.query.rules import Advice
 
@@ -29,6 +29,9 @@ def page() -> str:
         "Each answer is one file in `sql/answers`. `trace.answer(NAME)`,",
         "`profframe answer NAME SOURCE` and a bare DuckDB shell over a store can all run it.",
         "",
+        "What an answer divides by has its rows by itself: `each=` asks each rank or run alone,",
+        "[here or on many machines](dividing.md).",
+        "",
         "Every answer also takes these parameters, unless it has its own of that name:",
         "",
         "| parameter | type | what it does |",
@@ -38,7 +41,8 @@ def page() -> str:
     for answer in catalogue():
         lines += ["", f"## {answer.name}", "", _capital(answer.sentence), "", answer.grain]
         needs = " and ".join(f"`{t}`" for t in answer.needs)
-        lines += [*answer.notes, "", *_without_rows(answer), f"Needs {needs}."]
+        lines += [*answer.notes, "", *_without_rows(answer)]
+        lines += [f"Needs {needs}. {_division(answer)}"]
         if isinstance(answer, Advice):
             lines += ["", "Its parameters are the thresholds of the [rules](rules.md)."]
         else:
@@ -46,12 +50,14 @@ def page() -> str:
         lines += _columns(answer)
         for form in answer.forms:
             lines += ["", f"### {answer.name}, {form.choice}", "", _capital(form.sentence)]
-            lines += ["", form.grain, *form.notes, "", *_without_rows(form), *_columns(form)]
+            lines += ["", form.grain, *form.notes, "", *_without_rows(form), _division(form)]
+            lines += _columns(form)
     lines += ["", "## Analyses", "", *_ANALYSES]
     for analysis in analyses():
         lines += ["", f"### `{analysis.name}`", "", analysis.sentence]
         lines += ["", f"On the command line: `profframe {analysis.verb}`."] if analysis.verb else []
         lines += _parameters(analysis.parameters)
+        lines += ["", _divided(analysis.division)]
     return "\n".join(lines) + "\n"
 
 
@@ -70,6 +76,16 @@ def _parameters(parameters: Sequence[Parameter]) -> list[str]:
         "|---|---|---|---|",
         *(f"| `{p.name}` | {p.type} | {_sql_word(p.default)} | {p.doc} |" for p in parameters),
     ]
+
+
+def _division(select: Answer) -> str:
+    return "" if select.division is None else _divided(select.division)
+
+
+def _divided(division: Division) -> str:
+    """What a question divides by."""
+    by = str(division).partition(":")[0]
+    return f"Divides by: {by}." if by != "no" else f"Does not divide: {division.instead}."
 
 
 def _without_rows(answer: Answer) -> list[str]:

@@ -10,6 +10,7 @@
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces, recorded_collectives
 -- recorded: traces
+-- divides by: run
 -- parameter skewed_ns BIGINT = 50000  offsets beyond this, in ns, and beyond three times their error are marked skewed
 -- run            VARCHAR      run that the trace belongs to
 -- rank           INTEGER      rank within the run

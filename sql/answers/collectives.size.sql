@@ -4,6 +4,7 @@
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces, recorded_collectives
 -- recorded: collective_calls
+-- divides by: run
 -- parameter corrected BOOLEAN = true  correct clocks by the offsets of clock_skew, if all are known
 -- run                VARCHAR        run that the traces belong to
 -- ranks              BIGINT         number of ranks in the group; NULL if not known

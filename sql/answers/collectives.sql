@@ -17,6 +17,7 @@
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces, recorded_collectives
 -- recorded: collective_calls
+-- divides by: run
 -- parameter per        VARCHAR(collective|rank|size) = collective  what each row is; size: a group, operation, data type and size
 -- parameter mismatched BOOLEAN                       = false       only collectives with a mismatch other than not_loaded
 -- parameter corrected  BOOLEAN                       = true        correct clocks by the offsets of clock_skew, if all are known

@@ -4,6 +4,7 @@
 -- Hardware counters of slices are in `counters_by_op`.
 -- needs: counters
 -- recorded: counter_values
+-- divides by: rank
 -- parameter name  VARCHAR = ''  only counters with this text in their name, taken literally
 -- run         VARCHAR      run that the trace belongs to
 -- rank        INTEGER      rank within the run

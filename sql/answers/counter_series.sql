@@ -4,6 +4,7 @@
 -- Hardware counters of slices are in `counters_by_op`.
 -- needs: counters
 -- recorded: counter_values
+-- divides by: rank
 -- parameter name  VARCHAR                = ''     only counters with this text in their name, taken literally
 -- parameter per   VARCHAR(value|counter) = value  what each row is
 -- run         VARCHAR      run that the trace belongs to

@@ -13,6 +13,7 @@
 -- needs: events, counters
 -- recorded: counted_slices|device_samples
 -- no rows: no device that has samples ran a kernel, copy or fill
+-- divides by: rank
 -- parameter per  VARCHAR(op|kernel) = op  what each row is
 -- parameter name VARCHAR            = ''  only counters with this text in their name, taken literally
 -- run           VARCHAR        run that the trace belongs to

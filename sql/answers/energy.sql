@@ -12,6 +12,7 @@
 -- needs: events, counters
 -- recorded: power
 -- no rows: no counter is power
+-- divides by: rank
 -- parameter per  VARCHAR(device|step|op|kernel) = device  what each row is
 -- parameter unit VARCHAR(W|mW|uW|kW)            = ''      unit of counters of power that say none
 -- parameter name VARCHAR                        = ''      only counters with this text in their name, taken literally

@@ -7,6 +7,7 @@
 -- needs: events, counters, profiler_steps
 -- recorded: power, steps
 -- no rows: no step of a known length is in a rank whose power was sampled
+-- divides by: rank
 -- parameter unit VARCHAR(W|mW|uW|kW) = ''  unit of counters of power that say none
 -- parameter name VARCHAR             = ''  only counters with this text in their name, taken literally
 -- run         VARCHAR      run that the trace belongs to

@@ -10,6 +10,7 @@
 -- needs: events, counters
 -- recorded: power, device_samples
 -- no rows: the unit or the device of power is not known
+-- divides by: rank
 -- parameter per  VARCHAR(op|kernel)  = op  what each row is
 -- parameter unit VARCHAR(W|mW|uW|kW) = ''  unit of counters of power that say none
 -- parameter name VARCHAR             = ''  only counters with this text in their name, taken literally

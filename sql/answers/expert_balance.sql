@@ -9,6 +9,7 @@
 -- needs: events, traces
 -- recorded: collective_calls
 -- no rows: there is no all_to_all, dispatch or combine among the collectives
+-- divides by: run
 -- parameter per       VARCHAR(step|collective) = step  what each row is
 -- parameter corrected BOOLEAN                  = true  correct clocks by the offsets of clock_skew, if all are known
 -- run                    VARCHAR         run that the traces belong to

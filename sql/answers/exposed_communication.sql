@@ -5,6 +5,7 @@
 -- needs: events
 -- recorded: communication
 -- no rows: all communication is hidden under computation
+-- divides by: rank
 -- run       VARCHAR      run that the trace belongs to
 -- rank      INTEGER      rank within the run
 -- start_ns  BIGINT   ns  start of the span, on the clock that traces.clock names

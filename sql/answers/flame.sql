@@ -13,6 +13,7 @@
 -- In a bare shell read from `sql/lib` first: lanes, devices, steps.
 -- needs: events
 -- recorded: slices
+-- divides by: rank
 -- parameter top        BIGINT = 5000  maximum nodes of a run and rank, without others and outside; 0 for all
 -- parameter min_share  DOUBLE = 0.0  drop nodes with a smaller share of both host and device time
 -- run             VARCHAR      run that the trace belongs to

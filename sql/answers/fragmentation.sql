@@ -5,6 +5,7 @@
 -- needs: segments, blocks, allocator_events
 -- recorded: segments
 -- no rows: no segment has blocks
+-- divides by: rank
 -- parameter request_bytes BIGINT                 = 0        a request to place; 0 for the largest that failed on the device
 -- parameter per           VARCHAR(segment|piece) = segment  what each row is
 -- run                  VARCHAR         run that the snapshot belongs to

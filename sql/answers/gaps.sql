@@ -12,6 +12,7 @@
 -- needs: events
 -- recorded: device_work
 -- no rows: there is no gap between two pieces of work of a device
+-- divides by: rank
 -- parameter top            BIGINT = 20  number of gaps per run and rank; each takes time
 -- parameter per            VARCHAR(device|stream) = device  gaps of each device as a whole, or of each stream
 -- parameter kernel_wait_ns BIGINT = 30000  gaps of at least this, in ns, are not kernel_wait

@@ -8,6 +8,7 @@
 -- In a bare shell read from `sql/lib` first: sequences, graphs.
 -- needs: events
 -- recorded: graphs
+-- divides by: rank
 -- parameter per  VARCHAR(graph|layer) = graph  what each row is: a block of a graph, or one of its layers
 -- run              VARCHAR        run that the trace belongs to
 -- rank             INTEGER        rank within the run

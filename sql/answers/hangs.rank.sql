@@ -7,6 +7,7 @@
 -- needs: recorded_collectives, process_groups, stacks, traces
 -- recorded: dumps
 -- no rows: no collective hangs in what ranks recorded
+-- divides by: run
 -- run                       VARCHAR       run that the dumps belong to
 -- rank                      INTEGER       rank within the run
 -- process_group             VARCHAR       name of the process group

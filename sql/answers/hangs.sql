@@ -9,6 +9,7 @@
 -- needs: recorded_collectives, process_groups, stacks, traces
 -- recorded: dumps
 -- no rows: no collective hangs in what ranks recorded
+-- divides by: run
 -- parameter per  VARCHAR(collective|rank) = collective  what each row is; rank: a rank's side of a collective
 -- run                       VARCHAR       run that the dumps belong to
 -- ranks                     BIGINT        number of ranks that called it

@@ -10,6 +10,7 @@
 -- needs: events
 -- recorded: device_work
 -- no rows: there is no gap between two pieces of work of a device
+-- divides by: rank
 -- parameter by   VARCHAR(line|module|op|annotation|frame|call) = line  what each row is
 -- parameter per  VARCHAR(stream|device) = stream                       gaps of each stream, or of each device as a whole
 -- run        VARCHAR        run that the trace belongs to

@@ -6,6 +6,7 @@
 -- In a bare shell read from `sql/lib` first: collectives, inputs.
 -- needs: events
 -- recorded: data_loads
+-- divides by: run
 -- run               VARCHAR       run that the trace belongs to
 -- rank              INTEGER       rank within the run
 -- step              BIGINT        N of the step; NULL for the whole traces

@@ -9,6 +9,7 @@
 -- needs: events
 -- recorded: device_work
 -- no rows: no device work has a start and a duration
+-- divides by: rank
 -- parameter per  VARCHAR(rank|step|stream) = rank  what rows are split by
 -- run         VARCHAR        run that the trace belongs to
 -- rank        INTEGER        rank within the run

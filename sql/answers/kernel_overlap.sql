@@ -8,6 +8,7 @@
 -- needs: events
 -- recorded: communication
 -- no rows: no kernel that communicates has a start and a duration
+-- divides by: rank
 -- parameter per  VARCHAR(rank|process_group|collective) = rank  what each row is; collective: every communication kernel
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run

@@ -4,6 +4,7 @@
 -- Means of blocks_per_sm and occupancy are weighted by kernel time; kernels without a value or a duration do not count.
 -- needs: events
 -- recorded: kernels
+-- divides by: rank
 -- parameter per_op BOOLEAN = false  also split rows by the op that launched the kernel
 -- run                  VARCHAR         run that the trace belongs to
 -- rank                 INTEGER         rank within the run

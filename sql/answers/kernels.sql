@@ -7,6 +7,7 @@
 -- In a bare shell read from `sql/lib` first: devices, kernel_names, frames, phase_names, launch_sites.
 -- needs: events
 -- recorded: kernels
+-- divides by: rank
 -- parameter per     VARCHAR(name|short_name|category|class|launch) = name  what each row is; launch: grid, block, registers
 -- parameter top     BIGINT = 0                                    N: the N largest per rank, and one row `others`; 0: all
 -- parameter copies  BOOLEAN = false                               include memory copies and fills

@@ -5,6 +5,7 @@
 -- In a bare shell read from `sql/lib` first: key_events.
 -- needs: events, memory, instants
 -- recorded: slices|memory|instants
+-- divides by: rank
 -- run                VARCHAR         run that the trace belongs to
 -- rank               INTEGER         rank within the run
 -- name               VARCHAR         always Total

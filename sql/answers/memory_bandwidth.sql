@@ -5,6 +5,7 @@
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
 -- recorded: copies
+-- divides by: rank
 -- parameter per VARCHAR(direction|name) = direction  name: separate rows for pinned and pageable memory
 -- run               VARCHAR           run that the trace belongs to
 -- rank              INTEGER           rank within the run

@@ -10,6 +10,7 @@
 -- needs: events, memory, allocations
 -- recorded: memory|allocations
 -- no rows: no record of memory has an address
+-- divides by: rank
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
 -- device_type      VARCHAR         CPU, CUDA, ...; NULL if the source does not say

@@ -8,6 +8,7 @@
 -- needs: events, memory
 -- recorded: memory
 -- no rows: all memory that was allocated in the trace was freed
+-- divides by: rank
 -- parameter top  BIGINT = 100  maximum rows per (run, rank); 0 for all
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run

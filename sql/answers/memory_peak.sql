@@ -8,6 +8,7 @@
 -- needs: events, memory, allocations
 -- recorded: memory|allocations
 -- no rows: no record of memory has a time
+-- divides by: rank
 -- parameter per  VARCHAR(device|block) = device  what each row is; block: one that was never freed
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run

@@ -8,6 +8,7 @@
 -- needs: events, memory
 -- recorded: memory
 -- no rows: no record of memory has a time
+-- divides by: rank
 -- parameter points  BIGINT = 1000  maximum rows per device; 0 for every record
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run

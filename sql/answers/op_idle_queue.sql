@@ -4,6 +4,7 @@
 -- needs: events
 -- recorded: host_slices
 -- no rows: no slice of the host has a start
+-- divides by: rank
 -- run          VARCHAR        run that the trace belongs to
 -- rank         INTEGER        rank within the run
 -- event_id     BIGINT         event_id of the slice

@@ -10,6 +10,7 @@
 -- In a bare shell read from `sql/lib` first: devices, sequences, frames, phase_names, launch_sites.
 -- needs: events
 -- recorded: kernels
+-- divides by: rank
 -- parameter group_by_input_shape BOOLEAN = false  separate rows for different input shapes
 -- parameter copies               BOOLEAN = false  include memory copies and fills in the sequences
 -- run                   VARCHAR      run that the trace belongs to

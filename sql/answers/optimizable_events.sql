@@ -8,6 +8,7 @@
 -- needs: events
 -- recorded: launches
 -- no rows: no slice of the host ran while a device's queue fell from four waiting pieces of work or more to none
+-- divides by: rank
 -- parameter n BIGINT = 1  rows per (run, rank)
 -- run              VARCHAR        run that the trace belongs to
 -- rank             INTEGER        rank within the run

@@ -7,6 +7,7 @@
 -- needs: allocations, allocator_events, segments, blocks, stacks
 -- recorded: snapshots, history
 -- no rows: memory never ran out in what the snapshot recorded
+-- divides by: rank
 -- run                 VARCHAR         run that the snapshot belongs to
 -- rank                INTEGER         rank within the run
 -- device_type         VARCHAR         CUDA or XPU; PINNED_HOST for pinned memory of the host; NULL if the source does not say

@@ -3,6 +3,7 @@
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, traces.
 -- needs: events, profiler_steps, traces
 -- recorded: traces
+-- divides by: rank
 -- run             VARCHAR      run that the trace belongs to
 -- rank            INTEGER      rank within the run
 -- events          BIGINT       number of slices

@@ -11,6 +11,7 @@
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, roofline, phase_names, phases.
 -- needs: events, devices, phase_steps
 -- recorded: phases
+-- divides by: rank
 -- parameter per  VARCHAR(phase|batch|occurrence) = phase  what each row is: a phase, a batch size of it, or an occurrence
 -- run                       VARCHAR              run that the trace belongs to
 -- rank                      INTEGER              rank within the run

@@ -12,6 +12,7 @@
 -- needs: events
 -- recorded: slices
 -- no rows: no annotation, Python frame or message is one of a pipeline schedule
+-- divides by: run
 -- run         VARCHAR      run that the trace belongs to
 -- rank        INTEGER      rank within the run
 -- step        BIGINT       profiler step; NULL outside steps

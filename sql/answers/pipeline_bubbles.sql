@@ -9,6 +9,7 @@
 -- needs: events, traces
 -- recorded: slices
 -- no rows: no annotation, Python frame or message is one of a pipeline schedule
+-- divides by: run
 -- parameter corrected BOOLEAN = true  correct clocks by the offsets of clock_skew, if all are known
 -- run             VARCHAR        run that the trace belongs to
 -- rank            INTEGER        rank within the run

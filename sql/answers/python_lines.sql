@@ -11,6 +11,7 @@
 -- needs: events
 -- recorded: frames
 -- no rows: no frame is of your own code: all are of PyTorch, Python or other packages
+-- divides by: rank
 -- run                       VARCHAR        run that the trace belongs to
 -- rank                      INTEGER        rank within the run
 -- name                      VARCHAR        file, line and function; NULL for work outside all lines

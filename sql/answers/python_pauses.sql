@@ -6,6 +6,7 @@
 -- In a bare shell read from `sql/lib` first: key_events.
 -- needs: events, threads
 -- recorded: gil|collections
+-- divides by: rank
 -- parameter per VARCHAR(thread|step) = thread  what each row is; threads of a step are added up
 -- run                VARCHAR       run that the trace belongs to
 -- rank               INTEGER       rank within the run

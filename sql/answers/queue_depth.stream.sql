@@ -6,6 +6,7 @@
 -- needs: events
 -- recorded: launches
 -- no rows: no device work has both a start and the start of its launch
+-- divides by: rank
 -- parameter full_depth BIGINT = 1024  depth from which a queue counts as full, so that a launch blocks
 -- run            VARCHAR         run that the trace belongs to
 -- rank           INTEGER         rank within the run

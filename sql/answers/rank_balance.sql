@@ -8,6 +8,7 @@
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events, profiler_steps
 -- recorded: host_ops|calls|device_work|steps
+-- divides by: run
 -- run           VARCHAR      run that the traces belong to
 -- ranks         BIGINT       number of ranks that count
 -- step          BIGINT       N of the step; NULL for the whole traces

@@ -5,6 +5,7 @@
 -- In a bare shell read from `sql/lib` first: devices.
 -- needs: events
 -- recorded: recomputed
+-- divides by: rank
 -- run            VARCHAR       run that the trace belongs to
 -- rank           INTEGER       rank within the run
 -- module         VARCHAR       innermost nn.Module around the op; NULL if none is recorded

@@ -7,6 +7,7 @@
 -- In a bare shell read from `sql/lib` first: devices, kernel_names, roofline.
 -- needs: events, devices
 -- recorded: host_ops|annotations|kernels
+-- divides by: rank
 -- parameter per        VARCHAR(run|step) = run                    step: each step, and nothing outside steps
 -- parameter kernel_by  VARCHAR(name|short_name|shapes|category) = name  shapes: op around the launch with its input shapes
 -- parameter copies     BOOLEAN = false                            treat memory copies and fills as kernels

@@ -6,6 +6,7 @@
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, memory, traces.
 -- needs: events, memory, profiler_steps, traces
 -- recorded: traces
+-- divides by: run
 -- parameter per_step  BIGINT = 0  tokens, samples or other units that a step processes on all ranks together; 0: not known
 -- run                         VARCHAR         run
 -- ranks                       BIGINT          number of ranks

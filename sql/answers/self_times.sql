@@ -4,6 +4,7 @@
 -- needs: events
 -- recorded: slices
 -- no rows: no slice has a self time
+-- divides by: rank
 -- run         VARCHAR        run that the trace belongs to
 -- rank        INTEGER        rank within the run
 -- name        VARCHAR        name in the source; NULL if it has none

@@ -7,6 +7,7 @@
 -- needs: events
 -- recorded: kernels, launches
 -- no rows: no slice of the host launched as many kernels as `min_kernels`
+-- divides by: rank
 -- parameter name        VARCHAR = ''     text in the name of the slices, taken literally; '' for all outermost slices
 -- parameter min_kernels BIGINT  = 3      leave out shorter sequences
 -- parameter top         BIGINT  = 10     maximum rows per run and rank; 0: all

@@ -8,6 +8,7 @@
 -- needs: events, profiler_steps, traces
 -- recorded: device_work
 -- no rows: no device work has a start and a duration
+-- divides by: run
 -- parameter window    VARCHAR(step|host) = step  what a step is: its interval, as in `step_times`, or its slice on the host
 -- parameter corrected BOOLEAN = true  correct clocks by the offsets of clock_skew, if all are known
 -- run                VARCHAR        run that the trace belongs to

@@ -9,6 +9,7 @@
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, steady_steps, busy.
 -- needs: events, profiler_steps
 -- recorded: steps
+-- divides by: rank
 -- parameter window VARCHAR(step|host) = step  what the parts are of: the interval of a step, or its slice on the host
 -- run                      VARCHAR       run that the trace belongs to
 -- rank                     INTEGER       rank within the run

@@ -20,6 +20,7 @@
 -- needs: events, traces, recorded_collectives
 -- recorded: collective_calls, several_ranks
 -- no rows: no collective has two ranks or more here, with starts on clocks that can be compared
+-- divides by: run
 -- parameter per       VARCHAR(rank|op|kernel) = rank   what each row is
 -- parameter corrected BOOLEAN                 = true   correct clocks by the offsets of clock_skew, if all are known
 -- run              VARCHAR       run that the trace belongs to

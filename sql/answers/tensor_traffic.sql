@@ -7,6 +7,7 @@
 -- needs: nodes, tensors
 -- recorded: nodes
 -- no rows: no op of the execution trace writes or communicates a tensor
+-- divides by: rank
 -- run                       VARCHAR        run that the execution trace belongs to
 -- rank                      INTEGER        rank within the run
 -- name                      VARCHAR        name of the calls

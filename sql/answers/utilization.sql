@@ -10,6 +10,7 @@
 -- needs: events, profiler_steps
 -- recorded: device_work
 -- no rows: no device work has a start and a duration
+-- divides by: rank
 -- parameter window VARCHAR(step|host) = step  what a step is: its interval, or its slice on the host
 -- run              VARCHAR       run that the trace belongs to
 -- rank             INTEGER       rank within the run

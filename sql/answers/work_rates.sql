@@ -6,6 +6,7 @@
 -- needs: events
 -- recorded: known_work
 -- no rows: no work with a duration is of known FLOPs or bytes
+-- divides by: rank
 -- run          VARCHAR          run that the trace belongs to
 -- rank         INTEGER          rank within the run
 -- device       INTEGER          index of the device; NULL if the source does not say

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 import profframe
-from profframe.conversion.pool import LocalPool
 from profframe.errors import SourceError
+from profframe.workers.pool import LocalPool
 from tests.batch.sources import names, write
 from tests.members import few
 from tests.until import until

@@ -421,7 +421,7 @@ def test_errors_say_what_there_is() -> None:
     with pytest.raises(ParameterError, match="not both"):
         one.critical_path(1, annotation="x")
     with pytest.raises(ParameterError, match="step: needs 64-bit integers"):
-        one.critical_path(1.5)  # type: ignore[arg-type]
+        one.critical_path(1.5)  # type: ignore[call-overload]
     with pytest.raises(UnknownNameError, match=r"no rank 3 \(known: 0\)"):
         one.critical_path(1, rank=3)
     with pytest.raises(ParameterError, match="step: only one, not 1-4"):

@@ -36,7 +36,7 @@ def test_it_is_what_the_method_says(analysis: Analysis) -> None:
     taken = {
         name: None if one.default is inspect.Parameter.empty else one.default
         for name, one in inspect.signature(method).parameters.items()
-        if name not in {"self", *NOT_TEXTS.get(analysis.name, ())}
+        if name not in {"self", "each", "on", *NOT_TEXTS.get(analysis.name, ())}
     }
     assert {one.name: one.default for one in analysis.parameters} == taken
     assert all(one.doc for one in analysis.parameters)

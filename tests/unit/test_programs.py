@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import profframe
-from profframe.conversion.scheduler import InlineExecutor
+from profframe.workers.inline import InlineExecutor
 from tests.batch.sources import assert_same, content, rows_of
 
 NOW_US = 1_700_000_000_000_000

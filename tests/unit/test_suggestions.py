@@ -278,7 +278,10 @@ CALLS: Final = {
         "did you mean trace.filter(ranks=0).gaps(5, sort='dur_ns')?",
     ),
     "trace.gaps(tpo=5)": (ArgumentError, "gaps() takes no argument 'tpo'; did you mean 'top'?"),
-    "trace.gaps(wings=5)": (ArgumentError, "(known: columns, kernel_wait_ns, per, sort, top)"),
+    "trace.gaps(wings=5)": (
+        ArgumentError,
+        "(known: columns, each, kernel_wait_ns, on, per, sort, top)",
+    ),
     "trace.step_times(phase='decode')": (
         ArgumentError,
         "trace.filter(phases='decode').step_times()?",

@@ -20,11 +20,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from profframe.errors import SourceError
+from profframe.errors import SourceError, WorkerDiedError
+from profframe.system import drafts
 from profframe.system.imports import look_for_no_pandas
+from profframe.system.threads import VARIABLE
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _THREADS: Final = (
+    VARIABLE,
     "POLARS_MAX_THREADS",
     "RAYON_NUM_THREADS",
     "OMP_NUM_THREADS",
@@ -42,6 +46,8 @@ _THREADS: Final = (
 _WORKER_BYTES: Final = 2 << 30
 """Memory that a worker may need."""
 _ATTEMPTS: Final = 2
+_IMPORT_PID: Final = os.getpid()
+"""A forked child of this process has another one."""
 
 
 class LocalPool(Executor):
@@ -94,7 +100,7 @@ class LocalPool(Executor):
                 return worker.run(fn, args)
             except (EOFError, OSError):
                 self._drop(worker)
-        raise SourceError(
+        raise WorkerDiedError(
             "the worker process died twice; is it out of memory? (fewer workers need less)"
         )
 
@@ -164,6 +170,8 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         multiprocessing.connection.wait([parent.sentinel])
+        with contextlib.suppress(Exception):  # nothing of it stays in the temporary folder
+            drafts.clean_up()
         os._exit(1)
 
 
@@ -185,6 +193,26 @@ def limit_threads(threads: int) -> None:
     import pyarrow as pa
 
     pa.set_cpu_count(threads)
+
+
+def this_process() -> tuple[str, int]:
+    """Host and number of this process."""
+    return os.uname().nodename, os.getpid()
+
+
+def is_forked() -> bool:
+    """Whether this process was forked, and so lacks the threads of DuckDB, Arrow and polars."""
+    return os.getpid() != _IMPORT_PID
+
+
+def unforked(threads: int | None) -> LocalPool:
+    """A new process for a forked one, with a number of threads or all."""
+    return _unforked(os.getpid(), threads)
+
+
+@cache
+def _unforked(_process: int, threads: int | None) -> LocalPool:
+    return LocalPool(1, threads or cores())
 
 
 def cores() -> int:
