@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -15,21 +14,27 @@ from profframe.cli.loading import LoadingBar
 from profframe.cli.messages import BAD_INPUT, complain
 from profframe.cli.output import OutputOptions, with_output
 from profframe.cli.part import numbers_option
-from profframe.cli.verbs import FILE, takes_sources, verbs, with_facts
+from profframe.cli.verbs import SOURCE, takes_sources, verbs, with_facts
+from profframe.errors import without_secrets
 from profframe.show.units import visible
 
 if TYPE_CHECKING:
     from profframe.query.selection import Integers
 
 
+def _shown(store: str) -> str:
+    """What a store is called."""
+    return visible(without_secrets(store))
+
+
 @contextmanager
-def _removals_shown(store: str | Path) -> Iterator[None]:
+def _removals_shown(store: str) -> Iterator[None]:
     """Show a line for what was removed from a store because nobody works on it any longer."""
     from profframe.store.leftovers import LOGGER
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            click.echo(f"{visible(str(store))}: {record.getMessage()}", err=True)
+            click.echo(f"{_shown(store)}: {record.getMessage()}", err=True)
 
     logger, handler = logging.getLogger(LOGGER), Lines()
     level = logger.level
@@ -136,7 +141,7 @@ def convert(
         )
     for error in store_text.errors(files):
         complain(error)
-    click.echo(f"{visible(output)}: {store_text.conversion(files)}", err=True)
+    click.echo(f"{_shown(output)}: {store_text.conversion(files)}", err=True)
     return BAD_INPUT if "failed" in files["status"] else 0
 
 
@@ -145,14 +150,14 @@ def store_verbs() -> None:
     """List, check, compact, upgrade, or remove the contents of a store."""
 
 
-_store = click.argument("path", metavar="STORE", type=FILE)
+_store = click.argument("path", metavar="STORE", type=SOURCE)
 
 
 @store_verbs.command("ls")
 @_store
 @click.option("--ranks", is_flag=True, help="One row per rank.")
 @with_output
-def store_list(path: Path, *, ranks: bool, output: OutputOptions) -> None:
+def store_list(path: str, *, ranks: bool, output: OutputOptions) -> None:
     """Show the runs of a store.
 
     Ranks, events, bytes, start, and the versions of schema and facts; also for a store with another
@@ -183,7 +188,7 @@ def store_list(path: Path, *, ranks: bool, output: OutputOptions) -> None:
 )
 @_keep
 def store_remove(
-    path: Path,
+    path: str,
     runs: tuple[str, ...],
     *,
     ranks: Integers,
@@ -223,14 +228,14 @@ def store_remove(
         is_any = bool(chosen) or bool(ranks)
         removed = maintenance.remove(path, chosen or None, ranks or None) if is_any else []
         what = f"{store_text.trace_count(removed)} removed"
-    click.echo(f"{visible(str(path))}: {what if removed else 'nothing to remove'}", err=True)
+    click.echo(f"{_shown(path)}: {what if removed else 'nothing to remove'}", err=True)
 
 
 @store_verbs.command("keep")
 @_store
 @_keep
 @click.option("--workers", type=click.IntRange(1), default=1, help="Processes.", show_default=True)
-def store_keep(path: Path, *, keep: tuple[str, ...], workers: int) -> int:
+def store_keep(path: str, *, keep: tuple[str, ...], workers: int) -> int:
     """Compute answers of each run, and keep them beside its events.
 
     `profframe convert` does it, too. Questions about many runs read these: trend, regressions,
@@ -255,7 +260,7 @@ def store_keep(path: Path, *, keep: tuple[str, ...], workers: int) -> int:
             pool.shutdown(cancel_futures=True)
     for error in done.errors:
         complain(f"{path}: {error}")
-    click.echo(f"{visible(str(path))}: {store_text.kept_runs(done.runs, done.current)}", err=True)
+    click.echo(f"{_shown(path)}: {store_text.kept_runs(done.runs, done.current)}", err=True)
     return BAD_INPUT if done.errors else 0
 
 
@@ -266,7 +271,7 @@ def store_keep(path: Path, *, keep: tuple[str, ...], workers: int) -> int:
 @click.option("--top", type=click.IntRange(1), help="Rows.")
 @with_output
 def store_kept(
-    path: Path, answer: str | None, *, runs: tuple[str, ...], top: int | None, output: OutputOptions
+    path: str, answer: str | None, *, runs: tuple[str, ...], top: int | None, output: OutputOptions
 ) -> None:
     """Show a kept answer of each run, also of runs whose events were removed.
 
@@ -280,7 +285,7 @@ def store_kept(
 
 @store_verbs.command("compact")
 @_store
-def store_compact(path: Path) -> None:
+def store_compact(path: str) -> None:
     """Compact many folders of a store into one.
 
     Answers stay the same; others may read the store meanwhile.
@@ -290,7 +295,7 @@ def store_compact(path: Path) -> None:
 
     with _removals_shown(path), closing(LoadingBar()) as bar:
         number = maintenance.compact(path, lambda done, total: bar(done, total, "packing"))
-    click.echo(f"{visible(str(path))}: {store_text.pack_count(number)}", err=True)
+    click.echo(f"{_shown(path)}: {store_text.pack_count(number)}", err=True)
 
 
 @store_verbs.command("upgrade")
@@ -304,7 +309,7 @@ def store_compact(path: Path) -> None:
 )
 @with_output
 def store_upgrade(
-    path: Path,
+    path: str,
     *,
     workers: int | None,
     dask: str | None,
@@ -343,14 +348,14 @@ def store_upgrade(
         complain(line)
     for line in store_text.upgrade_notes(traces):
         click.echo(line, err=True)
-    click.echo(f"{visible(str(path))}: {store_text.upgraded(traces)}", err=True)
+    click.echo(f"{_shown(path)}: {store_text.upgraded(traces)}", err=True)
     return BAD_INPUT if "failed" in traces["status"] else 0
 
 
 @store_verbs.command("verify")
 @_store
 @with_output
-def store_verify(path: Path, output: OutputOptions) -> int:
+def store_verify(path: str, output: OutputOptions) -> int:
     """Check every file of a store: checksum, columns and types.
 
     The exit code is 1 if anything is wrong; a line for each file says what.
@@ -365,5 +370,5 @@ def store_verify(path: Path, output: OutputOptions) -> int:
     for line in store_text.problems(problems):
         complain(line)
     if not problems.height:
-        click.echo(f"{visible(str(path))}: sound", err=True)
+        click.echo(f"{_shown(path)}: sound", err=True)
     return BAD_INPUT if problems.height else 0

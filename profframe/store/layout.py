@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
@@ -38,6 +39,8 @@ STAGED: Final = ".staged-"
 """Prefix of a folder that a batch has written and not yet named; readers skip it."""
 KEPT: Final = "kept"
 """Folder with kept answers; readers of events skip it."""
+_BLOCK: Final = 8 << 20
+"""Bytes of a remote file that are read at once."""
 _LONGEST_COMPONENT: Final = 200
 _LISTINGS: Final = 10
 _RANK: Final = re.compile("rank=(0|[1-9][0-9]{0,9})", re.ASCII)
@@ -230,6 +233,12 @@ def write_manifest(folder: Path, more: Mapping[str, object] | None = None) -> No
 
 def checksum(file: Path) -> str:
     """SHA-256 of a file's bytes, as hexadecimal digits."""
+    if (far := remote(file)) is not None:
+        digest = hashlib.sha256()
+        with far.open("rb") as remote_stream:
+            for block in iter(partial(remote_stream.read, _BLOCK), b""):
+                digest.update(block)
+        return digest.hexdigest()
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -77,7 +77,8 @@ def counted() -> Iterator[Any]:
 def job(counted: Any, tmp_path: Path) -> list[Path]:
     """Two ranks, here and at counted://b/job."""
     paths = [write(tmp_path / "b" / "job" / f"rank{rank}.json.gz", rank) for rank in range(2)]
-    counted.put(str(tmp_path / "b"), "/b", recursive=True)
+    for path in paths:
+        counted.put_file(str(path), f"/b/job/{path.name}")
     return paths
 
 
@@ -483,3 +484,25 @@ def test_a_remote_file_shows_no_secrets() -> None:
     file = RemoteFile("https://ada:s3cr3t@host/a.json?X-Amz-Signature=s3cr3t")
     assert "s3cr3t" not in repr(file)
     assert file.shown == "https://***@host/a.json?X-Amz-Signature=***"
+
+
+class TestMaintenance:
+    def test_contents_are_listed(self, store: Path, run: Run) -> None:
+        from profframe.store.maintenance import contents
+
+        there, here = contents("counted://b/store"), contents(store)
+        assert there.equals(here)
+        code, out, _ = run("store", "ls", "counted://b/store", "--format", "csv")
+        assert code == 0
+        assert [line.split(",")[0] for line in out.splitlines()] == ["run", "a", "b"]
+
+    def test_what_was_changed_is_noticed(self, counted: Any, store: Path, run: Run) -> None:
+        assert run("store", "verify", "counted://b/store")[0] == 0
+        path = "/b/store/run=a/rank=0/events.parquet"
+        data = bytearray(counted.cat_file(path))
+        data[len(data) // 3] ^= 1
+        counted.pipe_file(path, bytes(data))
+        code, _, err = run("store", "verify", "counted://b/store")
+        assert code == 1
+        assert "run=a/rank=0/events.parquet: changed since it was written" in err
+        assert store.exists()

@@ -40,7 +40,7 @@ def contents(path: str | os.PathLike[str]) -> pl.DataFrame:
     Parameters
     ----------
     path
-        The store.
+        The store; a path or a URL.
 
     Returns
     -------
@@ -88,8 +88,8 @@ def _history(root: Path, listing: Sequence[Place]) -> Iterator[dict[str, Any]]:
 
 
 def root_of(path: str | os.PathLike[str]) -> Path:
-    """Absolute path of a store."""
-    root = Path(path).absolute()
+    """Absolute path of a store, or its place below a URL."""
+    root = store.root_at(path).absolute()
     if not store.is_store(root):
         raise StoreError(f"{path}: not a profframe store")
     return root

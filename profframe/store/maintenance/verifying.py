@@ -11,6 +11,7 @@ import polars as pl
 
 from profframe import schema, store
 from profframe.errors import StoreError
+from profframe.remote.trees import remote
 from profframe.store import manifest, versions
 from profframe.store.layout import Place, checksum, identity, places
 from profframe.store.leftovers import remove_leftovers
@@ -40,7 +41,7 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
     Parameters
     ----------
     path
-        The store.
+        The store; a path or a URL. All of a store elsewhere is read.
     progress
         Called with the bytes done and all bytes.
 
@@ -64,7 +65,8 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
     0
     """
     root = root_of(path)
-    remove_leftovers(root)
+    if remote(root) is None:
+        remove_leftovers(root)
     listing = places(root, tolerant=True)
     total, done = sum(map(size, listing)), 0
     rows = [(name, "a link, which is not followed") for name in _links(root)]
@@ -79,6 +81,8 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
 
 def _links(root: Path) -> Iterator[str]:
     """Links in a store: reading or writing through one would leave the store."""
+    if remote(root) is not None:
+        return
     for where, folders, files in os.walk(root):
         for name in sorted((*folders, *files)):
             if (link := Path(where, name)).is_symlink():
