@@ -112,6 +112,9 @@ class Bucket(Destination):
         self.discard(staged)
         return True
 
+    def record(self, published: Sequence[tuple[str, int]]) -> None:
+        pass
+
     def discard(self, staged: Record) -> None:
         with contextlib.suppress(FileNotFoundError), self._files() as (files, root):
             files.rm(f"{root}/{staged.staged_folder}", recursive=True)

@@ -40,6 +40,8 @@ Status = Literal["written", "joined", "unchanged", "skipped", "failed"]
 _Trace = tuple[str, int]
 
 _ATTEMPTS: Final = 5
+_RECORDED: Final = 250
+"""So many traces go into the catalogue of the store at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ class Batch:
         self._owners: dict[_Trace, str | None] = {}
         self._attempts: Counter[int] = Counter()
         self._stale: set[_Trace] = set()
+        self._published: list[_Trace] = []
         self._running: set[Future[Any]] = set()
         self._completions: queue.SimpleQueue[_Completion] = queue.SimpleQueue()
 
@@ -157,6 +160,8 @@ class Batch:
             for future in self._running:
                 future.cancel()
             raise
+        finally:
+            self._record(at_least=1)
         return [self._outcomes[index] for index in range(len(self._items))]
 
     def _submit(self, index: int) -> None:
@@ -407,8 +412,16 @@ class Batch:
             self._fail(index, StoreError(f"cannot be written: {error}"))
             return True
         self._owners[staged.run, staged.rank] = staged.source
+        self._published.append((staged.run, staged.rank))
+        self._record(at_least=_RECORDED)
         self._finish_all(index, "staged", staged.run)
         return True
+
+    def _record(self, at_least: int) -> None:
+        """Add what was published to the catalogue of the store, many at once."""
+        if len(self._published) >= at_least:
+            published, self._published = self._published, []
+            self._store.record(published)
 
     def _finish_all(self, index: int, status: Literal["staged", "unchanged"], run: str) -> None:
         """Record the outcome of files that have become one trace, and remove what was staged."""

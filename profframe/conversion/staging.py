@@ -31,6 +31,11 @@ from profframe.loaders.options import FactOptions
 from profframe.loaders.programs import ORIGIN_COLUMNS, Origin
 from profframe.loaders.run_names import later_cycle_note, origin_of
 from profframe.store import kept_answers, layout, lock, manifest
+from profframe.store.catalogue.listing import listed
+from profframe.store.catalogue.members import members
+from profframe.store.catalogue.rows import is_as_recorded
+from profframe.store.catalogue.upkeep import mend
+from profframe.store.catalogue.upkeep import record as record_folders
 from profframe.store.facts_version import facts_version
 from profframe.store.layout import STAGED
 from profframe.store.leftovers import log_removed, remove_drafts, remove_leftovers
@@ -179,8 +184,15 @@ def _joined_files(text: str | None) -> tuple[JoinedFile, ...]:
     return files if all(type(file.source) is str for file in files) else ()
 
 
+def _is_current(row: Mapping[str, Any]) -> bool:
+    """Whether this version has written a row of `traces` or of the catalogue."""
+    version = str(row.get("schema_version")), row.get("facts_version")
+    return version == (str(schema.SCHEMA_VERSION), facts_version())
+
+
 def _record(row: Mapping[str, Any], folder: str, *, is_current: bool) -> Record:
-    """The record of a row of `traces`; without a content unless this version has written it."""
+    """The record of a row of `traces` or of the catalogue; without content it is written anew."""
+    version = str(row.get("schema_version"))
     return Record(
         row["run"],
         row["rank"],
@@ -193,7 +205,7 @@ def _record(row: Mapping[str, Any], folder: str, *, is_current: bool) -> Record:
         _joined_files(row.get("joined_files")),
         row.get("rank_source"),
         row.get("world_size"),
-        row.get("schema_version"),
+        int(version) if version.isdecimal() else None,
         row.get("facts_version"),
     )
 
@@ -249,6 +261,10 @@ class Destination(ABC):
         False if there is one of that name and ``replace`` is False; `FileNotFoundError` if another
         process has published it.
         """
+
+    @abstractmethod
+    def record(self, published: Sequence[tuple[str, int]]) -> None:
+        """Add runs and ranks that were published to the catalogue of the store."""
 
     @abstractmethod
     def discard(self, staged: Record) -> None:
@@ -337,8 +353,7 @@ class Destination(ABC):
             return
         is_sound = version == str(schema.SCHEMA_VERSION) and self._is_complete(folder)
         for row in rows:
-            is_current = is_sound and row.get("facts_version") == facts_version()
-            yield _record(row, folder, is_current=is_current)
+            yield _record(row, folder, is_current=is_sound and _is_current(row))
 
     def _is_complete(self, folder: str) -> bool:
         """Whether a folder has a file of each table, and of each optional one that is listed."""
@@ -368,16 +383,32 @@ class Folder(Destination):
             self.root.mkdir(parents=True, exist_ok=True)
             log_removed(remove_drafts(self.root))
             with self.locked():
-                pass
+                mend(self.root)
 
     def records(self) -> Iterator[Record]:
-        listing = layout.places(self.root)
+        listing = listed(self.root)
+        for row in kept_answers.history_rows(self.root, listing, _COLUMNS):
+            yield _record(row, layout.KEPT, is_current=True)
+        rows = members(self.root)
+        if rows is None:
+            yield from self._records_of_files(layout.places(self.root))
+            return
+        is_unchanged: dict[str, bool] = {}
+        for row in rows.iter_rows(named=True):
+            folder = row["folder"]
+            if folder not in is_unchanged:
+                is_unchanged[folder] = is_as_recorded(self.root / folder, row)
+            if is_unchanged[folder]:
+                yield _record(row, folder, is_current=_is_current(row))
+            else:  # by somebody else, or the store was copied
+                key = row["run"], row["rank"]
+                yield from (r for r in self.read(folder) if (r.run, r.rank) == key)
+
+    def _records_of_files(self, listing: Sequence[layout.Place]) -> Iterator[Record]:
         for place in listing:
             for record in self.read(place.folder.relative_to(self.root).as_posix()):
                 if place.visible == place.members or (record.run, record.rank) in place.visible:
                     yield record
-        for row in kept_answers.history_rows(self.root, listing, _COLUMNS):
-            yield _record(row, layout.KEPT, is_current=True)
 
     def packs(self) -> Sequence[str]:
         return [pack.name for pack in layout.packs(self.root)]
@@ -418,6 +449,9 @@ class Folder(Destination):
             if not is_published:
                 own.rename(waiting)
         return is_published
+
+    def record(self, published: Sequence[tuple[str, int]]) -> None:
+        record_folders(self.root, [layout.folder_of(self.root, *key) for key in published])
 
     def discard(self, staged: Record) -> None:
         shutil.rmtree(self.root / staged.staged_folder, ignore_errors=True)

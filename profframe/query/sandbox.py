@@ -246,7 +246,7 @@ def connect(
     terms
         Files of the user's, and the limit of memory.
     files
-        Paths of files that the views of tables read.
+        Paths of files that the views of tables read; a folder of such files ends in a separator.
     threads
         How many threads it uses; None for as many as this process may use.
     file_system
@@ -273,14 +273,17 @@ def connect(
     if threads is not None:
         config["threads"] = threads
     paths = [os.path.realpath(path) for path in terms.files]
+    files = {*files}
+    folders = {path for path in files if path.endswith(os.sep)}
     connection = duckdb.connect(config=config)
     if file_system is not None:
         connection.register_filesystem(file_system)
         with suppress(duckdb.CatalogException):  # a release that has no such setting
             connection.execute(f"SET external_file_cache_remote_max_block_size = {_BLOCK}")
     connection.execute(
-        f"SET allowed_paths = {_list({*files, *(p for p in paths if not Path(p).is_dir())})};"
-        f"SET allowed_directories = {_list(p for p in paths if Path(p).is_dir())};"
+        "SET allowed_paths = "
+        f"{_list({*(files - folders), *(p for p in paths if not Path(p).is_dir())})};"
+        f"SET allowed_directories = {_list({*folders, *(p for p in paths if Path(p).is_dir())})};"
         "SET enable_external_access = false; SET lock_configuration = true"
     )
     return connection

@@ -147,12 +147,12 @@ class KeptAnswers:
     """
 
     root: Path
-    places: Sequence[Place]
+    places: Iterable[Place]
     records: Sequence[Kept]
     _contents: dict[str, tuple[str | None, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, root: Path, places: Sequence[Place]) -> KeptAnswers:
+    def of(cls, root: Path, places: Iterable[Place]) -> KeptAnswers:
         """The kept answers of a store with some listed folders; reads records only."""
         return cls(root, places, records_of(root))
 
@@ -316,7 +316,7 @@ class KeptAnswers:
         return rows.take(pc.sort_indices(order, [("run", "ascending"), ("row", "ascending")]))
 
 
-def identities(root: Path, places: Sequence[Place]) -> dict[str, dict[int, str]]:
+def identities(root: Path, places: Iterable[Place]) -> dict[str, dict[int, str]]:
     """Identities of the members of each run, by run as in paths and by rank; reads no file."""
     members: dict[str, dict[int, str]] = defaultdict(dict)
     for place in places:
@@ -340,7 +340,7 @@ def contents(traces: pa.Table) -> dict[str, tuple[str | None, ...]]:
     return {run: tuple(d for _, d in sorted(ranks.items())) for run, ranks in digests.items()}
 
 
-def history(root: Path, places: Sequence[Place]) -> frozenset[tuple[str, int]]:
+def history(root: Path, places: Iterable[Place]) -> frozenset[tuple[str, int]]:
     """Run and rank of each member whose events were removed, while answers of its run stay."""
     kept = KeptAnswers.of(root, places) if folders(root) else KeptAnswers.none()
     return frozenset(
@@ -352,7 +352,7 @@ def history(root: Path, places: Sequence[Place]) -> frozenset[tuple[str, int]]:
 
 
 def history_rows(
-    root: Path, places: Sequence[Place], columns: Sequence[str]
+    root: Path, places: Iterable[Place], columns: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Rows of `traces` of the members of `history`, some columns of them."""
     past = history(root, places)
@@ -464,7 +464,7 @@ def mark_freed(kept: KeptAnswers, runs: Collection[str]) -> None:
 
 
 def fold(
-    root: Path, places: Sequence[Place], without: Collection[str] = (), *, at_least: int = 2
+    root: Path, places: Iterable[Place], without: Collection[str] = (), *, at_least: int = 2
 ) -> int:
     """Fold kept answers into one folder, without stale ones and those of some runs.
 

@@ -35,10 +35,12 @@ from profframe.system.drafts import draft
 SET_ASIDE: Final = ".old-"
 TEMPORARY: Final = ".tmp-"
 """Prefix of a writer's draft; readers skip it."""
+CATALOGUE: Final = "catalogue"
+"""Folder of the segments of a store's catalogue, beside those of its members."""
+KEPT: Final = "kept"
+"""Folder of answers that are kept beside the members."""
 STAGED: Final = ".staged-"
 """Prefix of a folder that a batch has written and not yet named; readers skip it."""
-KEPT: Final = "kept"
-"""Folder with kept answers; readers of events skip it."""
 _BLOCK: Final = 8 << 20
 """Bytes of a remote file that are read at once."""
 _LONGEST_COMPONENT: Final = 200
@@ -66,6 +68,8 @@ class Place:
     """The `identity` of the folder when it was listed."""
     optional: frozenset[str] = frozenset()
     """Optional tables that it had a file of when it was listed."""
+    is_part: bool = False
+    """Whether ``members`` has only some of those that its files have."""
 
     def has(self, table: str) -> bool:
         """Whether it must have a file of a table: without one, an optional table is empty."""
@@ -98,6 +102,8 @@ class Place:
     @property
     def condition(self) -> str | None:
         """SQL: a row of its files is visible; None where all are."""
+        if self.is_part:
+            return _any_key(self.visible)
         if self.visible == self.members:
             return None
         hidden = self.members - self.visible
@@ -184,7 +190,7 @@ def places(root: Path, *, tolerant: bool = False) -> tuple[Place, ...]:
         # Folders are removed only after their pack is published: so list the packs again.
         before = packs(root)
         try:
-            listing = _visible(root, [*_folders(root)], tolerant=tolerant)
+            listing = _visible(root, [*folders_in(root)], tolerant=tolerant)
         except StoreError:
             if not attempt or packs(root) == before:
                 raise
@@ -298,19 +304,32 @@ def store_errors(root: Path, verb: str = "write") -> Iterator[None]:
         raise StoreError(f"{file}: cannot {verb} the store: {why}") from error
 
 
+def rank_of(name: str) -> int | None:
+    """Rank of a folder's name in the folder of a run, even while it is set aside; None for others.
+
+    Examples
+    --------
+    >>> [rank_of(name) for name in ("rank=12", ".old-rank=3", "rank=01", "events.parquet")]
+    [12, 3, None, None]
+    """
+    number = _RANK.fullmatch(name.removeprefix(SET_ASIDE))
+    return int(number[1]) if number and int(number[1]) <= MOST_RANK else None
+
+
 def optional_tables(names: Iterable[str]) -> frozenset[str]:
     """Optional tables among names of files."""
     return frozenset(_OPTIONAL_FILES[name] for name in _OPTIONAL_FILES.keys() & names)
 
 
-def _folders(root: Path) -> Iterator[tuple[Path, frozenset[str]]]:
+def folders_in(root: Path) -> Iterator[tuple[Path, frozenset[str]]]:
     """Folders with table files, and which optional ones; a set-aside one replaces a missing one."""
+    beside = {CATALOGUE, KEPT}
     for where, names, files in os.walk(root):
         if not _TABLE_FILES.isdisjoint(files):
             yield Path(where), optional_tables(files)
-        if where == os.fspath(root):
-            names[:] = [name for name in names if name != KEPT]
-        present = set(names)
+        present = set(names) - beside
+        names[:] = [name for name in names if name not in beside]
+        beside = set()  # only in the store itself
         names[:] = [
             name
             for name in names
@@ -345,7 +364,7 @@ def _visible(
         name, now = name_in(root, folder) if replaced and folder != root else "", identity(folder)
         if name in replaced and replaced[name] in {"", now}:
             continue
-        place = Place(folder, _name_of(folder), identity=now, optional=optional[folder])
+        place = Place(folder, name_of(folder), identity=now, optional=optional[folder])
         (others if place.name is None else singles).append(place)
     names = {place.name for place in singles}
     shared: list[Place] = []
@@ -359,15 +378,15 @@ def _visible(
     return (*singles, *reversed(shared))
 
 
-def _name_of(folder: Path) -> Key | None:
+def name_of(folder: Path) -> Key | None:
     """Run as in the path, and rank; None for a folder that is not of one (run, rank)."""
     path = folder.absolute() if folder.parent.name else folder.resolve()
-    run, number = path.parent.name, _RANK.fullmatch(path.name.removeprefix(SET_ASIDE))
-    if not run.startswith("run=") or not number or int(number[1]) > MOST_RANK:
+    run, rank = path.parent.name, rank_of(path.name)
+    if not run.startswith("run=") or rank is None:
         return None
     run = run.removeprefix("run=")
     is_encoded = run.isascii() and (_CUT.fullmatch(run) or component(unquote(run)) == run)
-    return (run, int(number[1])) if is_encoded else None
+    return (run, rank) if is_encoded else None
 
 
 def _by_run_and_rank(folder: Path) -> tuple[str, int, str]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from profframe.store.layout import STAGED, TEMPORARY
+from profframe.store.layout import CATALOGUE, STAGED, TEMPORARY
 from profframe.system import drafts
 
 LOGGER: Final = "profframe.store"
@@ -18,6 +18,7 @@ _STALE_S: Final = 24 * 3600
 
 def remove_drafts(root: Path) -> int:
     """Remove folders in which nobody writes: of ended writers on this machine, or a day old."""
+    drafts.sweep(root / CATALOGUE, TEMPORARY)
     return drafts.sweep(root, TEMPORARY) + sum([_is_stale_and_removed(p) for p in _drafts(root)])
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,8 @@ from profframe.query.sources import Columns, TableRows
 from profframe.remote.trees import Tree, for_database, remote
 from profframe.remote.urls import is_url, local_path
 from profframe.store import manifest, versions
+from profframe.store.catalogue.listing import FEW, listed
+from profframe.store.catalogue.places import PlaceList, Places
 from profframe.store.damaged_file import (
     check_place,
     check_remote,
@@ -27,8 +30,9 @@ from profframe.store.damaged_file import (
     older_relation,
     relation,
 )
-from profframe.store.kept_answers import explained
-from profframe.store.layout import Place, component, file_names, optional_tables, places
+from profframe.store.kept_answers import explained, folders
+from profframe.store.layout import CATALOGUE, KEPT, Place, component, file_names, optional_tables
+from profframe.store.manifest import PACK
 from profframe.store.parquet import parquet_file, reading
 from profframe.store.versions import Written
 from profframe.store.visible_rows import lazy, row_groups
@@ -43,16 +47,11 @@ IN_USE: Final = ".in-use"
 _LISTINGS: Final = 10
 _AT_ONCE: Final = 16
 """Requests to a server at a time."""
-_BEGINNINGS: Final = ("run=", "rank=", "pack-", "catalogue", "traces.parquet")
-"""What names in a store begin with, where looking further takes a request each."""
-_PATTERNS: Final = (
-    "traces.parquet",
-    "rank=*/traces.parquet",
-    "run=*/rank=*/traces.parquet",
-    "run=*/.old-rank=*/traces.parquet",
-    "pack-*/traces.parquet",
-    "kept/*/members.parquet",
-)
+_MANY: Final = 1_000
+"""From so many folders on, a connection may read the folder of the store, not a list of files."""
+_RANKS: Final = ("rank=", ".old-rank=")
+_PARTS: Final = ("run=", "rank=", PACK)
+"""How the names of folders begin that may have files of a store."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +59,7 @@ class Store:
     """The files of a store, listed once; a `Source` for a `Trace`."""
 
     path: Path
-    places: tuple[Place, ...]
+    places: Places
     is_current: bool = True
     """Whether this version of profframe is known to have written all of it."""
     older: Mapping[Path, int] = field(default_factory=dict)
@@ -86,7 +85,7 @@ class Store:
             One path per folder of the store; for an optional table, only of folders that have rows
             of it.
         """
-        return [str(place.file(table)) for place in self.places if place.has(table)]
+        return [file for _, files in self.places.files(table) for file in files]
 
     def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: TableRows) -> None:
         """Let one connection read a part of a table by the table's name.
@@ -108,11 +107,12 @@ class Store:
                 rows = f"(FROM {rows} UNION ALL BY NAME SELECT {columns} FROM {traces})"  # noqa: S608
         part.view(connection, table, rows)
 
-    def _notes(self) -> Iterator[tuple[tuple[Place, ...], str, Mapping[str, str]]]:
+    def _notes(self) -> Iterator[tuple[Places, str, Mapping[str, str]]]:
         """What `quality` says of other versions: of which traces, and its columns as SQL."""
         if not self.is_current:
             yield self.places, versions.others(), versions.note()
-        if older := tuple(place for place in self.places if place.folder in self.older):
+        if self.older:
+            older = PlaceList(place for place in self.places if place.folder in self.older)
             yield older, "TRUE", versions.older_note()
 
     def held(self, tables: Mapping[str, Columns]) -> None:
@@ -134,8 +134,12 @@ class Store:
         Yields
         ------
         str
-            Their paths, one per table and folder.
+            Their paths, one per table and folder; of many folders, that of the store with a
+            separator at its end.
         """
+        if len(self.places) > _MANY:
+            yield f"{self.path}{os.sep}"
+            return
         for table in tables:
             yield from self.files(table)
 
@@ -163,7 +167,7 @@ class Store:
             parts.append(traces.select(pl.sql_expr(sql).alias(name) for name, sql in note.items()))
         return pl.concat(parts)
 
-    def _relation(self, table: str, places_: Iterable[Place] | None = None) -> str:
+    def _relation(self, table: str, places_: Places | None = None) -> str:
         """All rows of a table, or those of some folders, in SQL."""
         parts = [
             f"FROM {rows} WHERE {condition or 'TRUE'}"
@@ -173,20 +177,17 @@ class Store:
             parts.insert(0, f"FROM {no_rows(table)}")
         return f"({' UNION ALL BY NAME '.join(parts)})" if parts else no_rows(table)
 
-    def _by_condition(
-        self, table: str, places_: Iterable[Place]
-    ) -> Iterator[tuple[str | None, str]]:
+    def _by_condition(self, table: str, places_: Places) -> Iterator[tuple[str | None, str]]:
         """Files of a table as SQL, grouped by their schema and the condition on their rows."""
-        groups: dict[tuple[int | None, str | None], list[str]] = {}
-        for place in places_:
-            if place.has(table):
-                key = self.older.get(place.folder), place.condition
-                groups.setdefault(key, []).append(str(place.file(table)))
-        for (version, condition), files in groups.items():
-            if version is None:
-                yield condition, relation(files)
-            else:
-                yield condition, older_relation(files, table, version)
+        for condition, files in places_.files(table):
+            by_version: dict[int | None, list[str]] = {}
+            for file in files if self.older else ():
+                by_version.setdefault(self.older.get(Path(file).parent), []).append(file)
+            for version, own in (by_version or {None: files}).items():
+                if version is None:
+                    yield condition, relation(own)
+                else:
+                    yield condition, older_relation(own, table, version)
 
     def parts(self, table: str) -> Iterator[pa.Table]:
         """Rows of a table as Arrow, in the schema's types.
@@ -239,7 +240,7 @@ class Store:
             for place in self.places
             for key in (sorted(place.visible) if place.members else [("", 0)])
         ]
-        return tuple(replace(self, places=(place,)) for place in singles)
+        return tuple(replace(self, places=PlaceList((place,))) for place in singles)
 
     def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Store:
         """The store without the files that have no rows of some runs and ranks.
@@ -254,9 +255,9 @@ class Store:
         Store
             It keeps at least one file, even if none has rows of these.
         """
-        names = None if runs is None else {component(run) for run in runs}
-        parts = [part for place in self.places if (part := place.only(names, ranks))]
-        return replace(self, places=tuple(parts) or self.places[:1])
+        names = None if runs is None else frozenset(runs)
+        places = self.places.only(names, ranks)
+        return replace(self, places=places if len(places) else PlaceList(self.places[:1]))
 
     def successor(self) -> Store | None:
         """A store of these (run, rank)s in their current files; None if unchanged, or gone."""
@@ -267,7 +268,7 @@ class Store:
                 place,
                 visible=frozenset(k for k in place.visible if (component(k[0]), k[1]) in names),
             )
-            for place in places(root)
+            for place in listed(root)
             if not place.names.isdisjoint(names)
         ]
         is_all = names == {name for place in current for name in place.names}
@@ -275,7 +276,7 @@ class Store:
             {(str(p.folder), p.identity) for p in listing} for listing in (current, self.places)
         )
         is_new = is_all and new != old
-        return replace(self, path=root, places=tuple(current)) if is_new else None
+        return replace(self, path=root, places=PlaceList(current)) if is_new else None
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
@@ -297,10 +298,12 @@ def is_store(path: str | os.PathLike[str]) -> bool:
     False
     """
     root = root_at(path)
-    if (far := remote(root)) is not None:
-        names = (*far.folders(), *(name for name in far.names() if name == "traces.parquet"))
-        return any(name.startswith(_BEGINNINGS) for name in names)
-    return root.is_dir() and any(next(root.glob(pattern), None) for pattern in _PATTERNS)
+    if (far := remote(root)) is not None:  # to look further would take a request for each
+        beginnings = (*_PARTS, CATALOGUE)
+        return "traces.parquet" in far.names() or any(
+            name.startswith(beginnings) for name in far.folders()
+        )
+    return _has_traces(os.fspath(root), _PARTS)
 
 
 def root_at(path: str | os.PathLike[str]) -> Path:
@@ -315,6 +318,20 @@ def root_at(path: str | os.PathLike[str]) -> Path:
 def _listed_again(root: Path) -> Path:
     far = remote(root)
     return root if far is None else far.tree.fresh().path.as_path()
+
+
+def _has_traces(folder: str, parts: tuple[str, ...]) -> bool:
+    """Whether a folder has traces, or one in it whose name begins so; the first one decides."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name == "traces.parquet":
+                return True
+            below = _RANKS if entry.name.startswith("run=") else ()
+            if entry.name.startswith(parts) and _has_traces(entry.path, below):
+                return True
+            if entry.name == KEPT and parts is _PARTS and folders(Path(folder)):
+                return True
+    return False
 
 
 def scan(
@@ -362,18 +379,10 @@ def scan(
 
 def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, attempts: int) -> Store:
     try:
-        listing = places(root)
-        files = Store(root, tuple(p for p in listing if p.visible == p.members or p.visible))
-        if runs is not None or ranks is not None:
-            keys = [key for place in files.places for key in place.keys]
-            try:
-                check_texts("run", runs or (), (run for run, _ in keys))
-            except UnknownNameError as error:
-                raise explained(error, root, runs or ()) from error
-            check_numbers("rank", ranks or (), (rank for _, rank in keys))
-            files = files.only(runs, ranks)
-        folders = (place.folder for place in files.places)
-        written = dict(zip(folders, _checked(root, files.places), strict=True))
+        files = _selected(root, runs, ranks)
+        few = len(files.places) <= FEW
+        checked = files.places if few else files.places.unchecked()
+        written = _checked(root, checked)
     except StoreVersionError:
         raise
     except StoreError:  # also of folders that were removed or packed after they were listed
@@ -382,15 +391,49 @@ def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, attemp
         raise
     older = {f: one.schema for f, one in written.items() if one.schema < schema.SCHEMA_VERSION}
     is_current = all(one.is_current for one in written.values())
+    is_current = is_current and (few or files.places.are_current)
     return replace(files, is_current=is_current, older=MappingProxyType(older))
 
 
-def _checked(root: Path, listing: Sequence[Place]) -> Sequence[Written]:
+def _selected(root: Path, runs: Iterable[str] | None, ranks: Integers | None) -> Store:
+    """The files of some runs and ranks; of these runs only, the catalogue is read."""
+    names = None if runs is None else frozenset(runs)
+    places = listed(root, names)
+    if names is not None and not _has_all(places, names, ranks):
+        places = listed(root)  # to say which there are
+    if isinstance(places, PlaceList):
+        places = PlaceList(p for p in places if p.visible == p.members or p.visible)
+    files = Store(root, places)
+    if names is None and ranks is None:
+        return files
+    try:
+        check_texts("run", names or (), places.runs())
+    except UnknownNameError as error:
+        raise explained(error, root, names or ()) from error
+    check_numbers("rank", ranks or (), places.ranks())
+    return files.only(names, ranks)
+
+
+def _has_all(places: Places, runs: frozenset[str], ranks: Integers | None) -> bool:
+    """Whether the runs are there, and have all of the ranks among them."""
+    if not runs <= {*places.runs()}:
+        return False
+    if ranks is None:
+        return True
+    present = {*places.ranks()}
+    if isinstance(ranks, range):
+        return any(rank in ranks for rank in present)
+    return present.issuperset(ranks)
+
+
+def _checked(root: Path, listing: Iterable[Place]) -> Mapping[Path, Written]:
     """What `check_folder` returns for each; elsewhere, each takes as long as the network needs."""
     if remote(root) is None:
-        return [check_folder(root, place) for place in listing]
+        return {place.folder: check_folder(root, place) for place in listing}
+    few = [*listing]
     with ThreadPoolExecutor(_AT_ONCE, "profframe-check") as pool:
-        return [*pool.map(partial(check_folder, root), listing)]
+        checks = pool.map(partial(check_folder, root), few)
+        return dict(zip((place.folder for place in few), checks, strict=True))
 
 
 def check_folder(root: Path, place: Place) -> Written:

@@ -55,13 +55,13 @@ def row_groups(
         yield group.rows(names) if place.condition is None else _visible(place, group, names)
 
 
-def lazy(places: Sequence[Place], table: str) -> pl.LazyFrame:
+def lazy(places: Iterable[Place], table: str) -> pl.LazyFrame:
     """All rows of a table as a LazyFrame; nothing is read yet.
 
     Parameters
     ----------
     places
-        Folders, with a file of the table or, of an optional one, without.
+        Folders, with a file of the table or, of an optional one, without; iterated at each read.
     table
         Name of a table of the schema.
 

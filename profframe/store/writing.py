@@ -14,12 +14,13 @@ from typing import Final
 import pyarrow as pa
 
 from profframe.errors import StoreError
+from profframe.store.catalogue.listing import listed
+from profframe.store.catalogue.upkeep import record
 from profframe.store.layout import (
     SET_ASIDE,
     check_own,
     folder_of,
     packs,
-    places,
     store_errors,
     temporary,
     write_manifest,
@@ -56,7 +57,7 @@ def has(path: str | os.PathLike[str], run: str, rank: int) -> bool:
     folder = folder_of(root, run, rank)
     if folder.exists() or folder.with_name(SET_ASIDE + folder.name).exists():
         return True
-    return bool(packs(root)) and any((run, rank) in place.visible for place in places(root))
+    return bool(packs(root)) and any((run, rank) in place.visible for place in listed(root, {run}))
 
 
 def add(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> bool:
@@ -133,7 +134,10 @@ def put(
         It cannot be written; what was in the store is still there.
     """
     with _opened(path) as root:
-        return _write_one(tables, root, run, rank, replace=replace)
+        is_written = _write_one(tables, root, run, rank, replace=replace)
+        if is_written:
+            record(root, [folder_of(root, run, rank)])
+        return is_written
 
 
 def _write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str], *, replace: bool) -> bool:
@@ -143,12 +147,16 @@ def _write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str], *, repl
     if unnamed:
         run, rank = min(unnamed)
         raise StoreError(f"{Path(path)}: run {run!r}, rank {rank} has rows but no row in `traces`")
-    is_new = True
+    written = []
     with _opened(path) as root:
-        for key in parts["traces"]:
-            rows = {name: [part.get(key, tables[name][:0])] for name, part in parts.items()}
-            is_new &= _write_one(rows, root, *key, replace=replace)
-    return is_new
+        try:
+            for key in parts["traces"]:
+                rows = {name: [part.get(key, tables[name][:0])] for name, part in parts.items()}
+                if _write_one(rows, root, *key, replace=replace):
+                    written.append(folder_of(root, *key))
+        finally:
+            record(root, written)
+    return len(written) == len(parts["traces"])
 
 
 @contextmanager

@@ -49,8 +49,9 @@ def names(path: Path) -> list[tuple[str, int, str]]:
 
 
 def folders(path: Path) -> list[str]:
-    """What stands in a store, without numbers that differ each time."""
-    return sorted(p.name.rpartition("-")[0] or p.name for p in path.iterdir() if p.is_dir())
+    """What stands in a store, without its catalogue and numbers that differ each time."""
+    names = [p.name for p in path.iterdir() if p.is_dir() and p.name != layout.CATALOGUE]
+    return sorted(name.rpartition("-")[0] or name for name in names)
 
 
 def write(path: Path, *runs: str, ranks: int = 2, name: str = "mm") -> Path:
@@ -206,7 +207,7 @@ def test_the_list_has_what_there_is_of_any_version(tmp_path: Path) -> None:
     row = maintenance.contents(tmp_path).row(0, named=True)
 
     assert (row["run"], row["rank"], row["events"], row["schema_version"]) == ("a", 0, 2, "2")
-    size = sum(file.stat().st_size for file in tmp_path.glob("**/*.parquet"))
+    size = sum(file.stat().st_size for file in tmp_path.glob("run=*/**/*.parquet"))
     assert row["bytes"] == size
     with pytest.raises(StoreError):
         maintenance.compact(write(tmp_path, "b"))

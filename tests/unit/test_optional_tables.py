@@ -33,7 +33,7 @@ def one(run: str = "run", rank: int = 0, nodes: int = 0) -> dict[str, pa.Table]:
 
 
 def files(folder: Path) -> set[str]:
-    return {file.stem for file in folder.glob("**/*.parquet")}
+    return {file.stem for file in folder.glob("**/[a-z_]*.parquet")}
 
 
 def counts(trace: Trace) -> list[tuple[str, int, int]]:

@@ -210,7 +210,7 @@ def test_a_run_that_is_gone_when_it_is_packed_is_not_replaced_for_ever(
         changing._delete(path, root / "run=a/rank=0")
         return found
 
-    monkeypatch.setattr(changing, "places", listed)
+    monkeypatch.setattr(changing, "listed", listed)
     with pytest.raises(StoreError):
         maintenance.remove(root, "a", 0)
     monkeypatch.undo()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
@@ -17,7 +20,10 @@ from profframe import schema, store
 from profframe.errors import ParameterError, StoreError, UnknownNameError
 from profframe.query.selection import Numbers, Text, check_numbers, check_texts, integers, texts
 from profframe.store import manifest
-from profframe.store.kept_answers import fold, history
+from profframe.store.catalogue.listing import listed
+from profframe.store.catalogue.upkeep import fold, mend, record, record_packs
+from profframe.store.kept_answers import fold as fold_kept
+from profframe.store.kept_answers import history
 from profframe.store.layout import (
     SET_ASIDE,
     Place,
@@ -38,6 +44,8 @@ from profframe.store.manifest import Key
 from profframe.store.parquet import in_groups, keys_in, rows_to_write, write_file
 
 Progress = Callable[[int, int], None]
+_OWN_PACK_BYTES: Final = 16 * 2**20
+"""From so many bytes on a run has a pack of its own, which takes longer to read than to open."""
 
 
 def remove(
@@ -90,7 +98,7 @@ def remove(
     names = None if runs is None else texts("runs", runs)
     numbers = None if ranks is None else integers("ranks", ranks)
     with _exclusive(root):
-        stored = places(root)
+        stored = [*listed(root)]
         keys = {key for place in stored for key in place.keys}
         past = set[Key]() if keep_answers else {*history(root, stored)}
         check_texts("run", names or (), (run for run, _ in keys | past))
@@ -105,7 +113,7 @@ def remove(
         if not keep_answers:
             past = {key for key in past if numbers is None and key[0] in (names or ())}
             whole = {run for run, _ in removed} - {run for run, _ in keys - removed}
-            fold(root, stored, without=whole | {run for run, _ in past})
+            fold_kept(root, stored, without=whole | {run for run, _ in past})
             removed |= past
         _remove(root, stored, removed - past)
     return sorted(removed)
@@ -117,8 +125,8 @@ def _remove(root: Path, stored: Sequence[Place], removed: set[Key]) -> None:
     if packed:
         # A pack may have an older state of a folder, which must not become visible again.
         rest = [replace(place, visible=place.visible - removed) for place in packed]
-        _pack(root, rest, [*packed, *singles])
-        fold(root, places(root), at_least=1)
+        record_packs(root, [_pack(root, rest, [*packed, *singles])])
+        fold_kept(root, places(root), at_least=1)
         return
     by_run: dict[Path, list[Place]] = defaultdict(list)
     for place in singles:
@@ -130,13 +138,16 @@ def _remove(root: Path, stored: Sequence[Place], removed: set[Key]) -> None:
             continue
         for place in ranks:
             _delete(root, place.folder)
+    record(root, [], removed)
 
 
 def compact(path: str | os.PathLike[str], progress: Progress | None = None) -> int:
-    """Pack many folders of one (run, rank) into one folder; answers stay the same.
+    """Pack many folders of one (run, rank) into few; answers stay the same.
 
-    It includes earlier packs that have no more traces than the new folders, or that are partly
-    replaced: so there are few packs, and large ones are seldom rewritten.
+    A run with 16 MiB or more gets a pack of its own, which is what answers across its ranks read;
+    smaller ones share one. It includes earlier packs that have no more traces than the new folders,
+    or that are partly replaced: so there are few packs, and large ones are seldom rewritten. The
+    catalogue is brought up to date, and becomes one file.
 
     Parameters
     ----------
@@ -168,13 +179,50 @@ def compact(path: str | os.PathLike[str], progress: Progress | None = None) -> i
     """
     root = root_of(path)
     with _exclusive(root):
-        packed = _places_to_pack(
-            p for p in places(root) if manifest.is_name(name_in(root, p.folder))
-        )
-        if packed:
-            _pack(root, packed, packed, progress)
-            fold(root, places(root), at_least=1)
-    return sum(len(place.names) for place in packed)
+        mend(root)
+        stored = [p for p in places(root) if manifest.is_name(name_in(root, p.folder))]
+        sizes = {place.folder: size(place) for place in stored}
+        groups = [group for part in _groups(stored, sizes) if (group := _places_to_pack(part))]
+        done, total = 0, sum(sizes[place.folder] for group in groups for place in group)
+        for group in groups:
+            of_all = None if progress is None else partial(_progress, progress, done, total)
+            _pack_singles(root, group, of_all)
+            done += sum(sizes[place.folder] for place in group)
+        fold(root)
+        if groups:
+            fold_kept(root, places(root), at_least=1)
+    return sum(len(place.names) for group in groups for place in group)
+
+
+def _progress(progress: Progress, before: int, total: int, done: int, _: int) -> None:
+    progress(before + done, total)
+
+
+def _pack_singles(root: Path, group: Sequence[Place], progress: Progress | None) -> None:
+    """Pack places, and let the catalogue know."""
+    names = {place.folder: place.keys for place in group if place.name is not None}
+    pack = _pack(root, group, group, progress)
+    record_packs(root, [pack])
+    # Rows of a run's folder that is gone do not count, and are folded away.
+    left = [keys for folder, keys in names.items() if folder.parent.exists()]
+    record(root, [], chain.from_iterable(left))
+
+
+def _groups(stored: Iterable[Place], sizes: Mapping[Path, int]) -> list[list[Place]]:
+    """Places that may share a pack: those of a large run, of each of these, and all others."""
+    by_run: dict[str | None, list[Place]] = defaultdict(list)
+    for place in stored:
+        runs = {run for run, _ in place.names}
+        by_run[next(iter(runs)) if len(runs) == 1 else None].append(place)
+    shared = by_run.pop(None, [])
+    groups = [shared]
+    for places_of_run in by_run.values():
+        is_large = sum(sizes[place.folder] for place in places_of_run) >= _OWN_PACK_BYTES
+        if is_large:
+            groups.append(places_of_run)
+        else:
+            shared += places_of_run
+    return groups
 
 
 def _places_to_pack(stored: Iterable[Place]) -> list[Place]:
@@ -195,8 +243,8 @@ def _pack(
     packed: Sequence[Place],
     replaced: Sequence[Place],
     progress: Progress | None = None,
-) -> None:
-    """Publish a pack of the visible rows of some places, then remove others."""
+) -> str:
+    """Publish a pack of the visible rows of some places, then remove others; the pack's name."""
     for place in packed:
         _check_is_current(root, place)
     identities = {place.folder: place.identity for place in replaced}
@@ -231,9 +279,10 @@ def _pack(
         for folder, expected in identities.items():
             if identity(folder) != expected:
                 raise StoreError(f"{folder}: was written again in the meantime; try again")
-        fresh.rename(next_pack(root, uuid.uuid4().hex[:8]))
+        pack = fresh.rename(next_pack(root, uuid.uuid4().hex[:8]))
     _to_disk(root, files=False)
-    _clean(root)
+    _clean(root, [pack])
+    return pack.name
 
 
 def _check_is_current(root: Path, place: Place) -> None:
@@ -268,9 +317,9 @@ def _rows(packed: Iterable[Place], table: str, events: Counter[Key]) -> Iterator
     return in_groups(parts())
 
 
-def _clean(root: Path) -> None:
-    """Remove folders that packs have replaced, and empty packs."""
-    for pack in packs(root):
+def _clean(root: Path, latest: Sequence[Path]) -> None:
+    """Remove folders that some packs have replaced, and empty packs."""
+    for pack in latest:
         content = manifest.read(pack)
         for name, expected in content.replaces.items():
             folder = root / name
@@ -318,7 +367,7 @@ def _exclusive(root: Path) -> Iterator[None]:
     if root.name.startswith(("run=", "rank=", manifest.PACK)):
         raise StoreError(f"{root}: only a part of a store; give the path of the whole store")
     with store_errors(root, "change"), locked(root):
-        _clean(root)
+        _clean(root, packs(root))
         remove_leftovers(root)
         yield
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -13,12 +12,11 @@ import polars as pl
 
 from profframe import schema, store
 from profframe.errors import StoreError
-from profframe.store import manifest
+from profframe.store.catalogue.listing import listed
+from profframe.store.catalogue.members import members
+from profframe.store.catalogue.rows import rows_of
 from profframe.store.kept_answers import history_rows
 from profframe.store.layout import KEPT, Place, places
-from profframe.store.manifest import Key
-from profframe.store.parquet import parquet_file, traces_of
-from profframe.store.versions import version_in
 
 _LISTINGS: Final = 10
 _CONTENTS: Final = {
@@ -68,9 +66,18 @@ def contents(path: str | os.PathLike[str]) -> pl.DataFrame:
 
 
 def _contents_of(root: Path, attempts: int) -> pl.DataFrame:
+    of_catalogue = members(root)
+    if of_catalogue is not None:
+        present = of_catalogue.select(pl.col(name).cast(kind) for name, kind in _CONTENTS.items())
+        past = pl.DataFrame([*_history(root, listed(root))], _CONTENTS, orient="row")
+        return pl.concat([present, past]).sort("run", "rank")
     listing = places(root)
     try:
-        rows = [row for place in listing for row in _rows(root, place)]
+        rows = [
+            {name: row.get(name) for name in _CONTENTS}
+            for place in listing
+            for row in rows_of(root, place)
+        ]
     except StoreError:
         if attempts and not all(place.folder.exists() for place in listing):
             return _contents_of(root, attempts - 1)  # something was removed or packed meanwhile
@@ -79,7 +86,7 @@ def _contents_of(root: Path, attempts: int) -> pl.DataFrame:
     return pl.DataFrame(rows, _CONTENTS, orient="row").sort("run", "rank")
 
 
-def _history(root: Path, listing: Sequence[Place]) -> Iterator[dict[str, Any]]:
+def _history(root: Path, listing: Iterable[Place]) -> Iterator[dict[str, Any]]:
     """Rows of members of which only answers of their run are there."""
     names = [name for name in _CONTENTS if name in schema.TRACES.names]
     for row in history_rows(root, listing, names):
@@ -102,36 +109,3 @@ def size(place: Place) -> int:
         with suppress(FileNotFoundError):
             total += file.stat().st_size
     return total
-
-
-def _rows(root: Path, place: Place) -> Iterator[dict[str, Any]]:
-    names = ["run", "rank", "start_ns", "clock", "facts_version"]
-    with parquet_file(place.file("traces")) as file:
-        traces = traces_of(file, names).to_pylist()
-        version = version_in(file.metadata) or ""
-    folder_bytes = size(place)
-    with parquet_file(place.file("events")) as file:
-        total = file.metadata.num_rows
-    events = _events(place) if place.members else Counter()
-    for row in traces:
-        key = row["run"], row["rank"]
-        if place.members and key not in place.visible:
-            continue
-        count = events[key] if place.members else total
-        yield row | {
-            "events": count,
-            "bytes": folder_bytes * count // max(total, 1) if place.members else folder_bytes,
-            "schema_version": version,
-            "folder": str(place.folder.relative_to(root)),
-        }
-
-
-def _events(place: Place) -> Counter[Key]:
-    """Number of events of each (run, rank) of a pack."""
-    members = manifest.read(place.folder).members
-    if members:
-        return Counter(members)
-    counts: Counter[Key] = Counter()
-    for rows in store.row_groups(place, "events", ["run", "rank"]):
-        counts.update({key: len(part) for key, part in store.by_trace(rows).items()})
-    return counts
