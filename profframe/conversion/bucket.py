@@ -14,8 +14,11 @@ from profframe.conversion.staging import Destination, Folder, Record, folder_of
 from profframe.errors import ProfframeError, StoreError
 from profframe.loaders.run_names import absolute
 from profframe.remote.file_systems import file_system, reason_of
+from profframe.remote.trees import Tree
 from profframe.remote.urls import is_url, local_path
-from profframe.store.layout import STAGED
+from profframe.store.catalogue.remote_segments import mend
+from profframe.store.catalogue.remote_segments import record as record_folders
+from profframe.store.layout import STAGED, packs, places
 from profframe.system.drafts import scratch
 
 _LAST: Final = "traces.parquet"
@@ -54,16 +57,17 @@ class Bucket(Destination):
     def prepare(self) -> None:
         with self._files() as (files, root):
             files.makedirs(root, exist_ok=True)
+        mend(Tree(self.url))
 
     def records(self) -> Iterator[Record]:
-        with self._files() as (files, root):
-            files.invalidate_cache()
-            paths = files.glob(f"{root}/run=*/rank=*/traces.parquet")
-        for file in paths:
-            yield from self.read(self._within(file))
+        root = Tree(self.url).path
+        for place in places(root.as_path(), tolerant=True):
+            for record in self.read(str(place.folder.relative_to(root.as_path()))):
+                if place.name is not None or (record.run, record.rank) in place.visible:
+                    yield record
 
     def packs(self) -> Sequence[str]:
-        return ()
+        return [pack.name for pack in packs(Tree(self.url).path.as_path())]
 
     def staged_folder(self, staged_key: str) -> str | None:
         with self._files() as (files, root):
@@ -113,7 +117,7 @@ class Bucket(Destination):
         return True
 
     def record(self, published: Sequence[tuple[str, int]]) -> None:
-        pass
+        record_folders(Tree(self.url).path, published)
 
     def discard(self, staged: Record) -> None:
         with contextlib.suppress(FileNotFoundError), self._files() as (files, root):

@@ -20,7 +20,9 @@ from profframe.query.catalogue import find, reads
 from profframe.query.header import Answer
 from profframe.remote import file_systems
 from profframe.remote.file_systems import RemoteFile, files_of, is_other_version
+from profframe.remote.trees import Tree
 from profframe.store import cache, scan
+from profframe.store.catalogue.remote_segments import mend
 from tests import needs
 from tests.batch.sources import assert_same, content, rows_of, write
 from tests.conftest import Run
@@ -506,3 +508,114 @@ class TestMaintenance:
         assert code == 1
         assert "run=a/rank=0/events.parquet: changed since it was written" in err
         assert store.exists()
+
+    def test_it_is_packed_and_answers_stay(self, counted: Any, store: Path, run: Run) -> None:
+        before = rows_of(profframe.load("counted://b/store"))
+        opened = profframe.load("counted://b/store")
+        assert run("store", "compact", "counted://b/store")[0] == 0
+        folders = {path.split("/")[3] for path in counted.find("/b/store")}
+        assert [name for name in folders if name.startswith("run=")] == []
+        assert len([name for name in folders if name.startswith("pack-")]) == 1
+        assert_same(before, rows_of(profframe.load("counted://b/store")))
+        assert opened.self_times().height == 2
+        assert run("store", "verify", "counted://b/store")[0] == 0
+        assert run("store", "compact", "counted://b/store")[0] == 0
+        assert_same(before, content(store))
+        counted.get("/b/store", str(store.with_name("back")), recursive=True)
+        assert_same(before, content(store.with_name("back")))
+
+    def test_runs_are_removed_also_of_a_pack(self, counted: Any, store: Path, run: Run) -> None:
+        url = "counted://b/store"
+        assert run("store", "rm", url, "none")[0] == 1
+        assert run("store", "compact", url)[0] == 0
+        assert run("store", "rm", url, "a")[0] == 0
+        assert profframe.load(url).traces["run"].to_list() == ["b"]
+        assert run("store", "verify", url)[0] == 0
+        counted.put(f"{store}/run=a", "/b/store/run=a", recursive=True)
+        assert profframe.load(url).traces["run"].to_list() == ["a", "b"]
+        assert run("store", "rm", url, "a", "--rank", "0")[0] == 0
+        assert [path for path in counted.find("/b/store") if "run=a" in path] == []
+
+    @pytest.mark.usefixtures("store")
+    def test_a_kill_in_the_middle_leaves_the_old_or_the_new(
+        self, counted: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from profframe.store.maintenance import compact
+
+        url = "counted://b/store"
+        before = rows_of(profframe.load(url))
+        kept = dict(counted.store)
+        count, done = 0, False
+        methods = {name: getattr(Counted, name) for name in ("put_file", "rm_file", "pipe_file")}
+        while not done:
+            counted.store.clear()
+            counted.store.update(kept)
+            steps = iter(range(count))
+            with monkeypatch.context() as patch:
+                for name, method in methods.items():
+
+                    def step(
+                        *args: Any, _method: Any = method, _steps: Any = steps, **options: Any
+                    ) -> Any:
+                        if next(_steps, None) is None:
+                            raise KeyboardInterrupt
+                        return _method(*args, **options)
+
+                    patch.setattr(Counted, name, step)
+                try:
+                    compact(url)
+                    done = True
+                except KeyboardInterrupt:
+                    count += 1
+            assert_same(before, rows_of(profframe.load(url)))
+        assert count > 30
+        compact(url)
+        assert_same(before, rows_of(profframe.load(url)))
+
+
+class TestCatalogue:
+    @pytest.fixture
+    def catalogued(self, store: Path, counted: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+        """A store of which every size is large: its catalogue is the commit."""
+        monkeypatch.setattr("profframe.store.catalogue.listing.FEW", 0)
+        mend(Tree("counted://b/store"))
+        assert counted.exists("/b/store/catalogue")
+        assert store.exists()
+        return "counted://b/store"
+
+    def test_it_alone_says_what_is_there(self, catalogued: str, counted: Any, store: Path) -> None:
+        assert_same(content(store), rows_of(profframe.load(catalogued)))
+        counted.put(f"{store}/run=a", "/b/store/run=later", recursive=True)
+        assert profframe.load(catalogued).traces["run"].to_list() == ["a", "b"]
+
+    def test_a_run_is_opened_without_a_look_at_others(
+        self, catalogued: str, counted: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refused(*_: Any, **__: Any) -> None:
+            raise AssertionError
+
+        monkeypatch.setattr(Counted, "find", refused)
+        Counted.ranges.clear()
+        trace = profframe.load(catalogued, runs="b")
+        assert trace.self_times()["run"].unique().to_list() == ["b"]
+        assert {path for path, _ in Counted.ranges if "run=a" in path} == set()
+        assert counted.exists("/b/store/run=a/rank=0/traces.parquet")
+
+    def test_packs_and_removed_members(self, catalogued: str, run: Run) -> None:
+        before = rows_of(profframe.load(catalogued))
+        assert run("store", "compact", catalogued)[0] == 0
+        assert_same(before, rows_of(profframe.load(catalogued)))
+        assert profframe.load(catalogued, runs="a").traces["run"].to_list() == ["a"]
+        assert run("store", "rm", catalogued, "a")[0] == 0
+        assert profframe.load(catalogued).traces["run"].to_list() == ["b"]
+
+    def test_a_killed_writer_is_made_up_for(
+        self, catalogued: str, counted: Any, store: Path
+    ) -> None:
+        counted.put(f"{store}/run=a", "/b/store/run=c", recursive=True)
+        mend(Tree(catalogued))  # its rows are of run a, which its folder does not name
+        assert profframe.load(catalogued).traces["run"].to_list() == ["a", "b"]
+        counted.rm("/b/store/run=c", recursive=True)
+        counted.rm("/b/store/run=b", recursive=True)
+        mend(Tree(catalogued))
+        assert profframe.load(catalogued).traces["run"].to_list() == ["a"]

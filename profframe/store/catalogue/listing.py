@@ -22,9 +22,11 @@ import polars as pl
 
 from profframe import schema
 from profframe.errors import StoreError
+from profframe.remote.trees import remote
 from profframe.store import manifest
 from profframe.store.catalogue import segments
 from profframe.store.catalogue.places import PACKED, SINGLES, CataloguedPlaces, PlaceList, Places
+from profframe.store.catalogue.remote_segments import segments_of
 from profframe.store.catalogue.rows import member_hashes
 from profframe.store.catalogue.segments import LocalSegments
 from profframe.store.facts_version import facts_version
@@ -94,7 +96,7 @@ def listed(root: Path, runs: Collection[str] | None = None) -> Places:
 def is_large(root: Path) -> bool:
     """Whether a store has a catalogue of more than a few members."""
     try:
-        return segments.number_of_rows(LocalSegments(root)) > FEW
+        return segments.number_of_rows(segments_of(root)) > FEW
     except StoreError:
         return False
 
@@ -126,6 +128,8 @@ def of_catalogue(root: Path, runs: Collection[str] | None = None) -> Catalogued 
     root, runs
         As for `listed`.
     """
+    if remote(root) is not None:
+        return _of_commits(root, runs)
     files = LocalSegments(root)
     if not any(segments.number_of(name) is not None for name in files.names()):
         return None
@@ -139,6 +143,25 @@ def of_catalogue(root: Path, runs: Collection[str] | None = None) -> Catalogued 
         return _compared(root, rows, *there)
     except StoreError:
         return None
+
+
+def _of_commits(root: Path, runs: Collection[str] | None) -> Catalogued | None:
+    """Folders of a store below a URL, where the catalogue alone says what is there."""
+    rows = _checked(segments.members(segments_of(root), LISTED, runs))
+    if not rows["folder"].str.contains(_FOLDER).all():
+        return None
+    is_single = pl.col("folder").str.starts_with(_RUN)
+    names = sorted({*rows.filter(~is_single)["folder"]}, key=manifest.age)
+    ages = pl.DataFrame(
+        {"folder": names, "age": range(len(names))}, {"folder": pl.String, "age": pl.Int64}
+    )
+    packed = rows.filter(~is_single).join(ages, "folder").sort("age", *_KEY)
+    result = CataloguedPlaces(
+        root,
+        _by_run_and_rank(rows.filter(is_single).select(*SINGLES)),
+        packed.with_columns(is_visible=pl.lit(value=True)).select([*PACKED]),
+    )
+    return Catalogued(result, frozenset(pack.name for pack in packs(root)), ())
 
 
 def only_members(root: Path) -> bool:

@@ -10,8 +10,8 @@ import polars as pl
 
 from profframe.store.catalogue import segments
 from profframe.store.catalogue.listing import is_large, of_catalogue
+from profframe.store.catalogue.remote_segments import segments_of
 from profframe.store.catalogue.rows import as_table, rows_of
-from profframe.store.catalogue.segments import LocalSegments
 
 _KEY: Final = ["folder", "run", "rank"]
 _IDENTITY: Final = ["traces_bytes", "traces_mtime_ns"]
@@ -46,7 +46,7 @@ def members(root: Path, runs: Collection[str] | None = None) -> pl.DataFrame | N
     state = of_catalogue(root, runs) if is_large(root) else None
     if state is None:
         return None
-    of_segments = segments.read(LocalSegments(root), runs=runs)
+    of_segments = segments.read(segments_of(root), runs=runs)
     rows = segments.latest(of_segments, _KEY).filter(~pl.col("is_removed"))
     singles, packed = state.places.singles, state.places.packed.filter("is_visible")
     of_folder = pl.col("folder").str.extract(r"^([^/]*)").is_in(state.unknown)

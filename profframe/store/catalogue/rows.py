@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from profframe.errors import StoreError
+from profframe.remote.trees import remote
 from profframe.store import manifest
 from profframe.store.catalogue.segments import COLUMNS
 from profframe.store.layout import CATALOGUE, SET_ASIDE, Place, name_in, optional_tables, rank_of
@@ -74,7 +75,8 @@ def is_as_recorded(folder: Path, row: Mapping[str, Any]) -> bool:
 def _signature(folder: Path) -> dict[str, int] | None:
     """What differs if a folder is another one; None if it is gone."""
     with suppress(OSError):
-        traces, itself = (folder / "traces.parquet").stat(), folder.stat()
+        traces = (folder / "traces.parquet").stat()
+        itself = folder.stat() if remote(folder) is None else traces
         return {
             "traces_bytes": traces.st_size,
             "traces_mtime_ns": traces.st_mtime_ns,
@@ -111,6 +113,8 @@ def _rows(root: Path, place: Place) -> Iterator[dict[str, Any]]:
 
 def _sizes(folder: Path) -> dict[str, int]:
     """Bytes of the files of tables in a folder, without those that are gone."""
+    if remote(folder) is not None:
+        return {file.name: file.stat().st_size for file in folder.glob("*.parquet")}
     sizes = {}
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:

@@ -7,8 +7,8 @@ folders are deleted afterwards, by the next call if this one is killed.
 
 from __future__ import annotations
 
-from profframe.store.maintenance.changing import compact, remove
 from profframe.store.maintenance.listing import contents
+from profframe.store.maintenance.remote_stores import compact, remove
 from profframe.store.maintenance.verifying import verify
 
 __all__ = ["compact", "contents", "remove", "verify"]

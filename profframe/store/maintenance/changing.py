@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,15 @@ import pyarrow as pa
 
 from profframe import schema, store
 from profframe.errors import ParameterError, StoreError, UnknownNameError
-from profframe.query.selection import Numbers, Text, check_numbers, check_texts, integers, texts
+from profframe.query.selection import (
+    Integers,
+    Numbers,
+    Text,
+    check_numbers,
+    check_texts,
+    integers,
+    texts,
+)
 from profframe.store import manifest
 from profframe.store.catalogue.listing import listed
 from profframe.store.catalogue.upkeep import fold, mend, record, record_packs
@@ -99,24 +107,43 @@ def remove(
     numbers = None if ranks is None else integers("ranks", ranks)
     with _exclusive(root):
         stored = [*listed(root)]
-        keys = {key for place in stored for key in place.keys}
         past = set[Key]() if keep_answers else {*history(root, stored)}
-        check_texts("run", names or (), (run for run, _ in keys | past))
-        check_numbers("rank", numbers or (), (rank for _, rank in keys | past))
-        removed = {
-            (run, rank)
-            for run, rank in keys
-            if (names is None or run in names) and (numbers is None or rank in numbers)
-        }
-        if not removed and names and numbers:
-            raise UnknownNameError(f"no rank {ranks} in {', '.join(names)}; nothing was removed")
+        removed = keys_to_remove(stored, names, numbers, past)
         if not keep_answers:
             past = {key for key in past if numbers is None and key[0] in (names or ())}
-            whole = {run for run, _ in removed} - {run for run, _ in keys - removed}
+            left = {run for place in stored for run, _ in place.keys - removed}
+            whole = {run for run, _ in removed} - left
             fold_kept(root, stored, without=whole | {run for run, _ in past})
-            removed |= past
-        _remove(root, stored, removed - past)
-    return sorted(removed)
+        _remove(root, stored, removed)
+    return sorted(removed | past)
+
+
+def keys_to_remove(
+    stored: Iterable[Place],
+    names: Sequence[str] | None,
+    numbers: Integers | None,
+    past: Collection[Key] = (),
+) -> set[Key]:
+    """Run and rank of what some runs and ranks name in a store, where others have only answers.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such run or rank.
+    """
+    keys = {key for place in stored for key in place.keys}
+    check_texts("run", names or (), (run for run, _ in keys.union(past)))
+    check_numbers("rank", numbers or (), (rank for _, rank in keys.union(past)))
+    removed = {
+        (run, rank)
+        for run, rank in keys
+        if (names is None or run in names) and (numbers is None or rank in numbers)
+    }
+    if not removed and names and numbers:
+        raise UnknownNameError(
+            f"no rank {', '.join(map(str, numbers))} in {', '.join(names)}; nothing was removed"
+        )
+    return removed
 
 
 def _remove(root: Path, stored: Sequence[Place], removed: set[Key]) -> None:
@@ -180,18 +207,27 @@ def compact(path: str | os.PathLike[str], progress: Progress | None = None) -> i
     root = root_of(path)
     with _exclusive(root):
         mend(root)
-        stored = [p for p in places(root) if manifest.is_name(name_in(root, p.folder))]
-        sizes = {place.folder: size(place) for place in stored}
-        groups = [group for part in _groups(stored, sizes) if (group := _places_to_pack(part))]
-        done, total = 0, sum(sizes[place.folder] for group in groups for place in group)
-        for group in groups:
-            of_all = None if progress is None else partial(_progress, progress, done, total)
+        number = 0
+        for group, of_all in groups_to_pack(root, progress):
             _pack_singles(root, group, of_all)
-            done += sum(sizes[place.folder] for place in group)
+            number += sum(len(place.names) for place in group)
         fold(root)
-        if groups:
+        if number:
             fold_kept(root, places(root), at_least=1)
-    return sum(len(place.names) for group in groups for place in group)
+    return number
+
+
+def groups_to_pack(
+    root: Path, progress: Progress | None = None
+) -> Iterator[tuple[Sequence[Place], Progress | None]]:
+    """Places of a store that become a pack each, and what is called with the bytes done of all."""
+    stored = [p for p in places(root) if manifest.is_name(name_in(root, p.folder))]
+    sizes = {place.folder: size(place) for place in stored}
+    groups = [group for part in _groups(stored, sizes) if (group := _places_to_pack(part))]
+    done, total = 0, sum(sizes[place.folder] for group in groups for place in group)
+    for group in groups:
+        yield group, None if progress is None else partial(_progress, progress, done, total)
+        done += sum(sizes[place.folder] for place in group)
 
 
 def _progress(progress: Progress, before: int, total: int, done: int, _: int) -> None:
@@ -245,40 +281,13 @@ def _pack(
     progress: Progress | None = None,
 ) -> str:
     """Publish a pack of the visible rows of some places, then remove others; the pack's name."""
-    for place in packed:
-        _check_is_current(root, place)
     identities = {place.folder: place.identity for place in replaced}
-    for folder in identities:
-        if not manifest.is_name(name_in(root, folder)):
-            raise StoreError(f"{folder}: not a profframe folder; nothing was changed")
     with temporary(root) as aside:
         fresh = aside / "pack"
         fresh.mkdir()
-        events: Counter[Key] = Counter({key: 0 for place in packed for key in place.keys})
-        total, done = sum(map(size, packed)), 0
-        for table in schema.TABLES:
-            present = [place for place in packed if place.has(table)]
-            done += sum(place.file(table).stat().st_size for place in present)
-            rows = rows_to_write(table, _rows(present, table, events))
-            if rows is not None:
-                write_file(fresh / f"{table}.parquet", table, rows)
-            if progress is not None:
-                progress(done, total)
-        content = {
-            "members": [
-                {"run": run, "rank": rank, "events": number}
-                for (run, rank), number in sorted(events.items())
-            ],
-            "replaces": {
-                name_in(root, folder): "" if folder.name.startswith(manifest.PACK) else expected
-                for folder, expected in identities.items()
-            },
-        }
-        write_manifest(fresh, content)
+        write_pack(root, fresh, packed, identities, progress)
         _to_disk(fresh)
-        for folder, expected in identities.items():
-            if identity(folder) != expected:
-                raise StoreError(f"{folder}: was written again in the meantime; try again")
+        check_unchanged(identities)
         pack = fresh.rename(next_pack(root, uuid.uuid4().hex[:8]))
     _to_disk(root, files=False)
     _clean(root, [pack])
@@ -293,6 +302,68 @@ def _check_is_current(root: Path, place: Place) -> None:
             f"{place.folder}: of schema version {version}, a pack is written in version "
             f"{schema.SCHEMA_VERSION}: run `profframe store upgrade {root}` first"
         )
+
+
+def check_unchanged(identities: Mapping[Path, str]) -> None:
+    """Raise an error if a folder is another one now."""
+    for folder, expected in identities.items():
+        if identity(folder) != expected:
+            raise StoreError(f"{folder}: was written again in the meantime; try again")
+
+
+def write_pack(
+    root: Path,
+    fresh: Path,
+    packed: Sequence[Place],
+    identities: Mapping[Path, str],
+    progress: Progress | None = None,
+) -> None:
+    """Write the visible rows of some places into a folder of this machine, with its manifest.
+
+    Parameters
+    ----------
+    root
+        The store.
+    fresh
+        An empty folder.
+    packed
+        The places.
+    identities
+        Folders that the pack replaces, as they were.
+    progress
+        Called with the bytes done and all bytes.
+
+    Raises
+    ------
+    StoreError
+        A folder is damaged, or not one of profframe.
+    """
+    for place in packed:
+        _check_is_current(root, place)
+    for folder in identities:
+        if not manifest.is_name(name_in(root, folder)):
+            raise StoreError(f"{folder}: not a profframe folder; nothing was changed")
+    events: Counter[Key] = Counter({key: 0 for place in packed for key in place.keys})
+    total, done = sum(map(size, packed)), 0
+    for table in schema.TABLES:
+        present = [place for place in packed if place.has(table)]
+        done += sum(place.file(table).stat().st_size for place in present)
+        rows = rows_to_write(table, _rows(present, table, events))
+        if rows is not None:
+            write_file(fresh / f"{table}.parquet", table, rows)
+        if progress is not None:
+            progress(done, total)
+    content = {
+        "members": [
+            {"run": run, "rank": rank, "events": number}
+            for (run, rank), number in sorted(events.items())
+        ],
+        "replaces": {
+            name_in(root, folder): "" if folder.name.startswith(manifest.PACK) else expected
+            for folder, expected in identities.items()
+        },
+    }
+    write_manifest(fresh, content)
 
 
 def _rows(packed: Iterable[Place], table: str, events: Counter[Key]) -> Iterator[pa.Table]:
