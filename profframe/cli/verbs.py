@@ -195,7 +195,7 @@ def _option_of(name: str, flag: Flag) -> Callable[[Callable[..., Any]], Callable
     return one_option(*words, type=FILE, **about)
 
 
-def with_terms(verb: Callable[..., None]) -> Callable[..., None]:
+def with_terms(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Give a verb the options of `TermOptions`, as one argument ``terms``."""
 
     @functools.wraps(verb)
@@ -205,10 +205,10 @@ def with_terms(verb: Callable[..., None]) -> Callable[..., None]:
         memory: str | None,
         rows: int | None,
         **others: Any,
-    ) -> None:
+    ) -> Any:
         terms = TermOptions(files, timeout, memory, rows)
         terms.check()
-        verb(**others, terms=terms)
+        return verb(**others, terms=terms)
 
     for option in reversed(_TERMS):
         wrapper = option(wrapper)

@@ -170,9 +170,8 @@ class CallOfParts:
         return rows.select(*(pl.lit(own[n], types[n]).alias(n) for n in missing), pl.all())
 
     def together(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """One part after the other; a column that a part lacks is NULL there."""
-        is_one = all(part.schema == parts[0].schema for part in parts)
-        return pl.concat(parts, how="vertical" if is_one else "diagonal_relaxed")
+        """One part after the other."""
+        return pl.concat(parts, how="vertical_relaxed")
 
 
 def _method(trace: BaseTrace, name: str) -> Callable[..., Any]:
