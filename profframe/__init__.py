@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from profframe.comparisons.explain import explain
     from profframe.comparisons.memory_diff import diff_memory
     from profframe.conversion.convert import convert
+    from profframe.conversion.watch import watch
     from profframe.loaders.load import load, load_nvprof
     from profframe.loaders.memory_recording import memory_snapshot, record_memory
     from profframe.loaders.torch_profiler import profile, trace_handler
@@ -92,6 +93,7 @@ __all__ = [
     "schedule",
     "supported_activities",
     "trace_handler",
+    "watch",
     "why_empty",
 ]
 
@@ -118,6 +120,7 @@ _HOMES: Final = {
     "schedule": "profframe.loaders.torch_profiler",
     "supported_activities": "profframe.loaders.torch_profiler",
     "trace_handler": "profframe.loaders.torch_profiler",
+    "watch": "profframe.conversion.watch",
     "why_empty": "profframe.show.empty_frames",
 }
 """Modules of the names that take long to import."""

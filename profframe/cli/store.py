@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
@@ -83,6 +84,7 @@ def _age(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
 @click.option("--workers", type=click.IntRange(1), help="Processes; default: one per core.")
 @click.option("--threads", type=click.IntRange(1), help="Threads of each worker.")
 @click.option("--dask", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler.")
+@click.option("--watch", is_flag=True, help="Stay, and convert files as they arrive.")
 @_keep
 @click.option("--no-keep", is_flag=True, help="Keep no answers.")
 @with_facts
@@ -96,6 +98,7 @@ def convert(
     workers: int | None,
     threads: int | None,
     dask: str | None,
+    watch: bool,
     keep: tuple[str, ...],
     no_keep: bool,
     facts: Mapping[str, Any],
@@ -110,6 +113,9 @@ def convert(
 
     Answers of each run are kept beside its events: questions about many runs, such as trend, read
     these (`profframe store keep`).
+
+    With --watch, files are converted once their size and time stay the same, a line for each, until
+    Ctrl-C or SIGTERM. A file that fails is tried again after growing pauses, and then named.
     """
     from profframe.conversion.convert import convert as batch
     from profframe.show import store_text
@@ -119,8 +125,19 @@ def convert(
         raise click.UsageError(
             "--workers sets processes on this machine; a Dask cluster has its own workers"
         )
+    options: dict[str, Any] = {
+        "run": as_run,
+        "rank": as_rank,
+        "pattern": pattern,
+        "threads": threads,
+        "workers": workers,
+        "keep": None if no_keep else keep,
+        **facts,
+    }
     if no_keep and keep:
         raise click.UsageError("--keep and --no-keep: give only one")
+    if watch:
+        return _watch(sources, output, dask, options)
     with (
         _removals_shown(output),
         dask_workers(dask) if dask else nullcontext() as executor,
@@ -130,19 +147,57 @@ def convert(
             [*sources],
             output,
             executor,
-            as_run,
-            as_rank,
-            pattern,
-            threads,
-            lambda p: bar(p.bytes_done, p.bytes, f"{p.files_done} of {p.files} files"),
-            workers=workers,
-            keep=None if no_keep else keep,
-            **facts,
+            progress=lambda p: bar(p.bytes_done, p.bytes, f"{p.files_done} of {p.files} files"),
+            **options,
         )
     for error in store_text.errors(files):
         complain(error)
     click.echo(f"{_shown(output)}: {store_text.conversion(files)}", err=True)
     return BAD_INPUT if "failed" in files["status"] else 0
+
+
+def _watch(
+    sources: tuple[str, ...], output: str, dask: str | None, options: Mapping[str, Any]
+) -> int:
+    """Convert files as they arrive, until Ctrl-C or SIGTERM."""
+    from profframe.conversion.dask import dask_workers
+    from profframe.conversion.watch import watch
+    from profframe.show import store_text
+
+    converted = failed = 0
+    with (
+        _ending_at_once(),
+        _removals_shown(output),
+        dask_workers(dask) if dask else nullcontext() as executor,
+    ):
+        try:
+            for files in watch([*sources], output, executor, **options):
+                for line in store_text.arrivals(files):
+                    click.echo(visible(line))
+                for error in store_text.errors(files):
+                    complain(error)
+                statuses = files["status"].to_list()
+                converted += sum(status in {"written", "joined"} for status in statuses)
+                failed += statuses.count("failed")
+        except SystemExit:
+            pass
+        finally:
+            click.echo(f"{visible(output)}: {store_text.watched(converted, failed)}", err=True)
+    return BAD_INPUT if failed else 0
+
+
+@contextmanager
+def _ending_at_once() -> Iterator[None]:
+    """Let SIGTERM end the block like an error, so that it leaves nothing behind."""
+
+    def end(*_: object) -> None:
+        raise SystemExit
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @verbs.group("store")

@@ -9,7 +9,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -136,13 +136,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     """
     facts = fact_options(locals())
     check_names(run, rank)
-    for name, number in (("threads", threads), ("workers", workers)):
-        if number is not None and not (type(number) is int and number > 0):
-            raise ParameterError(f"{name}: needs an integer above 0, not {number!r}")
-    if executor is not None and workers is not None:
-        raise ParameterError(
-            "workers sets processes on this machine; an executor has its own workers"
-        )
+    check_numbers(executor, workers, threads)
     target, paths = destination(store), as_list(sources)
     names = None if keep is None else questions(keep)
     if len(paths) == 1 and stores.is_store(Path(paths[0])):
@@ -158,8 +152,33 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         return copied
     files = items(paths, run, rank, None if pattern is None else Pattern.of(pattern))
     target.prepare()
-    with target.at_work(), _engine(executor, files, workers, threads) as engine:
-        batch = Batch(target, files, engine, facts=facts, threads=threads, progress=progress)
+    with _engine(executor, files, workers, threads) as engine:
+        return run_batch(
+            target, files, engine, names, facts=facts, threads=threads, progress=progress
+        )
+
+
+def check_numbers(executor: Executor | None, workers: int | None, threads: int | None) -> None:
+    """Raise a `ParameterError` for numbers of workers and threads that there cannot be."""
+    for name, number in (("threads", threads), ("workers", workers)):
+        if number is not None and not (type(number) is int and number > 0):
+            raise ParameterError(f"{name}: needs an integer above 0, not {number!r}")
+    if executor is not None and workers is not None:
+        raise ParameterError(
+            "workers sets processes on this machine; an executor has its own workers"
+        )
+
+
+def run_batch(
+    target: Destination,
+    files: Sequence[Item],
+    engine: Executor,
+    names: list[str] | None,
+    **options: Any,
+) -> Frame:
+    """Convert files, and keep answers of these names of their runs; `Batch` has the options."""
+    with target.at_work():
+        batch = Batch(target, files, engine, **options)
         rows = Frame([asdict(outcome) for outcome in batch.run()], _SCHEMA)
         _keep(target, rows, names, engine)
     return rows

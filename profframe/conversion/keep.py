@@ -19,6 +19,7 @@ from profframe.query.catalogue import catalogue
 from profframe.query.frames import plain
 from profframe.query.header import Answer
 from profframe.query.selection import Text, check_texts, texts
+from profframe.remote.trees import remote
 from profframe.show.frame import frame
 from profframe.store import kept_answers
 from profframe.store.kept_answers import FEW_FOLDERS, Fresh, Kept, KeptAnswers, history
@@ -136,7 +137,7 @@ def keep(
     >>> (first.runs, first.current), (again.runs, again.current)
     ((1, 0), (0, 1))
     """
-    root, names = root_of(store), questions(more)
+    root, names = _local_root(store), questions(more)
     wanted = None if runs is None else list(texts("runs", runs))
     if wanted is not None:
         check_texts("run", (*wanted,), {run for place in places(root) for run, _ in place.keys})
@@ -150,7 +151,7 @@ def keep_present(
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> KeptRuns:
-    """Keep answers, with names of `questions`, of those of the runs that are there."""
+    """Keep answers as `keep` does, with names of `questions`; of runs, those that are there."""
     listing = places(root)
     wanted = {run for place in listing for run, _ in place.keys}
     if runs is not None:
@@ -349,7 +350,7 @@ def free(
     ...     load(folder).trend("span_ns")["run"].to_list(), load(folder).traces["run"].to_list()
     (['mon', 'tue'], ['tue'])
     """
-    root = root_of(store)
+    root = _local_root(store)
     past = {run for run, _ in history(root, places(root))}
     chosen = [run for run in runs_of(root, runs, older_than_ns) if run not in past]
     if not chosen:
@@ -429,7 +430,7 @@ def kept(
     ...     kept(folder)["answer"].to_list()[:3], kept(folder, "runs")["span_ns"].to_list()
     (['kernels', 'lost_calls', 'memory_peak'], [43524937])
     """
-    root = root_of(store)
+    root = _local_root(store)
     answers = KeptAnswers.of(root, places(root))
     own = sorted({name for record in answers.records for name in record.answers})
     if answer is None:
@@ -449,6 +450,13 @@ def kept(
     rows = plain(answers.rows(question.name, valid, types_of(question)))
     docs = {column.name: column.doc for column in question.columns}
     return frame(rows, docs=docs)
+
+
+def _local_root(store: str | os.PathLike[str]) -> Path:
+    root = root_of(store)
+    if remote(root) is not None:
+        raise StoreError(f"{store}: answers are kept in stores on a file system only")
+    return root
 
 
 def _kept_row(answers: KeptAnswers, name: str) -> tuple[str, int, int]:

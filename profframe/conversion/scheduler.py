@@ -15,7 +15,9 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from profframe.conversion.companions import Join, join_of
@@ -24,15 +26,17 @@ from profframe.conversion.staging import (
     Destination,
     Record,
     StoreRecords,
+    folder_above,
     folder_of,
     options_text,
 )
 from profframe.conversion.worker import Report, Task, convert_file, join, rename
 from profframe.errors import StoreError
 from profframe.loaders.options import FactOptions
-from profframe.loaders.programs import may_differ, names_of_programs
-from profframe.loaders.run_names import RankedFile, is_stray
+from profframe.loaders.programs import Origin, may_differ, names_of_programs
+from profframe.loaders.run_names import RankedFile, is_stray, origin_of, possible_runs
 from profframe.readers.formats import JOINED_FORMATS
+from profframe.remote.urls import path_of
 from profframe.workers.inline import InlineExecutor
 from profframe.workers.pool import this_process
 
@@ -106,6 +110,10 @@ class Batch:
         As for `convert`.
     progress
         Called at the start and after each file.
+    is_alone
+        Whether the only file is all that there is; by default if there is one.
+    origins
+        Origins of what the store has, which are added to it: for batches one after the other.
     """
 
     def __init__(
@@ -117,6 +125,8 @@ class Batch:
         facts: FactOptions,
         threads: int | None,
         progress: Callable[[Progress], None] | None,
+        is_alone: bool | None = None,
+        origins: dict[Record, Origin] | None = None,
     ) -> None:
         self._store = store
         self._items = items
@@ -124,6 +134,8 @@ class Batch:
         self._facts = facts
         self._threads = threads
         self._progress = progress
+        self._is_alone = len(items) == 1 if is_alone is None else is_alone
+        self._origins = {} if origins is None else origins
         self._packs = store.packs()
         self._records = StoreRecords.of(store.records())
         self._bytes, self._bytes_done = sum(item.size for item in items), 0
@@ -175,7 +187,7 @@ class Batch:
             item.rank,
             item.rank_is_in_path,
             self._facts,
-            len(self._items) == 1,
+            self._is_alone,
             self._threads,
             frozenset(
                 record.content
@@ -291,19 +303,23 @@ class Batch:
             if self._items[index].run is None and self._staged(index).format not in JOINED_FORMATS
         ]
         staged = [self._staged(index) for index in own]
-        is_lone = len(own) == 1 and is_stray(self._ranked(own[0]), map(self._ranked, self._reports))
-        ranks, worlds = [r.rank for r in staged], [r.world_size for r in staged]
-        if not is_lone and not may_differ(ranks, worlds):
+        earlier = self._earlier(run, own)
+        is_lone = len(own) == 1 and not earlier and self._is_stray(own[0])
+        every = [*staged, *earlier]
+        is_clear = not may_differ([r.rank for r in every], [r.world_size for r in every])
+        if not is_lone and is_clear:
             return indices
         paths = [self._items[index].path for index in own]
         try:
             origins = [self._store.origin(*pair) for pair in zip(staged, paths, strict=True)]
+            origins += [self._origin(record) for record in earlier]
         except FileNotFoundError:
             # Another batch has published one of them. They are named together, so all come again.
             for index in own:
                 self._retry(index)
             return [index for index in indices if index not in own]
         names = names_of_programs(run, origins, is_stray=is_lone)
+        names = _with_published(names[: len(own)], names[len(own) :], earlier)
         moved = {index: name for index, name in zip(own, names, strict=True) if name != run}
         for index, name in moved.items():
             original = self._staged(index)
@@ -311,6 +327,37 @@ class Batch:
             self._groups[index] = _Group((index,), (original,))
             self._start(index, self._place_named, rename, self._store, original, name, False)
         return [index for index in indices if index not in moved]
+
+    def _earlier(self, run: str, own: Sequence[int]) -> list[Record]:
+        """What the store has of the folders of some files, if their paths give it the same run."""
+        keys = {self._items[index].key for index in own}
+        records = {
+            record: None
+            for folder in sorted({folder_above(key) for key in keys})
+            for record in self._records.by_folder[folder]
+            if record.source not in keys and record.format not in JOINED_FORMATS
+        }
+        return [record for record in records if _run_by_path(record) == run]
+
+    def _origin(self, record: Record) -> Origin:
+        """The program of a trace of the store; by its path alone where its events are removed."""
+        if record not in self._origins:
+            path = Path(path_of(record.source or ""))
+            self._origins[record] = origin_of(path, record.rank)
+            if not record.is_past:
+                with suppress(FileNotFoundError, StoreError):  # removed, or damaged
+                    self._origins[record] = self._store.origin(record, path)
+        return self._origins[record]
+
+    def _is_stray(self, index: int) -> bool:
+        """Whether a trace has a rank, while others of its folder, also in the store, have none."""
+        stored = (
+            (Path(path_of(record.source or "")), record.rank_source, record.format)
+            for record in self._records.by_folder[folder_above(self._items[index].key)]
+        )
+        return is_stray(
+            self._ranked(index), itertools.chain(map(self._ranked, self._reports), stored)
+        )
 
     def _ranked(self, index: int) -> RankedFile:
         staged = self._reports[index].staged
@@ -536,6 +583,41 @@ class Batch:
 def _as_utf8(error: str | None) -> str | None:
     """A message as UTF-8, with other bytes of paths as escapes."""
     return None if error is None else error.encode("utf-8", "backslashreplace").decode()
+
+
+def _run_by_path(record: Record) -> str | None:
+    """The run that the path of a record's source gives it; None if it is named otherwise."""
+    if '"run":' in (record.options or ""):
+        return None
+    path = Path(path_of(record.source or ""))
+    runs = possible_runs(path)
+    run = runs[-1] if record.rank_source == "assumed" else runs[0]
+    origin = origin_of(path, record.rank)
+    own = (run, origin.program, origin.file, origin.name)
+    return run if any(_is_cycle(record.run, name) for name in own if name) else None
+
+
+def _with_published(
+    names: Sequence[str], earlier_names: Sequence[str], earlier: Sequence[Record]
+) -> list[str]:
+    """Names of new traces; those of a program that is in the store have the name that it has there.
+
+    Its first trace may have come when nothing told that there are other programs.
+    """
+    published: dict[str, str] = {}
+    for name, record in zip(earlier_names, earlier, strict=True):
+        run = record.run if record.run == name else _first_run(record)
+        if published.setdefault(name, run) != run and name == run:
+            published[name] = run
+    return [published.get(name, name) for name in names]
+
+
+def _first_run(record: Record) -> str:
+    """The run of a record, without the number of a later cycle."""
+    path = Path(path_of(record.source or ""))
+    origin = origin_of(path, record.rank)
+    names = (*possible_runs(path), origin.program, origin.file, origin.name)
+    return next((name for name in names if name and _is_cycle(record.run, name)), record.run)
 
 
 def _is_cycle(run: str, first_run: str) -> bool:

@@ -124,6 +124,8 @@ class StoreRecords:
 
     by_source: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
     by_name: dict[tuple[str, int], Record] = field(default_factory=dict)
+    by_folder: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
+    """By the folder of the source."""
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> StoreRecords:
@@ -132,6 +134,7 @@ class StoreRecords:
             index.by_name[record.run, record.rank] = record
             if record.source is not None:
                 index.by_source[record.source].append(record)
+                index.by_folder[folder_above(record.source)].append(record)
             for file in record.joined:
                 content = None if record.content is None else file.content_hash
                 part = replace(
@@ -153,6 +156,17 @@ class StoreRecords:
             and record.content is not None
             and content in {None, record.content}
         ]
+
+
+def folder_above(source: str) -> str:
+    """The folder of a source, also of a URL.
+
+    Examples
+    --------
+    >>> folder_above("/jobs/nightly/rank3.json.gz"), folder_above("s3://jobs/night.json")
+    ('/jobs/nightly', 's3://jobs')
+    """
+    return source.rpartition("/")[0]
 
 
 def options_text(run: str | None, rank: int | None, facts: FactOptions) -> str:
@@ -300,12 +314,16 @@ class Destination(ABC):
             return int(events.metadata.num_rows)
 
     def origin(self, staged: Record, path: Path) -> Origin:
-        """The program of a staged trace, by its header and path."""
+        """The program of a staged or stored trace, by its header and path."""
         tables = []
+        own = None
+        if staged.is_packed:
+            own = (pc.field("run") == staged.run) & (pc.field("rank") == staged.rank)
         for name, columns in (("traces", [*ORIGIN_COLUMNS]), ("events", ["kind", "pid"])):
             file = f"{staged.folder}/{name}.parquet"
             with self.open(file) as stream, reading(f"{self.address}/{file}"):
-                tables.append(pq.read_table(stream, columns=columns, use_threads=False))
+                rows = pq.read_table(stream, columns=columns, use_threads=False, filters=own)
+            tables.append(rows)
         return origin_of(path, staged.rank).with_tables(*tables)
 
     def copy(self, staged: Record, run: str, path: Path, *, is_cycle: bool) -> None:

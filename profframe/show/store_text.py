@@ -43,6 +43,37 @@ def errors(files: pl.DataFrame) -> list[str]:
     return [str(error) for error in files.filter(files["status"] == "failed")["error"]]
 
 
+def arrivals(files: pl.DataFrame) -> list[str]:
+    """One line for each file that was converted.
+
+    Examples
+    --------
+    >>> row = {"source": "a.json", "status": "written", "run": "a", "rank": 0, "events": 1200}
+    >>> arrivals(pl.DataFrame([row]))
+    ['a.json: run a, rank 0, 1,200 events']
+    """
+    new = files.filter(files["status"].is_in(["written", "joined"]))
+    return [
+        f"{source}: run {run}, rank {rank}, "
+        + (units.plural(events or 0, "event") if status == "written" else "joined")
+        for source, status, run, rank, events in new.select(
+            "source", "status", "run", "rank", "events"
+        ).iter_rows()
+    ]
+
+
+def watched(converted: int, failed: int) -> str:
+    """How many files a watch has converted.
+
+    Examples
+    --------
+    >>> watched(2, 1)
+    '2 files converted, 1 file failed'
+    """
+    text = f"{units.plural(converted, 'file')} converted"
+    return f"{text}, {units.plural(failed, 'file')} failed" if failed else text
+
+
 def by_run(rows: pl.DataFrame) -> pl.DataFrame:
     """One row per run: the number of its ranks, and sums over them.
 

@@ -28,7 +28,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -186,7 +185,7 @@ class KeptAnswers:
         return {*self.identities.get(component(record.run), {}).values()} == {*record.members}
 
     @cached_property
-    def freed(self) -> Mapping[str, Kept]:
+    def freed(self) -> dict[str, Kept]:
         """The last record of each run whose events were removed.
 
         A removal that was killed may have left some of its members.
@@ -195,13 +194,11 @@ class KeptAnswers:
         for record in sorted(self.records, key=lambda record: record.age):
             if record.freed_ns is not None:
                 last[record.run] = record
-        return MappingProxyType(
-            {
-                run: record
-                for run, record in last.items()
-                if {*self.identities.get(component(run), {}).values()} <= {*record.members}
-            }
-        )
+        return {
+            run: record
+            for run, record in last.items()
+            if {*self.identities.get(component(run), {}).values()} <= {*record.members}
+        }
 
     def members(self) -> dict[str, Kept]:
         """Records with rows of `traces` of present events, or of a run without, by run."""

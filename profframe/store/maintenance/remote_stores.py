@@ -77,7 +77,11 @@ def compact(path: str | os.PathLike[str], progress: Progress | None = None) -> i
 
 
 def remove(
-    path: str | os.PathLike[str], runs: Text | None = None, ranks: Numbers | None = None
+    path: str | os.PathLike[str],
+    runs: Text | None = None,
+    ranks: Numbers | None = None,
+    *,
+    keep_answers: bool = False,
 ) -> list[Key]:
     """Remove runs, or some of their ranks, while others may read the store.
 
@@ -89,6 +93,8 @@ def remove(
         The store; a path or a URL.
     runs, ranks
         Run or runs, rank or ranks to remove. One of them may be None, for all.
+    keep_answers
+        Whether answers that are kept of removed runs stay; a store below a URL has none.
 
     Returns
     -------
@@ -106,7 +112,7 @@ def remove(
     """
     far = remote(root_of(path))
     if far is None:
-        return changing.remove(path, runs, ranks)
+        return changing.remove(path, runs, ranks, keep_answers=keep_answers)
     if runs is None and ranks is None:
         raise ParameterError("remove: needs runs or ranks")
     root = _cleaned(far)
