@@ -19,15 +19,15 @@ from profframe.conversion.bucket import destination
 from profframe.conversion.convert import check_numbers, run_batch
 from profframe.conversion.inputs import Item, Pattern, Source, as_list, items
 from profframe.conversion.keep import questions
-from profframe.conversion.pool import LocalPool, cores, default_workers
 from profframe.conversion.staging import Record
-from profframe.conversion.urls import is_url
 from profframe.errors import ParameterError, ProfframeError, explain_unknown_arguments
 from profframe.facts.kernel_categories import Categories
 from profframe.loaders.options import check_names, fact_options
 from profframe.loaders.programs import Origin
 from profframe.query.selection import Text
+from profframe.remote.urls import is_url
 from profframe.show.frame import Frame
+from profframe.workers.pool import LocalPool, cores, default_workers
 
 PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0

@@ -36,6 +36,7 @@ import pyarrow.parquet as pq
 
 from profframe import schema
 from profframe.errors import ParameterError, StoreError, UnknownNameError
+from profframe.remote.trees import remote
 from profframe.store import manifest
 from profframe.store.layout import (
     KEPT,
@@ -524,6 +525,8 @@ def _merged(
 
 def folders(root: Path) -> list[str]:
     """Names of the folders with kept answers of a store, the oldest first."""
+    if remote(root) is not None:  # answers are kept on file systems only
+        return []
     try:
         with os.scandir(root / KEPT) as entries:
             return sorted(e.name for e in entries if _FOLDER_NAME.fullmatch(e.name) and e.is_dir())

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -392,7 +391,7 @@ def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, attemp
     older = {f: one.schema for f, one in written.items() if one.schema < schema.SCHEMA_VERSION}
     is_current = all(one.is_current for one in written.values())
     is_current = is_current and (few or files.places.are_current)
-    return replace(files, is_current=is_current, older=MappingProxyType(older))
+    return replace(files, is_current=is_current, older=older)
 
 
 def _selected(root: Path, runs: Iterable[str] | None, ranks: Integers | None) -> Store:
