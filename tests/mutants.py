@@ -113,6 +113,48 @@ SERIOUS: Final = (
         "::test_what_is_replaced_elsewhere_is_incomplete_until_all_of_it_is",
     ),
     Mutant(
+        "6b",
+        "a remote file that changed while it was copied is kept as it was listed",
+        "profframe/remote/file_systems.py",
+        "if now.version == version:",
+        "if True:",
+        "tests/unit/test_remote.py"
+        "::TestFiles::test_a_file_that_changes_while_it_is_copied_is_copied_again",
+    ),
+    Mutant(
+        "6c",
+        "a file without a version is taken from the cache, whatever it is now",
+        "profframe/loaders/remote_copies.py",
+        "if folder is None or file.version is None:",
+        "if folder is None:",
+        "tests/unit/test_remote.py::TestVersion::test_one_without_a_version_is_never_kept",
+    ),
+    Mutant(
+        "6d",
+        "a store below a URL is asked by its old listing after it was written again",
+        "profframe/store/member_files.py",
+        "return replace(self, path=root, places=PlaceList(current)) if is_new else None",
+        "return replace(self, places=PlaceList(current)) if is_new else None",
+        "tests/unit/test_remote.py::TestStores::test_what_was_written_again_is_read_as_it_is_now",
+    ),
+    Mutant(
+        "6e",
+        "a pack below a URL is there before all of its files are",
+        "profframe/remote/uploads.py",
+        "key=lambda name: (name == last, name))\n    with target",
+        "key=lambda name: (name != last, name))\n    with target",
+        "tests/unit/test_remote.py"
+        "::TestMaintenance::test_a_kill_in_the_middle_leaves_the_old_or_the_new",
+    ),
+    Mutant(
+        "6f",
+        "a library's words about a URL show its password",
+        "profframe/errors.py",
+        "if len(value) >= _SHORTEST_SECRET:",
+        "if False:",
+        "tests/unit/test_remote.py::test_what_a_library_says_of_a_url_has_no_secrets",
+    ),
+    Mutant(
         "7",
         "escaped quotes count as raw ones",
         "profframe/readers/json/strings.py",

@@ -57,8 +57,9 @@ def ask(
 ) -> None:
     """Serve answers to programs through the Model Context Protocol.
 
-    It reads these traces and nothing else. Over HTTP a client sends the token in PROFFRAME_TOKEN,
-    or a new one that is written to stderr. Needs pip install 'profframe[mcp]'.
+    It reads these traces and nothing else: no client can make it open a file or a URL. Over HTTP a
+    client sends the token in PROFFRAME_TOKEN, or a new one that is written to stderr. Needs pip
+    install 'profframe[mcp]'.
     """
     try:
         from profframe.server import mcp

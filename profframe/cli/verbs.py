@@ -42,7 +42,7 @@ _OLD_WORDS: Final = "profframe.old_words"
 
 
 SOURCE: Final = click.Path(readable=False, allow_dash=True)
-"""A trace, a glob, a folder or a store, as text; loading reports whether it exists."""
+"""A trace, a glob, a folder, a store or a URL, as text; loading reports whether it exists."""
 FILE: Final = click.Path(path_type=Path, readable=False)
 """A file or folder that need not exist."""
 
@@ -243,8 +243,9 @@ def _say_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None
 def verbs(ctx: click.Context) -> None:
     """Where the time of a PyTorch program went: `profframe trace.json.gz`.
 
-    A TRACE is a file, a glob, a folder of traces, or a store; one with the name of a verb needs its
-    folder, such as `./info`. `profframe VERB --help` has the options of a verb.
+    A TRACE is a file, a glob, a folder of traces, or a store, here or at a URL such as
+    s3://bucket/a.json.gz; one with the name of a verb needs its folder, such as `./info`.
+    `profframe VERB --help` has the options of a verb.
     """
     if ctx.invoked_subcommand is None:
         from profframe.cli.folder import listing, text

@@ -10,12 +10,20 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final
 
-from profframe.conversion.staging import Destination, Folder, Record, folder_of
+from profframe.conversion.staging import (
+    Destination,
+    Folder,
+    Record,
+    folder_of,
+    is_of_this_version,
+    record_of,
+)
 from profframe.errors import ProfframeError, StoreError
 from profframe.loaders.run_names import absolute
 from profframe.remote.file_systems import file_system, reason_of
 from profframe.remote.trees import Tree
 from profframe.remote.urls import is_url, local_path
+from profframe.store.catalogue.members import members
 from profframe.store.catalogue.remote_segments import mend
 from profframe.store.catalogue.remote_segments import record as record_folders
 from profframe.store.layout import STAGED, packs, places
@@ -61,6 +69,11 @@ class Bucket(Destination):
 
     def records(self) -> Iterator[Record]:
         root = Tree(self.url).path
+        rows = members(root.as_path())
+        if rows is not None:  # `prepare` has compared them with what is there
+            for row in rows.iter_rows(named=True):
+                yield record_of(row, row["folder"], is_current=is_of_this_version(row))
+            return
         for place in places(root.as_path(), tolerant=True):
             for record in self.read(str(place.folder.relative_to(root.as_path()))):
                 if place.name is not None or (record.run, record.rank) in place.visible:

@@ -198,13 +198,13 @@ def _joined_files(text: str | None) -> tuple[JoinedFile, ...]:
     return files if all(type(file.source) is str for file in files) else ()
 
 
-def _is_current(row: Mapping[str, Any]) -> bool:
+def is_of_this_version(row: Mapping[str, Any]) -> bool:
     """Whether this version has written a row of `traces` or of the catalogue."""
     version = str(row.get("schema_version")), row.get("facts_version")
     return version == (str(schema.SCHEMA_VERSION), facts_version())
 
 
-def _record(row: Mapping[str, Any], folder: str, *, is_current: bool) -> Record:
+def record_of(row: Mapping[str, Any], folder: str, *, is_current: bool) -> Record:
     """The record of a row of `traces` or of the catalogue; without content it is written anew."""
     version = str(row.get("schema_version"))
     return Record(
@@ -371,7 +371,7 @@ class Destination(ABC):
             return
         is_sound = version == str(schema.SCHEMA_VERSION) and self._is_complete(folder)
         for row in rows:
-            yield _record(row, folder, is_current=is_sound and _is_current(row))
+            yield record_of(row, folder, is_current=is_sound and is_of_this_version(row))
 
     def _is_complete(self, folder: str) -> bool:
         """Whether a folder has a file of each table, and of each optional one that is listed."""
@@ -406,7 +406,7 @@ class Folder(Destination):
     def records(self) -> Iterator[Record]:
         listing = listed(self.root)
         for row in kept_answers.history_rows(self.root, listing, _COLUMNS):
-            yield _record(row, layout.KEPT, is_current=True)
+            yield record_of(row, layout.KEPT, is_current=True)
         rows = members(self.root)
         if rows is None:
             yield from self._records_of_files(layout.places(self.root))
@@ -417,7 +417,7 @@ class Folder(Destination):
             if folder not in is_unchanged:
                 is_unchanged[folder] = is_as_recorded(self.root / folder, row)
             if is_unchanged[folder]:
-                yield _record(row, folder, is_current=_is_current(row))
+                yield record_of(row, folder, is_current=is_of_this_version(row))
             else:  # by somebody else, or the store was copied
                 key = row["run"], row["rank"]
                 yield from (r for r in self.read(folder) if (r.run, r.rank) == key)

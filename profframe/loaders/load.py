@@ -111,7 +111,8 @@ def load(
         A trace file, recognised by its content (Chrome trace JSON, an execution trace or
         rocprofv3's JSON, plain or compressed, or a database from rocprofv3, nvprof or Nsight
         Systems), a zip or tar archive of traces, a glob, a directory of traces (not recursive; a
-        glob with ``**`` is), a list of these, or a Parquet store. Each trace in a file with several
+        glob with ``**`` is), a URL of any of these that fsspec takes (``s3://bucket/a.json.gz``), a
+        list of these, or a Parquet store, at a path or a URL. Each trace in a file with several
         traces, as written by torch's
         ``combine_with``, is a separate run; each of several ranks that a tool merged into one file
         is a rank of one run. Or a
@@ -123,7 +124,7 @@ def load(
         profile is the run ``live``, with this process's rank in ``torch.distributed``.
     cache
         Directory that keeps loaded traces as a store, so the next load of the same content takes
-        milliseconds.
+        milliseconds; and copies of URLs, each as long as its etag (or size and time) is the same.
     kinds
         Classifier that replaces `profframe.facts.kinds.RULES`.
     compat

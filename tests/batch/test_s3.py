@@ -179,6 +179,31 @@ def test_a_store_is_written_asked_and_read_by_columns(
     assert sum(sent.values()) <= 1.3 * size
 
 
+def test_a_store_is_compacted_verified_and_converted_into_again(
+    bucket: Any, tmp_path: Path, executor: Any, run: Run
+) -> None:
+    url = "s3://bucket/store"
+    paths = [write(tmp_path / f"run{n}" / "rank0.json", n, f"op{n}") for n in range(4)]
+    profframe.convert(paths, url, executor)
+    before, opened = rows_of(profframe.load(url)), profframe.load(url)
+    number = len(bucket.find("bucket/store"))
+    code, _, err = run("store", "compact", url)
+    assert code == 0
+    assert err.startswith(f"{url}: 4 ")
+    assert len(bucket.find("bucket/store")) < number / 3
+    assert_same(before, rows_of(profframe.load(url)))
+    assert opened.self_times().height == 4
+    assert run("store", "verify", url)[0] == 0
+    assert set(profframe.convert(paths, url, executor)["status"]) == {"unchanged"}
+    write(paths[1], 9, "new")
+    files = profframe.convert(paths, url, executor)
+    assert files["status"].to_list() == ["unchanged", "written", "unchanged", "unchanged"]
+    names = profframe.load(url).sql("SELECT DISTINCT run, name FROM events ORDER BY run")
+    assert names["name"].to_list() == ["op0", "new", "op2", "op3"]
+    assert run("store", "rm", url, "run0", "run1")[0] == 0
+    assert profframe.load(url).traces["run"].to_list() == ["run2", "run3"]
+
+
 def test_a_run_that_is_replaced_is_never_half_read(
     bucket: Any, tmp_path: Path, executor: Any
 ) -> None:

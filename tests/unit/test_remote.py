@@ -15,7 +15,13 @@ import pytest
 import profframe
 from profframe import cli, schema
 from profframe.cli import keeping
-from profframe.errors import AnswerError, NoTraceFoundError, SourceError, StoreError
+from profframe.errors import (
+    AnswerError,
+    NoTraceFoundError,
+    SourceError,
+    StoreError,
+    without_secrets_of,
+)
 from profframe.query.catalogue import find, reads
 from profframe.query.header import Answer
 from profframe.remote import file_systems
@@ -619,3 +625,10 @@ class TestCatalogue:
         counted.rm("/b/store/run=b", recursive=True)
         mend(Tree(catalogued))
         assert profframe.load(catalogued).traces["run"].to_list() == ["a"]
+
+
+def test_what_a_library_says_of_a_url_has_no_secrets() -> None:
+    url = "https://ada%40x:s3cr3t%21@host/a.json?X-Amz-Signature=3f8a9c&v=1"
+    said = "no ada@x:s3cr3t! at host, nor s3cr3t!, nor ada%40x:s3cr3t%21@host; 3f8a9c is v=1"
+    expected = "no *** at host, nor ***, nor ***@host; *** is v=1"
+    assert without_secrets_of(url, said) == expected
