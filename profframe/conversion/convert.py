@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import polars as pl
 
-from profframe import store as stores
 from profframe.conversion.bucket import destination
 from profframe.conversion.inputs import Item, Pattern, Source, as_list, items
 from profframe.conversion.keep import keep_present, questions
@@ -21,6 +20,7 @@ from profframe.conversion.scheduler import Batch, Progress
 from profframe.conversion.staging import Destination, Folder
 from profframe.errors import ParameterError, ProfframeError, explain_unknown_arguments
 from profframe.facts.kernel_categories import Categories
+from profframe.loaders.discovery import store_among
 from profframe.loaders.options import FLAGS, check_names, fact_options
 from profframe.query.selection import Text
 from profframe.show.frame import Frame
@@ -139,7 +139,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     check_numbers(executor, workers, threads)
     target, paths = destination(store), as_list(sources)
     names = None if keep is None else questions(keep)
-    if len(paths) == 1 and stores.is_store(Path(paths[0])):
+    if folder := store_among(paths):
         if facts.given or any(value is not None for value in (run, rank, pattern)):
             raise ParameterError(
                 "a store already has names and facts, so it takes none of run, rank, pattern, "
@@ -147,7 +147,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
             )
         if not isinstance(target, Folder):
             raise ParameterError(f"{os.fspath(store)}: a store can only be copied to a folder")
-        copied = _copy(Trace.from_store(paths[0]), target.root)
+        copied = _copy(Trace.from_store(folder.path), target.root)
         _keep(target, copied, names, None)
         return copied
     files = items(paths, run, rank, None if pattern is None else Pattern.of(pattern))

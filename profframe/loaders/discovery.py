@@ -93,17 +93,24 @@ def discover(source: object) -> LiveProfile | StoreFolder | Files:
     if live.knows(source):
         return LiveProfile(source)
     sources = paths_of(source)
-    if folder := _store(sources):
+    if folder := store_among(sources):
         return folder
     try:
         return trace_files(sources)
     except (NoTraceFoundError, ParameterError):
-        if folder := _store(sources):  # another process has made it meanwhile
+        if folder := store_among(sources):  # another process has made it meanwhile
             return folder
         raise
 
 
-def _store(sources: Sequence[Source]) -> StoreFolder | None:
+def store_among(sources: Sequence[Source]) -> StoreFolder | None:
+    """The store that a single source is, at a path or a URL; None for anything else.
+
+    Raises
+    ------
+    SourceError
+        A URL cannot be read.
+    """
     if len(sources) != 1 or not _may_be_store(sources[0]):
         return None
     try:
@@ -114,10 +121,10 @@ def _store(sources: Sequence[Source]) -> StoreFolder | None:
 
 
 def _may_be_store(source: Source) -> bool:
-    """Whether a look is worth it: a pattern or a page of a server is no folder."""
+    """Whether a look is worth it: a pattern is no folder, and a web server has only links."""
     if not isinstance(source, str) or not is_url(source) or Path(source).exists():
         return True
-    return not is_pattern(source, source) and (source.endswith("/") or not is_of_web(source))
+    return not is_of_web(source) and not is_pattern(source, source)
 
 
 def paths_of(source: object) -> list[Source]:

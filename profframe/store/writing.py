@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from profframe.errors import StoreError
+from profframe.remote.urls import is_url, local_path
 from profframe.store.catalogue.listing import listed
 from profframe.store.catalogue.upkeep import record
 from profframe.store.layout import (
@@ -162,6 +163,12 @@ def _write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str], *, repl
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[Path]:
     """The folder of a store, made if it does not exist."""
+    if isinstance(path, str) and is_url(path):
+        path = local_path(path) or path
+    if isinstance(path, str) and is_url(path) and not Path(path).exists():
+        raise StoreError(
+            f"{path}: a URL, where only convert writes a store (profframe convert TRACE -o URL)"
+        )
     root = Path(path)
     with store_errors(root):
         root.mkdir(parents=True, exist_ok=True)

@@ -632,3 +632,11 @@ def test_what_a_library_says_of_a_url_has_no_secrets() -> None:
     said = "no ada@x:s3cr3t! at host, nor s3cr3t!, nor ada%40x:s3cr3t%21@host; 3f8a9c is v=1"
     expected = "no *** at host, nor ***, nor ***@host; *** is v=1"
     assert without_secrets_of(url, said) == expected
+
+
+def test_a_store_is_copied_from_a_url_and_not_written_by_hand(store: Path, tmp_path: Path) -> None:
+    files = profframe.convert("counted://b/store", tmp_path / "copy")
+    assert files["status"].to_list() == ["written", "written"]
+    assert_same(content(store), content(tmp_path / "copy"))
+    with pytest.raises(StoreError, match="a URL, where only convert writes a store"):
+        profframe.load(store).to_parquet("counted://b/other")
