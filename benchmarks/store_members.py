@@ -8,7 +8,8 @@
 A member is a small trace of one rank, 100 ranks to a run. Its files are real: those of a loaded
 example with the name of another run in them, and empty tables are shared by hard links. Each store
 comes twice: with a folder for each rank, and with a pack for each run. Each measurement is in a
-process of its own; memory is its peak beyond that of ``import profframe``.
+process of its own that has done the same with a store of six members; memory is its peak beyond
+that of ``import profframe``, and beyond that of the small store.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def _template(ranks: int) -> Mapping[str, pa.Table]:
 
     trace = load(EXAMPLE, run=NAME, rank=0)
     empty = {name: table.arrow.empty_table() for name, table in schema.TABLES.items()}
-    tables = {name: trace._session.table(name)[:EVENTS] for name in OWN}
+    rows = {"events": trace.events.to_arrow(), "traces": trace.traces.to_arrow()}
+    tables = {name: schema.conform(name, rows[name][:EVENTS], NAME, 0) for name in OWN}
     return {
         name: pa.concat_tables(_of_rank(tables[name], rank) for rank in range(ranks))
         if name in OWN
@@ -269,17 +271,20 @@ def _measured(name: str, path: str) -> Mapping[str, float]:
     work, store = MEASUREMENTS[name], Path(path)
     bare = _peak_bytes()
     work(store.with_name("one"))  # imports and starts what takes its time once
+    small = _peak_bytes()
     start = time.perf_counter()
     kept = work(store)
     seconds = time.perf_counter() - start
     del kept
-    return {"seconds": seconds, "bytes": _peak_bytes() - bare}
+    peak = _peak_bytes()
+    return {"seconds": seconds, "bytes": peak - bare, "more_bytes": peak - small}
 
 
 def _peak_bytes() -> int:
     """Most memory of this process; what a new one has of `getrusage` is its parent's, too."""
-    [line] = [line for line in Path("/proc/self/status").open() if line.startswith("VmHWM")]
-    return int(line.split()[1]) * 1024
+    lines = Path("/proc/self/status").read_text().splitlines()
+    [peak] = [line for line in lines if line.startswith("VmHWM")]
+    return int(peak.split()[1]) * 1024
 
 
 def _in_process(name: str, path: Path) -> Mapping[str, float]:
@@ -313,15 +318,15 @@ def _print(
         exponents = _exponents(sizes, seconds)
         shown = " | ".join(f"{value:.3f} s" for value in seconds)
         print(f"| {name} | {shown} | {max(exponents):.2f} |")
-        memory = [row[name]["bytes"] for row in rows]
-        shown = " | ".join(f"{value / 1e6:.0f} MB" for value in memory)
+        memory = [(row[name]["bytes"] / 1e6, row[name]["more_bytes"] / 1e6) for row in rows]
+        shown = " | ".join(f"{value:.0f} MB, {more:.0f} MB" for value, more in memory)
         print(f"| its memory | {shown} | |")
         if max(exponents) > EXPONENT_LIMIT:
             problems.append(f"{name}: exponent {max(exponents):.2f}")
     last = rows[-1]
     if last["open"]["seconds"] > OPEN_LIMIT_S:
         problems.append(f"open: {last['open']['seconds']:.2f} s")
-    if last["open"]["bytes"] > MEMORY_LIMIT:
+    if last["open"]["more_bytes"] > MEMORY_LIMIT:
         problems.append("open: memory")
     if last["open one"]["seconds"] > ONE_LIMIT_S:
         problems.append(f"open one: {last['open one']['seconds']:.2f} s")

@@ -83,22 +83,14 @@ def listed(root: Path, runs: Collection[str] | None = None) -> Places:
     StoreError
         A pack is damaged.
     """
-    for _ in range(_LISTINGS if is_large(root) else 0):
-        state = of_catalogue(root, runs)
+    for _ in range(_LISTINGS):
+        state = of_catalogue(root, runs, above=FEW)
         if state is None or not len(state.places):
             break
         # Folders are removed only after their pack is published: so list the packs again.
         if {pack.name for pack in packs(root)} == state.packs:
             return state.places
     return PlaceList(places(root))
-
-
-def is_large(root: Path) -> bool:
-    """Whether a store has a catalogue of more than a few members."""
-    try:
-        return segments.number_of_rows(segments_of(root)) > FEW
-    except StoreError:
-        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +112,20 @@ class Catalogued:
     unknown: Sequence[str]
 
 
-def of_catalogue(root: Path, runs: Collection[str] | None = None) -> Catalogued | None:
+def of_catalogue(
+    root: Path, runs: Collection[str] | None = None, above: int = 0
+) -> Catalogued | None:
     """Folders of a store by its catalogue; None where it has to be walked.
 
     Parameters
     ----------
     root, runs
         As for `listed`.
+    above
+        Number of members of a store that is walked.
     """
     if remote(root) is not None:
-        return _of_commits(root, runs)
+        return _of_commits(root, runs, above)
     files = LocalSegments(root)
     if not any(segments.number_of(name) is not None for name in files.names()):
         return None
@@ -137,19 +133,25 @@ def of_catalogue(root: Path, runs: Collection[str] | None = None) -> Catalogued 
     if there is None:
         return None
     try:
-        rows = segments.latest(segments.read(files, LISTED, runs), ["folder", *_KEY])
-        if not rows["folder"].str.contains(_FOLDER).all():
+        contents = segments.read(files, LISTED, runs)
+        if contents.total <= above or not contents.rows["folder"].str.contains(_FOLDER).all():
             return None
-        return _compared(root, rows, *there)
+        rows, packed = contents.latest(), contents.packs
+        del contents
+        return _compared(root, rows, packed, *there)
     except StoreError:
         return None
 
 
-def _of_commits(root: Path, runs: Collection[str] | None) -> Catalogued | None:
+def _of_commits(root: Path, runs: Collection[str] | None, above: int) -> Catalogued | None:
     """Folders of a store below a URL, where the catalogue alone says what is there."""
-    rows = _checked(segments.members(segments_of(root), LISTED, runs))
-    if not rows["folder"].str.contains(_FOLDER).all():
+    try:
+        contents = segments.read(segments_of(root), LISTED, runs)
+    except StoreError:
         return None
+    if contents.total <= above or not contents.rows["folder"].str.contains(_FOLDER).all():
+        return None
+    rows = _checked(segments.latest(contents.rows, _KEY).filter(~pl.col("is_removed")))
     is_single = pl.col("folder").str.starts_with(_RUN)
     names = sorted({*rows.filter(~is_single)["folder"]}, key=manifest.age)
     ages = pl.DataFrame(
@@ -199,7 +201,11 @@ def _in_root(
 
 
 def _compared(
-    root: Path, rows: pl.DataFrame, times: Mapping[str, int], packed: frozenset[str]
+    root: Path,
+    rows: pl.DataFrame,
+    catalogued: frozenset[str],
+    times: Mapping[str, int],
+    packed: frozenset[str],
 ) -> Catalogued | None:
     is_single = pl.col("folder").str.starts_with(_RUN)
     singles, untrusted = _singles(rows.filter(is_single), times)
@@ -207,12 +213,12 @@ def _compared(
     if walked is None:
         return None
     of_packs = rows.filter(~is_single & pl.col("folder").is_in(packed))
-    fresh = sorted(packed - {*of_packs["folder"].unique()}, key=manifest.age)
-    fresh_packs = _fresh_packs(root, fresh, of_packs["folder"].unique())
+    fresh = sorted(packed - catalogued, key=manifest.age)
+    fresh_packs = _fresh_packs(root, fresh, packed & catalogued)
     if fresh_packs is None:
         return None
     singles = pl.concat([singles, walked])
-    if len(packed) and singles["run"].null_count():
+    if packed and singles["run"].null_count():
         return None
     replaced, members = fresh_packs
     singles, of_packs = _not_replaced(root, singles, of_packs, replaced)
@@ -246,7 +252,8 @@ def _singles(rows: pl.DataFrame, times: Mapping[str, int]) -> tuple[pl.DataFrame
     )
     is_same = pl.col("run_checksum") == pl.col("checksum").fill_null(0)
     trusted = states.join(sums, "of_run", "left").filter(is_same).select("of_run")
-    live = live.join(trusted, "of_run", "semi")
+    if len(trusted) < len(states):
+        live = live.join(trusted, "of_run", "semi")
     others = actual.join(trusted, "of_run", "anti")["of_run"].sort().to_list()
     return _checked(live).select(*SINGLES), others
 

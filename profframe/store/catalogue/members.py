@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from profframe.store.catalogue import segments
-from profframe.store.catalogue.listing import is_large, of_catalogue
+from profframe.store.catalogue.listing import FEW, of_catalogue
 from profframe.store.catalogue.remote_segments import segments_of
 from profframe.store.catalogue.rows import as_table, rows_of
 
@@ -43,11 +43,10 @@ def members(root: Path, runs: Collection[str] | None = None) -> pl.DataFrame | N
     >>> members(Path("no/such/store")) is None
     True
     """
-    state = of_catalogue(root, runs) if is_large(root) else None
+    state = of_catalogue(root, runs, above=FEW)
     if state is None:
         return None
-    of_segments = segments.read(segments_of(root), runs=runs)
-    rows = segments.latest(of_segments, _KEY).filter(~pl.col("is_removed"))
+    rows = segments.read(segments_of(root), runs=runs).latest().filter(~pl.col("is_removed"))
     singles, packed = state.places.singles, state.places.packed.filter("is_visible")
     of_folder = pl.col("folder").str.extract(r"^([^/]*)").is_in(state.unknown)
     catalogued = pl.concat(
@@ -58,7 +57,7 @@ def members(root: Path, runs: Collection[str] | None = None) -> pl.DataFrame | N
     )
     unknown = [
         row
-        for place in state.places
+        for place in (state.places if state.unknown else ())
         if not {place.folder.name, place.folder.parent.name}.isdisjoint(state.unknown)
         for row in rows_of(root, place)
     ]

@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 
 from profframe.errors import StoreError
 from profframe.store.layout import CATALOGUE
+from profframe.store.manifest import PACK
 from profframe.store.parquet import reading
 from profframe.system.drafts import draft
 
@@ -79,11 +80,14 @@ are words. ``bytes`` of a packed member are its share by events.
 VERSION: Final = b"1"
 _VERSION_KEY: Final = b"profframe.catalogue_version"
 _FOLDS_KEY: Final = b"profframe.folds"
+_PACKS_KEY: Final = b"profframe.packs"
 _NAME: Final = re.compile(r"([0-9]{8,18})-[0-9a-f]{16}\.parquet", re.ASCII)
 DRAFT: Final = ".tmp-"
 """Prefix of a segment at work."""
 _ROW_GROUP: Final = 4096
 """Rows per row group: a run is read of few of them, and footers stay small."""
+_AT_ONCE: Final = 4
+"""Row groups that are read at once."""
 _MANY: Final = 16
 """From so many segments on they are folded by who adds one."""
 _TOMBSTONE_NS: Final = 24 * 3600 * 10**9
@@ -173,7 +177,14 @@ class Segment:
     place: str
     file: pq.ParquetFile
 
-    def rows(self, columns: Sequence[str], runs: Sequence[str] | None = None) -> pa.Table:
+    @property
+    def packs(self) -> frozenset[str]:
+        """Names of the packs that its rows are of."""
+        return frozenset(_names_in(self.file, _PACKS_KEY, self.place))
+
+    def rows(
+        self, columns: Sequence[str], runs: Sequence[str] | None = None
+    ) -> Iterator[pl.DataFrame]:
         """Some columns of its rows, maybe only of row groups that can have some runs."""
         with reading(self.place):
             groups = [
@@ -181,20 +192,26 @@ class Segment:
                 for number in range(self.file.num_row_groups)
                 if runs is None or _may_have(self.file.metadata.row_group(number), runs)
             ]
-            rows = self.file.read_row_groups(groups, [*columns], use_threads=False)
-            rows.validate(full=True)
-            expected = pa.schema([COLUMNS.field(name) for name in columns])
-            rows = rows.select(expected.names).cast(expected)
-            for field in expected:
-                if not field.nullable and rows[field.name].null_count:
-                    raise ValueError(f"a member without {field.name}")
-            if runs is None:
-                return rows
-            return rows.filter(pc.is_in(rows["run"], pa.array(runs, pa.string())))
+            for start in range(0, len(groups), _AT_ONCE):
+                rows = self._checked(groups[start : start + _AT_ONCE], columns)
+                if runs is not None:
+                    rows = rows.filter(pc.is_in(rows["run"], pa.array(runs, pa.string())))
+                yield _frame(rows)
+
+    def _checked(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
+        rows = self.file.read_row_groups(groups, [*columns], use_threads=False)
+        rows.validate(full=True)
+        expected = pa.schema([COLUMNS.field(name) for name in columns])
+        rows = rows.select(expected.names).cast(expected)
+        for field in expected:
+            if not field.nullable and rows[field.name].null_count:
+                raise ValueError(f"a member without {field.name}")
+        return rows
 
 
 def _may_have(group: pq.RowGroupMetaData, runs: Sequence[str]) -> bool:
-    bounds = group.column(0).statistics
+    column = group.column(0)
+    bounds = column.statistics if column.path_in_schema == "run" else None
     if bounds is None or not bounds.has_min_max:
         return True
     return any(bounds.min <= run <= bounds.max for run in runs)
@@ -220,11 +237,37 @@ def in_order(names: Iterable[str]) -> list[str]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What segments have.
+
+    Attributes
+    ----------
+    rows
+        Every row that was read, also of removed members and of folders that are gone.
+    packs
+        Names of all packs that any row is of.
+    total
+        Number of all rows.
+    are_latest
+        Whether each is known to be the latest of its folder and member: all are of one segment.
+    """
+
+    rows: pl.DataFrame
+    packs: frozenset[str]
+    total: int
+    are_latest: bool
+
+    def latest(self) -> pl.DataFrame:
+        """The latest row of each folder and member."""
+        return self.rows if self.are_latest else latest(self.rows, ["folder", "run", "rank"])
+
+
 def read(
     files: SegmentFiles,
     columns: Sequence[str] = COLUMNS.names,
     runs: Iterable[str] | None = None,
-) -> pl.DataFrame:
+) -> Contents:
     """Rows of all segments that count, the latest last.
 
     Parameters
@@ -238,8 +281,8 @@ def read(
 
     Returns
     -------
-    polars.DataFrame
-        Every row, also of removed members and of folders that are gone.
+    Contents
+        Its rows are of these columns and runs.
 
     Raises
     ------
@@ -247,19 +290,16 @@ def read(
         A segment is damaged, or of another version of the catalogue.
     """
     names = None if runs is None else [*runs]
-    parts = _with_segments(files, lambda segments: [s.rows(columns, names) for s in segments])
-    return _frame(pa.schema([COLUMNS.field(name) for name in columns]), parts)
+    types = pa.schema([COLUMNS.field(name) for name in columns])
 
+    def contents(segments: Sequence[Segment]) -> Contents:
+        packs = frozenset().union(*(segment.packs for segment in segments))
+        total = sum(segment.file.metadata.num_rows for segment in segments)
+        frames = [frame for segment in segments for frame in segment.rows(columns, names)]
+        rows = pl.concat([_frame(types.empty_table()), *frames])
+        return Contents(rows, packs, total, len(segments) < 2)
 
-def number_of_rows(files: SegmentFiles) -> int:
-    """Number of rows of all segments that count; only footers are read.
-
-    Raises
-    ------
-    StoreError
-        A segment is damaged.
-    """
-    return _with_segments(files, lambda s: sum(int(one.file.metadata.num_rows) for one in s))
+    return _with_segments(files, contents)
 
 
 def members(
@@ -288,7 +328,7 @@ def members(
     """
     needed = [*dict.fromkeys((*columns, "run", "rank", "is_removed"))]
     return (
-        latest(read(files, needed, runs), ["run", "rank"])
+        latest(read(files, needed, runs).rows, ["run", "rank"])
         .filter(~pl.col("is_removed"))
         .sort("run", "rank")
         .select(columns)
@@ -372,14 +412,15 @@ def _to_fold(segments: Sequence[Segment], present: set[str], all_of_them: bool) 
         picked.append(segment)
         count += number
     picked.reverse()
-    folded = {name for s in picked for name in _folded_by(s.file, s.place) & present}
-    tables = [segment.rows(COLUMNS.names) for segment in picked]
+    folded = {n for s in picked for n in _names_in(s.file, _FOLDS_KEY, s.place) & present}
+    frames = [frame for segment in picked for frame in segment.rows(COLUMNS.names)]
+    rows = pl.concat([_frame(COLUMNS.empty_table()), *frames])
     names = in_order(folded | {segment.name for segment in picked})
-    return _Part(names, _frame(COLUMNS, tables), len(picked) == len(segments))
+    return _Part(names, rows, len(picked) == len(segments))
 
 
-def _frame(columns: pa.Schema, tables: Iterable[pa.Table]) -> pl.DataFrame:
-    frame = pl.from_arrow(pa.concat_tables([columns.empty_table(), *tables]))
+def _frame(rows: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)  # noqa: S101 - for the type checker
     return frame
 
@@ -422,20 +463,20 @@ def _opened(files: SegmentFiles) -> Iterator[list[Segment]]:
             stream = stack.enter_context(files.open(name))
             with reading(place):
                 file = stack.enter_context(pq.ParquetFile(stream))
-            folded |= _folded_by(file, place)
+            folded |= _names_in(file, _FOLDS_KEY, place)
             segments.append(Segment(name, place, file))
         yield [segment for segment in reversed(segments) if segment.name not in folded]
 
 
-def _folded_by(file: pq.ParquetFile, place: str) -> set[str]:
-    """Names of the segments that one has folded."""
+def _names_in(file: pq.ParquetFile, key: bytes, place: str) -> set[str]:
+    """Names that the metadata of a segment lists."""
     with reading(place):
         metadata = file.metadata.metadata or {}
         if metadata.get(_VERSION_KEY) != VERSION:
             raise ValueError("not a catalogue of this version of profframe")
-        names = json.loads(metadata.get(_FOLDS_KEY, b"[]"))
+        names = json.loads(metadata.get(key, b"[]"))
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ValueError("it folds what is no segment")
+            raise ValueError(f"{key.decode()} lists what is no name")
         return set(names)
 
 
@@ -480,10 +521,19 @@ def _encoded(rows: pa.Table, folds: Sequence[str]) -> bytes:
         store_schema=False,
     ) as writer:
         writer.add_key_value_metadata(
-            {_VERSION_KEY: VERSION, _FOLDS_KEY: json.dumps([*folds]).encode()}
+            {
+                _VERSION_KEY: VERSION,
+                _FOLDS_KEY: json.dumps([*folds]),
+                _PACKS_KEY: json.dumps(_packs_of(table)),
+            }
         )
         writer.write_table(table, _ROW_GROUP)
     return buffer.getvalue()
+
+
+def _packs_of(rows: pa.Table) -> list[str]:
+    folders = pc.unique(rows["folder"])
+    return sorted(folders.filter(pc.starts_with(folders, PACK)).to_pylist())
 
 
 def _last_number(names: Sequence[str]) -> int:

@@ -115,7 +115,7 @@ def mend(root: Path) -> None:
 
 def _rows_by_run(root: Path, runs: list[str]) -> dict[str, Rows]:
     """Rows that the catalogue has of the folders of some runs."""
-    rows = segments.latest(segments.read(LocalSegments(root), LISTED), ["folder", "run", "rank"])
+    rows = segments.read(LocalSegments(root), LISTED).latest()
     of_run = pl.col("folder").str.extract(r"^([^/]*)").alias("of_run")
     rows = rows.with_columns(of_run).filter(~pl.col("is_removed"), pl.col("of_run").is_in(runs))
     by_run: dict[str, Rows] = defaultdict(list)
