@@ -2473,9 +2473,62 @@ SAMPLED: Final = (
     ),
 )
 
+UPGRADED: Final = (
+    Mutant(
+        "U1",
+        "the oldest schema that opens is refused",
+        "profframe/store/versions.py",
+        "OLDEST <= number <= schema.SCHEMA_VERSION",
+        "OLDEST < number <= schema.SCHEMA_VERSION",
+        "tests/unit/test_old_stores.py::TestOpening::test_it_verifies",
+    ),
+    Mutant(
+        "U2",
+        "a newer schema opens",
+        "profframe/store/versions.py",
+        "number is not None and OLDEST <= number <= schema.SCHEMA_VERSION",
+        "number is not None and OLDEST <= number <= schema.SCHEMA_VERSION + 1",
+        "tests/unit/test_old_stores.py::TestRefused::test_newer_ones",
+    ),
+    Mutant(
+        "U3",
+        "bytes that were computed for kernels count as the source's",
+        "profframe/facts/stored_facts.py",
+        "pa.array(_MOVED))",
+        'pa.array([*_MOVED, "kernel"]))',
+        "tests/unit/test_stored_facts.py::test_bytes_of_copies_alone_are_of_the_source",
+    ),
+    Mutant(
+        "U4",
+        "what was written while a trace was upgraded is lost",
+        "profframe/conversion/member_upgrade.py",
+        "if layout.identity(store_.root / member.folder) != member.identity:",
+        "if False and layout.identity(store_.root / member.folder) != member.identity:",
+        "tests/unit/test_old_stores.py::TestInterrupted::test_what_is_written_meanwhile_stays",
+    ),
+    Mutant(
+        "U5",
+        "a source that has changed is read",
+        "profframe/conversion/member_upgrade.py",
+        "if content is None or layout.checksum(Path(source)) != content:",
+        "if content is None:",
+        "tests/unit/test_old_stores.py::TestUpgrade::test_a_source_that_changed_is_not_read",
+    ),
+    Mutant(
+        "U6",
+        "a column that was renamed twice is looked for by its second name",
+        "profframe/store/schema_steps.py",
+        "names |= {new: names.pop(old, old) for new, old in renamed}",
+        "names |= {new: old for new, old in renamed}",
+        "tests/unit/test_old_stores.py::TestSteps::"
+        "test_a_column_that_was_renamed_twice_has_its_first_name",
+    ),
+)
+"""Boundaries of stores of older schemas, and of their upgrade."""
 MUTANTS: Final = (
     *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B, *PLANS,
     *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD, *SERVED, *COMPILED, *INSPECTED, *ROCPROF, *SAMPLED,
+    *UPGRADED,
 )  # fmt: skip
 
 

@@ -362,6 +362,7 @@ def store_compact(path: str) -> None:
     is_flag=True,
     help="Traces without a record of their options, as to_parquet writes them, had none.",
 )
+@click.option("--no-sources", is_flag=True, help="Read no file that the store names.")
 @with_output
 def store_upgrade(
     path: str,
@@ -369,6 +370,7 @@ def store_upgrade(
     workers: int | None,
     dask: str | None,
     default_options: bool,
+    no_sources: bool,
     output: OutputOptions,
 ) -> int:
     """Upgrade a store to the tables and facts of this profframe.
@@ -396,6 +398,7 @@ def store_upgrade(
             lambda done, total: bar(done, total, "upgrading"),
             workers=workers,
             default_options=default_options,
+            sources=not no_sources,
         )
     if output.is_asked_for:
         output.emit(traces, lambda _: terminal.table(traces, None))

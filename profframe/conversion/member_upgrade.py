@@ -46,7 +46,8 @@ _OF_UPGRADES: Final = ("another_version", "older_schema", "derived_anew", "lost_
 class Member:
     """A (run, rank) of a store in a folder, as it was when it was listed.
 
-    ``default_options`` says that a trace without a record of its options was loaded without any.
+    ``default_options`` says that a trace without a record of its options was loaded without any,
+    ``sources`` that its source may be read.
     """
 
     store: str
@@ -55,6 +56,7 @@ class Member:
     folder: str
     identity: str
     default_options: bool = False
+    sources: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ def _upgraded(member: Member) -> Upgrade:
     record = next((one for one in records if (one.run, one.rank) == key), None)
     if record is None:
         raise StoreError(f"{folder.root / member.folder}: removed or damaged meanwhile")
-    way = way_of(folder, record, default_options=member.default_options)
+    way = way_of(folder, record, default_options=member.default_options, sources=member.sources)
     result = Upgrade(*key, way.status, record.schema, record.facts, record.source, reason=way.words)
     is_old = record.schema != schema.SCHEMA_VERSION
     if way.status == "current" or (way.status == "kept" and not is_old):
@@ -148,7 +150,9 @@ def _is_unchanged(store_: Folder, member: Member) -> bool:
     return member.folder == own or not store_.has(f"{own}/traces.parquet")
 
 
-def way_of(folder: Folder, record: Record, *, default_options: bool = False) -> Way:
+def way_of(
+    folder: Folder, record: Record, *, default_options: bool = False, sources: bool = True
+) -> Way:
     """What to do with a trace.
 
     Parameters
@@ -159,6 +163,8 @@ def way_of(folder: Folder, record: Record, *, default_options: bool = False) -> 
         The trace in it.
     default_options
         Whether one without a record of its options was loaded without any.
+    sources
+        Whether its source may be read.
     """
     version = record.schema or OLDEST
     if version == schema.SCHEMA_VERSION and record.facts == facts_version():
@@ -171,7 +177,7 @@ def way_of(folder: Folder, record: Record, *, default_options: bool = False) -> 
     lacking = "; ".join(_unread(folder, record, version)) or None
     if reason is None and lacking is None:
         return Way("derived")
-    files, unread = _sources(record, traces, options)
+    files, unread = _sources(record, traces, options, may_read=sources)
     if files:
         return Way("read", reason or lacking, files)
     return Way("kept" if reason else "derived", reason or lacking, unread=unread)
@@ -215,9 +221,9 @@ def _unread(folder: Folder, record: Record, version: int) -> Iterator[str]:
     for step in steps_since(version):
         if text := step.reread.get(record.format or ""):
             yield f"schema {step.version} has {text}, which were not read"
-        for name in sorted(step.from_source.intersection(present)):
-            if _count(folder, record, name):
-                yield f"schema {step.version} has {', '.join(step.added[name])} of {name}"
+        names = sorted(step.from_source.intersection(present))
+        if tables := [name for name in names if _count(folder, record, name)]:
+            yield f"schema {step.version} has new columns of {', '.join(tables)}"
 
 
 def _count(folder: Folder, record: Record, name: str) -> int:
@@ -225,9 +231,15 @@ def _count(folder: Folder, record: Record, name: str) -> int:
 
 
 def _sources(
-    record: Record, traces: Mapping[str, Any], options: Mapping[str, Any] | None
+    record: Record,
+    traces: Mapping[str, Any],
+    options: Mapping[str, Any] | None,
+    *,
+    may_read: bool,
 ) -> tuple[tuple[Path, ...], str | None]:
     """Its source files, if they are as they were and would be read in the same way; or why not."""
+    if not may_read:
+        return (), "its source is not to be read"
     if options is None or not _is_reproducible(options):
         return (), "its source cannot be read in the same way again: run profframe convert"
     hashes = [(record.source, traces["content_hash"])]

@@ -55,6 +55,7 @@ def upgrade(
     *,
     workers: int | None = None,
     default_options: bool = False,
+    sources: bool = True,
 ) -> pl.DataFrame:
     """Upgrade a store to the tables and facts of this profframe, without its sources.
 
@@ -77,6 +78,9 @@ def upgrade(
     default_options
         Whether traces without a record of their options, as `Trace.to_parquet` writes them, were
         loaded without any: their facts are derived anew, too.
+    sources
+        Whether sources may be read. The store names them: a store from somebody else can have any
+        file of this machine opened and compared with a checksum.
 
     Returns
     -------
@@ -114,7 +118,7 @@ def upgrade(
     root = _root_of(store)
     target = Folder(root)
     target.prepare()
-    members, rows = _members(root, default_options=default_options)
+    members, rows = _members(root, default_options=default_options, sources=sources)
     with target.at_work(), _engine(executor, len(members), workers) as engine:
         for done, row in enumerate(_results(engine, members), 1):
             rows.append(row)
@@ -132,7 +136,9 @@ def _root_of(path: str | os.PathLike[str]) -> Path:
     return root
 
 
-def _members(root: Path, *, default_options: bool) -> tuple[list[Member], list[Upgrade]]:
+def _members(
+    root: Path, *, default_options: bool, sources: bool
+) -> tuple[list[Member], list[Upgrade]]:
     """What to upgrade, and the failures of damaged folders."""
     members: list[Member] = []
     failed: list[Upgrade] = []
@@ -149,7 +155,7 @@ def _members(root: Path, *, default_options: bool) -> tuple[list[Member], list[U
             failed += [Upgrade(run, rank, "failed", reason=str(error)) for run, rank in place.names]
             continue
         members += [
-            Member(str(root), run, rank, folder, place.identity, default_options)
+            Member(str(root), run, rank, folder, place.identity, default_options, sources)
             for run, rank in keys
         ]
     return members, failed
@@ -157,10 +163,11 @@ def _members(root: Path, *, default_options: bool) -> tuple[list[Member], list[U
 
 def _results(engine: Executor, members: Sequence[Member]) -> Iterator[Upgrade]:
     """The results, as they come; few tasks wait at once."""
+    most = 1 if isinstance(engine, InlineExecutor) else _AT_ONCE
     rest = iter(members)
     running: dict[Future[Upgrade], Member] = {}
     while True:
-        for member in islice(rest, _AT_ONCE - len(running)):
+        for member in islice(rest, most - len(running)):
             running[engine.submit(upgrade_member, member)] = member
         if not running:
             return

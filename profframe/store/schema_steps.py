@@ -115,9 +115,9 @@ def old_names(table: str, version: int) -> Mapping[str, str]:
     """
     names: dict[str, str] = {}
     for step in steps_since(version):
-        renamed = step.renamed.get(table, {})
         # A column that was renamed before has its first name in the file.
-        names = {**names, **{new: names.pop(old, old) for new, old in renamed.items()}}
+        renamed = step.renamed.get(table, {}).items()
+        names |= {new: names.pop(old, old) for new, old in renamed}
     return names
 
 

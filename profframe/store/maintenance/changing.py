@@ -297,7 +297,7 @@ def _pack(
 def _check_is_current(root: Path, place: Place) -> None:
     """Raise an error for a folder that is damaged, or of a schema that a pack does not have."""
     version = store.check_folder(root, place).schema
-    if version < schema.SCHEMA_VERSION:
+    if version < schema.SCHEMA_VERSION and (place.visible or not place.members):
         raise StoreError(
             f"{place.folder}: of schema version {version}, a pack is written in version "
             f"{schema.SCHEMA_VERSION}: run `profframe store upgrade {root}` first"
