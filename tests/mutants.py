@@ -2525,10 +2525,44 @@ UPGRADED: Final = (
     ),
 )
 """Boundaries of stores of older schemas, and of their upgrade."""
+
+DIVIDED: Final = (
+    Mutant(
+        "Z1",
+        "the finest unit counts, not the coarsest that a parameter leaves",
+        "profframe/query/header.py",
+        "return max([self.unit, *units], key=UNITS.index)",
+        "return min([self.unit, *units], key=UNITS.index)",
+        "tests/unit/test_dividing.py::TestHeader::test_it_is_read_and_written_alike",
+    ),
+    Mutant(
+        "Z2",
+        "rows of parts are sorted as if NULL came last everywhere",
+        "profframe/query/division.py",
+        "nulls_last=[key.nulls_last for key in of],",
+        "nulls_last=[True for key in of],",
+        "tests/unit/test_dividing.py::TestOrder::test_rows_that_tie_keep_the_order_of_parts",
+    ),
+    Mutant(
+        "Z3",
+        "a part is sent with the whole that it was taken from",
+        "profframe/query/session.py",
+        "        return replace(part, full=None)\n",
+        "        return replace(part, full=self.full)\n",
+        "tests/unit/test_dividing.py::TestParts::test_a_part_knows_nothing_of_the_rest",
+    ),
+    Mutant(
+        "Z4",
+        "the sum of what a share has so far is of the last run alone",
+        "profframe/trace/parts.py",
+        "            events += of_run\n",
+        "            events = of_run\n",
+        "tests/unit/test_dividing.py::TestParts::test_shares_are_whole_runs_or_ranks_of_one",
+    ),
+)
+
 MUTANTS: Final = (
-    *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B, *PLANS,
-    *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD, *SERVED, *COMPILED, *INSPECTED, *ROCPROF, *SAMPLED,
-    *UPGRADED,
+    *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B, *PLANS, *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD, *SERVED, *COMPILED, *INSPECTED, *ROCPROF, *SAMPLED, *UPGRADED, *DIVIDED,
 )  # fmt: skip
 
 

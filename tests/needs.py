@@ -43,6 +43,7 @@ PACKAGES: Final = MappingProxyType(
         "jinja2": "jinja2",
         "jsonschema": "jsonschema",
         "jupytext": "jupytext",
+        "loky": "loky",
         "mcp": "mcp>=2.3",
         "moto": "moto[s3]>=5.1",
         "nbclient": "nbclient",

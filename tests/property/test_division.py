@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe import schema
@@ -31,7 +31,6 @@ from tests.members import few
 
 CASES = Path(__file__).parent.parent / "sql" / "cases"
 ANSWERS = selects()
-SLOW = {"advice"}
 KEPT = (
     *("self_times", "kernels", "launches", "roofline", "sequences", "stragglers", "collectives"),
     *("collectives.size", "memory_peak.block", "recompute", "time_breakdown.combination", "runs"),
@@ -147,7 +146,6 @@ def check(answer: Answer, trace: Trace, given: Mapping[str, Any]) -> None:
     "answer", few(ANSWERS, [a for a in ANSWERS if a.name in KEPT]), ids=name_of
 )
 def test_the_rows_of_parts_are_those_of_the_whole(answer: Answer) -> None:
-    @settings(max_examples=2 if answer.name in SLOW else settings.default.max_examples)
     @given(questions(answer))
     def of_drawn(question: tuple[Trace, dict[str, Any]]) -> None:
         check(answer, *question)

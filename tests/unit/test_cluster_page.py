@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 from contextlib import chdir
 from pathlib import Path
 
@@ -26,8 +27,7 @@ AGREE = """
     table = by_pyarrow.select(["run", "rank", "name", "self_ns_sum"]).to_pylist()
     assert sorted(tuple(row.values()) for row in table) == expected
     whole = profframe.load("store").self_times()
-    keys = ["run", "rank", "name", "kind"]
-    assert together.sort(keys).equals(whole.sort(keys))
+    assert together.equals(whole)
     top = whole.group_by("name").agg(pl.col("self_ns").sum()).sort(
         ["self_ns", "name"], descending=[True, False]
     )
@@ -37,13 +37,9 @@ AGREE = """
 
 
 def script() -> str:
-    """The Python of the page as one module; only its functions are of the workers, too."""
+    """The Python of the page as one script, which needs no guard."""
     code = "".join(block for language, block in BLOCKS if language == "python")
-    functions = re.findall(r"^def .*?(?=^\S)", code, re.DOTALL | re.MULTILINE)
-    for function in functions:
-        code = code.replace(function, "")
-    main = "".join(f"    {line}\n" for line in code.splitlines())
-    return "import profframe\n" + "".join(functions) + "if __name__ == '__main__':\n" + main + AGREE
+    return code + textwrap.dedent(AGREE)
 
 
 @pytest.fixture(scope="module")

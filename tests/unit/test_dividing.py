@@ -322,6 +322,8 @@ class TestParts:
             [("a", 1)],
             [("b", 0)],
         ]
+        half = {run: [90_000] for run in "abc"}
+        assert shares(half, 1) == [[("a", 0), ("b", 0)], [("c", 0)]]
         assert shares({"a": [small, small], "b": [small]}, 1) == [[("a", 0), ("a", 1), ("b", 0)]]
         assert shares({"a": [small] * 3, "b": [small]}, 2) == [
             [("a", 0), ("a", 1)],
