@@ -2561,8 +2561,59 @@ DIVIDED: Final = (
     ),
 )
 
+KEPT: Final = (
+    Mutant(
+        "KA1",
+        "kept rows are read whatever the events are",
+        "profframe/store/kept_answers.py",
+        "if {*present.values()} == {*record.members}:\n                chosen",
+        "if record.members:\n                chosen",
+        "tests/unit/test_kept_answers.py::test_a_run_that_was_written_again_is_computed",
+    ),
+    Mutant(
+        "KA2",
+        "a run of which a removal left some ranks has no history",
+        "profframe/store/kept_answers.py",
+        "{*self.identities.get(component(run), {}).values()} <= {*record.members}",
+        "component(run) not in self.identities",
+        "tests/unit/test_kept_answers.py::test_a_removal_that_was_killed",
+    ),
+    Mutant(
+        "KA3",
+        "rows of another version of an answer are read",
+        "profframe/store/kept_answers.py",
+        "if record.answers.get(answer) == key",
+        "if answer in record.answers",
+        "tests/unit/test_kept_answers.py::test_other_sql_is_asked_again",
+    ),
+    Mutant(
+        "KA4",
+        "rows with default parameters answer for all parameters",
+        "profframe/trace/kept_rows.py",
+        "value is None or (key in defaults",
+        "value is None or key in defaults or (key in defaults",
+        "tests/unit/test_kept_answers.py::test_default_parameters",
+    ),
+    Mutant(
+        "KA5",
+        "a file that changed a moment ago is finished",
+        "profframe/conversion/arrivals.py",
+        "is_still = now_s - file.since_s >= self._pause_s",
+        "is_still = now_s > file.since_s",
+        "tests/batch/test_watch.py::test_a_file_is_finished_once_it_is_still",
+    ),
+    Mutant(
+        "KA6",
+        "a late rank does not join the run of its program",
+        "profframe/conversion/scheduler.py",
+        "return [published.get(name, name) for name in names]",
+        "return [*names]",
+        "tests/batch/test_watch.py::test_another_program_in_the_folder_has_its_own_run",
+    ),
+)
+
 MUTANTS: Final = (
-    *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B, *PLANS, *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD, *SERVED, *COMPILED, *INSPECTED, *ROCPROF, *SAMPLED, *UPGRADED, *DIVIDED,
+    *SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS, *GATES, *PLANTED_3A, *PLANTED_3B, *PLANS, *GENERATED, *DRAWN_AGAIN, *DRAWN_THIRD, *SERVED, *COMPILED, *INSPECTED, *ROCPROF, *SAMPLED, *UPGRADED, *DIVIDED, *KEPT,
 )  # fmt: skip
 
 

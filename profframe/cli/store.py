@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
@@ -58,6 +60,7 @@ _keep = click.option(
     callback=_comma_separated,
     help="Answers, or files of SQL, to keep of each run besides the usual ones.",
 )
+_GRACE_S: Final = 1.5
 _AGES: Final = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
@@ -172,13 +175,13 @@ def _watch(
     ):
         try:
             for files in watch([*sources], output, executor, **options):
+                statuses = files["status"].to_list()
+                converted += sum(status in {"written", "joined"} for status in statuses)
+                failed += statuses.count("failed")
                 for line in store_text.arrivals(files):
                     click.echo(visible(line))
                 for error in store_text.errors(files):
                     complain(error)
-                statuses = files["status"].to_list()
-                converted += sum(status in {"written", "joined"} for status in statuses)
-                failed += statuses.count("failed")
         except SystemExit:
             pass
         finally:
@@ -188,9 +191,15 @@ def _watch(
 
 @contextmanager
 def _ending_at_once() -> Iterator[None]:
-    """Let SIGTERM end the block like an error, so that it leaves nothing behind."""
+    """Let SIGTERM end the block like an error, so that it leaves nothing behind; soon at any rate.
+
+    What is left if a library holds it up is removed by the next process that writes there.
+    """
 
     def end(*_: object) -> None:
+        timer = threading.Timer(_GRACE_S, os._exit, (0,))
+        timer.daemon = True
+        timer.start()
         raise SystemExit
 
     before = signal.signal(signal.SIGTERM, end)

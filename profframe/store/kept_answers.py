@@ -20,11 +20,11 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import time
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -483,8 +483,10 @@ def fold(
         if run not in without:
             by_run[run] = [*_of_same_members(kept, record)]
     write(root, _merged(kept, by_run, is_current=True))
-    for name in names:
-        shutil.rmtree(root / KEPT / name, ignore_errors=True)
+    with store_errors(root), temporary(root) as aside:
+        for name in names:  # hidden as a whole: a removal that is killed leaves no part of one
+            with suppress(FileNotFoundError):
+                (root / KEPT / name).rename(aside / name)
     return len(names)
 
 

@@ -19,6 +19,7 @@ FUZZERS: Final = (
     ("endings", 2, 200, 400),
     ("execution_traces", 6, 5000, LIMIT_S),
     ("interrupts", 1, 60, 180),
+    ("kept_kills", 1, 120, 300),
     ("kills", 1, 160, 300),
     ("manifests", 8, 1500, LIMIT_S),
     ("nccl_lines", 12, 5000, LIMIT_S),

@@ -43,12 +43,19 @@ def job(slow: int = 100) -> Trace:
     return trace_of(rows, traces=traces)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four runs with kept answers."""
-    job().to_parquet(tmp_path / "store")
-    keep(tmp_path / "store")
-    return tmp_path / "store"
+    folder = tmp_path_factory.mktemp("made")
+    job().to_parquet(folder)
+    keep(folder)
+    return folder
+
+
+@pytest.fixture
+def store(made: Path, tmp_path: Path) -> Path:
+    """The same to change; copied with its times, by which its folders are known."""
+    return Path(shutil.copytree(made, tmp_path / "store"))
 
 
 def asked(trace: Trace) -> list[pl.DataFrame]:
