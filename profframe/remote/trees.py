@@ -19,7 +19,13 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final, cast
 
-from profframe.errors import ProfframeError, SourceError, StoreError, without_secrets
+from profframe.errors import (
+    MissingExtraError,
+    ProfframeError,
+    SourceError,
+    StoreError,
+    without_secrets,
+)
 from profframe.remote.file_systems import (
     file_system,
     is_other_version,
@@ -71,15 +77,15 @@ class Tree:
     def __init__(self, url: str) -> None:
         self._url = url
         self.shown = without_secrets(url).rstrip("/")
-        with self.errors():
-            self.files, root = file_system(url)
-            self.files.invalidate_cache()
-        self.root = str(root).rstrip("/")
         self._folders: dict[str, _Folder] = {}
         self._tails: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
         self._failures: list[StoreError] = []
         self._lock = threading.Lock()
         self._is_whole = False
+        with self.errors():
+            self.files, root = file_system(url)
+            self.files.invalidate_cache()
+        self.root = str(root).rstrip("/")
 
     def __reduce__(self) -> tuple[type[Tree], tuple[str], dict[str, Any]]:
         return type(self), (self._url,), {"_folders": self._folders, "_is_whole": self._is_whole}
@@ -222,6 +228,8 @@ class Tree:
             if "FileExpired" in type(error).__name__ or path is not None:
                 why = "removed or written again since the store was opened; load it again"
                 raise self._failed(where, why) from None
+            raise
+        except MissingExtraError:
             raise
         except ProfframeError as error:
             raise self._failed(where, str(error).removeprefix(f"{self.shown}: ")) from None

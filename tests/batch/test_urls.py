@@ -230,6 +230,8 @@ def test_redirects_to_other_machines_are_refused(
         profframe.convert(f"http://{web}/hop", tmp_path / "store")
     assert f"http://{web}/hop: 127.0.0.1 leads to " in str(error.value)
     assert f"which {why}: refused" in str(error.value)
+    with pytest.raises(SourceError, match=f"which {why}: refused"):
+        profframe.load(f"http://{web}/hop")
     assert set(Server.asked) == {"/hop"}
 
 
