@@ -15,8 +15,8 @@ import pytest
 import profframe
 from profframe import ParameterError
 from profframe.conversion.arrivals import MOST_ATTEMPTS, Arrivals, is_unfinished
-from profframe.conversion.scheduler import InlineExecutor
 from profframe.store.maintenance import contents
+from profframe.workers.inline import InlineExecutor
 from tests.batch.sources import names, write
 from tests.until import until
 
