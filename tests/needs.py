@@ -38,6 +38,7 @@ PACKAGES: Final = MappingProxyType(
         "flask_cors": "flask-cors",
         "fsspec": "fsspec",
         "google": "protobuf",
+        "ibis": "ibis-framework[duckdb]",
         "httpx2": "mcp>=2.3",
         "ipykernel": "ipykernel",
         "jinja2": "jinja2",
@@ -52,6 +53,7 @@ PACKAGES: Final = MappingProxyType(
         "perfetto": "perfetto",
         "s3fs": "s3fs>=2025.2",
         "playwright": "playwright",
+        "prometheus_client": "prometheus_client",
         "torch": "torch==2.13.0",
         "vl_convert": "vl-convert-python",
         "yaml": "pyyaml",
@@ -68,9 +70,11 @@ _TRACE: Final = "needs another trace"
 _NO_DEVICE: Final = "needs a machine without a CUDA device"
 _POOL: Final = "needs a process that has not chosen a pool of memory"
 _NATIVE: Final = "needs the native scanner"
+_ENGINE: Final = "needs another engine"
 
 ALLOWED: Final = (
-    _SYSTEM, _RELEASE, _TRACES, _TRACE, _NO_DEVICE, _POOL, f"{_NATIVE}: {library.SWITCH}=0",
+    _SYSTEM, _RELEASE, _TRACES, _TRACE, _NO_DEVICE, _POOL, _ENGINE,
+    f"{_NATIVE}: {library.SWITCH}=0",
 )  # fmt: skip
 """How reasons begin for which nothing can be installed; the others are mistakes of a machine."""
 
@@ -223,6 +227,11 @@ def program(name: str, package: str) -> str:
     if not (found := shutil.which(name)):
         _skip(f"needs {name}: {package} of Debian has it")
     return found
+
+
+def engine(name: str) -> NoReturn:
+    """An engine that no registry of Python has whole."""
+    _skip(f"{_ENGINE}: {name}")
 
 
 def _skip(reason: str) -> NoReturn:

@@ -15,7 +15,7 @@ from profframe.cli.dividing import Spread, check_folder, with_spread
 from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load
 from profframe.cli.messages import warn
-from profframe.cli.output import OutputOptions, as_prose, with_output
+from profframe.cli.output import OutputOptions, as_prose, with_metrics, with_output
 from profframe.cli.part import Part, with_part
 from profframe.cli.verbs import (
     SOURCE,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 @with_facts
 @with_cache
 @with_spread
-@with_output
+@with_metrics
 def answer(
     name: str | None,
     sources: tuple[str, ...],
@@ -83,6 +83,7 @@ def answer(
     NAME is one of its names, or a path that ends in .sql. Alone: the list of questions. With a
     NAME alone: its columns and parameters. Every question takes --sort, --top and --columns.
     """
+    from profframe.show.openmetrics import of_runs
     from profframe.trace.query import answers
 
     if name is None:
@@ -129,7 +130,7 @@ def answer(
     else:
         result = getattr(trace, name)(**arguments)
         rows = arrangement.of_frame(name, result.events if name == "critical_path" else result)
-    output.emit(rows, readable=output.of(trace))
+    output.emit(rows, readable=output.of(trace), metrics=of_runs if name == "runs" else None)
     return 0
 
 

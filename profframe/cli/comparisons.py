@@ -14,7 +14,7 @@ from profframe.cli.answers import check_question
 from profframe.cli.keeping import with_cache
 from profframe.cli.loading import load
 from profframe.cli.messages import GREW
-from profframe.cli.output import OutputOptions, with_output, with_page
+from profframe.cli.output import OutputOptions, with_metrics, with_output, with_page
 from profframe.cli.verbs import (
     SOURCE,
     one_option,
@@ -314,7 +314,7 @@ def explain(
 )
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows.")
 @with_cache
-@with_output
+@with_metrics
 def check(
     sources: tuple[str, ...],
     baseline: tuple[str, ...],
@@ -328,7 +328,8 @@ def check(
     """Compare runs with several earlier runs.
 
     TRACE is a store or traces of several runs. It shows the ops and kernels that take longer, by
-    more than they vary from run to run. With --format or -o: these rows, with all columns.
+    more than they vary from run to run. With --format or -o: these rows, with all columns; as
+    openmetrics also what is compared, and what got worse.
 
     --fail-on 5%: exit code 3 if the self time of all ops or the time of all kernels grew by more
     than 5 %, or an op or kernel did that took at least 1 % of its kind in the baseline.
@@ -341,6 +342,7 @@ def check(
     from profframe.comparisons.fail_on_metrics import of_each_run
     from profframe.show import run_limits_text
     from profframe.show.frame import frame
+    from profframe.show.openmetrics import of_check
     from profframe.trace.empty_reasons import of_regressions
     from profframe.trace.kept_rows import RunAnswers
 
@@ -373,6 +375,7 @@ def check(
             full_names=output.full_names,
         ),
         top=top,
+        metrics=lambda rows: of_check(result.metrics, rows, [one.metric for one in result.worse]),
     )
     for metric in result.worse:
         what = run_limits_text.describe(metric.metric, metric.base, metric.other)

@@ -7,7 +7,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -40,6 +40,8 @@ _ENDINGS: Final = {
     ".txt": "table",
 }
 _PAGE: Final = ".html"
+METRICS: Final = "openmetrics"
+_OF_METRICS: Final = {".prom": METRICS}
 _KERNELS: Final = "SELECT DISTINCT name FROM events WHERE kind = 'kernel'"
 
 
@@ -133,18 +135,21 @@ class OutputOptions:
         readable: Readable | None = None,
         top: int | None = None,
         chooses: bool = False,
+        metrics: Callable[[pl.DataFrame], str] | None = None,
     ) -> None:
         """Write a frame, or its wanted columns, to the file or to stdout.
 
         Programs get it as it is. People get what ``human`` makes for a width, or else a table of at
         most ``top`` rows, as ``readable`` makes them. ``comment`` gives it as Markdown. With
-        ``chooses`` both have only the wanted columns.
+        ``chooses`` both have only the wanted columns. ``metrics`` gives it as OpenMetrics.
         """
         from profframe.show import columns, terminal
         from profframe.show.comment import rows_table
         from profframe.show.empty_frames import note_of, why_empty
 
         self._check(frame)
+        if self.form == METRICS and metrics is None:
+            raise click.UsageError(f"--format {METRICS} is for `answer runs` and `check`")
         why = why_empty(frame)
         of_rows = human is None or (bool(self.columns) and not chooses)
         if of_rows or (self.form == "markdown" and comment is None):
@@ -162,7 +167,9 @@ class OutputOptions:
         if why is not None:
             click.echo(f"note: {terminal.no_rows(why)}", err=True)
         wanted = frame.select(self.columns) if self.columns else frame
-        if self.form == "markdown" and comment:
+        if self.form == METRICS and metrics is not None:
+            data = metrics(wanted).encode()
+        elif self.form == "markdown" and comment:
             data = comment().encode()
         elif self.form == "table" and human:
             data = terminal.text(human(self.width), self.width).encode()
@@ -233,7 +240,16 @@ def with_page(verb: Callable[..., Result]) -> Callable[..., Result]:
     return _with_options(verb, has_page=True)
 
 
-def _with_options(verb: Callable[..., Result], *, has_page: bool = False) -> Callable[..., Result]:
+def with_metrics(verb: Callable[..., Result]) -> Callable[..., Result]:
+    """`with_output` for verbs that can also write OpenMetrics."""
+    return _with_options(verb, has_metrics=True)
+
+
+def _with_options(
+    verb: Callable[..., Result], *, has_page: bool = False, has_metrics: bool = False
+) -> Callable[..., Result]:
+    forms = ["table", *(form for form in _ENDINGS.values() if form != "table")]
+
     @click.option(
         "--full-names", is_flag=True, help="Show kernel names with their types and arguments."
     )
@@ -247,7 +263,7 @@ def _with_options(verb: Callable[..., Result], *, has_page: bool = False) -> Cal
     @click.option(
         "--format",
         "form",
-        type=click.Choice(["table", *(form for form in _ENDINGS.values() if form != "table")]),
+        type=click.Choice([*forms, METRICS] if has_metrics else forms),
         help="Default: from the ending of FILE, else a table.",
     )
     @click.option("-o", "--output", type=FILE, metavar="FILE", help="Write to a file.")
@@ -260,7 +276,8 @@ def _with_options(verb: Callable[..., Result], *, has_page: bool = False) -> Cal
         full_names: bool,
         **others: Any,
     ) -> Result:
-        data_form = form or _form_of(output, has_page=has_page)
+        more = {_PAGE: _PAGE} if has_page else _OF_METRICS if has_metrics else {}
+        data_form = form or _form_of(output, more)
         if data_form == "parquet" and output is None:
             raise click.UsageError("--format parquet needs -o FILE")
         is_asked_for = bool(form or output or columns)
@@ -270,10 +287,10 @@ def _with_options(verb: Callable[..., Result], *, has_page: bool = False) -> Cal
     return wrapper
 
 
-def _form_of(file: Path | None, *, has_page: bool) -> str:
-    """The form that the ending of a file asks for; a table without one."""
+def _form_of(file: Path | None, more: Mapping[str, str]) -> str:
+    """The form that the ending of a file asks for, or one of its verb; a table without one."""
     suffix = "" if file is None else file.suffix.lower()
-    endings = {"": "table", **_ENDINGS, **({_PAGE: _PAGE} if has_page else {})}
+    endings = {"": "table", **_ENDINGS, **more}
     if suffix not in endings:
         names = ", ".join(ending for ending in endings if ending)
         raise click.UsageError(
