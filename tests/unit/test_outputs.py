@@ -50,6 +50,7 @@ ARGUMENTS: Final[dict[str, list[str]]] = {
     "hang": ["hang", "DUMP"],
     "report": ["report", "TRACE", "--section", "kernels"],
     "store ls": ["store", "ls", "STORE", "--ranks"],
+    "store upgrade": ["store", "upgrade", "STORE"],
     "store verify": ["store", "verify", "STORE"],
 }
 """What each verb is given beside the file."""
