@@ -126,7 +126,7 @@ class OutputOptions:
             else:
                 click.echo(terminal.text(part, self.width), nl=False)
 
-    def emit(
+    def emit(  # noqa: PLR0912 - one branch for each form
         self,
         frame: pl.DataFrame,
         human: Human | None = None,

@@ -25,7 +25,7 @@ from profframe.store.visible_rows import by_trace, row_groups
 from profframe.system.drafts import draft
 
 Hashes = npt.NDArray[np.uint64]
-_OF_TRACES: Final = (
+OF_TRACES: Final = (
     "run",
     "rank",
     "source_events",
@@ -41,6 +41,7 @@ _OF_TRACES: Final = (
     "rank_source",
     "world_size",
 )
+"""Columns of `traces` that a row has."""
 _DRAFT: Final = ".tmp-"
 _TICKS: Final = 40
 _TICK_S: Final = 0.001
@@ -87,7 +88,7 @@ def _signature(folder: Path) -> dict[str, int] | None:
 
 def _rows(root: Path, place: Place) -> Iterator[dict[str, Any]]:
     with parquet_file(place.file("traces")) as file:
-        traces = traces_of(file, _OF_TRACES).to_pylist()
+        traces = traces_of(file, OF_TRACES).to_pylist()
         version = (file.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
     sizes = _sizes(place.folder)
     folder_bytes = sum(sizes.values())
@@ -98,17 +99,45 @@ def _rows(root: Path, place: Place) -> Iterator[dict[str, Any]]:
         key = row["run"], row["rank"]
         if place.members and key not in place.visible:
             continue
-        count = events[key] if place.members else total
-        yield row | {
-            "folder": name_in(root, place.folder),
-            "is_removed": False,
-            "events": count,
-            "bytes": folder_bytes * count // max(total, 1) if place.members else folder_bytes,
-            "schema_version": version,
-            "optional_tables": " ".join(sorted(optional_tables(sizes))),
-            "pack_members": len(place.members) if place.members else None,
-            "written_ns": time.time_ns(),
+        folder = name_in(root, place.folder)
+        if not place.members:
+            yield row_of(row, folder, version, total, sizes)
+            continue
+        count = events[key]
+        yield row_of(row, folder, version, count, sizes) | {
+            "bytes": folder_bytes * count // max(total, 1),
+            "pack_members": len(place.members),
         }
+
+
+def row_of(
+    traces: Mapping[str, Any], folder: str, version: str, events: int, sizes: Mapping[str, int]
+) -> dict[str, Any]:
+    """Row of a member, from that of `traces`.
+
+    Parameters
+    ----------
+    traces
+        Its columns `OF_TRACES` of the table `traces`.
+    folder
+        Path of its folder in the store.
+    version
+        Version of the schema, by the metadata of the file.
+    events
+        Number of its events.
+    sizes
+        Bytes of the files of its folder, by name.
+    """
+    return {
+        **traces,
+        "folder": folder,
+        "is_removed": False,
+        "events": events,
+        "bytes": sum(sizes.values()),
+        "schema_version": version,
+        "optional_tables": " ".join(sorted(optional_tables(sizes))),
+        "written_ns": time.time_ns(),
+    }
 
 
 def _sizes(folder: Path) -> dict[str, int]:

@@ -147,7 +147,11 @@ def keys_to_remove(
 
 
 def _remove(root: Path, stored: Sequence[Place], removed: set[Key]) -> None:
-    singles = [p for p in stored if not p.members and not p.keys.isdisjoint(removed)]
+    singles = [
+        replace(p, identity=identity(p.folder))  # of its files now, which a copy gives other times
+        for p in stored
+        if not p.members and not p.keys.isdisjoint(removed)
+    ]
     packed = [place for place in stored if not place.members.isdisjoint(removed)]
     if packed:
         # A pack may have an older state of a folder, which must not become visible again.

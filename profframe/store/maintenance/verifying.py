@@ -13,7 +13,10 @@ from profframe import schema, store
 from profframe.errors import StoreError
 from profframe.remote.trees import remote
 from profframe.store import manifest, versions
-from profframe.store.layout import Place, checksum, identity, places
+from profframe.store.catalogue import segments
+from profframe.store.catalogue.listing import of_catalogue
+from profframe.store.catalogue.remote_segments import segments_of
+from profframe.store.layout import CATALOGUE, Place, checksum, identity, places
 from profframe.store.leftovers import remove_leftovers
 from profframe.store.maintenance.listing import root_of, size
 from profframe.store.parquet import (
@@ -70,6 +73,7 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
     listing = places(root, tolerant=True)
     total, done = sum(map(size, listing)), 0
     rows = [(name, "a link, which is not followed") for name in _links(root)]
+    rows += [(name, why) for name, why in _catalogue_problems(root)]
     for place in listing:
         problems = _lasting_problems(place)
         rows += [(str((place.folder / name).relative_to(root)), why) for name, why in problems]
@@ -77,6 +81,19 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
         if progress is not None:
             progress(done, total)
     return pl.DataFrame(rows, _PROBLEMS, orient="row")
+
+
+def _catalogue_problems(root: Path) -> Iterator[tuple[str, str]]:
+    """Damaged segments, and whether readers with the catalogue see something else than is there."""
+    for name in segments.damaged(segments_of(root)):
+        yield f"{CATALOGUE}/{name}", "changed since it was written: its digest differs"
+    for _ in range(_ATTEMPTS):
+        state = of_catalogue(root)
+        shown = set() if state is None else {(place.folder, place.keys) for place in state.places}
+        there = {(p.folder, p.keys) for p in places(root, tolerant=True) if p.name or p.visible}
+        if state is None or shown == there:
+            return
+    yield CATALOGUE, "not what the folders have; `profframe store compact` makes it anew"
 
 
 def _links(root: Path) -> Iterator[str]:
