@@ -87,6 +87,40 @@ SERIOUS: Final = (
         "tests/unit/test_store_races.py::test_a_pack_is_on_the_disk_before_it_has_its_name",
     ),
     Mutant(
+        "catalogue-1",
+        "the folder of a run is believed while a rank of it is not in the catalogue",
+        "profframe/store/catalogue/listing.py",
+        'is_same = pl.col("run_checksum") == pl.col("checksum").fill_null(0)',
+        'is_same = pl.col("run_checksum").is_not_null()',
+        "tests/unit/test_store_catalogue.py"
+        "::test_a_rank_that_is_not_in_the_catalogue_is_not_hidden_by_one_that_is",
+    ),
+    Mutant(
+        "catalogue-2",
+        "the time of a run's folder is believed though the clock has not passed it",
+        "profframe/store/catalogue/rows.py",
+        "        if time_ns < now_ns:",
+        "        if time_ns <= now_ns:",
+        "tests/unit/test_store_catalogue.py::test_a_clock_that_does_not_tick_is_not_believed",
+    ),
+    Mutant(
+        "catalogue-3",
+        "what a segment has folded counts while it is still there",
+        "profframe/store/catalogue/segments.py",
+        "_FOLDS_KEY: json.dumps([*folds]),",
+        "_FOLDS_KEY: json.dumps([]),",
+        "tests/unit/test_store_catalogue.py"
+        "::test_what_a_fold_replaces_does_not_count_while_it_is_still_there",
+    ),
+    Mutant(
+        "catalogue-4",
+        "of a run that is asked for, ranks of others are shown by a pack",
+        "profframe/store/layout.py",
+        "        if self.is_part:\n            return _any_key(self.visible)\n",
+        "",
+        "tests/unit/test_store_catalogue.py::test_packs_are_known_by_name",
+    ),
+    Mutant(
         "5a",
         "what is written again while it is packed is not looked for",
         "profframe/store/maintenance/changing.py",

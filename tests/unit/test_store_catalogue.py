@@ -114,6 +114,8 @@ def test_packs_are_known_by_name(
     assert unknown(root) == []
     assert len(segments.in_order(LocalSegments(root).names())) == 1
     assert names(root, runs="a") == ["a 0", "a 1"]
+    of_run = store.scan(root, ["a"]).parts("events")
+    assert [name for rows in of_run for name in rows["name"].to_pylist()] == ["a 0", "a 1"]
     assert names(root, runs=["a", "b"], ranks=0) == ["a 0", "b 0"]
     store.write(one("a", 1, ("new",)), root)
     assert names(root) == ["a 0", "b 0", "new"]

@@ -148,7 +148,7 @@ def keys_to_remove(
 
 def _remove(root: Path, stored: Sequence[Place], removed: set[Key]) -> None:
     singles = [
-        replace(p, identity=identity(p.folder))  # of its files now, which a copy gives other times
+        replace(p, identity=identity(p.folder) or p.identity)  # a copy has other times
         for p in stored
         if not p.members and not p.keys.isdisjoint(removed)
     ]
