@@ -209,9 +209,10 @@ def sql(
 
 
 def check_sql(self: BaseTrace, query: str) -> None:
-    """Raise the error that SQL has whatever the rows are, by running it over none."""
+    """Raise the error that SQL has whatever the rows are, by planning it for none of them."""
     nothing = {name: table.arrow.empty_table() for name, table in schema.TABLES.items()}
-    _sql(type(self)(self._session.with_source(InMemory(nothing))), query)
+    session = self._session.with_source(InMemory(nothing))
+    _sql(type(self)(session.with_terms(replace(session.terms, rows=0, cut_rows=True))), query)
 
 
 def _sql_of_each(self: BaseTrace, query: str, each: object, on: On) -> pl.DataFrame:

@@ -20,6 +20,8 @@ from profframe.workers.remote import Call
 _ATTEMPTS: Final = 2
 _AHEAD: Final = 4
 """Calls per worker that wait in the executor, so that none is idle."""
+_LOOK_UP_S: Final = 0.2
+"""Ctrl-C may arrive in another thread, and then does not end this one's wait."""
 _DIED: Final = ("KilledWorker", "TerminatedWorkerError")
 """Errors of Dask and loky: the worker died with the call."""
 
@@ -87,7 +89,10 @@ class Gathering:
             future.add_done_callback(self._completed.put)
 
     def _next(self) -> Iterator[tuple[int, Any]]:
-        future = self._completed.get()
+        try:
+            future = self._completed.get(timeout=_LOOK_UP_S)
+        except queue.Empty:
+            return
         number = self._running.pop(future)
         try:
             result = remote.result(future.result())

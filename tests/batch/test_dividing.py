@@ -30,6 +30,7 @@ from tests.until import computed_s, until
 
 LONG: str = "SELECT sum(a.range * b.range) AS n FROM range(30000) AS a, range(30000) AS b"
 """Takes seconds in each part."""
+ENDLESS: str = LONG.replace("30000", "30000000")
 ASKING = """
 import sys
 import profframe
@@ -130,10 +131,10 @@ def test_the_part_that_a_worker_dies_of_is_named(name: str, store: Path) -> None
     assert raised.value.rows.rows() == [(run, rank) for run in "ac" for rank in range(2)]
 
 
-def start(store: Path, temporary: Path) -> subprocess.Popen[str]:
+def start(store: Path, temporary: Path, query: str = LONG) -> subprocess.Popen[str]:
     """A process that asks two workers, and has begun."""
     temporary.mkdir(exist_ok=True)
-    command = [sys.executable, "-c", ASKING, str(store), LONG]
+    command = [sys.executable, "-c", ASKING, str(store), query]
     asking = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -161,7 +162,7 @@ def test_a_killed_workers_part_is_asked_again(store: Path, tmp_path: Path) -> No
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_is_left_of_a_killed_question(number: int, store: Path, tmp_path: Path) -> None:
-    asking = start(store, tmp_path / "t")
+    asking = start(store, tmp_path / "t", ENDLESS)
     workers = [*workers_of(asking.pid)]
     asking.send_signal(number)
     assert finish(asking) == ""
