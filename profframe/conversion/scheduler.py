@@ -37,6 +37,7 @@ from profframe.loaders.programs import Origin, may_differ, names_of_programs
 from profframe.loaders.run_names import RankedFile, is_stray, origin_of, possible_runs
 from profframe.readers.formats import JOINED_FORMATS
 from profframe.remote.urls import path_of
+from profframe.system.interrupts import taken
 from profframe.workers.inline import InlineExecutor
 from profframe.workers.pool import this_process
 
@@ -220,7 +221,7 @@ class Batch:
     def _work(self) -> None:
         """Handle results of workers until no task is left."""
         while self._running:
-            index, handle, future = self._completions.get()
+            index, handle, future = taken(self._completions)
             self._running.discard(future)
             try:
                 result = future.result()

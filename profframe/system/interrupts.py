@@ -11,13 +11,14 @@ import contextlib
 import ctypes
 import math
 import os
+import queue
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Final
+from typing import Final, TypeVar
 
 Stop = Callable[[], object]
 """Stops an operation; called from another thread."""
@@ -25,6 +26,24 @@ _PATIENCE_S: Final = 0.02
 """Seconds that a thread may take to end after its query was stopped."""
 _UNWINDING_S: Final = 2.0
 """How long it may take to end after an error was raised in it; a second could hit its cleanup."""
+_LOOK_UP_S: Final = 0.2
+"""Seconds between two steps of Python in a wait."""
+_Item = TypeVar("_Item")
+
+
+def taken(items: queue.SimpleQueue[_Item]) -> _Item:
+    """Wait for the next item of a queue, and for Ctrl-C: another thread may get the signal.
+
+    Examples
+    --------
+    >>> items = queue.SimpleQueue()
+    >>> items.put(1)
+    >>> taken(items)
+    1
+    """
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return items.get(timeout=_LOOK_UP_S)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from concurrent.futures import BrokenExecutor, Future
 from typing import Any, Final
 
 from profframe.errors import WorkerDiedError
+from profframe.system.interrupts import taken
 from profframe.workers import remote
 from profframe.workers.crew import Crew
 from profframe.workers.remote import Call
@@ -20,8 +21,6 @@ from profframe.workers.remote import Call
 _ATTEMPTS: Final = 2
 _AHEAD: Final = 4
 """Calls per worker that wait in the executor, so that none is idle."""
-_LOOK_UP_S: Final = 0.2
-"""Ctrl-C may arrive in another thread, and then does not end this one's wait."""
 _DIED: Final = ("KilledWorker", "TerminatedWorkerError")
 """Errors of Dask and loky: the worker died with the call."""
 
@@ -89,10 +88,7 @@ class Gathering:
             future.add_done_callback(self._completed.put)
 
     def _next(self) -> Iterator[tuple[int, Any]]:
-        try:
-            future = self._completed.get(timeout=_LOOK_UP_S)
-        except queue.Empty:
-            return
+        future = taken(self._completed)
         number = self._running.pop(future)
         try:
             result = remote.result(future.result())
