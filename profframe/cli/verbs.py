@@ -243,8 +243,8 @@ def _say_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None
 def verbs(ctx: click.Context) -> None:
     """Where the time of a PyTorch program went: `profframe trace.json.gz`.
 
-    A TRACE is a file, a glob, a folder of traces, or a store, here or at a URL such as
-    s3://bucket/a.json.gz; one with the name of a verb needs its folder, such as `./info`.
+    A TRACE is a file, a glob, a folder of traces or a store, or a URL of one
+    (s3://bucket/a.json.gz); one with the name of a verb needs its folder, as `./info`.
     `profframe VERB --help` has the options of a verb.
     """
     if ctx.invoked_subcommand is None:

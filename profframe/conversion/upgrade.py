@@ -13,6 +13,7 @@ from typing import Final
 
 import polars as pl
 
+from profframe import schema
 from profframe import store as stores
 from profframe.conversion.member_upgrade import Member, Upgrade
 from profframe.conversion.staging import Folder
@@ -35,6 +36,8 @@ _WORTH: Final = 16
 """Traces that each worker except the first needs to be worth its start."""
 _AT_ONCE: Final = 256
 """Tasks that wait or run."""
+_RECORDED: Final = 250
+"""Traces that become rows of the catalogue at once."""
 _SCHEMA: Final = {
     "run": pl.String,
     "rank": pl.Int32,
@@ -119,12 +122,25 @@ def upgrade(
     target = Folder(root)
     target.prepare()
     members, rows = _members(root, default_options=default_options, sources=sources)
+    published: list[tuple[str, int]] = []
     with target.at_work(), _engine(executor, len(members), workers) as engine:
         for done, row in enumerate(_results(engine, members), 1):
             rows.append(row)
+            if _is_written(row):
+                published.append((row.run, row.rank))
+            if len(published) >= _RECORDED:
+                target.record(published)
+                published.clear()
             if progress is not None:
                 progress(done, len(members))
+        target.record(published)
     return Frame([asdict(row) for row in rows], _SCHEMA).sort("run", "rank")
+
+
+def _is_written(row: Upgrade) -> bool:
+    """Whether the folder of a trace is another one than before."""
+    is_old = row.schema_version != schema.SCHEMA_VERSION
+    return row.status in {"derived", "read"} or (row.status == "kept" and is_old)
 
 
 def _root_of(path: str | os.PathLike[str]) -> Path:

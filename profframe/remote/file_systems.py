@@ -305,4 +305,5 @@ def named(copy: Path, url: str) -> Iterator[None]:
         text = str(error)
         if str(copy) not in text:
             raise
-        raise type(error)(text.replace(str(copy), without_secrets(url))) from error
+        error.args = (text.replace(str(copy), without_secrets(url)),)
+        raise

@@ -209,7 +209,7 @@ class RunAnswers:
         columns: Sequence[str] | None,
         parameters: Mapping[str, object],
     ) -> pl.DataFrame:
-        rows = pl.DataFrame(answer(part, question_of(name), **parameters))
+        rows: pl.DataFrame = answer(part, question_of(name), **parameters)
         if self._kept is not None:
             self._computed |= set(table(part, "traces")["run"])
         return rows if columns is None else rows.select(columns)

@@ -17,7 +17,7 @@ import pytest
 
 import profframe
 from profframe.cli import run as command_line
-from profframe.errors import NotATraceError, NoTraceFoundError, SourceError
+from profframe.errors import NotATraceError, SourceError
 from tests import mergers
 
 Pack = Callable[[Path, Mapping[str, bytes]], Path]
@@ -161,9 +161,3 @@ def test_what_is_no_trace_is_refused_by_name(tmp_path: Path, content: bytes, rem
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(NotATraceError, match=remedy):
         profframe.load(tmp_path / "a.json")
-
-
-@pytest.mark.parametrize("url", ["https://host/a.json", "s3://bucket/a.json.gz", "hf://data/a"])
-def test_a_url_says_who_opens_it(url: str) -> None:
-    with pytest.raises(NoTraceFoundError, match=r"a URL.*download it.*profframe convert URL"):
-        profframe.load(url)

@@ -203,7 +203,7 @@ class TestStore:
                 pass
         else:
             getattr(maintenance, work)(root)
-        assert {path.name for path in root.iterdir()} <= {"run=run", ".lock"}
+        assert {path.name for path in root.iterdir()} <= {"catalogue", "run=run", ".lock"}
 
     def test_what_a_batch_waits_for_stays(self, root: Path) -> None:
         (root / f"{STAGED}key").mkdir()
@@ -223,7 +223,7 @@ class TestStore:
 
         with pytest.raises(KeyboardInterrupt):
             stop()
-        assert {path.name for path in root.iterdir()} == {"run=run", f"{STAGED}key"}
+        assert {path.name for path in root.iterdir()} == {"catalogue", "run=run", f"{STAGED}key"}
 
     def test_the_command_line_says_so(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
         killed(lambda: leave_draft(root))

@@ -28,6 +28,7 @@ OF_LOADING = {
 }  # fmt: skip
 OF_BATCHES = {
     "sources", "store", "executor", "run", "rank", "pattern", "threads", "progress", "workers",
+    "keep",
 }  # fmt: skip
 
 

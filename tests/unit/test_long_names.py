@@ -40,6 +40,8 @@ ARGUMENTS: Final[dict[str, list[str]]] = {
     "what-if": ["what-if", "TRACE", "--kernel", "*gemm*=0.5", "--host", "0.5"],
     "hang": ["hang", "DUMP"],
     "store ls": ["store", "ls", "STORE"],
+    "store kept": ["store", "kept", "STORE"],
+    "store upgrade": ["store", "upgrade", "STORE"],
     "store verify": ["store", "verify", "STORE"],
 }
 """What each verb with rows is given."""

@@ -49,6 +49,7 @@ ARGUMENTS: Final[dict[str, list[str]]] = {
     "blame": ["blame", "TRACE"],
     "hang": ["hang", "DUMP"],
     "report": ["report", "TRACE", "--section", "kernels"],
+    "store kept": ["store", "kept", "STORE"],
     "store ls": ["store", "ls", "STORE", "--ranks"],
     "store upgrade": ["store", "upgrade", "STORE"],
     "store verify": ["store", "verify", "STORE"],

@@ -434,7 +434,7 @@ def test_text_in_several_chunks_with_other_dictionaries_is_read() -> None:
 def test_answers_lists_what_can_be_asked() -> None:
     listed = profframe.answers()
 
-    assert listed.columns == ["name", "kind", "sentence", "parameters", "needs"]
+    assert listed.columns == ["name", "kind", "sentence", "parameters", "needs", "divides_by"]
     needs = dict(listed.select("name", "needs").iter_rows())
     assert needs["blame"] == "communication kernels or collectives, sends or receives"
     assert needs["kernels"] == "kernels"

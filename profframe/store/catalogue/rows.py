@@ -20,7 +20,8 @@ from profframe.store import manifest
 from profframe.store.catalogue.segments import COLUMNS
 from profframe.store.layout import CATALOGUE, SET_ASIDE, Place, name_in, optional_tables, rank_of
 from profframe.store.manifest import Key
-from profframe.store.parquet import VERSION_KEY, parquet_file, traces_of
+from profframe.store.parquet import parquet_file, traces_of
+from profframe.store.versions import version_in
 from profframe.store.visible_rows import by_trace, row_groups
 from profframe.system.drafts import draft
 
@@ -89,7 +90,7 @@ def _signature(folder: Path) -> dict[str, int] | None:
 def _rows(root: Path, place: Place) -> Iterator[dict[str, Any]]:
     with parquet_file(place.file("traces")) as file:
         traces = traces_of(file, OF_TRACES).to_pylist()
-        version = (file.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+        version = version_in(file.metadata) or ""
     sizes = _sizes(place.folder)
     folder_bytes = sum(sizes.values())
     with parquet_file(place.file("events")) as file:
