@@ -211,7 +211,7 @@ def _ending_at_once() -> Iterator[None]:
 
 @verbs.group("store")
 def store_verbs() -> None:
-    """List, check, compact, upgrade, or remove the contents of a store."""
+    """List, check, compact, upgrade or remove what a store has."""
 
 
 _store = click.argument("path", metavar="STORE", type=SOURCE)
