@@ -41,6 +41,7 @@ from profframe.store import manifest
 from profframe.store.layout import (
     KEPT,
     Place,
+    check_own,
     component,
     name_in,
     store_errors,
@@ -418,6 +419,7 @@ def write(root: Path, fresh: Fresh) -> None:
     """
     if not fresh.records:
         return
+    check_own(root, root / KEPT)
     with store_errors(root), temporary(root) as draft:
         folder = draft / KEPT
         folder.mkdir()
@@ -526,12 +528,15 @@ def _merged(
 
 
 def folders(root: Path) -> list[str]:
-    """Names of the folders with kept answers of a store, the oldest first."""
+    """Names of the folders with kept answers of a store, the oldest first; no links."""
     if remote(root) is not None:  # answers are kept on file systems only
         return []
     try:
+        if (root / KEPT).is_symlink():
+            return []
         with os.scandir(root / KEPT) as entries:
-            return sorted(e.name for e in entries if _FOLDER_NAME.fullmatch(e.name) and e.is_dir())
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        return sorted(filter(_FOLDER_NAME.fullmatch, names))
     except OSError:
         return []
 

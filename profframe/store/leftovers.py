@@ -18,7 +18,8 @@ _STALE_S: Final = 24 * 3600
 
 def remove_drafts(root: Path) -> int:
     """Remove folders in which nobody writes: of ended writers on this machine, or a day old."""
-    drafts.sweep(root / CATALOGUE, TEMPORARY)
+    if not (root / CATALOGUE).is_symlink():
+        drafts.sweep(root / CATALOGUE, TEMPORARY)
     return drafts.sweep(root, TEMPORARY) + sum([_is_stale_and_removed(p) for p in _drafts(root)])
 
 

@@ -18,10 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from profframe import cli, convert, load, schema, store
+from profframe.conversion.keep import free, keep
 from profframe.conversion.staging import Folder
 from profframe.errors import StoreError
 from profframe.store import layout, maintenance, manifest, parquet
-from profframe.store.layout import STAGED
+from profframe.store.layout import STAGED, TEMPORARY
+from profframe.system import drafts
 from tests import needs
 from tests.fuzz.stores import not_utf8
 from tests.members import few
@@ -123,6 +125,35 @@ def test_a_lock_that_is_a_link_empties_no_file(root: Path, victim: Path) -> None
 
     with pytest.raises(StoreError, match=r"\.lock: cannot change the store"):
         maintenance.compact(root)
+
+
+@pytest.mark.parametrize("name", ["catalogue", "kept"])
+def test_nothing_is_changed_where_a_folder_beside_the_members_is_a_link(
+    name: str, root: Path, victim: Path
+) -> None:
+    keep(root)
+    maintenance.compact(root)
+    assert (root / name).is_dir()
+    elsewhere = victim / "elsewhere"
+    (root / name).rename(elsewhere)
+    (root / name).symlink_to(elsewhere)
+    with drafts.draft(elsewhere, TEMPORARY) as path:
+        abandoned = path
+    abandoned.mkdir()
+    before = {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")}
+
+    store.write(one("c", 0), root)
+    assert load(root).trend("span_ns")["run"].to_list() == ["a", "b", "c"]
+    if name == "kept":
+        assert "kept: a link; profframe changes nothing behind links" in keep(root).errors[0]
+        with pytest.raises(StoreError, match=r"no events were removed.*a link"):
+            free(root, "a")
+    maintenance.compact(root)
+    maintenance.remove(root, "b")
+
+    assert {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")} == before
+    assert (name, "a link, which is not followed") in maintenance.verify(root).rows()
+    shutil.rmtree(elsewhere)
 
 
 def test_packs_that_are_links_say_nothing(root: Path, victim: Path) -> None:

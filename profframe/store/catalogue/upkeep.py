@@ -28,6 +28,7 @@ from profframe.store.layout import (
     STAGED,
     TEMPORARY,
     Place,
+    check_own,
     component,
     folder_of,
     folders_in,
@@ -157,6 +158,7 @@ def _append(root: Path, rows: Rows) -> None:
     names = {row["folder"].partition("/")[0] for row in rows if row["folder"].startswith(_RUN)}
     if not rows:
         return
+    check_own(root, root / CATALOGUE)
     drafts.sweep(root / CATALOGUE, segments.DRAFT)
     states = run_states(root, sorted(names))
     with_states = []
