@@ -245,11 +245,24 @@ def _sources(
     hashes = [(record.source, traces["content_hash"])]
     hashes += [(file.source, file.content_hash) for file in record.joined]
     for source, content in hashes:
-        if source is None or not (Path(source).is_absolute() and Path(source).is_file()):
-            return (), f"{source or 'its source'} is gone"
-        if content is None or layout.checksum(Path(source)) != content:
-            return (), f"{source} has changed"
+        if why := _why_unread(source, content):
+            return (), why
     return tuple(Path(source) for source, _ in hashes if source), None
+
+
+def _why_unread(source: str | None, content: str | None) -> str | None:
+    """Why a file that a store names is not read; None if it is there with this checksum."""
+    if source is None or not Path(source).is_absolute():
+        return f"{source or 'its source'} is gone"
+    path = Path(source)
+    try:
+        # Files that the system makes up have no size, and reading one of these may wait.
+        if not (path.is_file() and path.stat().st_size):
+            return f"{source} is gone"
+        is_same = content is not None and layout.checksum(path) == content
+    except OSError as error:
+        return f"{source} cannot be read: {error.strerror or error}"
+    return None if is_same else f"{source} has changed"
 
 
 def _is_reproducible(options: Mapping[str, Any]) -> bool:

@@ -25,6 +25,7 @@ from profframe.errors import (
     StoreVersionError,
     explain_unknown_arguments,
 )
+from profframe.remote.trees import remote
 from profframe.show.frame import Frame
 from profframe.store import layout, manifest
 from profframe.workers.inline import InlineExecutor
@@ -144,7 +145,12 @@ def _is_written(row: Upgrade) -> bool:
 
 
 def _root_of(path: str | os.PathLike[str]) -> Path:
-    root = Path(path).absolute()
+    root = stores.root_at(path).absolute()
+    if remote(root) is not None:
+        raise StoreError(
+            f"{path}: stores below a URL cannot be upgraded: copy it to a file system, upgrade "
+            "the copy, and copy it back, or convert its sources again"
+        )
     if not stores.is_store(root):
         raise StoreError(f"{path}: not a profframe store")
     if root.name.startswith(("run=", "rank=", manifest.PACK)):

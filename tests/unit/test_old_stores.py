@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +20,9 @@ from profframe.conversion import member_upgrade
 from profframe.conversion.upgrade import upgrade
 from profframe.errors import ParameterError, StoreError, StoreVersionError
 from profframe.store import maintenance, schema_steps, versions
+from profframe.store.catalogue import listing
 from profframe.store.schema_steps import OLDEST, STEPS, Step
-from tests import old_stores
+from tests import needs, old_stores
 from tests.old_stores import VERSIONS, content, differences, unpack
 from tests.places import ROOT
 
@@ -495,3 +497,45 @@ def test_one_function_checks_versions() -> None:
 
     assert users == {"store/parquet.py", "store/versions.py"}
     assert versions.is_readable(str(schema.SCHEMA_VERSION))
+
+
+@pytest.mark.parametrize("is_far", [False, True])
+@pytest.mark.parametrize("few", [0, 100])
+def test_what_shares_a_pack_of_an_older_schema_is_removed_after_an_upgrade_only(
+    few: int, *, is_far: bool, old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "FEW", few)
+    path = f"memory://{old.name}-{few}" if is_far else str(old)
+    if is_far:
+        files = needs.module("fsspec").filesystem("memory")
+        files.put(str(old), path, recursive=True)
+    before = profframe.load(path).traces["run"].to_list()
+    assert "cuda" in before
+
+    with pytest.raises(StoreError, match=r"pack-.*of schema version .*store upgrade"):
+        maintenance.remove(path, ["cuda", "gil"])
+
+    assert profframe.load(path).traces["run"].to_list() == before
+    if is_far:
+        assert maintenance.contents(path)["run"].to_list() == sorted(before)
+        with pytest.raises(StoreError, match="below a URL cannot be upgraded: copy it"):
+            upgrade(path)
+        files.rm(path, recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [("/proc/self/status", "is gone"), (f"/{'x' * 300}.json", "cannot be read: File name too")],
+)
+def test_a_source_that_cannot_be_read_is_no_failure(source: str, why: str, old: Path) -> None:
+    for folder in old.iterdir():
+        if folder.name != "run=snapshot.pickle":
+            shutil.rmtree(folder)
+    file = old / "run=snapshot.pickle/rank=0/traces.parquet"
+    rows = pq.read_table(file, partitioning=None)
+    number = rows.column_names.index("source")
+    pq.write_table(rows.set_column(number, rows.field(number), pa.array([source])), file)
+
+    (row,) = upgrade(old).to_dicts()
+    assert row["status"] == "derived"
+    assert f"{source} {why}" in row["reason"]

@@ -109,6 +109,7 @@ def remove(
         stored = [*listed(root)]
         past = set[Key]() if keep_answers else {*history(root, stored)}
         removed = keys_to_remove(stored, names, numbers, past)
+        check_rest(root, stored, removed)
         if not keep_answers:
             past = {key for key in past if numbers is None and key[0] in (names or ())}
             left = {run for place in stored for run, _ in place.keys - removed}
@@ -144,6 +145,19 @@ def keys_to_remove(
             f"no rank {', '.join(map(str, numbers))} in {', '.join(names)}; nothing was removed"
         )
     return removed
+
+
+def check_rest(root: Path, stored: Iterable[Place], removed: set[Key]) -> None:
+    """Refuse to remove what shares a pack that cannot be written anew, before anything is changed.
+
+    Raises
+    ------
+    StoreError
+        A pack is damaged, or of an older schema.
+    """
+    for place in stored:
+        if not place.members.isdisjoint(removed):
+            _check_is_current(root, replace(place, visible=place.visible - removed))
 
 
 def _remove(root: Path, stored: Sequence[Place], removed: set[Key]) -> None:

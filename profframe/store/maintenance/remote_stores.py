@@ -26,6 +26,7 @@ from profframe.store.layout import Place, identity, name_in, next_pack, packs, p
 from profframe.store.maintenance import changing
 from profframe.store.maintenance.changing import (
     Progress,
+    check_rest,
     check_unchanged,
     groups_to_pack,
     keys_to_remove,
@@ -122,6 +123,7 @@ def remove(
         None if runs is None else texts("runs", runs),
         None if ranks is None else integers("ranks", ranks),
     )
+    check_rest(root, stored, removed)
     singles = [p for p in stored if not p.members and not p.keys.isdisjoint(removed)]
     packed = [place for place in stored if not place.members.isdisjoint(removed)]
     tombstones = [
