@@ -397,6 +397,30 @@ def records_of(root: Path) -> list[Kept]:
     raise AssertionError
 
 
+def problems(root: Path) -> Iterator[tuple[str, str]]:
+    """Files of kept answers that are missing or damaged, by their names in the store, and why."""
+    for name in folders(root):
+        folder = root / KEPT / name
+        try:
+            own = {answer for record in _records(root, name) for answer in record.answers}
+            files = [MEMBERS, *sorted(own)]
+        except StoreError as error:
+            files = [MEMBERS]
+            yield from _lasting(folder, _RECORDS, error)
+        for file in files:
+            try:
+                _read(folder / f"{file}.parquet")
+            except StoreError as error:
+                yield from _lasting(folder, file, error)
+
+
+def _lasting(folder: Path, name: str, error: StoreError) -> Iterator[tuple[str, str]]:
+    """A problem of a file, unless its folder was folded meanwhile."""
+    if folder.exists():
+        file = folder / f"{name}.parquet"
+        yield f"{KEPT}/{folder.name}/{file.name}", str(error).removeprefix(f"{file}: ")
+
+
 def check_name(answer: str) -> None:
     """Refuse names of answers that files of kept ones cannot have.
 

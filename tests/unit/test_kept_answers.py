@@ -417,3 +417,16 @@ def test_verbs(store: Path, run: Run) -> None:
     assert "answers only" in listing.splitlines()[-1]
     assert "runs" in run("store", "kept", store)[1]
     assert "\na " in run("store", "kept", store, "runs", "--run", "a")[1]
+
+
+@pytest.mark.parametrize("name", ["records", "members", "kernels"])
+def test_verify_names_what_is_damaged_or_gone(store: Path, name: str) -> None:
+    assert maintenance.verify(store).is_empty()
+    file = next(store.glob(f"kept/*/{name}.parquet"))
+    file.write_bytes(file.read_bytes()[:-9])
+    (problem,) = maintenance.verify(store).rows()
+    assert problem[0] == str(file.relative_to(store))
+    assert problem[1].startswith("cannot be read: ")
+
+    file.unlink()
+    assert maintenance.verify(store)["file"].to_list() == [str(file.relative_to(store))]

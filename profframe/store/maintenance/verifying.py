@@ -12,7 +12,7 @@ import polars as pl
 from profframe import schema, store
 from profframe.errors import StoreError
 from profframe.remote.trees import remote
-from profframe.store import manifest, versions
+from profframe.store import kept_answers, manifest, versions
 from profframe.store.catalogue import segments
 from profframe.store.catalogue.listing import of_catalogue
 from profframe.store.catalogue.remote_segments import segments_of
@@ -38,8 +38,8 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
     """Check every file of a store: its checksum, columns, types, and the (run, rank)s of its rows.
 
     It removes folders that killed or interrupted writers have left.
-    Files without a recorded checksum are read from end to end instead. Manifests are checked, too,
-    and links are problems: a store has none.
+    Files without a recorded checksum, and kept answers, are read from end to end instead. Manifests
+    are checked, too, and links are problems: a store has none.
 
     Parameters
     ----------
@@ -74,6 +74,7 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
     total, done = sum(map(size, listing)), 0
     rows = [(name, "a link, which is not followed") for name in _links(root)]
     rows += [(name, why) for name, why in _catalogue_problems(root)]
+    rows += kept_answers.problems(root)
     for place in listing:
         problems = _lasting_problems(place)
         rows += [(str((place.folder / name).relative_to(root)), why) for name, why in problems]
