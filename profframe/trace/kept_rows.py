@@ -100,6 +100,7 @@ class RunAnswers:
         self._rows: dict[object, pl.DataFrame] = {}
         self._read: set[str] = set()
         self._computed: set[str] = set()
+        self._older: set[str] = set()
         self._whole = self._retried(self._whole_runs)
         with_events = set() if self._kept is None else self._kept.identities.keys()
         self.history = frozenset(run for run in self._whole if component(run) not in with_events)
@@ -163,6 +164,8 @@ class RunAnswers:
         if history := self.history & both:
             verb = "has" if len(history) == 1 else "have"
             text += f"; {plural(len(history), 'run')} {verb} only these"
+        if self._older:
+            text += f"; another version of profframe computed those of {_shown(self._older)}"
         return text
 
     def _once(self, key: object, ask: Callable[[], pl.DataFrame]) -> pl.DataFrame:
@@ -196,6 +199,8 @@ class RunAnswers:
             raise AnswerError(_why_not(name, lacking, {}))
         rows = plain(kept.rows(question.name, chosen, types_of(question, columns)))
         self._read |= chosen.keys()
+        own = key_of(question)
+        self._older |= {run for run, r in chosen.items() if r.answers[question.name] != own}
         part = self._without(chosen)
         if part is None:
             return rows
@@ -277,14 +282,17 @@ def _kept_of(trace: BaseTrace) -> KeptAnswers | None:
     return kept if kept.records else None
 
 
+def _shown(runs: Collection[str]) -> str:
+    more = ", ..." if len(runs) > _SHOWN else ""
+    return ", ".join(repr(run) for run in sorted(runs)[:_SHOWN]) + more
+
+
 def _why_not(name: str, runs: Collection[str], parameters: Mapping[str, object]) -> str:
     """Why runs without events have no answer."""
-    shown = ", ".join(repr(run) for run in sorted(runs)[:_SHOWN])
-    shown += ", ..." if len(runs) > _SHOWN else ""
     given = ", ".join(f"{key}={value!r}" for key, value in parameters.items() if value is not None)
     what = f"{name} with {given}" if given else name
     return (
         f"{what} needs events, and the store has only kept answers of {plural(len(runs), 'run')}"
-        f" ({shown}): `profframe store rm --keep-answers` removed their events; choose other runs,"
+        f" ({_shown(runs)}): `profframe store rm --keep-answers` removed their events; choose other runs,"
         " or convert their traces again"
     )

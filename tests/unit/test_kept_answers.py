@@ -291,6 +291,19 @@ def test_history_outlives_other_sql(store: Path, monkeypatch: pytest.MonkeyPatch
     assert profframe.load(store).trend("span_ns").equals(expected)
 
 
+def test_rows_of_history_by_other_sql_are_said_to_be(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free(store, ["a", "b"])
+    assert "another version" not in (notes(profframe.load(store)) or "")
+    monkeypatch.setattr(kept_rows, "key_of", lambda _: "0" * 16)
+
+    assert (notes(profframe.load(store)) or "").endswith(
+        "answers kept beside the events of 2 of 4 runs were read, and the events of 2; 2 runs have "
+        "only these; another version of profframe computed those of 'a', 'b'"
+    )
+
+
 def test_age(store: Path) -> None:
     assert keeping.runs_of(store, older_than_ns=2 * DAY) == ["a", "b"]
     assert free(store, ["b", "c"], older_than_ns=2 * DAY) == [("b", 0)]
