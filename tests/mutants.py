@@ -2544,8 +2544,8 @@ UPGRADED: Final = (
         "U5",
         "a source that has changed is read",
         "profframe/conversion/member_upgrade.py",
-        "if content is None or layout.checksum(Path(source)) != content:",
-        "if content is None:",
+        "is_same = content is not None and layout.checksum(path) == content",
+        "is_same = content is not None",
         "tests/unit/test_old_stores.py::TestUpgrade::test_a_source_that_changed_is_not_read",
     ),
     Mutant(

@@ -293,6 +293,6 @@ def _why_not(name: str, runs: Collection[str], parameters: Mapping[str, object])
     what = f"{name} with {given}" if given else name
     return (
         f"{what} needs events, and the store has only kept answers of {plural(len(runs), 'run')}"
-        f" ({_shown(runs)}): `profframe store rm --keep-answers` removed their events; choose other runs,"
-        " or convert their traces again"
+        f" ({_shown(runs)}): `profframe store rm --keep-answers` removed their events; choose other"
+        " runs, or convert their traces again"
     )

@@ -203,7 +203,7 @@ def _loading_once() -> Iterator[None]:
     """Load each example once, however often it is asked for: questions are many."""
 
     def load(source: Any, **options: Any) -> Trace:
-        names = [source] if isinstance(source, str) else source
+        names = [source] if isinstance(source, str) else getattr(source, "paths", source)
         asks = {name for name, value in options.items() if value} - {"progress"}
         if asks or not all(str(name).startswith("examples/") for name in names):
             return _LOAD(source, **options)
