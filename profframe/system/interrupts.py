@@ -16,7 +16,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Final, TypeVar
 
@@ -73,14 +73,22 @@ def stopping(stop: Stop, timeout_s: float | None = None) -> Iterator[threading.E
     if limit is not None:
         limit.stops.append(stop)
     try:
-        gets_signals = threading.current_thread() is threading.main_thread() and os.name != "nt"
-        with _watcher(os.getpid()).calling(stop) if gets_signals else contextlib.nullcontext():
+        with _at_interrupts(stop):
             yield is_late
     finally:
         if limit is not None:
             limit.stops.remove(stop)
         if timer is not None:
             timer.cancel()
+
+
+def _at_interrupts(stop: Stop) -> AbstractContextManager[None]:
+    if os.name == "nt":
+        return contextlib.nullcontext()
+    watcher = _watcher(os.getpid())
+    if threading.current_thread() is threading.main_thread():
+        return watcher.calling(stop)
+    return watcher.also_calling(stop)
 
 
 class _Watcher:
@@ -105,6 +113,15 @@ class _Watcher:
         finally:
             self._stops.remove(stop)
             signal.set_wakeup_fd(previous_fd, warn_on_full_buffer=False)
+
+    @contextmanager
+    def also_calling(self, stop: Stop) -> Iterator[None]:
+        """Call a function at Ctrl-C while the main thread waits in `calling`."""
+        self._stops.append(stop)
+        try:
+            yield
+        finally:
+            self._stops.remove(stop)
 
     def _watch(self) -> None:
         while numbers := os.read(self._read, 64):

@@ -13,7 +13,7 @@ from concurrent.futures import BrokenExecutor, Future
 from typing import Any, Final
 
 from profframe.errors import WorkerDiedError
-from profframe.system.interrupts import taken
+from profframe.system.interrupts import stopping, taken
 from profframe.workers import remote
 from profframe.workers.crew import Crew
 from profframe.workers.remote import Call
@@ -54,9 +54,11 @@ class Gathering:
         """Number and result of each call, or its error, as they are there."""
         try:
             while self._waiting or self._running:
-                yield from self._submit()
-                if self._running:
-                    yield from self._next()
+                with stopping(int):  # Ctrl-C also stops threads that work
+                    arrived = [*self._submit()]
+                    if self._running:
+                        arrived += self._next()
+                yield from arrived
         except BaseException:
             for future in self._running:
                 future.cancel()

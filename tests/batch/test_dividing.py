@@ -40,6 +40,17 @@ if __name__ == "__main__":
     print("ready", flush=True)
     print(trace.sql(sys.argv[2], each="rank", on=2).height, flush=True)
 """
+ENDLESS = """
+import sys
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+import profframe
+
+if __name__ == "__main__":
+    query = "SELECT count(*) AS n FROM (SELECT 1 FROM events, range(1000000) a, range(1000000) b)"
+    executor = eval(sys.argv[2])
+    profframe.load(sys.argv[1]).sql(query, each="run", on=executor)
+"""
 RANKS = 6
 
 
@@ -146,6 +157,41 @@ def start(store: Path, temporary: Path, query: str = LONG) -> subprocess.Popen[s
     assert asking.stdout.readline() == "ready\n"
     until(lambda: len([*workers_of(asking.pid)]) == 2)
     return asking
+
+
+@pytest.mark.parametrize(
+    ("executor", "workers", "number"),
+    [
+        ("2", 2, signal.SIGINT),
+        ("ThreadPoolExecutor(2)", 0, signal.SIGINT),
+        ("ProcessPoolExecutor(2, get_context('spawn'))", 2, signal.SIGKILL),
+    ],
+)
+def test_an_endless_question_ends_with_the_one_that_asks(
+    store: Path, executor: str, workers: int, number: int
+) -> None:
+    command = [sys.executable, "-c", ENDLESS, str(store), executor]
+    with subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL) as asking:
+        begun = until_computing(asking.pid, workers)
+        os.kill(asking.pid, number)
+        asking.wait(timeout=20)
+        until(lambda: not any(map(is_running, begun)), 20)
+
+
+def until_computing(asking: int, workers: int) -> list[int]:
+    """The workers, once they are in the middle of their statement."""
+    until(lambda: len([*workers_of(asking)]) == workers)
+    before = computed_s(asking)
+    until(lambda: computed_s(asking) > before + 5)
+    return [*workers_of(asking)]
+
+
+def is_running(process: int) -> bool:
+    """Whether a process is there and has not ended."""
+    try:
+        return ") Z" not in Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
 
 
 @pytest.mark.long

@@ -28,6 +28,7 @@ from profframe.query.header import Answer, parse
 from profframe.show.frame import Frame
 from profframe.store import maintenance
 from profframe.trace.parts import AnswerOfParts, Division, Part
+from profframe.trace.query import check_sql
 from profframe.trace.trace import Trace
 from profframe.workers.crew import crew_of
 from tests.builders import event, loaded, stored, together
@@ -225,6 +226,11 @@ class TestOthers:
     def test_sql_that_is_wrong_is_one_error(self) -> None:
         with pytest.raises(UnknownNameError, match="evnts does not exist"):
             trace().sql("FROM evnts", each="rank")
+
+    def test_sql_is_checked_without_computing_its_rows(self) -> None:
+        check_sql(trace(), "SELECT count(*) AS n FROM range(100000000000) a, range(1000000) b")
+        with pytest.raises(UnknownNameError, match="evnts does not exist"):
+            check_sql(trace(), "FROM evnts")
 
     def test_analyses(self) -> None:
         one = trace(("a",), 1)
