@@ -155,7 +155,8 @@ class OutputOptions:
         if of_rows or (self.form == "markdown" and comment is None):
             first = frame if top is None else frame.head(top)
             shown = readable(first) if readable else self._short(first)
-            rows = shown.select(self.columns) if self.columns else columns.compact(shown)
+            names = self.columns or columns.informative(shown, keys_of=frame)
+            rows = shown.select(names)
             human = functools.partial(terminal.table, rows, why_empty=why)
             if of_rows or comment is None:
                 comment = functools.partial(rows_table, rows)

@@ -180,9 +180,10 @@ def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:
     return joined.with_columns(elapsed).drop("_start")
 
 
-def informative(frame: pl.DataFrame) -> list[str]:
+def informative(frame: pl.DataFrame, keys_of: pl.DataFrame | None = None) -> list[str]:
     """Names of the columns that are not all NULL, and not a constant run and rank.
 
+    Run and rank are constant if they are so in ``keys_of``, where the frame has its first rows.
     The name of a counter's value is left out if it is that of the counter.
 
     Examples
@@ -191,9 +192,12 @@ def informative(frame: pl.DataFrame) -> list[str]:
     >>> rows = pl.DataFrame({"run": ["a", "a"], "rank": [0, 1], "step": [None, None], "n": [1, 2]})
     >>> informative(rows), informative(rows.with_columns(counter=pl.lit("c"), series=pl.lit("c")))
     (['rank', 'n'], ['rank', 'n', 'counter'])
+    >>> informative(rows.head(1), keys_of=rows)
+    ['rank', 'n']
     """
     filled = [column.name for column in frame if column.null_count() < frame.height]
-    useless = {*_constant_keys(frame), *_repeated_names(frame)}
+    keys = _constant_keys(frame if keys_of is None else keys_of)
+    useless = {*keys, *_repeated_names(frame)}
     return [name for name in filled if name not in useless] if frame.height else frame.columns
 
 

@@ -391,6 +391,10 @@ class TestCommandLine:
         assert (code, "holds other files, such as mine.txt" in err) == (1, True)
         assert len([*out.iterdir()]) == 4
 
+    def test_the_first_rows_say_their_run_if_others_follow(self, path: Path, run: Run) -> None:
+        _, out, _ = run("critical-path", path, "--each", "rank", "--top", "1")
+        assert out.split()[:2] == ["run", "rank"]
+
     def test_a_part_that_fails_is_a_line_and_the_code_is_1(
         self, path: Path, tmp_path: Path, run: Run
     ) -> None:
