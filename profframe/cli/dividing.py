@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 _PART: Final = re.compile(r"part-[0-9]{5,}\.parquet", re.ASCII)
 
 
+def check_workers(workers: int | None, dask: str | None) -> None:
+    """Refuse workers of two kinds."""
+    if workers is not None and dask is not None:
+        raise click.UsageError(
+            "--workers sets processes on this machine; a Dask cluster has its own workers"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """Whether a question is asked of each rank or run by itself, and where."""
@@ -45,10 +53,7 @@ class Spread:
 
     def check(self) -> None:
         """Refuse workers that have nothing to divide, or are of two kinds."""
-        if self.workers is not None and self.dask is not None:
-            raise click.UsageError(
-                "--workers sets processes on this machine; a Dask cluster has its own workers"
-            )
+        check_workers(self.workers, self.dask)
         if self.each is None and (self.workers or self.dask):
             option = "--workers" if self.workers else "--dask"
             raise click.UsageError(f"{option}: say what each of them works on: --each rank or run")

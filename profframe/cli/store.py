@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from profframe.cli.dividing import check_workers
 from profframe.cli.loading import LoadingBar
 from profframe.cli.messages import BAD_INPUT, complain
 from profframe.cli.output import OutputOptions, with_output
@@ -124,10 +125,7 @@ def convert(
     from profframe.show import store_text
     from profframe.workers.dask import dask_workers
 
-    if dask is not None and workers is not None:
-        raise click.UsageError(
-            "--workers sets processes on this machine; a Dask cluster has its own workers"
-        )
+    check_workers(workers, dask)
     options: dict[str, Any] = {
         "run": as_run,
         "rank": as_rank,
@@ -308,20 +306,16 @@ def store_keep(path: str, *, keep: tuple[str, ...], workers: int) -> int:
     """
     from profframe.conversion.keep import keep as keep_answers
     from profframe.show import store_text
-    from profframe.workers.pool import LocalPool, cores
+    from profframe.workers.pool import local_pool
 
-    pool = LocalPool(workers, max(1, cores() // workers)) if workers > 1 else None
-    try:
-        with closing(LoadingBar("runs")) as bar:
-            done = keep_answers(
-                path,
-                keep,
-                executor=pool,
-                progress=lambda number, total: bar(number, total, "keeping answers"),
-            )
-    finally:
-        if pool is not None:
-            pool.shutdown(cancel_futures=True)
+    pool = local_pool(workers) if workers > 1 else nullcontext()
+    with pool as executor, closing(LoadingBar("runs")) as bar:
+        done = keep_answers(
+            path,
+            keep,
+            executor=executor,
+            progress=lambda number, total: bar(number, total, "keeping answers"),
+        )
     for error in done.errors:
         complain(f"{path}: {error}")
     click.echo(f"{_shown(path)}: {store_text.kept_runs(done.runs, done.current)}", err=True)
@@ -392,10 +386,7 @@ def store_upgrade(
     from profframe.show import store_text, terminal
     from profframe.workers.dask import dask_workers
 
-    if dask is not None and workers is not None:
-        raise click.UsageError(
-            "--workers sets processes on this machine; a Dask cluster has its own workers"
-        )
+    check_workers(workers, dask)
     with (
         _removals_shown(path),
         dask_workers(dask) if dask else nullcontext() as executor,

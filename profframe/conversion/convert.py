@@ -28,7 +28,7 @@ from profframe.store.leftovers import LOGGER
 from profframe.trace.query import own_rows
 from profframe.trace.trace import Trace
 from profframe.workers.inline import InlineExecutor
-from profframe.workers.pool import LocalPool, cores, default_workers
+from profframe.workers.pool import check_numbers, default_workers, local_pool
 
 __all__ = ["Progress", "convert"]
 
@@ -158,17 +158,6 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         )
 
 
-def check_numbers(executor: Executor | None, workers: int | None, threads: int | None) -> None:
-    """Raise a `ParameterError` for numbers of workers and threads that there cannot be."""
-    for name, number in (("threads", threads), ("workers", workers)):
-        if number is not None and not (type(number) is int and number > 0):
-            raise ParameterError(f"{name}: needs an integer above 0, not {number!r}")
-    if executor is not None and workers is not None:
-        raise ParameterError(
-            "workers sets processes on this machine; an executor has its own workers"
-        )
-
-
 def run_batch(
     target: Destination,
     files: Sequence[Item],
@@ -221,13 +210,8 @@ def _engine(
             yield thread
     else:
         number = max(1, min(workers or _default_workers(files), count))
-        pool = LocalPool(number, threads or max(1, cores() // number))
-        try:
+        with local_pool(number, threads) as pool:
             yield pool
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-        pool.shutdown()
 
 
 def _copy(trace: Trace, root: Path) -> pl.DataFrame:

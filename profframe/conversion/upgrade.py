@@ -19,7 +19,6 @@ from profframe.conversion.member_upgrade import Member, Upgrade
 from profframe.conversion.staging import Folder
 from profframe.conversion.worker import upgrade_member
 from profframe.errors import (
-    ParameterError,
     SourceError,
     StoreError,
     StoreVersionError,
@@ -29,7 +28,7 @@ from profframe.remote.trees import remote
 from profframe.show.frame import Frame
 from profframe.store import layout, manifest
 from profframe.workers.inline import InlineExecutor
-from profframe.workers.pool import LocalPool, cores, default_workers
+from profframe.workers.pool import check_numbers, default_workers, local_pool
 
 __all__ = ["upgrade"]
 
@@ -113,12 +112,7 @@ def upgrade(
     ...     upgrade(folder)["run", "rank", "status"].rows()
     [('cpu_training', 0, 'current')]
     """
-    if workers is not None and not (type(workers) is int and workers > 0):
-        raise ParameterError(f"workers: needs an integer above 0, not {workers!r}")
-    if executor is not None and workers is not None:
-        raise ParameterError(
-            "workers sets processes on this machine; an executor has its own workers"
-        )
+    check_numbers(executor, workers)
     root = _root_of(store)
     target = Folder(root)
     target.prepare()
@@ -212,10 +206,5 @@ def _engine(executor: Executor | None, count: int, workers: int | None) -> Itera
     elif number == 1:
         yield InlineExecutor()
     else:
-        pool = LocalPool(number, max(1, cores() // number))
-        try:
+        with local_pool(number) as pool:
             yield pool
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-        pool.shutdown()

@@ -16,7 +16,7 @@ import polars as pl
 from profframe import store as stores
 from profframe.conversion.arrivals import Arrivals
 from profframe.conversion.bucket import destination
-from profframe.conversion.convert import check_numbers, run_batch
+from profframe.conversion.convert import run_batch
 from profframe.conversion.inputs import Item, Pattern, Source, as_list, items
 from profframe.conversion.keep import questions
 from profframe.conversion.staging import Record
@@ -27,7 +27,7 @@ from profframe.loaders.programs import Origin
 from profframe.query.selection import Text
 from profframe.remote.urls import is_url
 from profframe.show.frame import Frame
-from profframe.workers.pool import LocalPool, cores, default_workers
+from profframe.workers.pool import check_numbers, default_workers, local_pool
 
 PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
@@ -192,8 +192,5 @@ def _pool(
         yield executor
         return
     number = workers or default_workers()
-    pool = LocalPool(number, threads or max(1, cores() // number))
-    try:
+    with local_pool(number, threads) as pool:
         yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)

@@ -37,9 +37,9 @@ from profframe.query.statement import check_number_of_rows
 from profframe.show.frame import frame
 from profframe.system.memory_limit import is_memory_error, refusal_message
 from profframe.trace.base_trace import BaseTrace
+from profframe.workers.calls import Call
 from profframe.workers.crew import Crew, On, crew_of
 from profframe.workers.gathering import Gathering
-from profframe.workers.remote import Call
 
 Each: TypeAlias = Literal["rank", "run"]
 """What a question is asked of by itself."""

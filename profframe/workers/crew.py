@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from profframe.errors import ParameterError
 from profframe.workers.inline import InlineExecutor
-from profframe.workers.pool import LocalPool, cores, default_workers
+from profframe.workers.pool import LocalPool, cores, default_workers, local_pool
 
 _LONGEST: Final = 120
 """Characters of a message that shows a value."""
@@ -66,14 +66,8 @@ def crew_of(on: On) -> Iterator[Crew]:
     if on is None:
         yield Crew(InlineExecutor(), 1, None)
     elif type(on) is int and on > 0:
-        threads = max(1, cores() // on)
-        pool = LocalPool(on, threads)
-        try:
-            yield Crew(pool, on, threads)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-        pool.shutdown()
+        with local_pool(on) as pool:
+            yield Crew(pool, on, max(1, cores() // on))
     else:
         yield _crew_of_user(on)
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from profframe.errors import WorkerDiedError
 from profframe.system.interrupts import stopping, taken
-from profframe.workers import remote
+from profframe.workers import calls
+from profframe.workers.calls import Call
 from profframe.workers.crew import Crew
-from profframe.workers.remote import Call
 
 _ATTEMPTS: Final = 2
 _AHEAD: Final = 4
@@ -74,7 +74,7 @@ class Gathering:
         while self._waiting and len(self._running) < most:
             number = self._waiting.popleft()
             try:
-                future = crew.executor.submit(remote.run, self._make(number))
+                future = crew.executor.submit(calls.run, self._make(number))
             except BrokenExecutor as error:
                 if self._own is not None:
                     yield number, error
@@ -93,7 +93,7 @@ class Gathering:
         future = taken(self._completed)
         number = self._running.pop(future)
         try:
-            result = remote.result(future.result())
+            result = calls.result(future.result())
         except BrokenExecutor as error:  # all its calls are lost, whichever was at fault
             if self._attempts[number] < _ATTEMPTS:
                 self._waiting.appendleft(number)

@@ -20,11 +20,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from profframe.errors import SourceError, WorkerDiedError
+from profframe.errors import ParameterError, SourceError, WorkerDiedError
 from profframe.system import drafts
 from profframe.system.imports import look_for_no_pandas
 from profframe.system.threads import VARIABLE
@@ -213,6 +214,31 @@ def unforked(threads: int | None) -> LocalPool:
 @cache
 def _unforked(_process: int, threads: int | None) -> LocalPool:
     return LocalPool(1, threads or cores())
+
+
+def check_numbers(
+    executor: Executor | None, workers: int | None, threads: int | None = None
+) -> None:
+    """Raise a `ParameterError` for numbers of workers and threads that there cannot be."""
+    for name, number in (("threads", threads), ("workers", workers)):
+        if number is not None and not (type(number) is int and number > 0):
+            raise ParameterError(f"{name}: needs an integer above 0, not {number!r}")
+    if executor is not None and workers is not None:
+        raise ParameterError(
+            "workers sets processes on this machine; an executor has its own workers"
+        )
+
+
+@contextmanager
+def local_pool(workers: int, threads: int | None = None) -> Iterator[LocalPool]:
+    """Processes of this machine for a block; each has its share of the cores, or ``threads``."""
+    pool = LocalPool(workers, threads or max(1, cores() // workers))
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 def cores() -> int:
