@@ -161,9 +161,9 @@ def _watch(
     sources: tuple[str, ...], output: str, dask: str | None, options: Mapping[str, Any]
 ) -> int:
     """Convert files as they arrive, until Ctrl-C or SIGTERM."""
-    from profframe.conversion.dask import dask_workers
     from profframe.conversion.watch import watch
     from profframe.show import store_text
+    from profframe.workers.dask import dask_workers
 
     converted = failed = 0
     with (
