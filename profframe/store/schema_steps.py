@@ -89,6 +89,7 @@ def steps_since(version: int) -> tuple[Step, ...]:
 
     Examples
     --------
+    >>> from profframe.schema import SCHEMA_VERSION
     >>> [step.version for step in steps_since(SCHEMA_VERSION - 1)]
     [15]
     """
@@ -126,6 +127,7 @@ def lacks(version: int) -> str:
 
     Examples
     --------
+    >>> from profframe.schema import SCHEMA_VERSION
     >>> lacks(SCHEMA_VERSION)
     ''
     >>> lacks(SCHEMA_VERSION - 1)
