@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from profframe.errors import NotATraceError, ProfframeError, SourceError, StoreError
-from profframe.readers.bytes import ByteSource
 from profframe.remote import file_systems
 from profframe.remote.urls import is_url
 from profframe.system.drafts import scratch
@@ -166,6 +165,8 @@ def _shared(facts: FactOptions) -> FactOptions:
 @contextmanager
 def _local_file(source: str) -> Iterator[Path]:
     """A local file with the content of a source, and the last names of its path."""
+    from profframe.readers.bytes import ByteSource  # limits of threads come first
+
     if is_url(source):
         with scratch() as folder:
             yield file_systems.copied(file_systems.RemoteFile(source), folder)[0]

@@ -15,9 +15,6 @@ from tests.members import few
 
 DLRM = "facebookresearch__param/dlrm_kineto/worker[{}]*.gz"
 ASCEND = "xiaobingling93-pixel__Ascend-msinsight/v2/level0/rank*/trace_view.json.gz"
-OVER_RANKS = frozenset({"advice", "clock_skew", "collective_traffic", "stragglers"})
-"""Answers that put ranks together, so that those of each file say something else."""
-
 FEW = ("collectives", "kernels", "self_times")
 """Answers that are asked in every run of the tests."""
 
@@ -60,8 +57,8 @@ def test_the_store_has_every_rank(store: Path, paths: list[Path]) -> None:
 
 
 def per_file(name: str) -> bool:
-    columns = [column.name for column in find(name).columns]
-    return columns[:2] == ["run", "rank"] and name not in OVER_RANKS
+    division = find(name).division
+    return division is not None and division.unit == "rank"
 
 
 @pytest.mark.parametrize(
