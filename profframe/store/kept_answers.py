@@ -47,7 +47,7 @@ from profframe.store.layout import (
     store_errors,
     temporary,
 )
-from profframe.store.parquet import check_is_file, plain_type
+from profframe.store.parquet import check_is_file, may_have, plain_type
 from profframe.store.visible_rows import row_groups
 
 MEMBERS: Final = "members"
@@ -591,7 +591,7 @@ def _read(
             groups = [
                 number
                 for number in range(reader.num_row_groups)
-                if runs is None or _may_have(reader.metadata.row_group(number), runs)
+                if runs is None or may_have(reader.metadata.row_group(number), runs)
             ]
             read = [*dict.fromkeys((*names, "run"))]
             rows = reader.read_row_groups(groups, columns=read, use_threads=len(groups) > 1)
@@ -609,17 +609,6 @@ def _read(
         return pa.Table.from_arrays(values, schema=types)
     except _DAMAGE as error:
         raise _damaged(file, " ".join(str(error).split()) or type(error).__name__) from error
-
-
-def _may_have(group: pq.RowGroupMetaData, runs: Sequence[str]) -> bool:
-    for number in range(group.num_columns):
-        column = group.column(number)
-        if column.path_in_schema == "run":
-            bounds = column.statistics
-            if bounds is None or not bounds.has_min_max:
-                return True
-            return any(bounds.min <= run <= bounds.max for run in runs)
-    return True
 
 
 def _damaged(file: Path, why: str) -> StoreError:

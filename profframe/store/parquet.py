@@ -87,6 +87,18 @@ def check_is_file(file: Path) -> None:
         raise OSError("not a file")
 
 
+def may_have(group: pq.RowGroupMetaData, runs: Iterable[str]) -> bool:
+    """Whether rows of some runs can be in a row group, by its statistics."""
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if column.path_in_schema == "run":
+            bounds = column.statistics
+            if bounds is None or not bounds.has_min_max:
+                return True
+            return any(bounds.min <= run <= bounds.max for run in runs)
+    return True
+
+
 def schema_version(metadata: pq.FileMetaData) -> int:
     """Version of the schema of a file, by its metadata; the current one if it does not say."""
     version = (metadata.metadata or {}).get(VERSION_KEY, b"")

@@ -158,11 +158,4 @@ def _may_have(group: files.RowGroup, runs: Iterable[str]) -> bool:
     """Whether rows of some runs can be in a row group, by its statistics."""
     with files.reading(group.path):
         metadata = group.file.metadata.row_group(group.number)
-        for number in range(metadata.num_columns):
-            column = metadata.column(number)
-            if column.path_in_schema == "run":
-                bounds = column.statistics
-                if bounds is None or not bounds.has_min_max:
-                    return True
-                return any(bounds.min <= run <= bounds.max for run in runs)
-    return True
+        return files.may_have(metadata, runs)
