@@ -29,6 +29,7 @@ from profframe.store.maintenance import contents, remove
 from profframe.store.maintenance.listing import root_of
 from profframe.trace.kept_rows import ANSWERS, INNER, key_of, question_of, types_of
 from profframe.trace.trace import Trace
+from profframe.workers.pool import never_forked
 
 Progress = Callable[[int, int], None]
 
@@ -203,6 +204,7 @@ def _lacking(
     return lacking
 
 
+@never_forked
 def keep_runs(store: str, runs: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
     """Compute and keep the answers that some runs lack; a task for a worker.
 

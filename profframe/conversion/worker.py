@@ -18,7 +18,7 @@ from profframe.remote import file_systems
 from profframe.remote.urls import is_url
 from profframe.system.drafts import scratch
 from profframe.system.memory_limit import is_memory_error, refusal_message
-from profframe.workers.pool import is_forked, limit_threads, this_process, unforked
+from profframe.workers.pool import limit_threads, never_forked, this_process
 
 if TYPE_CHECKING:
     from profframe.conversion.companions import Join
@@ -66,13 +66,12 @@ class Report:
     seconds: float = 0.0
 
 
+@never_forked
 def convert_file(task: Task, progress: Progress | None = None) -> Report:
     """Convert one file into a staged folder, which waits for its name.
 
     A bad file is an error in the report. ``progress`` is for a caller in the same process.
     """
-    if is_forked():
-        return unforked(task.threads).submit(convert_file, task).result()
     start = time.perf_counter()
     try:
         report = (
@@ -175,13 +174,12 @@ def _local_file(source: str) -> Iterator[Path]:
         yield file
 
 
+@never_forked
 def join(store: Destination, choice: Join) -> Record:
     """Stage a trace with the files joined with it; a task for a worker.
 
     `FileNotFoundError` means that another batch has published a part of it meanwhile.
     """
-    if is_forked():
-        return unforked(None).submit(join, store, choice).result()
     from profframe.conversion.companions import stage_joined
 
     try:
@@ -193,14 +191,13 @@ def join(store: Destination, choice: Join) -> Record:
         raise
 
 
+@never_forked
 def rename(store: Destination, staged: Record, run: str, is_cycle: bool = True) -> Record:
     """Copy a staged folder under the name of another run, as a later cycle of its own or not.
 
     A task for a worker.
     `FileNotFoundError` means that another batch has published it meanwhile.
     """
-    if is_forked():
-        return unforked(None).submit(rename, store, staged, run, is_cycle).result()
     from profframe.conversion.staging import staging_key
 
     copy_key = staging_key(staged.folder, run, f"{staged.rank} {is_cycle}")
@@ -214,10 +211,9 @@ def rename(store: Destination, staged: Record, run: str, is_cycle: bool = True) 
         raise FileNotFoundError(staged.folder) from None
 
 
+@never_forked
 def upgrade_member(member: Member) -> Upgrade:
     """Upgrade one (run, rank) of a store; a task for a worker."""
-    if is_forked():
-        return unforked(None).submit(upgrade_member, member).result()
     from profframe.conversion.member_upgrade import upgraded
 
     return upgraded(member)

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final, Self
 
 from profframe.system import drafts
-from profframe.workers.pool import is_forked, limit_threads, this_process, unforked
+from profframe.workers.pool import limit_threads, never_forked, this_process
 
 _LOOK_S: Final = 0.5
 """Seconds between two looks for the parent."""
@@ -37,10 +37,9 @@ class Call:
         return cls(packed, threads, this_process())
 
 
+@never_forked
 def run(call: Call) -> bytes:
     """The packed result of a call; a task for a worker."""
-    if is_forked():
-        return unforked(call.threads).submit(run, call).result()
     if call.threads is not None and call.home != this_process():
         limit_threads(call.threads)
     if call.home == (this_process()[0], os.getppid()):

@@ -21,9 +21,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial, wraps
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from profframe.errors import ParameterError, SourceError, WorkerDiedError
 from profframe.system import drafts
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 _Result = TypeVar("_Result")
+_Arguments = ParamSpec("_Arguments")
 
 _THREADS: Final = (
     VARIABLE,
@@ -206,14 +207,31 @@ def is_forked() -> bool:
     return os.getpid() != _IMPORT_PID
 
 
-def unforked(threads: int | None) -> LocalPool:
-    """A new process for a forked one, with a number of threads or all."""
-    return _unforked(os.getpid(), threads)
+def never_forked(task: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """A task for a worker that a forked one hands to a process of its own, which has all threads.
+
+    Examples
+    --------
+    >>> @never_forked
+    ... def square(number):
+    ...     return number**2
+    >>> square(3)
+    9
+    """
+
+    @wraps(task)
+    def run(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        if is_forked():
+            return _substitute(os.getpid()).submit(partial(run, *args, **kwargs)).result()
+        return task(*args, **kwargs)
+
+    return run
 
 
 @cache
-def _unforked(_process: int, threads: int | None) -> LocalPool:
-    return LocalPool(1, threads or cores())
+def _substitute(_process: int) -> LocalPool:
+    """A process that does the work of a forked one."""
+    return LocalPool(1, cores())
 
 
 def check_numbers(

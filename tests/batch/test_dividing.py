@@ -24,8 +24,9 @@ from profframe.trace.base_trace import BaseTrace
 from profframe.trace.parts import Division, Part, gathered
 from tests import needs
 from tests.batch.sources import write
-from tests.batch.test_kill import finish, workers_of
+from tests.batch.test_kill import workers_of
 from tests.members import few
+from tests.processes import line, python
 from tests.until import computed_s, until
 
 LONG: str = "SELECT sum(a.range * b.range) AS n FROM range(30000) AS a, range(30000) AS b"
@@ -165,21 +166,14 @@ def test_the_part_that_a_worker_dies_of_is_named(name: str, store: Path) -> None
     assert raised.value.rows.rows() == [(run, rank) for run in "ac" for rank in range(2)]
 
 
-def start(store: Path, temporary: Path, query: str = LONG) -> subprocess.Popen[str]:
+@contextmanager
+def asking(store: Path, temporary: Path, query: str = LONG) -> Iterator[subprocess.Popen[str]]:
     """A process that asks two workers, and has begun."""
     temporary.mkdir(exist_ok=True)
-    command = [sys.executable, "-c", ASKING, str(store), query]
-    asking = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env=os.environ | {"TMPDIR": str(temporary)},
-    )
-    assert asking.stdout is not None
-    assert asking.stdout.readline() == "ready\n"
-    until(lambda: len([*workers_of(asking.pid)]) == 2)
-    return asking
+    with python("-c", ASKING, store, query, env={"TMPDIR": str(temporary)}) as process:
+        assert line(process) == "ready\n"
+        until(lambda: len([*workers_of(process.pid)]) == 2)
+        yield process
 
 
 @pytest.mark.parametrize(
@@ -193,20 +187,19 @@ def start(store: Path, temporary: Path, query: str = LONG) -> subprocess.Popen[s
 def test_an_endless_question_ends_with_the_one_that_asks(
     store: Path, executor: str, workers: int, number: int
 ) -> None:
-    command = [sys.executable, "-c", ENDLESS, str(store), executor]
-    with subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL) as asking:
-        begun = until_computing(asking.pid, workers)
-        os.kill(asking.pid, number)
-        asking.wait(timeout=20)
+    with python("-c", ENDLESS, store, executor) as process:
+        begun = until_computing(process.pid, workers)
+        os.kill(process.pid, number)
+        process.wait(timeout=20)
         until(lambda: not any(map(is_running, begun)), 20)
 
 
-def until_computing(asking: int, workers: int) -> list[int]:
+def until_computing(process: int, workers: int) -> list[int]:
     """The workers, once they are in the middle of their statement."""
-    until(lambda: len([*workers_of(asking)]) == workers)
-    before = computed_s(asking)
-    until(lambda: computed_s(asking) > before + 5)
-    return [*workers_of(asking)]
+    until(lambda: len([*workers_of(process)]) == workers)
+    before = computed_s(process)
+    until(lambda: computed_s(process) > before + 5)
+    return [*workers_of(process)]
 
 
 def is_running(process: int) -> bool:
@@ -219,23 +212,24 @@ def is_running(process: int) -> bool:
 
 @pytest.mark.long
 def test_a_killed_workers_part_is_asked_again(store: Path, tmp_path: Path) -> None:
-    asking = start(store, tmp_path / "t")
-    before = computed_s(asking.pid)
-    until(lambda: computed_s(asking.pid) > before + 2)
-    for worker in [*workers_of(asking.pid)]:
-        os.kill(worker, signal.SIGKILL)
-    assert finish(asking) == str(RANKS)
+    with asking(store, tmp_path / "t") as process:
+        before = computed_s(process.pid)
+        until(lambda: computed_s(process.pid) > before + 2)
+        for worker in [*workers_of(process.pid)]:
+            os.kill(worker, signal.SIGKILL)
+        assert line(process) == f"{RANKS}\n"
+        process.wait(timeout=20)
     assert [*(tmp_path / "t").iterdir()] == []
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_is_left_of_a_killed_question(number: int, store: Path, tmp_path: Path) -> None:
-    asking = start(store, tmp_path / "t", LONGER)
-    workers = [*workers_of(asking.pid)]
-    asking.send_signal(number)
-    assert finish(asking) == ""
-    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+    with asking(store, tmp_path / "t", LONGER) as process:
+        workers = [*workers_of(process.pid)]
+        process.send_signal(number)
+        assert line(process) == ""
+        until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
     code = "import profframe.system.drafts as drafts; drafts.clean_up()"
     environment = os.environ | {"TMPDIR": str(tmp_path / "t")}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
@@ -245,20 +239,31 @@ def test_nothing_is_left_of_a_killed_question(number: int, store: Path, tmp_path
 @pytest.mark.long
 def test_a_batch_of_files_that_is_killed_leaves_whole_parts(store: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    words = ["answer", "self_times", str(store), "--each", "rank", "--workers", "2", "-o", str(out)]
-    command = [sys.executable, "-m", "profframe", *words]
+    words = [
+        "-m",
+        "profframe",
+        "answer",
+        "self_times",
+        str(store),
+        "--each",
+        "rank",
+        "--workers",
+        "2",
+        "-o",
+        str(out),
+    ]
     whole = profframe.load(store).self_times()
     for seconds in (0.5, 1.0, 1.5, 2.0, 2.5):
-        asking = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-        until(lambda: asking.poll() is not None or computed_s(asking.pid) > seconds)  # noqa: B023
-        asking.kill()
-        asking.wait()
+        with python(*words) as process:
+            until(lambda: process.poll() is not None or computed_s(process.pid) > seconds)  # noqa: B023
+            process.kill()
+            process.wait()
         for file in out.glob("part-*.parquet"):
             rows = pl.read_parquet(file)
             own = rows.select("run", "rank").unique()
             expected = whole.join(own, ["run", "rank"], how="semi", maintain_order="left")
             assert rows.rows() == expected.rows()
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([sys.executable, *words], check=True, stderr=subprocess.DEVNULL)
     assert sorted(file.name for file in out.iterdir()) == [
         f"part-{place:05}.parquet" for place in range(RANKS)
     ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import json
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from profframe.store import layout, maintenance
 from profframe.store.maintenance import listing
 from tests.conftest import Run
 from tests.members import few
+from tests.processes import python
 from tests.unit.test_store import RUNS, both, one, rewrite
 from tests.until import LIMIT_S, until
 
@@ -353,9 +353,7 @@ print(*seen, sep="\\n")
 def test_a_reader_at_work_finds_every_run_whole_or_not_at_all(tmp_path: Path) -> None:
     write(tmp_path, *"abcd", ranks=4)
     code = READER.format(path=sys.path, store=str(tmp_path))
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
-    ) as reader:
+    with python("-c", code) as reader:
         assert reader.stdout is not None
         said: list[str] = []
         listener = threading.Thread(target=said.extend, args=(reader.stdout,))

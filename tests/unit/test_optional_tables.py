@@ -58,7 +58,7 @@ def test_every_optional_table_has_a_property_and_columns(tmp_path: Path) -> None
 
 
 def test_an_ordinary_trace_has_no_more_files(tmp_path: Path) -> None:
-    profframe.convert("examples/cpu_training.json.gz", tmp_path)
+    profframe.convert("examples/cpu_training.json.gz", tmp_path, keep=None)
     load("examples/cpu_training.json.gz", run="again").to_parquet(tmp_path)
     always = schema.TABLES.keys() - schema.OPTIONAL_TABLES
     for folder in ("cpu_training", "again"):
