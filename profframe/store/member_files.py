@@ -34,7 +34,7 @@ from profframe.store.layout import CATALOGUE, KEPT, Place, component, file_names
 from profframe.store.manifest import PACK
 from profframe.store.parquet import parquet_file, reading
 from profframe.store.versions import Written
-from profframe.store.visible_rows import lazy, row_groups
+from profframe.store.visible_rows import large_parts, lazy
 from profframe.system.holds import Hold
 
 if TYPE_CHECKING:
@@ -199,19 +199,14 @@ class Store:
         Yields
         ------
         pyarrow.Table
-            The rows of one folder, or some rows of a pack.
+            At least one, of many rows.
 
         Raises
         ------
         StoreError
             A file is missing or damaged.
         """
-        for place in self.places:
-            groups = row_groups(place, table)
-            if not place.members:
-                yield pa.concat_tables(groups)
-            else:
-                yield from groups
+        yield from large_parts(self.places, table)
 
     def check(self, *, thorough: bool = False) -> None:
         """Check every file.

@@ -6,6 +6,7 @@ them for polars.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -55,6 +56,45 @@ def row_groups(
         yield group.rows(names) if place.condition is None else _visible(place, group, names)
 
 
+def large_parts(places: Iterable[Place], table: str) -> Iterator[pa.Table]:
+    """Visible rows of a table of many folders, in the schema's types, many rows at once.
+
+    Parameters
+    ----------
+    places, table
+        As for `lazy`.
+
+    Yields
+    ------
+    pyarrow.Table
+        At least one; small folders together.
+
+    Raises
+    ------
+    StoreError
+        A file is missing or damaged.
+    """
+    names = schema.TABLES[table].names
+    empty = files.schema_of(table, tuple(names)).empty_table()
+    parts = files.in_groups(_present(places, table, names))
+    for part in itertools.chain([next(parts, empty)], parts):
+        yield files.with_all_columns(part, table, names)
+
+
+def _present(
+    places: Iterable[Place],
+    table: str,
+    names: Sequence[str],
+    may_match: Callable[[files.RowGroup], bool] | None = None,
+) -> Iterator[pa.Table]:
+    """Visible rows of row groups, without columns that are all NULL there."""
+    for place in places:
+        for group in _groups(place, table):
+            if may_match is None or may_match(group):
+                is_whole = place.condition is None
+                yield group.present_rows(names) if is_whole else _visible(place, group, names)
+
+
 def lazy(places: Iterable[Place], table: str) -> pl.LazyFrame:
     """All rows of a table as a LazyFrame; nothing is read yet.
 
@@ -78,12 +118,7 @@ def lazy(places: Iterable[Place], table: str) -> pl.LazyFrame:
         names = columns or schema.TABLES[table].names
         # A limit of rows applies before the condition.
         may_match = None if where is None or rows is not None else _matches(where)
-        parts = (
-            group.present_rows(names) if place.condition is None else _visible(place, group, names)
-            for place in places
-            for group in _groups(place, table)
-            if may_match is None or may_match(group)
-        )
+        parts = _present(places, table, names, may_match)
         groups = files.in_groups(parts, files.ROW_GROUP if rows is None else rows)
         for part in _read_ahead(groups) if rows is None else groups:
             frame = plain(files.with_all_columns(part, table, names).combine_chunks())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from os import PathLike
@@ -268,6 +268,16 @@ class Builder:
         self._bytes += rows.nbytes
         if self._rows >= PIECE_ROWS or self._bytes >= PIECE_BYTES:
             self._write()
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether no row is on disk yet."""
+        return not self._sizes
+
+    @property
+    def pending(self) -> Sequence[pa.Table]:
+        """The rows that are not on disk yet."""
+        return self._pending
 
     def table(self) -> SpooledTable:
         """The table of all rows."""

@@ -227,8 +227,15 @@ def _spooled(batches: Iterable[Batch], spool: Spool) -> Rows:
         for table, rows in batch.items():
             builders[table].add(rows)
         memory_limit.check()
-    tables = {table: builder.table() for table, builder in builders.items()}
-    return {table: rows if table in _LARGE else rows.read() for table, rows in tables.items()}
+    return {table: _of_builder(table, builder) for table, builder in builders.items()}
+
+
+def _of_builder(table: RowTable, builder: Builder) -> pa.Table:
+    """All rows of a table: in memory if they are few, which is faster for who uses them."""
+    if builder.is_in_memory:
+        return _together(table, builder.pending)
+    rows = builder.table()
+    return rows if table in _LARGE else rows.read()
 
 
 _LARGE: Final = (RowTable.EVENTS, RowTable.MEMORY, RowTable.FLOWS, RowTable.INSTANTS)
