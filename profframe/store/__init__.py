@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from profframe.store.layout import component
 from profframe.store.member_files import Store, check_folder, is_store, root_at, scan
-from profframe.store.visible_rows import by_trace, row_groups
+from profframe.store.visible_rows import by_trace, large_parts, row_groups
 from profframe.store.writing import add, has, publish, put, write
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "component",
     "has",
     "is_store",
+    "large_parts",
     "publish",
     "put",
     "root_at",

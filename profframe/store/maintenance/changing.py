@@ -49,7 +49,7 @@ from profframe.store.leftovers import remove_leftovers
 from profframe.store.lock import locked
 from profframe.store.maintenance.listing import root_of, size
 from profframe.store.manifest import Key
-from profframe.store.parquet import in_groups, keys_in, rows_to_write, write_file
+from profframe.store.parquet import keys_in, rows_to_write, write_file
 
 Progress = Callable[[int, int], None]
 _OWN_PACK_BYTES: Final = 16 * 2**20
@@ -384,26 +384,33 @@ def write_pack(
     write_manifest(fresh, content)
 
 
-def _rows(packed: Iterable[Place], table: str, events: Counter[Key]) -> Iterator[pa.Table]:
+def _rows(packed: Sequence[Place], table: str, events: Counter[Key]) -> Iterator[pa.Table]:
     """Rows of a table, in parts of the size of a row group; counts events."""
     members = events.keys() | frozenset()
+    for part in store.large_parts(packed, table):
+        counts = _rows_by_member(part)
+        for key in counts.keys() - members:
+            raise StoreError(
+                f"{_file_with(packed, table, key)}: rows of run {key[0]!r}, rank {key[1]}, which "
+                "is not in its traces.parquet"
+            )
+        if table == "events":
+            events.update(counts)
+        yield part
 
-    def parts() -> Iterator[pa.Table]:
-        for place in packed:
-            for part in store.row_groups(place, table):
-                keys = pl.DataFrame(pa.table({name: part[name] for name in ("run", "rank")}))
-                counts = keys.group_by(pl.col("run").cast(pl.String), "rank").len().rows()
-                for run, rank, number in counts:
-                    if (run, rank) not in members:
-                        raise StoreError(
-                            f"{place.file(table)}: rows of run {run!r}, rank {rank}, which is not "
-                            "in its traces.parquet"
-                        )
-                    if table == "events":
-                        events[run, rank] += number
-                yield part
 
-    return in_groups(parts())
+def _rows_by_member(rows: pa.Table) -> dict[Key, int]:
+    keys = pl.DataFrame(pa.table({name: rows[name] for name in ("run", "rank")}))
+    counts = keys.group_by(pl.col("run").cast(pl.String), "rank").len()
+    return {(run, rank): number for run, rank, number in counts.iter_rows()}
+
+
+def _file_with(packed: Iterable[Place], table: str, key: Key) -> Path | None:
+    """The file with rows of a member, which another folder should have."""
+    for place in packed:
+        if any(key in _rows_by_member(part) for part in store.row_groups(place, table)):
+            return place.file(table)
+    return None
 
 
 def _clean(root: Path, latest: Sequence[Path]) -> None:
