@@ -2599,7 +2599,7 @@ KEPT: Final = (
     Mutant(
         "KA1",
         "kept rows are read whatever the events are",
-        "profframe/store/kept_answers.py",
+        "profframe/store/kept/validity.py",
         "if {*present.values()} == {*record.members}:\n                chosen",
         "if record.members:\n                chosen",
         "tests/unit/test_kept_answers.py::test_a_run_that_was_written_again_is_computed",
@@ -2607,7 +2607,7 @@ KEPT: Final = (
     Mutant(
         "KA2",
         "a run of which a removal left some ranks has no history",
-        "profframe/store/kept_answers.py",
+        "profframe/store/kept/validity.py",
         "{*self.identities.get(component(run), {}).values()} <= {*record.members}",
         "component(run) not in self.identities",
         "tests/unit/test_kept_answers.py::test_a_removal_that_was_killed",
@@ -2615,7 +2615,7 @@ KEPT: Final = (
     Mutant(
         "KA3",
         "rows of another version of an answer are read",
-        "profframe/store/kept_answers.py",
+        "profframe/store/kept/validity.py",
         "if record.answers.get(answer) == key",
         "if answer in record.answers",
         "tests/unit/test_kept_answers.py::test_other_sql_is_asked_again",

@@ -21,8 +21,9 @@ from profframe.query.header import Answer
 from profframe.query.selection import Text, check_texts, texts
 from profframe.remote.trees import remote
 from profframe.show.frame import frame
-from profframe.store import kept_answers
-from profframe.store.kept_answers import FEW_FOLDERS, Fresh, Kept, KeptAnswers, history
+from profframe.store.kept import folding, records
+from profframe.store.kept.records import Fresh, Kept
+from profframe.store.kept.validity import KeptAnswers, contents_of_members, history
 from profframe.store.layout import component, places, store_errors
 from profframe.store.lock import locked
 from profframe.store.maintenance import contents, remove
@@ -84,7 +85,7 @@ def questions(more: Text | None = None) -> list[str]:
     added = [] if more is None else list(texts("keep", more))
     for name in added:
         answer = question_of(name)
-        kept_answers.check_name(answer.name)
+        records.check_name(answer.name)
         if answer.columns and "run" not in {column.name for column in answer.columns}:
             raise ParameterError(f"{name}: cannot be kept: its rows have no column run")
     return list(dict.fromkeys([*ANSWERS, *INNER, *added]))
@@ -166,7 +167,7 @@ def keep_present(
         done += number
         if progress is not None:
             progress(done, len(lacking))
-    fold(root, at_least=FEW_FOLDERS)
+    fold(root, at_least=folding.FEW_FOLDERS)
     return KeptRuns(len(lacking), len(wanted) - len(lacking), tuple(dict.fromkeys(errors)))
 
 
@@ -238,7 +239,7 @@ def keep_runs(store: str, runs: tuple[str, ...], names: tuple[str, ...]) -> list
             for run in of:
                 own[run][question.name] = key_of(question)
     try:
-        kept_answers.write(root, _fresh(kept, members, own, rows))
+        records.write(root, _fresh(kept, members, own, rows))
     except StoreError as error:
         errors.append(str(error))
     return errors
@@ -275,13 +276,13 @@ def _fresh(
     rows: Mapping[str, pa.Table],
 ) -> Fresh:
     now = time.time_ns()
-    contents = kept_answers.contents(members)
+    contents = contents_of_members(members)
     versions: dict[str, set[str]] = defaultdict(set)
     for run, version in zip(
         members["run"].to_pylist(), members["facts_version"].to_pylist(), strict=True
     ):
         versions[run].add(version or "")
-    records = [
+    fresh = [
         Kept(
             "",
             run,
@@ -293,15 +294,15 @@ def _fresh(
         )
         for run, answers in sorted(own.items())
     ]
-    return Fresh(records, members, rows)
+    return Fresh(fresh, members, rows)
 
 
 def fold(root: Path, at_least: int = 2) -> int:
     """Fold kept answers into one folder if there are so many, without those that are stale."""
-    if len(kept_answers.folders(root)) < at_least:
+    if len(records.folders(root)) < at_least:
         return 0
     with store_errors(root), locked(root):
-        return kept_answers.fold(root, places(root))
+        return folding.fold(root, places(root))
 
 
 def free(
@@ -364,7 +365,7 @@ def free(
         kept = KeptAnswers.of(root, places(root))
         if lacking := {*chosen} - kept.members().keys():
             raise StoreError(f"{root}: run {min(lacking)!r} was written again meanwhile; try again")
-        kept_answers.mark_freed(kept, chosen)
+        folding.mark_freed(kept, chosen)
     return remove(root, chosen, keep_answers=True)
 
 

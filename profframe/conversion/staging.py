@@ -30,13 +30,14 @@ from profframe.errors import StoreError
 from profframe.loaders.options import FactOptions
 from profframe.loaders.programs import ORIGIN_COLUMNS, Origin
 from profframe.loaders.run_names import later_cycle_note, origin_of
-from profframe.store import kept_answers, layout, lock, manifest
+from profframe.store import layout, lock, manifest
 from profframe.store.catalogue.listing import listed
 from profframe.store.catalogue.members import members
 from profframe.store.catalogue.rows import is_as_recorded
 from profframe.store.catalogue.upkeep import mend
 from profframe.store.catalogue.upkeep import record as record_folders
 from profframe.store.facts_version import facts_version
+from profframe.store.kept.validity import history_rows
 from profframe.store.layout import STAGED
 from profframe.store.leftovers import log_removed, remove_drafts, remove_leftovers
 from profframe.store.parquet import (
@@ -405,7 +406,7 @@ class Folder(Destination):
 
     def records(self) -> Iterator[Record]:
         listing = listed(self.root)
-        for row in kept_answers.history_rows(self.root, listing, _COLUMNS):
+        for row in history_rows(self.root, listing, _COLUMNS):
             yield record_of(row, layout.KEPT, is_current=True)
         rows = members(self.root)
         if rows is None:

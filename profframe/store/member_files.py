@@ -29,7 +29,8 @@ from profframe.store.damaged_file import (
     older_relation,
     relation,
 )
-from profframe.store.kept_answers import explained, folders
+from profframe.store.kept.records import folders
+from profframe.store.kept.validity import explained
 from profframe.store.layout import CATALOGUE, KEPT, Place, component, file_names, optional_tables
 from profframe.store.manifest import PACK
 from profframe.store.parquet import parquet_file, reading

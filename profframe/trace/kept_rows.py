@@ -19,7 +19,8 @@ from profframe.query.frames import plain
 from profframe.query.header import CONVERT, Answer, sql_directory
 from profframe.show.units import plural
 from profframe.store import Store, component
-from profframe.store.kept_answers import MEMBERS, KeptAnswers
+from profframe.store.kept.records import MEMBERS
+from profframe.store.kept.validity import KeptAnswers
 from profframe.trace.base_trace import BaseTrace
 from profframe.trace.query import answer
 from profframe.trace.trace_tables import table

@@ -23,7 +23,7 @@ from profframe.query.sources import Overlay
 from profframe.show.columns import KEYS, MOMENTS
 from profframe.show.frame import Frame, frame
 from profframe.store import Store
-from profframe.store.kept_answers import explained
+from profframe.store.kept.validity import explained
 from profframe.trace.base_trace import BaseTrace
 from profframe.trace.empty_reasons import late_reason
 

@@ -17,7 +17,8 @@ from profframe.conversion import keep as keeping
 from profframe.conversion.keep import free, keep, kept
 from profframe.query import macros
 from profframe.show.empty_frames import note_of, why_empty
-from profframe.store import kept_answers, maintenance
+from profframe.store import maintenance
+from profframe.store.kept.records import folders
 from profframe.store.layout import places
 from profframe.trace import kept_rows
 from profframe.trace.kept_rows import ANSWERS, INNER, RunAnswers, is_default, question_of
@@ -193,12 +194,12 @@ def test_rows_of_many_folders_are_those_of_one(tmp_path: Path) -> None:
     job().to_parquet(store)
     for run in reversed(RUNS):
         keep(store, runs=run)
-    assert len(kept_answers.folders(store)) == 4
+    assert len(folders(store)) == 4
     several = [kept(store, name) for name in ANSWERS]
     opened = profframe.load(store)
     answers = RunAnswers(opened)
     assert keeping.fold(store) == 4
-    assert len(kept_answers.folders(store)) == 1
+    assert len(folders(store)) == 1
     for name, rows in zip(ANSWERS, several, strict=True):
         assert kept(store, name).equals(rows)
         assert answers.answer(name).sort("run", maintain_order=True).equals(rows)

@@ -30,8 +30,8 @@ from profframe.query.selection import (
 from profframe.store import manifest
 from profframe.store.catalogue.listing import listed
 from profframe.store.catalogue.upkeep import fold, mend, record, record_packs
-from profframe.store.kept_answers import fold as fold_kept
-from profframe.store.kept_answers import history
+from profframe.store.kept.folding import fold as fold_kept
+from profframe.store.kept.validity import history
 from profframe.store.layout import (
     SET_ASIDE,
     Place,
@@ -75,7 +75,7 @@ def remove(
     runs, ranks
         Run or runs, rank or ranks to remove. One of them may be None, for all.
     keep_answers
-        Whether answers that are kept of removed runs stay (`profframe.store.kept_answers`).
+        Whether answers that are kept of removed runs stay (`profframe.store.kept`).
 
     Returns
     -------

@@ -15,7 +15,7 @@ from profframe.errors import StoreError
 from profframe.store.catalogue.listing import listed
 from profframe.store.catalogue.members import members
 from profframe.store.catalogue.rows import rows_of
-from profframe.store.kept_answers import history_rows
+from profframe.store.kept.validity import history_rows
 from profframe.store.layout import KEPT, Place, places
 
 _LISTINGS: Final = 10

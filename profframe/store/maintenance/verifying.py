@@ -12,10 +12,11 @@ import polars as pl
 from profframe import schema, store
 from profframe.errors import StoreError
 from profframe.remote.trees import remote
-from profframe.store import kept_answers, manifest, versions
+from profframe.store import manifest, versions
 from profframe.store.catalogue import segments
 from profframe.store.catalogue.listing import of_catalogue
 from profframe.store.catalogue.remote_segments import segments_of
+from profframe.store.kept import records
 from profframe.store.layout import CATALOGUE, Place, checksum, identity, places
 from profframe.store.leftovers import remove_leftovers
 from profframe.store.maintenance.listing import root_of, size
@@ -74,7 +75,7 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
     total, done = sum(map(size, listing)), 0
     rows = [(name, "a link, which is not followed") for name in _links(root)]
     rows += [(name, why) for name, why in _catalogue_problems(root)]
-    rows += kept_answers.problems(root)
+    rows += records.problems(root)
     for place in listing:
         problems = _lasting_problems(place)
         rows += [(str((place.folder / name).relative_to(root)), why) for name, why in problems]
