@@ -104,11 +104,12 @@ def equal(store: Path, on: int | None, names: list[str]) -> int:
     return wrong
 
 
-def timed(store: Path, name: str, on: int | None, threads: dict[str, str]) -> float:
+def timed(store: Path, name: str, on: str | None, threads: dict[str, str]) -> float:
     """Seconds of one answer in a process of its own, which has opened the store."""
     call = "" if on is None else f", each='run', on={on}"
     code = (
         "import time, profframe\n"
+        "from profframe.workers.pool import LocalPool\n"
         "if __name__ == '__main__':\n"
         f"    trace = profframe.load({str(store)!r}, memory_limit={MEMORY_LIMIT!r})\n"
         "    start = time.perf_counter()\n"
@@ -128,8 +129,8 @@ def speed(store: Path, names: list[str]) -> None:
     for name in names or SLOW:
         one = timed(store, name, None, ONE_THREAD)
         two = timed(store, name, None, TWO_THREADS)
-        lone = timed(store, name, 1, ONE_THREAD)
-        pair = timed(store, name, 2, {})
+        lone = timed(store, name, "LocalPool(1, 1)", {})
+        pair = timed(store, name, "2", {})
         print(
             f"{name:20} {one:9.2f} {two:9.2f} {lone:9.2f} {pair:9.2f}  {lone / pair:.2f}",
             flush=True,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import polars as pl
@@ -237,18 +237,22 @@ class Division:
     unit: Unit
     on: On = None
     progress: Callable[[Progress], None] | None = None
-    _sizes: list[tuple[Part, int]] = field(default_factory=list)
+    _known_sizes: list[tuple[Part, int]] | None = None
 
-    def __post_init__(self) -> None:
-        names = list(KEYS_OF[self.unit])
-        rows = self.trace._session.sizes().with_columns(  # noqa: SLF001 - of its package
-            pl.col("source_events").fill_null(_WORTH_EVENTS)
-        )
-        by_part = rows.group_by(names, maintain_order=True).agg(pl.col("source_events").sum())
-        self._sizes = [
-            (Part(row["run"], row.get("rank")), row["source_events"])
-            for row in by_part.iter_rows(named=True)
-        ]
+    @property
+    def _sizes(self) -> list[tuple[Part, int]]:
+        """All parts and their events, by run and rank."""
+        if self._known_sizes is None:
+            names = list(KEYS_OF[self.unit])
+            rows = self.trace._session.sizes().with_columns(  # noqa: SLF001 - of its package
+                pl.col("source_events").fill_null(_WORTH_EVENTS)
+            )
+            by_part = rows.group_by(names, maintain_order=True).agg(pl.col("source_events").sum())
+            self._known_sizes = [
+                (Part(row["run"], row.get("rank")), row["source_events"])
+                for row in by_part.iter_rows(named=True)
+            ]
+        return self._known_sizes
 
     @property
     def parts(self) -> list[Part]:
@@ -399,24 +403,24 @@ def gathered(division: Division, what: str, terms: Terms = Terms()) -> pl.DataFr
     PartsError
         Some parts failed; it has the rows of the others. If all failed, their first error.
     """
-    places = {part: place for place, part in enumerate(division.parts)}
-    arrived: dict[int, pl.DataFrame] = {}
-    failed: dict[int, tuple[Part, Exception]] = {}
+    arrived: dict[Part, pl.DataFrame] = {}
+    errors: dict[Part, Exception] = {}
     for one in division.results():
-        place = places[one.parts[0]]
         if one.rows is not None:
-            arrived[place] = one.rows
+            arrived[one.parts[0]] = one.rows
         elif one.error is not None:
-            failed[place] = one.parts[0], one.error
-    if not places:
+            errors[one.parts[0]] = one.error
+    parts = division.parts  # known by now: workers have started meanwhile
+    if not parts:
         return None
-    if len(failed) == len(places):
-        raise failed[min(failed)][1]
-    rows = division.question.together([arrived[place] for place in sorted(arrived)])
+    failed = [(part, errors[part]) for part in parts if part in errors]
+    if len(failed) == len(parts):
+        raise failed[0][1]
+    rows = division.question.together([arrived[part] for part in parts if part in arrived])
     if terms.rows is not None and terms.cut_rows:
         rows = rows.head(terms.rows)
     check_number_of_rows(rows.height, what, terms)
     if failed:
-        named = [(part.run, part.rank, error) for _, (part, error) in sorted(failed.items())]
-        raise PartsError(what, named, len(places), rows)
+        named = [(part.run, part.rank, error) for part, error in failed]
+        raise PartsError(what, named, len(parts), rows)
     return rows

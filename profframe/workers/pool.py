@@ -12,6 +12,7 @@ pebble it ends only its own, but every process imports the main module first.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -70,7 +71,7 @@ class LocalPool(Executor):
     """
 
     def __init__(self, workers: int, threads: int) -> None:
-        self._threads = threads
+        self._workers, self._threads = workers, threads
         self._local = threading.local()
         self._processes: set[_Worker] = set()
         self._lock = threading.Lock()
@@ -82,6 +83,11 @@ class LocalPool(Executor):
     ) -> Future[_Result]:
         """Run a function of a module in one of the processes."""
         return self._pool.submit(self._run, fn, args)
+
+    def start(self, module: str) -> None:
+        """Start all processes, which import a module, and do not wait for them."""
+        for _ in range(self._workers):
+            self.submit(_import, module)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the processes after their work, or at once with ``cancel_futures``."""
@@ -166,6 +172,10 @@ def _serve(pipe: Connection, threads: int) -> None:
                 pipe.send((fn(*args), None))
             except Exception as error:  # noqa: BLE001 - the caller of result() gets it
                 pipe.send((None, error))
+
+
+def _import(module: str) -> None:
+    importlib.import_module(module)
 
 
 def _end_with_parent() -> None:
