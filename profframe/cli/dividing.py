@@ -139,20 +139,20 @@ def _write(
     from profframe.trace.parts import apart
 
     _prepare(folder)
-    places = {part: place for place, part in enumerate(division.parts)}
     failed = {}
     for arrived in division.results():
         if arrived.rows is None:
             part = arrived.parts[0]
-            failed[places[part]] = part.run, part.rank, arrived.error
+            failed[division.places[part]] = part.run, part.rank, arrived.error
             continue
         for part, rows in apart(arrived, division.unit):
             wanted = division.question.together([rows])
             wanted = wanted.select(columns) if columns else wanted
-            with atomic_write(folder / f"part-{places[part]:05}.parquet") as draft:
+            with atomic_write(folder / f"part-{division.places[part]:05}.parquet") as draft:
                 wanted.write_parquet(draft)
-    written = len(places) - len(failed)
-    click.echo(f"{visible(str(folder))}: {written:,} of {len(places):,} parts written", err=True)
+    count = len(division.places)
+    written = count - len(failed)
+    click.echo(f"{visible(str(folder))}: {written:,} of {count:,} parts written", err=True)
     return [failed[place] for place in sorted(failed)]
 
 

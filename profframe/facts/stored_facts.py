@@ -115,7 +115,7 @@ def as_read(
         builder = Builder(spool, {field.name: field.type for field in none.schema})
         for part in own:
             builder.add(part)
-        tables[name] = builder.table()
+        tables[name] = builder.rows()
     properties = traces["device_properties"][0].as_py()
     used = pc.unique(tables["events"]["device"]).drop_null().to_pylist()
     tables["devices"] = devices(properties, used)

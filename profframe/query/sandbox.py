@@ -276,13 +276,13 @@ def connect(
     files = {*files}
     folders = {path for path in files if path.endswith(os.sep)}
     connection = duckdb.connect(config=config)
-    if folders:  # of many small files: to hand a read to another thread takes longer than to read
-        with suppress(duckdb.CatalogException):
-            connection.execute("SET async_threads = 0")
     if file_system is not None:
         connection.register_filesystem(file_system)
         with suppress(duckdb.CatalogException):  # a release that has no such setting
             connection.execute(f"SET external_file_cache_remote_max_block_size = {_BLOCK}")
+    elif folders:  # of many small files: to hand a read to another thread takes longer than to read
+        with suppress(duckdb.CatalogException):
+            connection.execute("SET async_threads = 0")
     connection.execute(
         "SET allowed_paths = "
         f"{_list({*(files - folders), *(p for p in paths if not Path(p).is_dir())})};"

@@ -269,18 +269,14 @@ class Builder:
         if self._rows >= PIECE_ROWS or self._bytes >= PIECE_BYTES:
             self._write()
 
-    @property
-    def is_in_memory(self) -> bool:
-        """Whether no row is on disk yet."""
-        return not self._sizes
-
-    @property
-    def pending(self) -> Sequence[pa.Table]:
-        """The rows that are not on disk yet."""
-        return self._pending
+    def rows(self) -> pa.Table | SpooledTable:
+        """All rows; in memory if they are less than a piece, which is faster for who uses them."""
+        if self._sizes:
+            return self.table()
+        return together(pa.schema(self._types.items()).empty_table(), self._pending)
 
     def table(self) -> SpooledTable:
-        """The table of all rows."""
+        """All rows, on disk."""
         if self._rows:
             self._write()
         columns = {
@@ -310,6 +306,15 @@ class Builder:
             pieces.append(location)
         self._sizes.append(rows.num_rows)
         self._pending, self._rows, self._bytes = [], 0, 0
+
+
+def together(empty: pa.Table, parts: Sequence[pa.Table]) -> pa.Table:
+    """The rows of some tables, with all columns of the empty one and one dictionary per column."""
+    if len(parts) == 1 and {*parts[0].column_names} >= {*empty.column_names}:
+        rows = parts[0]
+        is_whole = all(column.num_chunks == 1 for column in rows.columns)
+        return rows if is_whole else rows.unify_dictionaries()
+    return pa.concat_tables([empty, *parts], promote_options="default").unify_dictionaries()
 
 
 def _codes(

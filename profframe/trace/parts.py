@@ -11,6 +11,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import polars as pl
@@ -228,7 +229,7 @@ def _unpacked(parts: tuple[Part, ...], result: Any) -> Iterator[PartRows]:
             yield PartRows(some, pl.read_ipc(io.BytesIO(packed)))
 
 
-@dataclass(slots=True)
+@dataclass
 class Division:
     """The parts of a trace for one question, and how they are asked."""
 
@@ -237,27 +238,24 @@ class Division:
     unit: Unit
     on: On = None
     progress: Callable[[Progress], None] | None = None
-    _known_sizes: list[tuple[Part, int]] | None = None
 
-    @property
+    @cached_property
     def _sizes(self) -> list[tuple[Part, int]]:
-        """All parts and their events, by run and rank."""
-        if self._known_sizes is None:
-            names = list(KEYS_OF[self.unit])
-            rows = self.trace._session.sizes().with_columns(  # noqa: SLF001 - of its package
-                pl.col("source_events").fill_null(_WORTH_EVENTS)
-            )
-            by_part = rows.group_by(names, maintain_order=True).agg(pl.col("source_events").sum())
-            self._known_sizes = [
-                (Part(row["run"], row.get("rank")), row["source_events"])
-                for row in by_part.iter_rows(named=True)
-            ]
-        return self._known_sizes
+        """All parts and their events, by run and rank; counted while workers start."""
+        names = list(KEYS_OF[self.unit])
+        rows = self.trace._session.sizes().with_columns(  # noqa: SLF001 - of its package
+            pl.col("source_events").fill_null(_WORTH_EVENTS)
+        )
+        by_part = rows.group_by(names, maintain_order=True).agg(pl.col("source_events").sum())
+        return [
+            (Part(row["run"], row.get("rank")), row["source_events"])
+            for row in by_part.iter_rows(named=True)
+        ]
 
-    @property
-    def parts(self) -> list[Part]:
-        """All parts, by run and rank."""
-        return [part for part, _ in self._sizes]
+    @cached_property
+    def places(self) -> dict[Part, int]:
+        """All parts and their places, by run and rank."""
+        return {part: place for place, (part, _) in enumerate(self._sizes)}
 
     def results(self) -> Iterator[PartRows]:
         """The rows of parts as they arrive, and errors of those that fail."""
@@ -410,17 +408,17 @@ def gathered(division: Division, what: str, terms: Terms = Terms()) -> pl.DataFr
             arrived[one.parts[0]] = one.rows
         elif one.error is not None:
             errors[one.parts[0]] = one.error
-    parts = division.parts  # known by now: workers have started meanwhile
-    if not parts:
+    places = division.places
+    if not places:
         return None
-    failed = [(part, errors[part]) for part in parts if part in errors]
-    if len(failed) == len(parts):
+    failed = [(part, errors[part]) for part in places if part in errors]
+    if len(failed) == len(places):
         raise failed[0][1]
-    rows = division.question.together([arrived[part] for part in parts if part in arrived])
+    rows = division.question.together([arrived[part] for part in places if part in arrived])
     if terms.rows is not None and terms.cut_rows:
         rows = rows.head(terms.rows)
     check_number_of_rows(rows.height, what, terms)
     if failed:
         named = [(part.run, part.rank, error) for part, error in failed]
-        raise PartsError(what, named, len(parts), rows)
+        raise PartsError(what, named, len(places), rows)
     return rows

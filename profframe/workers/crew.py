@@ -12,7 +12,7 @@ from profframe.errors import ParameterError
 from profframe.workers.inline import InlineExecutor
 from profframe.workers.pool import LocalPool, cores, default_workers, local_pool
 
-_MODULE: Final = "profframe.trace.parts"
+_QUESTIONS: Final = "profframe.trace.parts"
 """What workers import while this process looks at what there is to ask."""
 _LONGEST: Final = 120
 """Characters of a message that shows a value."""
@@ -69,7 +69,7 @@ def crew_of(on: On) -> Iterator[Crew]:
         yield Crew(InlineExecutor(), 1, None)
     elif type(on) is int and on > 0:
         with local_pool(on) as pool:
-            pool.start(_MODULE)
+            pool.start(_QUESTIONS)
             yield Crew(pool, on, max(1, cores() // on))
     else:
         yield _crew_of_user(on)

@@ -59,7 +59,7 @@ class LocalPool(Executor):
     Parameters
     ----------
     workers
-        Number of processes, each started on first use.
+        Number of processes, each started on first use or all by `start`.
     threads
         Number of threads of each.
 

@@ -275,7 +275,7 @@ class TestParts:
         question = AnswerOfParts(*self.resolved(), "rank")
         division = Division(load(path), question, "rank")
         session = division.trace._session
-        for part in division.parts:
+        for part in division.places:
             own = pickle.dumps(type(division.trace)(part.of(session)))
             aside = tmp_path / "aside"
             shutil.copytree(path, aside)

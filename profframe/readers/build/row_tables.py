@@ -6,7 +6,7 @@ This module knows no source format: a reader names the `RowTable` of its rows.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from types import MappingProxyType
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from profframe import schema
 from profframe.schema import BOOL, INT32, INT64, NAME, TEXT
 from profframe.system import memory_limit
-from profframe.system.disk_tables import Builder, Spool
+from profframe.system.disk_tables import Builder, Spool, SpooledTable, together
 
 Batch = Mapping["RowTable", pa.Table]
 """Some consecutive rows of a source, by table."""
@@ -191,7 +191,7 @@ Rows = Mapping[RowTable, pa.Table]
 def gather(batches: Iterable[Batch], spool: Spool | None = None) -> Rows:
     """All rows of each table, in order, with one dictionary per column.
 
-    With a spool the large tables are written to disk as they come.
+    With a spool large tables are written to disk as they come.
     """
     if spool is not None:
         return _spooled(batches, spool)
@@ -202,18 +202,7 @@ def gather(batches: Iterable[Batch], spool: Spool | None = None) -> Rows:
             parts[table].append(rows)
             size += rows.nbytes
         memory_limit.check(size)
-    return {table: _together(table, rows) for table, rows in parts.items()}
-
-
-def _together(table: RowTable, parts: Sequence[pa.Table]) -> pa.Table:
-    """All rows of a table."""
-    if len(parts) == 1:
-        rows = parts[0]
-        is_whole = all(column.num_chunks == 1 for column in rows.columns)
-        return rows if is_whole else rows.unify_dictionaries()
-    return pa.concat_tables(
-        [_no_rows(table), *parts], promote_options="default"
-    ).unify_dictionaries()
+    return {table: together(_no_rows(table), rows) for table, rows in parts.items()}
 
 
 @cache
@@ -227,15 +216,11 @@ def _spooled(batches: Iterable[Batch], spool: Spool) -> Rows:
         for table, rows in batch.items():
             builders[table].add(rows)
         memory_limit.check()
-    return {table: _of_builder(table, builder) for table, builder in builders.items()}
-
-
-def _of_builder(table: RowTable, builder: Builder) -> pa.Table:
-    """All rows of a table: in memory if they are few, which is faster for who uses them."""
-    if builder.is_in_memory:
-        return _together(table, builder.pending)
-    rows = builder.table()
-    return rows if table in _LARGE else rows.read()
+    tables = {table: builder.rows() for table, builder in builders.items()}
+    return {
+        table: rows.read() if isinstance(rows, SpooledTable) and table not in _LARGE else rows
+        for table, rows in tables.items()
+    }
 
 
 _LARGE: Final = (RowTable.EVENTS, RowTable.MEMORY, RowTable.FLOWS, RowTable.INSTANTS)

@@ -20,7 +20,7 @@ from profframe.store import manifest
 from profframe.store.kept.records import MEMBERS, Kept, folders, read, records_of
 from profframe.store.layout import KEPT, Place, component, name_in
 from profframe.store.parquet import plain_type
-from profframe.store.visible_rows import row_groups
+from profframe.store.visible_rows import large_parts
 
 Identities = Mapping[int, str]
 """Rank and identity of each member of a run."""
@@ -158,13 +158,12 @@ class KeptAnswers:
     def _contents_of(self, run: str) -> tuple[str | None, ...]:
         if not self._contents:
             wanted = {component(record.run) for record in self.records}
-            rows = [
-                part
+            own = [
+                place
                 for place in self.places
                 if not wanted.isdisjoint(name for name, _ in place.names)
-                for part in row_groups(place, "traces")
             ]
-            self._contents.update(contents_of_members(pa.concat_tables(rows)) if rows else {})
+            self._contents.update(contents_of_members(pa.concat_tables(large_parts(own, "traces"))))
         return self._contents.get(run, ())
 
     def rows(

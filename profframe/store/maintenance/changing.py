@@ -389,10 +389,11 @@ def _rows(packed: Sequence[Place], table: str, events: Counter[Key]) -> Iterator
     members = events.keys() | frozenset()
     for part in store.large_parts(packed, table):
         counts = _rows_by_member(part)
-        for key in counts.keys() - members:
+        if strange := counts.keys() - members:
+            run, rank = key = min(strange)
             raise StoreError(
-                f"{_file_with(packed, table, key)}: rows of run {key[0]!r}, rank {key[1]}, which "
-                "is not in its traces.parquet"
+                f"{_file_with(packed, table, key)}: rows of run {run!r}, rank {rank}, which is not "
+                "in its traces.parquet"
             )
         if table == "events":
             events.update(counts)
