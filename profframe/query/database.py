@@ -97,19 +97,22 @@ class Database:
         _OPEN.add(self)
         return connection
 
-    def cursor(
-        self, selection: Selection, views: Mapping[str, Columns]
-    ) -> duckdb.DuckDBPyConnection:
-        """The cursor of this thread, with views of some columns of the selected rows."""
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """The cursor of this thread."""
         thread = self._thread
         if thread.cursor is None:
             thread.cursor, thread.views = self.new_cursor(), {}
+        return thread.cursor
+
+    def view(self, selection: Selection, views: Mapping[str, Columns]) -> None:
+        """Give the cursor of this thread views of some columns of the selected rows."""
+        cursor, present = self.cursor(), self._thread.views
         for table, columns in views.items():
             part = TableRows(columns, selection.where(table))
-            if thread.views.get(table) != part:
-                self._source.view(thread.cursor, table, part)
-                thread.views[table] = part
-        return thread.cursor
+            if present.get(table) != part:
+                present.pop(table, None)
+                self._source.view(cursor, table, part)
+                present[table] = part
 
     def drop_cursor(self) -> None:
         """Replace the cursor of this thread after an error, which may have left state in it."""

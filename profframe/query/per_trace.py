@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import Final, TypeAlias
 
@@ -60,7 +61,7 @@ class PerTrace:
             yield cursor
 
 
-@dataclass(slots=True)
+@dataclass
 class TraceConnections:
     """Connections to the rows of a session, or of some of its traces; few are read only once."""
 
@@ -69,7 +70,7 @@ class TraceConnections:
     _lock: Lock = field(default_factory=Lock)
     _read: list[PerTrace | None] = field(default_factory=list)
 
-    @property
+    @cached_property
     def keys(self) -> list[Key]:
         """The (run, rank) of all traces."""
         return self.session.rows("traces").select("run", "rank").unique().sort("run", "rank").rows()
@@ -78,11 +79,8 @@ class TraceConnections:
         self, run: str | None, rank: int | None
     ) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """A cursor with a view per table; None stands for all runs, and for all ranks."""
-        traces = self.session.rows("traces")
-        is_whole = (run is None or traces["run"].n_unique() == 1) and (
-            rank is None or traces.height == 1
-        )
-        if is_whole:
+        of_one_run = run is None or len({name for name, _ in self.keys}) == 1
+        if of_one_run and (rank is None or len(self.keys) == 1):
             return self.session.connection(self.views)
         apart = None if rank is None else self._apart()
         if apart is not None and rank is not None:

@@ -453,8 +453,8 @@ class Session:
 
         def ask(session: Session) -> Value:
             try:
-                cursor = partial(session.database.cursor, session.selection, views)
-                with session._guarded(cursor) as connection:
+                with session._guarded(session.database.cursor) as connection:
+                    session.database.view(session.selection, views)
                     return question(connection)
             except BaseException as error:
                 session.database.drop_cursor()

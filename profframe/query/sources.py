@@ -58,11 +58,16 @@ class TableRows:
 
     def view(self, connection: duckdb.DuckDBPyConnection, name: str, rows: str) -> None:
         """Create a view of it over a relation with the rows of the table."""
+        connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {self._select(rows)}")
+
+    def copy(self, connection: duckdb.DuckDBPyConnection, name: str, rows: str) -> None:
+        """Copy it from a relation with the rows of the table, and create a view of the copy."""
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE _{name} AS {self._select(rows)}")
+        connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS FROM _{name}")
+
+    def _select(self, rows: str) -> str:
         columns = ", ".join(f'"{column}"' for column in sorted(self.columns or ())) or "*"
-        connection.execute(
-            f"CREATE OR REPLACE TEMP VIEW {name} AS "
-            f"FROM {rows} SELECT {columns} WHERE {self.where or 'TRUE'}"
-        )
+        return f"FROM {rows} SELECT {columns} WHERE {self.where or 'TRUE'}"
 
 
 class Source(Protocol):

@@ -65,7 +65,7 @@ def check_place(place: Place, *, thorough: bool) -> None:
                 ) from error
             if identity(place.folder) == place.identity:
                 raise
-            if table in schema.OPTIONAL_TABLES and not file.exists():
+            if not file.exists():
                 raise StoreError(
                     f"{file}: written again since the store was opened; load it again"
                 ) from error

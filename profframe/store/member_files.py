@@ -49,6 +49,10 @@ _AT_ONCE: Final = 16
 """Requests to a server at a time."""
 _MANY: Final = 1_000
 """From so many folders on, a connection may read the folder of the store, not a list of files."""
+_SMALL: Final = 256 << 10
+"""Bytes of a file that is small."""
+_SOME: Final = 100
+"""Files of which the sizes are looked at."""
 _RANKS: Final = ("rank=", ".old-rank=")
 _PARTS: Final = ("run=", "rank=", PACK)
 """How the names of folders begin that may have files of a store."""
@@ -105,7 +109,17 @@ class Store:
                 columns = ", ".join(f'{sql} AS "{name}"' for name, sql in note.items())
                 traces = f"{self._relation('traces', places_)} WHERE {where}"
                 rows = f"(FROM {rows} UNION ALL BY NAME SELECT {columns} FROM {traces})"  # noqa: S608
-        part.view(connection, table, rows)
+        # A plan opens a file for each mention of its table: to copy a small one takes less.
+        show = part.copy if part.columns is not None and self._has_small(table) else part.view
+        show(connection, table, rows)
+
+    def _has_small(self, table: str) -> bool:
+        """Whether the files of a table are small, by some of them."""
+        if remote(self.path) is not None:
+            return False
+        files = self.files(table)
+        some = files[:: -(-len(files) // _SOME) or 1]
+        return sum(map(_size, some)) <= _SMALL * len(some)
 
     def _notes(self) -> Iterator[tuple[Places, str, Mapping[str, str]]]:
         """What `quality` says of other versions: of which traces, and its columns as SQL."""
@@ -308,6 +322,12 @@ def root_at(path: str | os.PathLike[str]) -> Path:
         return Tree(path).path.as_path() if local is None else Path(local)
     far = remote(path)
     return Path(path) if far is None else far.as_path()
+
+
+def _size(file: str) -> int:
+    with suppress(OSError):  # whoever reads it says why it is gone
+        return Path(file).stat().st_size
+    return 0
 
 
 def _listed_again(root: Path) -> Path:

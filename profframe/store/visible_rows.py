@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ from profframe import schema
 from profframe.query.frames import plain
 from profframe.store import parquet as files
 from profframe.store.layout import Place
+from profframe.store.manifest import Key
 
 if TYPE_CHECKING:
     import polars as pl
@@ -159,22 +160,35 @@ def _groups(place: Place, table: str) -> Iterator[files.RowGroup]:
 def _visible(place: Place, group: files.RowGroup, columns: Sequence[str]) -> pa.Table:
     """The visible rows of a row group with hidden ones."""
     rows = group.rows([*dict.fromkeys((*columns, "run", "rank"))])
-    parts = [part for key, part in by_trace(rows).items() if key in place.visible]
-    return pa.concat_tables([rows[:0], *parts]).select(columns)
+    parts = [rows[:0]]
+    for is_visible, stretches in groupby(_stretches(rows), lambda part: part[0] in place.visible):
+        if is_visible:
+            (_, start, end), *later = stretches
+            parts.append(rows.slice(start, (later[-1][2] if later else end) - start))
+    return pa.concat_tables(parts).select(columns)
 
 
-def by_trace(table: pa.Table) -> dict[tuple[str, int], pa.Table]:
+def by_trace(table: pa.Table) -> dict[Key, pa.Table]:
     """Rows by (run, rank), in their order; slices, not copies."""
-    if len(table) == 0:
-        return {}
-    run = pa.concat_arrays(table["run"].unify_dictionaries().chunks)
-    codes, rank = run.indices.to_numpy(), table["rank"].to_numpy()
-    edges = np.flatnonzero((codes[1:] != codes[:-1]) | (rank[1:] != rank[:-1])) + 1
     slices = defaultdict(list)
-    for start, end in pairwise([0, *edges.tolist(), len(table)]):
-        key = run.dictionary[int(codes[start])].as_py(), int(rank[start])
+    for key, start, end in _stretches(table):
         slices[key].append(table.slice(start, end - start))
     return {key: pa.concat_tables(parts) for key, parts in slices.items()}
+
+
+def _stretches(table: pa.Table) -> Iterator[tuple[Key, int, int]]:
+    """The (run, rank) of adjacent rows, where they begin and where they end."""
+    if len(table) == 0:
+        return
+    run = pa.concat_arrays(table["run"].unify_dictionaries().chunks)
+    names, codes, rank = (
+        run.dictionary.to_pylist(),
+        run.indices.to_numpy(),
+        table["rank"].to_numpy(),
+    )
+    edges = np.flatnonzero((codes[1:] != codes[:-1]) | (rank[1:] != rank[:-1])) + 1
+    for start, end in pairwise([0, *edges.tolist(), len(table)]):
+        yield (names[codes[start]], int(rank[start])), start, end
 
 
 def _matches(where: pl.Expr) -> Callable[[files.RowGroup], bool]:

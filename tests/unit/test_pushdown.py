@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from profframe import Trace, load, store
-from profframe.errors import ParameterError, UnknownNameError
-from profframe.store import maintenance
+from profframe.errors import ParameterError, StoreError, UnknownNameError
+from profframe.store import maintenance, member_files
 from tests.members import few
 from tests.unit.test_store import one
 
@@ -109,3 +109,30 @@ def test_what_does_not_fit_is_spilled() -> None:
     trace = load("examples/cpu_training.json.gz", memory_limit="100MB")
     many = "SELECT sum(n) FROM (SELECT count(*) AS n FROM range(5000000) t(i) GROUP BY i % 4000000)"
     assert trace.sql(many).item() == 5_000_000
+
+
+def test_small_files_are_read_once(path: Path) -> None:
+    trace = load(path)
+    rows = trace.self_times()
+    for file in path.glob("run=*/rank=*/events.parquet"):
+        file.unlink()
+    assert trace.self_times().equals(rows)
+
+
+def test_files_that_are_gone_are_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member_files, "_SMALL", 0)
+    trace = load(path)
+    trace.self_times()
+    for file in path.glob("run=*/rank=*/*.parquet"):
+        file.unlink()
+    with pytest.raises(StoreError, match=r"\.parquet: written again since"):
+        trace.self_times()
+
+
+def test_rows_of_a_filter_are_not_those_of_the_next(path: Path) -> None:
+    trace = load(path)
+    counts = [
+        part.self_times().height
+        for part in (trace.filter(kinds="kernel"), trace, trace.filter(kinds="host_op"), trace)
+    ]
+    assert counts == [0, 14, 14, 14]
