@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from profframe.readers import read
+from profframe.readers.reading import read
 
 SIZES: Final = (10_000, 80_000)
 SMALL: Final = (200, 400)

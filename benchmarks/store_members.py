@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/store_members.py           # about a quarter of an hour, 5 GB in the temporary folder
+    python benchmarks/store_members.py           # a quarter of an hour, 5 GB of temporary files
     python benchmarks/store_members.py --small   # does it all run? figures mean nothing
 
 A member is a small trace of one rank, 100 ranks to a run. Its files are real: those of a loaded

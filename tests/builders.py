@@ -32,8 +32,10 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts import Registry, Tables, add_facts
+from profframe.facts.fact import Tables
 from profframe.facts.kernel_categories import kernel_categories
+from profframe.facts.nodes import Registry
+from profframe.facts.pipeline import add_facts
 from profframe.facts.step_times import step_times
 from profframe.trace.trace import Trace
 

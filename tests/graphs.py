@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts import Tables, add_facts
+from profframe.facts.fact import Tables
 from profframe.facts.graph_captures.attribution import CaptureSource
 from profframe.facts.graph_captures.recorded_captures import captures
-from profframe.facts.pipeline import captured
+from profframe.facts.pipeline import add_facts, captured
 from profframe.trace.trace import Trace
 from tests.builders import Row, event, tables
 

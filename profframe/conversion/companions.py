@@ -15,7 +15,7 @@ from profframe.conversion.staging import Destination, JoinedFile, Record, stagin
 from profframe.loaders.companion_files import fit_together, with_recorders, with_rows_of
 from profframe.loaders.recorded_kernels import with_kernels
 from profframe.loaders.tables import conformed
-from profframe.readers import Header, RawTrace
+from profframe.readers.build.row_tables import Header, RawTrace
 from profframe.readers.formats import JOINED_FORMATS
 from profframe.system.disk_tables import Builder, Spool, SpooledTable
 

@@ -19,7 +19,7 @@ from profframe.loaders.run_names import (
     possible_runs,
     readable,
 )
-from profframe.readers import is_pipe
+from profframe.readers.bytes import is_pipe
 from profframe.remote.file_systems import files_of
 from profframe.remote.urls import is_url, local_path, path_of
 

@@ -19,8 +19,10 @@ from profframe.errors import NotATraceError
 from profframe.facts.fact import Note, Tables
 from profframe.loaders.discovery import Files, Source, paths_of, trace_files
 from profframe.loaders.remote_copies import fetched
-from profframe.readers import RawTrace, flight_recorder, read
+from profframe.readers import flight_recorder
+from profframe.readers.build.row_tables import RawTrace
 from profframe.readers.json import exact
+from profframe.readers.reading import read
 from profframe.remote.file_systems import RemoteFile, named
 from profframe.store.layout import checksum
 

@@ -7,7 +7,8 @@ import pyarrow as pa
 from profframe.facts.fact import Tables
 from profframe.loaders.companion_files import JoinedFiles, with_nodes
 from profframe.loaders.run_names import known_rank
-from profframe.readers import RawTrace, execution_trace
+from profframe.readers import execution_trace
+from profframe.readers.build.row_tables import RawTrace
 
 
 class ExecutionTraces(JoinedFiles):

@@ -19,8 +19,9 @@ from profframe.facts.pipeline import captured
 from profframe.loaders.companion_files import GivenFiles
 from profframe.loaders.run_names import known_rank, rank_in_path, readable
 from profframe.loaders.tables import skipped_file
-from profframe.readers import graph_stacks, is_pipe, read_parts
-from profframe.readers.bytes import ByteSource
+from profframe.readers import graph_stacks
+from profframe.readers.bytes import ByteSource, is_pipe
+from profframe.readers.reading import read_parts
 
 
 class Captures(GivenFiles):

@@ -13,7 +13,7 @@ from profframe.loaders.options import FactOptions, check_names
 from profframe.loaders.process_rank import rank_of_process
 from profframe.loaders.run_names import NamedTrace
 from profframe.loaders.tables import combine
-from profframe.readers import read
+from profframe.readers.reading import read
 from profframe.system.drafts import scratch
 from profframe.trace.trace import Trace
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from profframe.facts.fact import Tables
 from profframe.loaders.companion_files import JoinedFiles, fit_together, own_parts, with_rows_of
 from profframe.loaders.run_names import known_rank, readable
-from profframe.readers import RawTrace, memory_snapshot
+from profframe.readers import memory_snapshot
+from profframe.readers.build.row_tables import RawTrace
 
 
 class MemorySnapshots(JoinedFiles):

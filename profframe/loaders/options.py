@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from profframe.loaders.memory_snapshot_files import MemorySnapshots
     from profframe.loaders.provenance_files import Provenance
     from profframe.query.selection import Numbers, Text
-    from profframe.readers import RawTrace
+    from profframe.readers.build.row_tables import RawTrace
     from profframe.trace.trace import Trace
 
 Progress = Callable[[int, int], None]
@@ -216,8 +216,8 @@ class FactOptions:
         stacks for that of its rank. A single trace also takes the only one of each, whatever its
         rank, and files of stacks without a rank.
         """
-        from profframe.facts import add_facts
         from profframe.facts.device_catalogue import models
+        from profframe.facts.pipeline import add_facts
         from profframe.loaders.companion_files import with_nodes
         from profframe.loaders.graph_capture_files import with_skipped
 

@@ -17,10 +17,11 @@ from profframe.facts.fact import Tables
 from profframe.loaders.companion_files import fit_together, own_parts, with_rows_of
 from profframe.loaders.programs import Origin, may_differ, names_of_programs, without_stamp
 from profframe.loaders.recorded_kernels import with_kernels
-from profframe.readers import RawTrace, members_of
 from profframe.readers.archives import archive_of, without_suffix
+from profframe.readers.build.row_tables import RawTrace
 from profframe.readers.formats import JOINED_FORMATS
 from profframe.readers.ranks import PLACES, PLAIN, Place, place_of, rank_at, rank_of
+from profframe.readers.reading import members_of
 from profframe.remote.urls import path_of
 
 RankedFile: TypeAlias = tuple[Path, str | None, str | None]

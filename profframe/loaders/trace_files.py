@@ -18,8 +18,9 @@ from profframe.loaders.discovery import Files, Source
 from profframe.loaders.options import FactOptions, LoadOptions, Progress
 from profframe.loaders.run_names import NamedTrace, cycles, known_rank, name_parts, name_trace
 from profframe.loaders.tables import combine, table_parts
-from profframe.readers import ArchiveError, is_pipe, members_of, read, read_parts
-from profframe.readers.archives import archive_of
+from profframe.readers.archives import ArchiveError, archive_of
+from profframe.readers.bytes import is_pipe
+from profframe.readers.reading import members_of, read, read_parts
 from profframe.remote.file_systems import named
 from profframe.remote.urls import inside
 from profframe.store.cache import cache_folder, publish, signature, store_of, use

@@ -73,7 +73,7 @@ class TraceConnections:
     @cached_property
     def keys(self) -> list[Key]:
         """The (run, rank) of all traces."""
-        return self.session.rows("traces").select("run", "rank").unique().sort("run", "rank").rows()
+        return self.session.sizes().select("run", "rank").rows()
 
     def connection(
         self, run: str | None, rank: int | None

@@ -257,8 +257,14 @@ class Session:
 
     def sizes(self) -> pl.DataFrame:
         """``run rank source_events`` of each trace, by run and rank."""
-        columns = ("run", "rank", "source_events")
-        rows = self._retried(lambda session: session.scan("traces").select(columns).collect())
+        where = self.selection.where("traces")
+
+        def read(session: Session) -> pl.DataFrame:
+            rows = session.source.sizes()
+            rows = rows if where is None else rows.filter(pl.sql_expr(where))
+            return rows.select("run", "rank", "source_events").collect()
+
+        rows = self._retried(read)
         return rows.sort("run", "rank", maintain_order=True).unique(
             ["run", "rank"], maintain_order=True
         )
@@ -372,11 +378,11 @@ class Session:
         selection, source = self.selection, self.source
         if runs is not None:
             names = texts("runs", runs)
-            check_texts("run", names, self.rows("traces")["run"])
+            check_texts("run", names, self.sizes()["run"])
             selection, source = selection.runs(names), source.only(names, None)
         if ranks is not None:
             numbers_of = integers("ranks", ranks)
-            check_numbers("rank", numbers_of, self.rows("traces")["rank"])
+            check_numbers("rank", numbers_of, self.sizes()["rank"])
             selection, source = selection.ranks(numbers_of), source.only(None, numbers_of)
         if kinds is not None:
             names = texts("kinds", kinds)

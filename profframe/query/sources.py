@@ -91,6 +91,9 @@ class Source(Protocol):
     def scan(self, table: str, columns: Columns = None) -> pl.LazyFrame:
         """All rows of a table, at least these columns, text as plain String."""
 
+    def sizes(self) -> pl.LazyFrame:
+        """``run rank source_events`` of each trace, and maybe more columns."""
+
     def parts(self, table: str) -> Iterator[pa.Table]:
         """All rows of a table, as Arrow in the schema's types."""
 
@@ -141,6 +144,9 @@ class InMemory:
         if table not in self.frames:
             self.frames[table] = plain(self.tables[table])
         return self.frames[table].lazy()
+
+    def sizes(self) -> pl.LazyFrame:
+        return self.scan("traces")
 
     def parts(self, table: str) -> Iterator[pa.Table]:
         yield self.tables[table]
@@ -216,6 +222,9 @@ class Overlay:
 
     def scan(self, table: str, columns: Columns = None) -> pl.LazyFrame:
         return self._of(table).scan(table, columns)
+
+    def sizes(self) -> pl.LazyFrame:
+        return self.source.sizes() if self.name != "traces" else self.scan("traces")
 
     def parts(self, table: str) -> Iterator[pa.Table]:
         return self._of(table).parts(table)

@@ -125,8 +125,8 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
             (".pftrace", ".perfetto-trace", ".trace"),
         ),
         rocprof.DOCUMENT: Format("rocprofv3's JSON", "rocprof.document", rocprof.knows, (".json",)),
-        "kineto": Format("torch's profiler", "chrome", chrome.knows_kineto, (".json",)),
-        "chrome": Format("Chrome trace JSON", "chrome", chrome.knows, (".json",)),
+        "kineto": Format("torch's profiler", "chrome.reading", chrome.knows_kineto, (".json",)),
+        "chrome": Format("Chrome trace JSON", "chrome.reading", chrome.knows, (".json",)),
         "nsys": Format("Nsight Systems", "sqlite.nsys", endings=_DATABASE),
         rocprof.DATABASE: Format(
             "rocprofv3's database (rocpd)", "rocprof.database", endings=_DATABASE

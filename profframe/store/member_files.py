@@ -47,7 +47,7 @@ IN_USE: Final = ".in-use"
 _LISTINGS: Final = 10
 _AT_ONCE: Final = 16
 """Requests to a server at a time."""
-_MANY: Final = 1_000
+_MANY: Final = 100
 """From so many folders on, a connection may read the folder of the store, not a list of files."""
 _SMALL: Final = 256 << 10
 """Bytes of a file that is small."""
@@ -180,6 +180,17 @@ class Store:
             traces = lazy(places_, "traces").filter(pl.sql_expr(where))
             parts.append(traces.select(pl.sql_expr(sql).alias(name) for name, sql in note.items()))
         return pl.concat(parts)
+
+    def sizes(self) -> pl.LazyFrame:
+        """``run rank source_events`` of each trace; of many, by the catalogue.
+
+        Returns
+        -------
+        polars.LazyFrame
+            It may have more columns.
+        """
+        sizes = self.places.sizes()
+        return self.scan("traces") if sizes is None else sizes.lazy()
 
     def _relation(self, table: str, places_: Places | None = None) -> str:
         """All rows of a table, or those of some folders, in SQL."""

@@ -336,7 +336,7 @@ def _matches(session: Session, ranks: list[int]) -> pa.Table:
 def _job(self: BaseTrace, run: Text | None, what: str) -> tuple[Session, str | None, list[int]]:
     """The session of one run, its name and its ranks."""
     session = _of_run(self._session, run)
-    traces = session.rows("traces").select("run", "rank").unique().sort("run", "rank")
+    traces = session.sizes().select("run", "rank")
     runs = traces["run"].unique().to_list()
     if len(runs) > 1:
         raise ParameterError(
@@ -348,7 +348,7 @@ def _job(self: BaseTrace, run: Text | None, what: str) -> tuple[Session, str | N
 
 def _of_run(session: Session, run: Text | None) -> Session:
     """The session of a run; the same object if it is the only run, which may be read already."""
-    is_only = session.rows("traces")["run"].unique().to_list() == [run]
+    is_only = session.sizes()["run"].unique().to_list() == [run]
     return session if is_only else session.filter(runs=run)
 
 
@@ -420,11 +420,11 @@ def dependency_table(session: Session) -> pa.Table:
     """The table `dependencies` of all runs."""
     from profframe.analysis import dependencies as waits
 
-    runs = session.rows("traces")["run"].unique().sort().to_list()
+    runs = session.sizes()["run"].unique().sort().to_list()
     tables = [schema.DEPENDENCIES.arrow.empty_table()]
     for run in runs:
         of_run = _of_run(session, run)
-        ranks = of_run.rows("traces")["rank"].unique().sort().to_list()
+        ranks = of_run.sizes()["rank"].to_list()
         with _connections(of_run, ranks) as connect:
             gathered = _gathered(of_run, connect, ranks, (None, None, 0))
             tables.append(waits.dependencies(connect, gathered, run))

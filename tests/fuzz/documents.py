@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Final
 from unittest import mock
 
-from profframe.readers import RawTrace, read
 from profframe.readers import bytes as reader_bytes
+from profframe.readers.build.row_tables import RawTrace
 from profframe.readers.json import stream
+from profframe.readers.reading import read
 from tests.oracles import chrome as oracle
 
 FRAGMENTS: Final = (

@@ -16,10 +16,11 @@ from unittest import mock
 import pyarrow as pa
 
 from profframe.native.scan import Kind
-from profframe.readers import RawTrace, read
 from profframe.readers import bytes as reader_bytes
+from profframe.readers.build.row_tables import RawTrace
 from profframe.readers.chrome import parsing, scanned
 from profframe.readers.json import stream
+from profframe.readers.reading import read
 from tests.fuzz.documents import Grammar
 
 KEYS: Final = (*scanned.KEYS, "unknown", "other key")

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from profframe.facts import add_facts
 from profframe.facts.formulas import Formula
+from profframe.facts.pipeline import add_facts
 from tests.builders import event, tables
 
 TYPES = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import profframe
-from profframe.facts import add_facts
+from profframe.facts.pipeline import add_facts
 from profframe.readers.build.row_tables import Header
 from profframe.readers.torch import kineto
 from tests import needs

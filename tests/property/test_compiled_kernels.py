@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.facts import add_facts
+from profframe.facts.pipeline import add_facts
 from profframe.readers.provenance import CompiledGraph
 from profframe.readers.provenance.reading import read
 from tests.builders import Row, event, tables

@@ -3,8 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.facts import Tables, add_facts
+from profframe.facts.fact import Tables
 from profframe.facts.memory import DEVICE_MEMORY, HOST_MEMORY
+from profframe.facts.pipeline import add_facts
 from tests.builders import Row, event, tables
 from tests.oracles import facts as oracle
 from tests.oracles.intervals import Interval, stab, window_sum

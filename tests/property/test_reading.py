@@ -18,11 +18,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from profframe.errors import SourceError
-from profframe.readers import RawTrace, read
 from profframe.readers import bytes as reader_bytes
+from profframe.readers.build.row_tables import RawTrace
 from profframe.readers.json import stream
 from profframe.readers.json.repair import repair
 from profframe.readers.json.stream import ArrayReader, Parsed, Wave
+from profframe.readers.reading import read
 from tests.oracles import chrome as oracle
 
 HOSTILE: Final = (

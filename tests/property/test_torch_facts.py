@@ -5,7 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.facts import Tables, add_facts
+from profframe.facts.fact import Tables
+from profframe.facts.pipeline import add_facts
 from profframe.facts.torch_compat.overloads import DROPPED_NAMES
 from tests.builders import Row, event, tables
 from tests.oracles import facts, torch_facts

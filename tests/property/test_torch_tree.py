@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.facts import add_facts
+from profframe.facts.pipeline import add_facts
 from tests import needs
 from tests.builders import Row, event, tables
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from profframe.facts import add_facts
 from profframe.facts.batch_lengths import lengths_of_step
 from profframe.facts.formulas.sequence_lengths import NO_SEQUENCES, BatchLengths, SequenceSums
+from profframe.facts.pipeline import add_facts
 from tests.builders import Row, event, tables
 from tests.graphs import Call, capture_rows, events, replay_rows, source
 from tests.unit.work_rows import call, column, facts, inputs, kernel

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.readers import RawTrace, read
 from profframe.readers.build.begin_end import match_begin_end, match_named
+from profframe.readers.build.row_tables import RawTrace
+from profframe.readers.reading import read
 
 Row = tuple[int, int, str]
 """Thread, time and phase."""

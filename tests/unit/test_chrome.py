@@ -9,7 +9,8 @@ import pytest
 
 from profframe import schema
 from profframe.errors import NotATraceError
-from profframe.readers import RawTrace, read
+from profframe.readers.build.row_tables import RawTrace
+from profframe.readers.reading import read
 
 Load = Callable[[object], RawTrace]
 Row = dict[str, Any]

@@ -19,8 +19,8 @@ from profframe import load
 from profframe.cli import run as command_line
 from profframe.errors import NotATraceError, ParameterError
 from profframe.facts.execution_traces.data_dependencies import dependencies as data_dependencies
-from profframe.readers import read
 from profframe.readers.json import stream
+from profframe.readers.reading import read
 from profframe.store import maintenance
 from profframe.trace.trace import Trace
 from tests import needs

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from profframe.facts import add_facts
+from profframe.facts.pipeline import add_facts
 from tests.builders import Row, event, tables
 
 SOURCE: tuple[Row, ...] = (

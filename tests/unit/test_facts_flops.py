@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from profframe.facts import add_facts
+from profframe.facts.pipeline import add_facts
 from tests.builders import event, tables
 
 

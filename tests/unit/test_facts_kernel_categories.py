@@ -16,7 +16,7 @@ from profframe.facts import kernel_categories
 from profframe.facts.kernel_categories import builtin_document, entries_of
 from profframe.intervals import Ints, Mask
 from profframe.loaders.options import FactOptions, fact_options
-from profframe.readers import Header, RawTrace
+from profframe.readers.build.row_tables import Header, RawTrace
 from tests.builders import event, loaded, tables
 
 DATA = json.loads((Path(__file__).parents[1] / "data" / "kernel_names.json").read_text())

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from profframe.facts import RULES, Rule, add_facts
-from profframe.facts.kinds import kinds
+from profframe.facts.kinds import RULES, Rule, kinds
+from profframe.facts.pipeline import add_facts
 from tests.builders import event, tables
 
 

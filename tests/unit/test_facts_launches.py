@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from profframe.facts import Tables
+from profframe.facts.fact import Tables
 from tests.builders import Row, column, event, facts
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from profframe.facts import add_facts
+from profframe.facts.pipeline import add_facts
 from tests.builders import Row, column, event, facts, tables
 
 

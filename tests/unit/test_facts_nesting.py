@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from profframe.facts import add_facts
+from profframe.facts.pipeline import add_facts
 from tests.builders import column, event, facts, tables
 
 

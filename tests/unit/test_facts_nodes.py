@@ -11,7 +11,7 @@ import pytest
 import profframe
 from profframe import schema
 from profframe.errors import ParameterError
-from profframe.facts import Tables
+from profframe.facts.fact import Tables
 from profframe.facts.nodes import nodes
 from tests.builders import Row, column, event, facts, tables
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 
 from profframe import schema
-from profframe.facts import FACTS, Fact, Tables, add_facts, pipeline
-from profframe.facts.fact import Output, columns, fact, with_output
+from profframe.facts import pipeline
+from profframe.facts.fact import Fact, Output, Tables, columns, fact, with_output
 from profframe.facts.graph_captures.attribution import CaptureSource, attribute_replays
 from profframe.facts.launching_ops import launches
-from profframe.facts.pipeline import facts_of
-from profframe.readers import read
+from profframe.facts.pipeline import FACTS, add_facts, facts_of
 from profframe.readers.provenance import CompiledGraph, CompiledKernel
+from profframe.readers.reading import read
 from profframe.system.disk_tables import Spool
 from tests.builders import event, tables
 from tests.graphs import capture, replay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from profframe.facts import Tables
+from profframe.facts.fact import Tables
 from tests.builders import column, event, facts
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.facts import Tables
+from profframe.facts.fact import Tables
 from tests.builders import Row, event, facts
 from tests.oracles import waiting as oracle
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from profframe.facts import Tables, add_facts
+from profframe.facts.fact import Tables
+from profframe.facts.pipeline import add_facts
 from profframe.facts.torch_compat.overloads import DROPPED_NAMES
 from tests.builders import Row, column, event, facts, tables
 

@@ -117,8 +117,8 @@ def test_every_module_of_the_readers_and_facts_is_hashed_and_so_are_the_devices(
 def test_what_reading_a_trace_brings_in_is_hashed_or_changes_no_number(example: Path) -> None:
     code = (
         "import sys\n"
-        "from profframe.readers import read\n"
-        "from profframe.facts import add_facts\n"
+        "from profframe.readers.reading import read\n"
+        "from profframe.facts.pipeline import add_facts\n"
         "from pathlib import Path\n"
         f"add_facts(read(Path({str(example)!r})).tables)\n"
         "print(*(name for name in sys.modules if name.startswith('profframe.')))"

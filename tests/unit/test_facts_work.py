@@ -10,9 +10,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from profframe.facts import add_facts
 from profframe.facts.formulas import Formula
 from profframe.facts.formulas.formula import everything
+from profframe.facts.pipeline import add_facts
 from tests.builders import Row, event, tables
 from tests.unit.work_rows import Inputs, call, column, facts, inputs, kernel
 

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from profframe.facts import add_facts
+from profframe.facts.pipeline import add_facts
 from tests.builders import event, tables
 from tests.graphs import (
     COPY,

@@ -19,7 +19,7 @@ from profframe.errors import SourceError
 from profframe.loaders.options import Progress
 from profframe.loaders.run_names import NamedTrace
 from profframe.loaders.tables import combine
-from profframe.readers import read_parts
+from profframe.readers.reading import read_parts
 from profframe.store import cache, scan
 from profframe.store.member_files import IN_USE
 from profframe.system.holds import Hold

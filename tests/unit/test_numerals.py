@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.readers import read
 from profframe.readers.chrome import parsing
 from profframe.readers.chrome.parsing import Parser
 from profframe.readers.execution_trace.parsing import Parser as NodeParser
 from profframe.readers.json.numerals import has_unlike, marked, unmarked, unmarked_rows
+from profframe.readers.reading import read
 
 UNLIKE = (
     "1.10", "-2.50", "1.00", "1e5", "1E+5", "5e-324", "1e400", "-0", "0.00001", "-0.0000001",

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import profframe
-from profframe.readers import chrome, parsing_database
-from profframe.readers.chrome import parsing, session
+from profframe.readers import parsing_database
+from profframe.readers.chrome import parsing, reading, session
 from tests import needs
 
 GPU = Path("examples/gpu_training.json.gz")
@@ -33,7 +33,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[duckdb.DuckDBPyConnection]:
     monkeypatch.setattr(parsing_database._DATABASE, "_database", None)
     monkeypatch.setattr(session._SESSIONS, "_idle", [])
     monkeypatch.setattr(duckdb, "connect", count)
-    for module in (chrome, parsing):  # the scanner in C needs no database
+    for module in (reading, parsing):  # the scanner in C needs no database
         monkeypatch.setattr(module, "library", lambda: None)
     return databases
 

@@ -23,7 +23,8 @@ from profframe.errors import (
     ProfframeError,
     SourceError,
 )
-from profframe.facts import Tables, add_facts
+from profframe.facts.fact import Tables
+from profframe.facts.pipeline import add_facts
 from profframe.readers.provenance.reading import read
 from profframe.trace.trace import Trace
 from tests import hostile

@@ -18,9 +18,9 @@ from profframe.facts.stored_facts import NOTES, REPLACED, as_read, derived_anew,
 from profframe.loaders.options import FactOptions
 from profframe.loaders.run_names import name_trace
 from profframe.loaders.tables import table_parts
-from profframe.readers import read, read_parts
 from profframe.readers.build.counters import with_named_columns
 from profframe.readers.chrome.stored_args import stored_values
+from profframe.readers.reading import read, read_parts
 from profframe.system.disk_tables import Spool
 from tests import needs
 from tests.old_stores import differences

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profframe.facts import add_facts
+from profframe.facts.pipeline import add_facts
 from profframe.intervals import nest
 from tests import needs
 from tests.builders import Row, event, tables

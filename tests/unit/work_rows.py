@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from profframe.facts import add_facts
+from profframe.facts.pipeline import add_facts
 from tests.builders import Row, event, tables
 
 Inputs = dict[str, Any]

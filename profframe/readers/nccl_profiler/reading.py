@@ -12,9 +12,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers import chrome, nccl_profiler, parsing_database
+from profframe.readers import nccl_profiler, parsing_database
 from profframe.readers.build.row_tables import RawTrace
 from profframe.readers.bytes import ByteSource
+from profframe.readers.chrome import reading as chrome
 from profframe.readers.nccl_inspector.reading import KINDS
 from profframe.schema import RECORDED_COLLECTIVES
 from profframe.system.disk_tables import Spool, SpooledTable

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from profframe.errors import MissingExtraError, SourceError
 from profframe.intervals import Ints, Mask
-from profframe.readers.chrome import base_of
+from profframe.readers.chrome.reading import base_of
 from profframe.readers.perfetto import exported
 from profframe.readers.perfetto.state import MONOTONIC, State, plain_text
 from profframe.readers.perfetto.wire import (

@@ -15,8 +15,8 @@ from profframe.readers import perfetto
 from profframe.readers.build.assembly import assemble
 from profframe.readers.build.row_tables import Batch, Header, Quality, RawTrace, gather
 from profframe.readers.bytes import ByteSource
-from profframe.readers.chrome import SeveralTracesError, device_type_of, trace_of
 from profframe.readers.chrome.job import JOB_KEY
+from profframe.readers.chrome.reading import SeveralTracesError, device_type_of, trace_of
 from profframe.readers.chrome.session import Session
 from profframe.readers.perfetto.arrows import Arrows
 from profframe.readers.perfetto.events import Events

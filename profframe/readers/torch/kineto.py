@@ -32,10 +32,10 @@ from profframe.readers.build.row_tables import (
     gather,
     replaced,
 )
-from profframe.readers.chrome import device_type_of
 from profframe.readers.chrome.columns import batch_of
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.parsing import ARGS_TYPE
+from profframe.readers.chrome.reading import device_type_of
 from profframe.readers.chrome.session import Session
 from profframe.readers.json import repair
 from profframe.readers.json.numerals import marked, unmarked

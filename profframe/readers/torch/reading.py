@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from profframe.errors import ParameterError, SourceError
 from profframe.readers.build.row_tables import Header, RawTrace
-from profframe.readers.chrome import distributed_job
+from profframe.readers.chrome.reading import distributed_job
 from profframe.readers.json import exact
 from profframe.readers.torch import (
     AUTOGRAD,

@@ -59,6 +59,7 @@ _REPLACED: Final = ["replaced_bytes", "replaced_mtime_ns"]
 LISTED: Final = (
     *("run", "rank", "folder", "is_removed", *_OF_TRACES, "run_mtime_ns", "run_checksum"),
     *(*_REPLACED, "pack_members", "optional_tables", "schema_version", "facts_version"),
+    "source_events",
 )
 """Columns that a listing needs."""
 

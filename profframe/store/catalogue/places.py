@@ -26,6 +26,7 @@ SINGLES: Final = pl.Schema(
         "rank": pl.Int32,
         "traces_bytes": pl.Int64,
         "traces_mtime_ns": pl.Int64,
+        "source_events": pl.Int64,
         "optional_tables": pl.String,
         "is_this_schema": pl.Boolean,
         "is_this_version": pl.Boolean,
@@ -60,6 +61,9 @@ class Places(Protocol):
 
     def files(self, table: str) -> Iterator[Files]:
         """Files of a table with the condition on their rows."""
+
+    def sizes(self) -> pl.DataFrame | None:
+        """``run rank source_events`` of each member; None if that is only in its files."""
 
     def unchecked(self) -> Iterator[Place]:
         """Folders of which the catalogue does not say that this version can read them."""
@@ -103,6 +107,9 @@ class PlaceList(tuple[Place, ...]):
         for place in present:
             if place.condition is not None:
                 yield place.condition, [str(place.file(table))]
+
+    def sizes(self) -> None:
+        """None: it is only in the files."""
 
     def unchecked(self) -> Iterator[Place]:
         """Folders that nobody has checked."""
@@ -224,6 +231,12 @@ class CataloguedPlaces:
             yield None, files
         for place in self._pack_places(packs.filter(~is_plain)):
             yield place.condition, [str(place.file(table))]
+
+    def sizes(self) -> pl.DataFrame | None:
+        """``run rank source_events`` of each member; None if that is only in its files."""
+        names = ["run", "rank", "source_events"]
+        rows = pl.concat([self.singles.select(names), self._visible.select(names)])
+        return None if any(rows.null_count().row(0)) else rows
 
     def unchecked(self) -> Iterator[Place]:
         """Folders that nobody has checked."""
