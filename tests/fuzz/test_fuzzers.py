@@ -12,6 +12,7 @@ from tests import needs
 from tests.fuzz.children import LIMIT_S, fuzz
 
 FUZZERS: Final = (
+    ("catalogues", 6, 2000, LIMIT_S),
     ("counters", 6, 2000, LIMIT_S),
     ("databases", 6, 5000, LIMIT_S),
     ("documents", 10, 5000, LIMIT_S),

@@ -462,7 +462,7 @@ def _opened(files: SegmentFiles) -> Iterator[list[Segment]]:
             place = files.place(name)
             stream = stack.enter_context(files.open(name))
             with reading(place):
-                file = stack.enter_context(pq.ParquetFile(stream))
+                file = stack.enter_context(pq.ParquetFile(stream, page_checksum_verification=True))
             folded |= _names_in(file, _FOLDS_KEY, place)
             segments.append(Segment(name, place, file))
         yield [segment for segment in reversed(segments) if segment.name not in folded]
@@ -519,6 +519,7 @@ def _encoded(rows: pa.Table, folds: Sequence[str]) -> bytes:
         compression="zstd" if len(rows) > _ROW_GROUP else "snappy",
         use_dictionary=_ENCODED,
         store_schema=False,
+        write_page_checksum=True,
     ) as writer:
         writer.add_key_value_metadata(
             {
