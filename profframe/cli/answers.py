@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -83,6 +84,7 @@ def answer(
     NAME is one of its names, or a path that ends in .sql. Alone: the list of questions. With a
     NAME alone: its columns and parameters. Every question takes --sort, --top and --columns.
     """
+    from profframe.query.division import ranked_by
     from profframe.show.openmetrics import of_runs
     from profframe.trace.query import answers
 
@@ -130,7 +132,9 @@ def answer(
     else:
         result = getattr(trace, name)(**arguments)
         rows = arrangement.of_frame(name, result.events if name == "critical_path" else result)
-    output.emit(rows, readable=output.of(trace), metrics=of_runs if name == "runs" else None)
+    keep = _words(given) | ({*ranked_by(select)} if analysis is None else set())
+    metrics = of_runs if name == "runs" else None
+    output.emit(rows, readable=output.of(trace), keep=keep, metrics=metrics)
     return 0
 
 
@@ -194,6 +198,11 @@ def _values(given: tuple[str, ...], **options: str | None) -> dict[str, str]:
         if values.setdefault(name, value) != value:
             raise click.UsageError(f"--{name} {value} and -p {name}={values[name]}: give only one")
     return values
+
+
+def _words(given: Mapping[str, str]) -> set[str]:
+    """Words of parameters, some of which may name columns."""
+    return {word for value in given.values() for word in re.findall(r"\w+", value)}
 
 
 def _checked(

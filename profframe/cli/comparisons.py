@@ -196,7 +196,7 @@ def diff(
             (without_secrets(base), without_secrets(other)),
             notes,
             verdicts=verdicts,
-            columns=output.columns,
+            chosen=output.columns,
             top=top,
             name_width=name_width,
             width=width,

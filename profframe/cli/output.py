@@ -7,7 +7,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -135,13 +135,15 @@ class OutputOptions:
         readable: Readable | None = None,
         top: int | None = None,
         chooses: bool = False,
+        keep: Collection[str] = (),
         metrics: Callable[[pl.DataFrame], str] | None = None,
     ) -> None:
         """Write a frame, or its wanted columns, to the file or to stdout.
 
         Programs get it as it is. People get what ``human`` makes for a width, or else a table of at
-        most ``top`` rows, as ``readable`` makes them. ``comment`` gives it as Markdown. With
-        ``chooses`` both have only the wanted columns. ``metrics`` gives it as OpenMetrics.
+        most ``top`` rows, as ``readable`` makes them, which leaves out columns to ``keep`` last.
+        ``comment`` gives it as Markdown. With ``chooses`` both have only the wanted columns.
+        ``metrics`` gives it as OpenMetrics.
         """
         from profframe.show import columns, terminal
         from profframe.show.comment import rows_table
@@ -157,7 +159,7 @@ class OutputOptions:
             shown = readable(first) if readable else self._short(first)
             names = self.columns or columns.informative(shown, keys_of=frame)
             rows = shown.select(names)
-            human = functools.partial(terminal.table, rows, why_empty=why)
+            human = functools.partial(terminal.table, rows, why_empty=why, keep=keep)
             if of_rows or comment is None:
                 comment = functools.partial(rows_table, rows)
         if self.form == "table" and self.file is None and human:

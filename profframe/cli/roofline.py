@@ -86,10 +86,8 @@ def roofline(
         return 0
     title = f"Roofline by {per}"
     headline = Text(compact_tables.roofline_headline(rows, trace.devices))
-    output.echo(
-        headline,
-        terminal.ranking(output.of(trace)(compact_tables.roofline(rows)), top, output.width, title),
-    )
+    first = output.of(trace)(compact_tables.roofline(rows))
+    output.echo(headline, terminal.ranking(first, top, output.width, title))
     return 0
 
 

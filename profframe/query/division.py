@@ -151,6 +151,25 @@ def keys(answer: Answer, unit: Unit) -> tuple[Key, ...]:
     return (*result,)
 
 
+def ranked_by(answer: Answer) -> list[str]:
+    """Columns of an answer whose largest values come first.
+
+    SQL that does not end in ORDER BY has none.
+
+    Examples
+    --------
+    >>> from profframe.query.catalogue import find
+    >>> ranked_by(find("self_times")), ranked_by(find("step_times"))
+    (['self_ns'], [])
+    """
+    if _ORDER not in answer.sql:
+        return []
+    columns = {column.name for column in answer.columns}
+    ranks = [item.partition(" DESC") for item in _items(answer.sql)]
+    names = [name.rpartition(".")[2] for name, is_largest_first, _ in ranks if is_largest_first]
+    return [name for name in names if name in columns]
+
+
 def with_keys(answer: Answer, of: Sequence[Key]) -> str:
     """The SQL of an answer with a column for each key that it has no column of."""
     hidden = [f"    ({key.sql}) AS {key.column}" for key in of if key.sql]

@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from profframe.show import terminal, units
+from profframe.show.columns import are_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,10 +124,11 @@ def rows(explanation: Explanation, top: int, name_width: int) -> pl.DataFrame:
         name = units.visible(name)
         return units.middle(name, name_width) if name_width else name
 
+    share = [pl.col("share").alias("change_share")]
     return explanation.causes.head(top).select(
         cause.alias("cause"),
         "change_ns",
-        pl.col("share").alias("change_share"),
+        *(share if are_parts(explanation.causes["share"]) else ()),
         what.map_elements(text, pl.String).fill_null("").alias("what"),
         "base_ns",
         "other_ns",

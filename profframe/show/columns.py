@@ -21,6 +21,8 @@ KEYS: Final = ("run", "rank")
 """Keys of a trace."""
 MOMENTS: Final = ("start_ns", "time_ns", "end_ns")
 """Columns of points in time, on the clock of their trace."""
+ABOUT: Final = frozenset(("bound", "cause", "flop_share", "lost_ns", "owner_name", "owner_ns"))
+"""Columns that rows are about, if they have them."""
 _DATES_FROM: Final = 10**18
 """From this value on, nanoseconds are a date, counted from 1970: no duration is 31 years long."""
 _NUMBERS_AS_NAMES: Final = frozenset(
@@ -204,6 +206,19 @@ def informative(frame: pl.DataFrame, keys_of: pl.DataFrame | None = None) -> lis
 def compact(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame without columns that are all NULL, and without a constant run and rank."""
     return frame.select(informative(frame))
+
+
+def are_parts(shares: pl.Series) -> bool:
+    """Whether shares of a change say something: where changes cancel, one is more than the whole.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> are_parts(pl.Series([0.75, 0.25])), are_parts(pl.Series([1.5, -0.5, None]))
+    (True, False)
+    """
+    values = shares.drop_nulls()
+    return len(values) > 0 and bool((values.abs() <= 1).all())
 
 
 def without_constant_keys(frame: pl.DataFrame) -> pl.DataFrame:

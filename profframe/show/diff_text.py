@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from profframe.analysis.fail_on import Verdict
-from profframe.show import run_limits_text, terminal, units
+from profframe.show import columns, run_limits_text, terminal, units
 from profframe.show.empty_frames import why_empty
 from profframe.show.kernel_names import short_name, shortened
 from profframe.show.summary import short
@@ -26,6 +26,14 @@ _TOTALS: Final[Mapping[str, str]] = {"op": "op self time", "kernel": "kernels"}
 UNTESTED: Final = (
     "not tested against noise: that needs several runs on each side, or steps (--per step)"
 )
+_MADE_OF: Final[Mapping[str, str]] = {
+    "contribution_share": "contribution",
+    "growth_share": "ratio",
+    "likely_change": "change_low_ns, change_high_ns",
+}
+"""Columns that are only shown, and of which they are made."""
+_KEPT: Final = ("change_ns", "base_ns", "other_ns", "base_call_ns", "other_call_ns")
+"""Columns that are left out last."""
 _COUNTS: Final = ("added", "removed", "changed", "significant")
 
 
@@ -36,7 +44,7 @@ def report(
     notes: Sequence[str] = (),
     *,
     verdicts: Sequence[Verdict] = (),
-    columns: Sequence[str] = (),
+    chosen: Sequence[str] = (),
     top: int,
     name_width: int,
     width: int | None,
@@ -44,9 +52,9 @@ def report(
 ) -> RenderableType:
     """The report of a comparison: totals, changes by name, and limits.
 
-    ``notes`` are `remarks`. ``why`` is shown above the names. ``columns`` are shown instead of a
-    default choice, and then for all rows, because what is equal in time may differ in them. With a
-    ``name_width`` of 0, names are not cut; without a ``width``, lines can have any length.
+    ``notes`` are `remarks`. ``why`` is shown above the names. ``chosen`` columns are shown instead
+    of a default choice, and then for all rows, because what is equal in time may differ in them.
+    With a ``name_width`` of 0, names are not cut; without a ``width``, lines can have any length.
     """
     import polars as pl
 
@@ -63,11 +71,17 @@ def report(
         parts += [Text(), why]
     for what, title in _TITLES.items():
         of_kind = rows.filter(what=what)
-        changes = of_kind if columns else of_kind.filter(pl.col("status") != "equal")
+        changes = of_kind if chosen else of_kind.filter(pl.col("status") != "equal")
         if changes.height:
             note = f" (top {top:,} of {changes.height:,})" if changes.height > top else ""
-            cells = _columns(changes.head(top), name_width, columns)
-            parts += [Text(), terminal.table(cells, width, title + note, _headings(*names))]
+            cells = _columns(changes.head(top), name_width, chosen)
+            headings = _headings(*names)
+            made = {} if chosen else _MADE_OF
+            keep = chosen or _KEPT
+            parts += [
+                Text(),
+                terminal.table(cells, width, title + note, headings, keep=keep, made_of=made),
+            ]
     if rows["p_value"].null_count() == rows.height:
         parts += [Text(), Text(UNTESTED, style="dim")]
     return Group(*parts)
@@ -212,29 +226,30 @@ def _columns(rows: pl.DataFrame, name_width: int, chosen: Sequence[str]) -> pl.D
 
     tests = (
         pl.when("significant").then(pl.lit("yes")).otherwise(pl.lit("")).alias("significant"),
-        "change_low_ns",
-        "change_high_ns",
+        pl.struct("change_low_ns", "change_high_ns")
+        .map_elements(_likely, pl.String)
+        .alias("likely_change"),
     )
     counts_differ = rows["warning"].null_count() < rows.height
     per_call = [
         pl.when(pl.col("warning").is_not_null()).then(name).alias(name)
         for name in ("base_call_ns", "other_call_ns")
     ]
-    contributes = rows["contribution"].null_count() < rows.height
+    contributes = columns.are_parts(rows["contribution"])
     has_tests = rows["p_value"].null_count() < rows.height
     return rows.select(
         name,
         *(column for column in optional if column == "device"),
         "change_ns",
-        *([pl.col("contribution").alias("contribution_share")] if contributes else ()),
         "base_ns",
         "other_ns",
         (pl.col("ratio") - 1).alias("growth_share"),
-        "status",
+        *(per_call if counts_differ else ()),
         *(tests if has_tests else ()),
+        "status",
+        *([pl.col("contribution").alias("contribution_share")] if contributes else ()),
         "base_calls",
         "other_calls",
-        *(per_call if counts_differ else ()),
         *(column for column in optional if column != "device"),
     )
 
@@ -262,7 +277,13 @@ def _headings(base: str, other: str) -> dict[str, str]:
         for side, name in sides.items()
         for column, word in words.items()
     }
-    return times | others | {"change_low_ns": "from", "change_high_ns": "to"}
+    return times | others | {"likely_change": "change, 95 %"}
+
+
+def _likely(bounds: Mapping[str, int | None]) -> str:
+    """The interval that a change is in."""
+    low, high = bounds["change_low_ns"], bounds["change_high_ns"]
+    return "" if low is None or high is None else f"{units.duration(low)} … {units.duration(high)}"
 
 
 def _cut(name: str, width: int) -> str:

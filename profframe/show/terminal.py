@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ from rich.text import Text
 from profframe.query.selection import spans
 from profframe.show import units
 from profframe.show.columns import (
+    ABOUT,
     KEYS,
     MOMENTS,
     heading,
@@ -32,8 +33,10 @@ from profframe.show.summary import Summary
 if TYPE_CHECKING:
     import polars as pl
 
-_NARROWEST: Final = 28
-"""Text is cut to this width before a column is left out."""
+_NARROW: Final = 28
+"""Text is cut to this width before an identifier is left out."""
+_NARROWEST: Final = 20
+"""Text is cut to this width before any other column is left out."""
 _NARROWEST_NAME: Final = 40
 """Minimum width of names in the first column, which identify rows."""
 PIPE_WIDTH: Final = 160
@@ -63,17 +66,22 @@ def table(
     title: str = "",
     headings: Mapping[str, str] = MappingProxyType({}),
     why_empty: str | None = None,
+    *,
+    keep: Collection[str] = (),
+    made_of: Mapping[str, str] = MappingProxyType({}),
 ) -> RenderableType:
     """A frame as a table; columns that do not fit are named below it.
 
-    Long text is cut in the middle, because names differ at their ends. Without a ``width``, lines
-    can have any length. For a frame without rows, ``why_empty``, or the reason that the frame has
-    itself, is shown without a heading.
+    Columns are left out from the right: identifiers first, and what rows are about and columns to
+    ``keep`` last. Long text is cut in the middle, because names differ at their ends. Without a
+    ``width``, lines can have any length. ``made_of`` names the columns of which one is made that is
+    only shown. For a frame without rows, ``why_empty``, or the reason that the frame has itself, is
+    shown without a heading.
     """
     labels = {name: headings.get(name, heading(name)) for name in frame.columns}
     cells = {name: texts(frame, name) for name in frame.columns}
     text_columns = {name for name in frame.columns if not frame.schema[name].is_numeric()}
-    widths = _widths(cells, labels, text_columns, width)
+    widths = _widths(cells, labels, text_columns, width, ABOUT.union(keep))
     grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     folds = isinstance(width, Folding)
     for name, columns in widths.items():
@@ -98,7 +106,7 @@ def table(
         return Group(*parts, Text(no_rows(why), style="dim"))
     parts.append(grid)
     if len(widths) < len(cells):
-        left_out = ", ".join(headings.get(name, name) for name in cells if name not in widths)
+        left_out = ", ".join(made_of.get(name, name) for name in cells if name not in widths)
         parts.append(Text(f"not shown for lack of width: {left_out}", style="dim"))
     return Group(*parts)
 
@@ -263,25 +271,51 @@ def _widths(
     headings: Mapping[str, str],
     text_columns: set[str],
     width: int | None,
+    keep: Collection[str],
 ) -> dict[str, int]:
-    """Widths of the columns that fit, from the left; only text is cut."""
+    """Widths of the columns that fit, in their order; only text is cut."""
     full = {name: max(map(cell_len, [headings[name], *values])) for name, values in cells.items()}
-    if width is None:
+    if width is None or not full:
         return full
-    widths: dict[str, int] = {}
-    used = 0
-    first = next(iter(full), None)
-    for name, columns in full.items():
-        narrowest = max(_NARROWEST_NAME, width * 2 // 5) if name == first else _NARROWEST
-        least = min(columns, narrowest) if name in text_columns else columns
-        if widths and used + least > width:
-            break
-        widths[name] = min(least, width)
-        used += least + _GAP
-    spare = max(width - used + _GAP, 0)
+    first = next(iter(full))
+
+    def least(narrowest: int) -> dict[str, int]:
+        name_width = max(_NARROWEST_NAME, width * 2 // 5)
+        return {
+            name: min(columns, name_width if name == first else narrowest, width)
+            if name in text_columns
+            else columns
+            for name, columns in full.items()
+        }
+
+    widths = least(_NARROW)
+    others = [name for name in full if name != first and name not in keep]
+    ids = [name for name in others if name.endswith("_id")]
+    _leave_out(widths, ids, width)
+    if _total(widths) > width:
+        narrowest = least(_NARROWEST)
+        widths = {name: narrowest[name] for name in widths}
+    _leave_out(widths, others, width)
+    if first in text_columns and _total(widths) > width:
+        spare = width - (_total(widths) - widths[first])
+        widths[first] = min(widths[first], max(spare, _NARROWEST))
+    _leave_out(widths, [name for name in full if name != first], width)
+    spare = max(width - _total(widths), 0)
     for name in sorted(widths, key=full.__getitem__):
         if name in text_columns:
             wider = min(full[name] - widths[name], spare)
             widths[name] += wider
             spare -= wider
     return widths
+
+
+def _leave_out(widths: dict[str, int], names: list[str], width: int) -> None:
+    """Leave columns out, the last one first, until the others fit."""
+    for name in reversed(names):
+        if _total(widths) <= width:
+            return
+        widths.pop(name, None)
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + _GAP * (len(widths) - 1)

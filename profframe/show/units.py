@@ -38,6 +38,9 @@ _HOME: Final = re.compile(
     r")"
 )
 """Home directories of Linux, macOS and Windows; in JSON each backslash is doubled, or more."""
+_LINE: Final = re.compile(r"\(\d+\)(?:: \S+)?\Z")
+"""Number of a line and its function, after the name of a file."""
+_FILE_LINE: Final = re.compile(r"[^/\\]+\(\d+\)(?:: \S+)?\Z")
 _MISSING_WIDTH: Final = {"s": " ", "B": "  "}
 """Of units beside ms and KiB."""
 _HOME_WORDS: Final = ("/home/", "/root", "Users", "users", "USERS", "ocuments and ")
@@ -275,14 +278,22 @@ def script_json(document: object) -> str:
 def middle(text: str, most: int) -> str:
     """Text of at most this many characters: longer text is cut in the middle.
 
+    A line of a file keeps its number, and the name of its file if there is room.
+
     Examples
     --------
     >>> middle("short", 10), middle("void at::native::vectorized(int)", 16)
     ('short', 'void at::…d(int)')
+    >>> middle("site-packages/torch/nn/modules/linear.py(114): forward", 30)
+    'site-p…linear.py(114): forward'
     """
     if len(text) <= most:
         return text
     end = (most - 1) * 2 // 5
+    for line in (_FILE_LINE.search(text), _LINE.search(text)):
+        if line and end < len(line[0]) < most - 1:
+            end = len(line[0])
+            break
     return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
 
 

@@ -31,8 +31,10 @@ _LOOK_UP_S: Final = 0.2
 _Item = TypeVar("_Item")
 
 
-def taken(items: queue.SimpleQueue[_Item]) -> _Item:
+def taken(items: queue.SimpleQueue[_Item], meanwhile: Callable[[], object] = lambda: None) -> _Item:
     """Wait for the next item of a queue, and for Ctrl-C: another thread may get the signal.
+
+    ``meanwhile`` is called now and then while there is none.
 
     Examples
     --------
@@ -44,6 +46,7 @@ def taken(items: queue.SimpleQueue[_Item]) -> _Item:
     while True:
         with contextlib.suppress(queue.Empty):
             return items.get(timeout=_LOOK_UP_S)
+        meanwhile()
 
 
 @contextmanager

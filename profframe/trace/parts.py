@@ -47,7 +47,7 @@ Each: TypeAlias = Literal["rank", "run"]
 
 _WORTH_EVENTS: Final = 200_000
 """Events of parts that a worker gets at once: a question of fewer takes as long to plan."""
-_MOST_PARTS: Final = 256
+_MOST_PARTS: Final = 64
 _SHARES: Final = 4
 """Tasks that each worker gets at least, if they are worth it."""
 _LEAST_EVENTS: Final = 10_000

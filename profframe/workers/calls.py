@@ -8,8 +8,10 @@ import pickle
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, Self
 
 from profframe.system import drafts
@@ -23,12 +25,14 @@ _LOOK_S: Final = 0.5
 class Call:
     """A function of a module and its argument, packed: the worker unpacks it when it can.
 
-    ``threads`` is how many the worker may use; the process that asks keeps its own.
+    ``threads`` is how many the worker may use; the process that asks keeps its own. ``ticket`` is a
+    file of the machine that asks: without it, the call is no longer wanted.
     """
 
     packed: bytes
     threads: int | None
     home: tuple[str, int]
+    ticket: str | None = None
 
     @classmethod
     def of(cls, function: Callable[[Any], Any], argument: object, threads: int | None) -> Self:
@@ -39,7 +43,13 @@ class Call:
 
 @never_forked
 def run(call: Call) -> bytes:
-    """The packed result of a call; a task for a worker."""
+    """The packed result of a call; a task for a worker.
+
+    A CancelledError ends a call that nobody waits for any more: executors start some of those that
+    they have already taken.
+    """
+    if call.ticket and call.home[0] == this_process()[0] and not Path(call.ticket).exists():
+        raise CancelledError
     if call.threads is not None and call.home != this_process():
         limit_threads(call.threads)
     if call.home == (this_process()[0], os.getppid()):

@@ -7,16 +7,20 @@ in processes of this machine.
 from __future__ import annotations
 
 import queue
+import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
+from dataclasses import replace
 from typing import Any, Final
 
 from profframe.errors import WorkerDiedError
+from profframe.system.drafts import process_scratch
 from profframe.system.interrupts import stopping, taken
 from profframe.workers import calls
 from profframe.workers.calls import Call
 from profframe.workers.crew import Crew
+from profframe.workers.deaths import Deaths
 
 _ATTEMPTS: Final = 2
 _AHEAD: Final = 4
@@ -45,6 +49,8 @@ class Gathering:
         self._running: dict[Future[bytes], int] = {}
         self._attempts: Counter[int] = Counter()
         self._completed: queue.SimpleQueue[Future[bytes]] = queue.SimpleQueue()
+        self._ticket = process_scratch() / f"ticket-{uuid.uuid4().hex}"
+        self._ticket.touch()
 
     def add(self, numbers: Sequence[int]) -> None:
         """More calls, which come first."""
@@ -60,11 +66,13 @@ class Gathering:
                         arrived += self._next()
                 yield from arrived
         except BaseException:
+            self._ticket.unlink(missing_ok=True)
             for future in self._running:
                 future.cancel()
             if self._own is not None:
                 self._own.executor.shutdown(cancel_futures=True)
             raise
+        self._ticket.unlink(missing_ok=True)
         if self._own is not None:
             self._own.executor.shutdown()
 
@@ -74,7 +82,7 @@ class Gathering:
         while self._waiting and len(self._running) < most:
             number = self._waiting.popleft()
             try:
-                future = crew.executor.submit(calls.run, self._make(number))
+                future = crew.executor.submit(calls.run, self._call(number))
             except BrokenExecutor as error:
                 if self._own is not None:
                     yield number, error
@@ -89,8 +97,12 @@ class Gathering:
             self._attempts[number] += 1
             future.add_done_callback(self._completed.put)
 
+    def _call(self, number: int) -> Call:
+        return replace(self._make(number), ticket=str(self._ticket))
+
     def _next(self) -> Iterator[tuple[int, Any]]:
-        future = taken(self._completed)
+        deaths = Deaths((self._own or self._crew).executor)
+        future = taken(self._completed, meanwhile=deaths.look)
         number = self._running.pop(future)
         try:
             result = calls.result(future.result())
