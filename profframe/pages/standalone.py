@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import html
 import os
+import re
 from abc import ABC, abstractmethod
 from typing import Final
 
 from profframe.show.units import without_homes
 from profframe.system.atomic_files import atomic_write
 
+_ENDS: Final = re.compile("<(/script|/style|!--)", re.IGNORECASE)
 _STYLE: Final = (
     ":root { color-scheme: light dark; } "
     "body { margin: 0; background: light-dark(#ffffff, #18191b); }"
 )
+
+
+def inert(code: str) -> str:
+    r"""Code that cannot end the element that it is in.
+
+    Examples
+    --------
+    >>> inert("a = '</script>'")
+    "a = '<\\/script>'"
+    """
+    return _ENDS.sub(r"<\\\1", code)
 
 
 def page(title: str, body: str) -> str:

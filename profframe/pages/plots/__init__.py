@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from profframe.errors import MissingExtraError
-from profframe.pages.plots import palette
+from profframe.pages.plots import notebook_charts, palette
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,3 +32,4 @@ def drawing() -> Iterator[None]:
         raise MissingExtraError("charts need altair: pip install 'profframe[plot]'") from error
     with debug_mode(False):
         yield
+    notebook_charts.enable()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from profframe import __version__
 from profframe.errors import MissingExtraError
+from profframe.pages import vega
 from profframe.pages.report import frame_columns
 from profframe.pages.report.page_parts import (
     Chart,
@@ -23,6 +23,7 @@ from profframe.pages.report.page_parts import (
     TablePart,
     TimelinePart,
 )
+from profframe.pages.standalone import inert
 from profframe.pages.timeline import scripts as timeline_scripts
 from profframe.pages.timeline import style_file as timeline_style
 from profframe.show import units
@@ -36,8 +37,6 @@ _FLAME: Final = _HERE.parent / "flame"
 _SCRIPTS: Final = (
     "format.js", "frames.js", "places.js", "table.js", "charts.js", "sliders.js", "page.js",
 )  # fmt: skip
-_VEGA: Final = _HERE / "vendor" / "vega.js"
-_ENDS: Final = re.compile("<(/script|/style|!--)", re.IGNORECASE)
 _PACKAGES: Final = ("altair", "jinja2")
 
 
@@ -56,7 +55,7 @@ def html(title: str, summary: str, note: str, sections: Mapping[str, PageSection
         *(["\n".join(map(_code, drawn))] if drawn else []),
         "\n".join(_code(_HERE / "static" / name) for name in _SCRIPTS),
     ]
-    late_scripts = [_code(_VEGA)] if has_charts else []
+    late_scripts = [vega.script()] if has_charts else []
     styles = [
         _HERE / "static" / "page.css",
         *([_FLAME / "flame.css"] if has_flames else []),
@@ -92,7 +91,7 @@ def check_installed() -> None:
 
 def chart_libraries() -> str:
     """Names and versions of the libraries that draw charts."""
-    with _VEGA.open(encoding="utf-8") as file:
+    with vega.PATH.open(encoding="utf-8") as file:
         return file.readline().removeprefix("/*! ").partition(" and ")[0]
 
 
@@ -142,17 +141,6 @@ def _finished(value: object) -> object:
 def _code(path: Path) -> str:
     """A script or style that is safe inside its element."""
     return inert(path.read_text(encoding="utf-8"))
-
-
-def inert(code: str) -> str:
-    r"""Code that cannot end the element that it is in.
-
-    Examples
-    --------
-    >>> inert("a = '</script>'")
-    "a = '<\\/script>'"
-    """
-    return _ENDS.sub(r"<\\\1", code)
 
 
 def _hash(code: str) -> str:
