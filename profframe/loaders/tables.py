@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.errors import NotATraceError, SourceError
+from profframe.facts import pipeline  # noqa: F401 - what the version is of
 from profframe.loaders.run_names import NamedTrace, readable
 from profframe.store.facts_version import facts_version
 from profframe.system.disk_tables import SpooledTable

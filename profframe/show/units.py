@@ -40,6 +40,8 @@ _HOME: Final = re.compile(
 """Home directories of Linux, macOS and Windows; in JSON each backslash is doubled, or more."""
 _LINE: Final = re.compile(r"\(\d+\)(?:: \S+)?\Z")
 """Number of a line and its function, after the name of a file."""
+_LONGEST_PLACE: Final = 200
+"""Characters at the end of a text in which a place in a file is looked for."""
 _FILE_LINE: Final = re.compile(r"[^/\\]+\(\d+\)(?:: \S+)?\Z")
 _MISSING_WIDTH: Final = {"s": " ", "B": "  "}
 """Of units beside ms and KiB."""
@@ -290,7 +292,8 @@ def middle(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     end = (most - 1) * 2 // 5
-    for line in (_FILE_LINE.search(text), _LINE.search(text)):
+    last = text[-min(most, _LONGEST_PLACE) :]
+    for line in (_FILE_LINE.search(last), _LINE.search(last)):
         if line and end < len(line[0]) < most - 1:
             end = len(line[0])
             break

@@ -377,7 +377,7 @@ def test_what_is_cached_is_not_read_again_nor_computed(
     first = profframe.load(path, cache=tmp_path / "cache")
     assert reads == [path]
     path.chmod(0o200)
-    monkeypatch.setattr("profframe.facts.add_facts", None)
+    monkeypatch.setattr("profframe.facts.pipeline.add_facts", None)
     again = profframe.load(path, cache=tmp_path / "cache")
     assert reads == [path]
     assert again.self_times().equals(first.self_times())
