@@ -26,7 +26,7 @@ class Call:
     """A function of a module and its argument, packed: the worker unpacks it when it can.
 
     ``threads`` is how many the worker may use; the process that asks keeps its own. ``ticket`` is a
-    file of the machine that asks: without it, the call is no longer wanted.
+    file of that process: without it, the call is no longer wanted.
     """
 
     packed: bytes
@@ -45,14 +45,15 @@ class Call:
 def run(call: Call) -> bytes:
     """The packed result of a call; a task for a worker.
 
-    A CancelledError ends a call that nobody waits for any more: executors start some of those that
-    they have already taken.
+    A CancelledError ends a call that nobody waits for any more, in a child of the process that has
+    asked: executors start some of those that they have already taken. Others may see other files.
     """
-    if call.ticket and call.home[0] == this_process()[0] and not Path(call.ticket).exists():
+    is_child = call.home == (this_process()[0], os.getppid())
+    if is_child and call.ticket and not Path(call.ticket).exists():
         raise CancelledError
     if call.threads is not None and call.home != this_process():
         limit_threads(call.threads)
-    if call.home == (this_process()[0], os.getppid()):
+    if is_child:
         _end_with_parent(os.getpid())
     function, argument = pickle.loads(call.packed)  # noqa: S301 - of the process that asks
     return pickle.dumps(function(argument), pickle.HIGHEST_PROTOCOL)
