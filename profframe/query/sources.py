@@ -60,9 +60,20 @@ class TableRows:
         """Create a view of it over a relation with the rows of the table."""
         connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {self._select(rows)}")
 
-    def copy(self, connection: duckdb.DuckDBPyConnection, name: str, rows: str) -> None:
-        """Copy it from a relation with the rows of the table, and create a view of the copy."""
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE _{name} AS {self._select(rows)}")
+    def copy(
+        self, connection: duckdb.DuckDBPyConnection, name: str, rows: str, *, in_order: bool = True
+    ) -> None:
+        """Copy it from a relation with the rows of the table, and create a view of the copy.
+
+        The order of files takes memory for each of them; that of the rows of a file does not.
+        """
+        if not in_order:
+            connection.execute("SET preserve_insertion_order = false")
+        try:
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE _{name} AS {self._select(rows)}")
+        finally:
+            if not in_order:
+                connection.execute("SET preserve_insertion_order = true")
         connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS FROM _{name}")
 
     def _select(self, rows: str) -> str:

@@ -51,6 +51,8 @@ _MANY: Final = 100
 """From so many folders on, a connection may read the folder of the store, not a list of files."""
 _SMALL: Final = 256 << 10
 """Bytes of a file that is small."""
+_ORDERED: Final = 500
+"""Folders of which the rows are copied in their order."""
 _SOME: Final = 100
 """Files of which the sizes are looked at."""
 _RANKS: Final = ("rank=", ".old-rank=")
@@ -110,8 +112,10 @@ class Store:
                 traces = f"{self._relation('traces', places_)} WHERE {where}"
                 rows = f"(FROM {rows} UNION ALL BY NAME SELECT {columns} FROM {traces})"  # noqa: S608
         # A plan opens a file for each mention of its table: to copy a small one takes less.
-        show = part.copy if part.columns is not None and self._has_small(table) else part.view
-        show(connection, table, rows)
+        if part.columns is not None and self._has_small(table):
+            part.copy(connection, table, rows, in_order=len(self.places) <= _ORDERED)
+        else:
+            part.view(connection, table, rows)
 
     def _has_small(self, table: str) -> bool:
         """Whether the files of a table are small, by some of them."""
