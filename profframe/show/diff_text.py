@@ -76,11 +76,10 @@ def report(
             note = f" (top {top:,} of {changes.height:,})" if changes.height > top else ""
             cells = _columns(changes.head(top), name_width, chosen)
             headings = _headings(*names)
-            made = {} if chosen else _MADE_OF
             keep = chosen or _KEPT
             parts += [
                 Text(),
-                terminal.table(cells, width, title + note, headings, keep=keep, made_of=made),
+                terminal.table(cells, width, title + note, headings, keep=keep, made_of=_MADE_OF),
             ]
     if rows["p_value"].null_count() == rows.height:
         parts += [Text(), Text(UNTESTED, style="dim")]

@@ -66,15 +66,16 @@ class Gathering:
                         arrived += self._next()
                 yield from arrived
         except BaseException:
-            self._ticket.unlink(missing_ok=True)
             for future in self._running:
                 future.cancel()
             if self._own is not None:
                 self._own.executor.shutdown(cancel_futures=True)
             raise
-        self._ticket.unlink(missing_ok=True)
-        if self._own is not None:
-            self._own.executor.shutdown()
+        else:
+            if self._own is not None:
+                self._own.executor.shutdown()
+        finally:
+            self._ticket.unlink(missing_ok=True)
 
     def _submit(self) -> Iterator[tuple[int, Any]]:
         crew = self._own or self._crew

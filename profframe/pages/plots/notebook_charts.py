@@ -16,14 +16,13 @@ from profframe.show.units import script_json
 
 NAME: Final = "profframe"
 _DEFAULT: Final = "default"
-_OPTIONS: Final = {"mode": "vega-lite"}
 _DRAW: Final = """
 (() => {
   const place = document.getElementById("%(id)s");
   const chart = %(spec)s;
   const draw = (times) => {
     if (window.vegaEmbed) {
-      window.vegaEmbed(place, chart, %(options)s).catch((error) => {
+      window.vegaEmbed(place, chart, { mode: "vega-lite" }).catch((error) => {
         place.textContent = String(error);
       });
     } else if (times) {
@@ -74,7 +73,7 @@ def bundle(spec: Mapping[str, Any], **_options: Any) -> dict[str, str]:
     ['text/html', 'text/plain']
     """
     name = f"profframe-{uuid.uuid4().hex}"
-    draw = _DRAW % {"id": name, "spec": script_json(spec), "options": script_json(_OPTIONS)}
+    draw = _DRAW % {"id": name, "spec": script_json(spec)}
     html = f'<div id="{name}"></div>\n{_SCRIPT.for_cell(_cell())}<script>{draw}</script>\n'
     return {"text/html": html, "text/plain": "<a chart>"}
 
