@@ -45,9 +45,9 @@ from profframe.workers.gathering import Gathering
 Each: TypeAlias = Literal["rank", "run"]
 """What a question is asked of by itself."""
 
-_WORTH_EVENTS: Final = 200_000
-"""Events of parts that a worker gets at once: a question of fewer takes as long to plan."""
-_MOST_PARTS: Final = 64
+_WORTH_EVENTS: Final = 1_000_000
+"""Events of parts that a worker gets at once: a question of fewer is planned as often as asked."""
+_MOST_PARTS: Final = 512
 _SHARES: Final = 4
 """Tasks that each worker gets at least, if they are worth it."""
 _LEAST_EVENTS: Final = 10_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import threading
@@ -14,8 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self
 
-from profframe.system import drafts
-from profframe.workers.pool import limit_threads, never_forked, this_process
+from profframe.workers.pool import end_process, limit_threads, never_forked, this_process
 
 _LOOK_S: Final = 0.5
 """Seconds between two looks for the parent."""
@@ -67,9 +65,7 @@ def _end_with_parent(_process: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(_LOOK_S)
-        with contextlib.suppress(Exception):  # nothing of it stays in the temporary folder
-            drafts.clean_up()
-        os._exit(1)
+        end_process(1)
 
     threading.Thread(target=watch, name="profframe-parent", daemon=True).start()
 

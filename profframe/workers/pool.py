@@ -24,7 +24,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial, wraps
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, TypeVar
 
 from profframe.errors import ParameterError, SourceError, WorkerDiedError
 from profframe.system import drafts
@@ -172,6 +172,7 @@ def _serve(pipe: Connection, threads: int) -> None:
                 pipe.send((fn(*args), None))
             except Exception as error:  # noqa: BLE001 - the caller of result() gets it
                 pipe.send((None, error))
+    end_process(0)
 
 
 def _import(module: str) -> None:
@@ -182,9 +183,16 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         multiprocessing.connection.wait([parent.sentinel])
-        with contextlib.suppress(Exception):  # nothing of it stays in the temporary folder
-            drafts.clean_up()
-        os._exit(1)
+        end_process(1)
+
+
+def end_process(status: int) -> NoReturn:
+    """End this process at once; Python would take 0.2 s to take its libraries down."""
+    with contextlib.suppress(Exception):  # nothing of it stays in the temporary folder
+        drafts.clean_up()
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    os._exit(status)
 
 
 @contextlib.contextmanager
